@@ -115,10 +115,11 @@ class Filing:
         for level in LEVELS - levels:
             self.cursors[level] = self._log.words[WORD_INDEX_TAIL]  # It has nothing to publish.
         self.free_entries()
-        if not self._has_room():
+        if not self.has_room():
             self._background.wait_a_job(Lane.TABLES)
             self.free_entries()
 
-    def _has_room(self) -> bool:
+    def has_room(self) -> bool:
+        """Whether the window takes one more entry."""
         entries = self._log.words[WORD_INDEX_TAIL] + 1 - self._log.words[WORD_INDEX_KEEP]
         return entries <= self._log.memory.layout.index_capacity

@@ -4,6 +4,7 @@ In a broker a thread calls it that never holds the GIL; in tests the caller does
 """
 
 import threading
+import time
 from typing import Protocol
 
 import numpy as np
@@ -23,6 +24,8 @@ from shm.segment import LogMemory
 from smq.log.files.disk import Disk
 from smq.log.files.wal import Wal
 
+WAIT_S = 0.0001  # A sync takes about as long, or much longer.
+
 
 class Syncer(Protocol):
     """Makes written bytes durable, in order, and publishes the position in WORD_SYNCED."""
@@ -38,6 +41,9 @@ class Syncer(Protocol):
 
     def busy(self) -> bool:
         """Whether a request is not done yet."""
+
+    def wait(self) -> None:
+        """Wait until the request is done, or has failed."""
 
     def stop(self) -> None:
         """Finish the running sync, then end."""
@@ -74,6 +80,9 @@ class InlineSyncer:
         """See Syncer."""
         return False
 
+    def wait(self) -> None:
+        """See Syncer."""
+
     def stop(self) -> None:
         """See Syncer."""
 
@@ -105,6 +114,11 @@ class SyncThread:
     def busy(self) -> bool:
         """See Syncer."""
         return bool(self._box[BOX_DONE] != self._box[BOX_REQUESTED])
+
+    def wait(self) -> None:
+        """See Syncer."""
+        while self.busy() and not self.failed():
+            time.sleep(WAIT_S)
 
     def stop(self) -> None:
         """See Syncer."""

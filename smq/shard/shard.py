@@ -269,3 +269,8 @@ class Shard:
         for level in (DURABILITY_MEMORY, DURABILITY_OS, DURABILITY_DISK):
             self.publish(log, level)
         log.filing.make_room(self.levels)
+        if DURABILITY_DISK in self.levels and not log.filing.has_room():
+            log.want_sync()  # Nobody may have wanted it yet: the first `disk` topic is a new one.
+            log.syncs.syncer.wait()
+            self.publish(log, DURABILITY_DISK)
+            log.filing.free_entries()

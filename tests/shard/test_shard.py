@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from shm.kernels.base.words import DURABILITY_DISK, DURABILITY_MEMORY, DURABILITY_OS
+from shm.kernels.base.words import (
+    DURABILITY_DISK,
+    DURABILITY_MEMORY,
+    DURABILITY_OS,
+    WORD_INDEX_TAIL,
+    WORD_SYNCED,
+)
 from smq.log.partitions import PartitionSettings
 from smq.model.catalog import Catalog
 from smq.model.config import Config
@@ -19,6 +25,7 @@ from tests.shard.shard_bench import (
     new_log,
     new_shard,
     produce_request,
+    responses,
     topic,
 )
 
@@ -191,3 +198,27 @@ def test_a_full_ring_is_drained_while_a_request_is_appended(tmp_path: Path, logs
     for i in range(60):
         assert appender.append("many", i % logs, batch(value)) == i // logs
     assert led(shard, "many").offsets().log_end == 60 // logs
+
+
+@pytest.mark.timeout(30)
+def test_a_full_index_is_synced_for_the_first_disk_topic(tmp_path: Path) -> None:
+    """Nothing was wanted synced before: its entries would stay for ever, and the loop with them."""
+    shard = new_shard(tmp_path, topic("os"))
+    log = shard.logs[0]
+    appender = Appender(shard)
+
+    def append(name: str) -> None:
+        produced = appender.run(produce_request({name: {0: batch(b"x")}}))
+        [(_, response)] = responses(bytes(produced.answers))
+        assert response.responses[0].partition_responses[0].error_code == 0
+
+    while log.words[WORD_INDEX_TAIL] < log.memory.layout.index_capacity:
+        append("os")
+    assert log.write()
+    shard.publish(log, DURABILITY_OS)
+    disk = topic("disk", range(2, 3), {"smq.durability": "disk"})
+    shard.take_catalog(catalog(topic("os"), disk), 2)
+    assert log.words[WORD_SYNCED] == 0
+    for _ in range(2):
+        append("disk")
+    assert log.words[WORD_SYNCED] > 0

@@ -98,12 +98,15 @@ class Commits:
         self.last = 0
         self.possible: set[int] = {-1}
         self._acked: set[int] = {-1}
+        self._replaced: list[set[int]] = []
 
     def ask(self) -> tuple[int, set[int]]:
         """The next offset, and what it replaces once it is acked."""
         self.last += 1
         self.possible.add(self.last)
-        return self.last, set(self._acked)
+        replaced = set(self._acked)
+        self._replaced.append(replaced)
+        return self.last, replaced
 
     def acked(self, offset: int, replaced: set[int]) -> None:
         """The group remembers it, or one that was asked for meanwhile."""
@@ -115,8 +118,11 @@ class Commits:
         self.possible.discard(offset)
 
     def lose_power(self) -> None:
-        """An earlier one may be back: an offset is as durable as the topic's records."""
+        """An earlier one may be back, also where an answer comes late: an offset is as durable as
+        the topic's records."""
         self.possible |= self._acked
+        for replaced in self._replaced:
+            replaced.clear()
 
 
 class Ledger:

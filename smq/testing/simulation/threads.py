@@ -45,6 +45,10 @@ class SteppedSyncer:
         """See Syncer."""
         return self._posted is not None
 
+    def wait(self) -> None:
+        """See Syncer."""
+        self.stop()
+
     def stop(self) -> None:
         """See Syncer: what runs is done first."""
         if self.due_ns is not None:

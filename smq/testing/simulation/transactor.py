@@ -76,6 +76,7 @@ class Transactor(Client):
         self._lane = next(lane_numbers)
         self._wanted: deque[tuple[int, bool]] = deque()
         self._who: Who | None = None
+        self._losses = 0  # Of the topic, when the id began.
 
     def transact(self, mask: int, *, commits: bool) -> None:
         """One more transaction, over the partitions of a mask."""
@@ -103,9 +104,13 @@ class Transactor(Client):
             self._ask("InitProducerId", INIT, request, self._begun)
 
     def _begun(self, answer: Message) -> None:
+        incarnation = self._incarnation
         code = None if answer is None else ErrorCode(answer.error_code)
-        if code == ErrorCode.NONE:
+        if incarnation is None:
+            self._again(self._begin)
+        elif code == ErrorCode.NONE:
             self._who = Who(answer.producer_id, answer.producer_epoch)
+            self._losses = incarnation.losses
             self._start()
         elif code is None or code in RETRIED:
             self._again(self._begin)
@@ -209,10 +214,13 @@ class Transactor(Client):
             self._give_up(attempt, code)
 
     def _give_up(self, attempt: Attempt, code: ErrorCode) -> None:
-        """Begin again: what is open is aborted. A commit that was asked for stays undecided."""
+        """Begin again: what is open is aborted. A commit that was asked for stays undecided.
+
+        A power loss may take the newest epochs of an id that writes to no `disk` topic.
+        """
         self.world.detail(lambda: f"{self.name} gives attempt {len(self.attempts)} up: {code.name}")
         incarnation = self._incarnation
-        lost = incarnation is None or incarnation.losses != attempt.losses
+        lost = incarnation is None or incarnation.losses != min(self._losses, attempt.losses)
         if not lost and not incarnation.is_damaged:  # type: ignore[union-attr]
             raise Broken(f"{self.name} is refused with {code.name}, although nothing may be lost")
         self._who, self.is_busy = None, False
