@@ -155,13 +155,15 @@ class Lookup:
         return int(later["base_offset"][0]) if len(later) else None
 
     def oldest_offset(self, number: int, slot: int) -> int | None:
-        """The first offset of a partition that is in a table or the window; None: there is none."""
-        for offset, _ in self.filed_of(number):
-            return offset
+        """The first offset of a partition that is in a table or the window; None: there is none.
+
+        The window may have older ones than the tables: those of a segment that was freed.
+        """
+        found = [offset for offset, _ in self.filed_of(number)[:1]]
         entry = int(first_entry(self._memory.memory, self.links, slot))
-        if entry < 0:
-            return None
-        return int(self._memory.column("base_offset")[entry % self._capacity])
+        if entry >= 0:
+            found.append(int(self._memory.column("base_offset")[entry % self._capacity]))
+        return min(found, default=None)
 
     def _in_window(self, position: int) -> IndexedBatch | None:
         entry = self.entry_at(position)

@@ -110,3 +110,16 @@ def test_full_segments_tell_what_they_hold_of_a_partition(log: Log) -> None:
     assert log.lookup.filed_from(1, parts[0][0]) == parts[1:]
     assert log.lookup.filed_from(1, parts[0][0] - 2)[0][2] == size
     assert log.lookup.filed_from(3, 0) == []
+
+
+@pytest.mark.parametrize("sealed_end", [0, 20, 60, 80])
+def test_nothing_is_found_below_the_oldest_offset(log: Log, sealed_end: int) -> None:
+    """The window still has the entries of segments that are freed, and the ring their records."""
+    log.sealing.advance(2, 1, 1)
+    log.sealing.advance(1, sealed_end, 1)
+    log.checkpoint()
+    turn(log)
+    found = [offset for offset in range(0, 80, 2) if offsets(log, offset) is not None]
+    oldest = log.lookup.oldest_offset(1, log.partitions.slots[1])
+    assert oldest is not None
+    assert oldest <= found[0]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from shm.kernels.base.words import BATCH_ATTRIBUTES_AT
 from smq.model.errors import ErrorCode
 from smq.testing.simulation.clients import PAUSE_MS, Answered, Client, Message
+from smq.testing.simulation.clock import MS
 from smq.testing.simulation.ledger import Broken, Incarnation
 from smq.wire.generated.end_txn import EndTxnRequest
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 TOPIC, PARTITIONS = "transactions", 3
 INIT, PRODUCE, END, FETCH = 4, 12, 5, 12  # Versions.
-TIMEOUT_MS = 60_000
+TIMEOUT_MS = 5_000  # Less than what a healed world gets: an open transaction may fill its log.
 TRANSACTIONAL = 0x10
 COMMITTED_ONLY, FETCH_BYTES = 1, 1 << 14
 UNDECIDED, COMMITTED, ABORTED = "undecided", "committed", "aborted"
@@ -62,6 +63,7 @@ class Attempt:
     values: dict[int, bytes]
     commits: bool
     losses: int
+    began_ns: int
     fate: str = ABORTED
     written: set[int] = field(default_factory=set)
 
@@ -138,7 +140,7 @@ class Transactor(Client):
         chosen = [i for i in range(PARTITIONS) if mask >> i & 1] or [mask % PARTITIONS]
         number = len(self.attempts)
         values = {i: b"%d:%d:txn" % (self._lane, number * PARTITIONS + i) for i in chosen}
-        attempt = Attempt(values, commits, incarnation.losses)
+        attempt = Attempt(values, commits, incarnation.losses, self.world.clock.now_ns)
         self.attempts.append(attempt)
         self.world.ledger.sent.setdefault(TOPIC, set()).update(values.values())
         for partition in chosen:
@@ -221,6 +223,7 @@ class Transactor(Client):
         self.world.detail(lambda: f"{self.name} gives attempt {len(self.attempts)} up: {code.name}")
         incarnation = self._incarnation
         lost = incarnation is None or incarnation.losses != min(self._losses, attempt.losses)
+        lost |= self.world.clock.now_ns - attempt.began_ns >= TIMEOUT_MS * MS
         if not lost and not incarnation.is_damaged:  # type: ignore[union-attr]
             raise Broken(f"{self.name} is refused with {code.name}, although nothing may be lost")
         self._who, self.is_busy = None, False
