@@ -10,6 +10,7 @@ from gateway.apis.api_versions import answer as versions_answer
 from gateway.apis.table import API_BY_KEY, Api, Where, advertised
 from gateway.context import Message, Relay, Result, ShardContext
 from gateway.parts import Parts, saying, taken
+from smq.model.caller import Caller
 from smq.model.errors import ErrorCode, PeerError
 from smq.shard.shard import Shard
 from smq.wire.api import API_VERSIONS_KEY
@@ -25,7 +26,9 @@ class Dispatched(NamedTuple):
     result: Result | Parts
 
 
-def dispatch(request: memoryview, shard: Shard, now_ms: int, client_host: str = "") -> Dispatched:
+def dispatch(
+    request: memoryview, shard: Shard, now_ms: int, caller: Caller | None = None
+) -> Dispatched:
     """Handle one request (without its size). Raises PeerError."""
     header, at = read_request_header(request, 0)
     api = API_BY_KEY.get(header.api_key)
@@ -42,7 +45,7 @@ def dispatch(request: memoryview, shard: Shard, now_ms: int, client_host: str = 
         return Dispatched(api, header, Relay())
     if api.handle is None:
         raise PeerError(f"{api.name} is malformed")  # The kernel would have taken a good one.
-    context = ShardContext(header, shard, now_ms, client_host)
+    context = ShardContext(header, shard, now_ms, caller or Caller())
     return Dispatched(api, header, taken(api, header, (request, at), api.handle, context))
 
 

@@ -52,10 +52,10 @@ def handle(
     request: ApiVersionsRequest, context: ShardContext, advertised: list[tuple[int, int, int]]
 ) -> ApiVersionsResponse:
     """The list, or an error alone when the client's software has an impossible name."""
-    if context.header.api_version >= SOFTWARE_FROM and not (
-        _SOFTWARE.fullmatch(request.client_software_name)
-        and _SOFTWARE.fullmatch(request.client_software_version)
-    ):
-        return answer([], ErrorCode.INVALID_REQUEST)
+    if context.header.api_version >= SOFTWARE_FROM:
+        software = request.client_software_name, request.client_software_version
+        if not all(map(_SOFTWARE.fullmatch, software)):
+            return answer([], ErrorCode.INVALID_REQUEST)
+        context.caller.name_software(*software)
     says_all = context.header.api_version >= ZERO_LEVELS_FROM
     return answer(advertised, ErrorCode.NONE, says_all=says_all)

@@ -26,7 +26,7 @@ def subscriptions(
     request: GetTelemetrySubscriptionsRequest, context: ShardContext
 ) -> GetTelemetrySubscriptionsResponse:
     """What a client is to push."""
-    client = context.header.client_id or "", context.client_host
+    client = context.header.client_id or "", context.caller
     try:
         instance = context.shard.client_metrics.subscribe(
             request.client_instance_id, *client, context.now_ms
@@ -46,7 +46,7 @@ def subscriptions(
 
 def push(request: PushTelemetryRequest, context: ShardContext) -> PushTelemetryResponse:
     """Keep what a client pushes, or say why not."""
-    client = context.header.client_id or "", context.client_host
+    client = context.header.client_id or "", context.caller
     pushed = Push(
         request.subscription_id,
         request.terminating,

@@ -48,10 +48,10 @@ class ClientFacts(NamedTuple):
 
     client_instance_id: str
     client_id: str
+    client_software_name: str
+    client_software_version: str
     client_source_address: str
-
-
-_NOT_KNOWN = "client_software_name", "client_software_version", "client_source_port"
+    client_source_port: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +106,6 @@ def _elements(text: str) -> list[str]:
 
 def _clause(text: str) -> tuple[str, Pattern]:
     name, _, pattern = (part.strip() for part in text.partition("="))
-    if name in _NOT_KNOWN:
-        raise ValueError(
-            f"The broker does not keep {name}: match by {', '.join(ClientFacts._fields)}"
-        )
     if name not in ClientFacts._fields or not pattern or "=" in pattern:
         raise ValueError(f"Illegal client matching pattern: {text}")
     try:

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
+from smq.model.caller import Caller
 from smq.model.client_metrics import ClientFacts, Subscription, Wanted, wanted_of
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.wire.compression import Codec, InflatesTooFar, decompress
@@ -85,12 +86,10 @@ class ClientMetrics:
                     self._subscriptions.append(Subscription.of(each))
             self._version += 1
 
-    def subscribe(
-        self, instance_id: UUID, client_id: str, client_host: str, now_ms: int
-    ) -> Instance:
+    def subscribe(self, instance_id: UUID, client_id: str, caller: Caller, now_ms: int) -> Instance:
         """What a client is to push; one without an id gets one. Raises BrokerError."""
         named = instance_id if instance_id.int else self._new_id()
-        instance = self._instance(named, client_id, client_host, now_ms)
+        instance = self._instance(named, client_id, caller, now_ms)
         last_ms = max(instance.subscribed_ms, instance.push_ms)
         is_early = now_ms - last_ms < instance.wanted.interval_ms
         if is_early and instance.error not in _ASKS_AGAIN:
@@ -101,12 +100,12 @@ class ClientMetrics:
         return instance
 
     def push(
-        self, instance_id: UUID, client_id: str, client_host: str, push: Push, now_ms: int
+        self, instance_id: UUID, client_id: str, caller: Caller, push: Push, now_ms: int
     ) -> None:
         """Keep what a client pushes in place of what it pushed before. Raises BrokerError."""
         if instance_id in RESERVED:
             raise BrokerError(ErrorCode.INVALID_REQUEST)
-        instance = self._instance(instance_id, client_id, client_host, now_ms)
+        instance = self._instance(instance_id, client_id, caller, now_ms)
         try:
             _check(instance, push, now_ms)
             inflated_bytes = _inflated_bytes(push)
@@ -134,12 +133,17 @@ class ClientMetrics:
         compression, metrics = self._pushed.get(instance_id, (Codec.NONE, b""))
         return bytes(decompress(compression, metrics, INFLATED_BYTES_MAX))
 
-    def _instance(
-        self, instance_id: UUID, client_id: str, client_host: str, now_ms: int
-    ) -> Instance:
+    def _instance(self, instance_id: UUID, client_id: str, caller: Caller, now_ms: int) -> Instance:
         found = self._instances.pop(instance_id, None)
         if found is None or found.version != self._version or found.is_silent(now_ms):
-            client = ClientFacts(str(instance_id), client_id, client_host)
+            client = ClientFacts(
+                str(instance_id),
+                client_id,
+                caller.software_name,
+                caller.software_version,
+                caller.host,
+                str(caller.port),
+            )
             wanted = wanted_of(self._subscriptions, client)
             found = Instance(instance_id, client, wanted, self._version)
         found.seen_ms = now_ms

@@ -44,7 +44,8 @@ def subscribe(broker: SmqBroker, **configs: str) -> None:
 
 
 def test_librdkafka_pushes_what_it_is_subscribed_to(broker: SmqBroker) -> None:
-    subscribe(broker, metrics=PREFIX, interval_ms="500", match=f"client_id={CLIENT_ID}")
+    match = f"client_id={CLIENT_ID},client_software_name=.*rdkafka.*|confluent.*"
+    subscribe(broker, metrics=PREFIX, interval_ms="500", match=match)
     page = telemetry_of(broker.runtime_dir, range(1, 2))
     pushed = Producer({"bootstrap.servers": broker.bootstrap, "client.id": CLIENT_ID})
     other = Producer({"bootstrap.servers": broker.bootstrap, "client.id": "other"})
@@ -57,6 +58,7 @@ def test_librdkafka_pushes_what_it_is_subscribed_to(broker: SmqBroker) -> None:
             assert producer.flush(60) == 0
         rows = {each["client_id"]: each for each in page()}
     row = rows[CLIENT_ID]
+    assert row["software_version"]
     assert (row["subscribed"], row["interval_ms"], row["error"]) == ([PREFIX], 500, "NONE")
     assert row["inflated_bytes"] > 0
     assert rows["other"]["subscribed"] == []

@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 
+from smq.model.caller import Caller
 from smq.model.errors import BrokerError, ErrorCode
 from smq.shard import client_metrics as module
 from smq.shard.client_metrics import (
@@ -20,7 +21,7 @@ from smq.wire.compression import Codec, compress
 E = ErrorCode
 NEW, ONE, INTERVAL_MS, NOW_MS = UUID(int=0), UUID(int=100), 1000, 1_600_000_000_000
 SUBSCRIPTION = {"metrics": "a.", "interval.ms": str(INTERVAL_MS), "match": "client_id=app"}
-CLIENT = "app", "10.0.0.9"
+CLIENT = "app", Caller("10.0.0.9")
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def test_a_client_without_an_id_gets_one_and_its_subscription(metrics: ClientMet
     assert (first.id, second.id) == (UUID(int=1000), UUID(int=1001))
     assert first.wanted == (("a.",), INTERVAL_MS)
     assert first.subscription_id != second.subscription_id
-    assert metrics.subscribe(NEW, "other", "10.0.0.9", NOW_MS).wanted.metrics == ()
+    assert metrics.subscribe(NEW, "other", Caller("10.0.0.9"), NOW_MS).wanted.metrics == ()
 
 
 def test_an_early_request_is_throttled(metrics: ClientMetrics) -> None:

@@ -82,7 +82,7 @@ class Acks:
     def _timing(self, client: Connection | Session, size: int) -> Timing | None:
         if self.times is None:
             return None
-        host = client.host if isinstance(client, Connection) else ATTACHED
+        host = client.caller.host if isinstance(client, Connection) else ATTACHED
         timing = self.times.begin(PRODUCE_KEY, 0, monotonic_ns(), size, host)
         timing.handled()
         return timing

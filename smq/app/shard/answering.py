@@ -94,7 +94,7 @@ class Answering:
             slot.fill([len(response).to_bytes(SIZE_BYTES), response])
             self.dirty[connection] = None
 
-        self._peers.relay(connection.host, request, answered)
+        self._peers.relay(connection.caller.host, request, answered)
 
     def _step(self, connection: Connection, slot: Slot, parts: Parts) -> bool:
         """One step of an answer that is made in parts; whether there are more to take at once."""

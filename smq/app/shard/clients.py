@@ -11,6 +11,7 @@ from smq.app.shard.connection import Connection, Owner
 from smq.app.shard.limited import look
 from smq.app.shard.quick_turns import QuickTurns
 from smq.app.shard.touched import Touched
+from smq.model.caller import Caller
 from smq.model.config import Config
 from smq.shard.shard import Shard
 
@@ -45,7 +46,7 @@ class Clients:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if address[0] == sock.getsockname()[0]:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, HOST_SEND_BYTES)
-        connection = Connection(self._loop, sock, address[0], self._owner)
+        connection = Connection(self._loop, sock, Caller(*address[:2]), self._owner)
         connection.last_used_ns = monotonic_ns()
         self.by_fd[connection.fd] = connection
         self._touched.add(connection)

@@ -19,6 +19,7 @@ from shm.kernels.turn.words import LOOPS
 from smq.app.process.loop import Loop, Timer
 from smq.app.shard.receive import Rest
 from smq.log.reading import DamagedFrame
+from smq.model.caller import Caller
 from smq.shard.lent import Sendable
 from smq.shard.references import Patience
 
@@ -147,10 +148,10 @@ class Connection:
         "_taken_before",
         "_unsent_bytes",
         "acks_due",
+        "caller",
         "client_id",
         "closed",
         "fd",
-        "host",
         "is_closing",
         "is_held",
         "is_limited",
@@ -168,9 +169,9 @@ class Connection:
         "working",
     )
 
-    def __init__(self, loop: Loop, sock: socket.socket, host: str, owner: Owner) -> None:
+    def __init__(self, loop: Loop, sock: socket.socket, caller: Caller, owner: Owner) -> None:
         self._loop, self._owner = loop, owner
-        self.socket, self.fd, self.host = sock, sock.fileno(), host
+        self.socket, self.fd, self.caller = sock, sock.fileno(), caller
         self.rest = Rest()
         self.slots: deque[Slot] = deque()
         self.polls: set[LongPoll | WidePoll] = set()

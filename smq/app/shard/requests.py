@@ -148,7 +148,7 @@ class Requests:
         try:
             request, slot = self._legacy.newer(connection, data.data[start:end])
             if found is None:
-                dispatched = dispatch(request, self._shard, wall_ms(), connection.host)
+                dispatched = dispatch(request, self._shard, wall_ms(), connection.caller)
             else:
                 header, _ = read_request_header(request, 0)
                 dispatched = Dispatched(API_BY_KEY[FETCH_KEY], header, found)
@@ -171,7 +171,7 @@ class Requests:
         self, connection: Connection, dispatched: Dispatched, began_ns: int, size: int
     ) -> Timing:
         header = dispatched.header
-        client = f"{connection.host} {header.client_id or ''}".rstrip()
+        client = f"{connection.caller.host} {header.client_id or ''}".rstrip()
         timing = self._times.begin(
             header.api_key, header.api_version, began_ns, size + SIZE_BYTES, client
         )

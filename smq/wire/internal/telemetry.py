@@ -11,7 +11,10 @@ class PushingClient(NamedTuple):
 
     instance: str
     client_id: str
+    software: str
+    software_version: str
     host: str
+    port: str
     subscribed: list[str]
     interval_ms: int
     push_count: int

@@ -15,6 +15,7 @@ from shm.kernels.base.words import WORD_SYNCED
 from smq.app.process.peers import Peer
 from smq.app.shard.commands import BATCHES_BYTES_MAX, ShardCommands
 from smq.log.files.background import BackgroundThread
+from smq.model.caller import Caller
 from smq.shard.client_metrics import Push
 from smq.testing.disk import SlowDisk
 from smq.wire.internal.form import Failed, Question, decode_answer, encode_question
@@ -420,9 +421,9 @@ def test_the_sealer_is_called_when_the_wal_has_grown_too_much(bench: Bench) -> N
 
 def test_pushed_metrics_are_listed_and_given_inflated(bench: Bench) -> None:
     metrics = bench.shard.client_metrics
-    told = metrics.subscribe(UUID(int=100), "app", "10.0.0.9", NOW_MS)
+    told = metrics.subscribe(UUID(int=100), "app", Caller("10.0.0.9"), NOW_MS)
     pushed = Push(told.subscription_id, is_last=False, compression=0, metrics=b"metrics")
-    metrics.push(told.id, "app", "10.0.0.9", pushed, NOW_MS + 1)
+    metrics.push(told.id, "app", Caller("10.0.0.9"), pushed, NOW_MS + 1)
     [client] = bench.ask(ListPushes(9))
     assert (client.instance, client.client_id, client.host) == (str(told.id), "app", "10.0.0.9")
     assert (client.push_count, client.push_ms, client.pushed_bytes) == (1, NOW_MS + 1, 7)

@@ -18,6 +18,7 @@ from smq.app.shard.connection import (
     Slot,
 )
 from smq.log.reading import DamagedFrame
+from smq.model.caller import Caller
 from tests.app.fake_peers import TidyLoop, turn_until
 
 LARGE_BYTES = 4 * 1024 * 1024  # More than a socket takes at once.
@@ -129,7 +130,7 @@ def bench() -> Iterator[Bench]:
     ours.setblocking(False)
     client.setblocking(False)
     loop, owner = TidyLoop(), FakeOwner()
-    connection = Connection(loop, ours, "a-host", owner)
+    connection = Connection(loop, ours, Caller("a-host"), owner)
     yield Bench(loop, owner, connection, client)
     connection.close()
     client.close()

@@ -7,6 +7,7 @@ import pytest
 from gateway.apis.api_versions import answer
 from gateway.apis.table import APIS
 from gateway.dispatch import dispatch
+from smq.model.caller import Caller
 from smq.model.errors import ErrorCode
 from smq.wire.codec import Writer
 from smq.wire.generated.api_versions import (
@@ -100,6 +101,10 @@ def test_a_software_name_that_is_none_is_refused_from_3_on(
 
 def test_names_of_one_letter_and_with_dots_and_dashes_are_fine(tmp_path: Path) -> None:
     bench = ShardBench(tmp_path)
+    caller = Caller("host")
+    request = relayed("ApiVersions", 3, named("apache-kafka-java", "4.3.1")).request
+    dispatch(request, bench.shard, NOW_MS, caller)
+    assert (caller.software_name, caller.software_version) == ("apache-kafka-java", "4.3.1")
     for software, version in (("a", "1"), ("apache-kafka-java", "4.1.0-SNAPSHOT")):
         response = bench.ask("ApiVersions", 3, named(software, version))
         assert response.error_code == ErrorCode.NONE

@@ -23,7 +23,11 @@ def test_questions_come_out_as_they_went_in() -> None:
 
 
 def test_answers_come_out_as_they_went_in() -> None:
-    clients = [PushingClient("an-id", "app", "host", ["a."], 500, 2, 3, 4, 5, 0)]
+    clients = [
+        PushingClient(
+            "an-id", "app", "librdkafka", "2.3", "host", "4711", ["a."], 500, 2, 3, 4, 5, 0
+        )
+    ]
     assert decode_answer(ListPushes, body_of(encode_answer(1, clients))) == clients
     line, _, data = body_of(encode_answer(1, PushedMetrics(4), b"data")).partition(b"\n")
     assert decode_answer(FindPush, line) == PushedMetrics(4)
