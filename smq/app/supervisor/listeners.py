@@ -106,6 +106,7 @@ def open_unix_listeners(directory: Path, names: Sequence[str]) -> dict[str, sock
     try:
         _make_private(directory.parent)
         _make_private(directory)
+        os.utime(directory)  # Else it is taken for deserted, here or by a broker that starts now.
         _clear_deserted(directory.parent)
         return {name: _open_unix(socket_path(directory, name)) for name in names}
     except OSError as reason:

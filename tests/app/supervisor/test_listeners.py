@@ -100,6 +100,16 @@ def test_what_killed_brokers_have_left_is_removed_and_nothing_else(home: Path) -
     assert all(each.exists() for each in (young, other, live, mixed))
 
 
+def test_a_broker_that_was_killed_after_a_long_life_has_its_sockets_again(home: Path) -> None:
+    """Its own directory looks deserted, too."""
+    directory = home / ("o" * 22)
+    open_unix_listeners(directory, ["shard-1"])["shard-1"].close()
+    os.utime(directory, (0, 0))
+    listener = open_unix_listeners(directory, ["shard-1"])["shard-1"]
+    assert [each.name for each in directory.iterdir()] == ["shard-1.sock"]
+    listener.close()
+
+
 def test_a_directory_that_is_not_ours_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "run").symlink_to(tmp_path / "elsewhere")
