@@ -55,16 +55,17 @@ def end_transaction(
     led = shard.by_number(number)
     if led is None:
         return Ending(number, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    shard.verifying.pop((number, marker.producer_id), None)
+    verifying = shard.verifying.get((number, marker.producer_id))
+    grows = transaction_version >= EPOCHS_GROW_FROM
+    if verifying is not None and not (grows and verifying.epoch >= marker.producer_epoch):
+        del shard.verifying[number, marker.producer_id]  # It is of the transaction that ends here.
     error = _refusal(led, marker, transaction_version)
     if error == ErrorCode.NONE:
         opened = led.log.transactions.open_of(number, marker.producer_id)
         if opened is None:
             led.log.transactions.fence(number, marker, now_ms)
         else:
-            is_its = transaction_version < EPOCHS_GROW_FROM or (
-                opened.epoch == marker.producer_epoch - 1
-            )
+            is_its = not grows or opened.epoch == marker.producer_epoch - 1
             ending = marker._replace(committed=marker.committed and is_its)
             error = _append(shard, led, ending, now_ms)
     row = led.log.partitions.table[led.slot]

@@ -79,6 +79,13 @@ def _difference(catalog: Catalog, other: Catalog) -> list[Topic]:
     return [topic for key, topic in catalog.by_id.items() if known.get(key) is not topic]
 
 
+class Verifying(NamedTuple):
+    """A request that has asked the coordinator about a producer's transaction, and its epoch."""
+
+    request: object
+    epoch: int
+
+
 class Shard:
     """A node: its logs, its catalog, its directory.
 
@@ -105,8 +112,8 @@ class Shard:
         self.full_logs: set[int] = set()  # Of which it has been said …
         self.hurried_logs: set[int] = set()  # … and that sealing hurries.
         self.fetch_sessions = FetchSessions()
-        # By (partition, producer): who has asked the coordinator for it last, until a marker comes.
-        self.verifying: dict[tuple[int, int], object] = {}
+        # By (partition, producer), the last one each, until the transaction's marker comes.
+        self.verifying: dict[tuple[int, int], Verifying] = {}
         self.quotas = ClientQuotas()
         self.client_metrics = ClientMetrics()
         self.throttle = Throttle(logs.values())

@@ -3,8 +3,8 @@
     parse ─▶ batches of transactions that are not open here ─▶ the coordinator is asked ─▶ append
 
 The first batch of a transaction in a partition is appended when the coordinator has the partition
-in the transaction: nothing is open here that nobody ends. If a marker comes while the coordinator
-is asked, what it says is of a transaction that has ended: the batch is refused.
+in the transaction: nothing is open here that nobody ends. If the transaction's marker comes while
+the coordinator is asked, what it says is of a transaction that has ended: the batch is refused.
 """
 
 from struct import Struct
@@ -39,7 +39,7 @@ from smq.log.log import Log
 from smq.model.errors import ErrorCode, PeerError
 from smq.shard.markers import abort_open
 from smq.shard.produce import Produced, Producing
-from smq.shard.shard import Led, Shard
+from smq.shard.shard import Led, Shard, Verifying
 from smq.wire.codec import READ_ERRORS, read_compact_nullable_string, read_nullable_string
 from smq.wire.headers import read_request_header
 from smq.wire.internal.form import Failed
@@ -103,7 +103,7 @@ class TransactionalProduce:
             return None
         [(producer_id, epoch)] = producers
         for number in unknown:
-            self._shard.verifying[number, producer_id] = self._guard
+            self._shard.verifying[number, producer_id] = Verifying(self._guard, epoch)
         assert self._transactional_id is not None, "the kernel takes all others"
         numbers, only = sorted(unknown), self.version < ADDS_FROM
         self._data = self._data.copy()
@@ -119,8 +119,8 @@ class TransactionalProduce:
         failed = [int(ErrorCode.COORDINATOR_NOT_AVAILABLE)] * len(asked.numbers)
         codes = failed if isinstance(said, Failed) or len(said) != len(asked.numbers) else said
         for number, code in zip(asked.numbers, codes, strict=True):
-            guard = self._shard.verifying.get((number, asked.producer_id))
-            if guard is self._guard:
+            verifying = self._shard.verifying.get((number, asked.producer_id))
+            if verifying is not None and verifying.request is self._guard:
                 del self._shard.verifying[number, asked.producer_id]
                 self._errors[number] = self._told(code)
             else:

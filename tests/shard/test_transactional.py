@@ -187,3 +187,19 @@ def test_what_is_open_stays_where_the_coordinator_refuses_the_next_transaction(
     assert producers.send(request, [busy]) == [(busy, -1)]
     [opened] = shard.logs[0].transactions.opened()
     assert (opened.epoch, opened.first_offset) == (3, 0)
+
+
+@pytest.mark.parametrize(("version", "error"), [(1, ErrorCode.INVALID_TXN_STATE), (2, 0)])
+def test_a_marker_that_is_repeated_does_not_refuse_the_next_transaction(
+    shard: Shard, version: int, error: int
+) -> None:
+    """Where epochs grow they tell the one from the other."""
+    producers = Producers(shard)
+    batch = transactional_batch(b"next", producer=(7, 4))
+    request = producers.begin(transactional_request({"one": {0: batch}}))
+    assert request.begin(NOW_MS) is not None
+    producers.end(1, Marker(7, 4, committed=True, coordinator_epoch=0), version=version)
+    request.take([0])
+    [(found, _)] = errors_of(bytes(request.append(NOW_MS).answers))
+    assert found == error
+    producers.end_turn()
