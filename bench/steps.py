@@ -15,13 +15,15 @@ from statistics import median
 import numpy as np
 
 from smq.shard.client_metrics import INFLATED_BYTES_MAX
-from smq.shard.recompression import BYTES_MAX, recompressed
+from smq.shard.recompression import BYTES_MAX, Compression, recompressed
 from smq.wire.compression import Codec, compress, decompress
 from smq.wire.legacy.records import WRAPPER_BYTES_MAX
 from smq.wire.records import Record, write_batch
 
 ROUNDS = 9
 RECORD_BYTES = 1024
+LZ4_SLOWEST = 12
+INFLATED = BYTES_MAX[Codec.NONE][0]
 BATCH_ROOM = 0.97  # Of a bound: keys, offsets and lengths take the rest.
 WORDS, LETTERS = 5000, "abcdefghijklmnopqrstuvwxyz"
 
@@ -56,10 +58,13 @@ def took_ms(step: Callable[[], object]) -> float:
 def lines() -> Iterator[tuple[str, float]]:
     """Each step at its bound."""
     for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD):
-        sent = batch(BYTES_MAX[codec])
-        assert recompressed(sent, codec) is not None
-        what = f"compression.type={codec.name.lower()}: a batch of {BYTES_MAX[codec] >> 10} KiB"
-        yield what, took_ms(partial(recompressed, sent, codec))
+        levels = [*BYTES_MAX[codec], *([LZ4_SLOWEST] if codec == Codec.LZ4 else [])]
+        for wanted in (Compression(codec, level) for level in levels):
+            sent = batch(wanted.bytes_max)
+            assert recompressed(sent, wanted) is not None
+            name = f"compression.type={codec.name.lower()} at level {wanted.level}"
+            step = partial(recompressed, sent, wanted)
+            yield f"{name}: a batch of {wanted.bytes_max >> 10} KiB", took_ms(step)
     for name, size in (
         ("legacy.formats: a gzip message", WRAPPER_BYTES_MAX),
         ("PushTelemetry by gzip", INFLATED_BYTES_MAX),
@@ -67,9 +72,9 @@ def lines() -> Iterator[tuple[str, float]]:
         packed = zlib.compress(text(size), wbits=31)
         step = partial(decompress, Codec.GZIP, packed, size)
         yield f"{name} of {size >> 10} KiB inflated", took_ms(step)
-    packed = compress(Codec.GZIP, text(BYTES_MAX[Codec.NONE]))
-    what = f"compression.type=uncompressed: {BYTES_MAX[Codec.NONE] >> 10} KiB inflated from gzip"
-    yield what, took_ms(partial(decompress, Codec.GZIP, packed, BYTES_MAX[Codec.NONE]))
+    packed = compress(Codec.GZIP, text(INFLATED))
+    what = f"compression.type=uncompressed: {INFLATED >> 10} KiB inflated from gzip"
+    yield what, took_ms(partial(decompress, Codec.GZIP, packed, INFLATED))
 
 
 def main() -> None:

@@ -38,6 +38,19 @@ def _at_least(least: int) -> Callable[[Value], str]:
     return lambda value: "" if float(value) >= least else f"Value must be at least {least}"
 
 
+def _between(least: int, most: int) -> Callable[[Value], str]:
+    def rule(value: Value) -> str:
+        too_small = _at_least(least)(value)
+        return too_small or ("" if float(value) <= most else f"Value must be no more than {most}")
+
+    return rule
+
+
+def _or_default(default: int, least: int, most: int) -> Callable[[Value], str]:
+    words = f"Value must be between {least} and {most} or equal to {default}"
+    return lambda value: "" if value == default or least <= float(value) <= most else words
+
+
 def _one_of(*values: Value, otherwise: str = "") -> Callable[[Value], str]:
     words = otherwise or f"String must be one of: {', '.join(map(str, values))}"
     return lambda value: "" if value in values else words
@@ -60,7 +73,11 @@ COMPACT, DELETE = "compact", "delete"
 NO_TABLE = "none"
 SCHEMA = "smq.schema"
 _POLICIES_ARE = f"String must be one of: {COMPACT}, {DELETE}"
-_LEVEL = NO_MEANING + "what the broker compresses itself has the default level."
+_LEVEL = (
+    "The level at which the broker compresses, where `compression.type` is {}. The higher it is, "
+)
+_LEVEL += "the smaller are the batches that it takes (docs/deviations.md). {}"
+GZIP_LEVELS, LZ4_LEVELS, ZSTD_LEVELS = (1, 9), (1, 17), (-131072, 22)
 _TABLE = (
     TopicConfig(
         "cleanup.policy",
@@ -71,8 +88,22 @@ _TABLE = (
         lambda value: "" if _policies(str(value)) <= {DELETE, COMPACT, ""} else _POLICIES_ARE,
         "log.cleanup.policy",
     ),
-    TopicConfig("compression.gzip.level", T.INT, "-1", _LEVEL, broker_key="compression.gzip.level"),
-    TopicConfig("compression.lz4.level", T.INT, "9", _LEVEL, broker_key="compression.lz4.level"),
+    TopicConfig(
+        "compression.gzip.level",
+        T.INT,
+        "-1",
+        _LEVEL.format("gzip", "-1 is 6."),
+        _or_default(-1, *GZIP_LEVELS),
+        "compression.gzip.level",
+    ),
+    TopicConfig(
+        "compression.lz4.level",
+        T.INT,
+        "9",
+        _LEVEL.format("lz4", "9 is the fast compressor, as in Kafka."),
+        _between(*LZ4_LEVELS),
+        "compression.lz4.level",
+    ),
     TopicConfig(
         "compression.type",
         T.STRING,
@@ -83,7 +114,14 @@ _TABLE = (
         _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         "compression.type",
     ),
-    TopicConfig("compression.zstd.level", T.INT, "3", _LEVEL, broker_key="compression.zstd.level"),
+    TopicConfig(
+        "compression.zstd.level",
+        T.INT,
+        "3",
+        _LEVEL.format("zstd", "").rstrip(),
+        _between(*ZSTD_LEVELS),
+        "compression.zstd.level",
+    ),
     TopicConfig(
         "delete.retention.ms",
         T.LONG,

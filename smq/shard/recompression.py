@@ -1,16 +1,17 @@
 """Batches for a topic whose `compression.type` is not `producer`: compressed anew as it says.
 
     header (61 bytes)  →  the same, with another length, codec and CRC
-    records            →  inflated  →  compressed by the topic's codec, at its default level
+    records            →  inflated  →  compressed by the topic's codec, at the topic's level
 
 A batch stays as it was sent where it
 
     is compressed so already           as with Kafka
-    inflates to more than BYTES_MAX    the shard's loop does it, and others wait
+    inflates to more than bytes_max    the shard's loop does it, and others wait
     may hold handles                   they count in uncompressed batches only
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,7 +25,14 @@ from shm.kernels.base.words import (
     BATCH_OVERHEAD_BYTES,
 )
 from shm.kernels.record.references import may_refer
-from smq.wire.compression import Codec, Undecodable, compress, decompress
+from smq.wire.compression import (
+    LZ4_LEVEL,
+    ZSTD_LEVEL,
+    Codec,
+    Undecodable,
+    compress,
+    decompress,
+)
 
 AS_SENT = "producer"
 CODECS = {
@@ -35,36 +43,59 @@ CODECS = {
     "zstd": Codec.ZSTD,
 }
 KiB, MiB = 1024, 1024 * 1024
-# Inflated: what takes up to ten milliseconds (python -m bench.steps).
-BYTES_MAX = {
-    Codec.NONE: 2 * MiB,
-    Codec.GZIP: 256 * KiB,
-    Codec.SNAPPY: 2 * MiB,
-    Codec.LZ4: 2 * MiB,
-    Codec.ZSTD: 1 * MiB,
+_CONFIGS = {codec: f"compression.{name}.level" for name, codec in CODECS.items()}
+# Inflated, up to each level: what takes some ten milliseconds (python -m bench.steps). The first
+# level of each is the default.
+BYTES_MAX: Mapping[Codec, Mapping[int, int]] = {
+    Codec.NONE: {0: 2 * MiB},
+    Codec.GZIP: {6: 256 * KiB, 9: 128 * KiB},
+    Codec.SNAPPY: {0: 2 * MiB},
+    Codec.LZ4: {LZ4_LEVEL: 2 * MiB},
+    Codec.ZSTD: {ZSTD_LEVEL: 1 * MiB, 6: 512 * KiB, 9: 256 * KiB, 12: 128 * KiB, 22: 16 * KiB},
 }
+LZ4_SLOW_BYTES_MAX = 128 * KiB
 
 
-def codec_of(configs: Mapping[str, str]) -> Codec | None:
-    """What a topic's batches are compressed by; None: by what their producers like."""
-    return CODECS.get(configs.get("compression.type", AS_SENT))
+class Compression(NamedTuple):
+    """A codec and its level; None: the default one."""
+
+    codec: Codec
+    level: int | None = None
+
+    @property
+    def bytes_max(self) -> int:
+        """How large a batch may be, inflated, for the shard to compress it."""
+        if self.codec == Codec.LZ4 and self.level not in {None, LZ4_LEVEL}:
+            return LZ4_SLOW_BYTES_MAX
+        bounds = BYTES_MAX[self.codec]
+        level = min(bounds) if self.level is None else self.level
+        return next(size for up_to, size in bounds.items() if level <= up_to)
 
 
-def recompressed(batch: np.ndarray, codec: Codec) -> np.ndarray | None:
-    """The batch compressed by a codec; None: it stays as it was sent.
+def compression_of(configs: Mapping[str, str]) -> Compression | None:
+    """How a topic's batches are compressed; None: as their producers like it."""
+    codec = CODECS.get(configs.get("compression.type", AS_SENT))
+    if codec is None:
+        return None
+    level = configs.get(_CONFIGS[codec])
+    return Compression(codec, None if level is None else int(level))
+
+
+def recompressed(batch: np.ndarray, wanted: Compression) -> np.ndarray | None:
+    """The batch compressed as wanted; None: it stays as it was sent.
 
     `batch` is whole and its records are well-formed.
     """
     data = batch.data
     attributes = int.from_bytes(data[BATCH_ATTRIBUTES_AT : BATCH_ATTRIBUTES_AT + 2])
-    sent = attributes & ATTRIBUTE_CODEC_MASK
+    sent, codec = attributes & ATTRIBUTE_CODEC_MASK, wanted.codec
     if sent == codec or may_refer(batch, 0, len(batch)):
         return None
     try:
-        records = bytes(decompress(sent, data[BATCH_HEADER_BYTES:], BYTES_MAX[codec]))
+        records = bytes(decompress(sent, data[BATCH_HEADER_BYTES:], wanted.bytes_max))
     except Undecodable:
         return None
-    made = bytearray(data[:BATCH_HEADER_BYTES]) + compress(codec, records)
+    made = bytearray(data[:BATCH_HEADER_BYTES]) + compress(codec, records, wanted.level)
     _put(made, BATCH_LENGTH_AT, 4, len(made) - BATCH_OVERHEAD_BYTES)
     _put(made, BATCH_ATTRIBUTES_AT, 2, attributes & ~ATTRIBUTE_CODEC_MASK | codec)
     array = np.frombuffer(made, np.uint8)

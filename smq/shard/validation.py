@@ -32,7 +32,7 @@ from smq.model.config import Config
 from smq.model.errors import ErrorCode
 from smq.model.topic_configs import TopicSettings, own_or_default
 from smq.shard.answers import Refused
-from smq.shard.recompression import codec_of, recompressed
+from smq.shard.recompression import compression_of, recompressed
 from smq.shard.references import GOOD, REASONS_MAX, Handles, Rule, Verdict
 from smq.wire.inflate import inflate
 
@@ -45,7 +45,7 @@ def looks_into(topic: Topic, config: Config) -> bool:
     """Whether batches for a topic are looked into."""
     validates = own_or_default("smq.validate", topic.configs, config) == "records"
     compacts = TopicSettings.of(topic.configs, config).compacts
-    return validates or compacts or codec_of(topic.configs) is not None
+    return validates or compacts or compression_of(topic.configs) is not None
 
 
 class Validation:
@@ -71,10 +71,10 @@ class Validation:
                 return verdict
         if may_refer(data, at, size):
             return self._handles.check(number, data, at, now_ms)
-        codec = None if topic is None else codec_of(topic.configs)
-        if codec is None:
+        wanted = None if topic is None else compression_of(topic.configs)
+        if wanted is None:
             return GOOD
-        return Verdict(ErrorCode.NONE, [], recompressed(data[at : at + size], codec))
+        return Verdict(ErrorCode.NONE, [], recompressed(data[at : at + size], wanted))
 
     def rule_of(self, number: int) -> Rule | None:
         """See Handles."""

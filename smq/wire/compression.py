@@ -20,8 +20,9 @@ import lz4.frame
 from smq.model.errors import PeerError
 from smq.wire.codec import Buffer
 
-GZIP_LEVEL = 6  # zlib's default and Kafka's.
-ZSTD_LEVEL = 3  # Kafka's default.
+# Kafka's defaults. zlib's -1 is 6; that of LZ4 is the fast compressor, not level 9 of the slow one.
+GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL = -1, 9, 3
+_LZ4_SLOW_FROM = 3  # Of lz4.frame: what is below is fast.
 ZSTD_FIRST_GUESS_BYTES_MIN = 64 * 1024
 PIECE_BYTES = 256 * 1024  # Of output that is inflated in pieces.
 INPUT_BYTES = 16 * 1024  # Input given to a decompressor at a time: it copies what it does not use.
@@ -52,19 +53,20 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
-def compress(codec: int, data: bytes) -> bytes:
-    """The records of a batch, compressed."""
+def compress(codec: int, data: bytes, level: int | None = None) -> bytes:
+    """The records of a batch, compressed, at a level of Kafka's or the default one (KIP-390)."""
     match Codec(codec):
         case Codec.NONE:
             return data
         case Codec.GZIP:
-            return zlib.compress(data, GZIP_LEVEL, wbits=_GZIP_WINDOW)
+            return zlib.compress(data, GZIP_LEVEL if level is None else level, wbits=_GZIP_WINDOW)
         case Codec.SNAPPY:
             return bytes(cramjam.snappy.compress_raw(data))
         case Codec.LZ4:
-            return bytes(lz4.frame.compress(data, block_linked=False))
+            slow = 0 if level in {None, LZ4_LEVEL} else max(_LZ4_SLOW_FROM, level or 0)
+            return bytes(lz4.frame.compress(data, compression_level=slow, block_linked=False))
         case Codec.ZSTD:
-            return bytes(cramjam.zstd.compress(data, ZSTD_LEVEL))
+            return bytes(cramjam.zstd.compress(data, ZSTD_LEVEL if level is None else level))
 
 
 def decompress(codec: int, data: Buffer, bytes_max: int) -> Buffer:

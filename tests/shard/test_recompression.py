@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from smq.model.errors import ErrorCode
-from smq.shard.recompression import BYTES_MAX, CODECS, codec_of, recompressed
+from smq.shard.recompression import CODECS, Compression, compression_of, recompressed
 from smq.shard.references import GOOD, NoFiler, Verdict
 from smq.shard.validation import Validation
 from smq.testing.payloads import handle_batch, reference_to
@@ -91,17 +91,55 @@ def test_records_are_looked_into(tmp_path: Path) -> None:
 
 
 def test_what_inflates_to_too_much_and_what_may_hold_handles_stays_as_it_was_sent() -> None:
-    noise = random.Random(1).randbytes(BYTES_MAX[Codec.GZIP])
+    noise = random.Random(1).randbytes(Compression(Codec.GZIP).bytes_max)
     large = array(write_batch([Record(0, NOW_MS, None, noise)]))
-    assert recompressed(large, Codec.GZIP) is None
-    assert recompressed(large, Codec.ZSTD) is not None
+    assert recompressed(large, Compression(Codec.GZIP)) is None
+    assert recompressed(large, Compression(Codec.ZSTD)) is not None
     handles = array(handle_batch([reference_to(b"payload")], time_ms=NOW_MS))
-    assert recompressed(handles, Codec.LZ4) is None
+    assert recompressed(handles, Compression(Codec.LZ4)) is None
     hidden = [Record(0, NOW_MS, None, b"{}", ((b"smq-ref", b"1"),))]
-    assert recompressed(array(write_batch(hidden, compression=Codec.LZ4)), Codec.NONE) is None
+    assert (
+        recompressed(array(write_batch(hidden, compression=Codec.LZ4)), Compression(Codec.NONE))
+        is None
+    )
 
 
 def test_a_producer_may_keep_its_codec() -> None:
-    assert codec_of({}) is codec_of({"compression.type": "producer"}) is None
-    assert codec_of({"compression.type": "uncompressed"}) == Codec.NONE
-    assert recompressed(array(write_batch(RECORDS, compression=Codec.ZSTD)), Codec.ZSTD) is None
+    assert compression_of({}) is compression_of({"compression.type": "producer"}) is None
+    assert compression_of({"compression.type": "uncompressed"}) == Compression(Codec.NONE)
+    sent = array(write_batch(RECORDS, compression=Codec.ZSTD))
+    assert recompressed(sent, Compression(Codec.ZSTD)) is None
+
+
+@pytest.mark.parametrize(
+    ("codec", "levels"), [("gzip", (1, 9)), ("lz4", (9, 12)), ("zstd", (-50, 1, 19))]
+)
+def test_a_topic_says_at_which_level_its_batches_are_compressed(
+    codec: str, levels: tuple[int, ...]
+) -> None:
+    chance = random.Random(2)
+    words = ["".join(chance.choices("abcdefgh", k=6)) for _ in range(300)]
+    sent = array(write_batch([Record(0, NOW_MS, None, " ".join(words).encode())]))
+    sizes = []
+    for level in levels:
+        configs = {"compression.type": codec, f"compression.{codec}.level": str(level)}
+        wanted = compression_of(configs)
+        assert wanted is not None
+        made = recompressed(sent, wanted)
+        assert made is not None
+        [record] = next(iter(read_batches(bytes(made)))).records()
+        assert record.value == " ".join(words).encode()
+        sizes.append(len(made))
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > sizes[-1]
+
+
+def test_a_batch_is_the_smaller_the_slower_its_level_is() -> None:
+    for codec, levels in {
+        Codec.GZIP: (None, 7),
+        Codec.LZ4: (None, 3),
+        Codec.ZSTD: (None, 4, 8, 11, 15),
+    }.items():
+        sizes = [Compression(codec, level).bytes_max for level in levels]
+        assert sizes == sorted(set(sizes), reverse=True)
+    assert Compression(Codec.GZIP, -1).bytes_max == Compression(Codec.GZIP).bytes_max
