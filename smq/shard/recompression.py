@@ -51,7 +51,7 @@ BYTES_MAX: Mapping[Codec, Mapping[int, int]] = {
     Codec.GZIP: {6: 256 * KiB, 9: 128 * KiB},
     Codec.SNAPPY: {0: 2 * MiB},
     Codec.LZ4: {LZ4_LEVEL: 2 * MiB},
-    Codec.ZSTD: {ZSTD_LEVEL: 1 * MiB, 6: 512 * KiB, 9: 256 * KiB, 12: 128 * KiB, 22: 16 * KiB},
+    Codec.ZSTD: {ZSTD_LEVEL: 1 * MiB, 6: 384 * KiB, 9: 256 * KiB, 12: 128 * KiB, 22: 16 * KiB},
 }
 LZ4_SLOW_BYTES_MAX = 128 * KiB
 
