@@ -63,8 +63,8 @@ def lines() -> Iterator[tuple[str, float]]:
             sent = batch(wanted.bytes_max)
             assert recompressed(sent, wanted) is not None
             name = f"compression.type={codec.name.lower()} at level {wanted.level}"
-            step = partial(recompressed, sent, wanted)
-            yield f"{name}: a batch of {wanted.bytes_max >> 10} KiB", took_ms(step)
+            took = took_ms(partial(recompressed, sent, wanted))
+            yield f"{name}: a batch of {wanted.bytes_max >> 10} KiB", took
     for name, size in (
         ("legacy.formats: a gzip message", WRAPPER_BYTES_MAX),
         ("PushTelemetry by gzip", INFLATED_BYTES_MAX),
