@@ -33,6 +33,7 @@ from smq.testing.transactions.checker import anomalies
 from smq.testing.transactions.copier import MIDDLE, SOURCE, SPREAD, TARGET, Task, command
 from smq.testing.transactions.history import Fate, History
 from smq.testing.transactions.reader import ConfluentReader, SmqReader, read_all, reading_along
+from smq.testing.transactions.standing import standing
 
 SOURCES = 2
 # A program for each partition of the source and each stage; both clients in both stages.
@@ -111,13 +112,17 @@ def transaction_run(
         along = ConfluentReader(broker.bootstrap, TARGET), SmqReader(broker.bootstrap, MIDDLE)
         with reading_along(along) as check:
             progress = _Progress(lambda: len(along[0].seen), SOURCES * items, programs.check, check)
-            for number in range(kills):
-                progress.wait_for(progress.goal * number // kills)
-                Event().wait(chance.uniform(0, 0.3))
-                victim = chance.choice((*VICTIMS, *map(str, range(len(PROGRAMS)))))
-                _kill(victim, broker, programs)
-                say(f"kill {number + 1} of {kills}: {victim}; {len(along[0].seen):,} copied")
-            progress.wait_for(progress.goal)
+            try:
+                for number in range(kills):
+                    progress.wait_for(progress.goal * number // kills)
+                    Event().wait(chance.uniform(0, 0.3))
+                    victim = chance.choice((*VICTIMS, *map(str, range(len(PROGRAMS)))))
+                    _kill(victim, broker, programs)
+                    say(f"kill {number + 1} of {kills}: {victim}; {len(along[0].seen):,} copied")
+                progress.wait_for(progress.goal)
+            except Wrong as reason:
+                where = "\n".join(standing(broker.bootstrap, programs.tasks))
+                raise Wrong(f"{reason}\n{where}") from reason
         programs.close()
         say("everything is copied; now everything is read again")
         history = programs.history(items)

@@ -1,0 +1,29 @@
+"""Where copying programs and the partitions that they read and write stand: told when all stops."""
+
+from collections.abc import Iterable
+
+from smq.client.kafka.cluster import Cluster
+from smq.client.kafka.group_admin import committed_offsets
+from smq.client.kafka.offsets import LATEST, READ_COMMITTED, resolve
+from smq.testing.transactions.copier import MIDDLE, SOURCE, TARGET, Task
+
+
+def standing(bootstrap: str, tasks: Iterable[Task]) -> list[str]:
+    """A line for each partition and each program. Raises BrokerError.
+
+    An end beyond the last stable offset is held back by an open transaction; a program whose
+    offsets are below the last stable ones has something to read.
+    """
+    lines = []
+    with Cluster(bootstrap) as cluster:
+        for topic in (SOURCE, MIDDLE, TARGET):
+            numbers = range(len(cluster.topic(topic).leaders))
+            ends = resolve(cluster, topic, numbers, LATEST)
+            stable = resolve(cluster, topic, numbers, LATEST, isolation_level=READ_COMMITTED)
+            lines += [f"{topic}-{n} ends at {ends[n]}, stable to {stable[n]}" for n in numbers]
+        for program, task in {task.program: task for task in tasks}.items():
+            known = committed_offsets(cluster, task.name)
+            places = [f"{name}-{number} {offset}" for (name, number), offset in known.items()]
+            told = ", ".join(sorted(places)) or "nothing"
+            lines.append(f"program {program} ({task.client}) has committed {told}")
+    return lines
