@@ -6,13 +6,14 @@ refused with a sentence. A setting that is accepted without effect says so in it
 ignoring it harms nobody.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from smq.model.config import DURABILITIES, FRAME_OVERHEAD_BYTES, Config
 from smq.model.config_values import ConfigType, Value, parsed
 from smq.model.setting import INT64_MAX
 from smq.model.topic_schema import parse_schema
+from smq.model.value_rules import Rule, at_least, between, one_of, or_default
 
 NO_MEANING = "Has no effect: "
 SEGMENT_BYTES_MIN = 1024 * 1024  # Files of less would be too many.
@@ -29,31 +30,9 @@ class TopicConfig(NamedTuple):
     type: ConfigType
     default: str
     doc: str
-    rule: Callable[[Value], str] = lambda _value: ""
+    rule: Rule = lambda _value: ""
     broker_key: str = ""
     setting: str = ""
-
-
-def _at_least(least: int) -> Callable[[Value], str]:
-    return lambda value: "" if float(value) >= least else f"Value must be at least {least}"
-
-
-def _between(least: int, most: int) -> Callable[[Value], str]:
-    def rule(value: Value) -> str:
-        too_small = _at_least(least)(value)
-        return too_small or ("" if float(value) <= most else f"Value must be no more than {most}")
-
-    return rule
-
-
-def _or_default(default: int, least: int, most: int) -> Callable[[Value], str]:
-    words = f"Value must be between {least} and {most} or equal to {default}"
-    return lambda value: "" if value == default or least <= float(value) <= most else words
-
-
-def _one_of(*values: Value, otherwise: str = "") -> Callable[[Value], str]:
-    words = otherwise or f"String must be one of: {', '.join(map(str, values))}"
-    return lambda value: "" if value in values else words
 
 
 def _problem_of_schema(text: str) -> str:
@@ -62,6 +41,13 @@ def _problem_of_schema(text: str) -> str:
     except ValueError as reason:
         return str(reason)
     return ""
+
+
+def _level(codec: str, default: str, rule: Rule, words: str = "") -> TopicConfig:
+    name = f"compression.{codec}.level"
+    doc = f"The level at which the broker compresses, where `compression.type` is {codec}. The "
+    doc += f"higher it is, the smaller are the batches that it takes (docs/deviations.md). {words}"
+    return TopicConfig(name, ConfigType.INT, default, doc.rstrip(), rule, broker_key=name)
 
 
 def _policies(text: str) -> set[str]:
@@ -73,11 +59,6 @@ COMPACT, DELETE = "compact", "delete"
 NO_TABLE = "none"
 SCHEMA = "smq.schema"
 _POLICIES_ARE = f"String must be one of: {COMPACT}, {DELETE}"
-_LEVEL = (
-    "The level at which the broker compresses, where `compression.type` is {}. The higher it is, "
-)
-_LEVEL += "the smaller are the batches that it takes (docs/deviations.md). {}"
-GZIP_LEVELS, LZ4_LEVELS, ZSTD_LEVELS = (1, 9), (1, 17), (-131072, 22)
 _TABLE = (
     TopicConfig(
         "cleanup.policy",
@@ -88,22 +69,8 @@ _TABLE = (
         lambda value: "" if _policies(str(value)) <= {DELETE, COMPACT, ""} else _POLICIES_ARE,
         "log.cleanup.policy",
     ),
-    TopicConfig(
-        "compression.gzip.level",
-        T.INT,
-        "-1",
-        _LEVEL.format("gzip", "-1 is 6."),
-        _or_default(-1, *GZIP_LEVELS),
-        "compression.gzip.level",
-    ),
-    TopicConfig(
-        "compression.lz4.level",
-        T.INT,
-        "9",
-        _LEVEL.format("lz4", "9 is the fast compressor, as in Kafka."),
-        _between(*LZ4_LEVELS),
-        "compression.lz4.level",
-    ),
+    _level("gzip", "-1", or_default(-1, 1, 9), "-1 is 6."),
+    _level("lz4", "9", between(1, 17), "9 is the fast compressor, as in Kafka."),
     TopicConfig(
         "compression.type",
         T.STRING,
@@ -111,24 +78,17 @@ _TABLE = (
         "How batches are compressed: as the `producer` has done it, or by the broker, which makes "
         "appending slower. A batch that would take the broker too long (docs/deviations.md), or "
         "that holds handles, stays as it was sent.",
-        _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         "compression.type",
     ),
-    TopicConfig(
-        "compression.zstd.level",
-        T.INT,
-        "3",
-        _LEVEL.format("zstd", "").rstrip(),
-        _between(*ZSTD_LEVELS),
-        "compression.zstd.level",
-    ),
+    _level("zstd", "3", between(-131072, 22)),
     TopicConfig(
         "delete.retention.ms",
         T.LONG,
         "86400000",
         "How long a tombstone, a record without a value, stays in a compacted topic after it is "
         "compacted itself.",
-        _at_least(0),
+        at_least(0),
         "log.cleaner.delete.retention.ms",
     ),
     TopicConfig(
@@ -136,7 +96,7 @@ _TABLE = (
         T.LONG,
         "60000",
         NO_MEANING + "the broker's filer.sweep.ms decides when files are deleted.",
-        _at_least(0),
+        at_least(0),
         "log.segment.delete.delay.ms",
     ),
     TopicConfig(
@@ -144,7 +104,7 @@ _TABLE = (
         T.LONG,
         str(INT64_MAX),
         "smq.durability=disk syncs each record before it is acknowledged.",
-        _one_of(INT64_MAX, otherwise="set smq.durability=disk instead"),
+        one_of(INT64_MAX, otherwise="set smq.durability=disk instead"),
         "log.flush.interval.messages",
     ),
     TopicConfig(
@@ -152,7 +112,7 @@ _TABLE = (
         T.LONG,
         str(INT64_MAX),
         "smq.durability=disk syncs each record before it is acknowledged.",
-        _one_of(INT64_MAX, otherwise="set smq.durability=disk instead"),
+        one_of(INT64_MAX, otherwise="set smq.durability=disk instead"),
     ),
     TopicConfig(
         "follower.replication.throttled.replicas",
@@ -165,7 +125,7 @@ _TABLE = (
         T.INT,
         "4096",
         NO_MEANING + "the index has every batch.",
-        _at_least(0),
+        at_least(0),
         "log.index.interval.bytes",
     ),
     TopicConfig(
@@ -179,7 +139,7 @@ _TABLE = (
         T.LONG,
         "-2",
         NO_MEANING + "records are deleted by retention.bytes alone.",
-        _at_least(-2),
+        at_least(-2),
         "log.local.retention.bytes",
     ),
     TopicConfig(
@@ -187,7 +147,7 @@ _TABLE = (
         T.LONG,
         "-2",
         NO_MEANING + "records are deleted by retention.ms alone.",
-        _at_least(-2),
+        at_least(-2),
         "log.local.retention.ms",
     ),
     TopicConfig(
@@ -196,7 +156,7 @@ _TABLE = (
         str(INT64_MAX),
         "A compacted topic is compacted when it has a record this old that was not, whatever "
         "min.cleanable.dirty.ratio says.",
-        _at_least(1),
+        at_least(1),
         "log.cleaner.max.compaction.lag.ms",
     ),
     TopicConfig(
@@ -204,7 +164,7 @@ _TABLE = (
         T.INT,
         "1048588",
         "Maximum size of a record batch, as sent.",
-        _at_least(0),
+        at_least(0),
         "message.max.bytes",
         "message_max_bytes",
     ),
@@ -213,7 +173,7 @@ _TABLE = (
         T.LONG,
         "3600000",
         "How far a record's timestamp may be ahead of the broker's clock (CreateTime).",
-        _at_least(0),
+        at_least(0),
         "log.message.timestamp.after.max.ms",
     ),
     TopicConfig(
@@ -221,7 +181,7 @@ _TABLE = (
         T.LONG,
         str(INT64_MAX),
         "How far a record's timestamp may be behind the broker's clock (CreateTime).",
-        _at_least(0),
+        at_least(0),
         "log.message.timestamp.before.max.ms",
     ),
     TopicConfig(
@@ -229,7 +189,7 @@ _TABLE = (
         T.STRING,
         "CreateTime",
         "Source of a record's timestamp: the producer's clock or the broker's.",
-        _one_of("CreateTime", "LogAppendTime"),
+        one_of("CreateTime", "LogAppendTime"),
         "log.message.timestamp.type",
     ),
     TopicConfig(
@@ -245,7 +205,7 @@ _TABLE = (
         T.LONG,
         "0",
         "Age below which records of a compacted topic are not compacted.",
-        _at_least(0),
+        at_least(0),
         "log.cleaner.min.compaction.lag.ms",
     ),
     TopicConfig(
@@ -253,7 +213,7 @@ _TABLE = (
         T.INT,
         "1",
         "Everything has one replica.",
-        _one_of(1, otherwise="there is one replica, so more can never be in sync"),
+        one_of(1, otherwise="there is one replica, so more can never be in sync"),
         "min.insync.replicas",
     ),
     TopicConfig(
@@ -287,7 +247,7 @@ _TABLE = (
         T.LONG,
         "-1",
         "Size above which a partition's oldest records are deleted; -1: no limit.",
-        _at_least(-1),
+        at_least(-1),
         "log.retention.bytes",
         "log_retention_bytes",
     ),
@@ -296,7 +256,7 @@ _TABLE = (
         T.LONG,
         "604800000",
         "Age at which records are deleted; -1: never.",
-        _at_least(-1),
+        at_least(-1),
         "log.retention.ms",
         "log_retention_ms",
     ),
@@ -306,7 +266,7 @@ _TABLE = (
         "1073741824",
         "A partition is sealed when this many unsealed bytes wait, if smq.seal.bytes is not less, "
         "and in files of at most so many bytes; below 1 MiB it is 1 MiB.",
-        _at_least(14),
+        at_least(14),
         "log.segment.bytes",
     ),
     TopicConfig(
@@ -314,7 +274,7 @@ _TABLE = (
         T.INT,
         "10485760",
         NO_MEANING + "the index grows as needed.",
-        _at_least(4),
+        at_least(4),
         "log.index.size.max.bytes",
     ),
     TopicConfig(
@@ -322,7 +282,7 @@ _TABLE = (
         T.LONG,
         "0",
         NO_MEANING + "partitions share the files of their log.",
-        _at_least(0),
+        at_least(0),
     ),
     TopicConfig(
         "segment.ms",
@@ -330,14 +290,14 @@ _TABLE = (
         "604800000",
         "A record is sealed no later than this, if smq.seal.ms is not less, and no sealed file "
         "spans more time.",
-        _at_least(1),
+        at_least(1),
     ),
     TopicConfig(
         "smq.durability",
         T.STRING,
         "os",
         "When a record is visible and acknowledged: in the ring, in the page cache, or synced.",
-        _one_of(*DURABILITIES),
+        one_of(*DURABILITIES),
         "durability",
         "durability",
     ),
@@ -347,14 +307,14 @@ _TABLE = (
         "handle",
         "What a Kafka client reads for a record with a handle: the handle, or the payload itself "
         "if it fits the client's fetch size (`inline`).",
-        _one_of("handle", "inline"),
+        one_of("handle", "inline"),
     ),
     TopicConfig(
         "smq.reference.orphan.ms",
         T.LONG,
         "86400000",
         "Age at which a payload that no record refers to is deleted; until then new records may.",
-        _at_least(1),
+        at_least(1),
         "reference.orphan.ms",
         "reference_orphan_ms",
     ),
@@ -372,7 +332,7 @@ _TABLE = (
         "268435456",
         "A partition is sealed when this many unsealed bytes wait and it has stopped growing, in "
         "files of at most 128 MiB.",
-        _at_least(1),
+        at_least(1),
         "seal.bytes",
         "seal_bytes",
     ),
@@ -381,7 +341,7 @@ _TABLE = (
         T.LONG,
         "600000",
         "A partition is sealed when its oldest unsealed record is this old.",
-        _at_least(1),
+        at_least(1),
         "seal.ms",
         "seal_ms",
     ),
@@ -391,7 +351,7 @@ _TABLE = (
         NO_TABLE,
         "The lake table that the topic's sealed Parquet files are published as: `iceberg`, `delta` "
         "or `none`; see docs/tables.md.",
-        _one_of(NO_TABLE, "iceberg", "delta"),
+        one_of(NO_TABLE, "iceberg", "delta"),
     ),
     TopicConfig(
         "smq.validate",
@@ -399,7 +359,7 @@ _TABLE = (
         "header",
         "What is checked of a batch before it is appended: its `header`, or each of its `records` "
         "too, for which it is inflated. Batches for compacted topics are always inflated.",
-        _one_of("header", "records"),
+        one_of("header", "records"),
     ),
     TopicConfig(
         "unclean.leader.election.enable",

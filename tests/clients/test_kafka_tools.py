@@ -244,6 +244,32 @@ def test_what_a_broker_is(tools: Toolbox) -> None:
     assert "Could not upgrade transaction.version to 3" in said
 
 
+def test_the_settings_of_brokers_change(tools: Toolbox) -> None:
+    everybody = ("--entity-type", "brokers", "--entity-default")
+    one = ("--entity-type", "brokers", "--entity-name", "1")
+    tools.configs("--alter", *everybody, "--add-config", "log.retention.ms=7200000")
+    tools.configs("--alter", *one, "--add-config", "log.retention.ms=3600000")
+    assert "log.retention.ms=7200000" in tools.configs("--describe", *everybody)
+    described = tools.configs("--describe", *one)
+    assert "log.retention.ms=3600000" in described
+    assert "DYNAMIC_DEFAULT_BROKER_CONFIG:log.retention.ms=7200000" in described
+    for whom in (everybody, one):
+        tools.configs("--alter", *whom, "--delete-config", "log.retention.ms")
+        assert "log.retention.ms" not in tools.configs("--describe", *whom)
+
+
+def test_the_quotas_of_clients_change(tools: Toolbox) -> None:
+    client = ("--entity-type", "clients", "--entity-name", "loud")
+    default = ("--entity-type", "users", "--entity-default")
+    tools.configs("--alter", *client, "--add-config", "producer_byte_rate=1000000")
+    tools.configs("--alter", *default, "--add-config", "request_percentage=50")
+    assert "producer_byte_rate=1000000.0" in tools.configs("--describe", *client)
+    assert "request_percentage=50.0" in tools.configs("--describe", *default)
+    tools.configs("--alter", *client, "--delete-config", "producer_byte_rate")
+    assert "producer_byte_rate" not in tools.configs("--describe", *client)
+    tools.configs("--alter", *default, "--delete-config", "request_percentage")
+
+
 def test_where_a_topic_lies(tools: Toolbox, topic: str) -> None:
     said = tools.run("LogDirsCommand", "--describe", "--topic-list", topic)
     [found] = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
@@ -264,6 +290,12 @@ def test_leaders_stay(tools: Toolbox, topic: str, tmp_path: Path) -> None:
     plan = ("--generate", "--topics-to-move-json-file", str(moves), "--broker-list", "1,2")
     generated = tools.run("reassign.ReassignPartitionsCommand", *plan)
     now = generated.split("Current partition replica assignment\n")[1].splitlines()[0]
+    here = tmp_path / "here.json"
+    here.write_text(now)
+    verified = tools.run(
+        "reassign.ReassignPartitionsCommand", "--verify", "--reassignment-json-file", str(here)
+    )
+    assert f"Reassignment of partition {topic}-0 is completed." in verified
     [part] = json.loads(now)["partitions"]
     there = tmp_path / "there.json"
     part |= {"replicas": [3 - part["replicas"][0]], "log_dirs": ["any"]}

@@ -1,0 +1,23 @@
+"""What is said of a value that a setting does not take, in Kafka's words."""
+
+import pytest
+
+from smq.model.value_rules import Rule, at_least, between, one_of, or_default
+
+
+@pytest.mark.parametrize(
+    ("rule", "good", "bad", "words"),
+    [
+        (at_least(1), [1, 5, 1.0], [0, 0.9], "Value must be at least 1"),
+        (between(1, 17), [1, 17], [18], "Value must be no more than 17"),
+        (between(1, 17), [1, 17], [0, -3], "Value must be at least 1"),
+        (or_default(-1, 1, 9), [-1, 1, 9], [0, 10, -2], "between 1 and 9 or equal to -1"),
+        (one_of("a", "b"), ["a", "b"], ["", "c"], "String must be one of: a, b"),
+        (one_of(7, otherwise="set another"), [7], [8], "set another"),
+    ],
+)
+def test_a_rule_takes_its_values_and_says_what_is_wrong_with_others(
+    rule: Rule, good: list[float | str], bad: list[float | str], words: str
+) -> None:
+    assert {rule(value) for value in good} == {""}
+    assert all(words in rule(value) for value in bad)
