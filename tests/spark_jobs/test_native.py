@@ -17,7 +17,7 @@ from tests.sealer.sealed import batch
 from tests.spark_jobs.conftest import SealTopic
 
 SEGMENTS = 1000
-PLANNING_S = 1.0 * SEGMENTS / 5000  # The bound of the CPU time of Python, for these.
+PLANNING_S = 3.0  # Of CPU, a wide bound: it takes a tenth of a second where the machine is quiet.
 
 
 def test_ranges_of_a_partition_are_joined_or_layered() -> None:
