@@ -25,7 +25,7 @@ from smq.testing.simulation.run import (
     workplace,
 )
 
-SEEDS = 500
+SEEDS = 300
 BUSY = 26  # A seed in which much happens.
 INTERRUPTED = range(1, 300)  # Seeds of which some seal, merge and are floods.
 SEALER = 1  # By name, among the processes.
