@@ -98,6 +98,6 @@ class Toolbox:
         return self.run("GetOffsetShell", "--topic", topic, "--time", time).strip()
 
     def produce(self, topic: str, count: int) -> None:
-        """Records 0, 1, 2 …, from a console."""
+        """Records 0, 1, 2 …, from a console; each is acknowledged before the tool ends."""
         lines = "".join(f"{number}\n" for number in range(count))
-        self.run("ConsoleProducer", "--topic", topic, given=lines)
+        self.run("ConsoleProducer", "--topic", topic, "--sync", "--timeout", "0", given=lines)
