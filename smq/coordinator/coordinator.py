@@ -14,7 +14,7 @@ from smq.coordinator.mutations import Mutations
 from smq.coordinator.producer_ids import ProducerIds
 from smq.coordinator.settings import Settings
 from smq.coordinator.topics import Cluster, Topics
-from smq.coordinator.transactions.orders import LedPartition
+from smq.coordinator.transactions.orders import LedPartition, has_synced
 from smq.coordinator.transactions.transactions import TransactionRules, Transactions
 from smq.model.catalog import Catalog
 from smq.model.config import MINUTE_MS, Config
@@ -54,8 +54,7 @@ class Coordinator:
 
     def has_synced(self, numbers: Iterable[int]) -> bool:
         """Whether one of these partitions belongs to a `disk` topic."""
-        places = map(self._find_place, numbers)
-        return any(place is not None and place.is_synced for place in places)
+        return has_synced(numbers, self._find_place)
 
     def _find_place(self, number: int) -> LedPartition | None:
         found = self.topics.places.get(number)

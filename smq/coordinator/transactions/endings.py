@@ -16,7 +16,7 @@ partition joins that one with a sync.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Set as AbstractSet
+from collections.abc import Iterable, Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,7 +25,13 @@ from smq.coordinator.producer_ids import ProducerIds
 from smq.coordinator.transactions import decisions
 from smq.coordinator.transactions.decisions import NO_EPOCH, NO_ID, End, ProducerEpoch
 from smq.coordinator.transactions.ids import TransactionalIds
-from smq.coordinator.transactions.orders import LedPartition, Order, SyncFirst, WriteMarkers
+from smq.coordinator.transactions.orders import (
+    FindPlace,
+    Order,
+    SyncFirst,
+    WriteMarkers,
+    has_synced,
+)
 from smq.coordinator.transactions.states import DECIDED, TransactionState
 from smq.model.errors import BrokerError, ErrorCode
 from smq.store.rows import StoredTransaction
@@ -67,7 +73,7 @@ class Endings:
         store: Store,
         ids: TransactionalIds,
         producer_ids: ProducerIds,
-        find_place: Callable[[int], LedPartition | None],
+        find_place: FindPlace,
     ) -> None:
         self._offsets, self._ids, self._producer_ids = store.transactions, ids, producer_ids
         self._find_place = find_place
@@ -158,15 +164,11 @@ class Endings:
 
     def _must_sync(self, txn: StoredTransaction) -> bool:
         """Whether a power loss must not tear it: it has written to a `disk` topic."""
-        return self._has_synced(txn.partitions)
-
-    def _has_synced(self, numbers: Iterable[int]) -> bool:
-        places = map(self._find_place, numbers)
-        return any(place is not None and place.is_synced for place in places)
+        return has_synced(txn.partitions, self._find_place)
 
     def _has_synced_offsets(self, txn: StoredTransaction) -> bool:
         numbers = self._offsets.offset_numbers(txn.transactional_id) if txn.groups else ()
-        return self._has_synced(numbers)
+        return has_synced(numbers, self._find_place)
 
     # What became of orders
 

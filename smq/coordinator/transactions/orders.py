@@ -4,6 +4,7 @@ An order that failed is given again after a while, with what the catalog says th
 was deleted meanwhile needs nothing any more.
 """
 
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 
 
@@ -14,6 +15,16 @@ class LedPartition(NamedTuple):
     partition: int
     node: int
     is_synced: bool
+
+
+FindPlace: TypeAlias = Callable[[int], LedPartition | None]
+"""Where a partition is, by its number; None: it was deleted."""
+
+
+def has_synced(numbers: Iterable[int], find_place: FindPlace) -> bool:
+    """Whether one of these partitions belongs to a `disk` topic."""
+    places = map(find_place, numbers)
+    return any(place is not None and place.is_synced for place in places)
 
 
 class WriteMarkers(NamedTuple):

@@ -4,7 +4,7 @@ Whoever owns this commits the store once a turn, and only then sends what `take_
 `take_orders` have.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Set as AbstractSet
+from collections.abc import Iterator, Mapping, Set as AbstractSet
 from typing import NamedTuple
 
 from smq.coordinator.inputs import Now
@@ -13,7 +13,7 @@ from smq.coordinator.transactions import decisions
 from smq.coordinator.transactions.decisions import End, ProducerEpoch
 from smq.coordinator.transactions.endings import Ended, Endings
 from smq.coordinator.transactions.ids import TransactionalIds
-from smq.coordinator.transactions.orders import LedPartition, Order
+from smq.coordinator.transactions.orders import FindPlace, Order
 from smq.coordinator.transactions.states import DECIDED, TransactionState
 from smq.model.errors import BrokerError, ErrorCode
 from smq.store.rows import CommittedOffset, StoredTransaction
@@ -37,7 +37,7 @@ class Transactions:
         store: Store,
         rules: TransactionRules,
         producer_ids: ProducerIds,
-        find_place: Callable[[int], LedPartition | None],
+        find_place: FindPlace,
         now: Now,
     ) -> None:
         self._tables, self._rules, self._producer_ids = store.transactions, rules, producer_ids
