@@ -11,6 +11,7 @@ README.md, and `--note WORDS` adds a line to the history.
 import argparse
 import json
 import os
+import shlex
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -99,7 +100,7 @@ def main() -> None:
 
 def _write(rows: list[Row], ceiling: Figures, note: str) -> None:
     """Put the table and its headlines into the documents; `note` names a line of the history."""
-    command = f'make bench ARGS="{" ".join(sys.argv[1:])}"'
+    command = f'make bench ARGS="{shlex.join(sys.argv[1:])}"'
     if all(row.words.startswith(FLOOD) for row in rows):
         write_between(DOCUMENT, *FLOOD_MARKS, f"{table(rows)}\n\nPrinted by `{command}`.")
         return
