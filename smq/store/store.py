@@ -41,7 +41,7 @@ class Store:
         return cls(Database.open(path))
 
     def commit(self) -> None:
-        """Make every change since the last commit durable. Raises StoreError: none is durable."""
+        """Make every change since the last commit durable. Raises StoreError: perhaps none is."""
         self._database.commit()
 
     @property

@@ -63,8 +63,9 @@ def compress(codec: int, data: bytes, level: int | None = None) -> bytes:
         case Codec.SNAPPY:
             return bytes(cramjam.snappy.compress_raw(data))
         case Codec.LZ4:
-            slow = 0 if level in {None, LZ4_LEVEL} else max(_LZ4_SLOW_FROM, level or 0)
-            return bytes(lz4.frame.compress(data, compression_level=slow, block_linked=False))
+            wanted = LZ4_LEVEL if level is None else level
+            own = 0 if wanted == LZ4_LEVEL else max(_LZ4_SLOW_FROM, wanted)
+            return bytes(lz4.frame.compress(data, compression_level=own, block_linked=False))
         case Codec.ZSTD:
             return bytes(cramjam.zstd.compress(data, ZSTD_LEVEL if level is None else level))
 

@@ -1,4 +1,4 @@
-"""Acks of produced batches: what they are for is written, and they go when its level is reached."""
+"""Holds each ack until its batch is durable at the topic's level; writes what a turn appended."""
 
 from typing import NamedTuple
 

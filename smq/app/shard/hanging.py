@@ -30,7 +30,7 @@ class Hanging:
         self._is_asking = self._has_asked = False
 
     def look(self) -> None:
-        """Ask about what is open for long. To be called about once a second."""
+        """Ask about what is open for long, and once about all. To be called about once a second."""
         now_ms = wall_ms()
         if self._is_asking or now_ms < self._next_ms:
             return
