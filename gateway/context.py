@@ -4,7 +4,7 @@ A handler returns the response message, or
 
     Wait     a long poll: try again when one of the partitions moves, at the latest at a deadline
              (WaitForMany: for very many partitions)
-    Ask      questions to the sealer or to a background thread, whose answers make the response
+    Ask      questions to the sealer or a background thread; their answers make the response
     Relay    the coordinator answers this request
 """
 
@@ -27,7 +27,7 @@ LogSlot: TypeAlias = tuple[int, int]  # A partition as a shard knows it: (log, s
 class ShardContext:
     """A request that a shard answers itself.
 
-    `described`: names that its earlier portions have answered, for handlers that answer each once.
+    `described`: names that earlier portions have answered, for handlers that answer each once.
     """
 
     header: RequestHeader
@@ -49,9 +49,9 @@ class Later:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Questions to the sealer and work for other threads; `then` takes the answers in their order.
+    """Questions to the sealer and work for other threads; `then` takes their answers in order.
 
-    An answer of the sealer is of the question's type, or Failed when it could not say.
+    The sealer's answer has the question's type, or is Failed if the sealer could not answer.
     """
 
     questions: Sequence[Question[Any] | Later]
@@ -59,19 +59,19 @@ class Ask:
 
 
 class Attempt(Protocol):
-    """Looks at everything afresh."""
+    """Evaluates a waiting request from scratch."""
 
     def __call__(self, *, is_last: bool) -> Message | Ask | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A long poll. Both give a response or Ask, or None while there is too little.
+    """A long poll. `attempt` and `moved` return a response or Ask; None: there is too little yet.
 
-    find_places   those whose HWM may bring more, as the last attempt found them: a topic that is
-                  created again has other places than before
-    attempt       the catalog has changed, or the time is over
-    moved         the HWM of some of the places has moved: nothing else is looked at
+    find_places   the places whose HWM may bring more, as the last attempt found them: a topic that
+                  is created again has other places than before
+    attempt       called when the catalog has changed or the time is over
+    moved         called when the HWM of some places has moved: looks at nothing else
     """
 
     find_places: Callable[[], Sequence[LogSlot]]
@@ -87,7 +87,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class WaitForMany:
-    """A long poll of very many partitions: whatever moves, `attempt` looks at everything afresh.
+    """A long poll of very many partitions: on any move, `attempt` evaluates it from scratch.
 
     find_codes   log << 32 | slot of each, ascending, as the last attempt found them
     """
@@ -99,7 +99,7 @@ class WaitForMany:
 
 @dataclass(slots=True)
 class WaitForAny:
-    """A long poll of many partitions, that is answered in steps (gateway.parts).
+    """A long poll of many partitions that is answered in steps (gateway.parts).
 
     codes      log << 32 | slot of each, ascending: continue when one of them has moved
     has_moved  one has moved already: continue at once

@@ -1,7 +1,7 @@
 """Arguments and answers of the handlers of the coordinator's APIs. No IO, no clock.
 
-A handler returns the response message, or None if the answer comes later through a ticket. Where a
-group decides, every answer goes through a ticket, so that there is one way.
+A handler returns the response message, or None if the answer comes later through a ticket. Answers
+that a group decides all go through tickets, so that there is one path.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,8 @@ Message: TypeAlias = Any  # One of smq.wire.generated's responses.
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """A request whose answer comes later: where the answer goes, and what makes the response."""
+    """A request whose answer comes later: its destination, and the function that makes the
+    response."""
 
     origin: object
     respond: Callable[[Any], Message]
@@ -27,9 +28,9 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorContext:
-    """A request that a node has relayed. `origin` is for whoever sends the answer.
+    """A request that a node has relayed. `origin` is for the sender of the answer.
 
-    `described`: names that its earlier portions have answered, for handlers that answer each once.
+    `described`: names that earlier portions have answered, for handlers that answer each once.
     """
 
     header: RequestHeader
@@ -46,7 +47,7 @@ class CoordinatorContext:
         return self.header.api_version
 
     def charge(self, strict_from: int) -> Charge:
-        """What this request is charged for changing topics; from a version on it may be refused."""
+        """The quota charge of a request that changes topics; newer versions may be refused."""
         return self.coordinator.mutations.of(
             self.coordinator.settings.quotas,
             self.header.client_id,
@@ -55,5 +56,5 @@ class CoordinatorContext:
         )
 
     def ticket(self, respond: Callable[[Any], Message]) -> Ticket:
-        """A ticket for this request; `respond` makes the response of what a group answers."""
+        """A ticket for this request; `respond` turns a group's answer into the response."""
         return Ticket(self.origin, respond)

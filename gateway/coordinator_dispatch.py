@@ -22,16 +22,15 @@ from smq.wire.internal.frames import Relayed
 
 
 class Origin(NamedTuple):
-    """Where an answer goes: an opaque place, and what the response's form depends on."""
+    """Where an answer goes: an opaque destination, and what determines the response's format."""
 
     place: object
     api: Api
     header: RequestHeader
 
     def encode(self, response: Message) -> bytes:
-        """The response as it goes to the shard: correlation id first, no size.
-
-        Raises PeerError when it cannot be said in this version.
+        """The response as it goes to the shard: correlation id first, no size. Raises PeerError if
+        this version cannot express it.
         """
         writer = Writer()
         header = self.header
@@ -42,8 +41,8 @@ class Origin(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A request that was handled; `response` is None when the answer comes by a ticket, and Parts
-    when it is made in steps."""
+    """A handled request; `response` is None if a ticket brings the answer, and Parts if it is made
+    in steps."""
 
     origin: Origin
     response: Message | Parts | None

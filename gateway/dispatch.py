@@ -1,7 +1,8 @@
 """From a request's bytes to its answer's pieces. No IO.
 
-Whatever breaks the protocol raises PeerError: the connection is closed without an answer, as Kafka
-does for an unknown key, an unsupported version (but of ApiVersions) or an unreadable body.
+A request that breaks the protocol raises PeerError. The connection is then closed without an
+answer, as Kafka does for an unknown key, an unsupported version (except of ApiVersions) or an
+unreadable body.
 """
 
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from smq.wire.headers import RequestHeader, read_request_header, write_response_
 
 
 class Dispatched(NamedTuple):
-    """A request and what its handler said."""
+    """A request and its handler's result."""
 
     api: Api
     header: RequestHeader
@@ -52,9 +53,8 @@ def dispatch(
 def _other_version(
     api: Api, header: RequestHeader, body: tuple[memoryview, int], rows: list[tuple[int, int, int]]
 ) -> Dispatched:
-    """ApiVersions of a version we do not have is answered in version 0 (KIP-511).
-
-    The header of a version to come has tagged fields.
+    """Answer an ApiVersions request of an unsupported version in version 0 (KIP-511). The header of
+    a future version has tagged fields.
     """
     try:
         if header.api_version >= api.versions.stop:
@@ -66,10 +66,9 @@ def _other_version(
 
 
 def encode(api: Api, header: RequestHeader, response: Message) -> list[bytes | Lent]:
-    """The answer as it goes out, size first; what is lent stands between the bytes.
-
-    Raises PeerError when it cannot be said in this version: a name that came by a flexible version
-    may be longer than the older ones can write.
+    """The answer as it goes out, size first; lent batches stand between the bytes. Raises PeerError
+    if this version cannot express it: a name from a flexible version may be longer than older
+    versions can write.
     """
     writer = Writer()
     write_response_header(header.correlation_id, header.api_key, header.api_version, writer)

@@ -1,4 +1,4 @@
-"""Answers that are made part by part, because one step would hold the loop for too long.
+"""Answers that are made in parts, because one step would hold the loop for too long.
 
 A large request is checked first, so that a malformed one changes nothing. Then its portions are
 handled and encoded one by one. For a small request with a large answer the handler returns an
@@ -25,16 +25,16 @@ from smq.wire.headers import RequestHeader, write_response_header
 from smq.wire.messages.tables import APIS
 from smq.wire.portions import RequestReader, request_structure
 
-PLAIN_BYTES_MAX = 1024  # Elements need not be counted: each takes a byte at least.
+PLAIN_BYTES_MAX = 1024  # No need to count elements: each takes a byte at least.
 _RESPONSES = {api.key: api.messages[f"{api.name}Response"] for api in APIS}
 
 
 class Parts:
     """One answer in the making: call `step` until it returns True or leaves something `pending`.
 
-    `request` are its bytes, if it was large. Invariant: while `pending` is there, the caller is to
-    `add` the response that comes of it (Ask), to `go_on` when there may be more (WaitForAny), or to
-    have all of the request answered elsewhere (Relay).
+    `request` holds its bytes, if it was large. Invariant: while something is `pending`, the caller
+    must `add` the response that it yields (Ask), `go_on` when there may be more (WaitForAny), or
+    have the whole request answered elsewhere (Relay).
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Parts:
         self._last: Message = None
         self._continues = False
         self.pending: Ask | Relay | WaitForAny | None = None
-        self.due_ns = 0  # For the caller: until when it waits.
+        self.due_ns = 0  # Set by the caller: its deadline.
 
     def step(self) -> bool:
         """Take one step; whether the answer is complete. Raises PeerError."""
@@ -79,16 +79,16 @@ class Parts:
         name = self._cut.response[0]
         with saying(self.api):
             self._rows.add(getattr(response, name), continues=self._continues)
-        setattr(response, name, ())  # It is held by its bytes.
+        setattr(response, name, ())  # Its size in bytes bounds it.
         self._last = response
 
     def go_on(self) -> None:
-        """Whatever was waited for may be there now, or the time is over."""
+        """Continue: the awaited records may be there, or the time is over."""
         assert isinstance(self.pending, WaitForAny)
         self.pending = None
 
     def drop(self) -> None:
-        """The answer is not sent: return the loans of the parts made so far."""
+        """Drop the answer unsent: return the loans of the parts made so far."""
         self._rows.release()
         self._rows = self._new_rows()
 
@@ -105,9 +105,8 @@ class Parts:
 
 @contextmanager
 def saying(api: Api) -> Iterator[None]:
-    """Raises PeerError when an answer cannot be said in a version.
-
-    A name that came by a flexible version may be longer than the older ones can write.
+    """Raise PeerError where a version cannot express the answer. A name from a flexible version may
+    be longer than older versions can write.
     """
     try:
         yield
@@ -123,7 +122,8 @@ def taken(
 ) -> Any:  # noqa: ANN401  (what handlers answer, or Parts)
     """Handle a request: its handler's result, or Parts. Raises PeerError.
 
-    `body`: the request, and where its body begins. One that is read later is copied: it is lent.
+    `body`: the request, and where its body begins. The request is lent; one that is read later is
+    copied.
     """
     request, at = body
     assert len(request) <= api.bounds.bytes_max, "it is refused unread"
@@ -157,7 +157,7 @@ def _is_small(reader: RequestReader, cut: Cut | None, size: int) -> bool:
         return True
     if cut is None:
         for _ in reader.check():
-            pass  # What is not cut holds few elements.
+            pass  # Arrays that are not cut hold few elements.
         return True
     return next(reader.check(), _END) is _END and reader.fits(cut.portion_max)
 

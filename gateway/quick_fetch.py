@@ -1,7 +1,7 @@
 """Answers Fetch requests by a kernel if all of their records are in the ring.
 
-A request that waits is kept as its bytes. When something has moved, one kernel call answers it or
-lets it wait on.
+A waiting request is kept as its bytes. When a high watermark moves, one kernel call answers it or
+leaves it waiting.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ from shm.kernels.request.fetch_request import (
 from smq.shard.lent import LentBatches
 from smq.shard.shard import Shard
 
-NAMES_BYTES_MAX = PLACES_MAX * 256  # Of the topics in an answer.
+NAMES_BYTES_MAX = PLACES_MAX * 256  # Topics of an answer.
 OUT_BYTES = RECORDS_BYTES_MAX + 2 * PLACES_MAX * PARTITION_BYTES_MAX + NAMES_BYTES_MAX
 _SLOT_MASK = 2**32 - 1
 
@@ -41,7 +41,7 @@ Answer = list[bytes | LentBatches]  # As it goes out, with its size.
 
 
 class QuickFetch:
-    """Runs the kernel for a shard. One that serves several logs answers no request here."""
+    """Runs the kernel for a shard. A shard with several logs answers no request here."""
 
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
@@ -65,9 +65,8 @@ class QuickFetch:
         return Wait(lambda: waiting.places, timeout_ms, waiting.attempt, waiting.moved)
 
     def look(self, request: np.ndarray, *, is_last: bool) -> Answer | Message | Ask | Wait | None:
-        """Answer a waiting request now; None: it goes on waiting, for `places`.
-
-        Wait: the kernel leaves it from now on, and this is the request as it was read once.
+        """Answer a waiting request now; None: it still waits, for `places`. Wait: the kernel leaves
+        it from now on; this is the parsed request.
         """
         outcome = self._ask(request, 0, len(request), is_last=is_last)
         if outcome == ANSWERED:
@@ -100,7 +99,7 @@ class QuickFetch:
         return outcome
 
     def answer(self, sent: int = 0) -> Answer:
-        """The rest of the last answer, after so many bytes of it."""
+        """The rest of the last answer, after its first bytes."""
         assert self._log is not None, "nothing is answered without one"
         words, out = self._words, self._out.data
         lent = self._state[STATE_LENT:STATE_MESSAGE].reshape(-1, LENT_WORDS)
@@ -116,7 +115,7 @@ class QuickFetch:
 
 
 def _after(pieces: Answer, sent: int) -> Answer:
-    """The rest after so many bytes were sent."""
+    """The rest, after `sent` bytes."""
     while sent:
         piece = pieces[0]
         size = len(piece) if isinstance(piece, bytes) else piece.length
@@ -132,10 +131,9 @@ def _after(pieces: Answer, sent: int) -> Answer:
 
 
 class _Waiting:
-    """A request that waits, as its bytes, and for which places it waits.
-
-    The kernel looks at the bytes each time, which costs it less than an object would. What it
-    leaves is read once: `_read` goes on with the request that was read.
+    """A waiting request, as its bytes, and the places it waits for. The kernel parses the bytes
+    each time, which costs less than an object would. A request that it leaves is parsed once, and
+    `_read` serves it from then on.
     """
 
     def __init__(self, quick: QuickFetch, request: bytearray, places: Sequence[LogSlot]) -> None:

@@ -1,7 +1,7 @@
 """An answer that is assembled from the answers to a request's portions.
 
-Rows are encoded as they come and kept as bytes. An outer row that continues in the next portion is
-written when it is complete. All other fields are those of the last portion's answer.
+Rows are encoded as they arrive and kept as bytes. An outer row that continues in the next portion
+is written when it is complete. All other fields come from the last portion's answer.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +17,7 @@ Path = tuple[str, ...]
 
 
 class Written(Sequence[Any]):
-    """An array that is encoded already: iterating writes its bytes, and yields no rows."""
+    """An already encoded array: iterating writes its bytes, and yields no rows."""
 
     def __init__(self, count: int, pieces: list[bytes | Sendable], append: Append) -> None:
         self._count, self._pieces, self._append = count, pieces, append
@@ -37,7 +37,7 @@ class Written(Sequence[Any]):
 class Rows:
     """The rows of one array of an answer, of which the last may still grow.
 
-    `field` describes the array, `path` the arrays below it that are put together likewise.
+    `field` describes the array, `path` the nested arrays that are joined likewise.
     Invariant: only the last row is held as an object.
     """
 
@@ -93,7 +93,7 @@ class Rows:
         self._last = row
         self._inner = Rows(self._module, field, self._version, self._path[1:])
         self._inner.add(inner, continues=False)
-        setattr(row, self._path[0], ())  # It is held by its bytes.
+        setattr(row, self._path[0], ())  # Its size in bytes bounds it.
 
     def _close(self, pieces: list[Any]) -> None:
         if self._inner is not None:

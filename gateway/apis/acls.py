@@ -1,7 +1,7 @@
 """DescribeAcls (key 29), CreateAcls (key 30) and DeleteAcls (key 31), versions 1-3.
 
-Nothing is restricted: SECURITY_DISABLED, as a Kafka without authorizer answers, so that tools show
-that there are no access rules and not that the broker is too old.
+Answers SECURITY_DISABLED, as Kafka without an authorizer does: tools then report that there are no
+access rules rather than that the broker is too old.
 """
 
 from gateway.context import ShardContext

@@ -2,8 +2,8 @@
 
 - AlterConfigs replaces all configs that a resource has of its own; IncrementalAlterConfigs sets or
   deletes some of them, and appends to or subtracts from lists. gateway.apis.configs has the types.
-- Who changed what, when, and what it was before stands in the store (`smq config history`).
-- The new values are in the catalog, from which every process reads, before the answer goes out.
+- The store records who changed what, when, and the former value (`smq config history`).
+- The answer goes out once the new values are in the catalog, from which every process reads.
 - A resource changes as a whole or not at all. INVALID_CONFIG: an unknown name or a bad value.
   INVALID_REQUEST: a resource or a config that comes twice, a null value, a bad value of a broker's
   setting, or a setting that needs a restart. UNKNOWN_TOPIC_OR_PARTITION: no such topic.
@@ -47,7 +47,7 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-PART_RESOURCES = 10  # Of an answer: a change makes the topic's line of the catalog anew.
+PART_RESOURCES = 10  # Per part of an answer: each change rewrites the topic's line in the catalog.
 AnyResource: TypeAlias = AlterConfigsResource | IncrementalResource
 NewConfigs: TypeAlias = Callable[[Kind, CoordinatorContext], Configs]
 R = TypeVar("R")
@@ -56,7 +56,7 @@ R = TypeVar("R")
 def handle(
     request: AlterConfigsRequest, context: CoordinatorContext
 ) -> Iterator[AlterConfigsResponse]:
-    """Replace the configs of each resource, or say why not; in parts."""
+    """Replace the configs of each resource or refuse; answers in parts."""
     change = _Change(request.resources, context, validate_only=request.validate_only)
     for resources in _parts(request.resources):
         responses = [
@@ -69,7 +69,7 @@ def handle(
 def handle_incremental(
     request: IncrementalAlterConfigsRequest, context: CoordinatorContext
 ) -> Iterator[IncrementalAlterConfigsResponse]:
-    """Change some configs of each resource, or say why not; in parts."""
+    """Change some configs of each resource or refuse; answers in parts."""
     change = _Change(request.resources, context, validate_only=request.validate_only)
     for resources in _parts(request.resources):
         responses = []
@@ -98,7 +98,7 @@ class _Change:
         self._by = Changer(*client, context.now.wall_ms)
 
     def carry_out(self, resource: AnyResource, new: NewConfigs) -> dict[str, Any]:
-        """Change one resource, or say why not: the fields of its row of the answer."""
+        """Change one resource or refuse it; returns the fields of its row in the answer."""
         kind, name = resource.resource_type, resource.resource_name
         row: dict[str, Any] = {
             "error_code": ErrorCode.NONE,

@@ -20,7 +20,7 @@ from smq.wire.generated.alter_partition_reassignments import (
 def handle(
     request: AlterPartitionReassignmentsRequest, context: ShardContext
 ) -> AlterPartitionReassignmentsResponse:
-    """Say of each partition whether it is where it is wanted."""
+    """Report for each partition whether it is already on the requested node."""
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None if request.topics else "",  # As Kafka answers.

@@ -1,7 +1,7 @@
 """AlterReplicaLogDirs (key 34), versions 1-2 (KIP-113).
 
-There is one log directory. Moving a replica there succeeds and changes nothing; every other
-directory is LOG_DIR_NOT_FOUND.
+There is one log directory: moving a replica there succeeds and changes nothing. Any other directory
+is LOG_DIR_NOT_FOUND.
 """
 
 from gateway.context import ShardContext
@@ -18,7 +18,7 @@ from smq.wire.generated.alter_replica_log_dirs import (
 def handle(
     request: AlterReplicaLogDirsRequest, context: ShardContext
 ) -> AlterReplicaLogDirsResponse:
-    """Say of each partition whether it is in the directory that is wanted."""
+    """Report for each partition whether it is already in the requested directory."""
     results = [
         AlterReplicaLogDirTopicResult(
             topic_name=topic.name,

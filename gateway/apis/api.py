@@ -1,7 +1,7 @@
 """What a row of the table of APIs is.
 
 SHARD       every node answers it itself
-COORDINATOR a node relays it, as it came, to the coordinator, which answers from the same table
+COORDINATOR a node relays it unchanged to the coordinator, which answers from the same table
 KERNEL      Produce: parsed, appended and answered by shm.kernels.request.produce
 """
 
@@ -28,8 +28,7 @@ class Where(Enum):
 class Api:
     """One row of the table: key and versions come from the codecs.
 
-    `in_parts` makes the steps of a request that is too large to be handled whole, where the parts
-    are not independent of each other.
+    `in_parts` splits a request that is too large for one step and whose parts depend on each other.
     """
 
     name: str
@@ -63,7 +62,7 @@ class Api:
         return getattr(self.codec, f"write_{self._snake()}_response")  # type: ignore[no-any-return]
 
     def cut(self, version: int) -> Cut | None:
-        """How a version is answered in parts, if it ever is."""
+        """How a version is answered in parts; None: always whole."""
         return next((each for each in self.bounds.cuts if version >= each.first_version), None)
 
     def _snake(self) -> str:

@@ -3,12 +3,12 @@
 - Names every API of the table with its versions, the same from every node.
 - An unsupported version is answered in version 0 with UNSUPPORTED_VERSION and the whole list, so
   that the client can try again (KIP-511); the response header is always version 0.
-- From 3 on the client names its software; a name that is none is INVALID_REQUEST.
+- From 3 on the client names its software; a malformed name is INVALID_REQUEST.
 - Produce is advertised from 0 although 0-2 are refused: librdkafka before 2.11.1 sends gzip, snappy
   and lz4 batches uncompressed otherwise (KAFKA-18659).
 - No tagged field is written with its default: librdkafka before 2.2 cannot skip one.
-- From 3 on features: transactions of version 2 (KIP-890), by which clients choose how to end one.
-  Below 4 a feature is not said to be supported whose least level is 0: clients choke on it.
+- From 3 on features: transaction.version 2 (KIP-890), by which clients choose how to end one. Below
+  4, features whose minimum level is 0 are left out: clients cannot parse them.
 """
 
 import re

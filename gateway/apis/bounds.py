@@ -1,13 +1,12 @@
 """The bounds of each API's requests, and how a long answer is made in parts.
 
 Each API bounds its requests: none may hold a loop for more than 10 ms, or grow a process by more
-than 4 times its own size and a megabyte. tests/gateway/test_bounds.py sends the
-largest of each.
+than 4 times its own size plus a megabyte. tests/gateway/test_bounds.py sends the largest of each.
 
-Produce is the exception: what is appended is checked and copied in the same step, 1.5 to 2 ms a
-megabyte. A request of socket.request.max.bytes, 100 MB by default, holds a shard for up to 0.2 s; a
-lower limit bounds that. The number of its batches is bounded too (shm.kernels.log.plan.ROWS_MAX):
-small ones take no longer than 10 ms.
+Produce is the exception: it checks and copies its batches in one step, 1.5 to 2 ms a megabyte. A
+request of socket.request.max.bytes, 100 MB by default, holds a shard for up to 0.2 s; a lower limit
+bounds that. The number of its batches is bounded too (shm.kernels.log.plan.ROWS_MAX), so that many
+small ones take 10 ms at most.
 """
 
 from dataclasses import dataclass
@@ -30,8 +29,8 @@ class Cut:
 
 @dataclass(frozen=True)
 class Bounds:
-    """The bounds of a request; a larger one closes the connection, as Kafka does with what is
-    larger than socket.request.max.bytes.
+    """The bounds of a request. A larger one closes the connection, as in Kafka a request above
+    socket.request.max.bytes does.
 
     bytes_max     without its size
     elements_max  of all its arrays together
@@ -49,15 +48,15 @@ WHOLE_ELEMENTS_MAX = 1000  # At once: reading, handling, writing one takes ten m
 # A few strings, of 32 KiB at most each, and no arrays of note.
 SMALL = Bounds(128 * KiB, WHOLE_ELEMENTS_MAX)
 
-# What a group is made of: Kafka keeps it as one record, which is a megabyte at most.
+# The contents of a group: Kafka stores them as one record of a megabyte at most.
 GROUP = Bounds(1 * MiB, WHOLE_ELEMENTS_MAX)
 
-# Others that are handled at once.
+# Other requests that are handled at once.
 WHOLE = Bounds(1 * MiB, WHOLE_ELEMENTS_MAX)
 
 
 def answered_in_parts(*response: str) -> Bounds:
-    """A request that is handled whole, and answered in parts: the rows of these arrays."""
+    """A request that is handled whole and whose answer is cut at the rows of these arrays."""
     return Bounds(1 * MiB, 2 * WHOLE_ELEMENTS_MAX, (Cut(0, (), response),))
 
 

@@ -4,11 +4,11 @@
   smq.model.client_quotas says which quota holds for whom. Without security every client is the user
   ANONYMOUS; quotas of other users are kept.
 - Describing filters by exact names, defaults or any name of a type; strictly, entities with other
-  types as well are left out. A type that comes twice or is none is INVALID_REQUEST, or
-  UNSUPPORTED_VERSION where it is one that Kafka does not know either.
+  types as well are left out. A repeated or empty type is INVALID_REQUEST, one that Kafka does not
+  know either UNSUPPORTED_VERSION.
 - Each entry of a change is carried out or refused as a whole: INVALID_REQUEST for an entity or a
-  quota that does not exist, or a value that is none.
-- Quotas are in the catalog, from which every shard reads, before the answer goes out.
+  quota that does not exist, or for an invalid value.
+- The answer goes out once the quotas are in the catalog, from which every shard reads.
 """
 
 from collections import Counter
@@ -119,7 +119,7 @@ def _fits(name: str | None, component: ComponentData) -> bool:
 def alter(
     request: AlterClientQuotasRequest, context: CoordinatorContext
 ) -> AlterClientQuotasResponse:
-    """Change quotas of entities, each or not at all."""
+    """Change quotas of entities, each entry as a whole or not at all."""
     counts = Counter(_key(each) for each in request.entries)
     client = context.header.client_id or "", context.client_host
     by = Changer(*client, context.now.wall_ms)

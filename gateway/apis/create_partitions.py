@@ -2,9 +2,9 @@
 
 - The count is the new total. Existing partitions keep their records and nodes.
 - Errors: UNKNOWN_TOPIC_OR_PARTITION; INVALID_PARTITIONS if the count is no increase;
-  INVALID_REQUEST, once and before the others, for a name that the request has twice.
+  INVALID_REQUEST, once and before the others, for a repeated name.
 - A request may assign each new partition to a node. validate_only only checks.
-- The partitions are in the catalog before the answer goes out: the timeout says nothing here.
+- The answer goes out once the partitions are in the catalog; the timeout has no effect.
 - From 3: THROTTLING_QUOTA_EXCEEDED while the client has made too many partitions (KIP-599).
 """
 
@@ -22,13 +22,13 @@ from smq.wire.generated.create_partitions import (
 )
 
 STRICT_FROM = 3
-PART_TOPICS = 10  # Of an answer: a change makes the topic's line of the catalog anew.
+PART_TOPICS = 10  # Per part of an answer: each change rewrites the topic's line in the catalog.
 
 
 def handle(
     request: CreatePartitionsRequest, context: CoordinatorContext
 ) -> Iterator[CreatePartitionsResponse]:
-    """Give each topic its partitions, or say why not; in parts."""
+    """Add partitions to each topic or refuse; answers in parts."""
     counts = Counter(each.name for each in request.topics)
     twice = [
         CreatePartitionsTopicResult(
@@ -57,7 +57,7 @@ class _Change:
         self.charge = context.charge(STRICT_FROM)
 
     def carry_out(self, asked: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
-        """Change one topic, or say why not."""
+        """Change one topic or refuse it."""
         result = CreatePartitionsTopicResult(name=asked.name)
         assignments = asked.assignments
         try:

@@ -1,9 +1,9 @@
 """CreateTopics (key 19), versions 2-7.
 
-- Each topic is created, or gets an error code and a sentence. A name that the request has twice is
-  not created: INVALID_REQUEST, once and after the others.
+- Each topic is created, or gets an error code and a message. A repeated name is not created:
+  INVALID_REQUEST, once and after the others.
 - Names, counts, replicas and configs are checked as Kafka does. validate_only only checks.
-- The topic is in the catalog before the answer goes out. The timeout has no effect.
+- The answer goes out once the topic is in the catalog. The timeout has no effect.
 - From 4: -1 for the broker's number of partitions and of replicas (KIP-464).
 - From 5: number of partitions, replication factor and every config in the answer (KIP-525).
 - From 6: THROTTLING_QUOTA_EXCEEDED while the client has made too many partitions (KIP-599).
@@ -31,13 +31,13 @@ from smq.wire.generated.create_topics import (
 
 REPLICATION_FACTOR = 1
 STRICT_FROM = 6
-PART_TOPICS = 10  # Of an answer: making one, with all its configs, takes a fraction of a ms.
+PART_TOPICS = 10  # Per part: creating one, with all its configs, takes a fraction of a ms.
 
 
 def handle(
     request: CreateTopicsRequest, context: CoordinatorContext
 ) -> Iterator[CreateTopicsResponse]:
-    """Make each topic, or say why not; in parts."""
+    """Create each topic or refuse it; answers in parts."""
     counts = Counter(each.name for each in request.topics)
     once = [each for each in request.topics if counts[each.name] == 1]
     if sum(_partition_count(each, context) for each in once) > PARTITIONS_PER_REQUEST_MAX:

@@ -1,13 +1,13 @@
 """DeleteRecords (key 21), versions 0-2.
 
-- Moves a partition's log start up to an offset, or for -1 to the high watermark, and never back.
-  The answer goes out once a restart would find the new log start.
+- Raises a partition's log start to an offset, or for -1 to the high watermark; never lowers it. The
+  answer goes out once the new log start is durable.
 - OFFSET_OUT_OF_RANGE: an offset above the high watermark or below -1.
 - UNKNOWN_TOPIC_OR_PARTITION; NOT_LEADER_OR_FOLLOWER; POLICY_VIOLATION for a topic that is compacted
   only.
 
-What lies below the log start is out of range for readers at once. Retention
-deletes whole sealed segments below it on its next pass. Queries leave out the other rows at once.
+Readers get OFFSET_OUT_OF_RANGE below the log start at once. Retention deletes whole sealed segments
+below it on its next pass. Queries leave out the other rows at once.
 """
 
 from gateway.context import Ask, Later, ShardContext
@@ -23,11 +23,11 @@ from smq.wire.generated.delete_records import (
 )
 
 HIGH_WATERMARK = -1
-PORTION_MAX = 100  # Partitions: what is unsealed of each is counted anew.
+PORTION_MAX = 100  # Partitions: each one's unsealed bytes are counted anew.
 
 
 def handle(request: DeleteRecordsRequest, context: ShardContext) -> DeleteRecordsResponse | Ask:
-    """Move each partition's log start; the answer waits for the checkpoints with them."""
+    """Move each partition's log start; the answer waits for checkpoints that contain them."""
     deletion = _Deletion(context)
     topics = [
         DeleteRecordsTopicResult(
@@ -48,14 +48,14 @@ def _checkpoint(log: Log) -> Later:
 
 
 class _Deletion:
-    """The deletions of a request; `logs` are those that it changed."""
+    """The deletions of a request; `logs` are the logs that it changed."""
 
     def __init__(self, context: ShardContext) -> None:
         self._shard = context.shard
         self.logs: dict[int, Log] = {}
 
     def carry_out(self, name: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
-        """Move one partition's log start, or say why not."""
+        """Move one partition's log start or refuse."""
         result = DeleteRecordsPartitionResult(
             partition_index=asked.partition_index, low_watermark=-1
         )

@@ -1,8 +1,8 @@
 """DeleteTopics (key 20), versions 1-6.
 
 - Deletes each topic with its records, configs and committed offsets. The other processes drop their
-  share when they see the next catalog.
-- UNKNOWN_TOPIC_OR_PARTITION: no such topic. INVALID_REQUEST: a name or id that comes twice.
+  state when they see the next catalog.
+- UNKNOWN_TOPIC_OR_PARTITION: no such topic. INVALID_REQUEST: a repeated name or id.
 - From 5: error messages, and THROTTLING_QUOTA_EXCEEDED while the client has deleted too many
   partitions (KIP-599). From 6: topics by id (KIP-516), an unknown one is
   UNKNOWN_TOPIC_ID; both a name and an id, or neither, is INVALID_REQUEST.
@@ -27,19 +27,19 @@ from smq.wire.generated.delete_topics import (
 
 STATES_FROM = 6
 STRICT_FROM = 5
-PART_TOPICS = 50  # Of an answer: deleting one takes some tens of microseconds.
+PART_TOPICS = 50  # Per part of an answer: deleting one takes some tens of microseconds.
 
 
 def handle(
     request: DeleteTopicsRequest, context: CoordinatorContext
 ) -> Iterator[DeleteTopicsResponse]:
-    """Delete each topic, or say why not; in parts."""
+    """Delete each topic or refuse; answers in parts."""
     if context.version >= STATES_FROM:
         asked = request.topics
     else:
         asked = [DeleteTopicState(name=name) for name in request.topic_names]
     counts = Counter((each.name, each.topic_id) for each in asked)
-    # The catalog is the one before: making a new one for each topic would take a while.
+    # Look topics up in the former catalog: building a new one per topic would take too long.
     charge = context.charge(STRICT_FROM)
     deletion, names = _Deletion(context.coordinator.topics.catalog, charge), list(counts)
     for first in range(0, max(1, len(names)), PART_TOPICS):
@@ -52,7 +52,7 @@ def handle(
 
 
 class _Deletion:
-    """The topics that are to be deleted, each once."""
+    """The topics to delete, each once."""
 
     def __init__(self, catalog: Catalog, charge: Charge) -> None:
         self._catalog, self._charge = catalog, charge
@@ -60,7 +60,7 @@ class _Deletion:
         self._due: list[Topic] = []
 
     def find(self, asked: DeleteTopicState, count: int) -> DeletableTopicResult:
-        """Find one more; the result says it is deleted, or why not."""
+        """Find one more topic; returns its row of the answer."""
         try:
             topic = _find(asked, count, self._catalog)
             if topic.name in self._names:
@@ -78,7 +78,7 @@ class _Deletion:
         return DeletableTopicResult(name=topic.name, topic_id=topic.id)
 
     def carry_out(self, topics: Topics) -> None:
-        """Delete those that were found; others may have been faster meanwhile."""
+        """Delete the topics found; another request may have deleted some meanwhile."""
         due, self._due = self._due, []
         for topic in due:
             if topics.has(topic):

@@ -1,12 +1,12 @@
 """DescribeConfigs (key 32), versions 1-4.
 
-- TOPIC: every config of smq.model.topic_configs with the value that holds and where it is from.
+- TOPIC: every config of smq.model.topic_configs with its effective value and its source.
   INVALID_TOPIC_EXCEPTION for an impossible name, UNKNOWN_TOPIC_OR_PARTITION for no topic.
-- BROKER: the broker's settings, asked of the node that the name says, and under Kafka's names where
-  it listens and keeps its files; "" is the default of all brokers: what was changed for all.
+- BROKER: the settings of the named node, which must be the one asked, and under Kafka's names its
+  listeners and log directory; "" means the values set for all brokers.
 - BROKER_LOGGER, CLIENT_METRICS, GROUP: see gateway.apis.configs.
-- A resource that is asked for twice in the same way is described once.
-- Some or all (null or empty) keys; synonyms if asked: what would hold if the first were not set.
+- A resource that is asked for twice with the same keys is described once.
+- Some or all (null or empty) keys; synonyms if asked: the values that would apply in turn.
 - From 3: types, and documentation if asked (KIP-569).
 """
 
@@ -24,7 +24,7 @@ from smq.wire.generated.describe_configs import (
     DescribeConfigsResult,
 )
 
-PART_RESOURCES = 10  # Of an answer: each has dozens of configs, a few microseconds each.
+PART_RESOURCES = 10  # Per part of an answer: each has dozens of configs, a few microseconds each.
 
 
 def handle(

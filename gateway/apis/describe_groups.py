@@ -2,7 +2,7 @@
 
 - State, protocol type and members of each group; metadata, assignments and the protocol's name
   when the group is stable.
-- A group that is not there is "Dead" without an error, from 6 on GROUP_ID_NOT_FOUND (KIP-1043).
+- An unknown group is "Dead" without an error, from 6 on GROUP_ID_NOT_FOUND (KIP-1043).
 - From 3: the operations a client is allowed, if it asks: all, there are no ACLs yet (KIP-430).
 - From 4: group instance ids (KIP-345).
 """

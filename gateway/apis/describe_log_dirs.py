@@ -1,8 +1,8 @@
 """DescribeLogDirs (key 35), versions 1-5 (KIP-113, KIP-827, KIP-1066).
 
-- There is one directory, that of the logs. A partition's size is what is not sealed of it, and its
-  sealed segments, wherever the filer has them.
-- Null topics mean all that this node leads. What is not there is left out.
+- There is one directory, that of the logs. A partition's size counts its unsealed bytes and its
+  sealed segments, wherever the filer keeps them.
+- Null topics mean all that this node leads. Unknown partitions are left out.
 - From 4: the size and the free space of the disk with the logs.
 """
 
@@ -22,11 +22,11 @@ from smq.wire.generated.describe_log_dirs import (
 from smq.wire.internal.form import Failed
 from smq.wire.internal.messages import DescribeStorage, Storage
 
-PART_PARTITIONS = 300  # Of an answer: two milliseconds.
+PART_PARTITIONS = 300  # Per part of an answer: two milliseconds.
 
 
 def handle(request: DescribeLogDirsRequest, context: ShardContext) -> Iterator[Ask]:
-    """Ask the sealer for the sizes of what is sealed, in parts."""
+    """Ask the sealer for the sizes of sealed segments; answers in parts."""
     found = list(_wanted(request, context.shard))
     directory = _Directory(str(context.shard.config.log_dir))
     for first in range(0, max(1, len(found)), PART_PARTITIONS):
@@ -35,7 +35,7 @@ def handle(request: DescribeLogDirsRequest, context: ShardContext) -> Iterator[A
         yield Ask([DescribeStorage(numbers)], partial(directory.answer, part))
 
 
-_Found = tuple[Led, int]  # A partition and its index.
+_Found = tuple[Led, int]  # (partition, its index)
 
 
 def _wanted(request: DescribeLogDirsRequest, shard: Shard) -> Iterator[_Found]:
@@ -54,7 +54,8 @@ def _wanted(request: DescribeLogDirsRequest, shard: Shard) -> Iterator[_Found]:
 
 
 class _Directory:
-    """The directory of an answer: its disk is looked at once, so that all parts are of one row."""
+    """The directory of an answer. Its disk is measured once, so that all parts show the same
+    row."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -1,9 +1,9 @@
 """DescribeQuorum (key 55), versions 0-2 (KIP-595, KIP-836, KIP-853).
 
-The cluster's metadata has no quorum: the coordinator keeps it, durable before it answers. Tools
-that ask for __cluster_metadata see one voter, the node that clients take for the controller, and
-the catalog's version as the end of its log. Another partition or topic among those asked for makes
-all of them UNKNOWN_TOPIC_OR_PARTITION.
+The cluster's metadata has no quorum: the coordinator alone keeps it. Tools that ask for
+__cluster_metadata see one voter, the node that clients take for the controller, and the catalog's
+version as the log end. If a request names any other partition, all of its partitions get
+UNKNOWN_TOPIC_OR_PARTITION.
 """
 
 from gateway.apis.metadata import controller_id
@@ -25,7 +25,7 @@ LISTENER = "PLAINTEXT"
 
 
 def handle(request: DescribeQuorumRequest, context: ShardContext) -> DescribeQuorumResponse:
-    """One voter, which leads."""
+    """Describe one voter, which leads."""
     asked = [
         (topic.topic_name, each.partition_index)
         for topic in request.topics

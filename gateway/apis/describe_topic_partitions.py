@@ -1,8 +1,8 @@
 """DescribeTopicPartitions (key 75), version 0 (KIP-966).
 
 - Topics in the order of their names, each once, at most 2,000 partitions of them; no topics: all.
-- A cursor says where the answer begins, and the answer's where the next one is to begin. Its topic
-  must be among those asked for. INVALID_REQUEST for each topic if it is not, or below partition 0.
+- The request's cursor says where to begin, the answer's where the next request begins. A cursor
+  whose topic is not requested, or with a partition below 0, makes each topic INVALID_REQUEST.
 - UNKNOWN_TOPIC_OR_PARTITION, or INVALID_TOPIC_EXCEPTION for an impossible name.
 - A partition's only replica leads it; none is eligible beside it.
 """
@@ -22,8 +22,8 @@ from smq.wire.generated.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic as DescribedTopic,
 )
 
-PARTITIONS_MAX = 2000  # Of an answer: max.request.partition.size.limit, Kafka's default.
-PART_PARTITIONS = 250  # Of a part of it: two milliseconds.
+PARTITIONS_MAX = 2000  # Per answer: Kafka's default of max.request.partition.size.limit.
+PART_PARTITIONS = 250  # Per part: two milliseconds.
 
 
 def handle(

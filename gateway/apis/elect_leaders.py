@@ -1,8 +1,8 @@
 """ElectLeaders (key 43), versions 0-2 (KIP-183, KIP-460).
 
-A partition has one replica, which leads it: ELECTION_NOT_NEEDED for each that is named, as Kafka
-answers where the preferred replica leads; UNKNOWN_TOPIC_OR_PARTITION for what is not there. Asked
-for all, the answer names those that had an election: none.
+A partition has one replica, which leads it: each named one gets ELECTION_NOT_NEEDED, as in Kafka
+where the preferred replica leads; an unknown one UNKNOWN_TOPIC_OR_PARTITION. A request for all
+partitions gets an empty answer: none had an election.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Verdict = tuple[ErrorCode, str]
 
 
 def handle(request: ElectLeadersRequest, context: ShardContext) -> ElectLeadersResponse:
-    """Say of each partition that no election is needed, or why there can be none."""
+    """Answer for each partition that no election is needed, or why there can be none."""
     catalog = context.shard.catalog
     if request.election_type not in ELECTION_TYPES:
         return _answer(

@@ -11,18 +11,18 @@
   partition has an error.
 - Offsets below the log start or above the log end: OFFSET_OUT_OF_RANGE.
 - A stale or unknown current_leader_epoch: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH (9, KIP-320).
-- last_fetched_epoch says where a log that was cut diverges: diverging_epoch (12, KIP-595); one that
-  is not known yet is OFFSET_OUT_OF_RANGE.
+- last_fetched_epoch reveals a truncated log: diverging_epoch (12, KIP-595); an epoch that is not
+  known yet is OFFSET_OUT_OF_RANGE.
 - Where a topic says smq.reference.delivery=inline, batches with handles come from the sealer's
-  reader too, with the payloads as values as far as they fit.
-- Offsets that have left the WAL come from sealed segments, few partitions an answer.
+  reader too, with payloads as values where they fit.
+- Offsets that have left the WAL come from sealed segments, for few partitions per answer.
 - Topic ids instead of names from 13 (KIP-516): UNKNOWN_TOPIC_ID.
 - From 16: with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH the leader and its address (KIP-951).
 - A topic that is named twice gets one row. A partition that is named twice: the last entry counts.
   A topic without partitions gets no row.
 - Follower fetches get NOT_LEADER_OR_FOLLOWER: there is no replication yet.
 
-Sessions (KIP-227) are gateway.apis.session_fetch. Left out: fetching from followers (KIP-392), for
+Sessions (KIP-227) are gateway.apis.session_fetch. Left out: fetching from followers (KIP-392);
 there are none.
 """
 
@@ -52,28 +52,28 @@ from smq.wire.generated.fetch import (
 from smq.wire.internal.form import Failed
 from smq.wire.internal.messages import BatchFile, Cold, Inline
 
-ABORTED_MAX = 1000  # Of a partition in one answer.
-COLD_PARTITIONS_MAX = 4  # Of one answer: each may have the sealer decode a row group.
+ABORTED_MAX = 1000  # Per partition of an answer.
+COLD_PARTITIONS_MAX = 4  # Per answer: each may make the sealer decode a row group.
 IDS_FROM = 13
 LEADERS_FROM = 16
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-NO_SESSION_EPOCHS = frozenset({0, -1})  # A session begins, or there is none: full fetches both.
+NO_SESSION_EPOCHS = frozenset({0, -1})  # Full fetches: one begins a session, the other has none.
 Answered = Callable[[Sequence[FetchTopic], FetchResponse], None]
 _LEADER_CHANGED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 _UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 class _Row(NamedTuple):
-    """One partition of a request: where to read, or what is wrong."""
+    """One partition of a request: where to read, or its error."""
 
     request: FetchPartition
     led: Led | None
     error: ErrorCode
-    leader: Node | None = None  # Who leads it instead, or in which epoch we do.
+    leader: Node | None = None  # The actual leader, or our own epoch.
 
 
 class _Cold(NamedTuple):
-    """A partition of an answer whose records the sealer is asked for."""
+    """A partition of an answer whose records come from the sealer."""
 
     data: PartitionData
     led: Led
@@ -90,8 +90,8 @@ def _nobody(_topics: Sequence[FetchTopic], _response: FetchResponse) -> None:
 
 
 def handle(request: FetchRequest, context: ShardContext, answered: Answered) -> Result:
-    """Answer a full fetch now, ask the sealer, or wait. `answered` gets what it asks for, and what
-    it gets."""
+    """Answer a full fetch now, ask the sealer, or wait. `answered` receives the request's
+    partitions and the response."""
     fetch = Fetching(request, context, answered)
     result = fetch.attempt(is_last=request.max_wait_ms <= 0 or not fetch.topics)
     if result is not None:
@@ -101,9 +101,8 @@ def handle(request: FetchRequest, context: ShardContext, answered: Answered) -> 
 
 
 class Fetching:
-    """A request on its way, or a portion of one.
-
-    It is looked at whole, and while it waits only where something has moved.
+    """A request in progress, or a portion of one. It is evaluated whole at first, and while it
+    waits only where a high watermark has moved.
     """
 
     def __init__(
@@ -120,7 +119,7 @@ class Fetching:
         self._ready_bytes: dict[LogSlot, int] = {}
 
     def attempt(self, *, is_last: bool) -> Message | Ask | None:
-        """The response if there is enough to say, Ask if the sealer has it, or None."""
+        """The response if there is enough to read, Ask if the sealer has it, or None."""
         reader = Reader(self._request)
         response = self.read(reader)
         is_enough = reader.total_bytes >= self._request.min_bytes or reader.has_error or is_last
@@ -131,7 +130,7 @@ class Fetching:
         return with_cold(response, reader.take_cold())
 
     def read(self, reader: "Reader") -> FetchResponse:
-        """What there is now, but for what the sealer has."""
+        """Read what is available now, except what only the sealer has."""
         if self._catalog_version != self._context.shard.catalog_version:
             self._resolve_all()
         read = [[self._read(reader, row) for row in rows] for rows in self._rows]
@@ -147,7 +146,7 @@ class Fetching:
         )
 
     def _endpoints(self) -> list[NodeEndpoint]:
-        """Where the leaders are that the answer names."""
+        """The addresses of the leaders that the answer names."""
         named = {row.leader.id: row.leader for rows in self._rows for row in rows if row.leader}
         return [
             NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
@@ -155,7 +154,7 @@ class Fetching:
         ]
 
     def moved(self, places: Iterable[LogSlot]) -> Message | Ask | None:
-        """Some partitions have more to read: the response, if that makes it enough."""
+        """Some partitions have more to read: the response, if there is enough now."""
         assert self._catalog_version == self._context.shard.catalog_version, "places of old slots"
         if self._request.min_bytes > 1:  # Any record is a byte at least.
             for place in places:
@@ -184,7 +183,7 @@ class Fetching:
         self._rows = [
             [self._resolve(topic, each) for each in topic.partitions] for topic in self.topics
         ]
-        self._ready_bytes.clear()  # Of places that may be another topic's by now.
+        self._ready_bytes.clear()  # The places may belong to another topic by now.
         found = [row for rows in self._rows for row in rows if row.led is not None]
         self.places = {(row.led.log.number, row.led.slot): row for row in found if row.led}
 
@@ -206,7 +205,7 @@ class Fetching:
         return _Row(asked, led if error == ErrorCode.NONE else None, error, leader)
 
     def _leader(self, error: ErrorCode, topic: Topic, index: int) -> Node | None:
-        """Who is to be named as the leader (KIP-951)."""
+        """The leader to name (KIP-951)."""
         if error not in _LEADER_CHANGED or self._context.header.api_version < LEADERS_FROM:
             return None
         return self._context.shard.leader_of(topic.id, index)
@@ -246,9 +245,8 @@ def _limit(offsets: Offsets, isolation_level: int) -> int:
 def _readable(
     led: Led, offset: int, isolation_level: int
 ) -> tuple[int, list[AbortedTransaction] | None]:
-    """Up to where a fetch from an offset reads, and the aborted transactions that overlap that.
-
-    They are as few as the first ABORTED_MAX of them say: behind those it does not read.
+    """Up to where a fetch from an offset reads, and the aborted transactions that overlap that
+    range. Reading stops where the first ABORTED_MAX of them end.
     """
     offsets = led.offsets()
     limit = _limit(offsets, isolation_level)
@@ -265,7 +263,8 @@ def _readable(
 
 
 def _divergence(led: Led, asked: FetchPartition) -> EpochEndOffset | ErrorCode | None:
-    """Where our log ended in the client's last epoch, if the client's is longer: it was cut."""
+    """Where our log ended in the client's last epoch, if the client's log is longer (ours was
+    cut)."""
     epoch, end = led.log.partitions.end_of_epoch(led.number, asked.last_fetched_epoch)
     if epoch < 0:
         return ErrorCode.OFFSET_OUT_OF_RANGE
@@ -275,7 +274,7 @@ def _divergence(led: Led, asked: FetchPartition) -> EpochEndOffset | ErrorCode |
 
 
 def _empty(index: int, isolation_level: int) -> PartitionData:
-    """A partition of an internal topic: there will never be a record."""
+    """The row of an internal topic's partition, which never has records."""
     return PartitionData(
         partition_index=index,
         high_watermark=0,
@@ -303,12 +302,12 @@ class Reader:
         return self._cold_count > 0
 
     def take_cold(self) -> list[_Cold]:
-        """The partitions that the sealer is to be asked for: those since the last call."""
+        """Take the partitions to ask the sealer for, added since the last call."""
         cold, self.cold = self.cold, []
         return cold
 
     def read(self, row: _Row) -> tuple[PartitionData, int]:
-        """One partition's part of the answer, and how many bytes of records it holds."""
+        """One partition's row of the answer, and its bytes of records."""
         asked = row.request
         if row.led is None:
             return self._unled(row), 0
@@ -329,7 +328,7 @@ class Reader:
             if isinstance(cut, ErrorCode):
                 return self._error(asked.partition, cut), 0
             if cut is not None:
-                data.diverging_epoch, self.has_error = cut, True  # It is not to wait for more.
+                data.diverging_epoch, self.has_error = cut, True  # Answer without waiting.
                 return data, 0
         budget = min(self._left, asked.partition_max_bytes)
         is_wanted = asked.fetch_offset < limit
@@ -338,7 +337,7 @@ class Reader:
         return data, 0
 
     def _unled(self, row: _Row) -> PartitionData:
-        """A partition that is not led here, or is an internal topic's."""
+        """The row of a partition that is not led here or belongs to an internal topic."""
         asked = row.request
         if row.error is ErrorCode.NONE and asked.fetch_offset == 0:
             return _empty(asked.partition, self._isolation_level)
@@ -401,7 +400,7 @@ def with_cold(response: FetchResponse, cold: list[_Cold]) -> FetchResponse | Ask
 def _with_cold(
     response: FetchResponse, cold: list[_Cold], answers: list[BatchFile | Failed]
 ) -> FetchResponse:
-    """Put what the sealer gave into the partitions that asked for it."""
+    """Put the sealer's answers into their partitions."""
     for (data, led, _, _), said in zip(cold, answers, strict=True):
         if isinstance(said, Failed):
             data.error_code = ErrorCode.KAFKA_STORAGE_ERROR

@@ -1,7 +1,7 @@
 """FindCoordinator (key 10), versions 0-6.
 
 - A group's coordinator is the node that Metadata names as the leader of the group's partition of
-  __consumer_offsets, a hash of its id. Any node would do: it relays.
+  __consumer_offsets, found by a hash of its id. Any node would do: each relays.
 - From 1: key type. A transactional id (1) has a partition of __transaction_state by the same hash.
   Any other type is INVALID_REQUEST.
 - From 4: several keys at once, each with its answer (KIP-699).
@@ -47,7 +47,7 @@ def _find(key: str, key_type: int, context: CoordinatorContext) -> Coordinator:
 
 
 def coordinator_of(key: str, nodes: list[Node]) -> Node:
-    """The node that is named as the coordinator of a group or a transactional id."""
+    """The node to name as the coordinator of a group or a transactional id."""
     return Catalog.leader(abs(_java_hash(key)) % INTERNAL_PARTITIONS, nodes)
 
 

@@ -12,7 +12,7 @@ from smq.wire.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def handle(request: HeartbeatRequest, context: CoordinatorContext) -> HeartbeatResponse:
-    """Hear of a member."""
+    """Restart a member's session timeout."""
     event = Heartbeat(request.member_id, request.group_instance_id, request.generation_id)
     try:
         context.coordinator.groups.handle(request.group_id, event, context.now)

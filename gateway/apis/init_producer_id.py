@@ -1,15 +1,15 @@
 """InitProducerId (key 22), versions 0-5.
 
-- Without a transactional id: a producer id that nobody had, with epoch 0. The client's own id and
+- Without a transactional id: a new producer id, with epoch 0. The client's own id and
   epoch (3, KIP-360) change nothing, as in Kafka: an idempotent producer bumps its epoch by itself;
-  but one of id and epoch without the other is INVALID_REQUEST.
+  but an id without an epoch, or the reverse, is INVALID_REQUEST.
 - An empty transactional id is INVALID_REQUEST.
-- With one: its producer id with the next epoch; whoever had the one before is fenced. A transaction
-  that is open is aborted first: CONCURRENT_TRANSACTIONS until that is done.
+- With one: its producer id with the next epoch, which fences the former producer. An open
+  transaction is aborted first: CONCURRENT_TRANSACTIONS until that is done.
 - A timeout that is not above 0, or above transaction.max.timeout.ms, is
   INVALID_TRANSACTION_TIMEOUT.
-- From 3: a producer that names itself gets its next epoch, or the same again where it missed the
-  answer; another one is fenced (KIP-360): below 4 INVALID_PRODUCER_EPOCH, else PRODUCER_FENCED.
+- From 3: a producer that sends its id and epoch gets its next epoch, or the same again if it missed
+  the answer; any other is fenced (KIP-360): below 4 INVALID_PRODUCER_EPOCH, else PRODUCER_FENCED.
 """
 
 from gateway.apis.transactions.said import said
@@ -23,7 +23,7 @@ KNOWS_FENCING_FROM = 4
 
 
 def handle(request: InitProducerIdRequest, context: CoordinatorContext) -> InitProducerIdResponse:
-    """Give a producer its id."""
+    """Give a producer its id and epoch."""
     try:
         producer = _begun(request, context)
     except BrokerError as refusal:

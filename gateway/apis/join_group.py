@@ -1,10 +1,10 @@
 """JoinGroup (key 11), versions 0-9.
 
-- Answered when the group's rebalance is over: a member waits for the others. The leader is told who
-  else is in the group, with metadata; we never look into it.
+- Answered when the group's rebalance ends: a member waits for the others. The leader gets the list
+  of members with their metadata, which is opaque to the broker.
 - An empty group id is INVALID_GROUP_ID, a session timeout out of the broker's bounds
-  INVALID_SESSION_TIMEOUT, no protocol in common INCONSISTENT_GROUP_PROTOCOL, a member id that is
-  not of the group UNKNOWN_MEMBER_ID, one too many GROUP_MAX_SIZE_REACHED.
+  INVALID_SESSION_TIMEOUT, no protocol in common INCONSISTENT_GROUP_PROTOCOL, an unknown member id
+  UNKNOWN_MEMBER_ID, a member too many GROUP_MAX_SIZE_REACHED.
 - A group holds 4 MiB of its members' metadata, protocols and ids: a join beyond that is
   GROUP_MAX_SIZE_REACHED. More than 64 protocols of a member are INCONSISTENT_GROUP_PROTOCOL.
 - From 1: a rebalance timeout of its own (before, it is the session timeout).
@@ -14,7 +14,7 @@
 - From 8: a reason, which we do not keep (KIP-800).
 - From 9: a static leader that comes back is told to skip the assignment (KIP-814).
 
-Left out: groups of the consumer protocol (KIP-848) are not there to be joined.
+Left out: groups of the consumer protocol (KIP-848).
 """
 
 from functools import partial
@@ -36,7 +36,7 @@ SKIP_ASSIGNMENT_FROM = 9
 
 
 def handle(request: JoinGroupRequest, context: CoordinatorContext) -> JoinGroupResponse | None:
-    """Let the member join; it is answered when the group knows what to say."""
+    """Let the member join; the answer comes through a ticket."""
     respond = partial(_respond, nulls=context.version >= NULL_PROTOCOL_FROM)
     event = Join(
         ticket=context.ticket(respond),
@@ -44,7 +44,7 @@ def handle(request: JoinGroupRequest, context: CoordinatorContext) -> JoinGroupR
         new_member_id=_new_member_id(request, context),
         instance_id=request.group_instance_id,
         client_id=context.header.client_id or "",
-        client_host=f"/{context.client_host}",  # As Java prints an address.
+        client_host=f"/{context.client_host}",  # Java's format of an address.
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=(
             request.rebalance_timeout_ms

@@ -1,10 +1,10 @@
 """Fetches of many partitions: read portion by portion, and kept as their bytes while they wait.
 
     attempt   every portion is read and encoded, within one budget
-    wait      there was too little: what is kept is the request, and where its partitions stand
+    wait      there was too little: keep the request's bytes and the state of its partitions
 
-Between two portions others have their turn: before it waits, it looks whether a partition it has
-read has moved since.
+The loop serves others between portions, so before the request waits it checks whether a partition
+that it has read has moved since.
 """
 
 from array import array
@@ -23,12 +23,12 @@ from smq.shard.shard import Shard
 from smq.wire.generated.fetch import FetchRequest, FetchResponse
 from smq.wire.portions import Portion as AnyPortion
 
-COPIED_BYTES_MAX = 16 * 1024  # Of a partition: what is lent weighs some hundred bytes by itself.
+COPIED_BYTES_MAX = 16 * 1024  # Per partition: the objects of a loan take some hundred bytes.
 _SLOT_MASK = 2**32 - 1
 
 
 class Places:
-    """Partitions of this shard, and how far each was seen. Sixteen bytes each."""
+    """Partitions of this shard, and up to where each was read: sixteen bytes each."""
 
     def __init__(self) -> None:
         self._codes, self._seen = array("q"), array("q")
@@ -43,7 +43,7 @@ class Places:
         return np.unique(np.frombuffer(self._codes, np.int64)) if self._codes else _NOBODY
 
     def have_moved(self, shard: Shard) -> bool:
-        """Whether one of them has more than was seen."""
+        """Whether one of them has more than was read."""
         if not self._codes:
             return False
         codes, seen = (np.frombuffer(each, np.int64) for each in (self._codes, self._seen))
@@ -98,7 +98,7 @@ class LargeFetch:
             is_last = wait.is_over
 
     def _of_a_session(self) -> Iterator[Step]:
-        """A request with many changes of what its session reads."""
+        """An incremental fetch with many changes to its session."""
         incremental: Incremental | None = None
         for message, _ in self._portions():
             if incremental is None:
@@ -148,7 +148,7 @@ def _marked(portions: Iterator[Portion]) -> Iterator[tuple[Portion, bool]]:
 
 
 def _kept(lent: LentBatches) -> bytes | LentBatches:
-    """A loan for later: a copy if it is small and in memory."""
+    """A loan to keep: a copy if it is small and in memory."""
     if lent.length <= COPIED_BYTES_MAX:
         copy = b"".join(lent.next_buffers())
         if len(copy) == lent.length:

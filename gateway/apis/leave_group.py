@@ -3,7 +3,7 @@
 - The members go at once, and the others rebalance; each has an error of its own.
 - Before 3 one member, whose error is the answer's. From 3 several, static ones also by group
   instance id alone, which is how an administrator removes them (KIP-345).
-- In a group that is not there every member is UNKNOWN_MEMBER_ID.
+- In an unknown group every member is UNKNOWN_MEMBER_ID.
 - From 5: a reason, which we do not keep (KIP-800).
 """
 

@@ -1,8 +1,8 @@
 """ListConfigResources (key 74), versions 0-1 (KIP-1142).
 
 - Version 0 lists the client metrics.
-- From 1: topics, brokers, loggers (by their broker), client metrics and groups (none has configs),
-  all that have configs if no type is named. UNSUPPORTED_VERSION if a type is none of these.
+- From 1: topics, brokers, loggers (by their broker), client metrics and groups (none has configs);
+  without a type, all of these. UNSUPPORTED_VERSION for any other type.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,7 +25,7 @@ PART_RESOURCES = 2000
 def handle(
     request: ListConfigResourcesRequest, context: ShardContext
 ) -> Iterator[ListConfigResourcesResponse]:
-    """Name what has configs, in parts."""
+    """Name the resources that have configs, in parts."""
     has_types = context.header.api_version >= TYPES_FROM
     types = dict.fromkeys((request.resource_types or _NAMES) if has_types else (CLIENT_METRICS,))
     if not types.keys() <= _NAMES.keys():

@@ -3,7 +3,7 @@
 - Every group with its protocol type. Admin clients ask every node and join the answers, so that a
   group is listed by the node that FindCoordinator names for it, and by no other.
 - From 4: states, and a filter by them (KIP-518). From 5: types, and a filter by them (KIP-848); all
-  groups are classic. Filters do not look at case; what is no state or no type matches nothing.
+  groups are classic. Filters ignore case; an unknown state or type matches nothing.
 """
 
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ from smq.coordinator.group import Group
 from smq.wire.generated.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 CLASSIC = "classic"
-PART_GROUPS = 500  # A group that is listed takes some microseconds.
+PART_GROUPS = 500  # Listing a group takes some microseconds.
 
 
 def handle(request: ListGroupsRequest, context: CoordinatorContext) -> Iterator[ListGroupsResponse]:
-    """The groups of the node that asks, in parts."""
+    """The groups of the asking node, in parts."""
     groups = list(context.coordinator.groups)
     for first in range(0, max(1, len(groups)), PART_GROUPS):
         yield _part(groups[first : first + PART_GROUPS], request, context)

@@ -2,17 +2,17 @@
 
 - -1 latest: the high watermark, or the last stable offset when reading committed; -2 earliest.
 - -3 (7, KIP-734) the offset and timestamp of the record with the largest timestamp.
-- -4 earliest local (8, KIP-405): the log start, sealed segments are served as any others.
+- -4 earliest local (8, KIP-405): the log start; sealed segments count as local.
 - -5 latest tiered (9, KIP-1005) and -6 earliest pending upload (11, KIP-1023): -1, nothing is
   tiered in Kafka's sense.
 - A time: the first record at or after it; none: offset and timestamp -1, and no error.
-- A special timestamp in a version that has it not: UNSUPPORTED_VERSION.
+- A special timestamp that the version lacks: UNSUPPORTED_VERSION.
 - A topic named twice is one row; a partition named twice is INVALID_REQUEST, once.
 
-Of a large request few partitions are answered in a turn of the loop. Which batch has a time the
-loop's index says in a few steps; the record in it is looked for in the background, of one batch
-after the other. The bytes that a request may inflate are limited: a batch beyond that is answered
-with what its header says.
+A large request has few of its partitions answered per turn of the loop. The index finds the batch
+of a time in a few steps, in the loop; a background thread searches batches for the record, one
+after another. The bytes that a request may inflate are limited: beyond that the answer comes from
+the batch's header.
 """
 
 from collections import Counter, deque
@@ -50,13 +50,13 @@ _FROM_VERSION = {
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 
 
-PARTITIONS_A_TURN = 100  # Some microseconds each, some dozen with many full segments.
-INFLATED_BYTES_MAX = 1024 * 1024 * 1024  # By one request: a second or two of the background.
-SEARCH_BYTES = 64 * 1024  # What a search costs at least, as bytes inflated.
+PARTITIONS_A_TURN = 100  # Microseconds each; some dozen with many full segments.
+INFLATED_BYTES_MAX = 1024 * 1024 * 1024  # Per request: a second or two in the background.
+SEARCH_BYTES = 64 * 1024  # The least that a search is charged, in inflated bytes.
 
 
 class _Sealed(NamedTuple):
-    """An answer that waits for the sealer, which is asked for what lies below `sealed_end`."""
+    """An answer that waits for the sealer, which searches below `sealed_end`."""
 
     answer: ListOffsetsPartitionResponse
     led: Led
@@ -68,7 +68,7 @@ class _Sealed(NamedTuple):
         return OffsetForTime(self.led.number, self.timestamp, self.led.offsets().log_start)
 
     def take(self, said: RecordTime | Failed | None, shard: Shard) -> "_Search | None":
-        """Fill the answer with what the sealer said; what must be looked for in the log."""
+        """Fill the answer from the sealer's; returns a search of the log if one is needed."""
         answer, led = self.answer, self.led
         if shard.by_number(led.number) is None:  # Deleted meanwhile.
             answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -85,14 +85,14 @@ class _Sealed(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """An answer that waits for a record of ring or WAL."""
+    """An answer that waits for a search of ring or WAL."""
 
     answer: ListOffsetsPartitionResponse
     led: Led
     wanted: Wanted
 
     def asks(self, shard: Shard, bytes_max: int) -> Later | None:
-        """To look into the next batch that may have the record; None: there is none."""
+        """The search of the next batch that may have the record; None: there is none."""
         log, (timestamp, offset, limit) = self.led.log, self.wanted
         if shard.by_number(self.led.number) is None:  # Deleted meanwhile.
             self.answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -107,7 +107,7 @@ class _Search(NamedTuple):
         return Later(begin)
 
     def take(self, searched: Searched | DamagedFrame, shard: Shard) -> "_Search | None":
-        """Fill the answer; or what is to be looked for behind the batch, if it had no record."""
+        """Fill the answer, or return the next search if this batch had no such record."""
         if shard.by_number(self.led.number) is None:
             self.answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elif isinstance(searched, DamagedFrame):
@@ -131,10 +131,8 @@ class _Budget:
 
 
 class _Request:
-    """A request on its way, or a portion of one.
-
-    Invariant: an answer that is not finished is in `_searches`, or waits for the sealer; at most
-    PARTITIONS_A_TURN are.
+    """A request in progress, or a portion of one. Invariant: an unfinished answer is in `_searches`
+    or waits for the sealer; there are at most PARTITIONS_A_TURN.
     """
 
     def __init__(self, request: ListOffsetsRequest, context: ShardContext, budget: _Budget) -> None:
@@ -175,7 +173,7 @@ class _Request:
         return self._search_on()
 
     def _answer_some(self) -> list[_Sealed]:
-        """Answer as many as one turn may; those that the sealer must be asked for."""
+        """Answer as many as one turn may; returns those to ask the sealer for."""
         sealed = []
         for name, answers, asked, is_once in islice(self._left, PARTITIONS_A_TURN):
             answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
@@ -196,7 +194,7 @@ class _Request:
         *,
         is_once: bool,
     ) -> _Sealed | _Search | None:
-        """Fill the answer for one partition, or say what it waits for."""
+        """Fill the answer for one partition, or return what it waits for."""
         version = self._context.header.api_version
         led = _find(name, asked, self._context) if is_once else ErrorCode.INVALID_REQUEST
         if isinstance(led, ErrorCode) and led is not ErrorCode.NONE:
@@ -205,7 +203,7 @@ class _Request:
         answer.error_code = _refusal(asked.timestamp, self._isolation, version)
         if answer.error_code != ErrorCode.NONE:
             return None
-        if isinstance(led, ErrorCode):  # Of an internal topic, which is empty.
+        if isinstance(led, ErrorCode):  # An internal topic is empty.
             answer.offset = 0 if asked.timestamp in _ENDS else -1
             return None
         return _fill(answer, led, asked.timestamp, self._isolation)
@@ -222,7 +220,7 @@ class _Request:
         return self._search_on()
 
     def _search_on(self) -> ListOffsetsResponse | Ask:
-        """Look into one batch more, or go on with the partitions of the next turn."""
+        """Search one more batch, or continue with the next turn's partitions."""
         while self._searches:
             later = self._searches[0].asks(self._context.shard, self._budget.bytes_left)
             if later is not None:
@@ -233,7 +231,7 @@ class _Request:
         return Ask([Later(self._next_turn)], self.go_on)
 
     def _take_searched(self, answers: list[Any]) -> ListOffsetsResponse | Ask:
-        """A batch was looked into."""
+        """A batch was searched."""
         [searched] = answers
         search = self._searches.popleft().take(searched, self._context.shard)
         if search is not None:
@@ -248,7 +246,7 @@ class _Request:
 
 
 def handle(request: ListOffsetsRequest, context: ShardContext) -> Result:
-    """Answer, or ask for what is not known in the loop."""
+    """Answer, or ask for what the loop does not know."""
     return _Request(request, context, _Budget()).go_on()
 
 
@@ -286,7 +284,7 @@ def _limit(offsets: Offsets, isolation: int) -> int:
 def _fill(
     answer: ListOffsetsPartitionResponse, led: Led, timestamp: int, isolation: int
 ) -> _Sealed | _Search | None:
-    """Fill the answer, or say what it waits for."""
+    """Fill the answer, or return what it waits for."""
     offsets = led.offsets()
     target = offsets.max_timestamp if timestamp == MAX_TIMESTAMP else timestamp
     if timestamp == LATEST:

@@ -4,13 +4,13 @@
 - A topic that is not there: UNKNOWN_TOPIC_OR_PARTITION, or UNKNOWN_TOPIC_ID when asked by id; an
   impossible name: INVALID_TOPIC_EXCEPTION. If the client allows it (before 4 it always does) and
   the broker is configured so, the coordinator creates what is missing and answers.
-- A topic named twice is answered once; so is one that is not there, within a portion.
+- A topic named twice is answered once; an unknown one once within a portion.
 - Leader and only replica of a partition is the node of its log; its epoch is that node's
   generation, the same from every node.
 - Ids from 10 (KIP-516); by id from 12, before that an id, or no name, is INVALID_REQUEST, and then
   nothing else is answered. Neither name nor id: UNKNOWN_SERVER_ERROR, likewise.
-- Operations (8; of the cluster until 10): all that there are, as long as there are no ACLs;
-  INT32_MIN when they were not asked for.
+- Authorized operations (8; of the cluster until 10): all, as there are no ACLs; INT32_MIN if not
+  asked for.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,18 +35,18 @@ CLUSTER_OPERATIONS = (
     8096  # Bits: create, alter, describe, cluster action, configs' two, idempotent.
 )
 BY_ID_FROM = 12
-PART_ROWS = 500  # Of a part: topics and partitions.
+PART_ROWS = 500  # Per part: topics and partitions.
 AUTO_CREATE_FLAG_FROM = 4
 ALL_WHEN_EMPTY_UNTIL = 0
 
 
 def controller_id(nodes: list[Node]) -> int:
-    """The node that clients send administration to. Every node relays it: the first will do."""
+    """The node to which clients send admin requests. Every node relays them: the first will do."""
     return nodes[0].id
 
 
 def handle(request: MetadataRequest, context: ShardContext) -> Result:
-    """Answer from the catalog, or relay when something is to be created."""
+    """Answer from the catalog, or relay if a topic must be created."""
     shard, version = context.shard, context.header.api_version
     if creates(request, version) and shard.config.auto_create_topics_enable:
         missing = set(names_to_create(request, shard.catalog))
@@ -61,7 +61,7 @@ def creates(request: MetadataRequest, version: int) -> bool:
 
 
 def names_to_create(request: MetadataRequest, catalog: Catalog) -> list[str]:
-    """The names asked for that no topic has, and that a topic could have."""
+    """The requested names that are valid and that no topic has."""
     return [
         topic.name
         for topic in request.topics or ()
@@ -78,9 +78,8 @@ def answer(
     nodes: list[Node],
     described: dict[str, None],
 ) -> Iterator[MetadataResponse]:
-    """The response from a catalog as it is, in parts, but for the topics described already.
-
-    The names of those described now are added to `described`.
+    """The response from the catalog, in parts, without the topics in `described`, to which it adds
+    the names that it describes.
     """
     wrong = _impossible(request, version)
     if wrong is not None:
@@ -132,7 +131,7 @@ _Found = tuple[Topic | None, MetadataResponseTopic | None]  # One of both.
 
 
 def _parts(found: Sequence[_Found], nodes: list[Node]) -> Iterator[list[MetadataResponseTopic]]:
-    """Rows for topics, PART_ROWS of theirs and their partitions' at a time."""
+    """Rows for topics and their partitions, PART_ROWS at a time."""
     rows: list[MetadataResponseTopic] = []
     count = 0
     for topic, refusal in found:
@@ -154,7 +153,7 @@ def _parts(found: Sequence[_Found], nodes: list[Node]) -> Iterator[list[Metadata
 
 
 def _impossible(request: MetadataRequest, version: int) -> MetadataResponse | None:
-    """The answer to a request that names a topic in a way its version does not have."""
+    """The answer to a request that names a topic in a way that its version does not allow."""
     topics = request.topics or ()
     if version < BY_ID_FROM:
         error = ErrorCode.INVALID_REQUEST
@@ -195,7 +194,7 @@ def _find(asked: MetadataRequestTopic, catalog: Catalog) -> _Found:
 
 
 def _described(topic: Topic, nodes: list[Node], first: int) -> MetadataResponseTopic:
-    """A row with some of the topic's partitions, from one on."""
+    """A row with some of the topic's partitions, starting at one."""
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,

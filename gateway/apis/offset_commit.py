@@ -1,19 +1,18 @@
 """OffsetCommit (key 8), versions 2-10.
 
-- A member commits in its generation, also while it is told to rejoin: its reads still count.
-  Between joining and getting its assignment it gets REBALANCE_IN_PROGRESS. A client that is no
-  member (generation -1) may commit while the group has no members; that creates the group if
-  needed.
+- A member may commit in its generation, even while it is told to rejoin. Between joining and its
+  assignment it gets REBALANCE_IN_PROGRESS. A client that is no member (generation -1) may commit
+  while the group has no members; that creates the group if needed.
 - An error of the group goes to every partition; UNKNOWN_TOPIC_OR_PARTITION and
   OFFSET_METADATA_TOO_LARGE go to the partition they concern.
 - Offset, leader epoch and metadata come back as they are committed; null metadata as "".
-- 2-4: the retention that a client names is kept. From 6: leader epoch (KIP-320). From 7: static
+- 2-4: the client's retention time is honoured. From 6: leader epoch (KIP-320). From 7: static
   members (KIP-345).
 - From 9: an unknown group is GROUP_ID_NOT_FOUND, before it was ILLEGAL_GENERATION (KIP-848).
 - From 10: topics by id; an unknown one is UNKNOWN_TOPIC_ID.
 
-An offset is as durable as its topic's records: only that of a `disk` topic is synced before the
-answer. After a power loss an older one of another topic may be back.
+An offset is as durable as its topic's records: only offsets of `disk` topics are synced before the
+answer. A power loss may revert those of other topics to older ones.
 """
 
 from functools import cached_property
@@ -38,7 +37,7 @@ IDS_FROM = 10
 
 
 def handle(request: OffsetCommitRequest, context: CoordinatorContext) -> OffsetCommitResponse:
-    """Keep the offsets of a group."""
+    """Commit offsets of a group."""
     commits = _Commits(request, context)
     response = OffsetCommitResponse(
         topics=[
@@ -54,7 +53,7 @@ def handle(request: OffsetCommitRequest, context: CoordinatorContext) -> OffsetC
                 ],
             )
             for asked in request.topics
-            if asked.partitions  # A topic without any is left out, as Kafka does.
+            if asked.partitions  # Leave out a topic without partitions, as Kafka does.
         ]
     )
     coordinator = context.coordinator
@@ -71,7 +70,7 @@ def _find(asked: OffsetCommitRequestTopic, context: CoordinatorContext) -> Topic
 
 
 class _Commits:
-    """The offsets of one request that are to be kept. The group is asked once, if at all."""
+    """The offsets of one request. The group is asked at most once."""
 
     def __init__(self, request: OffsetCommitRequest, context: CoordinatorContext) -> None:
         self._request = request
@@ -79,7 +78,7 @@ class _Commits:
         self.taken: dict[int, CommittedOffset] = {}
 
     def take(self, topic: Topic | None, asked: OffsetCommitRequestPartition) -> ErrorCode:
-        """Take one partition's offset, or say why not."""
+        """Take one partition's offset or refuse it."""
         if topic is None and self._context.version >= IDS_FROM:
             return ErrorCode.UNKNOWN_TOPIC_ID
         if topic is None or not 0 <= asked.partition_index < topic.partition_count:
@@ -103,7 +102,7 @@ class _Commits:
 
     @cached_property
     def _refusal(self) -> ErrorCode:
-        """The error that the group answers, or NONE."""
+        """The group's error, or NONE."""
         request, groups = self._request, self._context.coordinator.groups
         event = Commit(
             request.member_id, request.group_instance_id, request.generation_id_or_member_epoch

@@ -1,10 +1,10 @@
 """OffsetDelete (key 47), version 0 (KIP-496).
 
-- Committed offsets of partitions are forgotten; of one that has none that is no error.
-- Of a group with members only a consumer group's, and of topics that no member reads:
-  GROUP_SUBSCRIBED_TO_TOPIC for those it reads, NON_EMPTY_GROUP for other kinds of groups.
+- Deletes committed offsets of partitions; a partition without one is no error.
+- A group with members must be a consumer group, and no member may read the topic: otherwise
+  NON_EMPTY_GROUP or GROUP_SUBSCRIBED_TO_TOPIC.
 - GROUP_ID_NOT_FOUND for an unknown group, INVALID_GROUP_ID for ""; UNKNOWN_TOPIC_OR_PARTITION for
-  a topic that is not there, and for a partition that it does not have.
+  an unknown topic or partition.
 """
 
 from gateway.coordinator_context import CoordinatorContext
@@ -20,7 +20,7 @@ from smq.wire.generated.offset_delete import (
 
 
 def handle(request: OffsetDeleteRequest, context: CoordinatorContext) -> OffsetDeleteResponse:
-    """Forget offsets of a group."""
+    """Delete offsets of a group."""
     try:
         deletion = _Deletion(request.group_id, context)
     except BrokerError as refusal:
@@ -49,7 +49,7 @@ class _Deletion:
         self.numbers: list[int] = []
 
     def take(self, asked: OffsetDeleteRequestTopic) -> list[OffsetDeleteResponsePartition]:
-        """Take a topic's partitions, or say why not."""
+        """Take a topic's partitions or refuse them."""
         return [
             OffsetDeleteResponsePartition(
                 partition_index=each.partition_index,

@@ -1,11 +1,10 @@
 """OffsetFetch (key 9), versions 1-10.
 
-- What a group committed; where it has committed nothing, and in a group that is not there, offset
-  -1, leader epoch -1, metadata "" and no error. A topic that is not there has no offsets, and no
-  error either.
+- Returns a group's committed offsets. A partition without one, an unknown topic and an unknown
+  group get offset -1, leader epoch -1, metadata "" and no error.
 - From 2: null topics mean every offset of the group. From 5: leader epochs (KIP-320).
-- From 7: where stable offsets are required, those that wait for a transaction's decision are
-  UNSTABLE_OFFSET_COMMIT (KIP-447).
+- From 7: if stable offsets are required, those pending in a transaction are UNSTABLE_OFFSET_COMMIT
+  (KIP-447).
 - From 8: several groups at once (KIP-709). From 9: member id and epoch, of groups of the consumer
   protocol only (KIP-848).
 - From 10: topics by id; an unknown one is UNKNOWN_TOPIC_ID.
@@ -32,7 +31,7 @@ from smq.wire.generated.offset_fetch import (
 
 GROUPS_FROM = 8
 IDS_FROM = 10
-PAGE_OFFSETS = 300  # Of a part, where all are asked for.
+PAGE_OFFSETS = 300  # Per part, if all offsets are requested.
 NOTHING = CommittedOffset(-1, -1, "", 0)
 UNDECIDED = CommittedOffset(-1, -1, "", 1)
 Undecided = AbstractSet[int]
@@ -69,7 +68,8 @@ def _undecided(
 def _groups(
     request: OffsetFetchRequest, context: CoordinatorContext
 ) -> Iterator[OffsetFetchResponse]:
-    """A part for some groups of whom partitions are named, and for each page of the others."""
+    """One part for several groups whose partitions are named, and one for each page of the
+    others."""
     named: list[OffsetFetchResponseGroup] = []
     for asked in request.groups:
         undecided = _undecided(asked, request, context)
@@ -106,7 +106,7 @@ def _downgraded(partition: OffsetFetchResponsePartitions) -> OffsetFetchResponse
 def _group(
     asked: OffsetFetchRequestGroup, context: CoordinatorContext, undecided: Undecided
 ) -> Iterator[OffsetFetchResponseGroup]:
-    """The offsets that a request asks for; or all committed ones, page by page."""
+    """The requested offsets, or all committed ones page by page."""
     store, group_id, above = context.coordinator.store, asked.group_id, -1
     if asked.topics is not None:
         numbers = {number for each in asked.topics for number in _numbers(each, context)}
@@ -126,7 +126,7 @@ def _group(
 
 
 def _numbers(asked: OffsetFetchRequestTopics, context: CoordinatorContext) -> set[int]:
-    """The partitions, by number, that are asked for and there."""
+    """The requested partitions that exist, by number."""
     topic = _find(asked, context)
     numbers = topic.partition_numbers if topic is not None else ()
     return {numbers[index] for index in asked.partition_indexes if 0 <= index < len(numbers)}
@@ -142,7 +142,7 @@ def _find(asked: OffsetFetchRequestTopics, context: CoordinatorContext) -> Topic
 def _all(
     committed: dict[int, CommittedOffset], context: CoordinatorContext
 ) -> list[OffsetFetchResponseTopics]:
-    # By number, and the numbers of a topic were given in one go.
+    # By number; a topic's numbers were assigned together.
     places = context.coordinator.topics.places
     return [
         OffsetFetchResponseTopics(

@@ -2,7 +2,7 @@
 
 - The largest epoch not above the one asked for, and the offset where it ended: how a client or a
   follower finds what was cut after a failure.
-- For the current epoch the log end; for one that is not yet, and for -1, -1 and -1.
+- For the current epoch the log end; for a future epoch, and for -1, both are -1.
 - A stale or unknown current_leader_epoch is an error, as for Fetch.
 """
 
@@ -38,7 +38,7 @@ def _answer(name: str, asked: OffsetForLeaderPartition, context: ShardContext) -
     found = context.shard.catalog.find(name)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     led = error if found is None else context.shard.find(found, asked.partition)
-    if led is ErrorCode.NONE:  # Of an internal topic, which has no records.
+    if led is ErrorCode.NONE:  # An internal topic has no records.
         return EpochEndOffset(partition=asked.partition)
     if isinstance(led, ErrorCode):
         return EpochEndOffset(error_code=led, partition=asked.partition)

@@ -3,7 +3,7 @@
 - A full fetch (epoch 0) of more than PLACES_MAX partitions begins a session if there is room. A
   smaller one gets session id 0, as from a Kafka whose cache is full: reading it whole is quicker
   than keeping a session.
-- A full fetch ends the session that it names. Epoch -1 does too, and begins none.
+- A full fetch ends the session that it names. Epoch -1 does too, and begins no other.
 - An incremental fetch changes what the session reads, and is answered with the partitions that
   have records, another high watermark or log start, or an error.
 - Unknown sessions are FETCH_SESSION_ID_NOT_FOUND, other epochs than the next one
@@ -53,12 +53,12 @@ def handle(request: FetchRequest, context: ShardContext) -> Result:
 
 
 def is_incremental(request: FetchRequest) -> bool:
-    """Whether a request goes on with a session."""
+    """Whether a request continues a session."""
     return request.session_epoch not in NO_SESSION_EPOCHS
 
 
 def enter(request: FetchRequest, context: ShardContext) -> "Incremental | FetchResponse":
-    """A request that goes on with a session, or its refusal."""
+    """Continue a session: the request, or its refusal."""
     has_ids = context.header.api_version >= IDS_FROM
     session = context.shard.fetch_sessions.enter(
         request.session_id, request.session_epoch, context.now_ms, has_ids=has_ids
@@ -93,13 +93,13 @@ class Beginning:
         self._session.told(told for _, told in _told(response, has_ids=has_ids))
 
     def end(self, response: FetchResponse) -> None:
-        """All portions are answered: the last one tells the session's id."""
+        """All portions are answered: the last one carries the session's id."""
         if self._is_wanted and len(self._session) > PLACES_MAX:
             sessions, now_ms = self._context.shard.fetch_sessions, self._context.now_ms
             response.session_id = sessions.add(self._session, now_ms)
 
     def again(self) -> None:
-        """All portions are read anew."""
+        """Start over: all portions are read again."""
         self._session = self._new()
 
     def answered(self, topics: Sequence[FetchTopic], response: FetchResponse) -> None:
@@ -109,7 +109,7 @@ class Beginning:
 
 
 class Incremental:
-    """A request of a session, which has the epoch that the next one is to have."""
+    """A request of a session; the session already has the epoch of the next request."""
 
     def __init__(self, session: FetchSession, request: FetchRequest, context: ShardContext) -> None:
         self._session, self._context = session, context
@@ -119,14 +119,14 @@ class Incremental:
         self._is_good = True
 
     def change(self, portion: FetchRequest) -> None:
-        """Read what a portion of the request asks for."""
+        """Apply a portion of the request to the session."""
         if _are_names(portion.topics):
             self._session.update(_asked(portion.topics, has_ids=self._session.has_ids))
         else:
             self._is_good = False
 
     def forget(self, request: FetchRequest) -> None:
-        """Read no longer what the request says, after all its portions."""
+        """Remove the partitions that the request drops, after all its portions."""
         has_ids, forgotten = self._session.has_ids, request.forgotten_topics_data
         self._session.forget(
             (each.topic_id if has_ids else each.topic, each.partitions) for each in forgotten
@@ -148,7 +148,7 @@ class Incremental:
         return WaitForMany(session.codes, wait_ms, self.attempt)
 
     def attempt(self, *, is_last: bool) -> Message | Ask | None:
-        """The response if there is enough to say, Ask if the sealer has it, or None."""
+        """The response if there is enough to read, Ask if the sealer has it, or None."""
         request, session, shard = self._request, self._session, self._context.shard
         if session.epoch != self._epoch:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
@@ -166,7 +166,7 @@ class Incremental:
         return with_cold(response, cold)
 
     def _tell(self, response: FetchResponse, cold: set[int]) -> None:
-        """Leave out what the client knows, and note what it is told."""
+        """Leave out what the client knows, and record what the answer tells it."""
         session, response.session_id = self._session, self._session.id
         telling = []
         kept: dict[int, PartitionData] = {}
@@ -182,7 +182,7 @@ class Incremental:
 
 
 def _are_names(topics: Sequence[FetchTopic]) -> bool:
-    """Whether topics may have these names: others are not kept."""
+    """Whether these are valid topic names: others are not kept."""
     return all(len(each.topic) <= NAME_LENGTH_MAX for each in topics)
 
 
@@ -221,7 +221,8 @@ def _topics(asked: Sequence[Asked]) -> list[FetchTopic]:
 
 
 def _told(response: FetchResponse, *, has_ids: bool) -> Iterator[tuple[PartitionData, Told]]:
-    """The ends that a response reports of each partition; -1 after an error: report them again."""
+    """The ends that a response reports for each partition; -1 after an error, so that the next
+    response reports them again."""
     for topic in response.responses:
         key = topic.topic_id if has_ids else topic.topic
         for data in topic.partitions:

@@ -135,7 +135,7 @@ APIS: tuple[Api, ...] = (
         produce_codec,
         None,
         "0-2 without `legacy.formats`: advertised and refused, as Kafka does",
-        Bounds(2**31 - 1, 0),  # The kernel looks at socket.request.max.bytes and its plan's rows.
+        Bounds(2**31 - 1, 0),  # The kernel checks socket.request.max.bytes and its plan's rows.
     ),
     Api(
         "Fetch",
@@ -465,7 +465,7 @@ APIS: tuple[Api, ...] = (
         push_telemetry_codec,
         telemetry.push,
         "",
-        Bounds(2 * MiB, 0),  # What is larger than may be pushed is answered.
+        Bounds(2 * MiB, 0),  # A push above telemetry.max.bytes gets an answer.
     ),
     Api(
         "ListConfigResources",

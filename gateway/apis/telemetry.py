@@ -1,11 +1,11 @@
 """GetTelemetrySubscriptions (key 71) and PushTelemetry (key 72), version 0 (KIP-714).
 
-- A client learns which metrics it is to push and how often, from the `client-metrics` configs that
-  match it, and gets a client instance id if it has none. Without subscriptions it pushes nothing.
+- A client learns which metrics to push and how often, from the `client-metrics` configs that match
+  it, and gets a client instance id if it has none. Without subscriptions it pushes nothing.
 - THROTTLING_QUOTA_EXCEEDED for a request within the interval; UNKNOWN_SUBSCRIPTION_ID once the
   subscriptions have changed; UNSUPPORTED_COMPRESSION_TYPE; TELEMETRY_TOO_LARGE above a megabyte, or
-  two inflated; INVALID_RECORD for what cannot be inflated; INVALID_REQUEST for an id that no client
-  has, and after the last push of a client.
+  two inflated; INVALID_RECORD for metrics that cannot be inflated; INVALID_REQUEST for an unknown
+  client id, and after a client's terminating push.
 - The newest push of each client is kept: smq.shard.client_metrics.
 """
 
@@ -25,7 +25,7 @@ COMPRESSIONS = Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY
 def subscriptions(
     request: GetTelemetrySubscriptionsRequest, context: ShardContext
 ) -> GetTelemetrySubscriptionsResponse:
-    """What a client is to push."""
+    """Tell a client what to push."""
     client = context.header.client_id or "", context.caller
     try:
         instance = context.shard.client_metrics.subscribe(
@@ -45,7 +45,7 @@ def subscriptions(
 
 
 def push(request: PushTelemetryRequest, context: ShardContext) -> PushTelemetryResponse:
-    """Keep what a client pushes, or say why not."""
+    """Keep a client's push or refuse it."""
     client = context.header.client_id or "", context.caller
     pushed = Push(
         request.subscription_id,

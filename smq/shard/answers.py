@@ -1,8 +1,8 @@
-"""Answers to Produce requests that say why: what the kernel writes, with sentences in it.
+"""Answers to Produce requests with error messages.
 
 `shm.kernels.request.produce.write_answers` writes the answers of every ordinary plan, without error
-messages. This module answers a plan with rows that were refused for their handles, or that another
-node leads (KIP-951), through the generated codec.
+messages. This module answers plans with rows that were refused for their handles or belong to
+another leader (KIP-951), through the generated codec.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +54,7 @@ LeaderOf: TypeAlias = Callable[[str | UUID, int], Node | None]
 
 
 def nobody(_topic: str | UUID, _index: int) -> Node | None:
-    """Where no partition is led elsewhere."""
+    """Says that no partition is led elsewhere."""
     return None
 
 
@@ -71,9 +71,8 @@ def answers_of(
     refused: Mapping[int, Sequence[Refused]],
     leader_of: LeaderOf = nobody,
 ) -> bytes:
-    """The responses to a plan whose rows are all done; `refused` by the rows' numbers.
-
-    As the kernel's: acks=0 gets none, and an error there sets HEAD_CLOSE and ends them.
+    """The responses to a plan whose rows are all done; `refused` by the rows' numbers. As in the
+    kernel, acks=0 gets none, and an error there sets HEAD_CLOSE and ends them.
     """
     answers = b""
     for number in range(int(plan[HEAD_REQUEST_COUNT])):
@@ -105,7 +104,7 @@ def answers_of(
 def _name_leaders(
     topics: Sequence[TopicProduceResponse], leader_of: LeaderOf
 ) -> list[NodeEndpoint]:
-    """Say who leads what is led elsewhere; where those nodes are."""
+    """Name the leaders of partitions led elsewhere, and those nodes' addresses."""
     named: dict[int, NodeEndpoint] = {}
     for topic in topics:
         for partition in topic.partition_responses:
@@ -137,7 +136,7 @@ def _topic(
     )
     if version >= IDS_FROM:
         response.topic_id = UUID(bytes=key)
-    else:  # What is not UTF-8 is the name of no topic.
+    else:  # Bytes that are not UTF-8 name no topic.
         response.name = key.decode(errors="replace")
     return response
 

@@ -4,9 +4,10 @@
              since 1000 ─▶     version 1730                     the rest
              since 1730 ─▶     version 1732                     two partitions that have grown
 
-Each change of a row gets the next version. Versions are of one life of the shard: a question with
-another life's is answered in full, and so is one that has missed deleted partitions. An answer has
-at most ROWS_MAX rows. Beside them a question costs one pass of C over the tables.
+Each change of a row gets the next version. Versions belong to one life of the shard: a question
+with another life's version gets a full answer, and so does one that has missed deleted partitions.
+An answer has at most ROWS_MAX rows. Apart from these a question costs one vectorized pass over the
+tables.
 """
 
 from collections import deque
@@ -27,8 +28,8 @@ from shm.kernels.base.words import (
 from smq.log.log import Log
 from smq.wire.internal.messages import PartitionState
 
-ROWS_MAX = 1000  # Of an answer: a millisecond, and 60 KB of JSON.
-GONE_MAX = 20_000  # Partitions that are gone are remembered, so many.
+ROWS_MAX = 1000  # Per answer: a millisecond, and 60 KB of JSON.
+GONE_MAX = 20_000  # Deleted partitions to remember.
 _COLUMNS = (  # The fields of PartitionState except the log.
     P_NUMBER,
     P_LOG_START,
@@ -40,9 +41,8 @@ _COLUMNS = (  # The fields of PartitionState except the log.
 
 
 class Told(NamedTuple):
-    """An answer: everything that has changed after version `since` up to `version`.
-
-    `since` is 0 when all is told anew.
+    """An answer: everything that changed after version `since` up to `version`. `since` is 0 in a
+    full answer.
     """
 
     since: int
@@ -53,7 +53,7 @@ class Told(NamedTuple):
 
 
 class _Table:
-    """A log's rows as they were seen last, and at which version each has changed."""
+    """A log's rows as last seen, and the version at which each changed."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
@@ -61,7 +61,7 @@ class _Table:
         self.versions = np.zeros(len(self.seen), np.int64)
 
     def look(self, version: int) -> tuple[int, list[tuple[int, int]]]:
-        """See what has changed: the new version, and (version, number) of partitions gone."""
+        """Detect changes; returns the new version, and (version, number) of deleted partitions."""
         count = self.log.words[WORD_PARTITION_COUNT]
         now, seen = self.log.partitions.table[:count, _COLUMNS], self.seen[:count]
         changed = np.flatnonzero((now != seen).any(axis=1))
@@ -73,21 +73,21 @@ class _Table:
         return version + len(changed), list(gone)
 
     def after(self, version: int) -> tuple[np.ndarray, np.ndarray]:
-        """The rows that are in use and have changed after a version: versions and rows."""
+        """The rows in use that changed after a version: versions and rows."""
         slots = np.flatnonzero((self.versions > version) & (self.seen[:, 0] != 0))
         rows = np.insert(self.seen[slots], 1, self.log.number, axis=1)
         return self.versions[slots], rows
 
 
 class Changes:
-    """Of one life of a shard. Invariant: versions of rows are all different, and none is later
-    than that of the last question."""
+    """The changes of one life of a shard. Invariant: rows have distinct versions, none later than
+    that of the last question."""
 
     def __init__(self, logs: Iterable[Log]) -> None:
         self._tables = [_Table(log) for log in logs]
         self._version = 0
         self._gone: deque[tuple[int, int]] = deque()
-        self._complete_from = 0  # Deletions since this version are known completely.
+        self._complete_from = 0  # All deletions since this version are known.
 
     def invariants(self) -> None:
         """Raise AssertionError when versions are not as the class says."""

@@ -1,8 +1,8 @@
 """The metrics that clients push (KIP-714): who is subscribed to what, and the newest push of each.
 
-A client's subscription has an id that follows from the client and from what it is to push, so that
-every shard gives it the same one, and another when the subscriptions change. All of this is in
-memory only, and bounded: the client that has been silent for longest is forgotten first.
+A subscription's id is a hash of the client and of the metrics it is to push: every shard gives it
+the same id, and another when the subscriptions change. All of this is bounded and in memory only;
+the client that has been silent for longest is forgotten first.
 """
 
 import zlib
@@ -19,11 +19,11 @@ from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.wire.compression import Codec, InflatesTooFar, decompress
 
 TELEMETRY_BYTES_MAX = 1024 * 1024  # Kafka's default of telemetry.max.bytes.
-INFLATED_BYTES_MAX = 2 * 1024 * 1024  # Inflated in the shard's loop: a few milliseconds.
+INFLATED_BYTES_MAX = 2 * 1024 * 1024  # Inflating it takes a few milliseconds in the shard's loop.
 INSTANCES_MAX = 16_384  # As Kafka.
-PUSHED_BYTES_MAX = 16 * 1024 * 1024  # Of all newest pushes together, as they came.
+PUSHED_BYTES_MAX = 16 * 1024 * 1024  # All newest pushes together, as received.
 SILENCE_MS_MIN = 60_000
-RESERVED = frozenset({UUID(int=0), UUID(int=1)})  # Kafka's ids that no client has.
+RESERVED = frozenset({UUID(int=0), UUID(int=1)})  # Kafka's reserved ids.
 _ASKS_AGAIN = {ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE}
 
 
@@ -60,24 +60,25 @@ class Instance:
         return int.from_bytes(zlib.crc32(said).to_bytes(4), signed=True)
 
     def is_silent(self, now_ms: int) -> bool:
-        """Whether it has not been heard of for so long that it starts afresh, as in Kafka."""
+        """Whether it has been silent for so long that it starts afresh, as in Kafka."""
         return now_ms - self.seen_ms > max(SILENCE_MS_MIN, 3 * self.wanted.interval_ms)
 
 
 class ClientMetrics:
-    """All clients of a shard that push metrics, or may."""
+    """The clients of a shard that push metrics, or have asked to."""
 
     def __init__(self, new_id: Callable[[], UUID] = uuid4) -> None:
         self._new_id = new_id
         self._configs: Mapping[str, Mapping[str, str]] = {}
         self._subscriptions: list[Subscription] = []
         self._version = 0
-        self._instances: dict[UUID, Instance] = {}  # The one that was seen last is last.
+        self._instances: dict[UUID, Instance] = {}  # Least recently seen first.
         self._pushed: dict[UUID, tuple[int, bytes]] = {}  # The newest is last.
         self._pushed_bytes = 0
 
     def take(self, configs: Mapping[str, Mapping[str, str]]) -> None:
-        """Use these subscriptions from now on, but for what another version has found valid."""
+        """Use these subscriptions from now on, except invalid ones that another version
+        accepted."""
         if configs != self._configs:
             self._configs = configs
             self._subscriptions = []
@@ -87,7 +88,7 @@ class ClientMetrics:
             self._version += 1
 
     def subscribe(self, instance_id: UUID, client_id: str, caller: Caller, now_ms: int) -> Instance:
-        """What a client is to push; one without an id gets one. Raises BrokerError."""
+        """Return what a client must push; give it an id if it has none. Raises BrokerError."""
         named = instance_id if instance_id.int else self._new_id()
         instance = self._instance(named, client_id, caller, now_ms)
         last_ms = max(instance.subscribed_ms, instance.push_ms)
@@ -125,7 +126,7 @@ class ClientMetrics:
                 self._forget(next(iter(self._pushed)))
 
     def newest(self, count_max: int) -> Iterable[Instance]:
-        """The clients that were seen last, the last one first."""
+        """The most recently seen clients, newest first."""
         return islice(reversed(self._instances.values()), count_max)
 
     def metrics_of(self, instance_id: UUID) -> bytes:
@@ -160,7 +161,7 @@ class ClientMetrics:
 
 
 def _check(instance: Instance, push: Push, now_ms: int) -> None:
-    """Refuse a push that must not come now, or not so."""
+    """Refuse a push that comes too soon or is invalid."""
     if instance.is_terminating:
         raise BrokerError(ErrorCode.INVALID_REQUEST)
     # The first push after a subscription may come at once: clients spread theirs.

@@ -1,19 +1,18 @@
-"""Fetch sessions (KIP-227): what a client reads, and what it was told last.
+"""Fetch sessions (KIP-227): the partitions that a client reads, and what it was told last.
 
-A fetch of a session names only what the client changed, and its answer holds only partitions with
-news. So what is kept is a table: one row a partition, one column a fact, and a fetch compares whole
-columns with the logs' tables.
+A fetch in a session names only changed partitions, and its answer holds only partitions with news.
+A session is a table with one row per partition; a fetch compares whole columns with the logs'
+tables.
 
     KEY         topic << 32 | partition; the rows ascend by it
     CODE        log << 32 | slot; -1: the partition is not read here, which is news each time;
-                -2: it is to be looked for
+                -2: to be looked up
     EPOCH, OFFSET, LAST_EPOCH, BYTES_MAX    as the client asked last
-    SEEN_HIGH, SEEN_START                   as it was told last; -1: not, or an error
+    SEEN_HIGH, SEEN_START                   as last told; -1: never, or an error
     TURN        ascends in the order in which the partitions are answered
 
-An answered partition goes to the end of that order. Eviction is Kafka's (FetchSessionCache): a
-session that was not used for EVICTION_MS goes for any other, one that is older than that for a
-larger one.
+An answered partition moves to the end of that order. Eviction is Kafka's (FetchSessionCache): a
+session unused for EVICTION_MS yields to any other, one older than that to a larger one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -38,10 +37,10 @@ if TYPE_CHECKING:
 
 SLOTS_MAX = 1000  # Kafka's max.incremental.fetch.session.cache.slots.
 EVICTION_MS = 120_000  # Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS.
-SESSION_ROWS_MAX = 10_000  # As many as one request may hold: finding them takes some ms.
-ROWS_MAX = 200_000  # Of all sessions of a shard: 14 MB, and the topics' names.
-NAME_LENGTH_MAX = 249  # A longer name is no topic's.
-ANSWERED_MAX = 500  # Partitions of one answer; the others have their turn in the next.
+SESSION_ROWS_MAX = 10_000  # As many as one request may hold: looking them up takes some ms.
+ROWS_MAX = 200_000  # In all sessions of a shard: 14 MB, and the topics' names.
+NAME_LENGTH_MAX = 249  # No topic has a longer name.
+ANSWERED_MAX = 500  # Partitions of one answer; the others follow in the next.
 ID_MAX = EPOCH_MAX = 2**31 - 1
 
 KEY, CODE, EPOCH, OFFSET, LAST_EPOCH, BYTES_MAX, SEEN_HIGH, SEEN_START, TURN = range(9)
@@ -51,7 +50,7 @@ _LOW = 2**32 - 1
 _SIGN = 2**31
 _UNFOUND = -2
 _EMPTY = -3  # Of an internal topic.
-_FIRST_ID_FACTOR = 2654435761  # Knuth's: starts in the same second begin far from each other.
+_FIRST_ID_FACTOR = 2654435761  # Knuth's multiplier: starts in the same second get distant ids.
 
 
 TopicKey = str | UUID
@@ -74,12 +73,12 @@ class Told(NamedTuple):
 
     topic: TopicKey
     partition: int
-    high_watermark: int  # -1: an error, which is to be followed by the truth.
+    high_watermark: int  # -1: an error; the next answer reports it again.
     log_start: int
 
 
 class LogRows(NamedTuple):
-    """Where the partitions of one log are: the rows here, and there."""
+    """The partitions of one log: their rows here and in the log's table."""
 
     log: int
     mine: np.ndarray
@@ -88,7 +87,7 @@ class LogRows(NamedTuple):
 
 @dataclass(slots=True)
 class FetchSession:
-    """One client's. `epoch` is that of its next request."""
+    """One client's session. `epoch` is that of its next request."""
 
     has_ids: bool
     id: int = 0  # None yet.
@@ -100,7 +99,7 @@ class FetchSession:
     _keys: list[TopicKey] = field(default_factory=list)  # By the numbers in _topics.
     _turn: int = 0
     _catalog_version: int = -1
-    _places: list[LogRows] | None = None  # None: the rows are others than before.
+    _places: list[LogRows] | None = None  # None: the rows have changed.
 
     def __len__(self) -> int:
         return len(self.rows[KEY])
@@ -114,7 +113,8 @@ class FetchSession:
         assert all(self._topics[key] == number for number, key in enumerate(self._keys))
 
     def update(self, asked: Iterable[Asked]) -> None:
-        """Note what the client asks for from now on. Of a partition twice the last one counts."""
+        """Set what the client asks for from now on. If a partition comes twice, the last one
+        counts."""
         by_key = {self._key(each.topic, each.partition): each[2:] for each in asked}
         if not by_key:
             return
@@ -137,7 +137,7 @@ class FetchSession:
         self._places = None
 
     def forget(self, forgotten: Iterable[tuple[TopicKey, Sequence[int]]]) -> None:
-        """Read these partitions no longer."""
+        """Remove these partitions."""
         keys = [
             self._topics[topic] << 32 | index & _LOW
             for topic, partitions in forgotten
@@ -151,7 +151,7 @@ class FetchSession:
             self._forget_topics()
 
     def _forget_topics(self) -> None:
-        """Number the topics anew when half of them have no partition here."""
+        """Renumber the topics when half of them have no partition here."""
         numbers = np.unique(self.rows[KEY] >> 32)
         if len(self._keys) <= 2 * len(numbers):
             return
@@ -161,7 +161,7 @@ class FetchSession:
         self.rows[KEY] = anew << 32 | self.rows[KEY] & _LOW
 
     def told(self, answers: Iterable[Told]) -> None:
-        """Note what the client was told; these partitions come last from now on."""
+        """Record what the client was told; these partitions come last from now on."""
         by_key = {self._key(each.topic, each.partition): each[2:] for each in answers}
         if not by_key:
             return
@@ -172,13 +172,13 @@ class FetchSession:
         self.rows[TURN, at] = self._take_turns(len(keys))
 
     def knows(self, told: Told) -> bool:
-        """Whether the client was told the same before."""
+        """Whether the client has been told exactly this."""
         at = np.searchsorted(self.rows[KEY], self._key(told.topic, told.partition))
         seen = self.rows[[SEEN_HIGH, SEEN_START], at].tolist()
         return bool(seen == [told.high_watermark, told.log_start])
 
     def news(self, shard: "Shard", *, is_committed: bool) -> list[Asked]:
-        """The partitions that may have something to say, in their turn; ANSWERED_MAX at most."""
+        """The partitions that may have news, in turn order; ANSWERED_MAX at most."""
         places, rows = self._find(shard), self.rows
         is_empty = (rows[CODE] == _EMPTY) & (rows[OFFSET] == 0)
         has_news = ~is_empty & ((rows[CODE] < 0) | (rows[LAST_EPOCH] >= 0))
@@ -203,7 +203,7 @@ class FetchSession:
         return np.unique(self.rows[CODE][self.rows[CODE] >= 0])
 
     def _find(self, shard: "Shard") -> list[LogRows]:
-        """Where the partitions are in the catalog as it is now."""
+        """Look the partitions up in the current catalog."""
         if self._catalog_version != shard.catalog_version:
             self._catalog_version, self._places = shard.catalog_version, None
             self.rows[CODE] = _UNFOUND
@@ -253,7 +253,7 @@ def _code(shard: "Shard", topic: Topic | None, index: int) -> int:
 
 
 class FetchSessions:
-    """All of a shard. Invariant: no more than the limits above."""
+    """All sessions of a shard. Invariant: they stay within the limits above."""
 
     def __init__(self) -> None:
         self._sessions: dict[int, FetchSession] = {}  # Least recently used first.
@@ -270,7 +270,7 @@ class FetchSessions:
             session.invariants()
 
     def add(self, session: FetchSession, now_ms: int) -> int:
-        """Keep a new session: its id, or 0 when there is no room for it."""
+        """Keep a new session; returns its id, or 0 if there is no room."""
         size = len(session)
         is_full = len(self) >= SLOTS_MAX or self._row_count() + size > ROWS_MAX
         if not 0 < size <= SESSION_ROWS_MAX or (is_full and not self._evict(size, now_ms)):
@@ -306,7 +306,7 @@ class FetchSessions:
         self._sessions.pop(id_, None)
 
     def _evict(self, size: int, now_ms: int) -> bool:
-        """Forget the session that was not used for long, or a smaller one that is old enough."""
+        """Evict the longest unused session, or a smaller one that is old enough."""
         first = next(iter(self._sessions.values()))
         if now_ms - first.used_ms > EVICTION_MS:
             self.end(first.id)
@@ -322,7 +322,7 @@ class FetchSessions:
         return sum(map(len, self._sessions.values()))
 
     def _new_id(self, now_ms: int) -> int:
-        """One that no client of an earlier shard goes on with."""
+        """An id that no client of an earlier shard still uses."""
         if not self._last_id:
             self._last_id = now_ms * _FIRST_ID_FACTOR % ID_MAX
         self._last_id = self._last_id % ID_MAX + 1

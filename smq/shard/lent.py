@@ -1,8 +1,8 @@
-"""Batches on their way to a socket: remembered as places, turned into bytes when they are sent.
+"""Batches on their way to a socket: kept as places, turned into bytes when they are sent.
 
-A slow socket takes a part. The rest is never a pointer: when the socket can take more, the same
-bytes come from the ring if it still has them, and otherwise from the WAL, checked. Bytes that are
-not in the page cache are read in the background: other clients do not wait for the disk.
+A slow socket takes only a part. The rest is never kept as a pointer: when the socket can take more,
+its bytes come from the ring if it still has them, otherwise from the WAL, checked. A background
+thread reads bytes that are not in the page cache, so that other clients do not wait for the disk.
 
 A loan keeps its segments only while the log has space without them (smq.log.files.wal). A
 connection whose bytes are gone is closed; its client asks again.
@@ -23,48 +23,47 @@ from smq.log.reading import RUN_BYTES_MAX, Run
 if TYPE_CHECKING:
     from smq.log.files.segment import Segment
 
-GATHER_BYTES = 256 * 1024  # Gathered at once; fits a level-2 cache.
+GATHER_BYTES = 256 * 1024  # Gathered per call; fits a level-2 cache.
 VIEWS_MAX = 64  # Batches lent to one sendmsg; the system takes 1024 at most.
 FILE_CHUNK_BYTES = 1024 * 1024
 SCRATCH_BYTES = 2 * RUN_BYTES_MAX  # With the frames of others between the batches.
-RUN_BYTES_MIN = 64 * 1024  # Read at once for a socket that takes less: one call of the system.
+RUN_BYTES_MIN = 64 * 1024  # Read ahead for a socket that takes less: one system call.
 
 
 class Sendable(Protocol):
-    """A part of an answer that knows how to give its bytes."""
+    """A part of an answer that can produce its bytes."""
 
     length: int
 
     def next_buffers(self) -> Sequence[memoryview]:
-        """Some of the bytes that are not sent yet; valid until the next append or call.
-
-        None at all: they are on the disk, and must be loaded.
+        """Some of the unsent bytes; valid until the next append or call. An empty list: they are on
+        disk and must be loaded.
         """
 
     def load(self, ready: Callable[[], None]) -> None:
         """Have the next bytes read in the background; then `ready()` is called, in the loop."""
 
     def advance(self, sent: int) -> bool:
-        """So many of them were sent; True when nothing is left."""
+        """Note that so many bytes were sent; True when nothing is left."""
 
     def wait(self) -> None:
-        """It is to be sent: nothing of it is recycled while there is space. No memory is kept for
-        it, nor a descriptor."""
+        """Queue it for sending: its segments stay while there is space. Holds neither memory nor a
+        descriptor."""
 
     def hold(self) -> None:
-        """As wait(), and it is being sent, but not at once: it keeps its open file."""
+        """As wait(), while it is being sent in several steps: keeps its open file too."""
 
     def pause(self) -> None:
-        """The socket is slow: no memory is kept for it."""
+        """The socket is slow: give back the memory."""
 
     def release(self) -> None:
-        """Nothing is kept for it: it is sent, or its turn is far. It may be held again."""
+        """Hold nothing: it is sent, or its turn is far off. It may be held again."""
 
 
 class _Scratch:
     """Memory for one read of the WAL: fresh memory for each costs more than the read.
 
-    It has what `taker` has read last; another taker reads again.
+    It holds what `taker` read last; another taker reads again.
     """
 
     taker: "LentBatches | None" = None
@@ -90,12 +89,12 @@ class LentBatches:
         self._small = length < LEND_FROM_BYTES * len(spans)
         self._lent: list[Segment] = []
         self._loaded: tuple[Run, np.ndarray] | None = None
-        self._from_wal: memoryview | None = None  # Read and checked, and not sent yet.
-        self._read_bytes = self._checked_count = 0  # Of the last read; batches checked by reads.
+        self._from_wal: memoryview | None = None  # Read and checked, not sent yet.
+        self._read_bytes = self._checked_count = 0  # The last read; those checked.
         self._run_bytes = RUN_BYTES_MAX
 
     def invariants(self) -> None:
-        """Raise AssertionError when what is to be sent is not where it should be."""
+        """Raise AssertionError when bytes to send are not where they should be."""
         assert 0 <= self._sent <= self.length == int(self._ends[-1])
         assert self._index == int(np.searchsorted(self._ends, self._sent, "right"))
         assert RUN_BYTES_MIN <= self._run_bytes <= RUN_BYTES_MAX
@@ -142,9 +141,8 @@ class LentBatches:
         return [self._from_wal]
 
     def _read_on(self, left: np.ndarray) -> bool:
-        """Read on in a batch that was checked whole before a part of it went; whether it was.
-
-        A large batch is not read and checked again for every few bytes that a socket takes.
+        """Read more of a batch that was already checked whole; whether it was. Otherwise a large
+        batch would be read and checked again for every few bytes that a socket takes.
         """
         if not self._within or self._index >= self._checked_count:
             return False
@@ -191,7 +189,7 @@ class LentBatches:
                 segment.loans += 1
 
     def pause(self) -> None:
-        """See Sendable. Bytes of the WAL are read again, not much more than the socket takes."""
+        """See Sendable. Later calls read little more from the WAL than the socket takes."""
         if self._from_wal is not None:
             taken = self._read_bytes - len(self._from_wal)
             self._run_bytes = min(RUN_BYTES_MAX, max(RUN_BYTES_MIN, 2 * taken))
@@ -211,8 +209,8 @@ class LentBatches:
 class FileRange:
     """Bytes of a cache file that the sealer has written for us.
 
-    While it is held the open file outlives its name. Waiting places keep no file open: a client
-    that asks for much and reads nothing would else take all descriptors.
+    While held, the open file outlives its name. Waiting ranges keep no file open: otherwise a
+    client that asks for much and reads nothing would use up all descriptors.
     """
 
     def __init__(self, path: str, at: int, length: int, background: Background) -> None:

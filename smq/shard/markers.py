@@ -21,7 +21,7 @@ EPOCHS_GROW_FROM = 2  # The transaction.version from which each transaction has 
 
 
 class Ending(NamedTuple):
-    """A partition in which a transaction is ended: decided at once, answered when it is durable.
+    """The end of a transaction in one partition: decided at once, answered when durable.
 
     The marker is durable when the high watermark has reached `end`.
     """
@@ -32,7 +32,7 @@ class Ending(NamedTuple):
     end: int = 0
 
     def outcome(self, shard: Shard) -> ErrorCode | None:
-        """The answer; None: it is not known yet."""
+        """The answer; None: not known yet."""
         if self.led is None or self.error != ErrorCode.NONE:
             return self.error
         if shard.by_number(self.number) is None:
@@ -48,9 +48,9 @@ def end_transaction(
 ) -> Ending:
     """Append a marker to a partition, unless nothing is open there.
 
-    What was appended before is awaited also then: it may be the marker that this one repeats. What
-    is open may be an earlier transaction, if a power loss has taken its marker and the records of
-    this one: a commit aborts it.
+    In that case too, wait until the log's end is durable: it may hold the marker that this one
+    repeats. The open transaction may be an earlier one, if a power loss took its marker and this
+    one's records: a commit then aborts it.
     """
     led = shard.by_number(number)
     if led is None:
@@ -58,7 +58,7 @@ def end_transaction(
     verifying = shard.verifying.get((number, marker.producer_id))
     grows = transaction_version >= EPOCHS_GROW_FROM
     if verifying is not None and not (grows and verifying.epoch >= marker.producer_epoch):
-        del shard.verifying[number, marker.producer_id]  # It is of the transaction that ends here.
+        del shard.verifying[number, marker.producer_id]  # Its own marker.
     error = _refusal(led, marker, transaction_version)
     if error == ErrorCode.NONE:
         opened = led.log.transactions.open_of(number, marker.producer_id)
@@ -73,8 +73,8 @@ def end_transaction(
 
 
 def abort_open(shard: Shard, led: Led, opened: Open, now_ms: int) -> bool:
-    """Abort a transaction that the coordinator knows to have ended: a power loss may have taken its
-    marker. Whether it is not open any more."""
+    """Abort a transaction that has ended according to the coordinator: a power loss may have taken
+    its marker. Returns whether it is closed now."""
     transactions = led.log.transactions
     coordinator_epoch = transactions.coordinator_epoch(led.number, opened.producer_id)
     marker = Marker(opened.producer_id, opened.epoch, False, max(0, coordinator_epoch))  # noqa: FBT003
@@ -88,7 +88,7 @@ def _refusal(led: Led, marker: Marker, transaction_version: int) -> ErrorCode:
     opened = led.log.transactions.open_of(led.number, marker.producer_id)
     known = max(int(producers[row, R_EPOCH]) if row else -1, -1 if opened is None else opened.epoch)
     grows = opened is not None and transaction_version >= EPOCHS_GROW_FROM
-    if marker.producer_epoch < known + grows:  # Late: of the transaction before, or earlier.
+    if marker.producer_epoch < known + grows:  # Late: it belongs to an earlier transaction.
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if row and marker.coordinator_epoch < producers[row, R_COORDINATOR_EPOCH] - 1:
         return ErrorCode.TRANSACTION_COORDINATOR_FENCED
@@ -96,7 +96,7 @@ def _refusal(led: Led, marker: Marker, transaction_version: int) -> ErrorCode:
 
 
 def _append(shard: Shard, led: Led, marker: Marker, now_ms: int) -> ErrorCode:
-    """Append it even where the WAL has no space for more: it is what lets space become free."""
+    """Append it even when the WAL is full: only a marker lets space become free."""
     log = led.log
     batch = np.frombuffer(bytearray(write_marker(marker, now_ms)), np.uint8)
     row = log.partitions.table[led.slot]

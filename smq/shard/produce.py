@@ -56,7 +56,7 @@ from smq.shard.references import Handles, NoFiler
 from smq.shard.throttle import Throttle
 
 LEVELS = {LEVEL_NONE, DURABILITY_MEMORY, DURABILITY_OS, DURABILITY_DISK}
-# Of a plan; a request that needs more gets a larger one for itself.
+# Per plan; a request that needs more gets a larger plan of its own.
 REQUESTS_MAX, TOPICS_MAX, ROWS_MAX = 512, 1024, 4096
 ANSWERS_BYTES = 256 * 1024
 
@@ -65,9 +65,8 @@ _NO_FILER = NoFiler()
 
 
 class Mark(NamedTuple):
-    """The part of a log that a plan touched: all of it lies below `position`. `level` is the
-    highest durability of the partitions concerned. A batch that was appended before counts as
-    well."""
+    """How far a plan touched a log: everything lies below `position`. `level` is the highest
+    durability of the partitions concerned. Duplicates count as well."""
 
     log: int
     position: int
@@ -78,12 +77,12 @@ Marks: TypeAlias = tuple[Mark, ...]
 
 
 def marks_of(log: Log, level: int) -> Marks:
-    """The mark of a log that ends with what a plan has appended; none if it was not touched."""
+    """The mark of a log after a plan's appends; none if the plan did not touch it."""
     return () if level == LEVEL_NONE else (Mark(log.number, log.tail, level),)
 
 
 class Produced(NamedTuple):
-    """What came of a buffer. `answers` is lent until the next call, and due at the `marks`."""
+    """The result of a buffer. `answers` is lent until the next call, and due at the `marks`."""
 
     consumed_to: int
     stop: int
@@ -96,15 +95,15 @@ class Produced(NamedTuple):
 class Producing:
     """Runs the produce kernels over receive buffers.
 
-    `drain(log)` is called when a log must be written before it can take more. What `throttle` says
-    is told in the answers; who calls run() reads no more for so long. `handles` is asked about
-    batches that may hold some. Where they were good the kernel has the partition's rule then and
-    asks no more, until forget_rules(): to be called when the catalog has changed. `leader_of` says
-    which node leads what is led elsewhere.
+    `drain(log)` is called when a log must be written before it can take more. Answers carry the
+    delay of `throttle`; the caller of run() reads no more for that long. `handles` checks batches
+    that may hold handles. Once a partition's handles were good, the kernel has its rule and checks
+    them itself until forget_rules(), to be called when the catalog changes. `leader_of` names the
+    node that leads a partition elsewhere.
 
-    A `transactional` one is for requests with a transactional id, one at a time (parse, resume);
-    others leave them (smq.shard.transactional). `before_drain` is called before what was appended
-    may become visible in the midst of a request.
+    With `transactional` it serves requests with a transactional id, one at a time (parse, resume);
+    otherwise it leaves them to smq.shard.transactional. `before_drain` is called before a drain may
+    show appended records in the middle of a request.
     """
 
     def __init__(  # noqa: PLR0913  (what producing needs of a shard)
@@ -143,9 +142,8 @@ class Producing:
         now_ms: int,
         quota_ms: int = 0,
     ) -> Produced:
-        """Take every whole Produce request of data[start:end], up to the first that is none.
-
-        `quota_ms` is how long the client is to wait for a quota's sake.
+        """Take every whole Produce request of data[start:end], up to the first other request.
+        `quota_ms` is the client's wait for its quota.
         """
         head, throttle = self._head, self._throttle
         self.begin()
@@ -158,7 +156,7 @@ class Producing:
             stop = produce(data, *tables, directory, self.plan, self.out)
         else:
             head[HEAD_PARSED] = parse_requests(data, directory, self.plan)
-            stop = STOP_LOG_FULL  # Which is said of no log yet: all are looked at.
+            stop = STOP_LOG_FULL  # Not known for any log yet: look at all.
         return self.resume(data, directory, stop)
 
     def parse(self, data: np.ndarray, directory: np.ndarray, now_ms: int) -> None:
@@ -174,7 +172,7 @@ class Producing:
         self._refused_count = self._head[HEAD_THROTTLE_MS] = self._head[HEAD_OUT_START] = 0
 
     def resume(self, data: np.ndarray, directory: np.ndarray, stop: int) -> Produced:
-        """Finish what the kernel has begun with `data` and the plan, whatever stopped it."""
+        """Finish what the kernel began with `data` and the plan, whatever stopped it."""
         head = self._head
         marks = self._finish(data, stop)
         if head[HEAD_PARSED] == STOP_PLAN_FULL and head[HEAD_REQUEST_COUNT] == 0:
@@ -194,7 +192,7 @@ class Producing:
         )
 
     def _finish(self, data: np.ndarray, stop: int) -> Marks:
-        """Append what a plan still asks for, and write the answers; where they are due."""
+        """Append the rest of a plan and write the answers; returns where they are due."""
         if stop < STOP_LOG_FULL:
             return marks_of(self._logs[0], self._head[HEAD_LEVEL])
         marks: Marks = ()
@@ -202,7 +200,7 @@ class Producing:
             self._append(log, data)
             assert self._head[HEAD_LEVEL] in LEVELS
             marks += marks_of(log, self._head[HEAD_LEVEL])
-            self._head[HEAD_LEVEL] = LEVEL_NONE  # Of the next log nothing is known yet.
+            self._head[HEAD_LEVEL] = LEVEL_NONE  # Nothing is known about the next log yet.
         if self._refused or self._head[HEAD_LED_ELSEWHERE]:
             self._write_in_words(data)
             return marks
@@ -211,7 +209,7 @@ class Producing:
         return marks
 
     def _append(self, log: Log, data: np.ndarray) -> None:
-        """Append what a plan still asks for of a log, helping it along."""
+        """Append the rest of a plan to a log, resolving whatever stops it."""
         tables = log.memory.memory, log.links, log.producers.table
         while True:
             reason = append_rows(*tables, data, self.plan)
@@ -243,7 +241,7 @@ class Producing:
             add_rule(self._rules, self._paths, code, *rule)
 
     def _append_instead(self, log: Log, row: np.ndarray, batch: np.ndarray) -> None:
-        """Append another batch than a row has, and finish the row."""
+        """Append a replacement for a row's batch, and finish the row."""
         if self._single is None:
             self._single = new_plan(1, 1, 1)
         single, head = self._single, self._head
@@ -263,11 +261,11 @@ class Producing:
         head[HEAD_LEVEL] = max(head[HEAD_LEVEL], int(single[HEAD_LEVEL]))
 
     def forget_rules(self) -> None:
-        """Partitions may be other topics' now, or topics have other configs."""
+        """Forget the rules: partitions may belong to other topics now, or configs have changed."""
         forget_rules(self._rules)
 
     def _write_in_words(self, data: np.ndarray) -> None:
-        """Answer a plan of which rows were refused for their handles, or are led elsewhere."""
+        """Answer a plan with rows that were refused for their handles or are led elsewhere."""
         answers = answers_of(data, self.plan, self._refused, self._leader_of)
         self._refused = {}
         if len(answers) > len(self.out):
@@ -278,7 +276,7 @@ class Producing:
     def _run_larger(
         self, data: np.ndarray, start: int, end: int, directory: np.ndarray, now_ms: int
     ) -> Produced:
-        """One request asks for more than a plan holds: run it with a larger one, for this once."""
+        """Run one request that exceeds the plan with a larger plan."""
         plan = self.plan
         rows = min(2 * int(plan[HEAD_ROW_CAPACITY]), PLAN_ROWS_MAX)
         self._set_plan(new_plan(1, rows, rows))
@@ -288,7 +286,7 @@ class Producing:
         return produced
 
     def _set_plan(self, plan: np.ndarray) -> None:
-        self.plan, self._head = plan, plan.data  # The view reads words as Python ints.
+        self.plan, self._head = plan, plan.data  # A view yields Python ints.
         plan[HEAD_REQUEST_BYTES_MAX] = self._request_bytes_max
         plan[HEAD_TRANSACTIONS] = self._takes_transactions
         plan[HEAD_RULES : HEAD_RULES + 2] = self._rules.ctypes.data, len(self._rules)

@@ -1,8 +1,8 @@
-"""The quotas of a shard's clients: who has some, and how long they are to wait.
+"""The quotas of a shard's clients: which clients have some, and how long each must wait.
 
-Bytes produced and fetched are counted as requests and answers on the socket, the time of requests
-as that of this process: 100 % is one shard that does nothing else. Clients that share a quota share
-a bucket on each node, as Kafka counts on each broker.
+Produced and fetched bytes are the bytes of requests and answers on the socket; request time is this
+process's time: 100 % is one shard that does nothing else. Clients that share a quota share a bucket
+on each node, as Kafka counts on each broker.
 """
 
 from smq.model.buckets import Buckets
@@ -16,27 +16,27 @@ from smq.model.client_quotas import (
     limit_of,
 )
 
-THROTTLE_TIME_MS_MAX = 1000  # For the time of requests: Kafka's own bound.
-KNOWN_MAX = 10_000  # Client ids whose limits are remembered.
+THROTTLE_TIME_MS_MAX = 1000  # For request time: Kafka's own bound.
+KNOWN_MAX = 10_000  # Client ids with cached limits.
 NS_A_PERCENT = 10_000_000  # Of a second.
 
 
 class Limits:
-    """What holds for the clients of one id. Each returns how long to wait, in ms."""
+    """The quotas of the clients with one id. Each method returns how long to wait, in ms."""
 
     def __init__(self, buckets: Buckets, limits: dict[str, Limit]) -> None:
         self._buckets, self._limits = buckets, limits
 
     def produced(self, byte_count: int, now_ms: int) -> int:
-        """Requests of so many bytes have come."""
+        """Charge received requests of so many bytes."""
         return self._use(PRODUCE, byte_count, now_ms)
 
     def fetched(self, byte_count: int, now_ms: int) -> int:
-        """An answer of so many bytes goes out."""
+        """Charge an answer of so many bytes."""
         return self._use(CONSUME, byte_count, now_ms)
 
     def worked(self, spent_ns: int, now_ms: int) -> int:
-        """A request has taken so long."""
+        """Charge the time of a request."""
         return min(THROTTLE_TIME_MS_MAX, self._use(REQUEST_TIME, spent_ns / NS_A_PERCENT, now_ms))
 
     def _use(self, name: str, amount: float, now_ms: int) -> int:
@@ -47,7 +47,7 @@ class Limits:
 
 
 class ClientQuotas:
-    """All quotas as they are now. `version` grows when they change."""
+    """All current quotas. `version` grows when they change."""
 
     def __init__(self) -> None:
         self._quotas: Quotas = {}
@@ -61,14 +61,14 @@ class ClientQuotas:
         return bool(self._quotas)
 
     def take(self, quotas: Quotas) -> None:
-        """Use other quotas from now on. What is owed stays."""
+        """Use other quotas from now on. Debts stay."""
         if quotas != self._quotas:
             self._quotas = quotas
             self._known.clear()
             self.version += 1
 
     def of(self, client_id: str) -> Limits | None:
-        """What holds for a client; None: nothing."""
+        """The limits of a client; None: it has none."""
         if client_id not in self._known:
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
@@ -79,7 +79,7 @@ class ClientQuotas:
         return self._known[client_id]
 
     def connected(self, ip: str, now_ms: int) -> int:
-        """An address has made one more connection: how long it is to wait."""
+        """Charge an address for one more connection; returns how long it must wait."""
         rate = connection_limit_of(self._quotas, ip)
         if rate is None:
             return 0

@@ -1,13 +1,13 @@
-"""Batches for a topic whose `compression.type` is not `producer`: compressed anew as it says.
+"""Recompresses batches for topics whose `compression.type` is not `producer`.
 
     header (61 bytes)  →  the same, with another length, codec and CRC
     records            →  inflated  →  compressed by the topic's codec, at the topic's level
 
 A batch stays as it was sent where it
 
-    is compressed so already           as with Kafka
+    already has that codec             as in Kafka
     inflates to more than bytes_max    the shard's loop does it, and others wait
-    may hold handles                   they count in uncompressed batches only
+    may hold handles                   these only count in uncompressed batches
 """
 
 from collections.abc import Mapping
@@ -44,8 +44,8 @@ CODECS = {
 }
 KiB, MiB = 1024, 1024 * 1024
 _CONFIGS = {codec: f"compression.{name}.level" for name, codec in CODECS.items()}
-# Inflated, up to each level: what takes some ten milliseconds (python -m bench.steps). The first
-# level of each is the default.
+# Inflated bytes by level, for some ten milliseconds of work (python -m bench.steps). The first
+# level of each codec is the default.
 BYTES_MAX: Mapping[Codec, Mapping[int, int]] = {
     Codec.NONE: {0: 2 * MiB},
     Codec.GZIP: {6: 256 * KiB, 9: 128 * KiB},
@@ -64,7 +64,7 @@ class Compression(NamedTuple):
 
     @property
     def bytes_max(self) -> int:
-        """How large a batch may be, inflated, for the shard to compress it."""
+        """The largest inflated batch that the shard recompresses."""
         if self.codec == Codec.LZ4 and self.level not in {None, LZ4_LEVEL}:
             return LZ4_SLOW_BYTES_MAX
         bounds = BYTES_MAX[self.codec]
@@ -73,7 +73,7 @@ class Compression(NamedTuple):
 
 
 def compression_of(configs: Mapping[str, str]) -> Compression | None:
-    """How a topic's batches are compressed; None: as their producers like it."""
+    """How a topic's batches are compressed; None: as their producers choose."""
     codec = CODECS.get(configs.get("compression.type", AS_SENT))
     if codec is None:
         return None
@@ -82,7 +82,7 @@ def compression_of(configs: Mapping[str, str]) -> Compression | None:
 
 
 def recompressed(batch: np.ndarray, wanted: Compression) -> np.ndarray | None:
-    """The batch compressed as wanted; None: it stays as it was sent.
+    """The recompressed batch; None: it stays as it was sent.
 
     `batch` is whole and its records are well-formed.
     """

@@ -1,15 +1,17 @@
-"""The check of handles before they are acknowledged: only of what is there, whole and the topic's.
+"""Checks handles before acknowledging them: the payload must exist, be whole and belong to the
+topic.
 
     the header `smq-ref`  →  the value is a handle  →  its payload exists, is as long as its id
     says, and was uploaded less than `smq.reference.orphan.ms` ago
 
-After that time only records that name a payload keep it (smq.sealer.payloads): who may still be
-named by a new record is never swept, and the other way round, so that the two need not meet.
+After that time only records that name a payload keep it (smq.sealer.payloads). A payload that a new
+record may still name is never swept and one that may be swept is refused, so the two need no
+coordination.
 
-A kernel finds by the same `Rule` that handles are good, where payloads are files of this host
-(shm.kernels.log.handles). It asks here about all others.
+If payloads are files on this host, a kernel checks handles by the same `Rule`
+(shm.kernels.log.handles). It leaves all others to this module.
 
-A compressed batch is not looked into (docs/adr/handles-are-sent-uncompressed.md).
+Compressed batches are not checked (docs/adr/handles-are-sent-uncompressed.md).
 """
 
 from collections.abc import Callable, Sequence
@@ -27,10 +29,10 @@ from smq.model.topic_configs import own_or_default
 from smq.shard.answers import Refused
 from smq.wire.references import handles_of_batch
 
-REASONS_MAX = 16  # Of a batch: a client that sends more bad handles learns of the others later.
+REASONS_MAX = 16  # Per batch: a client that sends more bad handles learns of the others later.
 PATIENCE_MS = 1000
-REFUSED_MAX = 1000  # In that time: some ten milliseconds of looking for nothing.
-LATER_MAX = 10_000  # Payloads of a batch that are asked for; 1 MiB of handles names fewer.
+REFUSED_MAX = 1000  # Per second: some ten milliseconds of futile look-ups.
+LATER_MAX = 10_000  # Payloads requested per batch; 1 MiB of handles names fewer.
 TOO_MANY = f"its batch names more than {LATER_MAX} payloads: send fewer"
 
 
@@ -42,26 +44,25 @@ class Seen(NamedTuple):
 
 
 class Payloads(Protocol):
-    """The filer, as far as the check needs it. It may take microseconds, not more."""
+    """The filer as the check needs it. Calls may take microseconds, no more."""
 
     def look(self, key: str) -> Seen | None:
-        """A payload, or None: there is none. Raises Later.
-
-        What a batch names is known together, some time after it was looked at: up to LATER_MAX.
+        """A payload, or None: it does not exist. Raises Later. After Later, the answers for a whole
+        batch arrive together, for up to LATER_MAX payloads.
         """
         ...
 
     def directory(self, prefix: str) -> bytes | None:
-        """Where what begins with `prefix`, a directory's, are files that a kernel may look at."""
+        """The directory where keys that begin with `prefix` are files that a kernel may look at."""
         ...
 
 
 class Later(Exception):
-    """The answer is being asked for, and will be known soon."""
+    """The answer was requested, and will be known soon."""
 
 
 class Patience:
-    """How many bad handles are taken from one client: so many a second."""
+    """Limits the bad handles of one client per second."""
 
     __slots__ = ("_count", "_since_ms")
 
@@ -69,7 +70,7 @@ class Patience:
         self._since_ms = self._count = 0
 
     def ends(self, refused: int, now_ms: int) -> bool:
-        """So many more were refused: whether that is enough."""
+        """Count refused handles; whether the client's allowance is used up."""
         if not 0 <= now_ms - self._since_ms < PATIENCE_MS:
             self._since_ms, self._count = now_ms, 0
         self._count += refused
@@ -98,19 +99,20 @@ class Rule(NamedTuple):
 
 
 class Handles(Protocol):
-    """Tells which handles are valid."""
+    """Decides which handles are valid."""
 
     def check(self, number: int, data: np.ndarray, at: int, now_ms: int) -> Verdict:
         """Whether the uncompressed batch at data[at] may be appended to partition `number`."""
         ...
 
     def rule_of(self, number: int) -> Rule | None:
-        """By what a kernel may find so for the partition, until the catalog changes."""
+        """The rule by which a kernel may check the partition's handles until the catalog
+        changes."""
         ...
 
 
 class NoFiler:
-    """Where there is nowhere that payloads could be."""
+    """No place for payloads: this shard has no filer."""
 
     def check(self, _number: int, _data: np.ndarray, _at: int, _now_ms: int) -> Verdict:
         """See Handles."""
@@ -142,7 +144,7 @@ class References:
         for handle in handles:
             try:
                 reason = self._problem(handle.reference, topic, now_ms)
-            except Later:  # Go on: all that the batch names is asked for at once.
+            except Later:  # Go on: request all payloads of the batch together.
                 later.setdefault(handle.reference, handle.record)
                 reason = TOO_MANY if len(later) > LATER_MAX else ""
             if reason:

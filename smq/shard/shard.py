@@ -1,7 +1,7 @@
 """A shard: the logs it serves and the partitions it leads. Decides; takes `now_ms`.
 
-The catalog says which topics there are. After each change of it the shard adopts what is new and
-its own, drops what is gone, and builds the kernels' directory anew: nobody waits for anybody.
+The catalog says which topics exist. After each change the shard adopts its new partitions, drops
+deleted ones, and rebuilds the kernels' directory. No process waits for another.
 """
 
 from collections.abc import Callable
@@ -65,22 +65,22 @@ class Led:
     topic: Topic
 
     def offsets(self) -> Offsets:
-        """Where the partition begins and ends, as of now."""
+        """The partition's current offsets."""
         return Offsets(*_OFFSETS(self.log.partitions.table[self.slot].tolist()))
 
     def unsealed_bytes(self) -> int:
-        """What only the log has of the partition."""
+        """The bytes of the partition that only the log holds."""
         return int(self.log.partitions.table[self.slot, P_UNSEALED_BYTES])
 
 
 def _difference(catalog: Catalog, other: Catalog) -> list[Topic]:
-    """The topics of a catalog that another has not, or has otherwise."""
+    """The topics of a catalog that are absent or different in another."""
     known = other.by_id
     return [topic for key, topic in catalog.by_id.items() if known.get(key) is not topic]
 
 
 class Verifying(NamedTuple):
-    """A request that has asked the coordinator about a producer's transaction, and its epoch."""
+    """A request that is asking the coordinator about a producer's transaction, and its epoch."""
 
     request: object
     epoch: int
@@ -106,13 +106,13 @@ class Shard:
         self.catalog_version = 0
         self._led: dict[int, Led] = {}
         self._durabilities: dict[int, int] = {}
-        self._changed_levels: set[int] = set()  # Logs with partitions that have another level now.
+        self._changed_levels: set[int] = set()  # Logs with partitions whose level has changed.
         self.levels: set[int] = set()
         self.moved: set[tuple[int, int]] = set()
         self.full_logs: set[int] = set()  # Of which it has been said …
         self.hurried_logs: set[int] = set()  # … and that sealing hurries.
         self.fetch_sessions = FetchSessions()
-        # By (partition, producer), the last one each, until the transaction's marker comes.
+        # By (partition, producer), the latest each, until the transaction's marker arrives.
         self.verifying: dict[tuple[int, int], Verifying] = {}
         self.quotas = ClientQuotas()
         self.client_metrics = ClientMetrics()
@@ -132,7 +132,8 @@ class Shard:
             log.invariants()
 
     def take_catalog(self, catalog: Catalog, version: int) -> None:
-        """Lead what a newer catalog gives us, and forget what it no longer has."""
+        """Lead the partitions that a newer catalog gives us, and drop those that it no longer
+        has."""
         config = in_force(self._started, catalog.settings.get(BROKER, {}), str(self.node_id))
         self.quotas.take(catalog.settings.get(QUOTA, {}))
         self.client_metrics.take(catalog.settings.get(CLIENT_METRICS, {}))
@@ -147,7 +148,7 @@ class Shard:
         if self.catalog_version:
             gone = _difference(self.catalog, catalog)
             known = {number for topic in gone for number in topic.partition_numbers}
-        else:  # What the logs have found of topics that were deleted while they were closed.
+        else:  # Logs may hold partitions of topics that were deleted while the shard was down.
             known = {number for log in self.logs.values() for number in log.partitions.slots}
         lost = known - wanted
         for log in self.logs.values():
@@ -177,8 +178,8 @@ class Shard:
                 self._durabilities[number] = settings.durability
 
     def _show_again(self) -> None:
-        """Look anew at what is not shown yet where a partition's level has changed: the cursor of
-        its new level may have passed over it."""
+        """Publish again from the start of what is unpublished where a partition's level has
+        changed: the cursor of its new level may have passed over it."""
         changed, self._changed_levels = self._changed_levels, set()
         for log in map(self.logs.__getitem__, changed):
             log.cursors[:] = log.cursors.min()
@@ -199,9 +200,8 @@ class Shard:
         return None if led is None else led.log.number << 32 | led.slot
 
     def find(self, topic: Topic, index: int) -> Led | ErrorCode:
-        """The partition `index` of a topic, or why we cannot serve it.
-
-        NONE: it is an internal topic's, which are empty: each shard answers for all of them.
+        """The partition `index` of a topic, or why we cannot serve it. NONE: it belongs to an
+        internal topic; these are empty, and each shard answers for all of them.
         """
         if topic.is_internal and 0 <= index < topic.partition_count:
             return ErrorCode.NONE
@@ -250,7 +250,7 @@ class Shard:
     # --- turns -----------------------------------------------------------------------------------
 
     def publish(self, log: Log, level: int) -> None:
-        """Move high watermarks whose level has been reached; notes in `moved` which did."""
+        """Raise high watermarks whose level has been reached, and record which moved."""
         assert self.logs[log.number] is log
         while level in self.levels:
             touched = log.publish(level)
@@ -270,14 +270,14 @@ class Shard:
         words[COUNTER_BYTES_OUT] += records_bytes
 
     def drain(self, log: Log) -> None:
-        """Let a full log take more: write it, show what is written, wait for its tables."""
+        """Make room in a full log: write it, publish what is written, wait for its tables."""
         if not log.write() and not log.repair():
             return
         for level in (DURABILITY_MEMORY, DURABILITY_OS, DURABILITY_DISK):
             self.publish(log, level)
         log.filing.make_room(self.levels)
         if DURABILITY_DISK in self.levels and not log.filing.has_room():
-            log.want_sync()  # Nobody may have wanted it yet: the first `disk` topic is a new one.
+            log.want_sync()  # No sync may have been wanted yet: the first `disk` topic is new.
             log.syncs.syncer.wait()
             self.publish(log, DURABILITY_DISK)
             log.filing.free_entries()

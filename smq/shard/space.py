@@ -1,12 +1,11 @@
 """WAL space: when the sealer is called, when producers are slowed, and when they are refused.
 
-Sealed segments count as free, though they stay in the WAL until their space is wanted.
+Sealed segments count as free, though they stay in the WAL until their space is needed.
 
     free of wal.bytes.max   1 ..... 1/2 ............ 3/8 ......... 1/4 ............... 0
                                      sealer is called   loans end     producers slowed    refused
 
-Loans end (smq.log.files.wal): a segment that only answers on their way still hold is freed all the
-same.
+Loans end (smq.log.files.wal): a segment that only unsent answers hold is freed all the same.
 Slowing is smq.shard.throttle's. Refusing (KAFKA_STORAGE_ERROR) is the kernel's, at WORD_SPACE_END:
 exact, whatever comes in one turn.
 """
@@ -18,12 +17,12 @@ from smq.shard.shard import Shard
 from smq.shard.throttle import SLOW_BELOW
 
 SEAL_BELOW = 0.5
-CALM_FROM = 0.625  # It is not said again before so much was free.
+CALM_FROM = 0.625  # Not reported again until this much was free.
 assert SLOW_BELOW < LOANS_END_BELOW < SEAL_BELOW  # No producer waits for a reader.
 
 
 def pace(room_bytes: int, limit_bytes: int) -> str:
-    """What sealing does for a log that has so much room, in a few words."""
+    """The state of sealing for a log with this much room, in a few words."""
     if room_bytes >= SEAL_BELOW * limit_bytes:
         return "trails"
     if room_bytes >= SLOW_BELOW * limit_bytes:
@@ -33,7 +32,7 @@ def pace(room_bytes: int, limit_bytes: int) -> str:
 
 
 def watch_space(shard: Shard, now_ms: int) -> bool:
-    """Tend the logs, say which are full; returns whether the sealer is to free space."""
+    """Tend the logs and report full ones; returns whether the sealer must free space."""
     wanted = False
     for number, log in shard.logs.items():
         log.tend()
@@ -55,7 +54,7 @@ def watch_space(shard: Shard, now_ms: int) -> bool:
 
 
 def _say_hurry(shard: Shard, number: int, log: Log) -> None:
-    """Say once that sealing does not trail any more: producers will be slowed if it goes on."""
+    """Report once that sealing has fallen behind and producers will be slowed if this goes on."""
     if log.space_left >= CALM_FROM * log.wal.limit:
         shard.hurried_logs.discard(number)
     elif log.space_left < SEAL_BELOW * log.wal.limit and number not in shard.hurried_logs:

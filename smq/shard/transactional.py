@@ -2,9 +2,10 @@
 
     parse ─▶ batches of transactions that are not open here ─▶ the coordinator is asked ─▶ append
 
-The first batch of a transaction in a partition is appended when the coordinator has the partition
-in the transaction: nothing is open here that nobody ends. If the transaction's marker comes while
-the coordinator is asked, what it says is of a transaction that has ended: the batch is refused.
+The first batch of a transaction in a partition is appended once the coordinator has added the
+partition to the transaction: otherwise it might stay open for ever. If the transaction's marker
+arrives while the question is under way, the answer is about an ended transaction and the batch is
+refused.
 """
 
 from struct import Struct
@@ -75,13 +76,13 @@ class _Row(NamedTuple):
 
 
 class TransactionalProduce:
-    """One request on its way. Between begin and append the plan is others'."""
+    """One request in progress. Between begin and append, other requests use the plan."""
 
     def __init__(self, shard: Shard, producing: Producing, data: np.ndarray) -> None:
         """`data` is the whole request, its size first. Raises PeerError."""
         self._shard, self._producing, self._data = shard, producing, data
         self.version, self._transactional_id = _named(data.data[SIZE_BYTES:])
-        self._errors: dict[int, int] = {}  # By the partition's number; those that may be appended …
+        self._errors: dict[int, int] = {}  # By partition number; those that may be appended …
         self._guard = object()
         self._asked: AddPartitions | None = None
 
@@ -127,7 +128,7 @@ class TransactionalProduce:
                 self._errors[number] = self._told(code or int(ErrorCode.INVALID_TXN_STATE))
 
     def _told(self, code: int) -> int:
-        """The coordinator's error as the client gets it, translated as Kafka does."""
+        """The coordinator's error translated for the client, as Kafka does."""
         if code == ErrorCode.PRODUCER_FENCED:
             return int(ErrorCode.INVALID_PRODUCER_EPOCH)
         if code == ErrorCode.TRANSACTION_ABORTABLE and self.version < ABORTABLE_FROM:
@@ -138,7 +139,7 @@ class TransactionalProduce:
         return code
 
     def append(self, now_ms: int) -> Produced:
-        """Append what may be, and answer."""
+        """Append the permitted batches, and answer."""
         self._parse(now_ms)
         if self._abort_earlier(now_ms):
             self._parse(now_ms)
@@ -162,8 +163,8 @@ class TransactionalProduce:
         return produced
 
     def _abort_earlier(self, now_ms: int) -> bool:
-        """Abort what is open of an earlier transaction in the partitions of this one, as the
-        coordinator has ended it; whether there was any. Its marker was lost with the power."""
+        """Abort earlier transactions that are still open in this one's partitions; whether there
+        were any. The coordinator has ended them, and a power loss took their markers."""
         earlier = [
             (row.led, opened)
             for row in self._rows()
@@ -175,7 +176,8 @@ class TransactionalProduce:
         return any(aborted)
 
     def _note(self, row: _Row, end: int, now_ms: int) -> None:
-        """The log has a batch of the transaction: it is open. One that was there before is not."""
+        """Note that the log has a batch of the transaction, which is open now. A duplicate opens
+        nothing."""
         plan, number = self._producing.plan, row.led.number
         offset = int(plan[row.at + ROW_BASE_OFFSET])
         is_new = plan[row.at + ROW_STATE] == DONE and plan[row.at + ROW_ERROR] == 0
@@ -190,7 +192,7 @@ class TransactionalProduce:
             raise PeerError(f"a transactional Produce is malformed (stop {parsed})")
 
     def _rows(self) -> list[_Row]:
-        """The plan's transactional batches, as far as they are whole and for partitions of ours."""
+        """The plan's transactional batches that are whole and for partitions led here."""
         plan, data, found = self._producing.plan, self._data, []
         for i in range(int(plan[HEAD_ROW_COUNT])):
             at = int(row_at(plan, i))
@@ -199,7 +201,7 @@ class TransactionalProduce:
                 continue
             code = int(plan[at + ROW_CODE])
             led = self._shard.by_code(code)
-            low_byte = int(data[start + BATCH_ATTRIBUTES_AT + 1])  # Of an int16, big endian.
+            low_byte = int(data[start + BATCH_ATTRIBUTES_AT + 1])  # In a big-endian int16.
             if led is not None and low_byte & ATTRIBUTE_TRANSACTIONAL:
                 producer = _PRODUCER.unpack_from(data.data, start + BATCH_PRODUCER_ID_AT)
                 found.append(_Row(at, led, *producer))

@@ -1,11 +1,11 @@
-"""A look into batches before they are appended, of topics that want one.
+"""Validates the records of batches before appending them, for topics that require it.
 
-    a compacted topic, or smq.validate=records   records are whole, and their times within limits
-    a compacted topic                            and each has a key
-    compression.type other than `producer`       and then it is compressed anew
+    a compacted topic, or smq.validate=records   records are whole, their times within limits
+    a compacted topic                            each record has a key
+    compression.type other than `producer`       then the batch is compressed anew
 
-As Kafka's LogValidator does with all topics. A batch is inflated for this. One that inflates to
-more than INFLATED_BYTES_MAX is refused: the shard's loop does it, and others wait.
+Kafka's LogValidator does this for all topics. Validation inflates the batch in the shard's loop,
+while others wait: a batch that inflates to more than INFLATED_BYTES_MAX is refused.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """The settings of brokers: of a node, by its id, and of all nodes ("").
 
-A node's own value has precedence over that of all, and this over that of its start. Which settings
-can change stands in the table of settings (smq.model.config).
+A node's own value takes precedence over the one for all nodes, and that over the value at start.
+The table of settings (smq.model.config) says which can change.
 """
 
 from collections.abc import Iterator, Mapping
@@ -55,7 +55,7 @@ def _describe(name: str, context: CoordinatorContext) -> list[DescribeConfigsRes
 
 
 def _of_all(context: CoordinatorContext) -> list[DescribeConfigsResourceResult]:
-    """What was changed for all nodes."""
+    """The values set for all nodes."""
     source = Source.DYNAMIC_DEFAULT_BROKER
     changed = context.coordinator.settings.changed.get(ALL_NODES, {})
     return [
@@ -85,7 +85,7 @@ def _entry(setting: Setting, value: object, layers: Layers) -> DescribeConfigsRe
 
 
 def _places(node: Node, config: Config) -> Iterator[DescribeConfigsResourceResult]:
-    """Which node it is, where it listens and where its files are."""
+    """The node's id, listeners and log directory."""
     listening = bracketed(config.host), config.listen_port(node.id) or node.port
     values = {
         "advertised.listeners": (ConfigType.LIST, _listener(bracketed(node.host), node.port)),

@@ -1,4 +1,4 @@
-"""How a config is described: its value, where that is from, and what would hold without it."""
+"""How a config is described: its value, the source of that, and the values behind it."""
 
 from collections.abc import Iterator
 from enum import IntEnum
@@ -26,12 +26,12 @@ class Source(IntEnum):
     GROUP = 8
 
 
-# Kafka's log.retention.ms has no default: where it is set, that of another setting is behind it.
+# Kafka's log.retention.ms has no default: behind a value of it stands another setting's default.
 RETENTION_MS, RETENTION_HOURS = "log.retention.ms", ("log.retention.hours", "168")
 
 
 class Layers(NamedTuple):
-    """The settings of a node: of the start, and what was changed since."""
+    """The settings of a node: those at start, and the changes since."""
 
     started: Config
     changed: Changed
@@ -39,13 +39,13 @@ class Layers(NamedTuple):
 
     @classmethod
     def of(cls, context: CoordinatorContext) -> "Layers":
-        """Those of the node that a request came to."""
+        """The layers of the node that received the request."""
         settings = context.coordinator.settings
         return cls(settings.started, settings.changed, str(context.node_id))
 
 
 def synonym(name: str, value: str, source: Source) -> DescribeConfigsSynonym:
-    """One place that a value may be from."""
+    """One source that a value may come from."""
     return DescribeConfigsSynonym(name=name, value=value, source=source)
 
 
@@ -54,7 +54,7 @@ def broker_synonyms(
 ) -> Iterator[DescribeConfigsSynonym]:
     """The values of a broker's setting, the first of which holds.
 
-    `default`: the setting's own as its reader writes it; what no setting has a default for has it.
+    `default`: the setting's default as text, for entries that no setting describes.
     """
     setting = SETTINGS.get(name)
     is_set = False

@@ -28,8 +28,8 @@ class Replace(Protocol):
 class Kind(NamedTuple):
     """What can be done with the resources of one type.
 
-    own      what is set of a resource
-    listed   the value of a config that is a list; None: it is none
+    own      the configs set on a resource
+    listed   the value of a list config; None: the config is no list
     replace  of `own`
     """
 

@@ -1,4 +1,4 @@
-"""The loggers of a broker. There is one level: what is to be said goes to stderr.
+"""The loggers of a broker. There is one level; messages go to stderr.
 
 Tools find the logger `root` with level INFO. Other levels are refused.
 """

@@ -14,7 +14,7 @@ KNOWS_FENCING_FROM = 2
 
 
 def handle(request: AddOffsetsToTxnRequest, context: CoordinatorContext) -> AddOffsetsToTxnResponse:
-    """Take a group's offsets into a transaction."""
+    """Add a group's offsets to a transaction."""
     error = ErrorCode.NONE
     try:
         context.coordinator.transactions.add(

@@ -1,11 +1,11 @@
 """AddPartitionsToTxn (key 24), versions 0-5.
 
-- All partitions of a request (of a transaction from 4 on) join, or none: beside one that is not
-  there (UNKNOWN_TOPIC_OR_PARTITION) the others are OPERATION_NOT_ATTEMPTED. A large request is
-  taken in portions, and that holds within each.
+- All partitions of a request (of a transaction from 4 on) join, or none: if one is
+  UNKNOWN_TOPIC_OR_PARTITION, the others are OPERATION_NOT_ATTEMPTED. A large request is handled in
+  portions, each by this rule.
 - Below 2 a fenced producer gets INVALID_PRODUCER_EPOCH.
-- From 4, for brokers: several transactions at once, and `verify_only`, which says of each partition
-  whether it belongs to the transaction; one that does not is TRANSACTION_ABORTABLE (KIP-890).
+- From 4, for brokers: several transactions at once, and `verify_only`, which checks that each
+  partition belongs to the transaction; others are TRANSACTION_ABORTABLE (KIP-890).
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ Numbers = list[int | None]
 def handle(
     request: AddPartitionsToTxnRequest, context: CoordinatorContext
 ) -> AddPartitionsToTxnResponse:
-    """Take partitions into transactions."""
+    """Add partitions to transactions."""
     if context.version >= BATCHES_FROM:
         return AddPartitionsToTxnResponse(
             results_by_transaction=[
@@ -79,7 +79,7 @@ def _numbers(asked: AddPartitionsToTxnTopic, context: CoordinatorContext) -> Num
 def _errors(
     asked: AddPartitionsToTxnTransaction, found: Sequence[Numbers], context: CoordinatorContext
 ) -> Mapping[int | None, ErrorCode]:
-    """The error of each number, that of what is not there among them."""
+    """The error of each partition, unknown ones included."""
     numbers = {number for of_topic in found for number in of_topic}
     there = frozenset(number for number in numbers if number is not None)
     errors: dict[int | None, ErrorCode] = dict.fromkeys(numbers, ErrorCode.NONE)

@@ -2,7 +2,7 @@
 
 - Each idempotent producer that a partition remembers: its epoch, its last sequence and the time of
   its last batch, the epoch of the coordinator that last ended a transaction of it, and where its
-  open transaction begins. What is none is -1.
+  open transaction begins. -1 stands for none.
 - INVALID_TOPIC_EXCEPTION; UNKNOWN_TOPIC_OR_PARTITION; NOT_LEADER_OR_FOLLOWER.
 """
 
@@ -34,7 +34,7 @@ from smq.wire.generated.describe_producers import (
 
 PART_ROWS = 300  # Producers and partitions of a part: a few milliseconds.
 _NONE = np.empty(0, np.int64)
-_LAST_SEQUENCE, _TIMESTAMP = 1, 3  # Of a batch in a producer's row.
+_LAST_SEQUENCE, _TIMESTAMP = 1, 3  # Fields of a batch in a producer's row.
 
 
 def handle(
@@ -83,7 +83,7 @@ def _find(name: str, index: int, shard: Shard) -> Led | ErrorCode:
 
 
 def _rows(those: list[Led]) -> dict[int, np.ndarray]:
-    """The rows of each partition's producers. Each log's table is looked through once."""
+    """The rows of each partition's producers. Scans each log's table once."""
     numbers = dict[int, list[int]]()
     for led in those:
         numbers.setdefault(led.log.number, []).append(led.number)
@@ -95,7 +95,7 @@ def _rows(those: list[Led]) -> dict[int, np.ndarray]:
 
 
 def _described(led: Led, row: int) -> ProducerState | None:
-    """A producer; None: the log has forgotten it since its row was found."""
+    """One producer; None: the log has forgotten it since its row was found."""
     state = led.log.producers.table[row].tolist()
     if state[R_PARTITION] != led.number + 1:
         return None

@@ -64,7 +64,7 @@ def _topics(txn: StoredTransaction, context: CoordinatorContext) -> list[TopicDa
 
 
 def java_hash(text: str) -> int:
-    """Java's `String.hashCode`, without its sign: what Kafka finds a group's partition by."""
+    """Java's `String.hashCode` without its sign, by which Kafka finds a group's partition."""
     value = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for high, low in zip(units[::2], units[1::2], strict=True):

@@ -1,9 +1,10 @@
 """EndTxn (key 26), versions 0-5.
 
-- Answered when every marker is written, where Kafka answers before
+- Answered when every marker is written; Kafka answers earlier
   (smq.coordinator.transactions.endings).
 - Below 2 a fenced producer gets INVALID_PRODUCER_EPOCH.
-- From 5 (KIP-890): the epoch rises with each end, and the answer says who the producer is now.
+- From 5 (KIP-890): the epoch rises with each end, and the answer carries the producer's new id and
+  epoch.
 """
 
 from gateway.apis.transactions.said import said

@@ -2,10 +2,11 @@
 
 - Each transactional id is listed by the node that FindCoordinator names for it, and by no other:
   admin clients ask every node and join the answers.
-- States that nothing can be in come back as unknown; filters of state and producer both apply.
-- From 1: only what began so long ago (KIP-994). What never began did so in 1970, as in Kafka.
-- From 2: only names that match a regular expression (KIP-1152); INVALID_REGULAR_EXPRESSION for
-  what is none (smq.model.patterns). An empty one matches all.
+- Unknown states in the filter are returned as such; filters of state and producer both apply.
+- From 1: only transactions at least this old (KIP-994). One that never began counts as of 1970, as
+  in Kafka.
+- From 2: only names that match a regular expression (KIP-1152); otherwise
+  INVALID_REGULAR_EXPRESSION (smq.model.patterns). An empty one matches all.
 """
 
 from collections.abc import Iterator
@@ -22,15 +23,15 @@ from smq.wire.generated.list_transactions import (
     TransactionState as Listed,
 )
 
-STATES = {*TransactionState, "PrepareEpochFence"}  # The last is Kafka's: nothing is in it here.
-PART_IDS = 500  # One that is listed takes some microseconds.
+STATES = {*TransactionState, "PrepareEpochFence"}  # The last one is Kafka's alone.
+PART_IDS = 500  # Each listed one takes some microseconds.
 MATCHED_MAX = 1_000_000  # Letters of a part's names times the pattern's size: some milliseconds.
 
 
 def handle(
     request: ListTransactionsRequest, context: CoordinatorContext
 ) -> Iterator[ListTransactionsResponse]:
-    """The transactional ids of the node that asks, in parts."""
+    """The transactional ids that belong to the asking node, in parts."""
     unknown = [state for state in request.state_filters if state not in STATES]
     try:
         wanted = _Wanted(request, context)
@@ -55,7 +56,7 @@ def handle(
 def _parts(
     transactions: list[StoredTransaction], pattern: Pattern | None
 ) -> Iterator[list[StoredTransaction]]:
-    """The transactional ids, as many at a time as may be looked at; one part at least."""
+    """The transactional ids, in portions that take a few milliseconds each; one part at least."""
     part: list[StoredTransaction] = []
     matched = 0
     for txn in transactions:
@@ -68,7 +69,7 @@ def _parts(
 
 
 class _Wanted:
-    """What a request asks for, of the node that asks. Raises BrokerError."""
+    """The filters of a request, and the node that relayed it. Raises BrokerError."""
 
     def __init__(self, request: ListTransactionsRequest, context: CoordinatorContext) -> None:
         self._states = frozenset(request.state_filters)
@@ -78,7 +79,7 @@ class _Wanted:
         self.pattern = Pattern(text) if text else None
 
     def has(self, txn: StoredTransaction) -> bool:
-        """Whether a transactional id is to be listed."""
+        """Whether to list a transactional id."""
         name, context = txn.transactional_id, self._context
         age_ms = context.now.wall_ms - txn.started_ms
         return (

@@ -1,10 +1,10 @@
 """TxnOffsetCommit (key 28), versions 0-5.
 
-- The offsets stand aside until the transaction is decided, and are committed with that decision.
-- What is wrong with the transaction or the group is said of every partition;
-  UNKNOWN_TOPIC_OR_PARTITION and OFFSET_METADATA_TOO_LARGE of the one that it concerns.
+- The offsets stay pending until the transaction ends, and are committed or dropped with it.
+- Errors of the transaction or the group stand on every partition; UNKNOWN_TOPIC_OR_PARTITION and
+  OFFSET_METADATA_TOO_LARGE only on the partition concerned.
 - A fenced producer gets INVALID_PRODUCER_EPOCH in every version, as in Kafka.
-- From 3: the member of a group is checked, as OffsetCommit does; without one anybody commits
+- From 3: the group member is checked, as in OffsetCommit; without one, any client may commit
   (KIP-447).
 - Below 5 the group has joined the transaction by AddOffsetsToTxn, or it is INVALID_TXN_STATE, from
   4 on TRANSACTION_ABORTABLE. From 5 it joins by this request (KIP-890).
@@ -27,7 +27,7 @@ ABORTABLE_FROM, JOINS_FROM = 4, 5
 
 
 def handle(request: TxnOffsetCommitRequest, context: CoordinatorContext) -> TxnOffsetCommitResponse:
-    """Keep the offsets of a group until the transaction is decided."""
+    """Keep a group's offsets pending until the transaction ends."""
     refusal = _refusal(request, context)
     taken: dict[int, CommittedOffset] = {}
     response = TxnOffsetCommitResponse(
@@ -52,7 +52,7 @@ def handle(request: TxnOffsetCommitRequest, context: CoordinatorContext) -> TxnO
 
 
 def _refusal(request: TxnOffsetCommitRequest, context: CoordinatorContext) -> ErrorCode:
-    """The error that the transaction or the group answers, or NONE."""
+    """The error of the transaction or the group, or NONE."""
     try:
         _check_transaction(request, context)
         _check_group(request, context)
@@ -100,7 +100,7 @@ def _take(
     taken: dict[int, CommittedOffset],
     context: CoordinatorContext,
 ) -> ErrorCode:
-    """Take one partition's offset, or say why not."""
+    """Take one partition's offset or refuse it."""
     topic = context.coordinator.topics.catalog.by_name.get(name)
     if topic is None or not 0 <= asked.partition_index < topic.partition_count:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

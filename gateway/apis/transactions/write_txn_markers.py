@@ -1,14 +1,14 @@
 """WriteTxnMarkers (key 27), versions 1-2 (KIP-98, KIP-664, KIP-1228).
 
-Ends a producer's transaction in partitions, for an administrator who has found one that hangs. Our
-own coordinator asks shards otherwise (smq.wire.internal.transactions). It is not told: as in Kafka,
-what is aborted here may still be committed elsewhere.
+Lets an administrator end a hanging transaction of a producer in some partitions. Our own
+coordinator sends its markers otherwise (smq.wire.internal.transactions). It does not learn of this
+request: as in Kafka, a transaction aborted here may still be committed elsewhere.
 
-- Answered when each marker is durable. Nothing is appended where nothing of the producer is open.
-- UNKNOWN_TOPIC_OR_PARTITION; NOT_LEADER_OR_FOLLOWER; INVALID_PRODUCER_EPOCH for a producer epoch
-  that is past; TRANSACTION_COORDINATOR_FENCED for a coordinator epoch that is past.
-- A coordinator epoch counts only as far as our coordinator has come: one that is too high must not
-  fence it.
+- Answered when each marker is durable. A partition where the producer has no open transaction gets
+  no marker.
+- UNKNOWN_TOPIC_OR_PARTITION; NOT_LEADER_OR_FOLLOWER; INVALID_PRODUCER_EPOCH for an old producer
+  epoch; TRANSACTION_COORDINATOR_FENCED for an old coordinator epoch.
+- A coordinator epoch above our coordinator's own counts as that one: it must not fence it.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ from smq.wire.markers import Marker
 DURABLE_WITHIN_MS = 30_000  # request.timeout.ms of Kafka's brokers.
 MARKERS_MAX = 300  # Elements of a request: appending a marker takes some dozen microseconds.
 
-_Place = tuple[int, str, int]  # A producer, a topic's name, a partition's index.
+_Place = tuple[int, str, int]  # (producer, topic name, partition index)
 
 
 def handle(
@@ -47,7 +47,8 @@ def handle(
 
 
 class _Writing:
-    """The markers of a request. `_endings` has each place once: a later marker's answer counts."""
+    """The markers of a request. `_endings` holds each place once; the latest marker's answer
+    counts."""
 
     def __init__(self, context: ShardContext) -> None:
         self._shard, self._now_ms = context.shard, context.now_ms
@@ -74,7 +75,7 @@ class _Writing:
         return end_transaction(self._shard, led.number, marker, version, self._now_ms)
 
     def find_places(self) -> Sequence[LogSlot]:
-        """Where a moving high watermark may bring the answer nearer."""
+        """The places whose high watermarks the answer waits for."""
         those = (each.led for each in self._endings.values())
         return sorted({(led.log.number, led.slot) for led in those if led is not None})
 
