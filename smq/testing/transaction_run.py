@@ -15,6 +15,7 @@ interrupts.
 
 import argparse
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -48,12 +49,16 @@ ANOMALIES_SAID = 20
 
 
 class Programs:
-    """The copying programs, each started again after its death."""
+    """The copying programs, each started again after its death.
+
+    hung   how often librdkafka did not return, and a program ended itself (see the copier)
+    """
 
     def __init__(self, bootstrap: str, directory: Path, seed: int) -> None:
         self._bootstrap, self._directory, self._seed = bootstrap, directory, seed
         self._running: dict[int, tuple[Task, subprocess.Popen[bytes]]] = {}
         self.tasks: list[Task] = []
+        self.hung = 0
         for number in range(len(PROGRAMS)):
             self.start(number)
 
@@ -69,6 +74,10 @@ class Programs:
             process = subprocess.Popen(arguments, stdout=output, stderr=output)  # noqa: S603
         self._running[number] = task, process
 
+    def pid(self, number: int) -> int:
+        """The process of a program's last life."""
+        return self._running[number][1].pid
+
     def kill(self, number: int) -> None:
         """`kill -9`."""
         _, process = self._running.pop(number)
@@ -76,9 +85,12 @@ class Programs:
         process.wait()
 
     def check(self) -> None:
-        """Raises Wrong when one has ended by itself: it goes on whatever happens."""
-        for number, (_, process) in self._running.items():
-            if process.poll() is not None:
+        """Start again what hung. Raises Wrong when one has ended by itself for another reason."""
+        for number, (_, process) in list(self._running.items()):
+            if process.poll() == -signal.SIGALRM:
+                self.hung += 1
+                self.start(number)
+            elif process.returncode is not None:
                 said = (self._directory / f"output-{number}").read_text()[-2000:]
                 raise Wrong(f"program {number} ended with {process.returncode}:\n{said}")
 
@@ -124,7 +136,7 @@ def transaction_run(
                 where = "\n".join(standing(broker.bootstrap, programs.tasks))
                 raise Wrong(f"{reason}\n{where}") from reason
         programs.close()
-        say("everything is copied; now everything is read again")
+        say(f"everything is copied (librdkafka hung {programs.hung} times); now all is read again")
         history = programs.history(items)
         for reader in along:
             history.reads[f"{reader.name}, along"] = reader.seen

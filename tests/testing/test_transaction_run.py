@@ -1,11 +1,14 @@
 """A short slice of the run of transactions; `make kills` runs all of it."""
 
 import os
+import signal
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from smq.testing.transaction_run import transaction_run
+from smq.testing.kill_run import Wrong
+from smq.testing.transaction_run import Programs, transaction_run
 from smq.testing.transactions.history import Fate
 
 
@@ -17,3 +20,20 @@ def test_kills_at_random_tear_no_transaction(tmp_path: Path) -> None:
     fates = transaction_run(tmp_path, seed, transactions=400, kills=6, say=print)
     assert fates.total() >= 400
     assert fates[Fate.ABORTED] > 20
+
+
+def test_a_program_that_hung_starts_again_and_one_that_failed_is_told(tmp_path: Path) -> None:
+    with closing(Programs("127.0.0.1:1", tmp_path, seed=1)) as programs:  # Nobody is there.
+        lives = len(programs.tasks)
+        os.kill(programs.pid(2), signal.SIGALRM)
+        while not programs.hung:
+            programs.check()
+        assert [(task.program, task.life) for task in programs.tasks[lives:]] == [(2, 1)]
+        os.kill(programs.pid(0), signal.SIGTERM)
+        with pytest.raises(Wrong, match="program 0 ended with -15"):
+            _check_for_ever(programs)
+
+
+def _check_for_ever(programs: Programs) -> None:
+    while True:
+        programs.check()

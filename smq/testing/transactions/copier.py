@@ -8,10 +8,11 @@ the next session with the same transactional id has to fence and to abort them.
 
 import json
 import random
+import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -30,6 +31,7 @@ BATCH_MAX = 9
 ABORTED_SHARE, LEFT_OPEN_SHARE = 0.15, 0.02
 WAIT_SECONDS = 0.3
 CALL_SECONDS_MAX = 60.0
+OFFSETS_SECONDS_MAX, HUNG_SECONDS = 20.0, 40  # The second is beyond any answer to the first.
 TIMEOUT_MS = 60_000
 
 
@@ -102,6 +104,20 @@ class Session(Protocol):
         """End the session, and leave open what is open."""
 
 
+@contextmanager
+def dies_if_hung(seconds: int) -> Iterator[None]:
+    """SIGALRM ends the process unless this is over in time.
+
+    librdkafka's send_offsets_to_transaction ignores its timeout and may never return while its
+    coordinator restarts (confluentinc/librdkafka, issues 5456 and 5511).
+    """
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+
+
 class ConfluentSession:
     """librdkafka."""
 
@@ -149,7 +165,8 @@ class ConfluentSession:
         places = [TopicPartition(self._from, *each) for each in offsets.items()]
         metadata = self._consumer.consumer_group_metadata()
         try:
-            self._producer.send_offsets_to_transaction(places, metadata, CALL_SECONDS_MAX)
+            with dies_if_hung(HUNG_SECONDS):
+                self._producer.send_offsets_to_transaction(places, metadata, OFFSETS_SECONDS_MAX)
             self._repeat_commit()
         except KafkaException as reason:
             error = reason.args[0]

@@ -1,6 +1,9 @@
 """What a copying program is told, and where it copies to."""
 
 import json
+import signal
+import subprocess
+import sys
 
 from smq.testing.transactions.copier import BATCH_MAX, SPREAD, Task, command, spread
 
@@ -20,3 +23,15 @@ def test_the_second_stage_reads_what_the_first_one_writes() -> None:
 def test_each_life_of_a_program_has_its_transactional_id() -> None:
     lives = {Task(3, life, "smq", 1, 1, f"/notes-{life}", 7).name for life in range(3)}
     assert lives == {"copier-3"}
+
+
+def test_a_call_that_hangs_ends_its_process_and_one_that_returns_does_not() -> None:
+    begin = (
+        "from threading import Event\n"
+        "from smq.testing.transactions.copier import dies_if_hung\n"
+        "with dies_if_hung(1): "
+    )
+    hung = subprocess.run([sys.executable, "-c", begin + "Event().wait(60)"])  # noqa: PLW1510
+    assert hung.returncode == -signal.SIGALRM
+    returned = subprocess.run([sys.executable, "-c", begin + "pass\nEvent().wait(1.5)"])  # noqa: PLW1510
+    assert returned.returncode == 0
