@@ -18,6 +18,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import median
 from threading import Event, Thread
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ from bench.flood import READER, RECORD_BYTES, flood_measure
 from bench.local import tables
 from bench.machine import touch_free_memory
 from bench.measures import GB, Figures, topic
+from bench.rebalance import rebalanced_group
 from bench.report import number, write_between
 from smq.app.cli.bench import measured_step, steps_for
 from smq.app.load.cost import RINGS, pss_mb
@@ -276,11 +278,24 @@ def connections(run: Run, broker: Broker) -> Figures:
 
 
 def groups(run: Run, broker: Broker) -> Figures:
-    """1,000 consumers in 100 groups, one of which leaves and comes back each two seconds."""
+    """1,000 consumers in 100 groups, one of which leaves and comes back each two seconds.
+
+    Beside them a group of ten whose members answer at once rebalances again and again.
+    """
+
+    def rebalance() -> None:
+        group.rebalance()
+        time.sleep(0.2)
+
     count = 10 if run.quick else 100
-    result = run.step(broker, "many-groups", subscriptionsPerTopic=count)
+    with rebalanced_group(broker.bootstrap, "rebalanced") as group, again_and_again(rebalance):
+        result = run.step(broker, "many-groups", subscriptionsPerTopic=count)
     latency, cost = result["latency_us"], result["cost"]
-    return {"rejoin_ms": latency["rejoin"]["p50"] / 1000, "memory_mb": cost["memory_mb"]}
+    return {
+        "rebalance_ms": median(group.seconds) * 1000,
+        "rejoin_ms": latency["rejoin"]["p50"] / 1000,
+        "memory_mb": cost["memory_mb"],
+    }
 
 
 PARTS = (
@@ -322,6 +337,7 @@ PARTS = (
         Line("an idle one, KiB", "kib", "SMQ ≤ 10"),
     )),
     Part("1,000 consumers in 100 groups", groups, (
+        Line("a rebalance of ten that answer at once, p50, ms", "rebalance_ms", "SMQ ≤ 100"),
         Line("rejoin p50, ms", "rejoin_ms", ""),
         Line("all processes without rings, MB", "memory_mb", "SMQ < 250"),
     )),
