@@ -1,6 +1,6 @@
-"""What our own processes ask of the coordinator: the FOR_COORDINATOR of smq.wire.internal.messages.
-
-What cannot be done is answered Failed. An answer goes out after its change is durable.
+"""Serves our own processes' requests to the coordinator: FOR_COORDINATOR of
+smq.wire.internal.messages. A request that cannot be served is answered Failed. An answer goes out
+after its change is durable.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,11 +25,11 @@ from smq.wire.internal.messages import (
 )
 from smq.wire.internal.transactions import AddPartitions, FindTransactions
 
-LIST_SEGMENTS_MAX = 500  # Of one answer: costs the loop some milliseconds.
+LIST_SEGMENTS_MAX = 500  # Per answer: costs the loop some milliseconds.
 
 
 def execute(body: bytes, coordinator: Coordinator, now: Now) -> object:
-    """Do what a frame's body asks for; returns the answer."""
+    """Execute the request in a frame's body; returns the answer."""
     try:
         question = decode_question(body, FOR_COORDINATOR)
         return HANDLERS[type(question)](question, coordinator, now)

@@ -43,11 +43,11 @@ class Coordinator:
 
     @property
     def config(self) -> Config:
-        """The settings in force of what serves all nodes."""
+        """The settings in force for everything that serves all nodes."""
         return self.settings.config
 
     def take_settings(self, now: Now) -> None:
-        """Use the settings that are in force now, and publish them: after each change of them."""
+        """Use and publish the settings in force. To be called after each change."""
         self.topics.take_settings(self.config, self.settings.published)
         self.groups.take_rules(_group_rules(self.config))
         self.transactions.take_rules(_transaction_rules(self.config), now)

@@ -1,15 +1,15 @@
 """Expires unused offsets, a bounded number of rows at a time.
 
     a group without members                       all of its offsets
-    a stable group of consumers                   those of topics that no member subscribes to
+    a stable group of consumers                   offsets of topics that no member subscribes to
     any other group with members                  none
 
-The retention begins with the commit, or when the group became empty if that was later. (Kafka takes
-the latter alone for a group that has had members: what an administrator commits later on may expire
-at once there.)
+Retention begins with the commit, or when the group became empty if that was later. (Kafka takes
+only the latter for a group that has had members: there, an offset that an administrator commits
+later may expire at once.)
 
 Like Kafka, the coordinator visits all groups every ten minutes. A walk takes steps in proportion to
-the rows, and the coordinator's loop serves requests between them.
+the rows, and the coordinator's loop serves requests in between.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -41,7 +41,7 @@ class Expiry:
     def __init__(self, offsets: Offsets, retention_ms: int) -> None:
         self._offsets, self.retention_ms = offsets, retention_ms
         self._groups: list[str] = []
-        self._after = -1  # The last group was visited up to this partition number.
+        self._after = -1  # The last group is visited up to this partition number.
 
     @property
     def is_walking(self) -> bool:
@@ -56,8 +56,8 @@ class Expiry:
     def step(self, now_ms: int, kept_of: Callable[[str], Collection[int] | None]) -> list[str]:
         """Visit some more rows; returns the idle groups among them that have no offsets left.
 
-        `kept_of` a group are the partitions, by number, whose offsets it keeps; None: of all.
-        A group that keeps some is not idle.
+        `kept_of` a group are the partitions, by number, whose offsets it keeps; None: all. A group
+        that keeps some is not idle.
         """
         left, empty = ROWS_A_STEP, []
         while self._groups and left > 0:

@@ -1,4 +1,4 @@
-"""A group's generation: its number, its protocol, and what its members are told of it."""
+"""A group's generation: its number, its protocol, and the answers that tell members of it."""
 
 from smq.coordinator.group_events import JoinAnswer, SyncAnswer
 from smq.coordinator.roster import Member, Roster
@@ -30,7 +30,7 @@ class Generation:
             raise BrokerError(ErrorCode.ILLEGAL_GENERATION)
 
     def check_protocol(self, protocol_type: str | None, protocol_name: str | None) -> None:
-        """Raise BrokerError when a member has another protocol. None: it does not say."""
+        """Raise BrokerError if a member has another protocol. None: it names none."""
         if protocol_type not in {None, self.protocol_type} or (
             protocol_name not in {None, self.protocol_name}
         ):

@@ -8,8 +8,8 @@
 `smq.coordinator.group_events` has the events and effects, `group_states` the states. A group only
 decides: `handle` takes an event and the monotonic time, and returns effects or raises BrokerError.
 
-After a restart of the coordinator a group is what was saved last: empty, or at a stable generation.
-A member of a later generation gets ILLEGAL_GENERATION and joins again.
+After a restart of the coordinator a group is as last saved: empty, or at a stable generation. A
+member of a later generation gets ILLEGAL_GENERATION and joins again.
 """
 
 from smq.coordinator.group_events import (
@@ -52,7 +52,7 @@ class Group:
 
     @classmethod
     def restore(cls, stored: StoredGroup, limits: GroupLimits, now_ms: int) -> "Group":
-        """A group as it was saved. Each member has a whole session timeout to be heard of."""
+        """Restore a saved group. Each member gets a whole session timeout to send a heartbeat."""
         self = cls(stored.group_id, limits)
         self._members.now_ms = now_ms
         self._rebalance.state = S.STABLE if stored.members else S.EMPTY
@@ -66,7 +66,7 @@ class Group:
 
     @property
     def state(self) -> GroupState:
-        """Where the group is between two generations."""
+        """The group's state."""
         return self._rebalance.state
 
     @property
@@ -76,7 +76,8 @@ class Group:
 
     @property
     def protocol_type(self) -> str | None:
-        """What kind of group it is, in its members' word ("consumer"). None: none joined yet."""
+        """The kind of group, as its members call it ("consumer"). None: no member has joined
+        yet."""
         return self._generation.protocol_type
 
     @property
@@ -86,7 +87,7 @@ class Group:
 
     @property
     def wake_ms(self) -> int:
-        """When to let time pass, at the latest."""
+        """The latest time for the next TimePasses."""
         return min(self._rebalance.wake_ms, self._members.wake_ms)
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
@@ -114,7 +115,7 @@ class Group:
         self._rebalance.become("removed")
 
     def is_idle(self) -> bool:
-        """Whether nobody is in the group or about to join it."""
+        """Whether the group has no members and none is about to join."""
         return self.state is S.EMPTY and not self._members.pending
 
     def stored(self) -> StoredGroup:
@@ -123,7 +124,7 @@ class Group:
         return self._generation.stored(self.group_id, self.roster)
 
     def invariants(self) -> None:
-        """Check what must hold between any two events."""
+        """Check the invariants that hold between any two events."""
         self._members.invariants()
         self._rebalance.invariants()
 
@@ -151,7 +152,7 @@ class Group:
             raise BrokerError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def _commit(self, commit: Commit) -> None:
-        """A member of this generation may commit; while there are no members, anybody may."""
+        """A member of this generation may commit; while there are no members, any client may."""
         if commit.generation < 0 and self.state is S.EMPTY:
             return
         if commit.generation < 0 and not commit.member_id and commit.instance_id is None:

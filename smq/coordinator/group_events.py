@@ -1,7 +1,7 @@
 """The events and effects of `smq.coordinator.group`.
 
-A ticket stands for a request whose answer may have to wait; the group gives it back with the
-answer, exactly once. Its meaning is the caller's.
+A ticket stands for a request whose answer may have to wait; the group returns it with the answer,
+exactly once. Only the caller knows what it means.
 """
 
 from collections.abc import Mapping
@@ -70,8 +70,8 @@ class Leave:
 class Commit:
     """OffsetCommit: may this member commit? Refused, or fine without an answer of its own.
 
-    `is_transactional`: TxnOffsetCommit, where somebody who names no member may always commit, and a
-    member also between joining and its assignment.
+    `is_transactional`: TxnOffsetCommit, where a client that names no member may always commit, and
+    a member also between joining and its assignment.
     """
 
     member_id: str
@@ -82,7 +82,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class TimePasses:
-    """A deadline may have come."""
+    """A deadline may have passed."""
 
 
 Event: TypeAlias = Join | Sync | Heartbeat | Leave | Commit | TimePasses
@@ -129,7 +129,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """Effect: keep what has changed in the group, before any answer of this turn goes out."""
+    """Effect: save the group's changes before any answer of this turn goes out."""
 
     change: GroupChange
 

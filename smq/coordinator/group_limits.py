@@ -1,8 +1,8 @@
 """How large a group may be. Kafka's group is one record of its offsets topic, 1 MiB by default.
 
-That record holds of each member its assignment and the metadata of one protocol. We keep the
-metadata of all protocols a member offers, two or three as a rule, and its ids: hence four times as
-much for these. A group that Kafka can save fits here, and one that fits is written in one turn.
+That record holds each member's assignment and the metadata of one protocol. We keep the metadata of
+all protocols that a member offers, usually two or three, and its ids: hence four times as much for
+these. A group that Kafka can save fits here, and one that fits is written in one turn.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from smq.coordinator.roster import Roster, metadata_bytes
 MiB = 1024 * 1024
 METADATA_BYTES_MAX = 4 * MiB
 ASSIGNMENTS_BYTES_MAX = 1 * MiB
-PROTOCOLS_MAX = 64  # Of a member, each a row in the store. Clients offer a handful.
+PROTOCOLS_MAX = 64  # Per member, each a row in the store. Clients offer a handful.
 
 
 @dataclass(slots=True)
@@ -36,6 +36,6 @@ def fits(join: Join, roster: Roster) -> bool:
 
 
 def can_be_assigned(sync: Sync, roster: Roster) -> bool:
-    """Whether the group can keep these assignments. Those for strangers are not kept."""
+    """Whether the group can keep these assignments. Those for non-members are not kept."""
     kept = (work for member_id, work in sync.assignments.items() if member_id in roster)
     return sum(map(len, kept)) <= ASSIGNMENTS_BYTES_MAX

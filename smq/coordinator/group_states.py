@@ -7,13 +7,13 @@
 
     PREPARING    every member must join (again); each waits for its answer. An empty group waits
                  `group.initial.rebalance.delay.ms` more, so that members starting together meet
-    COMPLETING   a new generation: all have been answered, the leader has all their metadata and
-                 works out who does what; the others wait with SyncGroup for its word
-    STABLE       everybody got an assignment; heartbeats, commits
+    COMPLETING   a new generation: all have been answered, the leader has their metadata and
+                 assigns the partitions; the others wait for that in SyncGroup
+    STABLE       every member has its assignment; heartbeats, commits
 
-Metadata and assignments are opaque bytes of whatever protocol type, so that consumers, Connect,
-Schema Registry and cooperative rebalancing are all one to us. A member is dynamic, or static when
-it brings a group instance id: then it may come back under a new member id without a rebalance.
+Metadata and assignments are opaque bytes of any protocol type, so consumers, Connect, Schema
+Registry and cooperative rebalancing need no special cases. A member is dynamic, or static if it
+brings a group instance id: then it may return under a new member id without a rebalance.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from typing import Literal, TypeAlias
 
 
 class GroupState(Enum):
-    """The values are Kafka's words, as ListGroups and DescribeGroups say them."""
+    """The values are Kafka's names, as in ListGroups and DescribeGroups."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"

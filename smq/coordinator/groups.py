@@ -1,8 +1,7 @@
-"""All groups: which there are, when each must be looked at, and when one is forgotten.
-
-A group is made by the first member that joins it, or by the first commit from outside of one. It is
-forgotten when it is empty and its offsets have expired or were never there (Kafka looks every ten
-minutes). Offsets are in the store alone: the coordinator reads them from there.
+"""All groups: their deadlines, and when each is forgotten. The first member that joins creates a
+group, and so does the first commit by a client that is no member. It is forgotten when it is empty
+and has no offsets left (Kafka checks every ten minutes). Offsets are in the store alone: the
+coordinator reads them from there.
 """
 
 import heapq
@@ -23,8 +22,8 @@ from smq.store.store import Store
 
 CHECK_INTERVAL_MS = 10 * 60_000  # Kafka's offsets.retention.check.interval.ms.
 ALWAYS_MS = 0  # Before any time of a monotonic clock: there is something to do now.
-# What one tick does at most, unless one group has more members: some milliseconds, and requests
-# that have come meanwhile have their turn.
+# The work of one tick, unless one group has more members: some milliseconds, so that new requests
+# get their turn.
 MEMBERS_A_TICK = 1000
 
 
@@ -70,7 +69,7 @@ class Groups:
             self._groups.setdefault(group_id, Group(group_id, rules.limits))
 
     def take_rules(self, rules: GroupRules) -> None:
-        """Decide by other settings from now on. What waits already keeps its deadline."""
+        """Use other settings from now on. Existing waits keep their deadlines."""
         limits = self._rules.limits
         limits.initial_rebalance_delay_ms = rules.limits.initial_rebalance_delay_ms
         limits.size_max = rules.limits.size_max
@@ -121,7 +120,7 @@ class Groups:
                 self._answers.append(effect)
 
     def _schedule(self, group: Group) -> None:
-        """See that the group is looked at by its wake time. (A later one is found out then.)"""
+        """Schedule the group by its wake time. (If that moves later, the next tick finds out.)"""
         if group.wake_ms < self._scheduled.get(group.group_id, NEVER_MS):
             self._scheduled[group.group_id] = group.wake_ms
             heapq.heappush(self._wakes, (group.wake_ms, group.group_id))
@@ -138,7 +137,7 @@ class Groups:
         return [self._answers.popleft() for _ in range(count)]
 
     def delete(self, group_id: str) -> None:
-        """Forget a group with its offsets. Raises BrokerError: there is none, or it has members."""
+        """Forget a group and its offsets. Raises BrokerError: there is none, or it has members."""
         group = self.find(group_id)
         if group.state is not GroupState.EMPTY:
             raise BrokerError(ErrorCode.NON_EMPTY_GROUP)
@@ -153,13 +152,13 @@ class Groups:
     # Time
 
     def next_wake_ms(self) -> int:
-        """When `tick` has something to do at the earliest (monotonic)."""
+        """The earliest time when `tick` has something to do (monotonic)."""
         if self._expiry.is_walking:
             return ALWAYS_MS
         return min(self._next_check_ms, self._wakes[0][0] if self._wakes else NEVER_MS)
 
     def tick(self, now: Now) -> None:
-        """Look at the groups whose time has come, or at some of them: then again at once."""
+        """Handle groups whose time has come; if only some of them, `next_wake_ms` is now."""
         for group in self._take_due(now):
             self._handle(group, TimePasses(), now)
             self._schedule(group)
@@ -195,7 +194,7 @@ class Groups:
         return None if topics is None else self._numbers_of(topics)
 
     def invariants(self) -> None:
-        """Check what must hold between any two calls."""
+        """Check the invariants that hold between any two calls."""
         assert self._scheduled.keys() <= self._groups.keys()
         assert {(ms, group_id) for group_id, ms in self._scheduled.items()} <= set(self._wakes)
         for group_id, group in self._groups.items():

@@ -13,7 +13,7 @@ class InitialRebalance:
 
     @classmethod
     def begin(cls, delay_ms: int, rebalance_timeout_ms: int) -> "InitialRebalance":
-        """Waits for the delay first; new members extend that up to the rebalance timeout."""
+        """Wait for the delay first; new members extend that up to the rebalance timeout."""
         return cls(delay_ms, max(rebalance_timeout_ms - delay_ms, 0))
 
     def extended(self, delay_ms: int) -> "InitialRebalance | None":

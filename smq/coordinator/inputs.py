@@ -1,4 +1,4 @@
-"""The inputs of decisions that they never read themselves: time and chance."""
+"""Time and randomness, as inputs: decisions never read a clock or a generator themselves."""
 
 from typing import NamedTuple, Protocol
 from uuid import UUID

@@ -11,7 +11,7 @@ from smq.coordinator.roster import Member
 from smq.model.errors import BrokerError, ErrorCode
 
 # A new member cannot send heartbeats while its JoinGroup waits, and we do not see its connection
-# close. Without an answer for so long it is taken for gone (Kafka's constant).
+# close. After this long without an answer it counts as gone (Kafka's constant).
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60_000
 
 S = GroupState
@@ -126,7 +126,7 @@ class Joining:
         rebalance.note_renamed(old_id, member.member_id)
         members.heard_of(member)
         self._update(member, join)
-        # While completing, the leader has been told of the old id and would assign nothing to the
+        # While completing, the leader knows the old id only and would assign nothing to the
         # new one.
         generation = rebalance.generation
         if rebalance.state is S.STABLE and roster.vote() == generation.protocol_name:
@@ -134,7 +134,7 @@ class Joining:
             answer = generation.joined(member, roster)
             if join.may_skip_assignment:
                 answer = replace(answer, skip_assignment=old_id == old_leader)
-            else:  # Told that its old self leads, it does not assign anew.
+            else:  # Told that its old id leads, it does not assign again.
                 answer = replace(answer, leader=old_leader or "", members=())
             members.answer(join.ticket, answer)
             rebalance.save()

@@ -1,6 +1,5 @@
-"""The members of a group, when each must be heard of, and what each is answered.
-
-No states here: smq.coordinator.rebalance has those.
+"""The members of a group, their session timeouts, and the answers to them. The group's states are
+in smq.coordinator.rebalance.
 """
 
 from smq.coordinator.deadlines import Deadlines
@@ -18,10 +17,10 @@ from smq.model.errors import ErrorCode
 
 
 class Membership:
-    """Members, their session timeouts, and the member ids that nobody has joined with yet.
+    """Members, their session timeouts, and the member ids that no member has joined with yet.
 
-    now_ms    of the event that is being handled
-    effects   of the event that is being handled
+    now_ms    the time of the event being handled
+    effects   the effects of that event
     sessions  deadlines by member id
     """
 
@@ -34,7 +33,7 @@ class Membership:
 
     @property
     def wake_ms(self) -> int:
-        """When a session or a pending id expires, at the earliest."""
+        """The earliest time when a session or a pending id expires."""
         return min(self.sessions.next_ms(), self.pending.deadlines.next_ms())
 
     def all_joined(self) -> bool:
@@ -42,7 +41,7 @@ class Membership:
         return self.roster.joined_count == len(self.roster) and not self.pending
 
     def heard_of(self, member: Member) -> None:
-        """Begin a member's session timeout anew."""
+        """Restart a member's session timeout."""
         self.sessions.set(member.member_id, self.now_ms + member.session_timeout_ms)
 
     def take_due(self) -> list[Member]:
@@ -62,7 +61,7 @@ class Membership:
             self.heard_of(member)
 
     def let_go(self, member: Member, error: ErrorCode) -> None:
-        """Answer whatever a member waits for with an error: every ticket gets an answer."""
+        """Answer a member's waiting request with an error: every ticket gets an answer."""
         ticket = self.roster.take_join_ticket(member)
         if ticket is not None:
             known = "" if error is ErrorCode.UNKNOWN_MEMBER_ID else member.member_id

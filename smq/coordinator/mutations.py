@@ -1,14 +1,13 @@
-"""The quota of those who change topics (KIP-599): partitions made and deleted a second.
-
-A change goes on while its client owes nothing, and may make it owe. Then newer versions are refused
-(THROTTLING_QUOTA_EXCEEDED); older ones are carried out, and their clients are to wait all the same.
+"""The quota on topic changes (KIP-599): partitions created and deleted per second. A client without
+debt may make any change, which may put it into debt. Then newer versions are refused
+(THROTTLING_QUOTA_EXCEEDED); older ones are carried out, and their clients must wait all the same.
 """
 
 from smq.model.buckets import Buckets
 from smq.model.client_quotas import MUTATIONS, Quotas, limit_of
 from smq.model.errors import BrokerError, ErrorCode
 
-BURST_S = 10.0  # As Kafka's eleven samples of a second: a topic of many partitions is made at once.
+BURST_S = 10.0  # Kafka's eleven samples of a second: admits one topic of many partitions.
 
 
 class Mutations:
@@ -26,7 +25,7 @@ class Mutations:
 
 
 class Charge:
-    """What one request is charged. `throttle_ms`: how long its client is to wait."""
+    """The charge of one request. `throttle_ms`: how long its client must wait."""
 
     def __init__(
         self,
@@ -47,7 +46,8 @@ class Charge:
         return self._rate is not None
 
     def take(self, partition_count: int) -> None:
-        """Charge a change of so many partitions. Raises BrokerError where it is to wait."""
+        """Charge a change of so many partitions. Raises BrokerError if the client must wait
+        first."""
         if self._rate is None:
             return
         owed_ms = self._buckets.use(self._key, self._rate, 0, self._now_ms)

@@ -11,7 +11,7 @@ from smq.coordinator.deadlines import Deadlines
 
 # About 10,000 ids of usual length. An id contains the client id, up to 32 KiB.
 PENDING_BYTES_MAX = 2 * 1024 * 1024
-ID_OVERHEAD_BYTES = 128  # Of an id's entries in tables.
+ID_OVERHEAD_BYTES = 128  # An id's table entries.
 
 
 class PendingIds:
@@ -30,7 +30,7 @@ class PendingIds:
         return len(self._ids)
 
     def give(self, member_id: str, deadline_ms: int) -> None:
-        """Add a new id, to wait for until the deadline."""
+        """Add a new id; a rebalance waits for it until the deadline."""
         assert member_id not in self._ids
         self._ids[member_id] = None
         self.bytes_held += _bytes(member_id)

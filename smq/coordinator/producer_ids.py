@@ -1,4 +1,4 @@
-"""Ids for idempotent producers: each is given once in the life of the data directory.
+"""Ids for idempotent producers: each is given out once in the life of the data directory.
 
 Ids come from blocks. A block is durable before its first id goes out (the coordinator commits
 before it answers). A restart discards the rest of a block.

@@ -1,5 +1,4 @@
-"""A group's rebalances: the states of smq.coordinator.group_states, and what moves a group between
-them.
+"""A group's rebalances: its moves between the states of smq.coordinator.group_states.
 
 start()        PREPARING: every member must join again, until the join deadline
 _complete()    COMPLETING: a new generation; its leader assigns, until the sync deadline
@@ -35,15 +34,15 @@ class Rebalance:
 
     @property
     def wake_ms(self) -> int:
-        """When `expire` has something to do."""
+        """The time when `expire` has something to do."""
         return min(self._join_deadline_ms, self._sync_deadline_ms)
 
     def become(self, cause: Cause) -> None:
-        """Go to the state that a cause leads to."""
+        """Move to the state that follows from a cause."""
         self.state = TRANSITIONS[self.state][cause]
 
     def save(self) -> None:
-        """Have the store keep what has changed in the group."""
+        """Have the group's changes saved."""
         assert self.state in {S.EMPTY, S.STABLE}
         change = self.generation.change(self._group_id, self._members.roster)
         self._members.effects.append(Save(change))
@@ -51,7 +50,7 @@ class Rebalance:
     # Members that come and go
 
     def note_added(self) -> None:
-        """A member was added: an empty group's first rebalance waits on for more."""
+        """A member was added: an empty group's first rebalance waits longer for others."""
         if self._initial is not None:
             self._initial.member_added = True
 
@@ -74,7 +73,7 @@ class Rebalance:
     # A rebalance, from its start to the assignment
 
     def start(self) -> None:
-        """Begin a rebalance. If members are joining already, look whether all have joined."""
+        """Begin a rebalance. If members are joining already, check whether all have joined."""
         if self.state is S.PREPARING:
             self.complete_if_all_joined()
         else:
@@ -111,7 +110,8 @@ class Rebalance:
             self._complete()
 
     def _complete(self) -> None:
-        """Begin a generation with the members that joined, and static ones that may yet return."""
+        """Begin a generation with the members that joined, and static ones that may still
+        return."""
         members, roster = self._members, self._members.roster
         for member in roster:
             if member.join_ticket is None and member.instance_id is None:

@@ -1,8 +1,8 @@
 """The members of a group, static ones by instance id, and what they have in common.
 
-States and time are in `smq.coordinator.group`. Queries made at each request cost the same whatever
-the number of members: counts are updated as members come, change and go. So all changes of members
-go through the roster.
+States and time are in `smq.coordinator.group`. The cost of each request's queries does not depend
+on the number of members: the roster updates its counts as members come, change and go. So all
+changes of members go through it.
 
 Each member has a place, the key of its row in the store. The roster also tracks which rows differ
 from what was saved last: saving a group writes these.
@@ -19,7 +19,7 @@ from smq.store.rows import StoredMember
 
 # Clients choose the rebalance timeout; one of 0 must not cause a busy loop.
 REBALANCE_TIMEOUT_MS_MIN = 100
-# Of a member, beside what its client chose: the objects, and the row in the store.
+# Per member, beside the client's data: the objects, and the row in the store.
 MEMBER_OVERHEAD_BYTES = 100
 PROTOCOL_OVERHEAD_BYTES = 50
 

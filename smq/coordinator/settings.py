@@ -1,7 +1,6 @@
-"""Settings that change while the broker runs: kept in the store, published with the catalog.
-
-They are configs of resources: `broker` (a node's id, or "" for all nodes), `client-metrics`,
-`group`, and quotas. A change is validated here, and every process learns of it from the catalog.
+"""Settings that change while the broker runs: saved in the store, published with the catalog. They
+are configs of resources: `broker` (a node's id, or "" for all nodes), `client-metrics`, `group`,
+and quotas. A change is validated here, and every process learns of it from the catalog.
 """
 
 from collections.abc import Mapping
@@ -22,12 +21,12 @@ from smq.store.config_changes import Changer
 from smq.store.store import Store
 
 PUBLISHED = BROKER, CLIENT_METRICS, QUOTA
-RESOURCES_MAX = 10_000  # Of each type: all of them are in every process's memory.
+RESOURCES_MAX = 10_000  # Per type: all of them are in every process's memory.
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Settings:
-    """What was changed since the start. `problems`: what is stored and cannot be in force."""
+    """The changed settings. `problems`: stored settings that cannot be in force."""
 
     def __init__(self, store: Store, started: Config) -> None:
         self._store, self.started = store.resource_configs, started
@@ -39,7 +38,7 @@ class Settings:
 
     @property
     def published(self) -> Mapping[str, Mapping[str, Mapping[str, str]]]:
-        """What other processes are told, by type, resource and name."""
+        """The settings that other processes receive, by type, resource and name."""
         found: dict[str, Mapping[str, Mapping[str, str]]] = {
             kind: dict(self._configs.get(kind, {})) for kind in PUBLISHED
         }
@@ -60,7 +59,7 @@ class Settings:
         return self._configs.get(QUOTA, {})
 
     def configs(self, kind: str, resource: str) -> Mapping[str, str]:
-        """What is set of a resource."""
+        """The configs set on a resource."""
         return self._configs.get(kind, {}).get(resource, _NOTHING)
 
     def configure_broker(
@@ -71,7 +70,7 @@ class Settings:
         before = self.configs(BROKER, node)
         problem = problem_of_change(node, before, stripped)
         if not problem:
-            # What is stored and not in force stays so, unless it is among what is new.
+            # Stored settings that are not in force stay so, unless replaced.
             in_force_now = self.changed.get(node, {})
             layer = {
                 name: text

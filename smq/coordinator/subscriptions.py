@@ -1,9 +1,9 @@
-"""Which topics the members of a group say that they read (ConsumerProtocolSubscription).
+"""The topics that the members of a group subscribe to (ConsumerProtocolSubscription).
 
     version int16, topics (count int32, each a length int16 and UTF-8); the rest is not read
 
-Only consumers say so. The coordinator asks when offsets are to be deleted; otherwise what members
-say of themselves is opaque to it.
+Only consumers send this. The coordinator reads it to delete offsets; otherwise members' metadata is
+opaque to it.
 """
 
 import struct
@@ -17,7 +17,7 @@ VERSION_BYTES = 2
 
 
 def topics_of(group: Group) -> frozenset[str] | None:
-    """The topics that members of a consumer group read; None: they do not say it so."""
+    """The topics that members of a consumer group read; None: unknown."""
     topics: set[str] = set()
     for member in group.roster:
         try:

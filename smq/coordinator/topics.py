@@ -57,7 +57,7 @@ class Topics:
         self._topics = {topic.name: topic for topic in store.manifest.topics()}
         self._names_by_key = {collision_key(name): name for name in self._topics}
         self._cluster = cluster
-        self._counts = [0] * cluster.log_count  # Partitions of each log.
+        self._counts = [0] * cluster.log_count  # Partitions per log.
         self._catalog_bytes = CATALOG_HEAD_BYTES_MAX
         for topic in self._topics.values():
             self._count(topic, +1)
@@ -68,7 +68,7 @@ class Topics:
 
     @property
     def changes(self) -> int:
-        """Grows with each topic that is created, changed or deleted, and with changed settings."""
+        """Grows with each created, changed or deleted topic, and with changed settings."""
         return self._changes
 
     @property
@@ -81,7 +81,7 @@ class Topics:
         return self._catalog
 
     def take_settings(self, config: Config, published: Published) -> None:
-        """Decide by other settings from now on, and have the catalog tell them."""
+        """Use other settings from now on, and publish them with the catalog."""
         self._config = config
         if published != self._settings:
             self._settings = published
@@ -161,7 +161,7 @@ class Topics:
     ) -> Topic:
         """Give a topic of the catalog these configs in place of its own, or only validate them.
 
-        What differs is noted, with who changed it. Raises BrokerError.
+        Records the differences with their author. Raises BrokerError.
         """
         problem = problem_of(configs, self._config)
         if problem is not None:
@@ -188,12 +188,12 @@ class Topics:
         return topic
 
     def numbers_of(self, names: Collection[str]) -> set[int]:
-        """The numbers of all partitions of these topics, as far as they are there."""
+        """The numbers of all partitions of these topics, as far as they exist."""
         found = (self._topics[name] for name in names if name in self._topics)
         return {number for topic in found for number in topic.partition_numbers}
 
     def has(self, topic: Topic) -> bool:
-        """Whether this incarnation of a topic is there."""
+        """Whether this incarnation of a topic exists."""
         return self._topics.get(topic.name) is topic
 
     def delete(self, topic: Topic) -> None:
@@ -230,9 +230,8 @@ class Topics:
             )
 
     def _check_room(self, topic: Topic, before: Topic | None) -> None:
-        """Refuse more than shards and catalog can hold: they could not start again.
-
-        `before`: what the topic takes the place of.
+        """Refuse more than shards and catalog can hold: they could not start again. `before`: the
+        topic that this one replaces.
         """
         new = Counter(topic.logs[before.partition_count if before else 0 :])
         full = any(
@@ -274,14 +273,14 @@ class Topics:
         return self._round_robin(count)
 
     def _round_robin(self, count: int) -> list[int]:
-        """So many logs in turn, from the one with the fewest partitions on."""
+        """So many logs in turn, starting with the one with the fewest partitions."""
         start = self._counts.index(min(self._counts))
         return list(islice(cycle(range(len(self._counts))), start, start + count))
 
     def _more_partitions(
         self, topic: Topic, count: int, assignments: Sequence[Sequence[int]] | None
     ) -> int:
-        """How many partitions are to be added to a topic that shall have `count`."""
+        """How many partitions to add to a topic so that it has `count`."""
         now = topic.partition_count
         if count == now:
             raise BrokerError(
@@ -301,7 +300,7 @@ class Topics:
         return count - now
 
     def _new_numbers(self, count: int, *, validate_only: bool) -> tuple[int, ...]:
-        """Numbers of new partitions; any, where they are only validated."""
+        """Numbers for new partitions; arbitrary if the request is only validated."""
         first = 1 if validate_only else self._store.allocate("partition_number", count)
         return tuple(range(first, first + count))
 
@@ -328,7 +327,7 @@ class Topics:
         return self._logs_on([nodes[partition] for partition in range(len(nodes))])
 
     def _logs_on(self, nodes: Sequence[int]) -> list[int]:
-        """For each of these nodes a log that it serves, with few partitions."""
+        """For each of these nodes, one of its logs with few partitions."""
         counts = list(self._counts)
         logs: list[int] = []
         for node in nodes:

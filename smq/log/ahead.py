@@ -1,21 +1,22 @@
-"""Pages of the ring are made present before the tail comes to them, for one lap.
+"""Touches the ring's pages ahead of the tail, for one lap.
 
-The first touch of a page takes far longer than all later ones, most of all on a virtual machine
-that has never used it: a thread beside the loop pays for that. It stays a little ahead, so that a
-broker that is at rest holds no ring it has no use for.
+The first touch of a page takes far longer than later ones, above all on a virtual machine: a thread
+beside the loop pays for it. It stays only a little ahead, so that an idle broker does not hold
+memory that it does not use.
 """
 
 from shm.segment import LogMemory
 from smq.log.files.background import Background, Lane
 from smq.log.files.pieces import by_pieces
 
-AHEAD_BYTES = 32 * 1024 * 1024  # A burst that lasts while the thread is not there yet.
+AHEAD_BYTES = 32 * 1024 * 1024  # Covers a burst until the thread catches up.
 STEP_BYTES = 4 * 1024 * 1024  # Of one job.
-PIECE_BYTES = 16 * 1024  # At a time: a tenth of a millisecond, or less.
+PIECE_BYTES = 16 * 1024  # Per step: a tenth of a millisecond, or less.
 
 
 class RingAhead:
-    """Invariant: from the lap's begin, or from the tail, to `_present` all has been touched."""
+    """Invariant: all pages from the lap's begin, or from the tail, to `_present` have been
+    touched."""
 
     def __init__(self, memory: LogMemory, background: Background) -> None:
         self._memory, self._background = memory, background
@@ -23,7 +24,8 @@ class RingAhead:
         self._is_touching = False
 
     def look(self, tail: int) -> None:
-        """Have more touched if the tail has come near; the first call says where the lap begins."""
+        """Have more pages touched if the tail has come near; the first call sets where the lap
+        begins."""
         if self._lap_end < 0:
             self._present, self._lap_end = tail, tail + self._memory.layout.ring_bytes
         if self._is_touching or self._present >= min(self._lap_end, tail + AHEAD_BYTES):

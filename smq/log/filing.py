@@ -1,10 +1,10 @@
-"""Filing look-up tables: index entries of full segments leave the index's window.
+"""Files look-up tables: index entries of full segments leave the index's window.
 
     loop         note where a segment's entries begin      register the table
     background                                   sort them                    save the table
 
-The window is a ring of entries in shared memory. An entry may be overwritten once a table has it
-and it is published: WORD_INDEX_KEEP says from which entry on that does not hold yet.
+The window is a ring of entries in shared memory. An entry may be overwritten once a table holds it
+and it is published: WORD_INDEX_KEEP is the first entry that may not.
 """
 
 from collections.abc import Callable
@@ -50,7 +50,7 @@ class Filing:
         self.has_disk_frames = False
 
     def invariants(self) -> None:
-        """Raise AssertionError when the window has lost an entry that is needed."""
+        """Raise AssertionError if the window has lost an entry that is needed."""
         words = self._log.words
         kept = words[WORD_INDEX_TAIL] - words[WORD_INDEX_KEEP]
         assert 0 <= kept <= self._log.memory.layout.index_capacity
@@ -89,7 +89,7 @@ class Filing:
             self._filed()
 
         def saved(index: FiledIndex | OSError) -> None:
-            # Without a saved table the next start scans the segment: that is the only cost.
+            # The only cost of a missing table: the next start scans the segment.
             if isinstance(index, FiledIndex) and segment.index is not None:
                 segment.index = index
 
@@ -101,14 +101,14 @@ class Filing:
         self.free_entries()
 
     def free_entries(self) -> None:
-        """Let entries be overwritten that are filed and published."""
+        """Let filed and published entries be overwritten."""
         unfiled = (s.first_entry for s in self._log.wal.segments if s.index is None)
         keep = [first for first in unfiled if first >= 0]
         keep += [self._log.words[WORD_INDEX_TAIL], int(self.cursors.min())]
         self._log.words[WORD_INDEX_KEEP] = min(keep)
 
     def make_room(self, levels: set[int]) -> None:
-        """Let entries be overwritten that are filed and published; wait for a table if none is.
+        """Let filed and published entries be overwritten; wait for a table if there are none.
 
         `levels` are the durabilities of the log's partitions.
         """

@@ -1,8 +1,8 @@
-"""Writing checkpoints, and giving up the segments that a checkpoint no longer needs.
+"""Writes checkpoints, and frees the segments that a checkpoint makes unnecessary.
 
-A segment may go when all its partitions are sealed beyond it, or gone, and a checkpoint says so: a
-start without the segment must know the same ends, sealed ends and producers. It is kept until the
-WAL wants its space (smq.log.files.wal), and is read meanwhile.
+A segment may go when all its partitions are sealed beyond it or deleted, and a checkpoint says so:
+a start without the segment must know the same ends, sealed ends and producers. It is kept and
+readable until the WAL needs its space (smq.log.files.wal).
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from smq.log.transactions import Transactions
 
 
 class Freeing:
-    """The checkpoints of one log, one at a time, and what each of them lets go.
+    """The checkpoints of one log, one at a time, and the segments that each of them frees.
 
     `freed()` is called after segments have become free space.
     """
@@ -49,7 +49,7 @@ class Freeing:
         assert self._is_writing or self._is_wanted or not self._when_durable
 
     def snapshot(self) -> Snapshot:
-        """The state to remember, as of now."""
+        """The current state, to be saved."""
         return Snapshot(self._log.memory, self._log.partitions, *self._kept)
 
     def checkpoint(self, durable: Callable[[], None] | None = None) -> None:
@@ -71,8 +71,8 @@ class Freeing:
             self.checkpoint()
 
     def keep_sealed(self) -> None:
-        """At a start: keep all that the checkpoint which was read knows to be sealed, however many
-        partitions that takes to look at. Until then it would count as needed."""
+        """At a start: mark all segments as kept that are sealed according to the loaded checkpoint,
+        however many partitions it must examine. Unmarked segments count as needed."""
         is_done = False
         while not is_done:
             found = self.freeable()
@@ -80,8 +80,8 @@ class Freeing:
             self._keep(found)
 
     def freeable(self) -> list[Segment]:
-        """The full segments whose partitions are all sealed beyond them, or gone, and which are
-        not kept yet."""
+        """The full segments that are not kept yet and whose partitions are all sealed beyond them
+        or deleted."""
         self.holders.begin()
         segments = self._log.wal.segments[:-1]
         wanted = (each for each in segments if each.index is not None and not each.is_kept)
@@ -134,11 +134,11 @@ class Freeing:
         return bool(found)
 
     def _forget_unreadable(self) -> None:
-        """Free the kept segments that have only what retention or a deletion has dropped."""
+        """Free the kept segments whose records have all been dropped by retention or deletion."""
         self._readable.begin()
         for segment in [*self._log.wal.kept.segments]:
             if segment.index is None or segment.pins or segment.loans:
-                continue  # To free one may have had others freed.
+                continue  # Freeing one may have freed others.
             if not self._readable.need(segment):
                 self._free(segment)
 

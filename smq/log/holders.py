@@ -1,10 +1,8 @@
-"""What still needs full segments: partitions that have unsealed records in them, or any at all.
-
-It is asked for every segment with every seal, and a segment may have records of 10,000 partitions.
+"""Tells which full segments are still needed by partitions with unsealed records in them, or with
+any records. Each seal asks for every segment, and a segment may have records of 10,000 partitions.
 A partition that no longer needs a segment never needs it again: sealed ends and log starts only
-grow, and numbers of partitions that are gone are not used again. So a segment's partitions are gone
-through once in its life, and the walk stands where one needs it; one call looks at no more than
-LOOKS_MAX.
+grow, and numbers of deleted partitions are not reused. So one walk goes through a segment's
+partitions once in its life and pauses at each that needs it; one call examines LOOKS_MAX at most.
 """
 
 from collections.abc import Iterator
@@ -16,12 +14,12 @@ from smq.log.files.segment import Segment
 from smq.log.lookup import Lookup
 from smq.log.partitions import Partitions
 
-LOOKS_MAX = 4096  # In one step of the loop: some 2 ms.
+LOOKS_MAX = 4096  # Per step of the loop: some 2 ms.
 
 
 @dataclass(slots=True)
 class _Walk:
-    """Through a segment's partitions: (number, end of what the segment has of it)."""
+    """A walk through a segment's partitions: (number, end of its records in the segment)."""
 
     index: FiledIndex
     left: Iterator[tuple[int, int]]
@@ -31,7 +29,7 @@ class _Walk:
 class Holders:
     """The walks through all full segments of a log.
 
-    `column` of a partition's row has the offset from which on it needs its records.
+    `column` of a partition's row holds the offset from which it needs its records.
     """
 
     def __init__(self, partitions: Partitions, lookup: Lookup, column: int = P_SEALED_END) -> None:
@@ -40,7 +38,7 @@ class Holders:
         self.looks = 0  # Since the last begin().
 
     def invariants(self) -> None:
-        """Raise AssertionError when a walk has passed a partition that needs its segment."""
+        """Raise AssertionError if a walk has passed a partition that needs its segment."""
         for walk in self._walks.values():
             for pair in walk.index.ends.items():
                 if pair == walk.holder:
@@ -52,7 +50,7 @@ class Holders:
         self.looks = 0
 
     def need(self, segment: Segment) -> bool:
-        """Whether a partition needs a full segment, or it is not known yet that none does."""
+        """Whether a partition needs a full segment, or may: the walk has not finished."""
         assert segment.index is not None
         walk = self._walks.get(segment.start)
         if walk is None:

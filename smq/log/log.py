@@ -52,7 +52,7 @@ from smq.log.sync import Syncer, Syncs
 from smq.log.transactions import Transactions
 
 TOUCHED_MAX = 4096
-RESERVE_SHARE = 20  # Of the disk, one part in so many is left to others: the sealer writes too.
+RESERVE_SHARE = 20  # One part in this many of the disk is left to others: the sealer writes too.
 RESERVE_BYTES_MAX = 4 * 1024**3
 _REACHED = {
     DURABILITY_MEMORY: WORD_TAIL,
@@ -121,7 +121,7 @@ class Log(ReadableLog):
         return slot
 
     def drop_partitions(self, numbers: Collection[int]) -> None:
-        """Forget partitions whose topics are deleted: their frames hold no WAL space any more."""
+        """Forget partitions whose topics are deleted: their frames no longer hold WAL space."""
         for number in numbers:
             self.partitions.drop(number)
             self.lookup.drop(number)
@@ -144,17 +144,17 @@ class Log(ReadableLog):
         """Refuse appends from the position where the segments' files would exceed wal.bytes.max.
 
         Two cases exceed it by one segment: a start of a full log, which needs one to fence off the
-        life before, and a repair, which writes a fresh file beside the one it replaces.
+        former life, and a repair, which writes a fresh file beside the one it replaces.
         """
         self.words[WORD_SPACE_END] = self.wal.space_end(self.words[WORD_WRITTEN])
         self.words[WORD_SPACE_LIMIT] = self.wal.limit
 
     def fit_disk(self) -> None:
-        """Take no more of the disk than leaves room for others, and give back what is too much."""
+        """Leave a reserve of the disk to others, and give space back if the reserve is short."""
         try:
             free_bytes, total_bytes = self.disk.space(self.directory)
         except OSError:
-            return  # Then the limit stays what it was.
+            return  # Then the limit stays as it is.
         self.wal.fit(free_bytes, min(RESERVE_BYTES_MAX, total_bytes // RESERVE_SHARE))
         self.set_space_end()
 
@@ -194,7 +194,7 @@ class Log(ReadableLog):
         return True
 
     def note_written(self) -> None:
-        """Do what follows a write, be it write()'s or a kernel's."""
+        """Do what follows a write by write() or by a kernel."""
         self.health.has_written = True
         if self.wal.segments[-1].first_entry < 0:
             self.filing.enter_segments()
@@ -211,7 +211,8 @@ class Log(ReadableLog):
             self.health.fail_sync()
 
     def publish(self, level: int) -> list[int]:
-        """Raise the high watermarks of a level's partitions to what has reached that level.
+        """Raise the high watermarks of a level's partitions to the position that has reached that
+        level.
 
         Returns the slots whose high watermark moved.
         """
@@ -247,9 +248,8 @@ class Log(ReadableLog):
         self.freeing.checkpoint(durable)
 
     def close(self) -> None:
-        """Write everything and a checkpoint, then close: a clean stop.
-
-        A disk that refuses is reported; the next start has what was written.
+        """Write everything and a checkpoint, then close: a clean stop. If the disk refuses, report
+        it; the next start recovers what was written.
         """
         self.background.wait()
         try:

@@ -3,9 +3,9 @@
     filed tables    of full segments, by partition (smq.log.files.filed_index)
     window          the index's newest entries, in shared memory (shm.kernels.log.index)
 
-Both may know a batch; the window is asked first. Offsets at or above a partition's sealed end that
-nobody knows were lost with a damaged frame, and are passed over: a reader goes on behind them.
-Below it they have been freed, and sealed segments hold them.
+Both may know a batch; the window is asked first. Unknown offsets at or above a partition's sealed
+end were lost with a damaged frame: readers skip them. Unknown offsets below it have been freed, and
+sealed segments hold them.
 """
 
 from bisect import bisect_right
@@ -23,7 +23,7 @@ from smq.log.files.filed_index import ENTRY, PIECE_ENTRIES, FiledIndex
 from smq.log.files.pieces import by_pieces
 from smq.log.files.segment import Segment
 
-SPANS_MAX = 16384  # Batches one fetch of one partition can take.
+SPANS_MAX = 16384  # Batches per fetch of one partition.
 UNLIMITED = 2**62
 
 
@@ -51,8 +51,8 @@ class IndexedBatch(NamedTuple):
 class Lookup:
     """The window and the filed tables of one log.
 
-    A forgotten segment has no table from then on. The partitions' entries for it are left where
-    it is until they are asked, or get another segment: a segment may have 10,000 of them.
+    A forgotten segment loses its table at once. Its partitions' entries are dropped lazily, when
+    they are next asked for or get another segment: a segment may have 10,000 of them.
     """
 
     def __init__(self, memory: LogMemory) -> None:
@@ -97,7 +97,7 @@ class Lookup:
         return mine
 
     def drop_filed(self, number: int) -> None:
-        """No full segment has the partition."""
+        """Forget the partition's entries: no full segment has it."""
         self._filed.pop(number, None)
         self._looked.pop(number, None)
 
@@ -155,9 +155,8 @@ class Lookup:
         return int(later["base_offset"][0]) if len(later) else None
 
     def oldest_offset(self, number: int, slot: int) -> int | None:
-        """The first offset of a partition that is in a table or the window; None: there is none.
-
-        The window may have older ones than the tables: those of a segment that was freed.
+        """The first offset of a partition in a table or the window; None: there is none. The window
+        may have older ones than the tables: those of a freed segment.
         """
         found = [offset for offset, _ in self.filed_of(number)[:1]]
         entry = int(first_entry(self._memory.memory, self.links, slot))
@@ -206,9 +205,8 @@ class Lookup:
     def choose(  # noqa: PLR0913, PLR0917  (a partition, a range, a limit)
         self, number: int, slot: int, offset: int, limit: int, bytes_max: int, sealed_end: int
     ) -> Found | None:
-        """The whole batches of a partition from `offset` on, below offset `limit`.
-
-        None: what holds the offset has been freed, sealed segments have it.
+        """The whole batches of a partition from `offset` on, below offset `limit`. None: the
+        offset's segment was freed; sealed segments have it.
         """
         offset = self.behind_damage(number, offset)
         limit = min(limit, self._next_damage(number, offset))
@@ -251,12 +249,14 @@ class Lookup:
         return int(count), int(total)
 
     def _filed_from(self, number: int, offset: int) -> list[tuple[int, Segment]]:
-        """As filed_of(), from the segment on that may hold `offset`: kept ones may be many."""
+        """As filed_of(), starting at the segment that may hold `offset`: there may be many kept
+        ones."""
         mine = self.filed_of(number)
         return mine[max(0, bisect_right(mine, offset, key=lambda pair: pair[0]) - 1) :]
 
     def filed_from(self, number: int, offset: int) -> list[tuple[int, int, int]]:
-        """What each full segment has of a partition from `offset` on: end, newest time, bytes."""
+        """For each full segment, what it holds of a partition from `offset` on: end, newest time,
+        bytes."""
         found = []
         for _, segment in self._filed_from(number, offset):
             assert segment.index is not None
@@ -294,13 +294,13 @@ class Lookup:
     # --- damage ----------------------------------------------------------------------------------
 
     def lose(self, place: IndexedBatch) -> None:
-        """A batch turned out to be damaged: pass over its offsets from now on."""
+        """A batch turned out to be damaged: skip its offsets from now on."""
         lost = self._lost.setdefault(place.number, [])
         lost.append((place.base_offset, place.end_offset))
         lost.sort()
 
     def behind_damage(self, number: int, offset: int) -> int:
-        """The offset itself, or the one after the damaged batches that hold it."""
+        """The offset itself, or the one after the damaged batches that contain it."""
         for base, end in self._lost.get(number, ()):
             if base <= offset < end:
                 offset = end

@@ -47,9 +47,8 @@ _SET_FLAGS = 3 << DURABILITY_SHIFT | FLAG_LOG_APPEND_TIME | FLAG_FETCH_LEFT | FL
 
 
 def show(row: np.ndarray, end: int) -> None:
-    """Make a partition visible up to `end`, and stable as far as no transaction is open.
-
-    For rows that no kernel publishes meanwhile; shm.kernels.log.visible has the same rule.
+    """Make a partition visible up to `end`, and stable up to its first open transaction. For rows
+    that no kernel is publishing; shm.kernels.log.visible has the same rule.
     """
     open_from = int(row[P_OPEN_FROM])
     row[P_HIGH_WATERMARK] = end
@@ -107,7 +106,7 @@ class Partitions:
         self._words = memory.words
         self.slots: dict[int, int] = {}
         self.epochs: dict[int, list[tuple[int, int]]] = {}
-        self.compacted: dict[int, int] = {}  # Below it is what sealed segments alone say.
+        self.compacted: dict[int, int] = {}  # Below it only sealed segments tell.
         self._free = list(range(len(self.table) - 1, -1, -1))
 
     def invariants(self) -> None:
@@ -147,7 +146,7 @@ class Partitions:
         return slot
 
     def restore(self, state: PartitionCheckpoint) -> int:
-        """The row of a partition that a checkpoint knows. Its end comes from the frames."""
+        """Restore the row of a partition from a checkpoint. Its end comes from the frames."""
         slot = self.slot_of(state.number)
         row = self.table[slot]
         row[P_LOG_START], row[P_SEALED_END] = state.log_start, state.sealed_end
@@ -158,7 +157,7 @@ class Partitions:
         return slot
 
     def set_unsealed(self, number: int, unsealed_bytes: int, since_ms: int) -> None:
-        """Set what is not sealed yet of a partition."""
+        """Set a partition's unsealed bytes, and since when they are unsealed."""
         row = self.table[self.slots[number]]
         row[P_UNSEALED_BYTES] = unsealed_bytes
         row[P_UNSEALED_SINCE_MS] = since_ms if unsealed_bytes else 0
@@ -232,7 +231,7 @@ class Partitions:
         raise AssertionError("the history has no gap")
 
     def show_all(self) -> None:
-        """Make everything visible: what a start has recovered has reached its level."""
+        """Make everything visible: all recovered records have reached their level."""
         for slot in self.slots.values():
             row = self.table[slot]
             show(row, int(row[P_LOG_END]))
@@ -246,7 +245,7 @@ class Partitions:
         self.lead(number, epoch)
 
     def drop(self, number: int) -> None:
-        """Forget a partition whose topic is gone."""
+        """Forget a partition whose topic was deleted."""
         slot = self.slots.pop(number)
         self.epochs.pop(number)
         self.compacted.pop(number, None)

@@ -1,7 +1,7 @@
 """The idempotent producers of a log, in the table of shm.kernels.log.producers.
 
-Clients decide how many there are. So the table is bounded and forgets the oldest first; producers
-that were silent for producer.id.expiration.ms expire; no step of the loop handles all of them.
+Clients decide how many there are. So the table is bounded and forgets the oldest first, producers
+that are silent for producer.id.expiration.ms expire, and no step of the loop handles all of them.
 """
 
 import numpy as np
@@ -25,14 +25,14 @@ from shm.kernels.log.producers import (
 )
 from shm.producer_table import new_producers
 
-# Of a log, each for one partition: 64 MB, and as much for each checkpoint. Apache Kafka has no
+# Per log, each for one partition: 64 MB, and as much for each checkpoint. Apache Kafka has no
 # bound, and runs out of memory.
 PRODUCERS_MAX = 1 << 18
-ROWS_AT_ONCE = 4096  # A megabyte to copy, or as many rows to look at: half a millisecond.
+ROWS_AT_ONCE = 4096  # A megabyte to copy, or as many rows to examine: half a millisecond.
 
 
 class Producers:
-    """The table of a log, as the kernels take it, and what happens to it beside appends.
+    """The table of a log in the kernels' form, and its operations other than appends.
 
     Invariants: the rows in use are those in the list by age; none is above H_TOP.
     """
@@ -72,18 +72,19 @@ class Producers:
         return dict(zip((there - 1).tolist(), pieces, strict=False))
 
     def expire(self, oldest_ms: int) -> int:
-        """Forget some producers that were silent since `oldest_ms`; how many. Call it often."""
+        """Forget some producers that have been silent since `oldest_ms`; returns how many. Call it
+        often."""
         return int(expire_producers(self.table, oldest_ms, ROWS_AT_ONCE))
 
     def drop_partitions(self, numbers: set[int]) -> None:
-        """These partitions are gone: sweep() forgets what is known of them."""
+        """Note that these partitions were deleted: sweep() forgets their producers."""
         if numbers and len(self):
             self._gone |= numbers
             self._swept_to = 1
             self.sweep()
 
     def sweep(self) -> None:
-        """Look at some rows, whether they are of partitions that are gone. To be called often."""
+        """Forget the producers of deleted partitions among some rows. Call it often."""
         if not self._gone:
             return
         end = min(self._end, self._swept_to + ROWS_AT_ONCE)
@@ -94,14 +95,13 @@ class Producers:
             self._gone.clear()
 
     def clip(self, numbers: np.ndarray, ends: np.ndarray) -> None:
-        """Forget batches that the log has not: their retry must be appended.
-
-        `numbers` are those of all partitions, sorted, `ends` where each ends.
+        """Forget batches that the log does not hold: a retry of them must be appended. `numbers`
+        are those of all partitions, sorted; `ends` are their log ends.
         """
         clip_producers(self.table, numbers, ends)
 
     def restore(self, rows: np.ndarray) -> None:
-        """Take over what a checkpoint knows."""
+        """Restore the producers from a checkpoint."""
         order = np.argsort(rows[:, R_LAST_MS], kind="stable")
         restore_producers(self.table, rows[order])
 
@@ -111,20 +111,19 @@ class Producers:
 
 
 class ProducersCopy:
-    """A copy of a table as it was when it was begun, made while producers go on.
-
-    take() is for the loop, file() for the background's thread. The changes of a piece since the
-    beginning are taken out again: batches that lie at or above the ends that partitions had then.
+    """A copy of a table as of its beginning, made while producers continue. take() is for the loop,
+    file() for the background thread. file() removes later changes from each piece: batches at or
+    above the partitions' ends at the beginning.
     """
 
     def __init__(self, table: np.ndarray, end: int) -> None:
         self._table, self._next, self._end = table, 1, end
-        self._filed = np.empty((end - 1, PRODUCER_COLUMNS), np.int64)  # Memory comes when written.
+        self._filed = np.empty((end - 1, PRODUCER_COLUMNS), np.int64)  # Allocated as written.
         self._count = 0
 
     @property
     def is_whole(self) -> bool:
-        """Whether take() has given all."""
+        """Whether take() has copied all rows."""
         return self._next >= self._end
 
     def take(self) -> np.ndarray:
@@ -134,12 +133,12 @@ class ProducersCopy:
         return self._table[first : self._next].copy()
 
     def file(self, piece: np.ndarray, numbers: np.ndarray, ends: np.ndarray) -> None:
-        """Add a piece to what is filed; `numbers`, sorted, and `ends` as at the beginning."""
+        """File a piece; `numbers`, sorted, and `ends` are those at the beginning."""
         assert self._count + len(piece) <= len(self._filed)
         filed = self._filed[self._count :]
         self._count += int(file_producers(piece, numbers, ends, filed))
 
     @property
     def filed(self) -> np.ndarray:
-        """Rows as a checkpoint has them."""
+        """Rows in a checkpoint's form."""
         return self._filed[: self._count]

@@ -1,7 +1,6 @@
-"""Reading a log: bytes at positions, from the ring while it has them, else from the WAL, checked.
-
-A frame of the WAL that is not what was written there is damage: its bytes are put aside under
-quarantine/, it is told once, and finding passes over it from then on, so that no reader is stuck.
+"""Reads bytes of a log by position: from the ring while it has them, else from the WAL, checked. A
+WAL frame that fails its check is damaged: its bytes are put aside under quarantine/, it is reported
+once, and look-ups skip it from then on, so that no reader gets stuck.
 """
 
 from collections.abc import Callable
@@ -28,18 +27,18 @@ from smq.log.files.wal import Wal
 from smq.log.lookup import Found, Lookup
 from smq.log.partitions import Partitions
 
-READ_GAP_BYTES_MAX = 64 * 1024  # Of other partitions' frames, read over in one read of the WAL.
-RUN_BYTES_MAX = 1024 * 1024  # Of one read of the WAL: what a socket takes at once, or nearly.
+READ_GAP_BYTES_MAX = 64 * 1024  # Gap of other partitions' frames that one read of the WAL may span.
+RUN_BYTES_MAX = 1024 * 1024  # Per read of the WAL: about what a socket takes at once.
 RUNS_MAX = 64  # Reads for one answer to a socket: less than a millisecond's work.
 QUARANTINE = "quarantine"
 
 
 class DamagedFrame(Exception):
-    """Bytes of the WAL are not what was written there, or are gone. Names file and position."""
+    """Bytes of the WAL are damaged or gone. Names file and position."""
 
 
 class Run(NamedTuple):
-    """Batches that one read of the WAL brings: `length` bytes of the log from `position` on."""
+    """Batches for one read of the WAL: `length` bytes of the log from `position` on."""
 
     position: int
     length: int
@@ -57,7 +56,7 @@ def put_aside(directory: Path, position: int, data: np.ndarray) -> Path:
 class ReadableLog:
     """Finds and reads the batches of a log.
 
-    `notices` are sentences for the operator that nobody has taken yet.
+    `notices` are sentences for the operator, until somebody takes them.
     """
 
     def __init__(self, memory: LogMemory, wal: Wal) -> None:
@@ -71,7 +70,7 @@ class ReadableLog:
     def find(self, number: int, offset: int, limit: int, bytes_max: int) -> Found | None:
         """The whole batches of a partition from `offset` on and below offset `limit`.
 
-        None: what holds the offset has left the WAL, or was compacted; sealed segments have it.
+        None: the offset has left the WAL or was compacted; sealed segments have it.
         """
         slot = self.partitions.slots[number]
         sealed_end = int(self.partitions.table[slot, P_SEALED_END])
@@ -87,7 +86,8 @@ class ReadableLog:
         return held if len(held.spans) else None
 
     def _held(self, spans: np.ndarray) -> Found:
-        """The spans before the first whose segment was freed (sealed data may go in any order)."""
+        """The spans before the first one whose segment was freed (sealed data may go in any
+        order)."""
         starts = np.array([segment.start for segment in self.wal.segments])
         ends = np.array([segment.end for segment in self.wal.segments])
         at = np.searchsorted(starts, spans[:, 0], "right") - 1
@@ -128,16 +128,14 @@ class ReadableLog:
     # --- the WAL ---------------------------------------------------------------------------------
 
     def first_run(self, spans: np.ndarray, bytes_max: int = RUN_BYTES_MAX) -> Run:
-        """What one read of the WAL brings of batches the first of which the ring no longer has.
-
-        One batch at least, and else no more than `bytes_max`.
+        """The first read of the WAL for batches that begin with one that the ring no longer has.
+        One batch at least, otherwise `bytes_max` at most.
         """
         return self.runs(spans, bytes_max)[0]
 
     def runs(self, spans: np.ndarray, bytes_max: int = RUN_BYTES_MAX) -> list[Run]:
-        """The reads that bring batches of one segment, the first of which the ring no longer has.
-
-        One batch at least, and else no more than `bytes_max` in all.
+        """The reads for batches of one segment that begin with one that the ring no longer has. One
+        batch at least, otherwise `bytes_max` at most in all.
         """
         spans = spans[: bytes_max // BATCH_HEADER_BYTES + 1]  # There may be a million behind them.
         ends = np.cumsum(spans[:, 1])
@@ -149,13 +147,13 @@ class ReadableLog:
             count = min(count, max(1, int(np.searchsorted(spans[:, 0], segment.end))))
         spans = spans[:count]
         gaps = spans[1:, 0] - (spans[:-1, 0] + spans[:-1, 1])
-        # Reading over a wide gap would bring more foreign bytes than wanted ones.
+        # Reading across a wide gap would bring more foreign bytes than wanted ones.
         cuts = 1 + np.flatnonzero(gaps > READ_GAP_BYTES_MAX)[:RUNS_MAX]
         borders = [0, *cuts.tolist(), *([count] if len(cuts) < RUNS_MAX else [])]
         return [self.run_of(spans[start:end]) for start, end in pairwise(borders)]
 
     def run_of(self, spans: np.ndarray) -> Run:
-        """A read of the WAL that brings all of these batches, of one segment."""
+        """One read of the WAL for all of these batches, which lie in one segment."""
         start = int(spans[0, 0]) - FRAME_HEADER_BYTES
         length = int(spans[-1].sum()) - start + FRAME_ALIGNMENT_BYTES
         return Run(start, length, spans)
@@ -170,8 +168,8 @@ class ReadableLog:
     def read_runs(
         self, spans: np.ndarray, bytes_max: int, room: np.ndarray, out: np.ndarray
     ) -> tuple[memoryview, int] | None:
-        """The first batches, one after another, each checked, and how many they are; None if they
-        must be loaded. Raises DamagedFrame for the first one.
+        """The first batches, joined, each checked, and their number; None if they must be loaded.
+        Raises DamagedFrame for the first one.
 
         `room` (uint8) is memory to read into, and `out` for batches, `bytes_max` long at least.
         """
@@ -187,7 +185,7 @@ class ReadableLog:
             if found is None:
                 break
             there = int(gather_checked(found, run.position, run.spans, out, end))
-            if there < 0:  # It is met again when it is the first.
+            if there < 0:  # It raises when it is the first.
                 break
             end, count = there, count + len(run.spans)
         if count == 0:
@@ -222,7 +220,7 @@ class ReadableLog:
     def collect(
         self, spans: np.ndarray, done: Callable[[bytes | DamagedFrame], None], before: bytes = b""
     ) -> None:
-        """Give `done` the bytes of batches behind those of `before`: now, or once loaded."""
+        """Give `done` the bytes of batches, appended to `before`: now, or once loaded."""
         parts = [before]
         try:
             while len(spans) and not self.in_ring(int(spans[0, 0])):
@@ -256,7 +254,7 @@ class ReadableLog:
     # --- damage ----------------------------------------------------------------------------------
 
     def _damage(self, position: int, found: np.ndarray) -> DamagedFrame:
-        """What to raise for the frame at a position. It is put aside, told and passed over."""
+        """The error for the damaged frame at a position, which it puts aside, reports and skips."""
         segment = self.wal.find(position)
         if segment is None:
             return DamagedFrame(f"{self.directory}: position {position} has been freed")
@@ -278,7 +276,7 @@ class ReadableLog:
         return DamagedFrame(what)
 
     def _give_up(self, segment: Segment, position: int) -> DamagedFrame:
-        """A kept segment is damaged: what it has is sealed as well, and is read from there."""
+        """Free a damaged kept segment: its records are sealed too, and are read from there."""
         what = f"{segment.path}: damage at position {position}; sealed segments have what it holds"
         if segment.pins == 0:
             self.wal.free(segment)
@@ -287,7 +285,7 @@ class ReadableLog:
         return DamagedFrame(what)
 
     def set_aside(self, segment: Segment, position: int, found: np.ndarray) -> str:
-        """Keep damaged bytes; says what they are and where they are now."""
+        """Keep damaged bytes; returns a sentence on what they are and where they are now."""
         try:
             where = f"set aside in {put_aside(self.directory, position, found)}"
         except OSError as error:

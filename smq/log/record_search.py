@@ -1,12 +1,13 @@
-"""The first record of a batch that reaches a time: read, inflated and looked for in the background.
+"""Finds the first record of a batch that reaches a time: reads, inflates and searches in the
+background.
 
     ring ─copied→ ┐
                   ├─ a job: inflate piece by piece, up to the record → done(Searched), in the loop
     WAL ─loaded→ ┘
 
-A batch of a few kilobytes may stand for gigabytes of records, and its header may promise a time
-that none of them has. So the loop does none of it, a search inflates no more than it is allowed,
-and one that ends without an answer gives what the header says: as exact as the batch.
+A batch of a few kilobytes may inflate to gigabytes of records, and its header may claim a time that
+none of them has. So the loop does none of this, and a search inflates no more than its allowance. A
+search that ends early answers from the header, exact to the batch.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,8 +39,8 @@ from smq.wire.codec import Buffer
 from smq.wire.compression import Codec, inflate_pieces
 from smq.wire.records import Batch, read_batches
 
-INFLATED_BYTES_MAX = 64 * 1024 * 1024  # Of one batch: far above what a client makes of a megabyte.
-COPIED_BYTES_MAX = 1024 * 1024  # Out of the ring, in the loop: a tenth of a millisecond.
+INFLATED_BYTES_MAX = 64 * 1024 * 1024  # Per batch: far above what a client makes of a megabyte.
+COPIED_BYTES_MAX = 1024 * 1024  # Copied from the ring, in the loop: a tenth of a millisecond.
 
 
 class Wanted(NamedTuple):
@@ -51,8 +52,8 @@ class Wanted(NamedTuple):
 
 
 class Searched(NamedTuple):
-    """What came of it: offset and timestamp of the record, or None: the batch has none. Beside it
-    the offset after the batch, and the bytes that were looked at."""
+    """The result: the record's offset and timestamp, or None if the batch has none; the offset
+    after the batch; and the bytes that were searched."""
 
     found: tuple[int, int] | None
     end_offset: int
@@ -63,8 +64,8 @@ Done: TypeAlias = Callable[[Searched | DamagedFrame], None]
 
 
 def search_batch(log: Log, place: BatchPlace, wanted: Wanted, bytes_max: int, done: Done) -> None:
-    """Look for a record in the batch at a place; compressed records are inflated to `bytes_max` at
-    most, and with 0 none is looked at. `done` is called in the loop."""
+    """Search the batch at a place. Compressed records are inflated to `bytes_max` at most; with 0
+    none is examined. `done` is called in the loop."""
     is_written = place.position + place.length <= log.words[WORD_WRITTEN]
     view = log.view(*place)
     if view is not None and (place.length <= COPIED_BYTES_MAX or not is_written):
@@ -84,7 +85,7 @@ def search_batch(log: Log, place: BatchPlace, wanted: Wanted, bytes_max: int, do
 def _search_loaded(
     log: Log, run: Run, data: np.ndarray, asked: tuple[Wanted, int], done: Done
 ) -> None:
-    """Check what was loaded, and look for the record."""
+    """Check the loaded bytes, and search for the record."""
     out = np.empty(int(run.spans[:, 1].sum()), np.uint8)
 
     def job() -> Searched | None:
@@ -108,7 +109,7 @@ def _search_loaded(
 
 
 def find_in_batch(data: bytes | memoryview, wanted: Wanted, bytes_max: int) -> Searched:
-    """The first record of a batch that is wanted. For the background."""
+    """The first wanted record of a batch. Runs in the background."""
     [batch] = read_batches(data)
     state, looked_at = new_search(batch.record_count), 0
     outcome, rest = MORE if batch.record_count > 0 else ENDED, b""
@@ -130,7 +131,7 @@ def find_in_batch(data: bytes | memoryview, wanted: Wanted, bytes_max: int) -> S
     if outcome == FOUND:
         found = int(state[STATE_OFFSET]), int(state[STATE_TIMESTAMP])
         return Searched(found, end_offset, looked_at)
-    if outcome in {MORE, MALFORMED}:  # What was sent cannot be read, or not within the limit.
+    if outcome in {MORE, MALFORMED}:  # Its records are malformed, or exceed the limit.
         return Searched(_by_header(batch, wanted), end_offset, looked_at)
     return Searched(None, end_offset, looked_at)
 

@@ -1,20 +1,21 @@
-"""Opening a log: what a start finds in checkpoint, WAL and, after a shard's death, in the ring.
+"""Opens a log: restores its state from checkpoint, WAL and, after a shard's death, the ring.
 
     1  checkpoint        starts, sealed ends, epochs, producers
     2  full segments     filed tables (smq.log.files.filed_index) are believed, others scanned
     3  the rest          scanned frame by frame: header check, batch CRC, position, generation
     4  the ring          frames that the WAL does not have yet, when the supervisor kept the memory
-    5  a fence           a padding frame of the new generation, so that whatever lies behind the end
-                         is of an earlier life for every later start too
+    5  a fence           a padding frame of the new generation: every later start takes the bytes
+                         behind it for an earlier life's
 
 A frame that is not good is the torn end of the log or damage (smq.log.torn tells them apart).
-Damage is put aside under quarantine/ and passed over. A generation below its predecessor's is a
-frame of an earlier life that fits in every other way: the log ends before it. Segments that are
+Damage is put aside under quarantine/ and skipped. A frame with a lower generation than its
+predecessor belongs to an earlier life, though all else fits: the log ends before it. Segments
 missing between others were freed. A frame of an unknown kind stays where it is
 (smq.log.files.newer).
 
-A checkpoint knows what lies below its position if no later life wrote it: a power loss may cut the
-log below that position, and until the next checkpoint is durable a later life writes there.
+A checkpoint is valid for what lies below its position unless a later life wrote there: a power loss
+may cut the log below that position, and a later life then writes there before its first checkpoint
+is durable.
 """
 
 from dataclasses import dataclass, field
@@ -83,7 +84,7 @@ SCAN_ROWS = 65536
 
 @dataclass(slots=True)
 class Recovered:
-    """The findings of a start, reported in one line."""
+    """What a start has found, reported in one line."""
 
     scanned_bytes: int = 0
     damaged: list[str] = field(default_factory=list)
@@ -107,7 +108,7 @@ def open_log(  # noqa: PLR0913  (a log's ports, and what a start is told)
 ) -> tuple[Log, Recovered]:
     """Restore a log and make it ready to append in a new generation.
 
-    `producers_key`: 16 bytes that no client can guess; they say where the producer table has a row.
+    `producers_key`: 16 bytes that no client can guess; they seed the hash of the producer table.
     Raises OSError, MadeByNewer: then no frame was cut.
     """
     wal = Wal(directory, disk, background, segment_bytes, bytes_max, keep_bytes_max)
@@ -128,14 +129,14 @@ class _Recovery:
         self._evidence = Evidence(log, log.boot_id)
         self._known_to = 0  # The checkpoint knows what lies below this position …
         self._known_generation = 0  # … and has no later generation than this one.
-        self._only_ring_from: int | None = None  # Only the ring has what lies behind.
+        self._only_ring_from: int | None = None  # Only the ring has the frames behind.
         self._first_offsets: dict[int, int] = {}
-        self._entries: list[np.ndarray] = []  # Of the segment that is being scanned.
+        self._entries: list[np.ndarray] = []  # The segment being scanned.
         self._recovered = Recovered()
         self._unknown = UnknownFrames(log.directory)
 
     def run(self, generation: int) -> Recovered:
-        """The whole of it."""
+        """Run the whole recovery."""
         log, words = self._log, self._words
         ring_end = words[WORD_TAIL]  # Zero in fresh memory.
         self._only_ring_from = words[WORD_WRITTEN] if ring_end else None
@@ -195,25 +196,27 @@ class _Recovery:
         return end
 
     def _begin_without_segments(self) -> int:
-        """Where a log without segments begins: its checkpoint may know frames of the ring alone."""
+        """Where a log without segments begins: its checkpoint may cover frames that only the ring
+        had."""
         if self._only_ring_from is None:
             return self._known_to
         return min(self._known_to, self._only_ring_from)
 
     def _fits(self, segment: Segment) -> bool:
-        """Whether a segment has the size that the index's window is made for."""
+        """Whether a segment has the size for which the index's window is made."""
         return segment.end - segment.start == self._log.wal.segment_bytes
 
     def _knows(self, segment: Segment, following: Segment) -> bool:
-        """Whether the checkpoint knows all of a full segment: generations never go down, so what
-        follows the segment tells that no later life has written it."""
+        """Whether the checkpoint covers all of a full segment: generations never go down, so the
+        frame after the segment proves that no later life has written it."""
         if segment.end > self._known_to:
             return False
         return 0 <= generation_at(self._log.wal, following.start) <= self._known_generation
 
     def _forget_table(self, segment: Segment) -> None:
-        """A table that is not believed may be of frames that were lost. Were it left, and the next
-        one not filed, a later start would believe it as soon as the segment is known synced."""
+        """Delete a table that is not believed: it may describe lost frames. If it stayed, and the
+        next one were not filed, a later start would believe it once the segment is known to be
+        synced."""
         try:
             self._log.disk.remove(segment.index_path)
         except OSError as error:
@@ -232,7 +235,7 @@ class _Recovery:
             if slot is not None:
                 row = log.partitions.table[slot]
                 row[P_LOG_END] = max(int(row[P_LOG_END]), end)
-                row[P_LAST_ENTRY] = -1  # Entries of segments before would be taken for the newest.
+                row[P_LAST_ENTRY] = -1  # Entries of earlier segments would be taken for the newest.
                 self._first_offsets.setdefault(number, index.first_offsets[number])
         log.filing.has_disk_frames |= index.has_disk_frames and segment.end > self._evidence.synced
         log.filing.register(segment, index)
@@ -291,7 +294,7 @@ class _Recovery:
         return at
 
     def _enter_lives(self, data: np.ndarray, count: int, first_position: int) -> None:
-        """Enter scanned frames; the checkpoint knows nothing of a later life than its own."""
+        """Enter scanned frames; the checkpoint knows nothing about lives later than its own."""
         rows, first = self._rows[:count], count
         if count and first_position + int(rows[0, S_AT]) < self._known_to:
             generations = rows[:, S_GENERATION]
@@ -302,7 +305,7 @@ class _Recovery:
             self._enter(data, first, count, first_position)
 
     def _end_known(self, position: int) -> None:
-        """The frames of the checkpoint's life end here: what it knew of later ones is lost."""
+        """The frames of the checkpoint's life end here: anything it knew beyond is lost."""
         if position < self._known_to:
             self._known_to = position
             ends = self._log.partitions.copy().ends()
@@ -327,7 +330,7 @@ class _Recovery:
         replay_transactions(log, data, rows, first_position, (self._known_to, self._now_ms))
 
     def _pass_over_sealed(self, data: np.ndarray, rows: np.ndarray, slots: np.ndarray) -> None:
-        """Skip sealed frames: behind a freed segment they would seem to follow it."""
+        """Skip sealed frames: after a freed segment they would seem to follow it."""
         sealed_ends = self._log.partitions.table[:, P_SEALED_END]
         ours = np.flatnonzero(rows[:, S_KIND] == FRAME_KIND_BATCH)
         ours = ours[slots[rows[ours, S_PARTITION]] >= 0]
@@ -338,7 +341,8 @@ class _Recovery:
         rows[ours[sealed], S_KIND] = FRAME_KIND_PADDING
 
     def _note(self, batches: np.ndarray, first_position: int) -> np.ndarray:
-        """Note first offsets and epochs of partitions; their slots by number, -1: it is gone."""
+        """Record first offsets and epochs of partitions; returns their slots by number, -1:
+        deleted."""
         log = self._log
         batches = batches[np.argsort(batches[:, S_PARTITION], kind="stable")]
         numbers, epochs = batches[:, S_PARTITION], batches[:, S_EPOCH]
@@ -368,7 +372,7 @@ class _Recovery:
             return
         if int(data[FRAME_KIND_AT : FRAME_KIND_AT + 4].view(np.int32)[0]) != FRAME_KIND_BATCH:
             return
-        # The batch's header is good: its offsets are known, and are not given to anybody else.
+        # The batch's header is good: its offsets are known, and are not assigned again.
         number = int(data[FRAME_PARTITION_AT : FRAME_PARTITION_AT + 4].view(np.uint32)[0])
         if number not in self._log.partitions.slots and position < self._known_to:
             return
@@ -382,7 +386,7 @@ class _Recovery:
     # --- partitions ------------------------------------------------------------------------------
 
     def _set_ends(self, checkpoint: Checkpoint | None, *, is_newest: bool) -> None:
-        """Ends are the frames'; what the checkpoint knew beyond counts if the log reaches it."""
+        """Set ends from the frames; the checkpoint's count where the log reaches its position."""
         log = self._log
         table = log.partitions.table
         if checkpoint is not None and self._known_to == checkpoint.position:
@@ -425,11 +429,12 @@ class _Recovery:
         log = self._log
         try:
             log.disk.replace(log.directory / BOOT_FILE, log.boot_id)
-        except OSError as error:  # Then the next start scans what it would have believed.
+        except OSError as error:  # Then the next start scans instead of believing tables.
             log.notices.append(f"{log.directory / BOOT_FILE} cannot be written: {error}")
 
     def _show(self) -> None:
-        """Make visible what was entered: it is in the WAL, and `disk` frames are synced first."""
+        """Make the entered records visible: they are in the WAL, and `disk` frames are synced
+        first."""
         log, words = self._log, self._words
         if log.failed is None:
             try:
@@ -462,18 +467,19 @@ class _Recovery:
             data = log.memory.ring[place : place + stop - position]
             position += self._scan(data, 0, position)
             if position < stop:
-                break  # The shard died while it wrote this frame: nobody was told of it.
+                break  # The shard died while it wrote this frame: it was never acknowledged.
         self._words[WORD_TAIL] = position
         self._recovered.from_ring_bytes = position - start
 
     def _fence(self) -> None:
-        """End the life before with padding: all of the segment if its size is not ours any more."""
+        """End the former life with padding: the rest of the segment if its size is no longer
+        ours."""
         log, words = self._log, self._words
         ring_bytes, tail = log.memory.layout.ring_bytes, words[WORD_TAIL]
         assert tail % FRAME_ALIGNMENT_BYTES == 0
         # Without segments the first one begins where writing goes on, below what the ring has.
         end = log.wal.segments[-1].end if log.wal.segments else words[WORD_WRITTEN]
-        while end <= tail:  # What comes from the ring may need segments that are not begun yet.
+        while end <= tail:  # The ring's frames may need segments that are not begun yet.
             end += log.wal.segment_bytes
         words[WORD_SEGMENT_END] = end
         covering = log.wal.find(tail)

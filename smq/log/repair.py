@@ -1,7 +1,7 @@
-"""Failure of a log, and its repair: writing what is in doubt again, to fresh files.
+"""Failure of a log, and its repair: rewriting doubtful bytes to fresh files.
 
-After a failed write or sync nothing is known of what the disk has of the bytes in doubt: the kernel
-may have marked their pages clean. The ring still has them. A repair writes them to fresh files and
+After a failed write or sync it is unknown what the disk holds of the bytes in doubt: the kernel may
+have marked their pages clean. The ring still has them. A repair writes them to fresh files and
 syncs these before they replace the old ones. It runs in the background; the log refuses appends
 meanwhile, so the ring does not move.
 
@@ -52,7 +52,7 @@ class Rewritten(NamedTuple):
 
 
 class Health:
-    """Whether a log accepts appends; if not, whether and how a repair may end that.
+    """Whether a log accepts appends; if not, whether a repair may end that.
 
     failed        why the log refuses appends; None: it accepts them
     is_repairing  a repair runs in the background
@@ -70,7 +70,7 @@ class Health:
         self.has_written = True
         self._in_doubt_from = 0
         self._may_repair = self._is_beyond_repair = False
-        self._unshown: set[int] = set()  # Partitions of a start whose sync has failed.
+        self._unshown: set[int] = set()  # Partitions recovered by a start whose sync failed.
 
     def invariants(self) -> None:
         """Raise AssertionError when the flags contradict each other."""
@@ -114,7 +114,7 @@ class Health:
         return self.failed is not None and (self.is_repairing or self._may_repair)
 
     def allow_repair(self) -> None:
-        """Allow one more attempt."""
+        """Allow one more attempt at repair."""
         self._may_repair = True
 
     def begin_repair(self) -> bool:
@@ -174,16 +174,15 @@ def ring_holds(log: ReadableLog, position: int) -> bool:
 
 
 def note_failed_sync(directory: Path, boot_id: bytes) -> None:
-    """Leave a note for the next start. If the disk refuses even this, that start does not know.
-
-    The note names the boot: the file that names it otherwise may not have reached this disk.
+    """Leave a note for the next start. If the disk refuses even this, that start will not know. The
+    note names the boot: the file that normally names it may not have reached this disk.
     """
     with suppress(OSError):
         (directory / NOTE).write_bytes(boot_id)
 
 
 def forget_failed_sync(directory: Path) -> None:
-    """Remove the note: everything that was in doubt is synced."""
+    """Remove the note: all doubtful bytes are synced."""
     with suppress(OSError):
         (directory / NOTE).unlink(missing_ok=True)
 
@@ -198,7 +197,7 @@ def sync_has_failed(directory: Path, boot_id: bytes) -> bool:
 
 
 def write_files_again(log: ReadableLog, since: int) -> None:
-    """Replace the files that hold anything from `since` on by fresh, synced ones.
+    """Replace the files that hold bytes from `since` on by fresh, synced ones.
 
     Their content comes from the page cache. Raises OSError.
     """
@@ -209,7 +208,7 @@ def write_files_again(log: ReadableLog, since: int) -> None:
 
 
 def hide_unsynced(log: ReadableLog, number: int) -> None:
-    """Lower a recovered partition's high watermark to what the disk is known to have."""
+    """Lower a recovered partition's high watermark to what is known to be on disk."""
     offset = log.lookup.first_offset_from(number, log.words[WORD_SYNCED])
     row = log.partitions.table[log.partitions.slots[number]]
     if offset is not None:

@@ -1,15 +1,15 @@
-"""How much room a log's WAL has, as others see it in the log's memory."""
+"""The room in a log's WAL, as other processes read it in the log's memory."""
 
 from typing import NamedTuple
 
 from shm.kernels.base.words import WORD_SPACE_END, WORD_TAIL
 
-WORD_SPACE_LIMIT = 43  # A word of the header that no kernel looks at: what all files may take.
+WORD_SPACE_LIMIT = 43  # A header word that no kernel reads: the limit of all files.
 
 
 class Room(NamedTuple):
-    """What can be appended, of what the WAL may take: `wal.bytes.max`, or what the disk has room
-    for. In bytes; nothing is known of a log that was not opened yet."""
+    """How many bytes can be appended, of the WAL's limit: `wal.bytes.max`, or what the disk has
+    room for. Unknown for a log that was not opened yet."""
 
     bytes: int
     limit_bytes: int

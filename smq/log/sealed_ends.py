@@ -1,4 +1,4 @@
-"""How far partitions are sealed, and what of them only the WAL has."""
+"""How far partitions are sealed, and how much of them only the WAL has."""
 
 from shm.kernels.base.words import (
     P_LOG_END,
@@ -24,7 +24,7 @@ class SealedEnds:
         """Sealed segments hold everything of a partition below `end`."""
         partitions = self._log.partitions
         row = partitions.table[partitions.slots[number]]
-        if end > int(row[P_LOG_END]):  # A power loss took it from the WAL: the seal still has it.
+        if end > int(row[P_LOG_END]):  # A power loss took it from the WAL, but it is sealed.
             partitions.extend(number, end, self._log.words[WORD_GENERATION])
         row[P_SEALED_END] = max(int(row[P_SEALED_END]), end)
         self._transactions.raise_to(number, int(row[P_SEALED_END]))
@@ -42,7 +42,7 @@ class SealedEnds:
         self.count_unsealed(number, int(row[P_UNSEALED_SINCE_MS]))
 
     def _forget_aborted(self, number: int, end: int) -> None:
-        """Forget aborted transactions that the WAL has no record of, sealed as they are."""
+        """Forget aborted transactions whose records have all left the WAL."""
         oldest = self._log.lookup.oldest_offset(number, self._log.partitions.slots[number])
         self._transactions.forget(number, end if oldest is None else min(end, oldest))
 

@@ -1,10 +1,10 @@
-"""A checkpoint in the making: the state of a log as it was at one moment, taken in short steps.
+"""A checkpoint in the making: the state of a log at one moment, taken in short steps.
 
     the loop      words, partitions (one copy)   rows of producers, a piece      the next piece …
     background                                   put in order, filed             …   encoded, saved
 
-Between two pieces the loop serves. Batches appended meanwhile lie above the ends that
-the partitions had at the beginning, and are left out.
+The loop serves clients between pieces. Batches appended meanwhile lie above the partitions' ends at
+the beginning, and are left out.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from smq.log.transactions import Transactions
 
 
 class Snapshot:
-    """The state of a log when this was made; `save` may be called once."""
+    """The state of a log when this object was made; `save` may be called once."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Snapshot:
         directory: Path,
         done: Callable[[OSError | None], None],
     ) -> None:
-        """Have it written to the log's directory."""
+        """Write it to the log's directory in the background."""
         piece = self._producers.take()
 
         def go_on(failure: OSError | None) -> None:
@@ -62,7 +62,7 @@ class Snapshot:
             background.submit(Lane.TABLES, lambda: self._file(piece), go_on)
 
     def save_now(self, disk: Disk, directory: Path) -> None:
-        """Write it at once, for a log that is not served any more. Raises OSError."""
+        """Write it at once, for a log that is no longer served. Raises OSError."""
         while not self._producers.is_whole:
             self._file(self._producers.take())
         self._end(self._producers.take(), disk, directory)

@@ -1,6 +1,5 @@
-"""Syncing a log's WAL: which positions, and which thread calls fdatasync.
-
-In a broker a thread calls it that never holds the GIL; in tests the caller does.
+"""Syncs a log's WAL: which positions, and which thread calls fdatasync. In a broker a thread that
+never holds the GIL calls it; in tests the caller does.
 """
 
 import threading
@@ -126,7 +125,7 @@ class SyncThread:
 
 
 class Syncs:
-    """The syncs of one log: up to which position they are wanted, one after another.
+    """The syncs of one log, one after another, up to the wanted position.
 
     Invariant: `wanted` never passes the written position.
     """
@@ -136,7 +135,7 @@ class Syncs:
         self.wanted = 0
 
     def invariants(self) -> None:
-        """Raise AssertionError when more is wanted than was written."""
+        """Raise AssertionError if more is wanted than was written."""
         assert self.wanted <= self._words[WORD_WRITTEN]
 
     def is_running(self) -> bool:
@@ -144,7 +143,7 @@ class Syncs:
         return self.syncer.busy() and not self.syncer.failed()
 
     def want(self) -> None:
-        """Want everything synced that is written now. A running sync does not cover it."""
+        """Want everything synced that is written by now. A running sync does not cover it."""
         self.wanted = self._words[WORD_WRITTEN]
 
     def push(self) -> bool:

@@ -24,8 +24,8 @@ def first_batch_at(
     log: ReadableLog, number: int, offset: int, limit: int, timestamp: int
 ) -> BatchPlace | None:
     """The first batch in ring or WAL, of records in [offset, limit), whose largest timestamp is at
-    least `timestamp`; None: there is none. A few steps for each full segment that has any of the
-    partition, and the logarithm of the window, however many batches there are."""
+    least `timestamp`; None: there is none. Takes a few steps per full segment with records of the
+    partition, plus the logarithm of the window, however many batches there are."""
     while offset < limit:
         offset = log.lookup.behind_damage(number, offset)
         hit = _in_tables(log, number, offset, limit, timestamp)
@@ -60,7 +60,7 @@ def _in_window(
     if entry < 0:
         entry = int(first_entry(memory, links, slot))
     elif int(column("base_offset")[i := entry % capacity] + column("record_count")[i]) <= offset:
-        entry = int(links[LINK_NEXT, i])  # That batch lies before the offset.
+        entry = int(links[LINK_NEXT, i])  # That batch lies before `offset`.
     if entry < 0:
         return None
     hit = int(find_timestamp(memory, links, slot, entry, limit, timestamp))

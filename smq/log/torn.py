@@ -1,9 +1,9 @@
-"""The torn end of a log, or damage: what a bad frame is, by what is known behind it.
+"""Tells the torn end of a log from damage, by what is known behind a bad frame.
 
-It is damage when it lies below a position known to be synced, by the checkpoint or by a good frame
-behind it (a segment is synced before any sync in the next one counts). It is damage also when the
-machine has not been booted since it was written and a good frame follows, for then the page cache
-has lost nothing and only the very last write can be torn. Otherwise the log ends there.
+A bad frame is damage if it lies below a position known to be synced, from the checkpoint or from a
+good frame behind it (a segment is synced before any sync in the next one counts). It is also damage
+if a good frame follows and the machine has not been booted since it was written: the page cache has
+lost nothing, and only the very last write can be torn. Otherwise the log ends there.
 """
 
 import numpy as np
@@ -29,13 +29,13 @@ from smq.log.reading import ReadableLog
 
 BOOT_FILE = "boot"
 SCAN_ROWS = 4096
-LOOK_BYTES = 1024 * 1024  # Of a later segment: one that was begun has good frames there.
+LOOK_BYTES = 1024 * 1024  # The start of a later segment: one that was begun has good frames there.
 
 
 class Evidence:
-    """The knowledge of a start: `synced` is the highest synced position that a good frame names.
+    """What a start knows: `synced` is the highest synced position that a good frame names.
 
-    is_same_boot   the machine has not been booted since: the page cache has all that was written
+    is_same_boot   the machine has not been booted since: the page cache has everything written
     """
 
     def __init__(self, log: ReadableLog, boot_id: bytes) -> None:
@@ -49,7 +49,8 @@ class Evidence:
         self._rows = np.zeros((SCAN_ROWS, SCAN_COLUMNS), np.int64)
 
     def after_damage(self, data: np.ndarray, at: int, segment: Segment, generation: int) -> int:
-        """Where to go on behind the bad frame at data[at] of a segment; -1: the log ends there."""
+        """Where to continue behind the bad frame at data[at] of a segment; -1: the log ends
+        there."""
         position = segment.start + at
         following = _following(data, at, segment.start, generation)
         follows = following >= 0 and self._look(data, following, segment.start, generation)
@@ -60,14 +61,14 @@ class Evidence:
         if following >= 0:
             assert at < following < len(data)
             return following
-        # Nothing is known of the rest of the segment but that it was written.
+        # The rest of the segment is only known to have been written.
         is_whole = self.synced >= segment.end or position >= self.synced
         behind = len(data) if is_whole else self.synced - segment.start
         assert at < behind <= len(data)
         return behind
 
     def _look_behind(self, segment: Segment, position: int, generation: int) -> bool:
-        """Look at how later segments begin, until a frame proves the position synced."""
+        """Examine how later segments begin, until a frame proves that the position is synced."""
         follows = False
         for later in self._log.wal.segments:
             if later.start > segment.start:
@@ -78,7 +79,8 @@ class Evidence:
         return follows
 
     def _look(self, data: np.ndarray, at: int, first_position: int, generation: int) -> bool:
-        """Learn what good frames from data[at] on know to be synced; whether there are any."""
+        """Learn the synced positions from good frames at or after data[at]; whether there are
+        any."""
         found = False
         while 0 <= at < len(data):
             count, stopped, generation = scan_frames(

@@ -23,7 +23,7 @@ def replay_transactions(
     """Enter the transactional batches among scanned frames, in their order.
 
     rows    int64 [n, 9]: the S_ columns of shm.kernels.log.recover; data[0] is `first_position`
-    since   the position from which on the checkpoint knows nothing, and the time now in ms
+    since   the position where the checkpoint's knowledge ends, and the time now in ms
     """
     known_to, now_ms = since
     at = rows[:, S_AT]
@@ -45,7 +45,7 @@ def _replay(log: Log, number: int, batch: Batch, now_ms: int) -> None:
         return
     try:
         marker = read_marker(batch)
-    except PeerError as reason:  # Clients cannot send one, so this is no marker of ours.
+    except PeerError as reason:  # Clients cannot send markers, and this is none of ours.
         log.notices.append(f"{log.directory}: partition {number}: {reason}")
         return
     log.transactions.ended(number, marker, batch.base_offset, now_ms)

@@ -3,9 +3,9 @@
     batch      ─▶ open: (partition, producer) → first offset, epoch        bounds what is stable
     marker     ─▶ ended; if aborted: (producer, first offset, marker)      told to read_committed
 
-The partition's row has what kernels must know: P_OPEN_FROM, P_ABORTED_END and, of a producer's row,
-R_OPEN. An aborted transaction is remembered for as long as the log may give its records: sealed
-segments have none of them.
+The partition's row holds what kernels must know, P_OPEN_FROM and P_ABORTED_END; the producer's row
+holds R_OPEN. An aborted transaction is remembered as long as the log may serve its records: sealed
+segments contain none of them.
 """
 
 from bisect import bisect_left
@@ -32,9 +32,8 @@ _last_offset = attrgetter("last_offset")
 
 
 class Transactions:
-    """Of one log. `open` ones stand by their first offsets, aborted ones by their markers.
-
-    Invariant: the rows of the table say of each partition what stands here.
+    """The transactions of one log. `open` ones are ordered by their first offsets, aborted ones by
+    their markers. Invariant: each partition's row agrees with them.
     """
 
     def __init__(self, partitions: Partitions, producers: Producers) -> None:
@@ -43,7 +42,7 @@ class Transactions:
         self._aborted: dict[int, list[Aborted]] = {}
 
     def invariants(self) -> None:
-        """Raise AssertionError when a partition's row says something else."""
+        """Raise AssertionError if a partition's row disagrees."""
         for number, slot in self._partitions.slots.items():
             row = self._partitions.table[slot]
             opened = [each.first_offset for each in self._open.get(number, {}).values()]
@@ -61,12 +60,13 @@ class Transactions:
         return self._open.get(number, {}).get(producer_id)
 
     def opened(self) -> Iterator[Open]:
-        """All that are open."""
+        """All open transactions."""
         for by_producer in self._open.values():
             yield from by_producer.values()
 
     def aborted_in(self, number: int, start: int, end: int) -> list[Aborted]:
-        """Those with records or markers in [start, end), in the order of their markers."""
+        """The aborted ones with records or markers in [start, end), in the order of their
+        markers."""
         aborted = self._aborted.get(number)
         if not aborted or aborted[-1].last_offset < start:
             return []
@@ -74,7 +74,7 @@ class Transactions:
         return [each for each in aborted[first:] if each.first_offset < end]
 
     def coordinator_epoch(self, number: int, producer_id: int) -> int:
-        """Of the coordinator that wrote a producer's last marker; -1: none is known."""
+        """The epoch of the coordinator that wrote a producer's last marker; -1: unknown."""
         table = self._producers.table
         row = producer_row(table, number, producer_id)
         return int(table[row, R_COORDINATOR_EPOCH]) - 1 if row else -1
@@ -82,7 +82,7 @@ class Transactions:
     # --- events ----------------------------------------------------------------------------------
 
     def wrote(self, opened: Open) -> None:
-        """A producer has appended a transactional batch: its transaction is open from there on."""
+        """A producer has appended a transactional batch: its transaction is open."""
         by_producer = self._open.setdefault(opened.number, {})
         known = by_producer.get(opened.producer_id)
         if known is None or known.epoch != opened.epoch:
@@ -106,8 +106,8 @@ class Transactions:
     def fence(self, number: int, marker: Marker, now_ms: int) -> None:
         """A marker's epochs are the producer's from now on.
 
-        A start enters all batches of a piece of the log before its markers: one that comes late
-        must not make the producer's newer batches unknown, or a retry of them is appended again.
+        A start enters all batches of a piece of the log before its markers: a late marker must not
+        hide the producer's newer batches, or a retry of them would be appended again.
         """
         table = self._producers.table
         row = producer_row(table, number, marker.producer_id)
@@ -117,7 +117,7 @@ class Transactions:
         fence_producer(table, number, *producer, marker.coordinator_epoch, now_ms)
 
     def forget(self, number: int, offset: int) -> None:
-        """The log gives no record of a partition below `offset` any more."""
+        """Forget what lies below `offset`, from where on the log serves a partition."""
         aborted = self._aborted.get(number)
         if aborted and aborted[0].last_offset < offset:
             # A new list: copies share the old one.
@@ -141,7 +141,7 @@ class Transactions:
         return TransactionsCopy(list(self.opened()), aborted)
 
     def restore(self, kept: TransactionsCopy) -> None:
-        """Take over what a checkpoint knows."""
+        """Restore the transactions from a checkpoint."""
         for each in kept.aborted:
             self._aborted.setdefault(each.number, []).append(each)
         for opened in kept.open:
@@ -151,9 +151,8 @@ class Transactions:
             self._show(number)
 
     def clip(self, numbers: np.ndarray, ends: np.ndarray) -> None:
-        """Forget what the log has not; one whose marker is lost is open again.
-
-        `numbers` are those of all partitions, `ends` where each ends.
+        """Forget transactions that the log lost; one whose marker is lost is open again. `numbers`
+        are those of all partitions, `ends` their log ends.
         """
         for number, end in zip(numbers.tolist(), ends.tolist(), strict=True):
             lost = [each for each in self._aborted.get(number, []) if each.last_offset >= end]
@@ -168,7 +167,7 @@ class Transactions:
             self._show(number)
 
     def raise_to(self, number: int, offset: int) -> None:
-        """All below an offset is sealed, hence decided: no open transaction begins before it."""
+        """All below an offset is sealed, hence decided: move open transactions up to it."""
         opened = self._open.get(number, {})
         for each in opened.values():
             if each.first_offset < offset:
@@ -182,14 +181,14 @@ class Transactions:
             table[row, R_OPEN] = 1
 
     def _show(self, number: int) -> None:
-        """Have the partition's row say what stands here."""
+        """Update the partition's row."""
         slot = self._partitions.slots.get(number)
         if slot is None:
             return
         row = self._partitions.table[slot]
         opened = next(iter(self._open.get(number, {}).values()), None)
         row[P_OPEN_FROM] = 0 if opened is None else opened.first_offset + 1
-        if opened is not None:  # Of recovered rows: what is shown never holds open records.
+        if opened is not None:  # For recovered rows: no kernel has bounded these.
             row[P_LAST_STABLE] = min(int(row[P_LAST_STABLE]), opened.first_offset)
         aborted = self._aborted.get(number)
         row[P_ABORTED_END] = aborted[-1].last_offset + 1 if aborted else 0

@@ -15,9 +15,8 @@ ATTACHED = "a program that is attached"  # Instead of an address.
 
 
 class _Ack(NamedTuple):
-    """Answers that are due to a client once the logs are written up to the marks.
-
-    `synced` are positions, by log, that a sync must have reached first.
+    """Answers that are due to a client once the logs are written up to the marks. `synced` has the
+    positions, by log, that a sync must reach first.
     """
 
     client: Connection | Session
@@ -27,10 +26,9 @@ class _Ack(NamedTuple):
 
 
 class Acks:
-    """The acks of one shard. A client resends what was not acknowledged, so doubt sends no ack.
-
-    Invariants, at the end of a turn: what waits for a write waits for a log that has failed; what
-    waits for a sync waits for one that is wanted, or for such a log.
+    """The acks of one shard. In doubt, send none: the client resends what was not acknowledged.
+    Invariants, at the end of a turn: an ack that waits for a write waits for a failed log; one that
+    waits for a sync waits for a wanted sync or a failed log.
     """
 
     def __init__(self, shard: Shard) -> None:
@@ -41,7 +39,7 @@ class Acks:
         self._open_when_synced: list[_Ack] = []
 
     def invariants(self) -> None:
-        """Raise AssertionError when an ack waits for something that will never happen."""
+        """Raise AssertionError if an ack waits for something that will never happen."""
         logs = self._shard.logs
         for ack in self._open_now:
             assert any(logs[mark.log].failed is not None for mark in ack.marks)
@@ -60,9 +58,8 @@ class Acks:
         marks: Marks,
         slot: Slot | None = None,
     ) -> None:
-        """These answers are due to a client when what they are for is as safe as the marks say.
-
-        `slot` is where they stand, if that was known before they were.
+        """Queue answers for a client, due once their records are as safe as the marks say. `slot`
+        is their slot, if it was reserved before.
         """
         assert all(mark.position <= self._shard.logs[mark.log].tail for mark in marks)
         if slot is None:
@@ -88,7 +85,7 @@ class Acks:
         return timing
 
     def open(self) -> list[Connection | Session]:
-        """Open those that are due; whose they are."""
+        """Open the acks that are due; returns their clients."""
         opened, waiting, self._open_now = [], self._open_now, []
         for ack in waiting:
             if not self._is_written(ack):
@@ -108,7 +105,7 @@ class Acks:
         return all(logs[mark.log].words[WORD_WRITTEN] >= mark.position for mark in ack.marks)
 
     def write(self) -> None:
-        """Write what the turn has appended to the logs."""
+        """Write the turn's appends to the WAL."""
         for log in self._shard.logs.values():
             self._end_turn_of(log)
 
@@ -122,7 +119,7 @@ class Acks:
             self._settle_failure(log)
 
     def _write(self, log: Log) -> None:
-        """Write what the turn has appended, then show it."""
+        """Write the turn's appends to the WAL, then publish them."""
         if not log.write() and not log.repair():
             return
         if DURABILITY_DISK in self._shard.levels:
@@ -130,7 +127,7 @@ class Acks:
         self._shard.publish(log, DURABILITY_OS)
 
     def _settle_failure(self, log: Log) -> None:
-        """When an attempt at repair has ended: what waited for it is written now, or never was."""
+        """Once a repair has ended: the acks that waited for it are written now, or failed."""
         if log.health.may_recover:
             return
         if log.failed is None:
@@ -146,13 +143,13 @@ class Acks:
 
     @staticmethod
     def _waits_for(ack: _Ack, log: Log) -> bool:
-        """Whether an ack waits for what a log has not."""
+        """Whether an ack waits for a position that a log has not reached."""
         written, synced = log.words[WORD_WRITTEN], log.words[WORD_SYNCED]
         is_unwritten = any(m.log == log.number and m.position > written for m in ack.marks)
         return is_unwritten or ack.synced.get(log.number, 0) > synced
 
     def show_synced(self) -> bool:
-        """Show what the disk has, and send the acks that waited for it; whether there were any."""
+        """Publish what is on disk, and send the acks that waited for it; whether there were any."""
         if DURABILITY_DISK not in self._shard.levels and not self._open_when_synced:
             return False
         self._want_syncs()
@@ -169,8 +166,8 @@ class Acks:
         return bool(waiting)
 
     def _want_syncs(self) -> None:
-        """Have that synced which acks wait for and no write has wanted synced: a batch that was
-        sent before is written already."""
+        """Want syncs that acks wait for and no write has wanted: a duplicate batch is written
+        already."""
         for ack in self._open_when_synced:
             for number, position in ack.synced.items():
                 log = self._shard.logs[number]

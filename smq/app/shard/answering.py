@@ -1,4 +1,4 @@
-"""How results come to the slots of their requests: now, or when they are known."""
+"""Carries results to the slots of their requests: now, or when they are known."""
 
 from collections.abc import Callable
 from functools import partial
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Answering:
     """The answers of one shard. `peers` reaches coordinator and sealer; `polls` wait.
 
-    dirty   whose slots have changed in this turn, in the order they are sent to
+    dirty   clients whose slots have changed in this turn, in the order of sending
     """
 
     def __init__(self, peers: Peers, polls: LongPolls, steps: Steps) -> None:
@@ -97,7 +97,7 @@ class Answering:
         self._peers.relay(connection.caller.host, request, answered)
 
     def _step(self, connection: Connection, slot: Slot, parts: Parts) -> bool:
-        """One step of an answer that is made in parts; whether there are more to take at once."""
+        """Take one step of an answer in parts; whether to take another at once."""
         if connection.closed:
             parts.drop()
             return False
@@ -125,11 +125,11 @@ class Answering:
     def _wait_for_any(
         self, connection: Connection, slot: Slot, parts: Parts, wait: WaitForAny
     ) -> None:
-        """Go on when there may be enough; the time runs from the first wait on."""
+        """Continue when there may be enough to read; the deadline counts from the first wait."""
         _wait_as_asked(slot)
         if parts.due_ns == 0:
             parts.due_ns = monotonic_ns() + wait.timeout_ms * 1_000_000
-        connection.working -= 1  # It is read on: else it could leave unseen.
+        connection.working -= 1  # Keep reading: otherwise a disconnect would go unnoticed.
         connection.relayed_bytes += len(parts.request)
         self.dirty[connection] = None
 
@@ -146,7 +146,7 @@ class Answering:
             self._polls.go_on(poll)
 
     def _add(self, connection: Connection, slot: Slot, parts: Parts, result: Message | Ask) -> None:
-        """A part that was asked for has come, or the next is to be asked for."""
+        """Add a requested part that has arrived, or request the next."""
         result = self._found_out(result, partial(self._add, connection, slot, parts))
         if result is None:
             return
@@ -163,12 +163,12 @@ class Answering:
         self._steps.add(partial(self._step, connection, slot, parts))
 
     def _refuse(self, connection: Connection, slot: Slot, parts: Parts) -> None:
-        """Close, when what was asked before is answered."""
+        """Close once earlier requests are answered."""
         parts.drop()
         if connection.closed:
             return
         connection.working -= 1
-        if connection.slots[-1] is not slot:  # It had waited, and more was asked meanwhile.
+        if connection.slots[-1] is not slot:  # It had waited, and more requests arrived meanwhile.
             connection.close()
             return
         connection.slots.pop()
@@ -176,7 +176,7 @@ class Answering:
         self.dirty[connection] = None
 
     def _found_out(self, result: Result | Parts, settle: Callable[[Any], None]) -> Any:  # noqa: ANN401
-        """The result when nothing is to be asked for any more; None: `settle` gets the next one."""
+        """The final result; None: more questions are open, and `settle` gets the result."""
         while isinstance(result, Ask):  # One may lead to the next, many times.
             answers = self._ask(result, settle)
             if answers is None:
@@ -185,7 +185,8 @@ class Answering:
         return result
 
     def _ask(self, ask: Ask, settle: Callable[[Any], None]) -> list[Any] | None:
-        """The answers, if all of them came at once; else `settle` gets the result of the last."""
+        """Ask; returns the answers if all came at once, else `settle` gets the result after the
+        last."""
         answers: list[Any] = [None] * len(ask.questions)
         missing, is_asking = len(ask.questions), True
         assert missing, "who asks for nothing is answered by nobody"
@@ -207,7 +208,7 @@ class Answering:
         return None if missing else answers
 
     def wait(self, connection: Connection, slot: Slot, dispatched: Dispatched, wait: Wait) -> None:
-        """Answer when there is enough to read, or its time is over: that may be now."""
+        """Answer when there is enough to read or the deadline has passed, which may be now."""
         if wait.timeout_ms <= 0:
             last = wait.attempt(is_last=True)
             assert last is not None, "the last attempt gives what there is"
@@ -229,7 +230,7 @@ class Answering:
         dispatched: Dispatched,
         wait: tuple[WaitForMany, int],
     ) -> None:
-        """Answer when there is enough to read; `wait` is with when it is over (monotonic, ns)."""
+        """Answer when there is enough to read; `wait` comes with its deadline (monotonic, ns)."""
         _wait_as_asked(slot)
         many, due_ns = wait
         for_any = WaitForAny(many.find_codes(), many.timeout_ms, has_moved=False)
@@ -247,7 +248,7 @@ class Answering:
 
 
 def _wait_as_asked(slot: Slot) -> None:
-    """The client wants the answer to wait: that makes it no slow one."""
+    """Note that the client asked to wait: the request does not count as slow."""
     if slot.timing is not None:
         slot.timing.is_patient = True
 

@@ -1,4 +1,4 @@
-"""The connections of a shard, from their acceptance on."""
+"""The connections of a shard, from accept to close."""
 
 import socket
 from dataclasses import replace
@@ -15,7 +15,7 @@ from smq.model.caller import Caller
 from smq.model.config import Config
 from smq.shard.shard import Shard
 
-HOST_SEND_BYTES = 512 * 1024  # To a client on this host: it reads them while caches hold them.
+HOST_SEND_BYTES = 512 * 1024  # For a client on this host: it reads them while caches hold them.
 
 
 class Clients:
@@ -57,7 +57,7 @@ class Clients:
             connection.pause_if_full()
 
     def take_settings(self, config: Config) -> None:
-        """Use other settings from now on. Clients beyond a lower maximum stay."""
+        """Use other settings from now on. Clients above a lowered maximum stay."""
         if config.max_connections > self._config.max_connections:
             room = room_for(config.max_connections)
             config = replace(config, max_connections=room)
@@ -67,7 +67,7 @@ class Clients:
         return len(self.by_fd)
 
     def stop(self) -> None:
-        """Accept no more."""
+        """Stop accepting."""
         if self._acceptor is not None:
             self._acceptor.stop()
 

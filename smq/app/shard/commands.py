@@ -46,17 +46,16 @@ from smq.wire.internal.transactions import SyncLogs, WriteMarkers
 from smq.wire.markers import Marker, without
 
 BATCHES_BYTES_MAX = 16 * 1024 * 1024
-ABORTED_BYTES_MAX = 256 * 1024  # Batches are looked at one by one, in the loop.
+ABORTED_BYTES_MAX = 256 * 1024  # Batches are examined one by one, in the loop.
 SYNC_POLL_MS = 1.0
-PUSHES_MAX = 1000  # Clients of one answer: a few milliseconds.
+PUSHES_MAX = 1000  # Clients per answer: a few milliseconds.
 
 Handle = Callable[[Link, int, Any], None]
 
 
 class ShardCommands:
-    """Serves commands; watches the WAL's space and calls the sealer when it is wanted.
-
-    To be made after the shard's server, whose end of a turn writes what the turn has appended.
+    """Serves commands; watches the WAL's space and calls the sealer when needed. Create it after
+    the shard's server, which writes a turn's appends at the end of the turn.
     """
 
     def __init__(self, loop: Loop, shard: Shard, peers: Peers) -> None:
@@ -83,7 +82,7 @@ class ShardCommands:
         }
 
     def listen(self, listener: socket.socket) -> None:
-        """Accept our other processes."""
+        """Accept connections of our other processes."""
 
         def accepted(sock: socket.socket, _address: str) -> None:
             self._links.add(Link(self._loop, sock, self._frame, self._links.discard))
@@ -107,18 +106,19 @@ class ShardCommands:
         link.send(encode_answer(frame_id, Failed(str(reason))))
 
     def watch_growth(self) -> None:
-        """Watch the space when the WAL has begun or freed a segment: a second may be too late."""
+        """Watch the space whenever the WAL has begun or freed a segment: waiting a second may be
+        too late."""
         segments = [log.wal.written_segments for log in self._shard.logs.values()]
         if segments != self._segments_seen:
             self._segments_seen = segments
             self.watch_space()
 
     def watch_transactions(self) -> None:
-        """Ask about transactions that are open for long."""
+        """Ask the coordinator about transactions that have been open for long."""
         self._hanging.look()
 
     def watch_space(self) -> None:
-        """Have the sealer free WAL space, and refuse producers while there is none."""
+        """Have the sealer free WAL space; refuse producers while there is none."""
         if watch_space(self._shard, wall_ms()):
             self._peers.ask_sealer(Pressure(), lambda _: None)
 
@@ -208,7 +208,7 @@ class ShardCommands:
         ]
         logs = [each.led.log for each in endings if each.led is not None]
         ends = _tails(logs if asked.is_synced else [])
-        # The turn's end writes them, and shows what that is enough for.
+        # The end of the turn writes and publishes them.
         self._when_written.append(partial(self._answer_markers, link, frame_id, endings, ends))
 
     def _answer_markers(
@@ -227,8 +227,8 @@ class ShardCommands:
             self._loop.call_later(SYNC_POLL_MS, again)
 
     def _want_syncs(self, endings: list[Ending]) -> None:
-        """Have markers synced that no write has wanted synced: a full ring may have had them
-        written before the turn ended, and some are repeated."""
+        """Want syncs of markers that no write has wanted: a full ring may have forced their write
+        before the end of the turn, and some are repeats."""
         waiting = (each for each in endings if each.outcome(self._shard) is None)
         for log in {each.led.log.number: each.led.log for each in waiting if each.led}.values():
             must = DURABILITY_DISK in self._shard.levels and log.failed is None
@@ -275,12 +275,12 @@ class ShardCommands:
 
 
 def _tails(logs: Iterable[Log]) -> list[tuple[Log, int]]:
-    """Each of these logs once, and where it ends now."""
+    """Each of these logs once, with its current tail."""
     return [(log, log.tail) for log in {log.number: log for log in logs}.values()]
 
 
 def _not_synced(ends: list[tuple[Log, int]]) -> list[tuple[Log, int]]:
-    """The logs that are not on disk up to there; they are about to be."""
+    """The logs that are not on disk up to these tails; wants their syncs."""
     missing = [(log, end) for log, end in ends if log.words[WORD_SYNCED] < end]
     for log, _ in missing:
         if log.failed is None:

@@ -1,11 +1,9 @@
 """A client's connection in a shard: bytes in, answers out in the order of the requests.
 
-Answers stand in a queue of slots. A slot is filled when its answer is known and open when it may
-be sent: produce answers open when their records have reached their level. Nothing behind a closed
-slot is sent.
-
-While the socket takes no more, only the first slot holds what is lent to it; a client that does not
-take its answers is disconnected, and holds little until then.
+Answers wait in a queue of slots. A slot is filled when its answer is known, and open when it may be
+sent: produce answers open when their records have reached their level. Nothing behind a closed slot
+is sent. While the socket is full, only the first slot holds loans; a client that does not take its
+answers is disconnected, and holds little until then.
 """
 
 import select
@@ -28,29 +26,29 @@ if TYPE_CHECKING:
     from smq.app.shard.request_times import Timing
     from smq.shard.quotas import Limits
 
-PROGRESS_MS = 30_000  # While answers are stuck, the client must have taken in each such time …
-PROGRESS_BYTES = 256 * 1024  # … so much: far less than Kafka's clients need for their timeouts.
-# What the coordinator is asked for one client and has not answered; large fetches that wait count
-# as bytes too. Kafka takes one request at a time from a connection; clients have five on their way.
+PROGRESS_MS = 30_000  # While answers are stuck, in each such interval the client must take …
+PROGRESS_BYTES = 256 * 1024  # … this much: far less than Kafka's clients need for their timeouts.
+# Unanswered requests to the coordinator for one client; waiting large fetches count as bytes too.
+# Kafka takes one request at a time from a connection; clients keep five in flight.
 RELAYED_MAX, RELAYED_BYTES_MAX = 8, 1024 * 1024
-# What one client may cost others in a turn, in bytes: of answers that are made for it; a byte of a
-# request stands for the work it may make, and so does each request.
+# One client's share of a turn, in bytes of answers made for it. A request's bytes, and each
+# request, count for the work they may cause.
 SHARE = 64 * 1024
 REQUEST_COST, REQUEST_BYTE_COST = 1024, 32
 SLOTS_MAX = 256  # Answers that a client has not read yet; then we read no more requests.
-UNSENT_BYTES_MAX = 4 * 1024 * 1024  # Of known answers; so much is sent before we read on.
+UNSENT_BYTES_MAX = 4 * 1024 * 1024  # Known answers; beyond this, send before reading on.
 TURN_BYTES = 1024 * 1024  # Sent to one client before others are looked at.
-COPIED_BYTES_MAX = 16 * 1024  # What is lent and no larger is copied: it costs less than a sendmsg.
-SLOT_COPIED_MAX = 256 * 1024  # Of one answer: a client that reads nothing holds no more of us.
+COPIED_BYTES_MAX = 16 * 1024  # Loans up to this size are copied: that costs less than a sendmsg.
+SLOT_COPIED_MAX = 256 * 1024  # Of one answer: a client that reads nothing holds no more than this.
 _READ = select.EPOLLIN | select.EPOLLRDHUP
 
 
 class Slot:
-    """Where one answer, or a run of produce answers, will stand. `length` is 0 until it is known.
+    """The place of one answer, or of a run of produce answers. `length` is 0 until it is known.
 
-    is_sending   it is the first one and did not go at once: all it needs is held
-    is_waiting   its turn has not come: what is lent to it is held
-    timing       when it was asked for, if anybody counts that
+    is_sending   it is the first one and needs several sends: it holds all that it needs
+    is_waiting   its turn has not come: it holds its loans
+    timing       the times of its request, if they are counted
     """
 
     __slots__ = ("is_open", "is_sending", "is_waiting", "length", "pieces", "timing")
@@ -65,7 +63,7 @@ class Slot:
             self.is_waiting = True
 
     def fill(self, pieces: Iterable[bytes | Sendable]) -> None:
-        """The answer is known and may go. Raises DamagedFrame, OSError."""
+        """Take the answer, which is known now. Raises DamagedFrame, OSError."""
         run: list[bytes] = []
         copied_bytes = 0
         for piece in pieces:
@@ -95,14 +93,14 @@ class Slot:
             self.timing.answered()
 
     def hold(self) -> None:
-        """Begin to send it, in several parts. Raises OSError."""
+        """Begin to send it in several parts. Raises OSError."""
         if not self.is_sending:
             self.is_sending = True
             for piece in self.lent():
                 piece.hold()
 
     def release(self) -> None:
-        """Hold nothing: it is closed, or waits behind a socket that takes nothing."""
+        """Hold nothing: it is closed, or the socket takes nothing."""
         self.is_sending = self.is_waiting = False
         for piece in self.lent():
             piece.release()
@@ -123,7 +121,7 @@ class Owner(Protocol):
         """There is something to receive."""
 
     def resumable(self, connection: "Connection") -> None:
-        """The connection was full and is no more: take what was received before."""
+        """The connection is no longer full: take the requests received before."""
 
     def gone(self, connection: "Connection") -> None:
         """The connection is closed. Called once, however it ends."""
@@ -132,7 +130,7 @@ class Owner(Protocol):
 class Connection:
     """One client.
 
-    While the client does not read its answers, or very many are due, we do not read its requests.
+    While the client does not read its answers, or very many are due, we read no requests.
     """
 
     __slots__ = (
@@ -203,7 +201,7 @@ class Connection:
         loop.register(self.fd, self._events, ready)
 
     def invariants(self) -> None:
-        """Raise AssertionError when the answers are not as they should be."""
+        """Raise AssertionError if the answers break an invariant."""
         behind = list(self.slots)[1:]
         assert not any(slot.is_sending for slot in behind)
         assert not (self._is_blocked and any(slot.is_waiting for slot in behind))
@@ -226,8 +224,8 @@ class Connection:
         )
 
     def _owes_much(self) -> bool:
-        """Whether the answers known by now are large. Each is looked at once, when it is the last:
-        those that come later were asked for before."""
+        """Whether the answers known by now are large. Each is examined once, when it is the last:
+        later ones were requested earlier."""
         for i in range(len(self._counted), len(self.slots)):
             self._counted.append(self.slots[i].length)
             self._unsent_bytes += self._counted[-1]
@@ -250,14 +248,14 @@ class Connection:
             self._listen_to(self._events & ~_READ)
 
     def charge(self, request_bytes: int) -> None:
-        """A request has been taken: count what it costs, with its answer if that is made."""
+        """Count the cost of a taken request, and of its answer if that is made."""
         self.spent += REQUEST_COST + REQUEST_BYTE_COST * request_bytes
         if self.slots:
             pieces = self.slots[-1].pieces
             self.spent += sum(len(each) for each in pieces if isinstance(each, (bytes, memoryview)))
 
     def end_share(self) -> None:
-        """Take no more requests in this turn when it has had its share of it."""
+        """Stop taking requests in this turn once it has had its share."""
         if self.spent >= SHARE and not self.is_full and not self.closed:
             self.mute(0)
 
@@ -273,13 +271,14 @@ class Connection:
         self._muted = self._loop.call_later(delay_ms, unmute)
 
     def throttle(self, delay_ms: int, now_ms: int) -> None:
-        """Take no requests for so long, unless that is so anyway; answers go out (KIP-219)."""
+        """Take no requests for so long, unless throttled for longer already; answers go out
+        (KIP-219)."""
         if delay_ms > 0 and now_ms + delay_ms > self.throttled_until_ms and not self.closed:
             self.throttled_until_ms = now_ms + delay_ms
             self.mute(delay_ms)
 
     def owed_ms(self, now_ms: int) -> int:
-        """For how long it is throttled still."""
+        """The remaining throttle time."""
         return max(0, self.throttled_until_ms - now_ms)
 
     def _listen_to(self, events: int) -> None:
@@ -288,7 +287,7 @@ class Connection:
             self._loop.modify(self.fd, events)
 
     def flush(self) -> None:
-        """Send what is open, as far as the socket takes it."""
+        """Send open answers as far as the socket takes them."""
         if not self._may_send():
             return
         try:
@@ -316,10 +315,10 @@ class Connection:
             self._owner.resumable(self)
 
     def _send_turn(self) -> bool:
-        """Send what may be sent in a turn; whether that was all that is open."""
+        """Send a turn's share; whether all open answers went out."""
         end = self._sent_bytes + TURN_BYTES
         while self.slots and self.slots[0].is_open:
-            if self._sent_bytes >= end:  # It reads as fast as we send, and would go on and on.
+            if self._sent_bytes >= end:  # It reads as fast as we send, for ever.
                 self._block(self.slots[0])
                 return False
             if not self._send_some(self.slots[0]):
@@ -377,7 +376,7 @@ class Connection:
         for piece in slot.pieces:
             if not isinstance(piece, (bytes, memoryview)):
                 piece.pause()
-                break  # No other one has been asked for its bytes.
+                break  # No other slot holds loans while stuck.
         self._is_blocked = True
         self._release_behind()
         self._listen_to(select.EPOLLOUT)
@@ -394,7 +393,7 @@ class Connection:
         self._progress = self._loop.call_later(PROGRESS_MS, self._look_at_progress)
 
     def _look_at_progress(self) -> None:
-        """Close unless the client has taken enough since the last look, or waits for our disk."""
+        """Close unless the client has taken enough since the last check, or waits for our disk."""
         taken_bytes = self._taken_bytes() - self._taken_before
         if self._is_blocked and taken_bytes < PROGRESS_BYTES:
             self.close()
@@ -402,11 +401,11 @@ class Connection:
             self._watch_progress()
 
     def _taken_bytes(self) -> int:
-        """How much has arrived at the client's end: what the socket buffers here has not."""
+        """How many bytes have reached the client's host: those in our socket buffer have not."""
         return self._sent_bytes - self._loop.unsent_bytes(self.fd)
 
     def _load(self, slot: Slot, piece: Sendable) -> None:
-        """Go on when the next bytes have come from the disk; no other client waits for it."""
+        """Continue once the next bytes have been read from disk; no other client waits for that."""
 
         def ready() -> None:
             self._is_loading = False
@@ -423,13 +422,13 @@ class Connection:
             self._listen_to(self._events & ~select.EPOLLOUT)
 
     def close_after_answers(self) -> None:
-        """Take no more requests; close when what was asked before is answered."""
+        """Take no more requests; close once earlier ones are answered."""
         self.is_closing = True
         if not self.slots:
             self.close()
 
     def close(self) -> None:
-        """Close now; whatever was lent is released."""
+        """Close now; release all loans."""
         if self.closed:
             return
         self.closed = True

@@ -1,9 +1,8 @@
-"""Transactions that are open in a shard and that nobody will end.
-
-A power loss may take a marker from a log whose coordinator has stored that all of them are written.
-So a shard asks about what it finds open at its start, and about what is open for long. The
-coordinator knows a transaction before the first of its batches is appended, and until its last
-marker is durable: one that it does not know is aborted here.
+"""Finds hanging transactions: open in a shard, but unknown to the coordinator. A power loss may
+take a marker from a log after the coordinator has recorded that all are written. So a shard asks
+about transactions that it finds open at its start, and about those open for long. The coordinator
+knows a transaction from before its first append until its last marker is durable: one that it does
+not know is aborted here.
 """
 
 from functools import partial
@@ -22,7 +21,7 @@ ASKED_MAX = 1000  # At a time; the others are asked about later.
 
 
 class Hanging:
-    """Looks after the open transactions of one shard."""
+    """Checks the open transactions of one shard."""
 
     def __init__(self, shard: Shard, peers: Peers) -> None:
         self._shard, self._peers = shard, peers
@@ -30,7 +29,7 @@ class Hanging:
         self._is_asking = self._has_asked = False
 
     def look(self) -> None:
-        """Ask about what is open for long, and once about all. To be called about once a second."""
+        """Ask about long-open transactions, and once about all. Call about once a second."""
         now_ms = wall_ms()
         if self._is_asking or now_ms < self._next_ms:
             return

@@ -1,4 +1,4 @@
-"""When a kernel takes whole turns, and what the loop does with what it leaves."""
+"""Decides when a kernel takes whole turns, and handles what the kernel leaves to the loop."""
 
 import select
 from collections.abc import Callable, Iterable
@@ -28,7 +28,7 @@ class Door(Protocol):
 
     @property
     def is_watching(self) -> bool:
-        """Whether a request waits now that the kernel does not know."""
+        """Whether a request is waiting that the kernel does not know."""
 
     def moved(self, places: Iterable[LogSlot]) -> None:
         """The HWM of these places has moved."""
@@ -37,17 +37,17 @@ class Door(Protocol):
         """Use other settings from now on."""
 
     def hand_over(self) -> None:
-        """The kernel is about to run: the sessions that are awake are its own meanwhile."""
+        """The kernel is about to run: hand over the awake sessions."""
 
     def take_back(self) -> None:
-        """The kernel has run."""
+        """The kernel has run: take the sessions back."""
 
     def produced(self, session: Session, data: np.ndarray, end: int, first: Produced) -> None:
-        """The kernel has left a session's requests in data[:end]: `first` has come of them."""
+        """The kernel left a session's requests in data[:end]; `first` is their result so far."""
 
 
 class KernelTurns:
-    """The kernel turns of one shard. `resume` handles requests that the kernel has left."""
+    """The kernel turns of one shard. `resume` handles requests that the kernel left."""
 
     def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the server)
         self,
@@ -71,11 +71,11 @@ class KernelTurns:
         loop.quick, loop.sleep = self._take_turns, self._sleep
 
     def take_awake(self) -> bool:
-        """Have a kernel look at the sessions that are awake; False: it has found nothing."""
+        """Have a kernel check the awake sessions; False: it found nothing."""
         return self._quick_turns.may_run() and self._run_turns()
 
     def _take_turns(self, events: list[tuple[int, int]]) -> bool:
-        """Have a kernel take these events, and turns that follow; False: nothing was taken."""
+        """Have a kernel take these events, and following turns; False: it took nothing."""
         quick = self._quick_turns
         if not quick.may_run():
             return False
@@ -84,7 +84,7 @@ class KernelTurns:
         return self._run_turns()
 
     def _sleep(self, due_ns: int) -> bool:
-        """Have a kernel sleep, and take what comes meanwhile; False: the loop must sleep itself."""
+        """Have a kernel sleep and take what arrives; False: the loop must sleep itself."""
         if not self._quick_turns.may_run():
             return False
         self._run_turns(due_ns)
@@ -109,7 +109,7 @@ class KernelTurns:
         return has_taken
 
     def _take_left(self, buffer: Buffer) -> None:
-        """Do what the kernel's turns have left."""
+        """Handle what the kernel's turns have left."""
         quick = self._quick_turns
         for fd, answers, marks in quick.unsent():
             client = self._client(fd)

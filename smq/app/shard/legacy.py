@@ -1,9 +1,8 @@
 """Requests of versions that Kafka 4 dropped, for a broker with `legacy.formats`.
 
-A Produce is converted in steps, then produced as any other. Others are handled as the newer version
-that says the same; their slots turn the answers into the old version's.
-
-While something is converted no more is read from its connection.
+A Produce is converted in steps, then handled as any other. Other requests are handled as an
+equivalent newer version; their slots convert the answers back. During a conversion nothing is read
+from the connection.
 """
 
 from collections import deque
@@ -31,7 +30,7 @@ _HEAD_BYTES, _SIZE_BYTES = 8, 4  # Size and correlation id, which are those of t
 
 
 class OldSlot(Slot):
-    """Where the answer of an old version will stand: `convert` makes it of the newer one's."""
+    """The slot for an answer of an old version: `convert` makes it from the newer one's."""
 
     __slots__ = ("_convert",)
 
@@ -48,7 +47,7 @@ class OldSlot(Slot):
 
 
 class FetchSlot(Slot):
-    """Where the answer of an old Fetch will stand. `begin` takes the newer answer's pieces."""
+    """The slot for the answer of an old Fetch. `begin` takes the newer answer's pieces."""
 
     __slots__ = ("_begin",)
 
@@ -57,7 +56,7 @@ class FetchSlot(Slot):
         self._begin = begin
 
     def fill(self, pieces: Iterable[bytes | Sendable]) -> None:
-        """See Slot. It is filled when what is lent has been read and converted."""
+        """See Slot. It is filled once the loans have been read and converted."""
         self._begin(self, deque(pieces))
 
     def converted(self, answer: bytes) -> None:
@@ -66,7 +65,7 @@ class FetchSlot(Slot):
 
 
 class LegacyRequests:
-    """Those of one shard's clients."""
+    """The old requests of one shard's clients."""
 
     def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the server)
         self,
@@ -87,7 +86,7 @@ class LegacyRequests:
         return self._shard.config.legacy_formats
 
     def newer(self, connection: Connection, request: memoryview) -> tuple[memoryview, Slot]:
-        """A request as it is to be handled, and the slot for its answer. Raises PeerError."""
+        """The request in its newer version, and the slot for its answer. Raises PeerError."""
         found = newer_of(request) if self.is_on else None
         if found is None:
             return request, Slot(is_open=False)
@@ -152,7 +151,7 @@ class LegacyRequests:
         pieces: deque[bytes | Sendable],
         read: list[bytes],
     ) -> None:
-        """Read what is lent, waiting for the disk where it is there."""
+        """Read the loans, waiting for the disk where needed."""
         try:
             while pieces and not connection.closed:
                 if not _read_some(pieces, read):
@@ -183,7 +182,7 @@ class LegacyRequests:
     def _take(
         self, connection: Connection, conversion: Conversion, then: Callable[[bytes], None]
     ) -> None:
-        """Take the steps of a conversion, and do what is to be done with what it made."""
+        """Take the steps of a conversion, then use its result."""
         connection.working += 1
         self._steps.add(partial(self._step, connection, conversion, then))
 

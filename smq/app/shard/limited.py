@@ -1,10 +1,10 @@
 """The quotas of a shard's connections (KIP-219): what each is charged, and how long it waits.
 
-    request ─▶ charged ─▶ answered at once, with how long nothing more is read from its connection
+    request ─▶ charged ─▶ answered at once, with how long its connection is not read
 
-A connection without quotas is served as if there were none, by the kernels too. One with quotas, or
-whose client is not known yet, is the loop's. Programs that are attached through shared memory have
-no quotas.
+A connection without quotas has no overhead, and kernels may serve it. One with quotas, or whose
+client is not known yet, is served by the loop. Programs attached through shared memory have no
+quotas.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ API_KEY_AND_VERSION_BYTES = _HEADER.size
 
 
 def look(connection: Connection, quotas: ClientQuotas) -> None:
-    """Find the quotas of a connection, which may have changed."""
+    """Update a connection's quotas, which may have changed."""
     known = connection.client_id
     connection.limits = None if known is None or not quotas.is_on else quotas.of(known)
     connection.is_limited = quotas.is_on and (known is None or connection.limits is not None)
@@ -43,7 +43,7 @@ def identify(connection: Connection, client_id: str | None, quotas: ClientQuotas
 
 
 def identify_by(connection: Connection, buffer: Buffer, quotas: ClientQuotas) -> None:
-    """Look who sends, before a kernel takes its first request."""
+    """Identify the sender before a kernel takes its first request."""
     if connection.client_id is None and buffer.end - buffer.start > SIZE_BYTES:
         try:
             received = buffer.array.data[buffer.start + SIZE_BYTES : buffer.end]
@@ -80,7 +80,7 @@ def settled(
     pieces: Iterable[bytes | Sendable],
     now_ms: int,
 ) -> Iterable[bytes | Sendable]:
-    """Charge an answer: a Fetch's bytes. A Fetch says how long nothing is read."""
+    """Charge an answer: a Fetch's bytes. A Fetch's answer carries the throttle time."""
     if connection.limits is None or header.api_key != FETCH_KEY:
         return pieces
     whole = list(pieces)
@@ -94,7 +94,7 @@ def settled(
 
 
 def obey(connection: Connection, request: memoryview, response: bytes, now_ms: int) -> None:
-    """Read nothing for as long as the coordinator's answer to a change of topics says."""
+    """Throttle the connection as the coordinator's answer to a topic change says."""
     key, version = _HEADER.unpack_from(request, 0)
     if key in MUTATION_KEYS:
         [throttle_ms] = _INT32.unpack_from(response, _throttle_at(key, version))
@@ -102,5 +102,5 @@ def obey(connection: Connection, request: memoryview, response: bytes, now_ms: i
 
 
 def _throttle_at(api_key: int, version: int) -> int:
-    """Where an answer says how long to wait, if that is its first field."""
+    """Where an answer has its throttle time, if that is its first field."""
     return CORRELATION_ID_BYTES + int(is_flexible(api_key, version))

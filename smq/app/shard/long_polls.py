@@ -1,7 +1,6 @@
-"""Requests that wait: fetches with too little to read, until enough is there or their time is over.
-
-When high watermarks move, a poll looks only at the partitions that moved; when the catalog changes,
-all of them look at everything again.
+"""Waiting requests: fetches with too little to read, until there is enough or their deadline
+passes. When high watermarks move, a poll examines only the partitions that moved; when the catalog
+changes, all polls start from scratch.
 """
 
 from collections.abc import Callable, Collection
@@ -16,7 +15,7 @@ _SLOT_MASK = 2**32 - 1
 
 
 class LongPoll:
-    """One of them. `settle(result)` is called once, unless the poll is dropped."""
+    """A waiting request. `settle(result)` is called once, unless the poll is dropped."""
 
     __slots__ = ("places", "settle", "timer", "wait")
 
@@ -27,7 +26,7 @@ class LongPoll:
 
 
 class WidePoll:
-    """One of many partitions. `settle()` is called once, unless the poll is dropped."""
+    """A poll of many partitions. `settle()` is called once, unless the poll is dropped."""
 
     __slots__ = ("settle", "timer", "wait")
 
@@ -37,10 +36,9 @@ class WidePoll:
 
 
 class LongPolls:
-    """All polls of a shard. Invariant: until it ends, a poll stands under the places where its
-    partitions are now, and under no others.
-
-    A poll of many partitions keeps their codes in an array, and stands under none of them.
+    """All polls of a shard. Invariant: until it ends, a poll is registered under the current places
+    of its partitions, and under no others. A poll of many partitions keeps their codes in an array,
+    and is registered under none of them.
 
     watched   uint8 by slot: not 0 where a request waits, for kernels that serve a shard of one log
     """
@@ -49,11 +47,11 @@ class LongPolls:
         self._loop, self.watched = loop, np.zeros(slots, np.uint8)
         self._by_place: dict[LogSlot, set[LongPoll]] = {}
         self._all: dict[LongPoll, None] = {}
-        self._logs: set[int] = set()  # Of which anybody has ever waited for a partition.
+        self._logs: set[int] = set()  # Logs with a partition that a poll has ever waited for.
         self._wide: dict[WidePoll, None] = {}
 
     def invariants(self) -> None:
-        """Raise AssertionError when a wake-up would reach the wrong polls."""
+        """Raise AssertionError if a wake-up would reach the wrong polls."""
         for poll in self._all:
             assert set(poll.places) == set(poll.wait.places), "its partitions have moved"
             assert all(poll in self._by_place[place] for place in poll.places)
@@ -80,7 +78,7 @@ class LongPolls:
         return poll
 
     def _stand(self, poll: LongPoll) -> None:
-        """Have it stand where its partitions are."""
+        """Register it under the places of its partitions."""
         poll.places = tuple(poll.wait.places)
         for place in poll.places:
             self._by_place.setdefault(place, set()).add(poll)
@@ -98,7 +96,7 @@ class LongPolls:
     def moved(self, places: Collection[LogSlot]) -> None:
         """The HWM of these places has moved."""
         concerned: dict[LongPoll, list[LogSlot]] = {}
-        for place in self._by_place.keys() & places:  # One step where nobody waits for any.
+        for place in self._by_place.keys() & places:  # Cheap if no poll waits for any.
             for poll in self._by_place[place]:
                 concerned.setdefault(poll, []).append(place)
         for poll, its_places in concerned.items():
@@ -110,7 +108,7 @@ class LongPolls:
                 self.go_on(wide)
 
     def look_again(self) -> None:
-        """The catalog has changed: partitions may be gone, or elsewhere, created again."""
+        """The catalog has changed: partitions may be deleted, or created again elsewhere."""
         for poll in list(self._all):
             if poll not in self._all:
                 continue
@@ -131,7 +129,7 @@ class LongPolls:
         return poll
 
     def go_on(self, poll: "WidePoll") -> None:
-        """There may be enough."""
+        """Continue: there may be enough."""
         settle = poll.settle
         self._drop_wide(poll)
         settle()
@@ -160,7 +158,7 @@ class LongPolls:
             return
         assert poll.timer is not None
         poll.timer.cancel()
-        poll.settle = _nobody  # The other one knows the poll: only the collector would free both.
+        poll.settle = _nobody  # They refer to each other: only the collector would free both.
         del self._all[poll]
         self._leave(poll)
 
@@ -172,7 +170,7 @@ class LongPolls:
 
 
 def _meet(ascending: np.ndarray, codes: np.ndarray) -> bool:
-    """Whether one of some codes is among those that ascend."""
+    """Whether one of some codes is among ascending ones."""
     at = np.searchsorted(ascending, codes)
     inside = at < len(ascending)
     return bool((ascending[at[inside]] == codes[inside]).any())

@@ -1,4 +1,4 @@
-"""The main of a shard: opens its logs, serves, and stops in order."""
+"""The main of a shard: opens its logs, serves, and stops in good order."""
 
 import gc
 import os
@@ -30,7 +30,7 @@ from smq.wire.attach import Hello
 HOUSEKEEPING_MS = 1000
 DRAIN_MS = 3000
 CATALOG_WAIT_MS = 5
-SWITCH_S = 0.0005  # Of Python's lock: the loop waits so long for a thread that files an index.
+SWITCH_S = 0.0005  # The GIL's switch interval, for which the loop waits for an indexing thread.
 
 
 def shard_main(inheritance: Inheritance, node_id: int) -> None:
@@ -63,7 +63,7 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
     housekeep(loop, server, commands, tell_clients, notices)
 
     def serve() -> None:
-        """Serve once the coordinator has said which topics there are."""
+        """Serve once the coordinator has sent the topics."""
         _take_catalog(inheritance, shard)
         if not shard.catalog_version:  # A turn of the loop may have taken it before us.
             loop.call_later(CATALOG_WAIT_MS, serve)
@@ -86,7 +86,7 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
 
 
 def _sessions(loop: Loop, inheritance: Inheritance, shard: Shard, server: ShardServer) -> Sessions:
-    """The local door: every program that attaches may map all logs of this shard."""
+    """Open the local door: every attached program may map all logs of this shard."""
     identity = Hello(shard.node_id, inheritance.cluster_id)
     logs = [memory.fd for memory in inheritance.logs.values()]
     descriptors = [inheritance.nodes.fd, inheritance.catalog.fd, *logs]
@@ -140,7 +140,7 @@ def _nodes(inheritance: Inheritance) -> list[Node]:
 
 
 def _take_catalog(inheritance: Inheritance, shard: Shard) -> bool:
-    """Lead what a newly published catalog says; whether there was one."""
+    """Apply a newly published catalog; whether there was one."""
     block = inheritance.catalog
     if not block.has_moved(shard.catalog_version):
         return False
@@ -156,7 +156,7 @@ def housekeep(
     tell_clients: Callable[[], None],
     notices: Notices,
 ) -> None:
-    """Once a second, do what no request waits for, and watch the space when the WAL grows."""
+    """Do background work once a second, and watch the space when the WAL grows."""
 
     def once() -> None:
         server.clients.close_idle()
@@ -173,7 +173,7 @@ def housekeep(
 
 
 def _drain(loop: Loop, inheritance: Inheritance, server: ShardServer, sessions: Sessions) -> None:
-    """Asked to stop: answer what was asked, then leave."""
+    """Stop: answer the requests received so far, then leave."""
     loop.unregister(inheritance.stop.fd)
     server.stop()
     sessions.stop()

@@ -1,8 +1,8 @@
 """Fetches that wait in the kernel's table, until the loop must answer one.
 
-A kernel parks a fetch there, and answers it when its records come. The loop takes one over when the
-kernel cannot go on with it: its client sends something else, the catalog changes, the shard takes
-turns itself, or the fetch's time is over.
+A kernel parks a fetch there, and answers it when its records arrive. The loop takes a fetch over
+when the kernel cannot continue: the client sends another request, the catalog changes, the shard
+takes turns itself, or the fetch's deadline passes.
 """
 
 from collections.abc import Callable, Iterable
@@ -40,13 +40,13 @@ class ParkedFetches:
             self.unpark(fd)
 
     def moved(self, slots: Iterable[int]) -> None:
-        """The loop has shown records of these partitions."""
+        """The loop has published records of these partitions."""
         if len(self._waiting):
             for fd in self._waiting.concerned(slots):
                 self.unpark(fd)
 
     def watch(self) -> None:
-        """A kernel may have parked some: have a timer run when the first of all is due."""
+        """A kernel may have parked some: set a timer for the first deadline of all."""
         due_ns = self._waiting.due_ns
         if due_ns < (NEVER_NS if self._expiry is None else self._expiry.due_ns):
             if self._expiry is not None:

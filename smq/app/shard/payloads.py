@@ -1,11 +1,9 @@
 """A shard's view of the filer: whether a payload is there.
 
-On a filer of this host that is a stat, a few microseconds. Another store is asked by the sealer,
-for the shard's loop never waits: until the answer is known producers are told to send again, which
-all of them do by themselves, and what is known is kept for a while.
-
-One question is on its way at a time. Later ones are combined in the next one, so that the
-payloads of a batch are asked for together, so that a request for very many does not delay others.
+On a filer of this host that is a stat, a few microseconds. The shard's loop never waits, so the
+sealer asks any other store: until the answer is known, producers get a retriable error, and answers
+are cached for a while. One question is in flight at a time. Later ones are combined in the next, so
+that a batch's payloads are requested together and a request for very many does not delay others.
 """
 
 import os
@@ -23,14 +21,14 @@ from smq.wire.internal.form import Failed
 from smq.wire.internal.messages import FindPayloads
 
 NANOSECONDS_PER_MS = 1_000_000
-KEYS_MAX = 256  # Of a question: S3 answers so many in a second or so, the sealer waits for ten.
+KEYS_MAX = 256  # Per question: S3 answers this many in about a second; the sealer waits for ten.
 WANTED_MAX = 1000  # Others are asked for again with the next attempt.
 KNOWN_MAX = 50_000  # Some 25 MB.
-# The largest batch is known as a whole for a moment, though the store took its time. That a payload
-# may still be named by a new record is found by its age each time, and until then none is swept.
+# Long enough that all answers for the largest batch are known at the same time, even from a slow
+# store. Each check compares a payload's age; until it is too old, no sweep deletes it.
 KNOWN_MS = 60_000
 
-assert 4 * LATER_MAX < KNOWN_MAX  # Some such batches at once do not push each other out.
+assert 4 * LATER_MAX < KNOWN_MAX  # Several such batches at once do not evict each other.
 
 
 class LocalPayloads:
@@ -57,12 +55,12 @@ class LocalPayloads:
 
 
 class AskedPayloads:
-    """Objects of a store that the sealer asks."""
+    """Objects of a store that only the sealer asks."""
 
     def __init__(self, peers: Peers, now_ms: Callable[[], int]) -> None:
         self._peers, self._now_ms = peers, now_ms
         self._known: OrderedDict[str, tuple[int, Seen | None]] = OrderedDict()
-        self._wanted: dict[str, None] = {}  # In order. The first of them are asked for, if any.
+        self._wanted: dict[str, None] = {}  # In order. The first ones are in flight, if any.
         self._is_asking = False
 
     def look(self, key: str) -> Seen | None:
@@ -70,7 +68,7 @@ class AskedPayloads:
         known = self._known.get(key)
         if known is not None and self._now_ms() - known[0] < KNOWN_MS:
             if known[1] is None:
-                del self._known[key]  # It may be uploaded any time: said once, then asked again.
+                del self._known[key]  # It may be uploaded at any time: answer once, then ask again.
             return known[1]
         if len(self._wanted) < WANTED_MAX:
             self._wanted[key] = None
@@ -90,7 +88,7 @@ class AskedPayloads:
         self._is_asking = False
         if isinstance(
             said, Failed
-        ):  # The rest would fare no better: clients that still want it ask again.
+        ):  # The rest would fail too: clients that still want them ask again.
             self._wanted.clear()
             return
         for key in keys:

@@ -1,11 +1,9 @@
-"""Turns that a kernel takes whole (shm.kernels.turn.turns), and how what it leaves is told.
-
-Frequent is a connection that holds no part of a request and waits for no answer, to a shard of one
-log whose partitions are visible when the WAL has them. The kernel does for it what ShardServer
-does, in the same order, without a line of Python between the calls of the system. A fetch that
-waits then waits in the kernel's table. Sessions of the local door are served alike. The kernel may
-also sleep in the loop's place: then there is no Python either between a request that ends a rest
-and its answer.
+"""Whole turns taken by a kernel (shm.kernels.turn.turns), and how it reports what it leaves. The
+kernel serves the frequent case: a connection that holds no part of a request and waits for no
+answer, to a shard of one log whose partitions are visible once the WAL has them. It does what
+ShardServer does, in the same order, without Python between the system calls. Waiting fetches wait
+in the kernel's table. Sessions of the local door are served alike. The kernel may also sleep in the
+loop's place: then the request that wakes it is answered without Python too.
 """
 
 from collections.abc import Iterator
@@ -64,16 +62,16 @@ from smq.model.config import Config
 from smq.shard.produce import Marks, Producing, marks_of
 from smq.shard.shard import Shard
 
-DESCRIPTORS_MAX = 1 << 16  # Connections with larger ones are served as any other.
-PAUSE_TURNS = 30  # After a run whose first turn met something else: it costs more than it saves.
-TURNS_MAX_NS = 1_000_000  # Awake, of one call: timers and other descriptors wait for so long.
+DESCRIPTORS_MAX = 1 << 16  # The loop serves connections with larger ones.
+PAUSE_TURNS = 30  # After a run that met another case at once: it costs more than it saves.
+TURNS_MAX_NS = 1_000_000  # Per call, awake: timers and other descriptors wait this long.
 _NOT_TAKEN = {LOOPS, PARKED}
 
 
 class QuickTurns:
-    """Runs the kernel for a shard. One that serves several logs takes no turn here.
+    """Runs the kernel for a shard. A shard with several logs takes no turns here.
 
-    watched    uint8 by slot: 1 where somebody waits in the loop
+    watched    uint8 by slot: 1 where a request waits in the loop
     published  int64: the version of the catalog that was published last
     waiting    the fetches that wait in the kernel's table
     sessions   the sessions that the kernel serves
@@ -114,12 +112,13 @@ class QuickTurns:
     # --- whose requests the kernel takes ---------------------------------------------------------
 
     def note(self, client: Connection | Session) -> None:
-        """The loop has done something with it: may the kernel take what comes next?"""
+        """Tell the kernel whether it may take a client's next request, after the loop has touched
+        it."""
         if client.fd < DESCRIPTORS_MAX and self._clients[client.fd] != PARKED:
             self._clients[client.fd] = client.standing
 
     def takes(self, fd: int) -> bool:
-        """Whether what comes from a descriptor is for the kernel."""
+        """Whether the kernel takes a descriptor's input."""
         return fd < DESCRIPTORS_MAX and self._clients[fd] not in _NOT_TAKEN
 
     def is_parked(self, fd: int) -> bool:
@@ -127,25 +126,25 @@ class QuickTurns:
         return fd < DESCRIPTORS_MAX and bool(self._clients[fd] == PARKED)
 
     def unpark(self, fd: int) -> tuple[np.ndarray, int]:
-        """See WaitingFetches.take; the client is the loop's from now on."""
+        """See WaitingFetches.take; the loop serves the client from now on."""
         self._clients[fd] = LOOPS
         return self.waiting.take(fd)
 
     def forget(self, fd: int) -> None:
-        """A client is gone."""
+        """Forget a closed client."""
         if self.is_parked(fd):
             self.unpark(fd)
         elif fd < DESCRIPTORS_MAX:
             self._clients[fd] = LOOPS
 
     def last_used_ns(self, fd: int) -> int:
-        """When a client has last sent something (monotonic), as far as the kernel knows."""
+        """When a client last sent something (monotonic), as far as the kernel knows."""
         return int(self._clients[fd]) if fd < DESCRIPTORS_MAX else 0
 
     # --- turns -----------------------------------------------------------------------------------
 
     def may_run(self) -> bool:
-        """Whether the kernel knows what to do and a run is worth it; to be asked once a turn."""
+        """Whether the kernel is ready and a run is worth it; ask once a turn."""
         log, shard = self._log, self._shard
         if self._pause:
             self._pause -= 1
@@ -160,9 +159,8 @@ class QuickTurns:
     def run(self, data: np.ndarray, spin: Spin, due_ns: int, *, is_watched: bool) -> bool:
         """Take turns, receiving into `data`; whether anything was taken.
 
-        May sleep until `due_ns` (monotonic), again and again; 0: it may not. It returns when
-        records have become visible that somebody waits for in the loop, or that anybody may wait
-        for when `is_watched`.
+        May sleep until `due_ns` (monotonic), repeatedly; 0: it may not. Returns when records become
+        visible for which a request waits in the loop, or any records if `is_watched`.
         """
         log, words, producing = self._log, self._words, self._producing
         assert log is not None
@@ -197,17 +195,17 @@ class QuickTurns:
         return True
 
     def unsent_fetch(self) -> tuple[int, Answer] | None:
-        """A Fetch's answer that a socket did not take whole: descriptor, what is left."""
+        """A Fetch's answer that a socket did not take whole: descriptor, remaining bytes."""
         fd, sent = self._words[UNSENT_FD], self._words[UNSENT_START]
         return None if fd < 0 else (fd, self._fetching.answer(sent))
 
     def rung(self) -> tuple[Session, int] | None:
-        """A session that the loop must look at, and how often it rang."""
+        """A session that the loop must serve, and how often it rang."""
         fd = self._words[RUNG_FD]
         return None if fd < 0 else (self.sessions.at(fd), self._words[BELLS])
 
     def unsent(self) -> Iterator[tuple[int, bytes, Marks]]:
-        """Answers of the last run that are to be sent: descriptor, bytes, where they are due."""
+        """Unsent answers of the last run: descriptor, bytes, where they are due."""
         words, out = self._words, self._producing.out.data
         assert self._log is not None
         marks = marks_of(self._log, words[LEVEL])
@@ -216,7 +214,7 @@ class QuickTurns:
             yield fd, bytes(out[start:end]), marks
 
     def left(self) -> tuple[int, int, int] | None:
-        """What Producing.resume() is to go on with: a connection's descriptor, why the kernel
-        stopped, the end of the bytes received. None: nothing is left."""
+        """The input for Producing.resume(): a connection's descriptor, why the kernel stopped, the
+        end of the received bytes. None: nothing is left."""
         fd = self._words[LEFT_FD]
         return None if fd < 0 else (fd, self._words[LEFT_STOP], int(self._producing.plan[HEAD_END]))

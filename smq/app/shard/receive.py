@@ -1,11 +1,10 @@
 """Receive buffers: borrowed by a connection only while it holds a part of a request.
 
-An idle connection holds no buffer. One whose request has come in part keeps a short rest as bytes,
-a long one where it lies: a byte that comes costs no copy of those before it. Memory is earned by
-bytes received: it grows and shrinks with the rest. A few connections may keep a whole buffer, so
-that a batch of a megabyte is not copied on its way to the ring.
-
-All parts of requests together are bounded as well; beyond that the slowest lose theirs.
+An idle connection holds no buffer. One with a part of a request keeps a short rest as bytes, and a
+long one in place: new bytes cause no copy of earlier ones. Memory must be earned by received bytes:
+it grows and shrinks with the rest. A few connections may keep a whole buffer, so that a batch of a
+megabyte is not copied on its way to the ring. All parts of requests together are bounded too;
+beyond that the slowest connections are dropped.
 """
 
 from collections.abc import Iterable
@@ -19,23 +18,23 @@ from shm.kernels.turn.receive import RECEIVE_BYTES
 
 BUFFER_BYTES = 4 * RECEIVE_BYTES
 SHORT_REST_BYTES = 16 * 1024  # Cheaper to copy twice than to keep a buffer for.
-LENT_MAX = 32  # Whole buffers that are kept for less than they hold.
+LENT_MAX = 32  # Whole buffers kept for rests that have not earned them.
 SPARE_MAX = 4
-EARNED_FACTOR = 4  # A buffer of its own is at most so many times as large as what it holds, …
-GROWTH_FACTOR = 2  # … and made so many times as large: what is copied is linear in what comes.
-ROOM_PART = 8  # One part in so many of what it holds is free in it, or else it grows.
+EARNED_FACTOR = 4  # A buffer of its own is at most this many times as large as its rest, …
+GROWTH_FACTOR = 2  # … and is made this many times as large: copying stays linear.
+ROOM_PART = 8  # It grows unless one part in this many of its rest is free.
 assert (
     EARNED_FACTOR > GROWTH_FACTOR > 1 + 1 / ROOM_PART
-)  # Else a rest that shrinks is copied again and again.
+)  # Otherwise a shrinking rest would be copied again and again.
 REQUESTS_MAX = 4  # Of the largest, at once. Kafka's queued.max.request.bytes is unbounded.
 HELD_BYTES_MIN = 2 * LENT_MAX * BUFFER_BYTES
-KEPT_SHARE = 0.75  # Of the bound: who is over it looks for the slowest once in a while.
+KEPT_SHARE = 0.75  # Of the bound: above it, search for the slowest once in a while.
 
 
 class Buffer:
-    """Memory to receive into: bytes [start, end) are received and not yet taken.
+    """Memory to receive into: bytes [start, end) are received but not taken yet.
 
-    borrowed_at   where they began when a connection borrowed it
+    borrowed_at   `start` when a connection borrowed it
     """
 
     __slots__ = ("array", "borrowed_at", "end", "start", "view")
@@ -54,7 +53,7 @@ class Buffer:
         return self.view[self.end : self.end + RECEIVE_BYTES]
 
     def wanted_bytes(self) -> int:
-        """How many bytes the request at the start takes with its size, 0 if that is not known."""
+        """The bytes of the first request with its size; 0: unknown."""
         if self.end - self.start < SIZE_BYTES:
             return 0
         size = self.view[self.start : self.start + SIZE_BYTES]
@@ -76,12 +75,12 @@ class Rest:
 
     @property
     def held_bytes(self) -> int:
-        """The memory it takes."""
+        """The memory that it takes."""
         return len(self.copied) if self.buffer is None else len(self.buffer.view)
 
     @property
     def received_bytes(self) -> int:
-        """How much of requests has come."""
+        """The received bytes of requests."""
         buffer = self.buffer
         return len(self.copied) if buffer is None else buffer.end - buffer.start
 
@@ -109,7 +108,8 @@ class BufferPool:
         self.bytes_max = max(HELD_BYTES_MIN, REQUESTS_MAX * request_bytes_max)
 
     def invariants(self, holders: Iterable[Holder]) -> None:
-        """Raise AssertionError when these, all that hold something, hold something else."""
+        """Raise AssertionError if the counts differ from these, all connections that hold
+        something."""
         rests = [holder.rest for holder in holders]
         assert self.held_bytes == sum(rest.held_bytes for rest in rests)
         assert self._lent == sum(rest.is_lent for rest in rests) <= LENT_MAX
@@ -150,7 +150,7 @@ class BufferPool:
         self.held_bytes += rest.held_bytes
 
     def _kept(self, buffer: Buffer, left: int) -> tuple[Buffer, bool]:
-        """A buffer that may be kept for what is left in this one; whether it is lent."""
+        """A buffer that may be kept for the rest in this one; whether it is lent."""
         size, wanted = len(buffer.view), buffer.wanted_bytes()
         if size > EARNED_FACTOR * left and size == BUFFER_BYTES and self._lent < LENT_MAX:
             return buffer, True
@@ -165,7 +165,7 @@ class BufferPool:
         return own, False
 
     def drop(self, rest: Rest) -> None:
-        """A connection is gone with what it held."""
+        """Forget a closed connection and its rest."""
         self.held_bytes -= rest.held_bytes
         self._lent -= rest.is_lent
         if rest.buffer is not None:

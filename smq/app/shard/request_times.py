@@ -1,12 +1,12 @@
-"""How long requests took that the loop handled: counted by API, and the slow ones kept.
+"""Times of the requests that the loop handles: counted by API, with the slow ones kept.
 
     received ── handled ── answer known ── sent
        │ the handler │ waits for the disk, │ waits for answers before it, and for a
        │             │ coordinator, sealer │ client that reads slowly
 
-What a client asked to wait for (records that are not there yet, other members of its group) is in a
-slow request's row, but makes none slow, and is not counted. Turns that a kernel takes whole are
-counted by the kernel (shm.kernels.turn.turns): `count_turns` adds what it has counted since.
+Waits that a client asked for (for records or other members of its group) appear in a slow request's
+row, but neither make it slow nor count. The kernel counts its own turns (shm.kernels.turn.turns);
+`count_turns` adds its counts.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ PRODUCE_KEY = 0
 
 
 class Timing:
-    """One request's. Its methods are called in this order, each once at most."""
+    """The times of one request. Its methods are called in this order, each at most once."""
 
     __slots__ = ("_answered_ns", "_began_ns", "_bytes", "_client", "_handled_ns", "_key", "_times",
                  "_version", "is_patient")  # fmt: skip
@@ -31,14 +31,14 @@ class Timing:
         self._times, self._key, self._version, self._bytes = times, key, version, size
         self._client, self._began_ns = client, began_ns
         self._handled_ns = self._answered_ns = 0
-        self.is_patient = False  # Whether its client wants it to wait.
+        self.is_patient = False  # Whether its client asked it to wait.
 
     def handled(self) -> None:
-        """The handler has said what the answer is, or what it waits for."""
+        """The handler has returned the answer, or what it waits for."""
         self._handled_ns = monotonic_ns()
 
     def answered(self) -> None:
-        """The answer is known, and may go."""
+        """The answer is known and may be sent."""
         self._answered_ns = monotonic_ns()
 
     def sent(self) -> None:
@@ -58,14 +58,14 @@ class Timing:
 
 
 class RequestTimes:
-    """Of one shard. `slow_ms`: what takes longer is kept as slow."""
+    """The times of one shard. `slow_ms`: requests that take longer are kept as slow."""
 
     def __init__(self, node: NodeTimings, slow_ms: int) -> None:
         self.node, self.slow_ns = node, slow_ms * 1_000_000
         self._counted = np.zeros(2 * TIME_BUCKETS + 2, np.int64)
 
     def begin(self, key: int, version: int, began_ns: int, size: int, client: str) -> Timing:
-        """Time a request of so many bytes, which came at `began_ns`."""
+        """Time a request of so many bytes, received at `began_ns`."""
         return Timing(self, key, version, began_ns, size, client)
 
     def count_turns(self, turn: np.ndarray) -> None:

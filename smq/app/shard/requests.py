@@ -1,6 +1,6 @@
-"""Takes the whole requests out of what a connection has received.
+"""Takes whole requests from a connection's received bytes.
 
-take     all of a buffer's Produce requests in one kernel call, and what follows it
+take     all of a buffer's Produce requests in one kernel call, then what follows them
 answer   one request of another kind: a fetch of records in the ring by a kernel, all else by
          its handler
 """
@@ -88,7 +88,7 @@ class Requests:
     def go_on(
         self, connection: Connection, buffer: Buffer, produced: Produced, now_ms: int
     ) -> None:
-        """Handle what a kernel has made of a buffer's Produce requests, and what stopped it."""
+        """Handle a kernel's results for a buffer's Produce requests, and what stopped it."""
         throttle = self._shard.throttle
         if produced.answers:
             self._acks.queue(connection, bytes(produced.answers), produced.marks)
@@ -101,7 +101,7 @@ class Requests:
         elif produced.stop == STOP_OTHER_API and self._is_produce(buffer):
             self._take_produce(connection, buffer)
         elif produced.stop == STOP_OTHER_API and connection.acks_due:
-            connection.is_held = True  # It is to see what was acknowledged before it.
+            connection.is_held = True  # It must see records acknowledged before it.
         elif produced.stop == STOP_OTHER_API:
             start, end = buffer.start + SIZE_BYTES, buffer.start + buffer.wanted_bytes()
             buffer.start = end
@@ -109,7 +109,7 @@ class Requests:
             connection.charge(end - start)
 
     def _is_produce(self, buffer: Buffer) -> bool:
-        """Whether the kernel has left a Produce: a transactional one, or of an old version."""
+        """Whether the kernel left a Produce: a transactional one, or one of an old version."""
         at = buffer.start + SIZE_BYTES
         key, version = _KEY_AND_VERSION.unpack_from(buffer.array.data, at)
         first = 0 if self._legacy.is_on else VERSION_MIN
@@ -139,7 +139,7 @@ class Requests:
     ) -> None:
         """Handle the request (without its size) in data[start:end].
 
-        `left_ms` is how long it may wait still, if it has waited before.
+        `left_ms` is its remaining wait, if it has waited before.
         """
         request, began_ns = data.data[start:end], monotonic_ns()
         found = None
@@ -181,9 +181,8 @@ class Requests:
     def produce(
         self, session: Session, data: np.ndarray, end: int, first: Produced | None = None
     ) -> str:
-        """Take the whole requests in data[:end]; "" or what is wrong with them.
-
-        `first` is what has come of them so far.
+        """Take the whole requests in data[:end]; returns "" or their error. `first` is their result
+        so far.
         """
         shard, now_ms = self._shard, wall_ms()
         produced = first or self._producing.run(data, 0, end, shard.directory, now_ms)

@@ -1,4 +1,4 @@
-"""The rim of a shard: sockets, the turn, long polls, relays. Decisions are made elsewhere.
+"""The outer layer of a shard: sockets, the turn, long polls, relays. Decisions are made elsewhere.
 
 A turn of the loop, where a kernel does not take it whole (smq.app.shard.quick_turns):
 
@@ -45,15 +45,15 @@ from smq.shard.references import References
 from smq.shard.shard import Shard
 from smq.shard.validation import Validation
 
-SMALL_BYTES = 4096  # Of a recv: a client that sends so little waits for the answer.
+SMALL_BYTES = 4096  # Per recv: a client that sends this little waits for the answer.
 
 
 class ShardServer:
     """Serves clients for a shard. `peers` reaches coordinator and sealer.
 
-    `published` is the version of the catalog that was published last (int64), `read_catalog` has
-    the shard take that one. A simulation has `acks` of its own. `timings` is where requests' times
-    are counted, for others to read.
+    `published` is the version of the last published catalog (int64); `read_catalog` has the shard
+    take it. A simulation brings its own `acks`. `timings` counts requests' times, for other
+    processes to read.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  (what a server is made of)
@@ -107,7 +107,8 @@ class ShardServer:
         loop.turn_ends.append(self._end_turn)
 
     def invariants(self) -> None:
-        """Raise AssertionError when a request waits for what will never happen, between turns."""
+        """Raise AssertionError if a request waits, between turns, for something that will never
+        happen."""
         self._polls.invariants()
         self._acks.invariants()
         self._buffers.invariants(self.clients.by_fd.values())
@@ -127,7 +128,7 @@ class ShardServer:
         self._times.count_turns(self._quick_turns.words)
 
     def stop(self) -> None:
-        """Take no new clients and no new requests; answer what was asked."""
+        """Take no new clients or requests; answer those received."""
         self.clients.stop()
         self._parked.unpark_all()
         for connection in list(self.clients.by_fd.values()):
@@ -171,7 +172,7 @@ class ShardServer:
         self._put_back(connection, buffer)
 
     def _resume(self, connection: Connection, buffer: Buffer, produced: Produced) -> None:
-        """Go on with what a kernel has left of a connection's requests."""
+        """Continue with the requests of a connection that a kernel left."""
         self.touched.add(connection)
         self.requests.go_on(connection, buffer, produced, wall_ms())
         if produced.stop != STOP_NEED_MORE:
@@ -180,7 +181,7 @@ class ShardServer:
 
     def _put_back(self, connection: Connection, buffer: Buffer) -> None:
         if connection.closed or connection.is_closing:
-            buffer.start = buffer.end  # Nothing more of it is taken.
+            buffer.start = buffer.end  # Take nothing more from it.
         now_ns = monotonic_ns()
         self._buffers.put_back(buffer, connection.rest, now_ns)
         connection.pause_if_full()
@@ -217,7 +218,7 @@ class ShardServer:
                 shard.publish(log, DURABILITY_MEMORY)
             self._tell_moved()
         self._acks.write()
-        if self._acks.show_synced():  # The disk, or a client that asks again at once.
+        if self._acks.show_synced():  # Woken by the disk, or by a client that asks again at once.
             self._loop.spin.wanted_ns = SPIN_SYNC_NS
         self._tell_moved()
         for client in self._acks.open():

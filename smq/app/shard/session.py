@@ -2,8 +2,8 @@
 
 A session is in one of these states, and only the second costs anything in a turn of the loop:
 
-    asleep   nothing in its inbox; it rings when there is something (an epoll event)
-    awake    looked at in every turn, until there is nothing (for session.spin.us, if that is set)
+    asleep   its inbox is empty; it rings when it puts something in (an epoll event)
+    awake    checked in every turn, until the inbox is empty (for session.spin.us, if that is set)
     full     we take nothing until answers have gone out, or its pause is over
 """
 
@@ -39,8 +39,8 @@ from smq.app.process.loop import Loop, Timer
 from smq.app.shard.connection import SLOTS_MAX, Slot
 from smq.shard.references import Patience
 
-PUT_BYTES = 64 * 1024  # Of answers joined for one call: what is put back is copied again.
-BELLS_IN_VAIN_MAX = 4096  # In a row, with nothing behind them: somebody means harm.
+PUT_BYTES = 64 * 1024  # Answers joined per call: those put back are copied again.
+BELLS_IN_VAIN_MAX = 4096  # In a row, without requests behind them: the program means harm.
 _BELL = b"\0"
 _FAULTS = {
     FAULT_TAIL: "its inbox ends where it cannot end",
@@ -54,10 +54,10 @@ class Owner(Protocol):
     """Serves the session."""
 
     def take(self, session: "Session") -> bool:
-        """Take from the inbox once; whether there was something."""
+        """Take from the inbox once; whether there was anything."""
 
     def wake(self, session: "Session") -> None:
-        """A session is no longer full: look at its inbox in the next turn."""
+        """A session is no longer full: check its inbox in the next turn."""
 
     def gone(self, session: "Session") -> None:
         """The session is closed. Called once, however it ends."""
@@ -102,7 +102,7 @@ class Session:
         self.acks_due, self.row = 0, -1  # In the table of the sessions that a kernel serves.
         self.patience = Patience()
         self.is_held = self.closed = self.is_closing = self._is_blocked = False
-        self.is_stalled = False  # Neither asleep nor awake: it was full at the last look.
+        self.is_stalled = False  # Neither asleep nor awake: it was full at the last check.
         self._unsent: deque[bytes | memoryview] = deque()  # Answers, or the rest of one: acks.
         self._muted: Timer | None = None
         loop.register(self.fd, select.EPOLLIN | select.EPOLLRDHUP, self._ready)
@@ -134,7 +134,7 @@ class Session:
             self.drop("it rings and rings, and there is nothing")
 
     def _hung_up(self) -> None:
-        """The client has gone: what it had handed over before counts."""
+        """The client has gone: requests that it handed over before count."""
         left = self.memory.request_bytes_max * 2
         while left > 0 and not self.closed and self._owner.take(self):
             left -= self.memory.request_bytes_max // 2
@@ -145,12 +145,12 @@ class Session:
         try:
             self.socket.send(_BELL, socket.MSG_DONTWAIT)
         except BlockingIOError:
-            return  # It has more bells than it listens to.
+            return  # It has unread bells already.
         except OSError:
             self.close()
 
     def tell_event(self) -> None:
-        """Something has happened to what it watches."""
+        """A partition that it watches has moved."""
         if tell_event(self.memory.memory, self.side):
             self.ring()
 
@@ -168,7 +168,7 @@ class Session:
         return SESSION - self.row if is_plain and not self.closed else LOOPS
 
     def take_requests(self, out: np.ndarray) -> int:
-        """Copy whole requests to `out`; how many bytes. Drops itself for what cannot be."""
+        """Copy whole requests to `out`; returns the bytes. Drops itself for an impossible inbox."""
         taken = take_requests(self.memory.memory, self.side, out)
         if taken < 0:
             self.drop(_FAULTS[taken])
@@ -176,17 +176,17 @@ class Session:
         return int(taken)
 
     def check(self) -> None:
-        """Drop itself if it claims to have taken answers that were not given."""
+        """Drop itself if the client claims answers that were not given."""
         untaken = int(self.side[OUT_POSITION]) - self.memory.words[ANSWERS_HEAD]
         if not 0 <= untaken <= self.side[OUT_BYTES]:
             self.drop(_FAULTS[FAULT_HEAD])
 
     def spin(self, rounds: int) -> bool:
-        """Look so many times whether there is something in the inbox; whether there is."""
+        """Check the inbox up to so many times; whether there is something."""
         return bool(spin_for_requests(self.memory.memory, self.side, rounds))
 
     def fall_asleep(self) -> bool:
-        """Whether the inbox is empty: the next request comes with a bell."""
+        """Fall asleep if the inbox is empty, so that the next request rings; whether it did."""
         return bool(fall_asleep(self.memory.memory, self.side))
 
     def mute(self, delay_ms: int) -> None:
@@ -203,7 +203,7 @@ class Session:
     # --- answers ---------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Hand over the answers that are open, as far as there is room."""
+        """Hand over open answers, as far as there is room."""
         if self.closed:
             return
         while self.slots and self.slots[0].is_open:
@@ -219,7 +219,7 @@ class Session:
             self._owner.wake(self)
 
     def _put(self) -> None:
-        """Hand over what there is room for. Costs what it hands over, however much is due."""
+        """Hand over what fits. The cost depends on that, however much is due."""
         has_room = True
         while self._unsent and has_room:
             answers = self._next_answers()
@@ -248,13 +248,13 @@ class Session:
     # --- the end ---------------------------------------------------------------------------------
 
     def drop(self, reason: str) -> None:
-        """Close, and say why."""
+        """Close, and report why."""
         if not self.closed:
             self._owner.dropped(self, reason)
             self.close()
 
     def close_after_answers(self) -> None:
-        """Take no more requests; close when what was asked before is answered."""
+        """Take no more requests; close once earlier ones are answered."""
         self.is_closing = True
         self.flush()
 

@@ -24,10 +24,11 @@ class SessionTable:
     `watch_all` and `awake` are words with a bit for each row.
 
     watch_all  the sessions that watch every partition
-    awake      those to look at without a bell
+    awake      the sessions to check without a bell
 
     A partition's watchers are kept by its number, and written at its slot, for the kernel, as long
-    as it has one here. A change costs the partitions that it names, however many slots there are.
+    as it has one here. The cost of a change depends on the partitions that it names, not on the
+    number of slots.
     """
 
     def __init__(self, slots: int) -> None:
@@ -35,13 +36,13 @@ class SessionTable:
         self._table, self._watchers = self.arrays
         self._sessions: list[Session | None] = [None] * SESSIONS_MAX
         self._watched: list[set[int]] = [set() for _ in range(SESSIONS_MAX)]  # By row: numbers.
-        self._rows_of: dict[int, int] = {}  # Of a number, the rows of its watchers.
-        self._slots: dict[int, int] = {}  # Of a number, where that is written.
+        self._rows_of: dict[int, int] = {}  # By number, the rows of its watchers.
+        self._slots: dict[int, int] = {}  # By number, the slot where that is written.
         self.watch_all = self.awake = 0
         self.spin_until_ns = 0
 
     def add(self, session: Session) -> None:
-        """Give it a row, if there is one and the kernel can take its largest request."""
+        """Give it a row, if one is free and the kernel can take its largest request."""
         if None not in self._sessions or session.memory.request_bytes_max > BUFFER_BYTES:
             return
         row = self._sessions.index(None)
@@ -71,7 +72,7 @@ class SessionTable:
             self.watch_all = self.watch_all | bit if wanted else self.watch_all & ~bit
 
     def watch(self, session: Session, number: int, slot: int | None) -> None:
-        """It watches this partition, too; None: that has no slot here, or not yet."""
+        """Watch this partition too; None: it has no slot here, or not yet."""
         if session.row < 0:
             return
         self._watched[session.row].add(number)
@@ -83,7 +84,7 @@ class SessionTable:
             self._watchers[slot] = rows
 
     def unwatch(self, session: Session, number: int) -> None:
-        """It watches this partition no longer."""
+        """Stop watching this partition."""
         if session.row < 0 or number not in self._watched[session.row]:
             return
         self._watched[session.row].discard(number)
@@ -98,13 +99,13 @@ class SessionTable:
             self._slots.pop(number, None)
 
     def place(self, slot_of: SlotOf) -> None:
-        """Partitions have come or gone: see where those that are watched stand now."""
+        """Partitions have come or gone: update the slots of watched ones."""
         moved = [
             (number, slot)
             for number in self._rows_of
             if (slot := slot_of(number)) != self._slots.get(number)
         ]
-        for number, _ in moved:  # All of them first: a slot may be another one's now.
+        for number, _ in moved:  # Clear all first: a slot may belong to another partition now.
             if number in self._slots:
                 self._watchers[self._slots.pop(number)] = 0
         for number, slot in moved:
@@ -117,7 +118,7 @@ class SessionTable:
         return (session for session in self._sessions if session is not None)
 
     def of(self, rows: int) -> list[Session]:
-        """The sessions of a word."""
+        """The sessions in a word."""
         return [session for session in self.all() if rows >> session.row & 1]
 
     def at(self, fd: int) -> Session:
@@ -125,7 +126,7 @@ class SessionTable:
         return next(session for session in self.all() if session.fd == fd)
 
     def invariants(self) -> None:
-        """Check what must hold between any two calls. Looks at all slots."""
+        """Check the invariants that hold between any two calls. Examines all slots."""
         rows_of: dict[int, int] = {}
         for row, numbers in enumerate(self._watched):
             assert not numbers or self._sessions[row] is not None

@@ -1,10 +1,10 @@
-"""The local door of a shard: programs on this host that attach, and what they are served.
+"""The local door of a shard: programs on this host that attach, and their sessions.
 
     hello ─(credentials, cluster, node, limits)→ answer with descriptors → a session
 
-Produce requests come through a session's inbox and then go the very way of those from a socket. A
-session also names partitions it reads by itself, in the logs' memory: it is rung when one of them
-has moved. With no session nothing of this costs a turn anything.
+Produce requests come through a session's inbox and are then handled like those from a socket. A
+session also names partitions that it reads itself in the logs' memory; the shard rings it when one
+of them moves. Without sessions none of this costs a turn anything.
 """
 
 import os
@@ -31,12 +31,12 @@ from smq.shard.produce import Produced
 from smq.shard.shard import Shard
 from smq.wire.attach import HELLO_BYTES, AttachReply, Hello
 
-INBOX_BYTES_MIN = 4 * MiB  # Some batches of a megabyte under way; pages not used are not there.
-ANSWERS_BYTES = 256 * KiB  # To 2,000 requests. A client that takes none is served no more.
-TAKE_BYTES = 1 * MiB  # Of one session in a turn, unless one request is larger: as one recv.
+INBOX_BYTES_MIN = 4 * MiB  # Several batches of a megabyte in flight; unused pages take no memory.
+ANSWERS_BYTES = 256 * KiB  # To 2,000 requests. A client that takes none is no longer served.
+TAKE_BYTES = 1 * MiB  # Per session and turn, unless one request is larger: as one recv.
 HELLO_MS_MAX = 1000
 LOOK_OVER_MS = 500  # While there are sessions; a harmful one is dropped within a second.
-ATTACHING_MAX = 64  # That have said nothing yet: they take descriptors from everybody.
+ATTACHING_MAX = 64  # Programs that have sent no hello yet: each takes a descriptor.
 SPIN_ROUNDS = 200  # Some microseconds: then sockets and timers have their turn.
 _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 
@@ -51,27 +51,25 @@ class Producer(Protocol):
     def produce(
         self, session: Session, data: np.ndarray, end: int, first: Produced | None = None
     ) -> str:
-        """Take the whole requests in data[:end]; "" or what is wrong with them.
-
-        `first` is what has come of them so far.
+        """Take the whole requests in data[:end]; returns "" or their error. `first` is their result
+        so far.
         """
 
     def take_awake(self) -> bool:
-        """Have the kernel look at the sessions that are awake; False: it has found nothing."""
+        """Have the kernel check the awake sessions; False: it found nothing."""
 
     def note(self, client: Session) -> None:
-        """Something has been done with it."""
+        """The loop has touched this session."""
 
     def forget(self, session: Session) -> None:
         """Forget a closed session."""
 
 
 def inbox_bytes(config: Config) -> int:
-    """Twice the largest batch and a request around it, or some smaller ones.
-
-    A producer that compresses has room for what grows, a sixth at most. Topics may allow larger
-    batches than the broker does: those do not fit, for the kernels take no such inbox, and their
-    senders use a socket.
+    """The inbox's size: twice the largest batch with its request, or several smaller ones. It
+    leaves a compressing producer room for growth, a sixth at most. Topics may allow larger batches
+    than the broker does: these do not fit, since kernels take no such inbox, and their senders use
+    a socket.
     """
     batch = config.message_max_bytes + config.message_max_bytes // 6
     request = batch + FRAME_OVERHEAD_BYTES + 64 * KiB
@@ -81,8 +79,8 @@ def inbox_bytes(config: Config) -> int:
 class Sessions:
     """All sessions of a shard.
 
-    `descriptors` is what every client gets beside its own memory. Invariant: a session is asleep,
-    in `_awake`, full, or closed.
+    `descriptors` go to every client, beside its own memory. Invariant: a session is asleep, in
+    `_awake`, full, or closed.
     """
 
     def __init__(
@@ -109,7 +107,7 @@ class Sessions:
         self.tell_notices: Callable[[], None] = lambda: None
 
     def take_settings(self, config: Config) -> None:
-        """Use other settings from now on. Programs that are attached stay as they are."""
+        """Use other settings from now on. Attached programs keep theirs."""
         self._inbox_bytes, self._max = inbox_bytes(config), config.max_sessions
         self._spin_ns = 1000 * config.session_spin_us
 
@@ -128,14 +126,14 @@ class Sessions:
         self._loop.call_later(HELLO_MS_MAX, lambda: self._give_up(sock))
 
     def _turn_away(self, sock: socket.socket) -> None:
-        """Nothing comes of this one."""
+        """Refuse this program."""
         if sock in self._attaching:
             self._attaching.discard(sock)
             self._loop.unregister(sock.fileno())
             sock.close()
 
     def _greet(self, sock: socket.socket) -> None:
-        """A hello has come."""
+        """Answer a hello."""
         pid, uid = _peer(sock)
         try:
             said = sock.recv(HELLO_BYTES)
@@ -171,7 +169,7 @@ class Sessions:
         return ""
 
     def _begin(self, sock: socket.socket, pid: int) -> None:
-        """Hand over the descriptors. Raises OSError when that is not possible at once."""
+        """Hand over the descriptors. Raises OSError if that is not possible at once."""
         memory = SessionMemory.create(self._inbox_bytes, ANSWERS_BYTES)
         descriptors = [memory.fd, *self._descriptors]
         try:
@@ -244,9 +242,8 @@ class Sessions:
         self._spin_until_ns = max(self._spin_until_ns, self._table.spin_until_ns)
 
     def _end_turn(self) -> None:
-        """Let those sleep whose inbox is empty; the others are looked at in the next turn.
-
-        While we spin none sleeps, so that nobody has to ring.
+        """Let sessions with an empty inbox sleep; the next turn checks the others. While we spin,
+        none sleeps, so that none has to ring.
         """
         if not self._awake:
             return
@@ -273,7 +270,7 @@ class Sessions:
                 self.take(session)
 
     def _look_over(self) -> None:
-        """Look at all of them: garbage comes without a bell, and a bell may be lost."""
+        """Check all sessions: garbage comes without a bell, and a bell may be lost."""
         self._over = self._loop.call_later(LOOK_OVER_MS, self._look_over)
         for session in list(self._sessions):
             session.check()
@@ -283,7 +280,7 @@ class Sessions:
     # --- what they watch -------------------------------------------------------------------------
 
     def _watch(self, session: Session) -> None:
-        """Watch what is new in the list that a session published, and nothing that left it."""
+        """Apply a session's published list: watch new partitions, and drop those that left it."""
         watched = session.memory.watched()
         self._watch_everything(session, wanted=watched is None)
         wanted = watched or set()
@@ -293,7 +290,7 @@ class Sessions:
             self._watchers.setdefault(number, set()).add(session)
             self._table.watch(session, number, self._slot_of(number))
         session.watched = wanted
-        session.tell_event()  # It may have moved between its look and ours.
+        session.tell_event()  # It may have moved between the client's check and ours.
 
     def _watch_everything(self, session: Session, *, wanted: bool) -> None:
         if wanted:
@@ -310,7 +307,7 @@ class Sessions:
             del self._watchers[number]
 
     def _slot_of(self, number: int) -> int | None:
-        """Where a partition stands that is led here. (A kernel serves one log only.)"""
+        """The slot of a partition led here. (A kernel serves one log only.)"""
         for log in self._logs.values():
             if (slot := log.partitions.slots.get(number)) is not None:
                 return slot
@@ -334,7 +331,7 @@ class Sessions:
             session.tell_event()
 
     def catalog_changed(self) -> None:
-        """Topics have come or gone: readers may want to know."""
+        """Ring readers: topics have come or gone."""
         self._table.place(self._slot_of)
         for session in list(self._sessions):
             if session.watched or session in self._watch_all:
@@ -365,11 +362,11 @@ class Sessions:
             self._loop.turn_ends.remove(self._end_turn)
 
     def count(self) -> int:
-        """How many programs are attached."""
+        """The number of attached programs."""
         return len(self._sessions)
 
     def stop(self) -> None:
-        """Take no new sessions and no new requests; answer what was asked."""
+        """Take no new sessions or requests; answer those received."""
         if self._acceptor is not None:
             self._acceptor.stop()
         for sock in list(self._attaching):

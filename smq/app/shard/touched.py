@@ -14,11 +14,11 @@ class Touched:
         self._clients: set[Connection | Session] = set()
 
     def add(self, client: Connection | Session) -> None:
-        """Something is done to it in this turn."""
+        """Note that this turn has touched a client."""
         self._clients.add(client)
 
     def note_all(self) -> None:
-        """Tell the kernel how all of them stand: it may run more than once a turn."""
+        """Tell the kernel the state of all of them: it may run more than once a turn."""
         for client in self._clients.union(self._answering.dirty):
             self.note(client)
 

@@ -1,5 +1,5 @@
-"""Produce requests with a transactional id: the coordinator may have to be asked before they are
-appended (smq.shard.transactional). Nobody else waits; the connection's next requests do.
+"""Produce requests with a transactional id: the shard may have to ask the coordinator before
+appending (smq.shard.transactional). Only this connection's next requests wait for that.
 """
 
 from collections.abc import Callable
@@ -21,14 +21,14 @@ from smq.shard.transactional import TransactionalProduce
 from smq.wire.internal.form import Failed
 from smq.wire.internal.transactions import AddPartitions
 
-# The transaction before is being ended: add.partitions.to.txn.retry.backoff.max.ms of Kafka, and
-# how long until the coordinator is asked again.
+# While the former transaction ends: Kafka's add.partitions.to.txn.retry.backoff.max.ms, and the
+# pause before asking the coordinator again.
 RETRY_MS, RETRY_AFTER_MS = 100, 4
 _BUSY = int(ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
 class TransactionalRequests:
-    """Those of one shard's clients."""
+    """The transactional requests of one shard's clients."""
 
     def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the server)
         self,
@@ -60,7 +60,7 @@ class TransactionalRequests:
     def _ask(
         self, asked: AddPartitions, known: Callable[[list[int] | Failed], None], due_ms: float
     ) -> None:
-        """Ask the coordinator, again while it is busy with the transaction before."""
+        """Ask the coordinator; ask again while it is busy with the former transaction."""
 
         def answered(said: list[int] | Failed) -> None:
             is_busy = not isinstance(said, Failed) and _BUSY in said
@@ -97,7 +97,7 @@ class TransactionalRequests:
             connection.mute(throttle.charge(size, wall_ms()))
 
     def _answer(self, connection: Connection, produced: Produced, slot: Slot | None) -> None:
-        """The answer goes when what it is for is durable; none goes to who wants none."""
+        """Queue the answer until its records are durable; acks=0 gets none."""
         if produced.answers:
             self._acks.queue(connection, bytes(produced.answers), produced.marks, slot)
         elif slot is not None:

@@ -1,7 +1,7 @@
 """The fetches that wait in the kernel's table (shm.kernels.turn.waiting), as the loop sees them.
 
-Only a kernel adds to them. The loop takes out what the kernel can no longer answer alone, and asks
-again as if the request had just come.
+Only a kernel adds to them. The loop removes those that the kernel can no longer answer alone, and
+handles them as if the requests had just arrived.
 """
 
 from collections.abc import Iterable
@@ -26,9 +26,8 @@ from shm.kernels.turn.waiting import (
 
 
 class WaitingFetches:
-    """All of a shard. `arrays` is what kernels take.
-
-    Invariant: a client has at most one row, for it sends nothing while it waits.
+    """All waiting fetches of a shard. `arrays` is what kernels take. Invariant: a client has at
+    most one row, since it sends nothing while it waits.
     """
 
     def __init__(self, slots: int) -> None:
@@ -42,15 +41,15 @@ class WaitingFetches:
 
     @property
     def due_ns(self) -> int:
-        """None is due before (monotonic)."""
+        """A lower bound of all deadlines (monotonic)."""
         return int(self._words[WAITING_DUE_NS])
 
     def clients(self) -> list[int]:
-        """The descriptors of all that wait."""
+        """The descriptors of all waiting clients."""
         return _list(self._taken()[:, W_FD])
 
     def concerned(self, slots: Iterable[int]) -> list[int]:
-        """The descriptors of those that wait for any of these partitions."""
+        """The descriptors of the clients that wait for any of these partitions."""
         wanted = [slot for slot in slots if self._awaited[slot]]
         if not wanted:
             return []
@@ -60,14 +59,15 @@ class WaitingFetches:
         return _list(rows[asked.any(axis=1), W_FD])
 
     def due(self, now_ns: int) -> list[int]:
-        """The descriptors of those whose time is over; `due_ns` is exact afterwards."""
+        """The descriptors of the clients whose deadline has passed; `due_ns` is exact
+        afterwards."""
         rows = self._taken()
         is_due = rows[:, W_DUE_NS] <= now_ns
         self._words[WAITING_DUE_NS] = min(_list(rows[~is_due, W_DUE_NS]), default=NEVER_NS)
         return _list(rows[is_due, W_FD])
 
     def take(self, fd: int) -> tuple[np.ndarray, int]:
-        """A client waits here no longer: its request (uint8), and when it is due."""
+        """Remove a client; returns its request (uint8) and deadline."""
         [row] = np.flatnonzero(self._taken()[:, W_FD] == fd).tolist()
         size, due_ns = self._rows[row, [W_BYTES, W_DUE_NS]].tolist()
         start = row * REQUEST_BYTES_MAX

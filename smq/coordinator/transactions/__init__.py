@@ -1,6 +1,6 @@
-"""Transactions: what each transactional id's producer may do, and which markers are to be written.
+"""Transactions: what each transactional id's producer may do, and which markers to write.
 
 states        the states, and which may follow which
-decisions     what each request makes of one transactional id; pure functions
-transactions  all of them over the store: deadlines, answers, and what is asked of the shards
+decisions     pure functions from a request and a transactional id's state to the next state
+transactions  all of them over the store: deadlines, answers, orders to the shards
 """

@@ -1,15 +1,14 @@
-"""What a request makes of a transactional id: pure functions from one state of it to the next.
-
-Each returns the new state, or raises BrokerError and nothing has changed. The rules are Kafka's
-(TransactionCoordinator, TransactionMetadata of 4.3; KIP-98, KIP-360, KIP-890):
+"""Pure functions from a request and a transactional id's state to its next state. Each returns the
+new state, or raises BrokerError and changes nothing. The rules are Kafka's (TransactionCoordinator,
+TransactionMetadata of 4.3; KIP-98, KIP-360, KIP-890):
 
 - A request names a producer id and epoch. Another id is INVALID_PRODUCER_ID_MAPPING, another epoch
   PRODUCER_FENCED.
-- While a decision is being written everywhere, whatever comes is CONCURRENT_TRANSACTIONS.
-- Version 2 (KIP-890): each end of a transaction bumps the epoch, so that what is late or doubled
-  never reaches the next transaction (KAFKA-17754). An EndTxn again, with the epoch before, is
+- While the markers of a decision are being written, every request is CONCURRENT_TRANSACTIONS.
+ - Version 2 (KIP-890): each end of a transaction bumps the epoch, so that late or repeated requests
+  never reach the next transaction (KAFKA-17754). A repeated EndTxn, with the former epoch, is
   answered as the first was.
-- The last epoch is never given out: a producer that would get it gets another id and epoch 0.
+- The last epoch is never given out: the producer gets another id with epoch 0 instead.
 """
 
 from collections.abc import Callable, Set as AbstractSet
@@ -23,18 +22,18 @@ from smq.store.rows import StoredTransaction
 S = TransactionState
 NO_ID = NO_EPOCH = NO_TIME = -1
 EPOCH_MAX = 2**15 - 1
-EPOCH_LAST = EPOCH_MAX - 1  # Of those that a producer gets.
+EPOCH_LAST = EPOCH_MAX - 1  # The largest that a producer gets.
 
 
 class ProducerEpoch(NamedTuple):
-    """A producer as it names itself, and as it is told its name."""
+    """A producer's id and epoch, in requests and answers."""
 
     id: int
     epoch: int
 
 
 class End(NamedTuple):
-    """An EndTxn. `bumps`: of version 2 of transactions, where the epoch rises (KIP-890)."""
+    """An EndTxn. `bumps`: transactions of version 2, where the epoch rises (KIP-890)."""
 
     producer: ProducerEpoch
     commits: bool
@@ -53,7 +52,7 @@ def moved(txn: StoredTransaction, state: TransactionState, **changes: Any) -> St
 def created(
     transactional_id: str, producer_id: int, timeout_ms: int, now_ms: int
 ) -> StoredTransaction:
-    """A transactional id that nobody has used. Its first producer gets epoch 0."""
+    """A new transactional id. Its first producer gets epoch 0."""
     return StoredTransaction(
         transactional_id=transactional_id,
         producer_id=producer_id,
@@ -70,9 +69,8 @@ def created(
 
 
 def check_beginning(txn: StoredTransaction, brought: ProducerEpoch | None) -> None:
-    """Whether a producer may begin, or begin again as the one that it names. Raises BrokerError.
-
-    It may name the id before, with its last epoch: then it missed the answer with the new one.
+    """Check that a producer may begin, or continue as the one that it names. Raises BrokerError. It
+    may name its former id, with the last epoch: then it missed the answer with the new one.
     """
     if brought is not None and txn.epoch != NO_EPOCH and brought.id != txn.producer_id:
         missed = brought.id == txn.previous_producer_id and brought.epoch >= EPOCH_LAST
@@ -106,7 +104,8 @@ def begun(
 
 
 def fenced(txn: StoredTransaction, now_ms: int) -> StoredTransaction:
-    """Abort what is open, as another producer begins or the time is over: its epoch is past."""
+    """Abort the open transaction, because another producer begins or the timeout is over, and fence
+    its epoch."""
     assert txn.state == S.ONGOING
     return moved(
         txn, S.PREPARE_ABORT, epoch=txn.epoch + 1, last_epoch=NO_EPOCH, version=2, updated_ms=now_ms
@@ -117,7 +116,7 @@ def fenced(txn: StoredTransaction, now_ms: int) -> StoredTransaction:
 
 
 def check_producer(txn: StoredTransaction, producer: ProducerEpoch) -> None:
-    """Whether this is the producer that may write now. Raises BrokerError."""
+    """Check that this is the current producer. Raises BrokerError."""
     if txn.producer_id != producer.id:
         raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if txn.epoch != producer.epoch:
@@ -135,7 +134,7 @@ def widened(
 ) -> StoredTransaction:
     """Partitions and groups join the transaction, which begins with the first of them.
 
-    The same object: all are in it already. Raises BrokerError.
+    Returns the same object if all have joined already. Raises BrokerError.
     """
     check_producer(txn, producer)
     if txn.state == S.ONGOING and numbers <= txn.partitions and groups <= txn.groups:
@@ -156,9 +155,8 @@ def widened(
 def ended(
     txn: StoredTransaction, end: End, new_id: Callable[[], int], now_ms: int
 ) -> StoredTransaction:
-    """The decision. The same object: it was decided so before, and is written everywhere.
-
-    Where the epoch rises, the first after the last one is that of a new id. Raises BrokerError.
+    """Decide the transaction. Returns the same object if this was decided before and all markers
+    are written. When epochs run out, the producer gets a new id. Raises BrokerError.
     """
     check = _is_again if end.bumps else _is_again_v1
     if check(txn, end):
@@ -179,7 +177,7 @@ def ended(
 
 
 def _is_again_v1(txn: StoredTransaction, end: End) -> bool:
-    """Whether the end was written already; False: it may be decided. Raises BrokerError."""
+    """Whether this end is complete already; False: it may be decided. Raises BrokerError."""
     if txn.producer_id != end.producer.id:
         raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if txn.epoch != end.producer.epoch:
@@ -191,9 +189,8 @@ def _is_again_v1(txn: StoredTransaction, end: End) -> bool:
 
 
 def _is_again(txn: StoredTransaction, end: End) -> bool:
-    """The same for version 2, where again comes with the epoch before.
-
-    An abort where nothing is open is decided like any other: it bumps the epoch.
+    """The same for version 2, where a repeated EndTxn has the former epoch. An abort where nothing
+    is open is decided like any other: it bumps the epoch.
     """
     bumped = txn.epoch == end.producer.epoch + 1
     rotated = (
@@ -222,7 +219,7 @@ def _check_same(txn: StoredTransaction, *, commits: bool) -> None:
 
 
 def completed(txn: StoredTransaction, now_ms: int) -> StoredTransaction:
-    """Every marker is written. A producer whose epochs are used up has its next id now."""
+    """Every marker is written. A producer whose epochs are used up gets its next id now."""
     state = S.COMPLETE_COMMIT if txn.state == S.PREPARE_COMMIT else S.COMPLETE_ABORT
     closed: dict[str, Any] = {"partitions": frozenset(), "groups": frozenset()}
     if txn.next_producer_id != NO_ID:

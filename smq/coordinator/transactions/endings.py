@@ -3,16 +3,16 @@
     EndTxn ──▶ SyncFirst to the nodes, if a partition is `disk` ──▶ the decision, with the offsets
            ──▶ the store's commit ──▶ WriteMarkers to the nodes ──▶ complete ──▶ the answer
 
-The answer to EndTxn waits for the markers, where Kafka sends it with the decision: the producer's
-next transaction then begins at once, and who reads after a commit sees it. An EndTxn that comes
-again meanwhile is CONCURRENT_TRANSACTIONS. Whatever happens after the decision, the markers are
-sent until each node has answered; after a restart all of them again.
+The answer to EndTxn waits for the markers, while Kafka sends it with the decision: so the
+producer's next transaction can begin at once, and a reader sees a commit once it is answered. A
+repeated EndTxn is CONCURRENT_TRANSACTIONS meanwhile. After the decision the markers are sent until
+each node has answered; after a restart, all of them again.
 
 A commit is synced if a power loss must not tear the transaction: if a topic that it writes, or
-whose offsets it commits, is `disk`. An abort is always synced: the transaction would be open again
-after a power loss, and its records would be committed with the next one's. The completion never is:
-at worst the markers are sent again, before the id's next transaction has records, because a
-partition joins that one with a sync.
+whose offsets it commits, is `disk`. An abort is always synced: otherwise a power loss could reopen
+the transaction, and its records would be committed with the next one's. The completion is never
+synced: at worst the markers are sent again, before the id's next transaction has records, because a
+partition joins that transaction with a sync.
 """
 
 from collections import defaultdict
@@ -38,11 +38,11 @@ from smq.store.rows import StoredTransaction
 from smq.store.store import Store
 
 S = TransactionState
-RETRY_MS = 100  # Until a node that did not answer is asked again.
+RETRY_MS = 100  # Before asking a node again that did not answer.
 
 
 class EndAnswer(NamedTuple):
-    """To an EndTxn: who the producer is now."""
+    """The answer to an EndTxn: the producer's current id and epoch."""
 
     error: ErrorCode
     producer: ProducerEpoch = ProducerEpoch(NO_ID, NO_EPOCH)
@@ -66,7 +66,7 @@ class _Syncing:
 
 
 class Endings:
-    """What is between EndTxn and its answer, and what is asked of the shards for it."""
+    """The EndTxns without an answer yet, and their orders to the shards."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Endings:
             raise BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS)
 
     def end(self, txn: StoredTransaction, end: End, ticket: object, now: Now) -> None:
-        """Decide as an EndTxn asks, perhaps after a sync. Raises BrokerError."""
+        """Decide an EndTxn, after a sync if needed. Raises BrokerError."""
         ended = self._ended(txn, end, now)
         if ended is txn:
             self.answers.append(Ended(ticket, _answer(txn)))
@@ -114,7 +114,7 @@ class Endings:
         return decisions.ended(txn, end, self._producer_ids.next, now.wall_ms)
 
     def fence(self, txn: StoredTransaction, now: Now) -> None:
-        """Abort what is open, whoever has begun it."""
+        """Abort the open transaction, whichever producer began it."""
         self._give_up(txn.transactional_id, ErrorCode.PRODUCER_FENCED)
         self._decide(decisions.fenced(txn, now.wall_ms), now)
 
@@ -131,9 +131,9 @@ class Endings:
         self.send_markers(decided, now)
 
     def send_markers(self, txn: StoredTransaction, now: Now) -> None:
-        """Order the markers that are missing, or complete the transaction if there are none."""
+        """Order the missing markers, or complete the transaction if there are none."""
         key = txn.transactional_id
-        self._ids.deadlines.clear(key)  # Until the nodes have said how it went.
+        self._ids.deadlines.clear(key)  # Until the nodes have reported.
         by_node = self._by_node(self._unmarked[key])
         self._unmarked[key] = frozenset[int]().union(*by_node.values())
         if not by_node:
@@ -163,7 +163,7 @@ class Endings:
         return {node: frozenset(those) for node, those in found.items()}
 
     def _must_sync(self, txn: StoredTransaction) -> bool:
-        """Whether a power loss must not tear it: it has written to a `disk` topic."""
+        """Whether a power loss must not tear it, because it has written to a `disk` topic."""
         return has_synced(txn.partitions, self._find_place)
 
     def _has_synced_offsets(self, txn: StoredTransaction) -> bool:
@@ -173,7 +173,7 @@ class Endings:
     # What became of orders
 
     def synced(self, order: SyncFirst, now: Now) -> None:
-        """A node has synced what it was ordered to; after the last one comes the decision."""
+        """A node has carried out its SyncFirst; the last one brings the decision."""
         waiting = self._syncing.get(order.transactional_id)
         if waiting is None or waiting.serial != order.serial:
             return
@@ -186,7 +186,7 @@ class Endings:
         self._decide(self._ended(txn, waiting.end, now), now)
 
     def not_synced(self, order: SyncFirst) -> None:
-        """A node could not sync: nothing is decided, and the producer may try again."""
+        """A node could not sync: decide nothing; the producer may try again."""
         waiting = self._syncing.get(order.transactional_id)
         if waiting is not None and waiting.serial == order.serial:
             self._give_up(order.transactional_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -198,10 +198,10 @@ class Endings:
             self.answers.append(Ended(waiting.ticket, EndAnswer(error)))
 
     def marked(self, order: WriteMarkers, numbers: AbstractSet[int], now: Now) -> None:
-        """A node has written these markers of an order; those that are missing come again."""
+        """A node has written these markers of an order; missing ones are ordered again."""
         txn = self._ids.get(order.transactional_id)
         if txn is None or txn.state not in DECIDED or txn.epoch != order.epoch:
-            return  # Of a decision that is complete.
+            return  # The decision is complete.
         left = self._unmarked[order.transactional_id] - (order.numbers & numbers)
         self._unmarked[order.transactional_id] = left
         if not left:
@@ -210,7 +210,7 @@ class Endings:
             self._ids.deadlines.set(order.transactional_id, now.monotonic_ms + RETRY_MS)
 
     def invariants(self) -> None:
-        """Assert what holds between any two calls."""
+        """Assert the invariants between any two calls."""
         decided = {txn.transactional_id for txn in self._ids if txn.state in DECIDED}
         assert self._unmarked.keys() == decided >= self._tickets.keys()
         for key in self._syncing:

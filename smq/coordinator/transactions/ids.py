@@ -11,8 +11,8 @@ from smq.store.store import Store
 
 
 class TransactionalIds:
-    """By id. What is open has the deadline of its timeout, what is decided that of the next try to
-    write its markers, anything else that of its expiration."""
+    """The states by transactional id. Each has a deadline: an open transaction its timeout, a
+    decided one the next attempt to write its markers, any other id its expiration."""
 
     def __init__(self, store: Store, expiration_ms: int, now: Now) -> None:
         self._tables, self._expiration_ms = store.transactions, expiration_ms
@@ -22,7 +22,7 @@ class TransactionalIds:
             self._set_deadline(txn, now)
 
     def take_expiration(self, expiration_ms: int, now: Now) -> None:
-        """Forget unused ids after another time."""
+        """Use another expiration for unused ids."""
         if expiration_ms != self._expiration_ms:
             self._expiration_ms = expiration_ms
             for txn in self:
@@ -32,7 +32,7 @@ class TransactionalIds:
         return iter(self._kept.values())
 
     def get(self, transactional_id: str) -> StoredTransaction | None:
-        """What is known of a transactional id."""
+        """The state of a transactional id; None: unknown."""
         return self._kept.get(transactional_id)
 
     def find(self, transactional_id: str) -> StoredTransaction:
@@ -45,18 +45,18 @@ class TransactionalIds:
         return txn
 
     def save(self, txn: StoredTransaction, now: Now, *, lazy: bool = False) -> None:
-        """Keep a new state of an id. `lazy`: a power loss may bring back the one before."""
+        """Save a new state of an id. `lazy`: a power loss may restore the former one."""
         self._tables.save(txn, self._kept.get(txn.transactional_id), lazy=lazy)
         self._kept[txn.transactional_id] = txn
         self._set_deadline(txn, now)
 
     def forget(self, txn: StoredTransaction) -> None:
-        """Forget an id that nobody has used for long."""
+        """Forget an id that has not been used for long."""
         self._tables.delete(txn.transactional_id)
         del self._kept[txn.transactional_id]
 
     def take_due(self, now: Now) -> list[StoredTransaction]:
-        """Those whose deadline has passed. They have none then."""
+        """Remove and return the ids whose deadline has passed."""
         return [self._kept[key] for key in self.deadlines.take_due(now.monotonic_ms)]
 
     def _set_deadline(self, txn: StoredTransaction, now: Now) -> None:
@@ -70,7 +70,7 @@ class TransactionalIds:
         self.deadlines.set(txn.transactional_id, now.monotonic_ms + left_ms)
 
     def invariants(self) -> None:
-        """Assert what holds between any two calls."""
+        """Assert the invariants between any two calls."""
         self.deadlines.invariants()
         for txn in self:
             is_open = txn.state in DECIDED | {TransactionState.ONGOING}

@@ -1,7 +1,6 @@
-"""What transactions want of the shards, and what comes of it. Whoever sends them says how it went.
-
-An order that failed is given again after a while, with what the catalog says then: a partition that
-was deleted meanwhile needs nothing any more.
+"""The orders of transactions to the shards. Their sender reports the results. A failed order is
+given again after a while, by the catalog of that time: a partition deleted meanwhile needs no
+marker.
 """
 
 from collections.abc import Callable, Iterable
@@ -9,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 
 class LedPartition(NamedTuple):
-    """Where a partition is: in its topic, and on which node. `is_synced`: its topic is `disk`."""
+    """A partition's topic, index and node. `is_synced`: its topic is `disk`."""
 
     topic: str
     partition: int
@@ -28,10 +27,9 @@ def has_synced(numbers: Iterable[int], find_place: FindPlace) -> bool:
 
 
 class WriteMarkers(NamedTuple):
-    """The markers of a decision, of the partitions that a node leads (by number).
-
-    `version`: 2 where the epoch is one more than that of the records. `is_synced`: markers count
-    when they are on disk, in every topic, because one of the transaction's is `disk`.
+    """Write a decision's markers in the partitions that a node leads (by number). `version`: 2 if
+    the epoch is one more than that of the records. `is_synced`: markers count only once they are on
+    disk, in every topic, because one of the transaction's topics is `disk`.
     """
 
     transactional_id: str
@@ -46,7 +44,7 @@ class WriteMarkers(NamedTuple):
 
 
 class SyncFirst(NamedTuple):
-    """Before a commit is decided: what a node has of these partitions must be on disk.
+    """Sync a node's part of these partitions, before a commit is decided.
 
     `serial` tells one EndTxn from the next of the same transactional id.
     """

@@ -1,6 +1,6 @@
 """The states of a transactional id, as Kafka names them, and which may follow which.
 
-    Empty           there is a producer, and nothing of it is open
+    Empty           the producer has nothing open
     Ongoing         partitions or groups belong to its transaction
     PrepareCommit   the decision is stored; shards are told until each has answered
     PrepareAbort

@@ -1,7 +1,6 @@
 """Every transactional id: requests in, answers and orders to the shards out.
 
-Whoever owns this commits the store once a turn, and only then sends what `take_answers` and
-`take_orders` have.
+The owner commits the store once a turn, and only then sends `take_answers` and `take_orders`.
 """
 
 from collections.abc import Iterator, Mapping, Set as AbstractSet
@@ -45,7 +44,7 @@ class Transactions:
         self.endings = Endings(store, self._ids, producer_ids, find_place)
 
     def take_rules(self, rules: TransactionRules, now: Now) -> None:
-        """Decide by other settings from now on. An open transaction keeps its timeout."""
+        """Use other settings from now on. An open transaction keeps its timeout."""
         self._rules = rules
         self._ids.take_expiration(rules.expiration_ms, now)
 
@@ -53,16 +52,14 @@ class Transactions:
         return iter(self._ids)
 
     def get(self, transactional_id: str) -> StoredTransaction | None:
-        """What is known of a transactional id."""
+        """The state of a transactional id; None: unknown."""
         return self._ids.get(transactional_id)
 
     def begin(
         self, transactional_id: str, timeout_ms: int, brought: ProducerEpoch | None, now: Now
     ) -> ProducerEpoch:
-        """InitProducerId: a producer begins, and fences the one before it. Raises BrokerError.
-
-        Where something is open it is aborted first: CONCURRENT_TRANSACTIONS, and the producer tries
-        again.
+        """InitProducerId: a producer begins, and fences the former one. Raises BrokerError. An open
+        transaction is aborted first: CONCURRENT_TRANSACTIONS, and the producer tries again.
         """
         if not 0 < timeout_ms <= self._rules.timeout_max_ms:
             raise BrokerError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
@@ -96,7 +93,7 @@ class Transactions:
             self._ids.save(widened, now)
 
     def verify(self, transactional_id: str, producer: ProducerEpoch) -> StoredTransaction:
-        """The transaction of a producer that says that it has one. Raises BrokerError."""
+        """The transaction that a producer claims to have. Raises BrokerError."""
         txn = self._ids.find(transactional_id)
         decisions.check_producer(txn, producer)
         return txn
@@ -104,7 +101,7 @@ class Transactions:
     def put_offsets(
         self, transactional_id: str, group_id: str, offsets: Mapping[int, CommittedOffset]
     ) -> None:
-        """Keep a group's offsets until the decision. The group belongs to the transaction."""
+        """Keep a group's offsets until the decision. The group has joined the transaction."""
         assert group_id in self._ids.find(transactional_id).groups
         self._tables.put_offsets(transactional_id, group_id, offsets)
 
@@ -115,11 +112,11 @@ class Transactions:
         self.endings.end(txn, end, ticket, now)
 
     def next_wake_ms(self) -> int:
-        """When `tick` has something to do at the earliest (monotonic)."""
+        """The earliest time when `tick` has something to do (monotonic)."""
         return self._ids.deadlines.next_ms()
 
     def tick(self, now: Now) -> None:
-        """Abort what is open for too long, send markers again, forget what nobody uses."""
+        """Abort transactions beyond their timeout, resend markers, forget unused ids."""
         for txn in self._ids.take_due(now):
             if txn.state == S.ONGOING:
                 self.endings.fence(txn, now)
@@ -139,11 +136,11 @@ class Transactions:
         return answers
 
     def take_orders(self) -> list[Order]:
-        """What shards are to do. They may be told once the store has committed."""
+        """The orders to shards. They may be sent once the store has committed."""
         orders, self.endings.orders = self.endings.orders, []
         return orders
 
     def invariants(self) -> None:
-        """Assert what holds between any two calls."""
+        """Assert the invariants between any two calls."""
         self._ids.invariants()
         self.endings.invariants()

@@ -1,8 +1,8 @@
-"""Work that takes milliseconds and must not hold up the shard's loop: files to allocate, tables to
-file, checkpoints to write, old records that are not in the page cache to read.
+"""Work that takes milliseconds and must not hold up the shard's loop: allocating files, saving
+tables, writing checkpoints, reading old records that are not in the page cache.
 
-Jobs of one lane run one after another; lanes do not wait for each other, so that the next segment's
-file is never behind a checkpoint on a slow disk.
+Jobs of one lane run one after another. Lanes do not wait for each other, so that the next segment's
+file never waits for a checkpoint on a slow disk.
 """
 
 import threading
@@ -15,8 +15,8 @@ T = TypeVar("T")
 
 
 class Lane(Enum):
-    """The purpose of a job: WAL files, tables and checkpoints, reads, the ring's pages, records
-    that are looked for in batches."""
+    """The purpose of a job: WAL files, tables and checkpoints, reads, the ring's pages, searches in
+    batches."""
 
     FILES = 0
     TABLES = 1
@@ -37,7 +37,8 @@ class Background(Protocol):
         """Call `done` for what has finished; how many."""
 
     def wait_a_job(self, lane: Lane, /) -> None:
-        """Return when the lane's next job has finished and been collected; at once without one."""
+        """Return when the lane's next job has finished and been collected; at once if it has
+        none."""
 
     def wait(self) -> None:
         """Return when no job is left."""
@@ -84,7 +85,7 @@ class BackgroundThread:
         self._lanes[lane].wait_a_job()
 
     def wait(self) -> None:
-        """See Background. What one lane has finished may give the other more to do."""
+        """See Background. A finished job of one lane may add jobs to another."""
         while any(worker.pending for worker in self._lanes.values()):
             for worker in self._lanes.values():
                 worker.wait_a_job()
@@ -103,7 +104,7 @@ class _Worker:
         self._jobs.put((job, done))
 
     def collect(self) -> int:
-        count = self._finished.qsize()  # What those give to do may be ready at once, for ever.
+        count = self._finished.qsize()  # They may add ready jobs for ever.
         for _ in range(count):
             self._take(*self._finished.get())
         return count

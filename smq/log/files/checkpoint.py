@@ -1,16 +1,16 @@
-"""The checkpoint of a log: what its partitions were when the log had reached a position.
+"""The checkpoint of a log: the state of its partitions when the log had reached a position.
 
     0       8            12         16
     +-------+------------+----------+--------------------+-------------------------+
     |magic  |check       |JSON bytes| JSON               | producers, int64 rows   |
     +-------+------------+----------+--------------------+-------------------------+
 
-The last byte of the magic is the version of the format. Of version 1 the check covers what lies
-behind it, of any later one the magic too: so a newer file is told from a damaged one.
+The last byte of the magic is the version of the format. In version 1 the check covers what follows
+it, in later ones the magic too: this tells a newer file from a damaged one.
 
-Written whole, synced, renamed. It is a shortcut and a memory: ends of partitions are always taken
-from the frames that are there, but how far a partition was sealed, where it starts, its leader
-epochs, and the producers of batches whose frames were recycled are known from here only.
+The file is written whole, synced, then renamed. A start takes the ends of partitions from the
+frames themselves. Sealed ends, log starts, leader epochs, and the producers of recycled batches are
+known from the checkpoint only.
 """
 
 import json
@@ -29,12 +29,12 @@ from smq.log.files.pieces import by_pieces
 from smq.model.errors import MadeByNewer
 
 MAGIC = b"SMQCKPT"
-VERSION = 2  # Since transactions stand in it; version 1 has none.
+VERSION = 2  # Version 1 has no transactions.
 _HEAD = struct.Struct("<7sBI")
 _TEXT_AT = _HEAD.size + 4
 FILE_NAME = "checkpoint"
 FILE_NAME_BEFORE = "checkpoint.before"
-PARTITIONS_PIECE = 256  # Encoded at a time, and …
+PARTITIONS_PIECE = 256  # Encoded per step, and …
 BYTES_PIECE = 1 << 20  # … copied: the loop waits for Python's lock meanwhile.
 
 
@@ -102,7 +102,7 @@ class Checkpoint:
     transactions: TransactionsCopy = NO_TRANSACTIONS
 
     def save(self, disk: Disk, directory: Path) -> None:
-        """Write it to the log's directory. Raises OSError; the one before then still stands."""
+        """Write it to the log's directory. Raises OSError; the former one then still stands."""
         assert 0 <= self.synced <= self.position
         text = self._text()
         rows = self.producers.reshape(-1).view(np.uint8)
@@ -112,7 +112,7 @@ class Checkpoint:
         filed = data[_TEXT_AT + len(text) :]
         for piece in by_pieces(len(rows), BYTES_PIECE):
             filed[piece] = rows[piece]
-        # For the check the magic stands right before what else it covers.
+        # The check covers the magic as if it stood right before the rest.
         data[4 : _HEAD.size] = np.frombuffer(MAGIC + bytes([VERSION]), np.uint8)
         _HEAD.pack_into(data.data, 0, MAGIC, VERSION, _check(data[4:]))
         path = directory / FILE_NAME
@@ -134,10 +134,8 @@ class Checkpoint:
 
     @classmethod
     def load(cls, directory: Path) -> "tuple[Checkpoint | None, bool]":
-        """A log's checkpoint, and whether it is the newest one that was written.
-
-        The one before serves when the newest is damaged; (None, False) when there is none at all.
-        Raises MadeByNewer.
+        """A log's checkpoint, and whether it is the newest one. The former one serves if the newest
+        is damaged; (None, False) if there is none at all. Raises MadeByNewer.
         """
         for name in (FILE_NAME, FILE_NAME_BEFORE):
             loaded = cls._load(directory / name)

@@ -10,7 +10,7 @@ import numpy as np
 
 from smq.log.files.pieces import by_pieces
 
-PIECE_BYTES = 64 * 1024  # Of a long file, at a time: it stays in the caches.
+PIECE_BYTES = 64 * 1024  # Per step of a long file: it stays in the CPU's caches.
 
 
 class Disk(Protocol):
@@ -45,13 +45,13 @@ class Disk(Protocol):
     def read_cached(
         self, fd: int, length: int, at: int, out: np.ndarray | None = None
     ) -> np.ndarray | None:
-        """As read(), of what is there without waiting for the disk; None: not all of it is.
+        """As read(), without waiting for the disk; None: not all of it is cached.
 
         `out` (uint8) is memory to read into, if it is long enough.
         """
 
     def will_read(self, fd: int, length: int, at: int) -> None:
-        """Have a part of a file brought into the page cache: it is read soon."""
+        """Have a part of a file brought into the page cache, before it is read."""
 
     def map(self, fd: int, length: int) -> np.ndarray:
         """A private uint8 view of a file's first bytes: reading them once costs no copy.
@@ -60,7 +60,7 @@ class Disk(Protocol):
         """
 
     def sync(self, fd: int) -> None:
-        """Return when the file's data are on the disk (fdatasync)."""
+        """Return when the file's data is on disk (fdatasync)."""
 
     def replace(self, path: Path, data: bytes | memoryview) -> None:
         """Write a file whole: temporary, synced, renamed, the directory synced."""
@@ -72,13 +72,14 @@ class Disk(Protocol):
         """Delete a file; durable after the next sync of the directory."""
 
     def is_shared(self, path: Path) -> bool:
-        """Whether the file has another name: a snapshot has it, and it is not written again."""
+        """Whether the file has another name: a snapshot shares it, and it must not be
+        overwritten."""
 
     def space(self, path: Path) -> tuple[int, int]:
         """How many bytes the file system has free for us, and how many it has in all."""
 
     def sync_directory(self, path: Path) -> None:
-        """Return when what was created, renamed and removed in a directory is so on the disk."""
+        """Return when a directory's created, renamed and removed entries are durable."""
 
 
 def told(error: OSError) -> str:
@@ -88,9 +89,8 @@ def told(error: OSError) -> str:
 
 
 def read_now(fd: int, length: int, at: int, out: np.ndarray | None = None) -> np.ndarray | None:
-    """Bytes of a file that the page cache has; None when it lacks any of them, or will not say.
-
-    They lie in `out` if that is long enough: fresh memory costs more than to read into it.
+    """Bytes of a file from the page cache; None if it lacks any of them, or cannot tell. They lie
+    in `out` if that is long enough: fresh memory costs more than the read.
     """
     if out is None or length > len(out):
         out = np.empty(length, np.uint8)

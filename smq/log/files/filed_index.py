@@ -5,13 +5,13 @@
     |magic  |check   |start   |entries | boot id, disk    | entries, sorted             |
     +-------+--------+--------+--------+------------------+-----------------------------+
 
-The last byte of the magic is the version of the format. A version that writes frames of a kind that
-must be known (shm.layout) raises it: an SMQ that does not know the version scans the segment, as if
-there were no table, and so meets them.
+The last byte of the magic is the version of the format. A release that writes frames of a kind that
+readers must know (shm.layout) raises it: an older SMQ then scans the segment as if there were no
+table, and so meets these frames.
 
-A start maps these instead of scanning the segments. The table says that the segment's frames are
-whole; that is believed when the machine has not been booted since (the page cache survived) or the
-segment lies below the position known to be synced, and otherwise the segment is scanned again.
+A start maps these instead of scanning the segments. The table claims that the segment's frames are
+whole. A start believes this if the machine has not been booted since (the page cache survived) or
+the segment lies below the position known to be synced; otherwise it scans the segment again.
 """
 
 import os
@@ -32,7 +32,7 @@ _HEAD = struct.Struct("<8sI4x")
 _FACTS = struct.Struct("<qq16sB15x")
 HEAD_BYTES = 64
 assert _HEAD.size + _FACTS.size == HEAD_BYTES
-# In an order that packs them into whole words.
+# Ordered to pack into whole words.
 _ENTRY_COLUMNS = (
     "partition",
     "bytes",
@@ -46,8 +46,8 @@ assert set(_ENTRY_COLUMNS) == set(INDEX_DTYPES)
 ENTRY = np.dtype([(name, INDEX_DTYPES[name]) for name in _ENTRY_COLUMNS] + [("unused", "<i2")])
 assert ENTRY.itemsize % 8 == 0
 ENTRY_WORDS = ENTRY.itemsize // 8
-PIECE_ENTRIES = 1024  # Copied at a time: a tenth of a millisecond.
-BLOCK_ENTRIES = 1024  # With one largest timestamp: a full segment has some hundred blocks.
+PIECE_ENTRIES = 1024  # Copied per step: a tenth of a millisecond.
+BLOCK_ENTRIES = 1024  # Share one largest timestamp: a full segment has some hundred blocks.
 
 
 class FiledIndex:
@@ -99,7 +99,7 @@ class FiledIndex:
         """A table of entries in log order, which is offset order within each partition."""
         order = np.argsort(entries["partition"], kind="stable")
         data = np.zeros(HEAD_BYTES + entries.nbytes, np.uint8)
-        # As rows of words: fields are copied one by one, which takes far longer.
+        # Copy rows of words: copying field by field takes far longer.
         rows, ordered = (
             each.view(np.int64).reshape(-1, ENTRY_WORDS) for each in (entries, data[HEAD_BYTES:])
         )
@@ -110,7 +110,7 @@ class FiledIndex:
     def choose(
         self, number: int, offset: int, limit: int, bytes_max: int, spans: np.ndarray
     ) -> tuple[int, int]:
-        """As shm.kernels.request.fetch.choose_batches, for the batches in this segment."""
+        """As shm.kernels.request.fetch.choose_batches, for this segment's batches."""
         mine = self.of_partition(number)
         first = self._first_from(mine, offset)
         last = min(int(np.searchsorted(mine["base_offset"], limit, "left")), first + len(spans))
@@ -185,9 +185,8 @@ class FiledIndex:
 
     @classmethod
     def load(cls, path: Path, segment_start: int) -> tuple["FiledIndex", bytes] | None:
-        """The table at `path` and the boot id it was written under.
-
-        None: it is absent, damaged or of another version; then the segment is scanned.
+        """The table at `path`, and the boot id under which it was written. None: it is absent,
+        damaged or of another version; then scan the segment.
         """
         try:
             # Mapped privately: many small batches make long tables, and the page cache has them.

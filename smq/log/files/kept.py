@@ -1,6 +1,5 @@
-"""Segments that are sealed and stay in the WAL: they are read there until their space is wanted.
-
-They count as free space. Tables of kept segments stay in memory, so their rows are bounded too.
+"""Sealed segments that stay in the WAL: they are read there until their space is needed. They count
+as free space. Tables of kept segments stay in memory, so their rows are bounded too.
 """
 
 from bisect import insort
@@ -8,15 +7,15 @@ from typing import Protocol
 
 from smq.log.files.segment import Segment
 
-ROWS_MAX = 100_000  # Of their tables, one for each partition of each: a row takes some 500 bytes.
+ROWS_MAX = 100_000  # Rows of their tables, one per partition and segment, some 500 bytes each.
 
 
 class Reclaim(Protocol):
     """Frees a kept segment."""
 
     def __call__(self, *, even_lent: bool) -> bool:
-        """Free the oldest that no read pins; else, if told so, one that answers on their way are
-        made of. Returns whether there was one."""
+        """Free the oldest that no read pins; failing that, if allowed, one that is lent to unsent
+        answers. Returns whether there was one."""
 
 
 class Kept:
@@ -49,7 +48,7 @@ class Kept:
         self._rows -= _rows(segment)
 
     def trim(self) -> None:
-        """Free what is beyond the share of kept segments; not for that what is lent."""
+        """Free kept segments beyond their share, except lent ones."""
         while self.bytes > self.bytes_max or self._rows > ROWS_MAX:
             if not self.reclaim(even_lent=False):
                 return

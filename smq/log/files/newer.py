@@ -1,7 +1,7 @@
-"""Detects a log that a newer SMQ has written: before anything changes, and without cutting it.
+"""Detects a log that a newer SMQ has written, before changing or truncating anything.
 
     a file of an unknown version             the checkpoint refuses the start; an index is made anew
-    a frame of an unknown, skippable kind    it stays in the WAL as it is, as long as its segment
+    a frame of an unknown, skippable kind    it stays in the WAL unchanged, as long as its segment
     a frame of any other unknown kind        the start is refused
 
 `smq serve` calls refuse_newer() before it takes a generation. A start that
@@ -26,7 +26,7 @@ SCAN_ROWS = 4096
 
 
 class UnknownFrames:
-    """How many frames of each unknown kind a walk through a log has met.
+    """Counts the frames of each unknown kind that a walk through a log has met.
 
     Invariant: all of them may be passed over.
     """
@@ -55,7 +55,7 @@ class UnknownFrames:
         self.invariants()
 
     def notices(self) -> list[str]:
-        """What there is to tell of them: a sentence, or nothing."""
+        """A sentence for the operator, or nothing."""
         if not self.counts:
             return []
         kinds = ", ".join(f"{kind:#x}" for kind in sorted(self.counts))
@@ -64,10 +64,9 @@ class UnknownFrames:
 
 
 def refuse_newer(directory: Path, disk: Disk) -> None:
-    """Walk through what a start of this log would scan. Changes nothing. Raises MadeByNewer.
-
-    Segments with a table of our version are passed over: they have no frames that must be known.
-    What lies behind a torn end is looked at too: a start would cut it.
+    """Walk through the segments that a start of this log would scan. Changes nothing. Raises
+    MadeByNewer. Skips segments with a table of our version: they have no frames that must be known.
+    Looks behind a torn end too: a start would truncate there.
     """
     Checkpoint.load(directory)
     unknown, generation = UnknownFrames(directory), 0
@@ -96,7 +95,7 @@ def _bytes_of(path: Path, disk: Disk) -> np.ndarray:
     """A segment's bytes; zeros for what cannot be read, and nothing where it cannot be opened."""
     try:
         fd = disk.open(path)
-    except OSError:  # The start itself says so.
+    except OSError:  # The start itself reports it.
         return np.zeros(0, np.uint8)
     try:
         size = os.fstat(fd).st_size

@@ -1,7 +1,7 @@
 """Long work in short pieces, for threads beside the loop.
 
-A job that takes milliseconds on the core of the loop, or of a client, is their latency: the
-system lets it run on to the end of its time slice.
+A job that takes milliseconds on the core of the loop, or of a client, adds to their latency: the
+system lets it run to the end of its time slice.
 """
 
 import os

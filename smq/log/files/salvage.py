@@ -1,7 +1,7 @@
-"""Reading what can be read of a file on a disk that has bad places.
+"""Reads what is readable of a file on a disk with bad sectors.
 
-One page that cannot be read fails the read of everything around it. So what failed is read again
-page by page; for pages that fail there are zeros, which no check takes for a frame.
+One unreadable page fails the whole read around it. So the failed range is read again page by page,
+with zeros for pages that fail: no check takes zeros for a frame.
 """
 
 from itertools import pairwise
@@ -13,7 +13,7 @@ from smq.log.files.disk import Disk
 
 PAGE_BYTES = 4096
 BLOCK_BYTES = 1024 * 1024
-# Each bad page of a dying disk may take seconds: then whole blocks are given up.
+# Each bad page of a dying disk may take seconds: then give up whole blocks.
 BAD_PAGES_MAX = 256
 
 

@@ -1,4 +1,4 @@
-"""A segment of the write-ahead log: one file, and what needs it."""
+"""A segment of the write-ahead log: one file, and the readers that need it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,10 +7,10 @@ from smq.log.files.filed_index import FiledIndex
 
 
 class NoSegment(OSError):
-    """The next segment's file cannot be made. Nothing that was written is in doubt."""
+    """The next segment's file cannot be made. Nothing written so far is in doubt."""
 
     def __str__(self) -> str:
-        return self.strerror or ""  # It has the number of its cause already.
+        return self.strerror or ""  # It already has its cause's errno.
 
 
 @dataclass(slots=True, eq=False)
@@ -19,9 +19,9 @@ class Segment:
 
     first_entry   of the log's index that lies in it; -1: not looked up yet
     index         its look-up table, once it is full
-    pins          of reads and writes under way: it is not freed meanwhile
-    loans         of answers on their way: it is not freed while the log has space without it
-    is_kept       all of it is sealed: it may be freed whenever its space is wanted
+    pins          reads and writes under way: it is not freed meanwhile
+    loans         unsent answers: it is not freed while the log has space without it
+    is_kept       all of it is sealed: it may be freed whenever its space is needed
     """
 
     start: int

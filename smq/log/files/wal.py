@@ -1,8 +1,8 @@
 """The write-ahead log's files: segments allocated once, written over and over.
 
 A segment file is named by the position of its first byte, `<20 digits>.wal`; byte i of the file is
-position start + i. A segment that is not needed any more is *kept*: it is read like the others, and
-counts as free space. When its space is wanted, it is freed, the oldest first. Files of freed
+position start + i. A segment that is no longer needed is *kept*: it is read like the others, and
+counts as free space. When the WAL needs space, it frees the oldest kept segment. Files of freed
 segments become spares and are renamed into the next segment before it is needed, the directory
 synced, so that beginning a segment costs the loop nothing.
 """
@@ -26,9 +26,9 @@ from smq.log.files.segment import NoSegment, Segment
 
 WRITE_AHEAD_BYTES = 4 * 1024 * 1024
 SPARES_READY = 2  # A burst fills a segment sooner than a file of its size is allocated.
-SPARES_SHARE = 2  # Of wal.bytes.max, one part in so many: the next burst writes warm pages.
-LOANS_END_BELOW = 0.375  # Of wal.bytes.max, free: producers are slowed for no reader (space.py).
-READ_AHEAD_BYTES = 4 * 1024 * 1024  # Behind what was not in the page cache: most read on.
+SPARES_SHARE = 2  # One part in this many of wal.bytes.max: the next burst writes warm pages.
+LOANS_END_BELOW = 0.375  # Of wal.bytes.max, free; see space.py.
+READ_AHEAD_BYTES = 4 * 1024 * 1024  # Read ahead past uncached bytes: most readers continue.
 LOADS_MAX = 4  # Reads under way at once: each pins a segment and holds its bytes.
 
 
@@ -38,7 +38,7 @@ class Wal:
     Invariants: segments do not overlap and are in order; a position below `segments[-1].end` is
     readable if and only if a segment covers it; at most LOADS_MAX pins are of loads.
 
-    bytes_max   of all files, as it is set; `limit` is less where the disk has less room
+    bytes_max   the configured size of all files; `limit` is less if the disk has less room
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  (its ports, and its limits)
@@ -60,9 +60,9 @@ class Wal:
         self._preparing_next = self._preparing_spare = False
         self._loads: deque[Callable[[], None]] = deque()  # That wait for one under way to end.
         self._loading = 0
-        self._recycling = 0  # Files of freed segments that are not spares yet, nor gone.
+        self._recycling = 0  # Files of freed segments that are neither spares nor deleted yet.
         self._spare_numbers = count(1)
-        self.writes_ahead = False  # Worth its time when requests wait for syncs.
+        self.writes_ahead = False  # Worth its cost when requests wait for syncs.
         disk.make_directory(directory)
 
     def invariants(self) -> None:
@@ -78,7 +78,7 @@ class Wal:
     # --- opening --------------------------------------------------------------------------------
 
     def open_existing(self) -> None:
-        """Open the segments that are there. Files that are not ours are left alone."""
+        """Open the existing segments. Files that are not ours are left alone."""
         for path in sorted(self.directory.glob("*.wal")):
             if not path.stem.isdigit():
                 continue
@@ -90,7 +90,7 @@ class Wal:
         self._clean()
 
     def _clean(self) -> None:
-        """Delete what an interrupted life left over, and spares of another size."""
+        """Delete leftovers of an interrupted life, and spares of another size."""
         for path in sorted(self.directory.glob("*.spare")):
             is_whole = path.stem.isdigit() and path.stat().st_size == self.segment_bytes
             if is_whole and not self._disk.is_shared(path):
@@ -107,9 +107,9 @@ class Wal:
     def forget_from(self, position: int) -> None:
         """Recycle the segments that begin at or after the log's end: nothing in them counts.
 
-        Should a power loss bring them back, a later start refuses them by their generation. Raises
-        OSError when files remain under their names; they are forgotten all the same, or the log
-        would be written before the first byte of its last segment.
+        If a power loss brings them back, a later start refuses them by their generation. Raises
+        OSError if files remain under their names; they are forgotten all the same, or the log would
+        be written before the first byte of its last segment.
         """
         failure: OSError | None = None
         while self.segments and self.segments[-1].start >= position:
@@ -124,8 +124,8 @@ class Wal:
             raise failure
 
     def own_last(self, end: int) -> None:
-        """Before a life goes on behind the log's `end`: if a snapshot has the file that is written
-        next, take a copy in its place. Raises OSError."""
+        """Before a new life writes behind the log's `end`: if a snapshot shares the last file,
+        replace it by a copy. Raises OSError."""
         segment = self.find(end)
         if segment is not None and self._disk.is_shared(segment.path):
             self.swap(segment, self.write_again(segment, memoryview(b""), end, end))
@@ -149,8 +149,8 @@ class Wal:
         return [self.segments[i] for i in indices if i >= 0]
 
     def read(self, position: int, length: int) -> np.ndarray:
-        """Bytes of the log; fewer, or none, where no segment covers them; zeros for what cannot be
-        read."""
+        """Bytes of the log; fewer, or none, where no segment covers them; zeros for unreadable
+        pages."""
         segment = self.find(position)
         if segment is None:
             return np.empty(0, np.uint8)
@@ -168,9 +168,8 @@ class Wal:
         return self._disk.read_cached(segment.fd, length, position - segment.start, out)
 
     def load(self, position: int, length: int, done: Callable[[np.ndarray], None]) -> None:
-        """As read(), in the background; for what cannot be read there are zeros.
-
-        What waits for its turn pins nothing: if its segment is freed meanwhile, there is nothing.
+        """As read(), in the background. A load that waits for its turn pins nothing: if its segment
+        is freed meanwhile, it yields no bytes.
         """
         if self._loading < LOADS_MAX:
             self._load(position, length, done)
@@ -197,7 +196,7 @@ class Wal:
             done(data)
 
         def read() -> np.ndarray:
-            with suppress(OSError):  # Then what follows is read when it is wanted.
+            with suppress(OSError):  # Then the rest is read when it is needed.
                 self._disk.will_read(fd, length + READ_AHEAD_BYTES, at)
             return salvage(self._disk, fd, length, at)[0]
 
@@ -210,23 +209,24 @@ class Wal:
 
     @property
     def allocated_bytes(self) -> int:
-        """What the segments take, spares not counted."""
+        """The bytes of the segments, without spares."""
         return sum(segment.end - segment.start for segment in self.segments)
 
     @property
     def written_segments(self) -> tuple[int, int]:
-        """Where the last one begins, and how many are needed: it tells when either has changed."""
+        """Where the last segment begins, and how many are needed: callers compare it to notice
+        changes."""
         segments = self.segments
         return segments[-1].start if segments else -1, len(segments) - len(self.kept.segments)
 
     @property
     def needed_bytes(self) -> int:
-        """What the segments take that are not kept."""
+        """The bytes of the segments that are not kept."""
         return self.allocated_bytes - self.kept.bytes
 
     @property
     def files_bytes(self) -> int:
-        """What all files take: the segments, the next one and the spares."""
+        """The bytes of all files: the segments, the next one and the spares."""
         ahead = len(self._spares) + self._recycling + self._preparing_spare
         ahead += self._preparing_next or self._next is not None
         return self.allocated_bytes + ahead * self.segment_bytes
@@ -240,9 +240,8 @@ class Wal:
     # --- writing --------------------------------------------------------------------------------
 
     def write(self, ring: memoryview, start: int, end: int) -> None:
-        """Write the ring's bytes [start, end) to the segments, beginning new ones as needed.
-
-        Raises NoSegment; after any other OSError nothing is known of what reached the file.
+        """Write the ring's bytes [start, end) to the segments, beginning new ones as needed. Raises
+        NoSegment; after any other OSError it is unknown what reached the file.
         """
         while start < end:
             segment = self.segments[-1] if self.segments else None
@@ -277,7 +276,7 @@ class Wal:
         return segment
 
     def _take_next(self) -> Segment | None:
-        """The file that is ready, or will be; None: none is being made."""
+        """The file that is ready or being made; None: there is none."""
         if self._next is None:
             self.make_room()
         while self._preparing_next or (self._next is None and self._recycling):
@@ -304,14 +303,14 @@ class Wal:
         return self.directory / f"{next(self._spare_numbers)}.spare"
 
     def prepare_next(self) -> None:
-        """Have the next segment's file made, and spares behind it."""
+        """Have the next segment's file made, and spares after it."""
         self.make_room()
         if not self.segments or self._next is not None or self._preparing_next:
             return
         if self.allocated_bytes + self.segment_bytes > self.limit:
             return  # Producers are refused before it is needed.
         if self._recycling and not self._spares:
-            return  # It is made when one of them has become a spare.
+            return  # It is made once one of them is a spare.
         start = self.segments[-1].end
         spare = self._spares.pop() if self._spares else None
         self._preparing_next = True
@@ -346,7 +345,7 @@ class Wal:
                 self._prepare_spare()
 
         def write(at: int) -> None:
-            """Write one piece, then let other jobs pass."""
+            """Write one piece, then let other jobs run."""
             if not self.writes_ahead or at >= self.segment_bytes:
                 made(None)
                 return
@@ -362,8 +361,8 @@ class Wal:
         )
 
     def write_again(self, segment: Segment, ring: memoryview, start: int, end: int) -> int:
-        """Put a fresh, synced file in a segment's place: [start, end) from the ring, what lies
-        before from the old file. Its descriptor, for swap(). For the background.
+        """Replace a segment's file by a fresh, synced one: [start, end) from the ring, the bytes
+        before from the old file. Returns its descriptor, for swap(). Runs in the background.
 
         Raises OSError; the old file then still stands.
         """
@@ -384,7 +383,7 @@ class Wal:
         return fd
 
     def swap(self, segment: Segment, fd: int) -> None:
-        """Use the fresh file. The old one is closed behind the reads that may still use it."""
+        """Use the fresh file. The old one is closed after the reads that may still use it."""
         old, segment.fd = segment.fd, fd
         self._background.submit(Lane.READS, lambda: self._disk.close(old), lambda _: None)
 
@@ -397,13 +396,13 @@ class Wal:
     # --- freeing --------------------------------------------------------------------------------
 
     def is_held(self, segment: Segment, space_left: int) -> bool:
-        """Whether a segment that is needed no more must stay. A loan counts only while there is
-        space: then the log goes on, and the reader finds nothing."""
+        """Whether a segment that is no longer needed must stay. A loan counts only while there is
+        space: after that the log takes it, and its reader finds nothing."""
         is_lent = segment.loans > 0 and space_left >= LOANS_END_BELOW * self.limit
         return segment.pins > 0 or is_lent
 
     def make_room(self) -> None:
-        """Free kept segments until there is room for what comes next."""
+        """Free kept segments until there is room for the next one."""
         ahead_bytes = (1 + SPARES_READY) * self.segment_bytes
         while self.kept.bytes and self.allocated_bytes + ahead_bytes > self.limit:
             if not self.kept.reclaim(even_lent=True):
@@ -411,8 +410,8 @@ class Wal:
         self.kept.trim()
 
     def fit(self, free_bytes: int, reserve_bytes: int) -> None:
-        """The disk has so much left: take no more than leaves a reserve, and give back if there is
-        less than that. Files that are needed stay."""
+        """Adapt to the disk's free bytes: leave a reserve, and give space back if less than that is
+        left. Files that are needed stay."""
         room = self.files_bytes + free_bytes - reserve_bytes
         self._disk_bytes_max = max(room, self.needed_bytes)
         self.prepare_next()
@@ -432,14 +431,14 @@ class Wal:
 
         def done(result: Path | OSError | None) -> None:
             self._recycling -= 1
-            if isinstance(result, Path):  # Else it is gone, or the next start finds it again.
+            if isinstance(result, Path):  # Else it was deleted, or the next start finds it.
                 self._spares.append(result)
             self.prepare_next()
 
         self._background.submit(Lane.FILES, lambda: self._recycle(segment, spare), done)
 
     def _spare_for(self, segment: Segment) -> Path | None:
-        """Under which name a file that is not needed stays; None: it goes."""
+        """The name under which an unneeded file becomes a spare; None: delete it."""
         fits = segment.end - segment.start == self.segment_bytes
         fits &= self.files_bytes + self.segment_bytes <= self.limit
         return self._new_spare() if fits and self._may_keep_a_spare() else None
@@ -450,7 +449,7 @@ class Wal:
         if spare is None:
             self._disk.remove(segment.path)
             return None
-        # Nobody can link it under its new name: what a snapshot has of it is known from now on.
+        # No snapshot can link it under its new name: is_shared is final from now on.
         self._disk.rename(segment.path, spare)
         if self._disk.is_shared(spare):
             self._disk.remove(spare)
@@ -463,12 +462,12 @@ class Wal:
         return (spares + 1) * self.segment_bytes <= bytes_max
 
     def _trim_spares(self) -> None:
-        """Delete spares beyond their share, or beyond what all files may take."""
+        """Delete spares beyond their share, or beyond the limit for all files."""
         while self._spares and (self.files_bytes > self.limit or not self._may_keep_a_spare()):
             self._disk.remove(self._spares.pop())
 
     def close(self) -> None:
-        """Close all descriptors; the second time nothing."""
+        """Close all descriptors. A second call does nothing."""
         for segment in (*self.segments, self._next):
             if segment is not None and segment.fd >= 0:
                 self._disk.close(segment.fd)
