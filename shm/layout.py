@@ -39,6 +39,7 @@ import numpy as np
 
 from shm.kernels.base.entries import INDEX_DTYPES, INDEX_ENTRY_BYTES
 from shm.kernels.base.words import (
+    COUNTER_SYNC_NS,
     FRAME_ALIGNMENT_BYTES,
     FRAME_BYTES_MIN,
     HEADER_BYTES,
@@ -54,7 +55,11 @@ PAGE_BYTES = 4096
 # 100,000 partitions.
 PARTITIONS_PER_LOG_MAX = 131_072
 
+COUNTER_SEALED_CACHE_HITS = 74
+"""The word behind the counters of `words`: no kernel counts these."""
+
 assert FRAME_BYTES_MIN % FRAME_ALIGNMENT_BYTES == 0
+assert COUNTER_SEALED_CACHE_HITS > COUNTER_SYNC_NS
 
 
 class Layout(NamedTuple):

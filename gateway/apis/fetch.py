@@ -36,7 +36,7 @@ from smq.model.catalog import Node, Topic
 from smq.model.errors import ErrorCode
 from smq.shard.inline import before_handles, delivers_inline
 from smq.shard.lent import FileRange, LentBatches
-from smq.shard.shard import Led, Offsets
+from smq.shard.shard import Led, Offsets, Shard
 from smq.wire.generated.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -405,6 +405,7 @@ def _with_cold(
         if isinstance(said, Failed):
             data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         elif said.length:
+            Shard.count_sealed(led.log, said.length, is_cached=said.is_cached)
             try:
                 data.records = FileRange(said.path, said.at, said.length, led.log.background)
             except OSError:

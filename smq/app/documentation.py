@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gateway.apis.table import APIS, Where
-from smq.app import sdk_reference
+from smq.app import metrics_reference, sdk_reference
 from smq.app.cli.reference import reference
 from smq.app.load import workload
 from smq.model import config
@@ -48,6 +48,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "docs/api_versions.md": _apis,
     "docs/cli.md": reference,
     "docs/sdk_reference.md": sdk_reference.reference,
+    "docs/metrics.md": metrics_reference.reference,
     "docs/bench.md": workload.documentation,
 }
 

@@ -61,12 +61,24 @@ class Manifest(Protocol):
 
 
 class Found(NamedTuple):
-    """Whole batches: `length` bytes at `at` of a file. The next batch begins at `next_offset`."""
+    """Whole batches: `length` bytes at `at` of a file. The next batch begins at `next_offset`.
+
+    `is_cached`: the file was there before anybody asked for these.
+    """
 
     path: Path
     at: int
     length: int
     next_offset: int
+    is_cached: bool = False
+
+
+class _Part(NamedTuple):
+    """A cached part of a segment, and the offset where it ends."""
+
+    batches: "Batches"
+    end: int
+    is_cached: bool
 
 
 class Batches(NamedTuple):
@@ -180,10 +192,11 @@ class ColdReader:
         for segment in walk(self._manifest, number, offset, page=1):
             place = offset
             while place < segment.end_offset:
-                batches, place = self._batches(segment, place)
-                if (found := batches.find(offset, bytes_max)) is not None:
-                    self._follow(number, offset, found, place)
-                    return found
+                part = self._part(segment, place)
+                if (found := part.batches.find(offset, bytes_max)) is not None:
+                    self._follow(number, offset, found, part.end)
+                    return found._replace(is_cached=part.is_cached)
+                place = part.end
         return None
 
     def _follow(self, number: int, offset: int, found: Found, part_end: int) -> None:
@@ -200,7 +213,7 @@ class ColdReader:
             return
         with suppress(StoreError, OSError):  # The request for it reports the error.
             for segment in walk(self._manifest, *ahead, page=1):
-                self._batches(segment, max(ahead[1], segment.base_offset))
+                self._part(segment, max(ahead[1], segment.base_offset))
                 return
 
     def offset_for_time(
@@ -219,20 +232,22 @@ class ColdReader:
                 return found
         return None
 
-    def _batches(self, segment: Segment, offset: int) -> tuple[Batches, int]:
-        """The cached part of a segment with an offset, and the offset where that part ends."""
+    def _part(self, segment: Segment, offset: int) -> _Part:
+        """The part of a segment with an offset, from the cache or put into it."""
         opened = self._opened(segment)
         span = None if isinstance(opened, RawSegment) else opened.span_of(offset)
         key = (segment.path, -1 if span is None else span.group)
         end = segment.end_offset if span is None else span.end
         if (cached := self._cache.get(key)) is not None:
-            return cached, end
+            return _Part(cached, end, is_cached=True)
         if isinstance(opened, RawSegment):
-            return self._cache.put(key, [opened.body], opened.index), end
+            body = self._cache.put(key, [opened.body], opened.index)
+            return _Part(body, end, is_cached=False)
         assert span is not None
         with _damage_named(segment):
             data = opened.batches(span)
-        return self._cache.put(key, [data.data], _places(data)), end
+        decoded = self._cache.put(key, [data.data], _places(data))
+        return _Part(decoded, end, is_cached=False)
 
     def _opened(self, segment: Segment) -> ParquetSegment | RawSegment:
         opened = self._open.get(segment.path)

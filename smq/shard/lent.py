@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from shm.kernels.base.words import COUNTER_FETCHES_FROM_WAL
 from shm.kernels.request.fetch_request import LEND_FROM_BYTES
 from smq.log.files.background import Background, Lane
 from smq.log.files.disk import read_now
@@ -134,6 +135,8 @@ class LentBatches:
                 (run, data), self._loaded = self._loaded, None
                 batches = self._log.batches_of(run, data, self._scratch.batches)
                 count = len(run.spans)
+            if not self._checked_count:  # Once, however often a slow socket has it read again.
+                self._log.words[COUNTER_FETCHES_FROM_WAL] += 1
             self._from_wal = batches[self._within :]
             self._checked_count = self._index + count
             self._read_bytes = len(self._from_wal)

@@ -14,6 +14,7 @@ from uuid import UUID
 from shm.kernels.base.words import (
     COUNTER_BYTES_OUT,
     COUNTER_FETCH_REQUESTS,
+    COUNTER_FETCHES_FROM_SEALED,
     DURABILITY_DISK,
     DURABILITY_MEMORY,
     DURABILITY_OS,
@@ -26,6 +27,7 @@ from shm.kernels.base.words import (
     P_SEALED_END,
     P_UNSEALED_BYTES,
 )
+from shm.layout import COUNTER_SEALED_CACHE_HITS
 from smq.log.log import TOUCHED_MAX, Log
 from smq.model.catalog import BROKER, CLIENT_METRICS, QUOTA, Catalog, Node, Topic
 from smq.model.config import Config
@@ -268,6 +270,13 @@ class Shard:
         words = next(iter(self.logs.values())).words
         words[COUNTER_FETCH_REQUESTS] += 1
         words[COUNTER_BYTES_OUT] += records_bytes
+
+    @staticmethod
+    def count_sealed(log: Log, records_bytes: int, *, is_cached: bool) -> None:
+        """Count a partition's part of a fetch that the sealer has read, or had in its cache."""
+        log.words[COUNTER_FETCHES_FROM_SEALED] += 1
+        log.words[COUNTER_SEALED_CACHE_HITS] += is_cached
+        log.words[COUNTER_BYTES_OUT] += records_bytes
 
     def drain(self, log: Log) -> None:
         """Make room in a full log: write it, publish what is written, wait for its tables."""

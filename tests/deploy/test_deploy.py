@@ -10,40 +10,18 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from smq.app.process.status import COUNTERS
+from smq.app.metrics_reference import ONE_OF_EACH
 from smq.front.gate import HEALTH_PATHS
-from smq.front.metrics.facts import (
-    BOUNDS_S,
-    ApiTimes,
-    Facts,
-    GroupOffset,
-    LogFacts,
-    NodeFacts,
-    PartitionFacts,
-    ProcessFacts,
-)
 from smq.front.metrics.page import page
 from smq.model.config import SETTINGS
 
 DEPLOY = Path("deploy")
 RULES = DEPLOY / "prometheus/smq.rules.yml"
 METRIC = re.compile(r"\b(?:smq|kafka)_[a-z0-9_]+\b")
-FACTS = Facts(
-    version="1",
-    is_ready=True,
-    started_ms=0,
-    processes=[ProcessFacts("shard-1", True, 0)],
-    nodes=[NodeFacts(1, 0, 0, 1)],
-    logs=[LogFacts(0, dict.fromkeys(COUNTERS, 0), 1, 1, 1, 1, 1)],
-    partitions=[PartitionFacts("t", 0, 1, 0, 0, 0, 0, 0)],
-    offsets=[GroupOffset("g", "t", 0, 0, 0, 0.0)],
-    members={"g": 1},
-    times=[ApiTimes("Fetch", (1,) * len(BOUNDS_S), 1, 0.1)],
-)
 
 
 def exported() -> set[str]:
-    families = list(text_string_to_metric_families(page(FACTS).decode()))
+    families = list(text_string_to_metric_families(page(ONE_OF_EACH).decode()))
     histograms = {family.name for family in families if family.type == "histogram"}
     return histograms | {each.name for family in families for each in family.samples}
 

@@ -57,6 +57,8 @@ def test_any_offset_is_found_in_whole_batches(
             )
             assert read == expected[offset:], (offset, bytes_max)
     reader = _reader(store, manifest, tmp_path)
+    told = [reader.read(1, offset, 100) for offset in (0, 1, 7)]
+    assert [found and found.is_cached for found in told] == [False, True, False]
     assert reader.read(1, 50, 100) is None
     assert reader.read(77, 0, 100) is None
 

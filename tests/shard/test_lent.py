@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from shm.kernels.base.words import COUNTER_FETCHES_FROM_WAL
 from smq.log.files.background import InlineBackground
 from smq.log.reading import DamagedFrame
 from smq.shard import lent as module
@@ -71,6 +72,7 @@ def test_the_bytes_are_the_batches_from_ring_and_wal_alike(
         pass
     assert sent.data == expected
     assert part.length == len(expected)
+    assert bench.shard.logs[0].words[COUNTER_FETCHES_FROM_WAL] == overtaken
 
 
 @settings(deadline=None, max_examples=8)

@@ -6,7 +6,7 @@ import pytest
 from shm import layout
 from shm.kernels.base import words
 from shm.kernels.base.entries import INDEX_DTYPES
-from shm.layout import LAYOUT_MAGIC, Layout, layout_for
+from shm.layout import COUNTER_SEALED_CACHE_HITS, LAYOUT_MAGIC, Layout, layout_for
 
 MiB = 1 << 20
 
@@ -21,6 +21,8 @@ def test_the_words_of_the_header_are_where_version_1_has_them() -> None:
         "PARTITION_COUNT": 48, "CLAIMED": 56, "COUNTERS": 64,
     }  # fmt: skip
     assert {name: getattr(words, f"WORD_{name}") for name in pinned} == pinned
+    counters = {name: word for name, word in vars(words).items() if name.startswith("COUNTER_")}
+    assert sorted([*counters.values(), COUNTER_SEALED_CACHE_HITS]) == [*range(64, 75)]
 
 
 def test_the_columns_of_a_partition_are_where_version_2_has_them() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from shm.cluster import ClusterBlock
 from shm.kernels.base import words
+from shm.layout import COUNTER_SEALED_CACHE_HITS
 from shm.segment import LogMemory
 from shm.timings import Timings
 
@@ -25,6 +26,7 @@ COUNTERS = {
     "bytes_out": words.COUNTER_BYTES_OUT,
     "fetches_from_wal": words.COUNTER_FETCHES_FROM_WAL,
     "fetches_from_sealed": words.COUNTER_FETCHES_FROM_SEALED,
+    "sealed_cache_hits": COUNTER_SEALED_CACHE_HITS,
     "syncs": words.COUNTER_SYNCS,
     "sync_ns": words.COUNTER_SYNC_NS,
 }

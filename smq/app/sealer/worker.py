@@ -242,13 +242,16 @@ class Worker:
 
         at, offset, bytes_max = job.place, job.offset, job.bytes_max
         key = f"inline {at} {bytes_max}", offset
-        if (kept := self._cache.get(key)) is None:
+        is_cached = (kept := self._cache.get(key)) is not None
+        if kept is None:
             batches_max = min(bytes_max, INLINE_BATCHES_BYTES)
             batches = self._batches(job.node, at.number, offset, batches_max)
             payload_of = payload_in(self.store, directory_of(at.namespace, at.topic))
             delivered = deliver(batches, offset, bytes_max, payload_of)
             kept = self._cache.put(key, delivered.pieces, delivered.places(offset))
-        return _answer(kept.find(offset, bytes_max))
+        found = kept.find(offset, bytes_max)
+        assert found is not None, "what was asked for is in what was made for it"
+        return _answer(found._replace(is_cached=is_cached))
 
     def read_ahead(self) -> None:
         """Prepare what will be asked next, while nobody waits."""
@@ -321,9 +324,8 @@ class Worker:
         return self._shards[node]
 
 
-def _answer(found: "Found | None") -> BatchFile:
-    assert found is not None, "what was asked for is in what was made for it"
-    return BatchFile(str(found.path), found.at, found.length, found.next_offset)
+def _answer(found: "Found") -> BatchFile:
+    return BatchFile(str(found.path), found.at, found.length, found.next_offset, found.is_cached)
 
 
 def work(sock: socket.socket, at: Surroundings, idle_s: float = IDLE_S) -> None:

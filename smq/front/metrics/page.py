@@ -22,6 +22,20 @@ from prometheus_client.registry import Collector
 
 from smq.front.metrics.facts import BOUNDS_S, Facts, GroupOffset, PartitionFacts, TableFacts
 
+_COUNTED = {
+    "produce_requests": "Produce requests.",
+    "batches_in": "Batches appended to a log.",
+    "records_in": "Records appended to a log.",
+    "bytes_in": "Bytes of batches appended to a log.",
+    "fetch_requests": "Fetch requests answered.",
+    "bytes_out": "Bytes of batches in answers to Fetch.",
+    "fetches_from_wal": "Parts of answers to Fetch read from the WAL: they had left the ring.",
+    "fetches_from_sealed": "Parts of answers to Fetch from sealed segments, cached or not.",
+    "sealed_cache_hits": "Parts of answers to Fetch that the sealer had in its cache.",
+    "syncs": "Times that the WAL was synced to the disk.",
+    "sync_ns": "Time that syncs of the WAL took.",
+}
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -112,7 +126,7 @@ class _Few(Collector):
     def _logs(self) -> Iterator[Metric]:
         logs = self._facts.logs
         for name in logs[0].counters if logs else ():
-            words = f"{name.replace('_ns', ' seconds').replace('_', ' ').capitalize()}, of a log."
+            words = _COUNTED[name]
             is_time = name.endswith("_ns")
             shown = name.replace("_ns", "_seconds") if is_time else name
             counter = CounterMetricFamily(f"smq_log_{shown}", words, labels=["log"])

@@ -184,12 +184,13 @@ class Pressure(Question[bool]):
 
 @dataclass(frozen=True, slots=True)
 class BatchFile:
-    """Batches as a range of a file that the sealer has made; the offset behind them."""
+    """Batches as a range of a file of the sealer; the offset behind them; was the file there?"""
 
     path: str
     at: int
     length: int
     next_offset: int
+    is_cached: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ import pytest
 
 from gateway.apis.fetch import COLD_PARTITIONS_MAX, lent_of
 from gateway.context import Ask, Wait
+from shm.kernels.base.words import COUNTER_BYTES_OUT, COUNTER_FETCHES_FROM_SEALED
+from shm.layout import COUNTER_SEALED_CACHE_HITS
 from smq.model.catalog import INTERNAL_TOPICS
 from smq.model.errors import ErrorCode
 from smq.shard.lent import FileRange, LentBatches
@@ -237,6 +239,21 @@ def test_what_has_left_the_wal_is_asked_of_the_sealer(bench: ShardBench, tmp_pat
     assert [type(each) for each in lent_of(response)] == [FileRange, LentBatches]
     data = list(rows(bench.read(response)))
     assert [data[0].records, len(offsets(data[1]))] == [cold, 6]
+
+
+def test_what_the_sealer_reads_is_counted_and_whether_its_cache_had_it(
+    bench: ShardBench, tmp_path: Path
+) -> None:
+    bench.shard.logs[0].sealing.advance(3, 8, NOW_MS)
+    cached, counted = tmp_path / "cached", bench.shard.logs[0].words
+    cached.write_bytes(b"0123456789")
+    before = counted[COUNTER_BYTES_OUT]
+    for is_cached in (False, True, True):
+        ask = bench.ask("Fetch", 12, fetch(wanted("u")))
+        bench.read(ask.then([BatchFile(str(cached), 0, 10, 3, is_cached)]))
+    assert counted[COUNTER_FETCHES_FROM_SEALED] == 3
+    assert counted[COUNTER_SEALED_CACHE_HITS] == 2
+    assert counted[COUNTER_BYTES_OUT] - before == 30
 
 
 def test_few_partitions_of_an_answer_come_from_the_sealer_within_its_limits(

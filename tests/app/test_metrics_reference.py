@@ -1,0 +1,13 @@
+"""The table of metrics has each counter of a log, and what each metric is labelled with."""
+
+from smq.app.metrics_reference import reference
+from smq.app.process.status import COUNTERS
+
+
+def test_each_metric_is_a_row_with_its_labels() -> None:
+    rows = reference().splitlines()
+    restarts = "Restarts of the process."
+    assert f"| `smq_process_restarts_total` | counter | `process` | {restarts} |" in rows
+    assert any(row.startswith("| `smq_request_seconds` | histogram | `api` |") for row in rows)
+    names = {row.split("`")[1] for row in rows[2:]}
+    assert names >= {f"smq_log_{name.replace('_ns', '_seconds')}_total" for name in COUNTERS}
