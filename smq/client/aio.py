@@ -6,7 +6,7 @@
             print(await sent)                                   a Delivery
 
 `await` opens one too, and leaves closing it to you: `client = await smq.connect_async(…)`.
-Producers send without waiting. Calls that may wait run in asyncio's threads.
+Producers send without waiting. Calls that may block run in asyncio's threads.
 """
 
 import asyncio
@@ -181,5 +181,5 @@ class AsyncClient:
 
 
 def connect_async(address: str | os.PathLike[str], **settings: Any) -> AsyncClient:  # noqa: ANN401
-    """A client, to be opened by `async with` or `await`; the settings of connect."""
+    """A client, opened by `async with` or `await`; the settings of connect."""
     return AsyncClient(partial(connect, address, **settings))

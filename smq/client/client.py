@@ -38,7 +38,7 @@ BUFFER_BYTES = 32 * MiB  # Kafka's buffer.memory.
 BLOCK_S = 60.0  # Kafka's max.block.ms.
 DELIVERY_TIMEOUT_S = 120.0  # Kafka's delivery.timeout.ms.
 TRANSACTION_TIMEOUT_S = 60.0  # Kafka's transaction.timeout.ms.
-TRANSACTION_LINGER_MS = 100  # Nobody sees a record before the commit, which waits for nothing.
+TRANSACTION_LINGER_MS = 100  # No reader sees a record before the commit, which waits for nothing.
 INT31_END = 2**31
 
 Result = TypeVar("Result")
@@ -90,7 +90,7 @@ class Client:
     ) -> int:
         """Create a topic; return its number of partitions, which is by default the broker's.
 
-        `configs` are Kafka's and SMQ's (docs/topic_configs.md). On return it has leaders.
+        `configs` are Kafka's and SMQ's (docs/topic_configs.md). On return the topic has leaders.
         Raises TypeError, ValueError, BrokerError: TOPIC_ALREADY_EXISTS, INVALID_CONFIG …
         """
         if partitions is None:
@@ -145,16 +145,16 @@ class Client:
         """An idempotent producer, or one that sends in transactions.
 
         compression         none, gzip, snappy, lz4 or zstd
-        linger_ms           how long a record waits for others to share its batch. With 0 it waits
-                            only while other records of its topic are in flight
+        linger_ms           how long a record waits for others to share its batch; with 0, only
+                            while other records of its topic are in flight
         batch_bytes         the largest batch, before compression; a single record may be larger
         buffer_bytes        how much may wait to be sent or acknowledged; above it `send` blocks …
         block_s             … for this long, then raises BufferFull; with 0 it raises at once
         delivery_timeout_s  a record that is not acknowledged in time fails with BrokerUnavailable
         transactional_id    the producer sends in transactions (`Producer.transaction`), by a name
-                            that outlives it: one that is opened with the same name aborts what the
-                            former left open, and fences it. Records wait for the commit, a full
-                            batch or, if linger_ms is 0, 100 ms
+                            that outlives it: opening it again with that name aborts the former
+                            one's open transaction, and fences it. Records wait for the commit,
+                            a full batch or, if linger_ms is 0, 100 ms
         transaction_timeout_s  a transaction that is open for longer is aborted, and its producer
                             fenced; transaction.max.timeout.ms bounds it
 
@@ -217,7 +217,7 @@ class Client:
         poll_interval_s_max  without a poll for this long it is out of the group too
         batch_bytes_max      how much a poll takes from a log's ring, or fetches of a partition; one
                              batch is always taken
-        spin_us              how long to look for records before sleeping: lower latency, at the
+        spin_us              how long to poll for records before sleeping: lower latency, at the
                              cost of a core
         isolation_level      "read_committed": neither records of aborted transactions nor, until
                              it is decided, what lies behind the begin of an open one;
@@ -292,7 +292,7 @@ class Client:
         if error is None:
             self.close()
             return
-        with suppress(Exception):  # The error of the block goes on.
+        with suppress(Exception):  # The block's own error propagates.
             self._close_all(lambda each: each.__exit__(kind, error, trace))
 
     def __reduce__(self) -> tuple[Any, ...]:

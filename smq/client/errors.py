@@ -17,7 +17,7 @@ class NoSuchTopic(BrokerError):
 
 
 class BrokerUnavailable(BrokerError):
-    """No broker answers, or none did in time.
+    """No broker answers, or none answered in time.
 
     A record that fails with this may be in the topic, once, or not: the broker may have gone away
     before or after it appended the record.

@@ -1,4 +1,4 @@
-"""How a client reaches its broker. Everything that the client makes is made with a Reach."""
+"""How a client reaches its broker. A client makes everything with its Reach."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class Reach:
     """Bootstrap addresses; and, if the broker is on this host, how to open doors to its nodes.
 
     open_door           by node id; raises DoorUnavailable
-    node_id             a node that the broker has
+    node_id             one of the broker's nodes
     metadata_max_age_s  how often topics are asked about again: they may have got more partitions
     clock               the clock of everything that is made with this
     """

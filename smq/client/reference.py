@@ -277,7 +277,7 @@ class Payloads:
         """
         now_ms, chance = self._clock.wall_ms(), os.urandom(10)
         content_type, move = checked_content_type(content_type), flag("move", move)
-        # That leaves half of the time to finish the upload and to send a record.
+        # Leaves half of the time to finish the upload and send a record.
         lately_ms = int(self._facts.settings.get("reference.orphan.ms", 0)) // 2
         naming = Naming(NAMESPACE_DEFAULT, topic, content_type, now_ms, chance, lately_ms=lately_ms)
         if isinstance(source, (str, os.PathLike)):

@@ -1,4 +1,4 @@
-"""All that `import smq` offers, by its one list of names."""
+"""Everything that `import smq` offers: one list of names."""
 # ruff: noqa: PLC0414  (An alias of the same name says: offered here.)
 
 from smq.client.aio import (

@@ -217,7 +217,7 @@ class LocalStore(Store):
                     for each in os.scandir(directory)
                     if is_key(base + each.name) and not _leads_back(each, here)
                 ]
-        except NotFound:  # Removed while the list was on its way.
+        except NotFound:  # Removed during the listing.
             return
         # The slash sorts a directory where the keys of its objects sort: "a-b" before "a/b".
         for name, entry in sorted(entries, key=lambda named: named[0].encode()):

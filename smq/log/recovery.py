@@ -196,8 +196,7 @@ class _Recovery:
         return end
 
     def _begin_without_segments(self) -> int:
-        """Where a log without segments begins: its checkpoint may cover frames that only the ring
-        had."""
+        """Where a log without segments begins: the checkpoint may cover ring-only frames."""
         if self._only_ring_from is None:
             return self._known_to
         return min(self._known_to, self._only_ring_from)
@@ -214,9 +213,8 @@ class _Recovery:
         return 0 <= generation_at(self._log.wal, following.start) <= self._known_generation
 
     def _forget_table(self, segment: Segment) -> None:
-        """Delete a table that is not believed: it may describe lost frames. If it stayed, and the
-        next one were not filed, a later start would believe it once the segment is known to be
-        synced."""
+        """Delete a table that is not believed: it may describe lost frames, and a later start might
+        believe it once the segment is known to be synced."""
         try:
             self._log.disk.remove(segment.index_path)
         except OSError as error:
@@ -341,8 +339,7 @@ class _Recovery:
         rows[ours[sealed], S_KIND] = FRAME_KIND_PADDING
 
     def _note(self, batches: np.ndarray, first_position: int) -> np.ndarray:
-        """Record first offsets and epochs of partitions; returns their slots by number, -1:
-        deleted."""
+        """Record partitions' first offsets and epochs; returns slots by number, -1: deleted."""
         log = self._log
         batches = batches[np.argsort(batches[:, S_PARTITION], kind="stable")]
         numbers, epochs = batches[:, S_PARTITION], batches[:, S_EPOCH]
@@ -433,8 +430,7 @@ class _Recovery:
             log.notices.append(f"{log.directory / BOOT_FILE} cannot be written: {error}")
 
     def _show(self) -> None:
-        """Make the entered records visible: they are in the WAL, and `disk` frames are synced
-        first."""
+        """Make entered records visible: they are in the WAL; `disk` frames are synced first."""
         log, words = self._log, self._words
         if log.failed is None:
             try:
@@ -472,8 +468,7 @@ class _Recovery:
         self._recovered.from_ring_bytes = position - start
 
     def _fence(self) -> None:
-        """End the former life with padding: the rest of the segment if its size is no longer
-        ours."""
+        """End the former life with padding: to the segment's end if its size is not ours."""
         log, words = self._log, self._words
         ring_bytes, tail = log.memory.layout.ring_bytes, words[WORD_TAIL]
         assert tail % FRAME_ALIGNMENT_BYTES == 0

@@ -1,1 +1,1 @@
-"""Names, limits, errors, the catalog and the configuration: shared by every room."""
+"""Names, limits, errors, the catalog and the configuration: shared by all packages."""

@@ -1,18 +1,17 @@
-"""Buckets of tokens: how long somebody is to wait who has used more than a rate allows.
-
-A bucket fills by its rate up to what it gives in `burst_s`. Using more than is there makes a debt,
-which is waited for: over time no more is used than the rate allows and one burst.
+"""Token buckets: how long a client must wait after using more than its rate allows. A bucket fills
+at its rate, up to the tokens of `burst_s` seconds. Using more makes a debt, and the client waits
+until it is paid: in the long run, usage is bounded by the rate plus one burst.
 """
 
 from collections import OrderedDict
 from collections.abc import Hashable
 
-BUCKETS_MAX = 10_000  # Clients name themselves as they like: what is unused longest is forgotten.
-WAIT_MS_MAX = 30_000  # A client takes a connection that is silent for longer for broken.
+BUCKETS_MAX = 10_000  # Clients choose their names: the longest unused bucket is forgotten first.
+WAIT_MS_MAX = 30_000  # A client considers a connection that is silent for longer broken.
 
 
 class Bucket:
-    """Of one rate a second, which may change."""
+    """A bucket with one rate per second, which may change."""
 
     __slots__ = ("_left", "_seen_ms", "rate")
 
@@ -20,7 +19,7 @@ class Bucket:
         self.rate, self._left, self._seen_ms = rate, left, now_ms
 
     def use(self, amount: float, now_ms: float, burst_s: float) -> int:
-        """Use so much; how long to wait until the debt is paid, in ms; 0: there is none."""
+        """Use an amount; returns how long to wait until the debt is paid, in ms; 0: no debt."""
         passed_ms = max(0.0, now_ms - self._seen_ms)
         filled = self._left + self.rate * passed_ms / 1000
         self._left = min(self.rate * burst_s, filled) - amount
@@ -33,14 +32,14 @@ class Bucket:
 
 
 class Buckets:
-    """Those of all clients, by what shares one."""
+    """The buckets of all clients, by their sharing key."""
 
     def __init__(self, burst_s: float = 1.0) -> None:
         self._burst_s = burst_s
         self._buckets: OrderedDict[Hashable, Bucket] = OrderedDict()
 
     def use(self, key: Hashable, rate: float, amount: float, now_ms: float) -> int:
-        """Use so much of a bucket; how long to wait, in ms."""
+        """Use an amount of a bucket; returns how long to wait, in ms."""
         bucket = self._buckets.get(key)
         if bucket is None:
             bucket = self._buckets[key] = Bucket(rate, rate * self._burst_s, now_ms)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-SOFTWARE_MAX = 255  # Characters of a name or a version that are kept.
+SOFTWARE_MAX = 255  # Characters kept of a name or a version.
 
 
 @dataclass(slots=True)
@@ -15,5 +15,5 @@ class Caller:
     software_version: str = ""
 
     def name_software(self, name: str, version: str) -> None:
-        """It says what it is."""
+        """Set the software that it names."""
         self.software_name, self.software_version = name[:SOFTWARE_MAX], version[:SOFTWARE_MAX]

@@ -26,7 +26,7 @@ AnyNode = TypeVar("AnyNode")
 
 
 class Node(NamedTuple):
-    """A broker in Kafka's eyes: what Metadata says of a shard."""
+    """A shard as Metadata describes it: a Kafka broker."""
 
     id: int
     host: str
@@ -61,7 +61,7 @@ class Topic:
 
     @property
     def is_internal(self) -> bool:
-        """Whether it is a name of the system: listed, always empty, and written by nobody."""
+        """Whether it is an internal topic: listed, always empty, never written."""
         return self.partition_numbers[0] < 0
 
     def line(self) -> str:
@@ -165,5 +165,5 @@ class Catalog:
 
     @staticmethod
     def leader(log: int, nodes: Sequence[AnyNode]) -> AnyNode:
-        """Of all nodes, or of their ids, in order: the one that serves a log."""
+        """The node (or id) that serves a log; `nodes` are all of them, in order."""
         return nodes[log % len(nodes)]

@@ -1,8 +1,8 @@
 """Subscriptions to the metrics of clients (KIP-714): the configs of `client-metrics` resources.
 
-A subscription names metrics by their prefixes (`*`: all), how often they are pushed, and which
-clients it is for: each clause of `match`, `attribute=pattern`, must fit. Without clauses it is for
-every client; of two for one attribute the last holds, as in Kafka.
+A subscription names metrics by prefix (`*`: all), the push interval, and its clients: each clause
+of `match`, `attribute=pattern`, must match. Without clauses it is for every client; of two clauses
+for one attribute the last counts, as in Kafka.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ ALL_METRICS = "*"
 INTERVAL_MS_DEFAULT = 300_000
 INTERVAL_MS_MIN, INTERVAL_MS_MAX = 100, 3_600_000
 CONFIG_CHARACTERS_MAX = 4096
-TEXT_MAX = 255  # Characters of a client's id that patterns look at.
+TEXT_MAX = 255  # Characters of a client's id that patterns see.
 SUBSCRIPTIONS_MAX = 100  # Each client is matched with all of them.
 
 
@@ -64,7 +64,7 @@ class Subscription:
 
     @classmethod
     def of(cls, configs: Mapping[str, str]) -> "Subscription":
-        """Raises ValueError with a sentence for a value that is none."""
+        """Raises ValueError with a sentence for an invalid value."""
         interval_ms = parsed(ConfigType.INT, configs.get(INTERVAL_MS, str(INTERVAL_MS_DEFAULT)))
         assert isinstance(interval_ms, int)
         clauses = _elements(configs.get(MATCH, ""))
@@ -83,14 +83,14 @@ class Subscription:
 
 
 class Wanted(NamedTuple):
-    """What a client is to push: the union of all its subscriptions, at the shortest interval."""
+    """What a client must push: the union of all its subscriptions, at the shortest interval."""
 
     metrics: tuple[str, ...]
     interval_ms: int
 
 
 def wanted_of(subscriptions: Iterable[Subscription], client: ClientFacts) -> Wanted:
-    """What a client is to push."""
+    """Compute what a client must push."""
     metrics, interval_ms = set[str](), INTERVAL_MS_DEFAULT
     for each in subscriptions:
         if each.is_for(client):

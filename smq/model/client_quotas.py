@@ -1,4 +1,4 @@
-"""Client quotas (KIP-13, KIP-124, KIP-546, KIP-599, KIP-612): whom they hold for, and how much.
+"""Client quotas (KIP-13, KIP-124, KIP-546, KIP-599, KIP-612): to whom they apply, and their values.
 
 An entity is a set of (type, name); the name None is the default of its type. Without security every
 client is the user ANONYMOUS. The quota of a client is the first of these that has one, as in Kafka:
@@ -7,7 +7,7 @@ client is the user ANONYMOUS. The quota of a client is the first of these that h
     (default user, client-id)  (default user, default client)  (default user)
     (client-id)  (default client)
 
-A quota of a user and a client holds for both together, of a user for all of its clients.
+A quota of a user and a client applies to that pair, a user's quota to all of its clients.
 """
 
 import json
@@ -59,7 +59,7 @@ def problem_of(name: str, value: float) -> str:
 
 
 class Limit(NamedTuple):
-    """A quota as it holds for a client, and with whom it is shared: the key of a bucket."""
+    """The effective quota of a client, and the key of the bucket that shares it."""
 
     value: float
     shared: tuple[str, ...]
@@ -79,7 +79,7 @@ def limit_of(quotas: Quotas, name: str, client_id: str) -> Limit | None:
 
 
 def connection_limit_of(quotas: Quotas, ip: str) -> float | None:
-    """How many connections an address may make in a second; None: any number."""
+    """How many connections an address may make per second; None: any number."""
     for name in (ip, None):
         found = quotas.get(key_of({IP: name}), {}).get(CONNECTIONS)
         if found is not None:

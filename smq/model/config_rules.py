@@ -9,8 +9,8 @@ from smq.model.lag_rules import parse_lag_rules
 from smq.model.setting import GiB, MiB
 
 RING_BYTES_PER_SHARD = 256 * MiB  # A reader may pause for a moment, even at full speed.
-WAL_DISK_SHARE = 3  # Sealed segments take as much again, and others want some as well.
-WAL_SEGMENTS_DEFAULT_MIN = 8  # However little the disk has: it is watched all the time.
+WAL_DISK_SHARE = 3  # Sealed segments take as much again, and other users need space too.
+WAL_SEGMENTS_DEFAULT_MIN = 8  # However small the disk: its free space is watched all the time.
 WAL_BYTES_DEFAULT_MAX = 64 * GiB  # A thousand segments: longer lists take their time.
 RING_MEMORY_SHARE = 16  # All rings together take at most 1/16 of memory.
 
@@ -29,8 +29,8 @@ def size(config: Config, log_count: int, memory_bytes: int) -> Config | list[str
 
 
 def size_wal(config: Config, log_count: int, disk_bytes: int) -> Config:
-    """The config with the WAL's limits, for logs on a disk with so many bytes that they have or may
-    take."""
+    """The config with the WAL's limits; `bytes` are those that the logs have or may take on their
+    disk."""
     least = WAL_SEGMENTS_DEFAULT_MIN * config.wal_segment_bytes
     default = min(max(disk_bytes // WAL_DISK_SHARE // log_count, least), WAL_BYTES_DEFAULT_MAX)
     wal = config.wal_bytes_max or default

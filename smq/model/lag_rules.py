@@ -16,11 +16,11 @@ _RULE = re.compile(
     r"\s+for\s+(?P<number>[0-9]{1,6})(?P<unit>[smh])"
 )
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000}
-RULES_MAX = 100  # Each is looked at for each group, every few seconds.
+RULES_MAX = 100  # Each is evaluated for each group, every few seconds.
 
 
 class LagRule(NamedTuple):
-    """A group that matches is too late when its lag is above the limit for so long."""
+    """A matching group is too late if its lag stays above the limit for so long."""
 
     text: str
     group: str

@@ -1,9 +1,9 @@
-"""The broker's settings in force: those of its start, and what was changed while it runs.
+"""The broker's settings in force: those of its start, and changes while it runs.
 
     default  <  configuration of the start  <  changed for all nodes ("")  <  changed for one node
 
-Changes are kept in the store as texts, by node id. The coordinator validates each before it stores
-it, and publishes all in the catalog; every process makes its `Config` of them with `in_force`.
+The store keeps changes as texts, by node id. The coordinator validates each before it stores it,
+and publishes all in the catalog; every process derives its `Config` with `in_force`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +27,7 @@ def in_force(started: Config, changed: Changed, node: str = ALL_NODES) -> Config
     return _changed_config(started, tuple(merged.items())) if merged else started
 
 
-@lru_cache(maxsize=256)  # The same object for the same settings: a look tells that nothing changed.
+@lru_cache(maxsize=256)  # The same settings give the same object: compare by identity.
 def _changed_config(started: Config, changes: tuple[tuple[str, str], ...]) -> Config:
     values: dict[str, Any] = {
         SETTINGS[name].key: value_of(SETTINGS[name], text) for name, text in changes
@@ -39,7 +39,7 @@ def _changed_config(started: Config, changes: tuple[tuple[str, str], ...]) -> Co
 
 
 def problem_of_change(node: str, before: Mapping[str, str], after: Mapping[str, str]) -> str:
-    """Why these settings of a node, or of all, cannot take the place of others; or ""."""
+    """Why these settings cannot replace those of a node, or of all; or ""."""
     new = [name for name, text in after.items() if before.get(name) != text]
     return next((each for name in new if (each := _problem_of_one(node, name, after[name]))), "")
 
@@ -79,10 +79,8 @@ def _conflicts(config: Config) -> Iterator[Problem]:
 
 
 def usable(started: Config, stored: Changed, nodes: Iterable[str]) -> tuple[Changed, list[str]]:
-    """What can be in force of stored changes, and a sentence for each that cannot.
-
-    The configuration of a start may conflict with what was changed before it, and another version
-    may have other settings.
+    """The stored changes that can be in force, and a sentence for each that cannot. A start's
+    configuration may conflict with earlier changes, and another version may have other settings.
     """
     problems: list[str] = []
     changed: dict[str, dict[str, str]] = {}

@@ -1,8 +1,6 @@
-"""Regular expressions of anybody's, matched in bounded time (KIP-1152).
-
-RE2, whose Java port Kafka uses too, takes time in proportion to a text and to the compiled pattern,
-and refuses what needs more: references back, looking around. The size of a compiled pattern is
-bounded here.
+"""Untrusted regular expressions, matched in bounded time (KIP-1152). RE2, whose Java port Kafka
+uses too, takes time proportional to the text and to the compiled pattern, and refuses what needs
+more: back-references, look-around. The size of a compiled pattern is bounded here.
 """
 
 from smq.model.errors import BrokerError, ErrorCode
@@ -12,10 +10,10 @@ MEMORY_MAX = 1024 * 1024
 
 
 class Pattern:
-    """A regular expression that whole names match or not."""
+    """A regular expression that is matched against whole names."""
 
     def __init__(self, text: str) -> None:
-        """Raises BrokerError for what is none, or is too large."""
+        """Raises BrokerError if the expression is invalid or too large."""
         import re2  # noqa: PLC0415  (a library that is needed seldom)
 
         options = re2.Options()
@@ -29,5 +27,5 @@ class Pattern:
             raise BrokerError(ErrorCode.INVALID_REGULAR_EXPRESSION)
 
     def matches(self, name: str) -> bool:
-        """Whether all of a name matches. Takes time in proportion to `size` and the name."""
+        """Whether a whole name matches. Takes time proportional to `size` and the name."""
         return self._compiled.fullmatch(name) is not None

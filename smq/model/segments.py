@@ -13,7 +13,7 @@ class Segment:
     `kind` is "parquet", or "raw" for batches as they were sent. `path` is its key in the filer,
     `bytes` and `crc32c` are those of the whole file. `untyped_count` are records whose value does
     not fit the topic's schema. `compacted_ms` is when its records were first
-    compacted, with all before them; 0: they were not.
+    compacted, with all before them; 0: never.
     """
 
     partition_number: int
@@ -33,7 +33,7 @@ class Segment:
 
 
 class SealedPartition(NamedTuple):
-    """A partition: where its files lie, and the number it goes by."""
+    """A partition: the directory of its files, and its number."""
 
     namespace: str
     topic: str
@@ -55,7 +55,7 @@ def topic_directory(key: str) -> str:
 
 
 def is_table_metadata(key: str) -> bool:
-    """Whether a key is of a lake table's metadata, and no segment's."""
+    """Whether a key belongs to a lake table's metadata, not to a segment."""
     parts = key.split("/")
     return key.startswith(SEGMENTS_PREFIX) and len(parts) > 4 and parts[3] in TABLE_METADATA
 

@@ -16,7 +16,7 @@ ENVIRONMENT_PREFIX = "SMQ_"
 
 
 class Update(Enum):
-    """When a new value takes effect, and for whom it may be set; in Kafka's words of its docs."""
+    """When a new value takes effect, and for whom it may be set; in the words of Kafka's docs."""
 
     READ_ONLY = "read-only"
     """At a start."""

@@ -16,7 +16,7 @@ from smq.model.topic_schema import parse_schema
 from smq.model.value_rules import Rule, at_least, between, one_of, or_default
 
 NO_MEANING = "Has no effect: "
-SEGMENT_BYTES_MIN = 1024 * 1024  # Files of less would be too many.
+SEGMENT_BYTES_MIN = 1024 * 1024  # A smaller value would make too many files.
 
 
 class TopicConfig(NamedTuple):
@@ -454,7 +454,7 @@ class TopicSettings(NamedTuple):
     def of(cls, configs: Mapping[str, str], broker: Config) -> "TopicSettings":
         """The settings of a topic with these configs of its own.
 
-        One that is compacted only has no retention, and is sealed before compaction is due.
+        A topic that is only compacted has no retention, and is sealed before compaction is due.
         """
 
         def text(name: str) -> str:

@@ -5,8 +5,8 @@
                 {"name": "buyer", "type": {"struct": [{"name": "id", "type": "int64"}]}},
                 {"name": "sent", "type": "timestamp", "from": "timestamp"}]}
 
-`from` is the key in the JSON object, where that is not the column's name. Columns may be added;
-changing or removing one is refused, because older segments have it as it was.
+`from` is the key in the JSON object, if it differs from the column's name. Columns may be added;
+changing or removing one is refused, because older segments contain its old form.
 """
 
 import json
@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 PLAIN = ("bool", "int32", "int64", "float", "double", "string", "timestamp")
-# Columns that Spark, SQL or the files have already, in lower case: engines ignore case.
+# Columns that Spark, SQL or the files already have, in lower case: engines ignore case.
 RESERVED = frozenset(
     {"partition", "offset", "timestamp", "timestamptype", "key", "value", "headers", "topic"}
 )

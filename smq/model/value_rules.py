@@ -1,6 +1,5 @@
-"""Rules for values of settings: each says in Kafka's words what is wrong, or "".
-
-The values have been parsed by their types before (smq.model.config_values).
+"""Rules for values of settings: each returns an error message in Kafka's words, or "".
+smq.model.config_values has parsed the values by their types before.
 """
 
 from collections.abc import Callable
@@ -12,7 +11,7 @@ Rule: TypeAlias = Callable[[Value], str]
 
 
 def at_least(least: int) -> Rule:
-    """No number below it."""
+    """A number of at least this."""
     return lambda value: "" if float(value) >= least else f"Value must be at least {least}"
 
 
@@ -27,12 +26,12 @@ def between(least: int, most: int) -> Rule:
 
 
 def or_default(default: int, least: int, most: int) -> Rule:
-    """A number of this range, or the one that stands for no choice."""
+    """A number of this range, or the one that means no choice."""
     words = f"Value must be between {least} and {most} or equal to {default}"
     return lambda value: "" if value == default or least <= float(value) <= most else words
 
 
 def one_of(*values: Value, otherwise: str = "") -> Rule:
-    """One of these values. `otherwise` is said in place of a list of them."""
+    """One of these values. `otherwise` replaces the list of them in the message."""
     words = otherwise or f"String must be one of: {', '.join(map(str, values))}"
     return lambda value: "" if value in values else words

@@ -33,11 +33,11 @@ from smq.wire.codec import Buffer
 SEGMENTS_OPEN_MAX = (
     8  # Without a local filer each takes a file in the cache directory, beside its bound.
 )
-FOLLOWED_MAX = 256  # Partitions whose last answer is remembered, to know who reads on.
+FOLLOWED_MAX = 256  # Partitions whose last answer is remembered, to recognize sequential readers.
 CACHE_KEEP_MS = 10_000  # Minimum time that a file stays after a shard was told of it.
-ONCE_BYTES_MAX = 128 * 1024 * 1024  # Of what was asked for once.
-ONCE_KEEP_MS = 2000  # The same time for it: what is asked for again because of it is then kept.
-GONE_MAX = 256  # Names of such that went, to know what is asked for again.
+ONCE_BYTES_MAX = 128 * 1024 * 1024  # Files requested once.
+ONCE_KEEP_MS = 2000  # Its minimum time too: a repeated request in that time makes the file stay.
+GONE_MAX = 256  # Names of evicted files, to recognize repeated requests.
 
 Key = tuple[str, int]
 
@@ -102,7 +102,7 @@ class Batches(NamedTuple):
 class _Queue:
     """Cached files in the order of their last use, bounded in bytes.
 
-    One that a shard was told of in the last `keep_ms` stays whatever the bound says.
+    A file that a shard was told of in the last `keep_ms` stays even beyond the bound.
     """
 
     def __init__(self, bytes_max: int, keep_ms: int) -> None:
@@ -119,7 +119,7 @@ class _Queue:
         return held[0]
 
     def put(self, key: Key, batches: Batches, now_ms: int) -> list[Key]:
-        """Hold it; the keys of those that went for it."""
+        """Add a file; returns the keys of those evicted for it."""
         self._held[key] = batches, now_ms
         self._bytes += batches.length
         gone: list[Key] = []
@@ -200,14 +200,14 @@ class ColdReader:
         return None
 
     def _follow(self, number: int, offset: int, found: Found, part_end: int) -> None:
-        """Remember where an answer ended, and what comes next if it went on from another."""
+        """Remember where an answer ended, and what to read ahead if it continued another."""
         self._ahead = (number, part_end) if self._ends.pop(number, None) == offset else None
         self._ends[number] = found.next_offset
         if len(self._ends) > FOLLOWED_MAX:
             self._ends.popitem(last=False)
 
     def read_ahead(self) -> None:
-        """Decode what a reader that goes on needs next, if the last answer was one of its."""
+        """Decode what a sequential reader needs next, if the last answer was for one."""
         ahead, self._ahead = self._ahead, None
         if ahead is None:
             return
@@ -221,7 +221,7 @@ class ColdReader:
     ) -> tuple[int, int] | None:
         """Offset and time of the first sealed record at this time or later.
 
-        `log_start` is what the shard knows, which may be ahead of the manifest's.
+        `log_start` is the shard's, which may be ahead of the manifest's.
         """
         log_start = max(log_start, self._manifest.log_start(number))
         for segment in walk(self._manifest, number, log_start, newest_ms=timestamp, page=1):

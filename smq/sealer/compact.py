@@ -1,19 +1,20 @@
-"""Log compaction: of each key the last record stays, at its offset.
+"""Log compaction: keeps the last record of each key, at its offset.
 
     segments that were not compacted  →  their keys' last offsets, in a table of bounded size
     each segment up to there, oldest first  →  a file without the records that have a later one
                                             →  its line in place of the old one
     all of them  →  the shard reads them, and no more what its log still has of them
 
-Kafka's algorithm (its Cleaner), on sealed segments. One step reads or writes one segment. Where the
-table cannot hold all keys a pass ends at the last segment whose keys it has, and the next pass goes
-on from there. A kill loses the table and no more: segments that a pass has written are compacted,
-and the next one begins with those that are not. This holds between any two steps:
+Kafka's algorithm (its Cleaner), on sealed segments. One step reads or writes one segment. If the
+table cannot hold all keys, a pass ends at the last segment whose keys it has, and the next pass
+continues there. A kill loses only the table: segments that a pass has written are compacted, and
+the next pass begins with the others. This holds between any two steps:
 
     among the segments that are compacted no record has a later one of its key
 
-because they are written in order. So a tombstone may go once its segment has been compacted for
-long enough: nothing that it hides is left before it. As in Kafka a record without a key goes too.
+because they are written in order. So a tombstone may be dropped once its segment has been compacted
+for long enough: no record that it hides is left before it. As in Kafka, records without a key are
+dropped too.
 """
 
 from collections import deque
@@ -41,13 +42,13 @@ from smq.sealer.ports import ManifestPort, ShardPort
 from smq.sealer.seal import parquet_writer, put_file
 from smq.store.manifest import walk
 
-SLOTS_MAX = 1 << 24  # 24 bytes each. A single segment with more keys gets a table for itself.
+SLOTS_MAX = 1 << 24  # 24 bytes each. A segment with more keys gets a table of its own.
 SLOTS_MIN = 1 << 10
 FILL_PERCENT = 70
 
 
 class KeyTable:
-    """The last offset of each key. It is as large as `records` need, within bounds."""
+    """The last offset of each key. Its size fits `records`, within bounds."""
 
     def __init__(self, records: int, first_records: int, slots_max: int = SLOTS_MAX) -> None:
         slots = SLOTS_MIN
@@ -66,7 +67,7 @@ class KeyTable:
         self.keys += note_keys(self._table, *_places(rows))
 
     def last(self, rows: pa.Table) -> np.ndarray:
-        """Which of these rows have no later one of their key."""
+        """Which of these rows are the last of their key."""
         out = np.empty(rows.num_rows, np.bool_)
         find_last(self._table, *_places(rows), out)
         return out
@@ -96,7 +97,7 @@ class Ports(NamedTuple):
 
 
 class Compaction:
-    """One partition's, step by step. Raises StoreError, Damaged: then begin anew."""
+    """One partition's compaction, step by step. Raises StoreError, Damaged: then begin anew."""
 
     def __init__(self, ports: Ports, place: SealedPartition, settings: TopicSettings) -> None:
         self.subject = self.place, self.settings = place, settings
@@ -132,7 +133,8 @@ class Compaction:
         self._report(end)
 
     def _report(self, end: int) -> None:
-        """Have the shard read from segments what is compacted. One that is new was not told."""
+        """Have the shard serve compacted records from segments. A restarted shard must be told
+        again."""
         if end:
             self._ports.shard.compacted(self.place.number, end)
 
@@ -142,10 +144,9 @@ class Compaction:
         return opened
 
     def _compact(self, segment: Segment, table: KeyTable, *, drops: bool, is_last: bool) -> None:
-        """Write what stays of a segment, unless it is written and all of it stays.
-
-        `drops`: tombstones go. A reader waits for the record before the end: in the last segment
-        the last one stays, whatever it is.
+        """Write a segment's remaining records, unless it is compacted already and all remain.
+        `drops`: drop tombstones. A reader waits for the record before the end: the last record of
+        the last segment always stays.
         """
         opened = self._opened(segment)
         names = ["_offset", "_key", "_value"] if drops else ["_offset", "_key"]
@@ -193,7 +194,7 @@ class Compaction:
             compacted_ms=old.compacted_ms or now_ms,
             untyped_count=writer.untyped_count,
         )
-        # A failure leaves the outcome unknown: the file stays; if not committed it is swept.
+        # A failure leaves the outcome unknown: keep the file; an uncommitted one is swept.
         if not ports.manifest.replace_segments([old], new, now_ms, sorted(payloads)):
             ports.store.delete(key)
 

@@ -1,4 +1,4 @@
-"""Decides which segments of a partition are to be compacted now. No IO; the time is an argument.
+"""Decides which segments of a partition to compact now. No IO; the time is an argument.
 
     compacted before          not yet                          too young
     +---------+-----+-----+   +--------+--------+--------+     +--------+
@@ -6,10 +6,10 @@
     +---------+-----+-----+   +--------+--------+--------+     +--------+
                               keys are remembered, then all to the left is written again
 
-A segment counts as a whole, as in Kafka (LogCleanerManager): compacting is due when more than
-`min.cleanable.dirty.ratio` of the bytes is not compacted, or when a record that is not is older
-than `max.compaction.lag.ms`. A segment with a record younger than `min.compaction.lag.ms` waits,
-and so do those behind it. A raw segment stays as it is, and counts as compacted.
+A segment counts as a whole, as in Kafka (LogCleanerManager): compaction is due when more than
+`min.cleanable.dirty.ratio` of the bytes is dirty, or a dirty record is older than
+`max.compaction.lag.ms`. A segment with a record younger than `min.compaction.lag.ms` waits, and so
+do those behind it. A raw segment stays as it is, and counts as compacted.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,12 +21,12 @@ PPM = 1_000_000
 
 
 def is_dirty(segment: Segment) -> bool:
-    """Whether a segment is to be compacted some day."""
+    """Whether a segment still needs compaction."""
     return segment.kind == "parquet" and not segment.compacted_ms
 
 
 def to_compact(segments: Sequence[Segment], settings: TopicSettings, now_ms: int) -> list[Segment]:
-    """Those that are not compacted and are to be now, in order, or none. `segments` are all."""
+    """The dirty segments to compact now, in order, or none. `segments` are all."""
     dirty = list(_old_enough(segments, settings, now_ms))
     if not dirty:
         return []
@@ -64,10 +64,9 @@ def compacted_end(segments: Iterable[Segment]) -> int:
 def may_drop_tombstones(
     segment: Segment, segments: Sequence[Segment], settings: TopicSettings, now_ms: int
 ) -> bool:
-    """Whether what says that a key is gone may itself go from a segment. `segments` are all.
-
-    It stays for `delete.retention.ms` after all older records of the key have gone, so that whoever
-    reads on from there learns of it, and as long as a raw segment before it may have the key.
+    """Whether a segment's tombstones may be dropped. `segments` are all. A tombstone stays for
+    `delete.retention.ms` after all older records of its key have gone, so that a reader that
+    continues from there sees it, and as long as a raw segment before it may contain the key.
     """
     if not segment.compacted_ms or now_ms - segment.compacted_ms < settings.tombstone_ms:
         return False

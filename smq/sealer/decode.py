@@ -137,7 +137,7 @@ class _Cutter:
         raw = (facts[B_COUNT] <= 0) | (facts[B_COUNT] > room)
         raw |= (facts[B_INTACT] == 0) | (attributes & UNKNOWN_ATTRIBUTES != 0)
         control = attributes & ATTRIBUTE_CONTROL != 0
-        # A marker is one whether intact or not: clients cannot send batches that look like it.
+        # Damaged markers count too: clients cannot send batches that look like one.
         self._kinds = np.where(control, Kind.CONTROL.value, np.where(raw, Kind.RAW.value, 0))
         self._times = attributes & ATTRIBUTE_LOG_APPEND_TIME
 

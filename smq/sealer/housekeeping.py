@@ -108,11 +108,11 @@ class Housekeeping(NamedTuple):
         before_ms: int,
         in_step_ms: Mapping[str, int] = NO_TABLES,
     ) -> list[str]:
-        """Delete those of these files that are older than this, not in the manifest, and were not
-        until then.
+        """Delete those of these files that are older than this, and that neither are nor lately
+        were in the manifest.
 
-        `in_step_ms` says of each topic's directory that has a table when that followed the
-        manifest; 0: not known. What the table may still name stays, and so does its metadata.
+        `in_step_ms` has, for each topic directory with a table, when the table last matched the
+        manifest; 0: unknown. Files that the table may still name stay, and so does its metadata.
         """
         old = [
             facts.key

@@ -3,8 +3,8 @@
     file synced  →  one line in place of several  →  the old files stay for filer.sweep.ms
 
 A kill between any two steps is safe: a file without a line is swept, and so are the old files, once
-no reader can have their names from the manifest. Rows stay in order and keep their offsets; what a
-consumer gets is the same records, perhaps in other batches.
+no reader can still use their names. Rows stay in order and keep their offsets; consumers get the
+same records, perhaps in other batches.
 """
 
 from collections.abc import Callable
@@ -51,7 +51,7 @@ class Merging(NamedTuple):
     run_min: int = RUN_MIN
 
     def merge(self, place: SealedPartition, settings: TopicSettings) -> int:
-        """Merge the first neighbours for which it is due; how many became one, 0: none.
+        """Merge the first neighbours that are due; returns how many became one, 0: none.
 
         Raises StoreError, Damaged.
         """
@@ -86,7 +86,7 @@ class Merging(NamedTuple):
             compacted_ms=max(each.compacted_ms for each in old),
             untyped_count=untyped_count,
         )
-        # A failure leaves the outcome unknown: the file stays; if not committed it is swept.
+        # A failure leaves the outcome unknown: keep the file; an uncommitted one is swept.
         is_done = self.manifest.replace_segments(old, new, self.now_ms())
         if not is_done:
             self.store.delete(key)
@@ -94,7 +94,7 @@ class Merging(NamedTuple):
 
 
 def _merged(place: SealedPartition, group: list[_Opened], schema: str) -> tuple[Buffer, str, int]:
-    """The bytes of the new file, its suffix, and how many values do not fit the schema of now."""
+    """The bytes of the new file, its suffix, and how many values do not fit the current schema."""
     offsets = group[0].segment.base_offset, group[-1].segment.end_offset
     if group[0].segment.kind == "raw":
         raw = RawWriter()

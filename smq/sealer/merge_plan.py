@@ -1,10 +1,9 @@
 """Decides which small segments of a partition become one. No IO.
 
-A partition that trickles makes a small file at each seal: 144 a day. Files are merged in runs of
+A slow partition produces a small file at each seal: 144 a day. Files are merged in runs of
 neighbours, oldest first. A run ends where the next file does not fit: it is of another kind,
-compacted where the others are not or the other way round, too large, or would make the run too long
-in time or bytes for retention, which deletes whole files, or for the topic's `segment.ms` and
-`segment.bytes`.
+differs in being compacted, is too large, or would make the run too long in time or bytes for
+retention, which deletes whole files, or for the topic's `segment.ms` and `segment.bytes`.
 
     a run that has ended    becomes one file
     the newest run          its newest files are merged like the levels of an LSM tree: RUN_MIN of
@@ -20,10 +19,10 @@ from smq.model.topic_configs import TopicSettings
 
 MiB = 1024 * 1024
 SMALL_BYTES = 64 * MiB  # Files of this size stay as they are.
-MERGED_BYTES_MAX = 128 * MiB  # Of a run; no more than a segment has that is sealed at once.
-MERGED_RECORDS_MAX = 8_000_000  # The same: what compaction remembers the keys of in one go.
-SPAN_MS_MAX = 7 * 24 * 3600 * 1000  # Of a run, from its first commit to its last.
-RETENTION_SHARE = 4  # A run holds up retention by so small a part of it at most.
+MERGED_BYTES_MAX = 128 * MiB  # Per run; no more than a segment that is sealed at once.
+MERGED_RECORDS_MAX = 8_000_000  # Likewise: the records whose keys one pass of compaction remembers.
+SPAN_MS_MAX = 7 * 24 * 3600 * 1000  # Per run, from its first commit to its last.
+RETENTION_SHARE = 4  # A run may delay retention by this fraction of it at most.
 RUN_MIN = 4  # Files of the newest run that are merged at once, at least.
 LARGER = 2  # An older file joins when it has at most so many times the bytes of all after it.
 COUNT_MAX = 200  # Files that are merged at once.
@@ -32,8 +31,8 @@ COUNT_MAX = 200  # Files that are merged at once.
 def to_merge(
     segments: Iterable[Segment], settings: TopicSettings, run_min: int = RUN_MIN
 ) -> list[Segment]:
-    """The first neighbours that are to be merged, or none. `segments` are in order; of the newest
-    run so many at least."""
+    """The first neighbours to merge, or none. `segments` are in order; merge at least this many of
+    the newest run."""
     before: list[Segment] = []
     for run in _runs(segments, settings):
         if len(before) > 1:
@@ -82,7 +81,7 @@ def _newest_ms(segment: Segment) -> int:
 
 
 def _newest(run: list[Segment], run_min: int) -> list[Segment]:
-    """The newest files of a run that are to be merged, or none."""
+    """The newest files of a run to merge, or none."""
     size, first = 0, len(run)
     for place in range(len(run) - 1, -1, -1):
         if place < len(run) - 1 and run[place].bytes > LARGER * size:

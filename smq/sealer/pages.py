@@ -1,7 +1,7 @@
-"""A filer's list by pages, so that other work runs between two pages.
+"""Lists a filer in pages, so that other work runs between pages.
 
 A page ends with a key, and the next begins behind it, in this process or in another. Within one
-process the list goes on without a restart, so a large folder is read once.
+process the list continues without a restart, so a large folder is read once.
 """
 
 from itertools import islice

@@ -4,8 +4,8 @@
 
 `_ts` is `_ts_ms` as a timestamp, null where microseconds overflow. The schema avoids types that
 Spark cannot read (`timestamp[ns]`, `large_*`, views), and dictionaries on keys and values, which
-cost speed and save nothing. The file's metadata has what is no row: transaction markers, leader
-epochs, the timestamp type, and the segment's first and end offset.
+cost speed and save nothing. The file's metadata holds everything but rows: transaction markers,
+leader epochs, the timestamp type, and the segment's first and end offset.
 
 Reading returns Kafka batches: the same records, offsets and timestamps, in new batches. Pages have
 no checksums: the manifest has the file's, which is checked before the first page is read. Segments
@@ -60,11 +60,11 @@ KiB, MiB = 1024, 1024 * 1024
 FORMAT = "1"
 ROW_GROUP_ROWS = 64 * KiB  # Small, so that a cold read of a few records decodes little.
 ROW_GROUP_BYTES = 8 * MiB  # The same, for large records: what stays in a core's cache is quick.
-PAGE_BYTES = 256 * KiB  # What a core's nearest caches hold while it is compressed and copied.
-SAMPLE_BYTES = 256 * KiB  # Of values, which say how compressing a segment's values pays.
-WORTH = 0.9  # It does if the sample shrinks below this share, of itself or of what is quicker.
+PAGE_BYTES = 256 * KiB  # Fits a core's nearest caches while it is compressed and copied.
+SAMPLE_BYTES = 256 * KiB  # Sampled values, which tell whether compressing a segment's values pays.
+WORTH = 0.9  # It does if the sample shrinks below this share, of itself or the quicker result.
 LEVEL, QUICK_LEVEL = 1, -3  # Zstandard's: the second takes half of the time.
-BATCH_BYTES = 256 * KiB  # Of batches that are read back: a client may ask for few bytes.
+BATCH_BYTES = 256 * KiB  # Per batch that is read back: a client may ask for few bytes.
 HEADER_HEAD_BYTES_MAX = 10  # Two lengths.
 TIMESTAMP_US_MAX = (2**63 - 1) // 1000
 CREATE_TIME, LOG_APPEND_TIME = "CreateTime", "LogAppendTime"
@@ -82,7 +82,7 @@ SCHEMA = pa.schema(
         ),
     ]
 )
-# What is written: the same columns, but keys and values where they lie in the batches.
+# The schema for writing: the same columns, but keys and values in place in the batches.
 _WRITTEN = pa.schema(
     [
         field.with_type(pa.binary_view()) if field.name in {"_key", "_value"} else field
@@ -156,8 +156,8 @@ def _headers_of(piece: Piece) -> pa.Array:
 
 
 class ParquetWriter:
-    """Builds one Parquet segment from records and markers, in memory: in a room of its own, or in
-    one that other writers have used before."""
+    """Builds one Parquet segment from records and markers, in memory: in a room of its own, or one
+    that other writers have used."""
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class ParquetWriter:
         return self._file.tell() + self._waiting_bytes
 
     def add(self, piece: Piece) -> None:
-        """Add records; of markers and of what was aborted only the epochs are kept."""
+        """Add records; of markers and aborted batches, keep only the epochs."""
         for offset, epoch in piece.facts[[B_BASE_OFFSET, B_LEADER_EPOCH]].T.tolist():
             self._note_epoch(offset, epoch)
         if piece.kind is Kind.CONTROL:
@@ -265,14 +265,14 @@ class ParquetWriter:
         return typed
 
     def _check(self) -> None:
-        """Note where the file ends, and the CRC-32C of what was written since the last note."""
+        """Record where the file ends, and the CRC-32C of the bytes since the last record."""
         start = self._checks[-1][0] if self._checks else 0
         written = read_only(self._file.written(start))
         self._checks.append([self._file.tell(), int(crc32c(written, 0, len(written)))])
 
 
 def _open(file: Room, first: pa.Table, typed: pa.Schema | None) -> pq.ParquetWriter:
-    """A writer of a file whose first rows these are: they decide how it compresses values."""
+    """A writer of a file with these first rows, which decide how it compresses values."""
     more = leaves(typed)
     every = [*_LEAVES, *more]
     codecs, levels = dict.fromkeys(every, "zstd"), dict.fromkeys(every, LEVEL)
@@ -290,8 +290,8 @@ def _open(file: Room, first: pa.Table, typed: pa.Schema | None) -> pq.ParquetWri
 
 
 def _level_for(values: pa.ChunkedArray) -> int | None:
-    """At which level compressing pays, by a sample from the middle of these values; None: it does
-    not."""
+    """The level at which compression pays, by a sample from the middle of these values; None: it
+    does not pay."""
     sample = bytearray()
     for value in values[len(values) // 2 :]:
         if value.is_valid:
@@ -347,7 +347,7 @@ class ParquetSegment:
     def batches(self, span: Span) -> np.ndarray:
         """The record batches of a row group, with the markers between them."""
         rows = self._rows(span)
-        if span.group < 0 and not self._control:  # Nothing but a gap: readers go on behind it.
+        if span.group < 0 and not self._control:  # Only a gap: readers continue behind it.
             return read_only(write_empty(span.start, span.end, self._epoch_at(span.start), -1))
         control = {
             at: marker for at, marker in self._control.items() if span.start <= at < span.end
@@ -417,7 +417,7 @@ class ParquetSegment:
         return _rows_of(self._group(span.group, names))
 
     def _group(self, group: int, columns: list[str] | None = None) -> pa.Table:
-        """A row group, checked. Raises ArrowInvalid if it is not what was written."""
+        """A row group, checked. Raises ArrowInvalid if it is damaged."""
         at = self._file.metadata.row_group(group).column(0).data_page_offset
         row = bisect_right(self._checks, at, key=itemgetter(0))
         if row < len(self._checks):

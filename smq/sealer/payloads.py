@@ -33,7 +33,7 @@ from smq.wire.references import Handle, handles_in, handles_of_batch
 
 CHUNK_BYTES = 1024 * 1024  # Bytes of one question: answering it blocks the shard's loop.
 LOOKS_AT_ONCE = 16  # S3 is slow for each, and handles many at once.
-CLOCK_STEP_MS = 1000  # How far the clock may be set back between a shard's reading of it and ours.
+CLOCK_STEP_MS = 1000  # How far the clock may be set back between a shard's reading and ours.
 
 
 def look_up(store: Store, keys: Sequence[str]) -> dict[str, tuple[int, int] | None]:

@@ -28,7 +28,7 @@ class ShardPort(Protocol):
         ...
 
     def compacted(self, number: int, end: int) -> None:
-        """Report that all below `end` is compacted: the shard's own copies are read no more."""
+        """Report that all below `end` is compacted: the shard no longer serves its own copies."""
         ...
 
     def log_start(self, number: int, offset: int) -> None:
@@ -40,7 +40,7 @@ class ShardPort(Protocol):
         ...
 
     def ends(self, number: int) -> Ends:
-        """Where the partition is sealed up to, and where it ends."""
+        """The partition's sealed end and log end."""
         ...
 
 
@@ -75,7 +75,7 @@ class ManifestPort(Protocol):
         ...
 
     def replaced_files(self, paths: Sequence[str], since_ms: int) -> set[str]:
-        """Those of these files that were segments until they were replaced since a time."""
+        """Those of these files that were segments and were replaced since a time."""
         ...
 
     def replace_segments(
@@ -85,9 +85,8 @@ class ManifestPort(Protocol):
         now_ms: int,
         payloads: Sequence[str] | None = None,
     ) -> bool:
-        """Have one in place of its neighbours; False: the partition is gone.
-
-        `payloads` are the ids that its records refer to; None: those of the old ones.
+        """Replace neighbours by one segment; False: the partition was deleted. `payloads` are the
+        ids that its records refer to; None: those of the old segments.
         """
         ...
 
@@ -111,7 +110,7 @@ class ManifestPort(Protocol):
     def delete_segments(
         self, partition_number: int, base_offsets: list[int], replaced_ms: int = 0
     ) -> None:
-        """Remove segments; with a time their files count as replaced then."""
+        """Remove segments; with a time, their files count as replaced then."""
         ...
 
     def set_log_start(self, partition_number: int, offset: int) -> None:

@@ -1,7 +1,6 @@
-"""Memory that one file after the other is built in: fresh pages for each would cost as much time as
-Parquet's own work on values that are not compressed.
-
-It is a file for pyarrow, which calls `write` and `tell`, and looks at the others.
+"""Reusable memory to build files in: fresh pages for each would cost as much time as Parquet's own
+work on uncompressed values. It is a file to pyarrow, which calls `write` and `tell`, and checks for
+the other methods.
 """
 
 import numpy as np
@@ -9,7 +8,7 @@ import numpy as np
 from smq.wire.codec import Buffer
 
 MiB = 1024 * 1024
-FIRST_BYTES = 4 * MiB  # A merge of trickling partitions writes no more.
+FIRST_BYTES = 4 * MiB  # A merge of slow partitions writes no more.
 
 
 class Room:
@@ -26,7 +25,7 @@ class Room:
         self._end = 0
 
     def written(self, start: int = 0) -> np.ndarray:
-        """A uint8 view of what was written from a place on, valid until the next begin()."""
+        """A uint8 view of the bytes from a place on, valid until the next begin()."""
         return self._memory[start : self._end]
 
     def write(self, data: Buffer) -> int:
@@ -41,11 +40,11 @@ class Room:
         return len(data)
 
     def tell(self) -> int:
-        """How many bytes were written."""
+        """The number of bytes written."""
         return self._end
 
     def flush(self) -> None:
-        """It has nothing to wait for."""
+        """Nothing to do."""
 
     def close(self) -> None:
         """The memory stays."""

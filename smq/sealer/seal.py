@@ -29,7 +29,7 @@ from smq.sealer.room import Room
 MiB = 1024 * 1024
 # A file is built in memory, and query engines prefer this size, whatever `smq.seal.bytes` is.
 SEGMENT_BYTES_MAX = 128 * MiB
-SEGMENT_RECORDS_MAX = 8_000_000  # What compaction remembers the keys of in one go.
+SEGMENT_RECORDS_MAX = 8_000_000  # The records whose keys one pass of compaction remembers.
 ATTEMPTS_MAX = 100  # Names to try: few are taken, by deleted topics of the same name.
 SUFFIXES = {Kind.ROWS: "parquet", Kind.RAW: "batches"}
 KINDS = {Kind.ROWS: "parquet", Kind.RAW: "raw"}
@@ -159,7 +159,7 @@ class Sealing(NamedTuple):
             committed_ms=self.now_ms(),
             untyped_count=segment.writer.untyped_count,
         )
-        # A failure leaves the outcome unknown: the file stays; if not committed it is swept.
+        # A failure leaves the outcome unknown: keep the file; an uncommitted one is swept.
         committed = self.manifest.commit_segments([line], [sorted(segment.payloads)])
         if [each.path for each in committed] != [key]:
             self.store.delete(key)

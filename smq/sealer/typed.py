@@ -7,10 +7,9 @@ A row fits if pyarrow parses it with the schema: no integer from 1.5, no number 
 missing key is null. A row that does not fit has null in all typed columns, and is counted. Whether
 a row fits does not depend on its neighbours.
 
-pyarrow's parser reads a stream of documents, and one that is no object may end the process. So what
-it is given is known to be one object for each row: it begins with a brace and ends with one, and
-what follows a closing brace is a comma, a bracket, a brace or the end. Other values are looked at
-by Python's parser first.
+pyarrow's parser reads a stream of documents, and one that is no object may end the process. So it
+only gets values known to be one object each: they begin and end with a brace, and a closing brace
+is followed by a comma, a bracket, a brace or the end. Python's parser checks other values first.
 """
 
 import json
@@ -23,7 +22,7 @@ import pyarrow.json as pj
 
 from smq.model.topic_schema import Column, Kind, ListOf, Struct, parse_schema
 
-BLOCK_ROWS = 4096  # What one misfit costs its neighbours: parsed by halves.
+BLOCK_ROWS = 4096  # Parsed together: a misfit makes its neighbours be parsed again.
 ARROW_STREAM = b"\xff\xff\xff\xff"  # No JSON begins so.
 _ONE_OBJECT = r"^\s*\{(?s:.*)\}\s*$"
 _SUSPICIOUS = r"\}\s*[^\s,\]\}]"
@@ -55,7 +54,7 @@ def typed_columns(schema: str) -> pa.Schema | None:
 
 
 def leaves(schema: pa.Schema | None) -> list[str]:
-    """The paths that the columns have in a Parquet file."""
+    """The columns' paths in a Parquet file."""
     return [path for field in schema or () for path in _leaves(field.name, field.type)]
 
 
@@ -84,7 +83,7 @@ class Typing:
         return joined.columns, misfits
 
     def widened(self, rows: pa.Table, values: str) -> tuple[pa.Table, int]:
-        """Rows, with the typed columns of this column behind theirs; and how many do not fit."""
+        """Rows with the typed columns of this column appended, and how many do not fit."""
         columns, misfits = self.of(rows[values])
         for field, column in zip(self.columns, columns, strict=True):
             rows = rows.append_column(field, column)
@@ -108,7 +107,7 @@ class Typing:
     def _block(
         self, rows: list[int], values: list[bytes], found: list[pa.Table], fitting: list[int]
     ) -> None:
-        """Parse those that fit, and note their rows."""
+        """Parse the values that fit, and record their rows."""
         arrow, text = [], []
         for row, value in zip(rows, values, strict=True):
             if value.startswith(ARROW_STREAM):
@@ -136,7 +135,7 @@ class Typing:
             self._halve(rows[middle:], found, fitting)
 
     def _parse(self, values: list[bytes]) -> pa.Table | None:
-        """One row for each value, which are objects; None if one of them does not fit."""
+        """Parse one row per value; all are objects. None if one of them does not fit."""
         text = b"\n".join(values)
         try:
             parsed = pj.read_json(
@@ -182,7 +181,7 @@ class Typing:
         )
 
     def _placed(self, rows: list[int], parsed: pa.Table, count: int) -> pa.Table:
-        """The parsed rows at their places among so many rows, the others null."""
+        """The parsed rows in place among so many rows, the others null."""
         table = parsed.rename_columns(self.columns.names).cast(self.columns)
         if len(rows) == count and rows == list(range(count)):
             return table
@@ -206,7 +205,7 @@ def are_objects(texts: pa.Array) -> bool:
 
 
 def _looks_like(value: Any, kind: Kind) -> bool:  # noqa: ANN401  (whatever JSON has)
-    """False only for what pyarrow refuses too."""
+    """A quick check: False only for values that pyarrow refuses too."""
     if value is None:
         return True
     match kind:

@@ -33,7 +33,7 @@ class Watched:
         return Partitions(self._life, self._version)
 
     def take(self, facts: ShardFacts) -> bool:
-        """Learn from an answer to the question; False: there is more to ask for."""
+        """Apply an answer to the question; False: ask again for the rest."""
         if facts.since == 0:
             self._missing = set(self._numbers)
         for number in facts.gone:
@@ -68,7 +68,7 @@ class Watched:
             del self._states[number]
 
     def state(self, facts: ShardFacts) -> ShardState:
-        """What there may be to seal, with the rest of an answer."""
+        """The partitions that may need sealing, with the rest of an answer."""
         partitions = tuple(self._states[number] for number in self._unsealed)
         return ShardState(partitions, facts.wal_bytes, facts.wal_bytes_max)
 

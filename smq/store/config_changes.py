@@ -7,7 +7,7 @@ from typing import NamedTuple
 from smq.store.database import Database
 
 CHANGES_MAX = 10_000  # Older ones go: clients change settings as often as they like.
-CLIENT_CHARACTERS_MAX = 255  # Of a client's name for itself, which may be long.
+CLIENT_CHARACTERS_MAX = 255  # Kept of a client's own name, which may be long.
 
 
 class Changer(NamedTuple):

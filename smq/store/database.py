@@ -122,7 +122,7 @@ class Database:
             self._log_fd = None
 
     def _sync(self) -> None:
-        """Have what is committed survive a power loss."""
+        """Make everything committed survive a power loss."""
         if self._log_is_suspect:
             # What the kernel holds of the log goes to the database, which SQLite syncs.
             [(is_busy, *_)] = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

@@ -1,4 +1,4 @@
-"""Configs of what is no topic: brokers, client metrics, groups and quotas.
+"""Configs of resources other than topics: brokers, client metrics, groups and quotas.
 
 A broker's name is its node id, or "" for all of them.
 """
@@ -13,7 +13,7 @@ Configs = Mapping[str, Mapping[str, str]]
 
 
 class ResourceConfigs:
-    """The table of configs. Each change is noted with who made it."""
+    """The table of configs. Each change is recorded with its author."""
 
     def __init__(self, database: Database, changes: ConfigChanges) -> None:
         self._database, self._changes = database, changes

@@ -61,7 +61,8 @@ class GroupChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTransaction:
-    """A transactional id: its producer, and what is open. -1: there is no such id, epoch or time.
+    """A transactional id: its producer, and its open transaction. -1: there is no such id, epoch or
+    time.
 
     state         one of smq.coordinator.transactions.states
     last_epoch    the epoch before, if its producer may still name it

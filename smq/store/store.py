@@ -1,8 +1,8 @@
 """The broker's SQL store, for its one owner, the coordinator: topics, groups, offsets, counters.
 
 The store decides nothing. Changes are durable after `commit()`, which the owner calls once a turn,
-before the answers of that turn go out. What is `lazy` survives any process then, but perhaps no
-power loss (see Database).
+before the answers of that turn go out. `lazy` changes survive the death of any process, but perhaps
+not a power loss (see Database).
 """
 
 import json
@@ -149,7 +149,7 @@ class Store:
         )
 
     def delete_group(self, group_id: str) -> None:
-        """Delete a group and its offsets, with those that wait for a commit."""
+        """Delete a group and its offsets, pending ones included."""
         for table in ("groups", "committed_offsets", "transaction_offsets"):
             self._database.change(f"DELETE FROM {table} WHERE group_id = ?", (group_id,))  # noqa: S608
 
@@ -201,14 +201,14 @@ class Store:
         return found
 
     def groups_with_offsets(self) -> list[str]:
-        """The groups with stored offsets, or with some that wait for a commit."""
+        """The groups with stored offsets, committed or pending."""
         rows = self._database.rows(
             "SELECT group_id FROM committed_offsets UNION SELECT group_id FROM transaction_offsets"
         )
         return [group_id for (group_id,) in rows]
 
     def has_offsets(self, group_id: str) -> bool:
-        """Whether a group has stored offsets, or some that wait for a commit."""
+        """Whether a group has stored offsets, committed or pending."""
         question = (
             "SELECT 1 FROM committed_offsets WHERE group_id = ? "
             "UNION ALL SELECT 1 FROM transaction_offsets WHERE group_id = ? LIMIT 1"
@@ -225,7 +225,7 @@ class Store:
         rows_max: int,
         kept: Collection[int] = (),
     ) -> list[int]:
-        """Delete a group's expired offsets, but for those of the partitions that are `kept`.
+        """Delete a group's expired offsets, except those of the `kept` partitions.
 
         The retention starts at the commit or when the group became empty, whichever is later; a
         retention that the client requested wins. Visits a bounded number of partitions with

@@ -1,4 +1,4 @@
-"""The tables of transactions: transactional ids, and offsets that wait for a commit.
+"""The tables of transactions: transactional ids, and pending offsets.
 
 Part of the coordinator's store: changes are durable with its next commit.
 """
@@ -23,7 +23,7 @@ class TransactionTables:
         self._database = database
 
     def all(self) -> list[StoredTransaction]:
-        """Every transactional id, with what its open transaction has touched."""
+        """Every transactional id, with the partitions and groups of its open transaction."""
         partitions, groups = defaultdict[str, set[int]](set), defaultdict[str, set[str]](set)
         for transactional_id, number in self._database.rows("SELECT * FROM transaction_partitions"):
             partitions[transactional_id].add(number)
@@ -100,9 +100,8 @@ class TransactionTables:
         return {number for (number,) in rows}
 
     def apply_offsets(self, transactional_id: str, *, lazy: bool = False) -> None:
-        """Commit the offsets of a transaction.
-
-        What a group has committed otherwise since then stays, as in Kafka.
+        """Commit the offsets of a transaction. Offsets that the group has committed otherwise since
+        then stay, as in Kafka.
         """
         self._database.change(
             "INSERT INTO committed_offsets "
@@ -126,7 +125,7 @@ class TransactionTables:
         )
 
     def undecided(self, group_id: str) -> set[int]:
-        """The partitions of a group whose offsets wait for a decision."""
+        """The partitions of a group with pending offsets."""
         rows = self._database.rows(
             "SELECT DISTINCT partition_number FROM transaction_offsets WHERE group_id = ?",
             (group_id,),

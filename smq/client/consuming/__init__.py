@@ -1,1 +1,1 @@
-"""The consumer: where records come from, what is lent of them, whose turn it is."""
+"""The consumer: the sources of records, lent batches, and group membership."""

@@ -36,7 +36,7 @@ class AsyncConsumer:
         self._running: asyncio.Future[Any] | None = None  # In a thread.
 
     async def poll(self, timeout_s: float = 1.0) -> Batch:
-        """The records that there are, or that come in time; else an empty batch."""
+        """The available records, or those that arrive in time; else an empty batch."""
         deadline = self._consumer.clock.monotonic_s() + duration("timeout_s", timeout_s)
         await self._settle()
         self._consumer.give_back()
@@ -67,7 +67,7 @@ class AsyncConsumer:
         return running.result()
 
     async def _settle(self) -> None:
-        """Wait for the thread of a cancelled call; the records that it took are given again."""
+        """Wait for the thread of a cancelled call; return its records again."""
         running = self._running
         if running is not None:
             await asyncio.wait([running])
@@ -76,7 +76,7 @@ class AsyncConsumer:
                 self._running = None
 
     async def _sleep(self, seconds: float) -> None:
-        """Return when there may be records, or the time is over."""
+        """Return when there may be records, or after the timeout."""
         loop, rung = asyncio.get_running_loop(), asyncio.Event()
         filenos = self._consumer.fall_asleep()
         if filenos is None:
@@ -93,13 +93,13 @@ class AsyncConsumer:
                 loop.remove_reader(fileno)
 
     async def __aiter__(self) -> AsyncIterator[Record]:
-        """Records as they come, without end: copies, as those of Consumer."""
+        """Records as they arrive, without end: copies, as in Consumer."""
         while True:
             for record in self._consumer.walk(await self.poll(SLEEP_SECONDS_MAX)):
                 yield record
 
     async def follow(self, timeout_s: float | None = None) -> AsyncIterator[Record]:
-        """Records from the end on; ends when none has come for `timeout_s`."""
+        """Records from the end on; stops when none has arrived for `timeout_s`."""
         await self._in_thread(self._consumer.seek_to_end)
         while True:
             batch = await self.poll(SLEEP_SECONDS_MAX if timeout_s is None else timeout_s)
@@ -117,7 +117,7 @@ class AsyncConsumer:
         return self._consumer.assignment()
 
     def position(self, topic: str, partition: int) -> int:
-        """The offset of the record that comes next."""
+        """The offset of the next record."""
         return self._consumer.position(topic, partition)
 
     async def seek(self, topic: str, partition: int, place: Start) -> None:
@@ -135,7 +135,7 @@ class AsyncConsumer:
     async def offsets_for_times(
         self, times: Mapping[tuple[str, int], datetime | int]
     ) -> dict[TopicPartition, int | None]:
-        """The first offset at or after a time, by partition; None where there is none."""
+        """The first offset at or after a time, by partition; None if there is none."""
         return await self._in_thread(self._consumer.offsets_for_times, times)
 
     async def find(self, place: Start) -> dict[TopicPartition, int]:

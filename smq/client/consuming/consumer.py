@@ -45,7 +45,7 @@ from smq.client.names import GroupOffsets, OffsetsIn, TopicPartition
 from smq.client.reach import Reach
 from smq.model.errors import BrokerError
 
-SLEEP_SECONDS_MAX = 1.0  # So that a member that waits for records is seen to poll.
+SLEEP_SECONDS_MAX = 1.0  # So that a member that waits for records counts as polling.
 
 
 class Consumer:
@@ -154,7 +154,7 @@ class Consumer:
         self._leave_walk(name)
 
     def _leave_walk(self, name: TopicPartition) -> None:
-        """Have the records of a partition that a loop has not given read again."""
+        """Read a partition's records again that a loop has not yielded."""
         if self._walk is not None:
             self._walk.leave(name)
 
@@ -171,7 +171,7 @@ class Consumer:
     def find(self, place: Start) -> dict[TopicPartition, int]:
         """The offset of "earliest", "latest" or a time with a time zone in each assigned partition.
 
-        Where no record is that late, the end.
+        The end, where no record is that late.
         """
         self._check()
         return self._beginnings.find(self.assignment(), place_of(place, "place"))
@@ -197,7 +197,7 @@ class Consumer:
         return bool(self._whole) and self.clock.monotonic_s() >= self._look_at
 
     def _read_new_partitions(self) -> None:
-        """Read the partitions that the topics have got since."""
+        """Read partitions that the topics have gained since."""
         self._look_at = self.clock.monotonic_s() + self._metadata_max_age_s
         with suppress(BrokerError):  # Reading meets the error too, and retries.
             self._cluster.forget_topics()
@@ -212,20 +212,19 @@ class Consumer:
     # --- records ---------------------------------------------------------------------------------
 
     def poll(self, timeout_s: float = 1.0) -> Batch:
-        """The records that there are, or that come in time; else an empty batch.
+        """The available records, or those that arrive in time; else an empty batch.
 
-        Gives the last batch back. Raises Overrun if the ring has overtaken that, and BrokerError:
-        NoSuchTopic, BrokerUnavailable, CORRUPT_MESSAGE (a batch that cannot be read), and the
-        group's errors. The next poll gives what an interrupted one has taken.
+        Releases the last batch. Raises Overrun if the ring has overtaken that, and BrokerError:
+        NoSuchTopic, BrokerUnavailable, CORRUPT_MESSAGE (an unreadable batch), and the group's
+        errors. After an interrupted poll, the next one returns its records.
         """
         batch = self._await(timeout_s)
         self._reading.is_given = True  # Uninterruptible with the return.
         return batch
 
     def poll_up_to(self, ends: Mapping[TopicPartition, int], timeout_s: float) -> Batch:
-        """As `poll`, but does not wait for more once all positions have reached their ends.
-
-        Markers and records of aborted transactions move positions and give no record.
+        """As `poll`, but stops waiting once all positions have reached their ends. Markers and
+        records of aborted transactions move positions without yielding records.
         """
         batch = self._await(timeout_s, ends)
         self._reading.is_given = True  # Uninterruptible with the return.
@@ -236,7 +235,7 @@ class Consumer:
         self.give_back()
         now = self.clock.monotonic_s()
         deadline, spin_until = now + timeout_s, now + self._settings.spin_us / 1e6
-        # If the last poll had to wait, this one probably must too, and looks as it falls asleep.
+        # If the last poll had to wait, this one probably must too, and checks as it falls asleep.
         sleeps = self._has_waited and timeout_s and not self._reading.is_torn
         batch = None if sleeps else self.take()
         self._has_waited = False
@@ -255,16 +254,15 @@ class Consumer:
         return all(partitions[name].position >= end for name, end in ends.items())
 
     def __iter__(self) -> Iterator[Record]:
-        """Records as they come, without end: copies, which stay valid.
+        """Records as they arrive, without end: copies, which stay valid.
 
         The position is always behind the last record given, also after `break` and for commits.
         """
         return self._follow(None)
 
     def follow(self, timeout_s: float | None = None) -> Iterator[Record]:
-        """Records from the end on; ends when none has come for `timeout_s`.
-
-        If a group assigns the partitions, from its positions on. Records are copies, as in a loop.
+        """Records from the end on; stops when none has arrived for `timeout_s`. If a group assigns
+        the partitions, it starts at the group's positions. Records are copies, as in a loop.
         """
         if timeout_s is not None:
             duration("timeout_s", timeout_s)
@@ -285,10 +283,9 @@ class Consumer:
                 return
 
     def read_until(self, ends: OffsetsIn) -> Generator[Record, None, None]:
-        """Records below these offsets, until all have been given: copies, as in a loop.
-
-        Only the partitions that are named are read meanwhile, even if they are paused. The end of
-        the loop, also by `break`, restores what was read before. Raises TypeError, ValueError.
+        """Yields all records below these offsets: copies, as in a loop. Reads only the named
+        partitions meanwhile, even paused ones. The end of the loop, also by `break`, restores the
+        former ones. Raises TypeError, ValueError.
         """
         self._check()
         named = offsets_by_partition("ends", ends)
@@ -306,9 +303,8 @@ class Consumer:
             self._reading.read_only(None)
 
     def walk(self, batch: Batch, ends: Mapping[TopicPartition, int] = {}) -> Iterator[Record]:
-        """Give back the last batch; iterate over copies of its records, below `ends` where given.
-
-        Nothing if the ring has overtaken the batch: the next poll reads it again.
+        """Release the last batch; iterate over copies of its records, below `ends` where given.
+        Yields nothing if the ring has overtaken the batch: the next poll reads it again.
         """
         self._reading.is_given = False
         records = self._copies(batch, ends)
@@ -328,7 +324,7 @@ class Consumer:
         return self._walk.records()
 
     def take(self) -> Batch | None:
-        """The records that there are now; None: there are none. Does not wait for records."""
+        """The records available now; None: there are none. Does not wait."""
         if self._sharing is not None:
             self._sharing.turn()
         if self._must_look():
@@ -345,7 +341,7 @@ class Consumer:
         return self._lent
 
     def give_back(self) -> None:
-        """Give back the last batch. Raises Overrun."""
+        """Release the last batch. Raises Overrun."""
         self._check()
         if self._walk is not None:
             self._walk.stop()
@@ -360,7 +356,7 @@ class Consumer:
             self._reading.put_back()
 
     def given(self) -> None:
-        """The caller has the batch that was taken last; else the next call undoes the take."""
+        """Confirm that the caller has the last taken batch; else the next call undoes the take."""
         self._reading.is_given = True
 
     def _returned(self, moves: list[Move], is_intact: bool) -> None:  # noqa: FBT001  (a callback)

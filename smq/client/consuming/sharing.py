@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Sharing:
-    """Of one consumer. `member` is None if the group only keeps offsets."""
+    """One consumer's part in its group. `member` is None if the group only keeps offsets."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Sharing:
         owned = self._reading.partitions.keys()
         revoked, added = owned - partitions, sorted(partitions - owned)
         if revoked and member.is_cooperative:
-            self._to_join = partitions  # Only then may others get what we give up.
+            self._to_join = partitions  # Only then may others get our partitions.
         self.give_up(revoked)
         self._reading.add(self._beginnings.positions_anew(added))
         self.rebalances += 1

@@ -2,9 +2,9 @@
 
     for record in consumer: ...
 
-A loop takes its time over each record, may stop anywhere, and may commit in the middle of a batch.
-So records are copies, which no ring overtakes, and positions are behind the last record that was
-given, not behind the batch.
+A loop may take long over each record, stop anywhere, and commit in the middle of a batch. So
+records are copies, which no ring overtakes, and positions follow the last yielded record, not the
+batch.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from smq.client.names import TopicPartition
 class Walk:
     """A loop's way through a copied batch. `moves` are those of the partitions in the batch.
 
-    Records at or above a partition's end in `ends` are not given.
+    Records at or above a partition's end in `ends` are not yielded.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Walk:
                 self._reading.partitions[name].position = after
 
     def leave(self, name: TopicPartition) -> None:
-        """Give no more of a partition: the rest is read again."""
+        """Yield no more of a partition: the rest is read again."""
         self._ours.discard(name)
         self._reading.is_torn = True  # The sources count all of it as given.
 

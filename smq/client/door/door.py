@@ -79,7 +79,7 @@ class Door:
 
     readers             the logs that this shard serves, by id
     request_bytes_max   the largest request that the inbox ever has room for, with its size
-    is_quiet            an answer wakes nobody who polls, unless `arm` has asked for that
+    is_quiet            answers wake no poller, unless `arm` has asked for that
     """
 
     is_quiet = True
@@ -225,7 +225,7 @@ class Door:
             if must_ring_for_room(self._memory, self._side) and not self.closed:
                 with suppress(ChannelGone):  # The next call raises: these answers are not lost.
                     self._ring()
-        if not found:  # What the shard answered before it ended is not lost.
+        if not found:  # Answers from before the shard's end are not lost.
             self._check_open()
         return found
 
@@ -291,7 +291,7 @@ class Door:
         return self._socket.fileno()
 
     def events(self) -> int:
-        """What to poll for: nothing is ever left to push."""
+        """What to poll for: the door never has bytes left to push."""
         return select.POLLIN
 
     def arm(self) -> bool:

@@ -104,7 +104,7 @@ def delete_topic(cluster: Cluster, name: str) -> None:
 
 
 def topic_configs(cluster: Cluster, name: str) -> Sequence[DescribeConfigsResourceResult]:
-    """All settings of a topic, defaults included; `config_source` says where each is from."""
+    """All settings of a topic, defaults included; `config_source` tells the source of each."""
     return configs_of(cluster.anyone(), RESOURCE_TOPIC, name)
 
 

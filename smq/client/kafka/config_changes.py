@@ -55,12 +55,12 @@ def alter_broker(
 
 
 def changed_settings(cluster: Cluster, broker: str) -> Sequence[DescribeConfigsResourceResult]:
-    """The settings of a broker, by its id; of all brokers those that were changed for all."""
+    """The settings of a broker, by its id; for all brokers, the values set for all."""
     return configs_of(_asked(cluster, broker), RESOURCE_BROKER, broker)
 
 
 def _asked(cluster: Cluster, broker: str) -> Connection:
-    """Who answers about a broker: that broker itself, or anyone about all of them."""
+    """Who answers about a broker: itself; about all of them: any."""
     if broker == ALL_BROKERS:
         return cluster.anyone()
     cluster.metadata([])

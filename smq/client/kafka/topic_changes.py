@@ -1,4 +1,4 @@
-"""Changes a topic: its settings, its partitions, where its records begin."""
+"""Changes a topic: its settings, its partitions, its log start."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -22,7 +22,7 @@ HIGH_WATERMARK = -1  # For DeleteRecords: all that readers see now.
 
 
 def alter_topic(cluster: Cluster, name: str, new: Mapping[str, str], unset: Iterable[str]) -> None:
-    """Set some configs of a topic, and give others back their defaults: all of it, or nothing.
+    """Set some configs of a topic, and reset others to their defaults: all of it, or nothing.
 
     Raises NoSuchTopic, BrokerError.
     """
@@ -31,7 +31,7 @@ def alter_topic(cluster: Cluster, name: str, new: Mapping[str, str], unset: Iter
 
 
 def add_partitions(cluster: Cluster, name: str, added: int) -> int:
-    """Give a topic more partitions; how many it has then. Raises NoSuchTopic, BrokerError."""
+    """Add partitions to a topic; returns its new count. Raises NoSuchTopic, BrokerError."""
     count = len(cluster.retrying(lambda: cluster.topic(name)).leaders) + added
     wanted = CreatePartitionsTopic(name=name, count=count, assignments=None)
     request = CreatePartitionsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)

@@ -14,7 +14,7 @@ from smq.client.producing.waiters import Waiters, without
 
 
 class Admission:
-    """All of this wants the producer's lock held, which is released while it waits."""
+    """All methods require the producer's lock, and release it while they wait."""
 
     def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the sender)
         self,
@@ -76,7 +76,8 @@ class Admission:
     def wait_for(
         self, waiters: Waiters, condition: Callable[[], bool], timeout_s: float | None
     ) -> bool:
-        """Wait until the condition holds or all is closed; False: the time has passed before."""
+        """Wait until the condition holds or the producer is closed; False: the time is over
+        first."""
 
         def is_over() -> bool:
             if condition() or self._state.is_closed:

@@ -1,9 +1,8 @@
-"""A producer's channels: what is sent over them, what comes back, and which thread that wakes.
-
-An ack that nobody waits for wakes nobody: waking a thread for each of many single records would
-cost more than sending them. So the sender's thread may nap for NAP_MS, during which answers do not
-wake it. The next `send`, or a call that asks for a result, takes the answers that have come by
-then. A thread that waits for an answer is woken by it.
+"""A producer's channels: sends over them, takes answers, and decides which thread these wake. An
+ack that no thread waits for wakes none: waking a thread for each of many single records would cost
+more than sending them. So the sender's thread may nap for NAP_MS, during which answers do not wake
+it. The next `send`, or a call that asks for a result, takes the answers that have come by then. A
+thread that waits for an answer is woken by it.
 """
 
 import logging
@@ -19,13 +18,13 @@ from smq.client.producing.channel.channels import Channels, NodeAnswers
 from smq.client.producing.delivery.single_record import SingleRecord
 from smq.model.errors import PeerError
 
-NAP_MS = 10  # How late acks are taken that nobody waits for.
+NAP_MS = 10  # How late acks are taken that no thread waits for.
 
 logger = logging.getLogger(__name__)
 
 
 class Exchange:
-    """All but `sleep`, `wake` and `wake_up` want the producer's lock held.
+    """All methods but `sleep`, `wake` and `wake_up` require the producer's lock.
 
     is_napping  the thread sleeps, and answers do not wake it
     is_closed   the thread must not be woken any more
@@ -38,25 +37,25 @@ class Exchange:
         self._channels = Channels()
         self._by_node, self.must_push = self._channels.by_node, self._channels.must_push
         self._singles = self._parcels = 0  # How many were sent since the thread fell asleep.
-        self._is_cut_short = False  # Whether taking answers may have been interrupted.
+        self._is_cut_short = False  # Whether an interrupt may have torn the taking of answers.
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     # --- sending ---------------------------------------------------------------------------------
 
     def send_single(self, single: SingleRecord, now_ms: int) -> bool:
-        """Send a record if nothing must be sent before it; whether that was done."""
+        """Send a record unless another must be sent before it; whether it did."""
         if not self._accumulator.send_single(single, self._by_node, now_ms):
             return False
         self._singles += 1
         return True
 
     def drain(self, now_ms: int, *, parcels: int = 0) -> None:
-        """Send all that may go now, `parcels` new ones among it."""
+        """Send everything that may go now, `parcels` new ones included."""
         self._parcels += parcels
         self._accumulator.drain(self._by_node, now_ms)
 
     def needs_thread(self) -> bool:
-        """Whether only the thread can go on: close or push a channel, send what has no room."""
+        """Whether only the thread can continue: close or push a channel, send what has no room."""
         accumulator = self._accumulator
         return (
             bool(accumulator.lost) or accumulator.queues.has_ready() or self._channels.must_push()
@@ -65,7 +64,7 @@ class Exchange:
     # --- channels --------------------------------------------------------------------------------
 
     def missing(self) -> set[int]:
-        """Brokers to which something is to be sent and that have no channel."""
+        """Brokers to which batches must be sent and that have no channel."""
         wanted = self._accumulator.queues.leaders_wanted()
         return wanted and {node_id for node_id in wanted if node_id not in self._channels}
 
@@ -137,7 +136,7 @@ class Exchange:
     def fall_asleep(self, sleep_ms: int, *, is_asked: bool) -> int:
         """For how long to sleep, `sleep_ms` at most; 0: there are answers already.
 
-        It is a nap if only single records were sent, and nobody waits for their results.
+        It is a nap if only single records were sent, and no thread waits for their results.
         """
         has_sent_singles = self._singles > 0 and not self._parcels
         self._singles = self._parcels = 0
@@ -147,7 +146,7 @@ class Exchange:
         return sleep_ms if self._channels.arm() else 0
 
     def _may_nap(self) -> bool:
-        """Whether the next answer leads to nothing: no batch follows it, and no callback."""
+        """Whether the next answer causes no work: no batch follows it, and no callback."""
         accumulator = self._accumulator
         if accumulator.queues.has_ready() or not self._channels.are_quiet():
             return False
@@ -182,6 +181,6 @@ class Exchange:
 
     def forget(self) -> None:
         """In a forked child: close the copies; the parent's channels stay open."""
-        self.is_napping, self.is_closed = False, True  # Nobody is to take answers there.
+        self.is_napping, self.is_closed = False, True  # No thread may take answers there.
         self._channels.forget()
         os.close(self._wake_fd)

@@ -1,7 +1,7 @@
 """A producer's second thread: it asks for topics' metadata, and connects to their leaders.
 
-A broker that does not answer blocks the thread that asks it. So the thread that sends, takes
-answers and calls back does not ask: it `request`s, and goes on with the brokers it is connected to.
+A broker that does not answer blocks the thread that asks it. So the sender's thread does not ask:
+it `request`s, and continues with its connected brokers.
 """
 
 import logging
@@ -26,7 +26,7 @@ class MetadataThread:
     """The producer's lock is not held while a broker is asked.
 
     ended   is called when the thread has ended, for whatever reason
-    enlist  takes partitions into the transaction; whether there were any
+    enlist  adds partitions to the transaction; whether there were any
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the sender)

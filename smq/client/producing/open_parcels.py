@@ -4,14 +4,13 @@ from smq.client.producing.batching.pending_parcels import PendingParcels
 from smq.client.producing.delivery.parcel import Parcel
 from smq.client.producing.options import Options
 
-HOLD_MS = 100  # For earlier parcels of the topic: one broker may be silent, others not.
+HOLD_MS = 100  # The longest wait for earlier parcels: one broker may be silent, others not.
 FIRST_BYTES = 4096  # What a parcel reserves at first; then twice as much, and so on.
 
 
 class OpenParcels:
-    """All of this wants the producer's lock held.
-
-    The buffer holds what open parcels reserve and what pending ones take.
+    """All methods require the producer's lock. The buffer counts what open parcels reserve and what
+    pending ones take.
     """
 
     def __init__(self, options: Options, pending: PendingParcels) -> None:
@@ -49,7 +48,7 @@ class OpenParcels:
             del self._by_topic[topic]
 
     def grow(self, parcel: Parcel) -> bool:
-        """Reserve more for a parcel without room; False: it is full, or the buffer is."""
+        """Reserve more for a parcel that has no room; False: it or the buffer is full."""
         batch_bytes = self._options.batch_bytes
         more = min(max(parcel.granted, -parcel.room), batch_bytes - parcel.granted)
         if not (parcel.granted and parcel.room + more >= 0 and self.has_room(more)):
@@ -60,7 +59,7 @@ class OpenParcels:
         return True
 
     def clear(self) -> list[Parcel]:
-        """At the end: the parcels that are left, which nobody will send."""
+        """At the end: remove and return the parcels left, which will not be sent."""
         left = [*self._by_topic.values()]
         self._by_topic.clear()
         return left
@@ -90,7 +89,7 @@ class OpenParcels:
     # --- lingering -------------------------------------------------------------------------------
 
     def due(self, now_ms: int, *, is_draining: bool) -> list[str]:
-        """The topics whose open parcel is to be sent now."""
+        """The topics whose open parcel must be sent now."""
         lingers = self._options.linger_ms and not is_draining
         return [
             topic

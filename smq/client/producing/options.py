@@ -6,7 +6,7 @@ from smq.wire.compression import Codec
 
 
 class Options(NamedTuple):
-    """The caller that makes it checks it."""
+    """The caller checks the values."""
 
     client_id: str
     compression: Codec
@@ -20,5 +20,5 @@ class Options(NamedTuple):
 
     @property
     def delivery_timeout_ms(self) -> int:
-        """After so long a record that is not acknowledged fails."""
+        """A record that is not acknowledged within this time fails."""
         return int(1000 * self.delivery_timeout_s)

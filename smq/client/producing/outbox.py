@@ -1,9 +1,8 @@
-"""Where the threads of the user put records: open parcels, which leave when it is time.
-
-With `linger_ms` 0 a record leaves at once when nothing of its topic is in flight, or nobody has
-looked whether it still is. Else it joins the open parcel. That leaves when it is full, when the
-last parcel of its topic has arrived, or after HOLD_MS. So a single record does not wait, and many
-records share batches, whatever their rate.
+"""Takes records from user threads into open parcels, and decides when these leave. With `linger_ms`
+0 a record leaves at once if nothing of its topic is in flight, as far as the producer has checked.
+Otherwise it joins the open parcel. That leaves when it is full, when the last parcel of its topic
+has arrived, or after HOLD_MS. So a single record does not wait, and many records share batches,
+whatever their rate.
 """
 
 from smq.client.arguments import whole_number
@@ -20,7 +19,7 @@ from smq.client.producing.topics import Topics
 
 
 class Outbox:
-    """All of this wants the producer's lock held. The caller has waited for room and the topic."""
+    """All methods require the producer's lock. The caller has waited for room and the topic."""
 
     def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the sender)
         self,
@@ -45,7 +44,7 @@ class Outbox:
         self._topics.learn(topic, facts, self._clock.monotonic_ms())
 
     def drop_topic(self, topic: str) -> None:
-        """A topic has been deleted: what waits for it fails."""
+        """A topic has been deleted: fail its waiting records."""
         if topic in self.open_parcels:
             self.send_open(topic)
         self._topics.drop(topic)
@@ -69,7 +68,7 @@ class Outbox:
             parcel = self.new_parcel(topic, room)
             self.open_parcels.add(parcel)
             if self._options.linger_ms:
-                self.wake()  # The thread must know when it has lingered.
+                self.wake()  # The thread must learn when it has lingered.
         return parcel
 
     def new_parcel(self, topic: str, room: int) -> Parcel:
@@ -78,18 +77,18 @@ class Outbox:
         return Parcel(topic, self._resolver, self._clock.wall_ms(), deadline_ms, room)
 
     def grow_or_send(self, parcel: Parcel) -> None:
-        """An open parcel has used up its room. It gets more, or leaves."""
+        """An open parcel has used up its room: reserve more for it, or send it."""
         if not self.open_parcels.grow(parcel):
             self.send_open(parcel.topic)
 
     def send_open(self, topic: str) -> None:
-        """Close a topic's open parcel and send what of it may go now."""
+        """Close a topic's open parcel and send as much as may go now."""
         parcel, known = self.open_parcels.get(topic), self._topics.get(topic)
         try:
             parcel.close(known.partition_count, known.keyless)
             self.send_closed(parcel)
         finally:
-            if parcel.is_closed:  # It is not lost, whatever interrupted this.
+            if parcel.is_closed:  # An interrupt must not lose it.
                 self._take(parcel)
 
     def send_all_open(self) -> None:
@@ -98,13 +97,13 @@ class Outbox:
             self.send_open(topic)
 
     def close_open(self, topic: str) -> None:
-        """Close a topic's open parcel: it is pending, and nothing of it is sent yet."""
+        """Close a topic's open parcel without sending it: it is pending."""
         parcel, known = self.open_parcels.get(topic), self._topics.get(topic)
         parcel.close(known.partition_count, known.keyless)
         self._take(parcel)
 
     def send_closed(self, parcel: Parcel) -> None:
-        """Send a closed parcel, or what of it may go now."""
+        """Send a closed parcel, as far as it may go now."""
         self._topics.get(parcel.topic).rotate_keyless()
         accumulator, exchange = self._accumulator, self._exchange
         self._take(parcel)
@@ -113,7 +112,7 @@ class Outbox:
         is_left = accumulator.queues.has_ready()
         if is_left:  # It waits for answers, mostly.
             exchange.enable_wakeups()
-        # What only the thread does: close channels and open new ones, call back, push.
+        # Only the thread does this: close and open channels, call back, push.
         has_failed = len(accumulator.pending.changed) > failed
         queues = accumulator.queues
         is_cut_off = is_left and bool(exchange.missing() or queues.barred())
@@ -121,7 +120,7 @@ class Outbox:
             self.wake()
 
     def _take(self, parcel: Parcel) -> None:
-        """A parcel is closed, and pending. A second call does nothing."""
+        """Make a closed parcel pending. A second call does nothing."""
         self._accumulator.add(parcel)
         self.open_parcels.remove(parcel)
 

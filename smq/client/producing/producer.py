@@ -191,7 +191,7 @@ class Producer:
         """
         topic_name("topic", topic)
         parcels: list[Parcel] = []
-        pieces = list(pieces_of(batch))  # Nothing is sent of a batch that is wrong somewhere.
+        pieces = list(pieces_of(batch))  # Nothing of a batch with an invalid row is sent.
         self._check_partitions(topic, pieces)
         for piece in pieces:
             try:
@@ -252,7 +252,7 @@ class Producer:
         if fields.get("headers") is not None:
             fields["headers"] = header_pairs(fields["headers"])
         partition = _partition_of(**fields)
-        # First: nothing is uploaded for a record that cannot be sent.
+        # First: upload nothing for a record that cannot be sent.
         self._start().check_partition(topic, partition)
         reference = self._payloads.upload(topic, source, content_type=content_type, move=move)
         return self.send_handle(topic, reference, **fields)
@@ -321,7 +321,7 @@ class Producer:
         if error is None:
             self.close()
             return
-        with suppress(Exception):  # The error of the block is the one to tell.
+        with suppress(Exception):  # Raise the block's own error.
             self.close(EXIT_FLUSH_S)
 
     def __del__(self, warn: Callable[..., None] = warnings.warn) -> None:
@@ -339,7 +339,7 @@ class Producer:
 
 
 def _size_of(value: bytes | None, key: bytes | None) -> int:
-    """About what a record takes of the buffer."""
+    """About how many bytes a record takes of the buffer."""
     return RECORD_HEAD_BYTES_MAX + len(value or b"") + len(key or b"")
 
 
@@ -398,7 +398,7 @@ os.register_at_fork(after_in_child=_detach_all_after_fork)
 
 
 def _flush_all_at_exit() -> None:
-    """At the end of the process, whose threads end with it."""
+    """Flush all producers at the end of the process, when its threads end."""
     end_s = SYSTEM_CLOCK.monotonic_s() + EXIT_FLUSH_S
     open_ones = [each for each in list(_senders) if not each.is_closed]
     lost = sum(

@@ -14,7 +14,7 @@ class ProducerState:
     is_draining      no more records are taken; the thread ends when all are resolved
     is_ending        the thread ends now
     is_closed        the thread has ended, or is not here: a fork's child has none
-    why_not          why no record may be sent now, with a transactional id; None: it may
+    why_not          why no record may be sent now (with a transactional id); None: it may
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -24,7 +24,7 @@ class ProducerState:
         self.renew_lock()
 
     def renew_lock(self) -> None:
-        """Forget who holds the lock, or waits: after a fork those threads are not here."""
+        """Forget the lock's holder and waiters: after a fork those threads do not exist here."""
         self.lock = threading.RLock()
         self.resolved = Waiters(self.lock, self._clock)
         self.freed = Waiters(self.lock, self._clock)

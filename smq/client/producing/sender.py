@@ -1,4 +1,4 @@
-"""A producer's parts, put together: what its futures wait for, how it flushes and how it ends.
+"""A producer's parts, assembled: waiting for futures, flushing, closing.
 
 The thread that fills a parcel sends it (`outbox`, `single_sender`), after it has waited for room
 (`admission`). Two threads of the producer do the rest: `sender_thread` takes answers and calls
@@ -29,11 +29,11 @@ from smq.client.producing.topics import Topics
 from smq.client.producing.transactions.coordinator import TransactionCoordinator
 from smq.client.producing.transactions.transaction import Transacting
 
-METADATA_JOIN_S = 1.0  # `close` does not wait longer for a broker that was asked and is silent.
+METADATA_JOIN_S = 1.0  # `close` waits no longer for a silent broker.
 
 
 class Sender:
-    """Its parts want `lock` held, its methods acquire it. In a forked child it is dead.
+    """Its parts require `lock`; its own methods acquire it. In a forked child it is dead.
 
     outbox, admission, send_single, find_open  for the producer's `send`
     transacting                                 with a transactional id: its transactions
@@ -99,7 +99,8 @@ class Sender:
         return self.outbox.open_parcel(topic, size_bytes)
 
     def placement(self, topic: str) -> tuple[int, int]:
-        """A topic's partition count, and where rows without key go now. Waits as `open_parcel`."""
+        """A topic's partition count, and the current partition for rows without key. Waits as
+        `open_parcel`."""
         with self.lock:
             known = self.admission.await_topic(topic)
             return known.partition_count, known.keyless
@@ -135,7 +136,7 @@ class Sender:
             raise Closed("the producer has been closed, or its process has forked")
 
     def poll(self) -> None:
-        """Take the answers that have come, if the thread does not now."""
+        """Take the answers received so far, unless the thread is doing so."""
         with self._state.lock:
             self._exchange.poll_answers()
 
@@ -146,9 +147,8 @@ class Sender:
             self._exchange.enable_wakeups()
 
     def flush(self, timeout_s: float | None) -> None:
-        """Send all open parcels and wait until all is resolved. Raises TimeoutError.
-
-        Raises the first error of a record whose future nobody has asked.
+        """Send all open parcels and wait until all rows are resolved. Raises TimeoutError. Raises
+        the first error that no future has reported.
         """
         self.send_and_wait(timeout_s)
         failures = self._take_unreported()
@@ -178,7 +178,7 @@ class Sender:
     # --- the end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the threads and close the channels; what is not resolved fails with Closed."""
+        """End the threads and close the channels; unresolved rows fail with Closed."""
         self._begin_to_end()
         self._thread.join()
         self._metadata_thread.join(METADATA_JOIN_S)
@@ -193,7 +193,7 @@ class Sender:
         return self._thread.is_current()
 
     def close_when_done(self) -> None:
-        """Take no more, and end the thread once all is resolved. Does not wait, or lock.
+        """Take no more records, and end the thread once all are resolved. Neither waits nor locks.
 
         The thread sees it within SLEEP_MS_MAX. The garbage collector may call this while the
         interrupted code holds the lock.
@@ -203,7 +203,7 @@ class Sender:
     def detach_after_fork(self) -> None:
         """In a forked child: close copies. A thread that is not here may hold the lock."""
         if self._state.is_closed:
-            return  # What it had is closed, and the numbers of its descriptors may be reused.
+            return  # Its channels are closed, and their descriptor numbers may be reused.
         self._state.is_closed = True
         self._state.renew_lock()
         self.lock = self._state.lock
@@ -214,5 +214,5 @@ class Sender:
 
 
 def _nothing() -> bool:
-    """Without a transactional id no partition is taken into a transaction."""
+    """Without a transactional id there is nothing to enlist."""
     return False

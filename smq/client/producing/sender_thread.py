@@ -1,6 +1,5 @@
-"""A producer's own thread. It does what the threads of the user must not wait for.
-
-It takes answers, sends what had to linger or had no room, fails what is late, calls callbacks.
+"""A producer's own thread, which does the work that user threads must not wait for. It takes
+answers, sends batches that lingered or had no room, fails late ones, and calls callbacks.
 """
 
 import logging
@@ -20,7 +19,7 @@ from smq.client.producing.outbox import Outbox
 from smq.client.producing.producer_state import ProducerState
 from smq.client.producing.topics import Topics
 
-SLEEP_MS_MAX = 1000  # Until the next look at deadlines, if nothing wakes the thread.
+SLEEP_MS_MAX = 1000  # Until the next check of deadlines, if nothing wakes the thread.
 # Of the buffer: threads that wait for room are woken below this, not for each batch that is gone.
 WAKE_BELOW_SHARE = 0.75
 
@@ -60,7 +59,7 @@ class SenderThread:
         self._thread.join()
 
     def is_current(self) -> bool:
-        """Whether this thread asks: it is in a callback."""
+        """Whether the caller is this thread, in a callback."""
         return threading.get_ident() == self._ident
 
     def _run(self) -> None:
@@ -68,7 +67,7 @@ class SenderThread:
         try:
             while not self._state.is_ending:
                 self._do_round()
-        finally:  # Nobody may wait for a thread that is not there.
+        finally:  # No caller may wait for a thread that does not exist.
             with self._state.lock:
                 callbacks = self._end()
             for each in callbacks:
@@ -76,7 +75,7 @@ class SenderThread:
             self._log_lost()
 
     def _end(self) -> list[Callback]:
-        """With the lock held: fail all that has no result yet; callbacks to call."""
+        """With the lock held: fail all unresolved rows; returns the callbacks to call."""
         self._state.is_closed = True
         self._exchange.close()
         self._metadata.end()
@@ -91,7 +90,7 @@ class SenderThread:
         return [each for parcel in told for each in parcel.due_callbacks()]
 
     def _log_lost(self) -> None:
-        """Tell of failures, if nobody will flush or ask."""
+        """Log failures that no flush or future will report."""
         if not self._state.is_draining:
             return
         with self._state.lock:
@@ -110,10 +109,8 @@ class SenderThread:
         self._sleep(0 if callbacks else sleep_ms)
 
     def _turn(self) -> tuple[list[Callback], int, bool]:
-        """Do what is due.
-
-        Returns callbacks to call, how long there is nothing else to do, and whether the metadata
-        thread has something to do.
+        """Do what is due. Returns callbacks to call, how long to sleep afterwards, and whether the
+        metadata thread has work.
         """
         with self._state.lock:
             now_ms = self._clock.monotonic_ms()
@@ -141,7 +138,7 @@ class SenderThread:
         return self._outbox.open_parcels.due(now_ms, is_draining=is_draining)
 
     def _tell(self) -> list[Callback]:
-        """Wake the threads that wait; callbacks to call."""
+        """Wake waiting threads; returns the callbacks to call."""
         resolved = self._accumulator.pending.take_changed()
         callbacks = [each for parcel in resolved for each in parcel.due_callbacks()]
         self._unreported.note(resolved)

@@ -1,4 +1,4 @@
-"""The short way of a record that is sent alone: no parcel, no columns, one kernel call."""
+"""The fast path for a record that is sent alone: no parcel, no columns, one kernel call."""
 
 from shm.kernels.record.partition import choose_partition
 from smq.client.clock import Clock
@@ -13,12 +13,12 @@ from smq.client.producing.options import Options
 from smq.client.producing.producer_state import ProducerState
 from smq.client.producing.topics import Topics
 
-SINGLES_MAX = 4  # Of a topic, sent and not acknowledged as far as anybody has looked.
+SINGLES_MAX = 4  # Per topic: sent, and not acknowledged as far as the producer has checked.
 BURST_NS = 50_000  # Records that come faster share a parcel.
 
 
 class SingleSender:
-    """All of this wants the producer's lock held."""
+    """All methods require the producer's lock."""
 
     def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the sender)
         self,
@@ -72,7 +72,7 @@ class SingleSender:
     def _may_go_alone(self, count: int, now_ns: int) -> bool:
         """Whether a record need not wait for the `count` pending ones of its topic.
 
-        While the thread naps these may have arrived, for all we know: unless it was just now.
+        While the thread naps, the pending ones may have been acknowledged unseen, unless just sent.
         """
         if count:
             is_slow = now_ns - self._sent_ns > BURST_NS

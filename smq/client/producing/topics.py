@@ -7,7 +7,7 @@ GONE_MS = 3000  # A topic missing for so long has been deleted; else it has just
 
 
 class Topic:
-    """A topic that is sent to. Records without key all go to one partition, until it rotates."""
+    """A topic to send to. Records without key all go to one partition, until it rotates."""
 
     __slots__ = ("facts", "keyless", "learnt_ms", "missing_since_ms")
 
@@ -32,7 +32,8 @@ class Topics:
 
     def __init__(self, metadata_max_age_ms: int, first_partition: int) -> None:
         self._known: dict[str, Topic] = {}
-        # By name, one that may be known, and one that is. The dict's own methods: a call less.
+        # By name: a topic that may be unknown, and one that is known. The dict's own methods save a
+        # call.
         self.find, self.get = self._known.get, self._known.__getitem__
         self._check_at_ms = 0  # When to look again which are out of date.
         self._max_age_ms = metadata_max_age_ms
@@ -44,7 +45,7 @@ class Topics:
         known.facts, known.learnt_ms, known.missing_since_ms = facts, now_ms, 0
 
     def drop(self, name: str) -> None:
-        """The topic is not there any more."""
+        """Forget a deleted topic."""
         self._known.pop(name, None)
 
     def is_check_due(self, now_ms: int) -> bool:

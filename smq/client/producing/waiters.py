@@ -27,7 +27,7 @@ def without(lock: RLock, work: Callable[[], Result]) -> Result:
 
 
 class Waiters:
-    """Threads that wait for one kind of change. All but `bool` wants the lock held, once."""
+    """Threads that wait for one kind of change. All but `bool` require the lock, held once."""
 
     def __init__(self, lock: RLock, clock: Clock) -> None:
         self._lock, self._clock = lock, clock
@@ -38,7 +38,7 @@ class Waiters:
         return bool(self._asleep)
 
     def wait_for(self, condition: Callable[[], bool], timeout_s: float | None) -> bool:
-        """Sleep until the condition holds; False: the time has passed before."""
+        """Sleep until the condition holds; False: the time is over first."""
         end_s = None if timeout_s is None else self._clock.monotonic_s() + timeout_s
         while not condition():
             left_s = -1.0 if end_s is None else end_s - self._clock.monotonic_s()

@@ -4,14 +4,14 @@
                           │
                           └─▶ at most three commits: rearranged, changed, added
 
-plan       what differs between manifest and table. No IO
+plan       the differences between manifest and table. No IO
 table      what Iceberg and Delta have in common, as a port
 iceberg    pyiceberg: a catalog, snapshots, manifests
 delta      deltalake: the log in the topic's directory
-footers    what Parquet files say of themselves, for statistics
-publish    the job: read both sides, commit the difference, note how far the table is
-state      that note, a file in the data directory, for the sweep, status, metrics and doctor
+footers    the footers of Parquet files, for statistics
+publish    the job: read both sides, commit the difference, record how far the table is
+state      that record, a file in the data directory, for sweep, status, metrics and doctor
 
-The manifest is the truth, and the table follows it: nothing is remembered between two jobs that the
-next one needs, so a kill at any step costs a repetition and no more.
+The manifest is the truth, and the table follows it. No state survives between jobs, so a kill at
+any step costs a repetition and no more.
 """

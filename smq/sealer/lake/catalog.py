@@ -24,7 +24,7 @@ class CatalogSettings(NamedTuple):
 
     @classmethod
     def of(cls, config: Config) -> "CatalogSettings":
-        """Those of a broker; its own SQLite file unless they say otherwise."""
+        """A broker's settings; by default, its own SQLite file."""
         return cls(
             config.iceberg_catalog_uri or f"sqlite:///{config.data_dir / FILE_NAME}",
             config.iceberg_catalog_warehouse,
@@ -36,7 +36,7 @@ class CatalogSettings(NamedTuple):
         return self.uri.startswith(("http://", "https://"))
 
     def options(self) -> dict[str, str]:
-        """What pyiceberg's load_catalog is given. Raises LakeError."""
+        """The arguments of pyiceberg's load_catalog. Raises LakeError."""
         options = {"type": "rest" if self.is_rest else "sql", "uri": self.uri}
         if self.warehouse:
             options["warehouse"] = self.warehouse

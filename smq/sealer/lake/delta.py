@@ -38,7 +38,7 @@ _CONFIGURATION = {
 
 
 class DeltaTable:
-    """A topic's; see LakeTable. `base` is the filer's root, as deltalake is told it."""
+    """A topic's Delta table; see LakeTable. `base` is the filer's root, in deltalake's form."""
 
     def __init__(
         self, name: TableName, store: Store, base: str, storage_options: dict[str, str], now_ms: int
@@ -76,7 +76,7 @@ class DeltaTable:
             return Held(topic_id, files, foreign, columns)
 
     def _added(self, log: "Log") -> Iterator[tuple[str, int, int]]:
-        """Path, bytes and rows of each file; -1 rows where the log does not say it."""
+        """Path, bytes and rows of each file; -1 rows if the log does not tell."""
         found = pa.table(log.get_add_actions(flatten=True))
         names = found.column_names
         rows = found["num_records"].to_pylist() if "num_records" in names else [-1] * len(found)
@@ -141,7 +141,7 @@ class DeltaTable:
             self._follow(version)
 
     def _follow(self, version: int) -> None:
-        """Look at our own commit, and no further."""
+        """Read our own commit, and no further."""
         assert self._log is not None
         self._log.update_incremental()
         if self._log.version() != version + 1:
@@ -162,17 +162,17 @@ class DeltaTable:
         return action
 
     def tidy(self, before_ms: int) -> None:
-        """Nothing: commits make checkpoints, and remove what is a day behind one."""
+        """Nothing to do: commits write checkpoints, and remove log files a day older than one."""
 
     def drop(self) -> None:
-        """See LakeTable. The newest goes first: what a kill leaves is an older table, or none."""
+        """See LakeTable. Deletes the newest file first: a kill leaves an older table, or none."""
         self._log = None
         for facts in reversed(list(self._store.list(self._directory + LOG))):
             self._store.delete(facts.key)
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
-        """Say what went wrong in one sentence."""
+        """Turn errors into LakeError with one sentence."""
         exceptions = _library("deltalake.exceptions")
         try:
             yield
@@ -186,7 +186,7 @@ class DeltaTable:
 
 
 def statistics_of(footer: pq.FileMetaData) -> dict[str, Any]:
-    """Delta's statistics of a file: its rows; of plain columns least, greatest and nulls."""
+    """Delta's statistics of a file: its rows; minimum, maximum and nulls of plain columns."""
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     nulls: dict[str, int] = {}
@@ -217,7 +217,7 @@ def statistics_of(footer: pq.FileMetaData) -> dict[str, Any]:
 
 
 def _has_form(value: object) -> bool:
-    """Whether Delta's statistics have a form for such values in which nothing is cut off."""
+    """Whether Delta's statistics can express such values without truncation."""
     return isinstance(value, int | float | datetime | date) and not isinstance(value, bool)
 
 
@@ -231,7 +231,7 @@ def _json(value: object) -> object:
 
 
 def _library(name: str) -> Any:  # noqa: ANN401  (a module)
-    """A module of deltalake. Raises LakeError with how to get it."""
+    """A module of deltalake. Raises LakeError with how to install it."""
     try:
         return import_module(name)
     except ImportError as reason:

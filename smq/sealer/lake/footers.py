@@ -13,7 +13,7 @@ TAIL_BYTES = 64 * 1024  # Holds the footer of nearly all segments: one request.
 
 
 def footer(store: Store, segment: Segment) -> pq.FileMetaData:
-    """What a segment's file says of itself. Raises StoreError."""
+    """The footer of a segment's file. Raises StoreError."""
     path = store.local_path(segment.path)
     try:
         if path is not None:
@@ -24,7 +24,7 @@ def footer(store: Store, segment: Segment) -> pq.FileMetaData:
 
 
 class _Ranges(io.RawIOBase):
-    """An object as a file of which the end is in memory."""
+    """An object as a file whose end is in memory."""
 
     def __init__(self, store: Store, segment: Segment) -> None:
         self._store, self._segment, self._at = store, segment, 0

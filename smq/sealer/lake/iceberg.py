@@ -42,8 +42,8 @@ _PROPERTIES = {
 
 
 class IcebergTable:
-    """A topic's; see LakeTable. `base` is the URI of the filer's root, without a slash at its end;
-    `file_options` are pyiceberg's for files there."""
+    """A topic's Iceberg table; see LakeTable. `base` is the URI of the filer's root, without a
+    trailing slash; `file_options` are pyiceberg's for files there."""
 
     def __init__(
         self,
@@ -203,7 +203,7 @@ class IcebergTable:
         exceptions = _library("pyiceberg.exceptions")
         with self._failures():
             gone = exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError
-            with suppress(*gone):  # Somebody else was quicker, or this is the second attempt.
+            with suppress(*gone):  # Another worker was quicker, or this is the second attempt.
                 self._opened().drop_table(self._name)
         for facts in list(self._store.list(self._directory + METADATA)):
             self._store.delete(facts.key)
@@ -217,7 +217,7 @@ class IcebergTable:
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
-        """Say what went wrong in one sentence."""
+        """Turn errors into LakeError with one sentence."""
         exceptions = _library("pyiceberg.exceptions")
         kinds = [each for each in vars(exceptions).values() if _is_error(each)]
         kinds += [OSError, ValueError, _library("sqlalchemy.exc").SQLAlchemyError]
@@ -252,7 +252,7 @@ def _counted(footer: pq.FileMetaData) -> dict[str, str]:
 
 
 def _library(name: str) -> Any:  # noqa: ANN401  (a module)
-    """A module of pyiceberg, or of what it needs. Raises LakeError with how to get it."""
+    """A module of pyiceberg, or of its dependencies. Raises LakeError with how to install it."""
     try:
         return import_module(name)
     except ImportError as reason:

@@ -1,10 +1,10 @@
-"""Decides what a table lacks of the manifest, and what it has too much. No IO.
+"""Decides which files a table lacks compared with the manifest, and which it must drop. No IO.
 
     rearranged   files that hold exactly the rows of the files they replace: a merge
     changed      files that replace some with other rows: compaction; files that go: retention
     added        files behind what the table has, oldest first, so many at most
 
-Each is one commit, in this order. A replaced file goes in the commit in which the new one comes, so
+Each is one commit, in this order. One commit removes a replaced file and adds its replacement, so
 no snapshot has a record twice, or lacks one.
 """
 
@@ -20,7 +20,7 @@ _KEY = re.compile(r".*/partition=(\d+)/(\d{20})-(\d+)-\d+\.parquet")
 
 
 class Range(NamedTuple):
-    """The offsets of a segment, as the name of its file says them."""
+    """The offsets of a segment, from the name of its file."""
 
     partition: int
     base_offset: int
@@ -36,7 +36,7 @@ class Range(NamedTuple):
 
 
 def range_of(key: str) -> Range | None:
-    """What the name of a Parquet segment says; None: it is not the name of one."""
+    """The range in the name of a Parquet segment; None: it is no such name."""
     matched = _KEY.fullmatch(key)
     return None if matched is None else Range(*map(int, matched.groups()))
 
@@ -72,9 +72,8 @@ class Change:
 def changes(
     lines: Lines, held: Mapping[str, int], added_max: int = ADDED_MAX
 ) -> tuple[list[Change], bool]:
-    """The commits that a table needs, and whether more files wait behind `added_max`.
-
-    `held` are the table's files by key, and how many rows each has.
+    """The commits that a table needs, and whether more files wait beyond `added_max`. `held` are
+    the table's files by key, with their rows.
     """
     wanted = {
         segment.path: NewFile(partition, segment)
@@ -103,7 +102,7 @@ def changes(
 
 
 def _with_ends(lines: Lines, held: Mapping[str, int], planned: list[Change]) -> list[Change]:
-    """Those that change something, each with the ends after it."""
+    """The commits that change something, each with the ends after it."""
     kept, now = [], set(held)
     for change in planned:
         if change.removed or change.added:
@@ -114,7 +113,7 @@ def _with_ends(lines: Lines, held: Mapping[str, int], planned: list[Change]) -> 
 
 
 def ends(lines: Lines, held: set[str]) -> dict[int, int]:
-    """Up to where a table with these files has each partition. A raw segment counts as passed."""
+    """The end of each partition in a table with these files. Raw segments are skipped over."""
     reached = {}
     for partition, segments in lines.items():
         reached[partition] = segments[0].base_offset if segments else 0
@@ -126,7 +125,7 @@ def ends(lines: Lines, held: set[str]) -> dict[int, int]:
 
 
 def raw_records(lines: Lines) -> int:
-    """Records that no table can have: those of raw segments."""
+    """The records that no table can have: those in raw segments."""
     return sum(
         segment.record_count
         for segments in lines.values()

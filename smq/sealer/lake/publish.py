@@ -1,10 +1,10 @@
 """Publishes a topic: its table gets exactly the sealed Parquet files of the manifest.
 
-    manifest, table  →  commits of what differs  →  the note of how far it is
+    manifest, table  →  commits of the differences  →  the table's state file
 
-All that a run needs is in the manifest and in the table. A kill, or a lost answer of the catalog,
-leaves a table that is some commits behind, and the next run makes those that are missing. A commit
-that was computed from an older state of the table fails.
+Manifest and table are the only inputs of a run. A kill, or a lost answer of the catalog, leaves a
+table some commits behind, and the next run makes the missing ones. A commit that was computed from
+an older state of the table fails.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ from smq.sealer.typed import typed_columns
 from smq.store.manifest import walk
 from smq.wire.internal.messages import PublishTable
 
-TIDY_SHARE = 4  # Metadata is tidied so many times within the time that snapshots are kept.
+TIDY_SHARE = 4  # Metadata is tidied this many times within the time that snapshots are kept.
 
 
 class Publishing(NamedTuple):
@@ -54,9 +54,8 @@ class Publishing(NamedTuple):
     now_ms: Callable[[], int]
 
     def publish(self, job: PublishTable) -> bool:
-        """Have the table follow the manifest; whether more commits are to come.
-
-        Raises StoreError; why is also in the table's state.
+        """Have the table follow the manifest; whether more commits remain. Raises StoreError; the
+        table's state records the reason too.
         """
         began_ms = self.now_ms()
         state = self._state(job)
@@ -67,7 +66,7 @@ class Publishing(NamedTuple):
             raise
 
     def withdraw(self, namespace: str, topic: str, format_: str) -> None:
-        """Drop a table that no topic has any more, if it was made here. Raises StoreError."""
+        """Drop the table of a deleted topic, if it was made here. Raises StoreError."""
         table = self.table(TableName(namespace, topic), format_)
         held = table.read()
         if held is None or held.topic_id:
@@ -152,7 +151,7 @@ class Publishing(NamedTuple):
                     f"there is a {job.format} table of this name that this broker did not make. "
                     "Rename or drop it, and the topic is published; the topic has lost nothing",
                 )
-            table.drop()  # Of a topic that was deleted.
+            table.drop()  # It is a deleted topic's.
             held = None
         if held is None:
             table.create(columns, job.topic_id)
@@ -179,7 +178,7 @@ class Publishing(NamedTuple):
 
 
 def _what_happened(held: Held | None, state: TableState, job: PublishTable) -> str:
-    """What was found that is not our doing, in words."""
+    """Describe changes that others made to the table."""
     if state.synced_ms == 0 or state.topic_id != job.topic_id:
         return ""
     if held is None:
@@ -190,7 +189,7 @@ def _what_happened(held: Held | None, state: TableState, job: PublishTable) -> s
 
 
 def _digest(job: PublishTable, lines: Lines) -> str:
-    """A digest of what the table should be."""
+    """A digest of the table's wanted content."""
     digest = hashlib.sha256(f"{job.topic_id} {job.schema}".encode())
     for partition, segments in sorted(lines.items()):
         digest.update(f"\n{partition}".encode())

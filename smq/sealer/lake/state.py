@@ -1,4 +1,4 @@
-"""How far a topic's table is: a small file in the data directory, one a table.
+"""How far a topic's table is: one small file per table in the data directory.
 
     <data.dir>/tables/<namespace>/<topic>.<format>.json
 
@@ -16,23 +16,23 @@ from smq.model.segments import directory_of
 from smq.store.manifest import REPLACED_KEEP_MS
 
 DIRECTORY = "tables"
-SLACK_MS = 60_000  # From when a change of the manifest is asked for until it is there.
+SLACK_MS = 60_000  # From a request to change the manifest until the change is there.
 FORMATS = ("iceberg", "delta")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableState:
-    """What is known of a table.
+    """The state of a table.
 
-    ends        by partition, up to which offset the table has it
-    files       how many it has
-    raw_records sealed records that it lacks, for they are in raw segments
-    content     a digest of what it was made equal to
+    ends        by partition, the offset up to which the table has it
+    files       the number of its files
+    raw_records sealed records that it lacks because they are in raw segments
+    content     a digest of the content that it was last made equal to
     synced_ms   at this time of the manifest, or later, the table had the manifest's files and no
                 other; 0: never
     error       why the last attempt failed, in a sentence; "" if it did not
     error_ms    since when attempts fail
-    note        what was found and mended
+    note        foreign changes that were found and mended
     """
 
     namespace: str
@@ -91,10 +91,9 @@ def states(data_dir: Path) -> Iterator[TableState]:
 def in_step(
     found: Sequence[TableState], topic_ids: Mapping[tuple[str, str], str], now_ms: int
 ) -> dict[str, int]:
-    """By topic's directory: files that were replaced before this time are in no table any more.
-
-    0: nothing is known, as of a table of a deleted topic, or one that was left behind for longer
-    than the manifest remembers replaced files.
+    """By topic directory: files replaced before this time are in no table any more. 0: unknown, for
+    the table of a deleted topic, or one that lags longer than the manifest remembers replaced
+    files.
     """
     times: dict[str, int] = {}
     for state in found:

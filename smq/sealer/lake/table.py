@@ -1,4 +1,4 @@
-"""What the two kinds of tables have in common: the port that publishing uses, and the columns.
+"""The common part of both table formats: the port that publishing uses, and the columns.
 
     partition  _offset  _ts_ms  _ts  _key  _value  _headers  and the topic's typed columns
 
@@ -19,7 +19,7 @@ TOPIC_ID, OFFSETS, RAW_RECORDS = "smq.topic.id", "smq.offsets", "smq.records.raw
 
 
 class TableName(NamedTuple):
-    """Whose table it is."""
+    """The topic of a table."""
 
     namespace: str
     topic: str
@@ -29,11 +29,11 @@ class TableName(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What a table is now.
+    """The current content of a table.
 
-    files    keys of this topic's segments, and how many rows each has
+    files    keys of this topic's segments, with their rows
     foreign  files, or files of deleted rows, that SMQ did not write
-    columns  names and types of the columns that it has
+    columns  names and types of its columns
     """
 
     topic_id: str
@@ -54,7 +54,7 @@ class LakeTable(Protocol):
     """A table in its catalog. Every method raises LakeError."""
 
     def read(self) -> Held | None:
-        """What it is now; None: there is none."""
+        """The current table; None: there is none."""
         ...
 
     def create(self, columns: pa.Schema, topic_id: str) -> None:
@@ -66,7 +66,7 @@ class LakeTable(Protocol):
         ...
 
     def commit(self, commit: Commit) -> None:
-        """Commit to what `read` has returned; fails if somebody else was quicker."""
+        """Commit on top of what `read` returned; fails if another writer was quicker."""
         ...
 
     def tidy(self, before_ms: int) -> None:

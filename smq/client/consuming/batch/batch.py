@@ -69,13 +69,14 @@ class Batch:
         return iter(self)
 
     def runs(self) -> Iterator[tuple[TopicPartition, Iterator[Record]]]:
-        """The same, by stretches of one partition; what is left of one is gone with the next."""
+        """The same, in runs of one partition; advancing to the next run drops the rest of this
+        one."""
         return chain.from_iterable(map(Chunk.runs, self._lent()))
 
     def to_arrow(self) -> "pa.Table":
         """Columns topic, partition, offset, timestamp, key, value and headers.
 
-        Of keys and values nothing longer than 12 bytes is copied.
+        Keys and values longer than 12 bytes are not copied.
         """
         from smq.client.consuming.batch.arrow_out import to_table  # noqa: PLC0415  (slow)
 
@@ -93,9 +94,8 @@ class Batch:
     def tables(self) -> "Iterator[pa.Table]":
         """The Arrow tables among the values, in the records' order: see `Record.table`.
 
-        Taken are records whose (first) content-type header says ARROW_STREAM, as `send_arrow`
-        writes it; all others, and nulls, are left out. Columns are views over the batch, as those
-        of `to_arrow` are.
+        Yields records whose (first) content-type header is ARROW_STREAM, as `send_arrow` writes it;
+        skips all others, and nulls. Columns are views over the batch, as in `to_arrow`.
 
         Raises BatchReleased. The iterator raises ValueError at a value that is not what its header
         says, naming topic, partition and offset; asked again, it goes on behind that record.
@@ -105,9 +105,9 @@ class Batch:
     def arrays(self) -> "Iterator[np.ndarray]":
         """The NumPy arrays among the values, in the records' order: see `Record.array`.
 
-        Taken are records whose (first) content-type header says NPY, as `send_array` writes it; all
-        others, and nulls, are left out. Each has the shape and dtype it was sent with, and is a
-        read-only view over the batch.
+        Yields records whose (first) content-type header is NPY, as `send_array` writes it; skips
+        all others, and nulls. Each has the shape and dtype it was sent with, and is a read-only
+        view over the batch.
 
         Raises BatchReleased. The iterator raises ValueError at a value that is not what its header
         says, naming topic, partition and offset; asked again, it goes on behind that record.
@@ -138,7 +138,7 @@ class Batch:
         return self._chunks
 
     def release(self) -> None:
-        """Give the batch back. A second call does nothing. Raises Overrun."""
+        """Return the batch. A second call does nothing. Raises Overrun."""
         if self._chunks is None:
             return
         for chunk in self._chunks:
@@ -157,7 +157,7 @@ class Batch:
         try:
             self.release()
         except Overrun:
-            if kind is None:  # Else the block's error goes on: overwritten bytes may be its cause.
+            if kind is None:  # Else the block's error propagates: an overrun may be its cause.
                 raise
 
     async def __aenter__(self) -> Self:

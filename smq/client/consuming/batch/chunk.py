@@ -4,7 +4,7 @@
     columns   int64 [C_FIELDS, records]: where each field begins in `memory`, and its length
 
 A record's fields are read when they are used. A chunk of a ring is lent: the ring may overwrite it.
-All places are bounds-checked when the chunk is cut, so a late read gets garbage, and nothing worse.
+Cutting checks the bounds of all places, so a late read gets garbage at worst.
 """
 
 from bisect import bisect_right
@@ -294,7 +294,7 @@ class Chunk:
         return self.moved(memory, np.concatenate(([0], (ends - starts).cumsum()[:-1])) - starts)
 
     def moved(self, memory: np.ndarray, moves: np.ndarray) -> "Chunk":
-        """The same records in other memory, where each batch is so many bytes further on."""
+        """The same records in other memory, where each batch lies so many bytes further on."""
         columns, by_record = self.columns.copy(), np.repeat(moves, self.counts)
         for field in (C_KEY_AT, C_VALUE_AT, C_HEADERS_AT):
             columns[field] += by_record
@@ -306,7 +306,7 @@ class Chunk:
 def cut(batches: Batches) -> tuple[list[Chunk], int]:
     """Chunks of the records of some batches, and the number of batches that were cut.
 
-    That is all of them, or those before the first that cannot be read.
+    These are all batches, or those before the first unreadable one.
     """
     memory, facts, names, _ = batches
     chunks: list[Chunk] = []

@@ -1,10 +1,11 @@
 """Assigns partitions to the members of a group. The group's leader, which may be another client,
-decides for all: each assignor must give the same result as Kafka's of its name.
+decides for all: each assignor must give the same result as Kafka's of that name.
 
     range               topic by topic, each member gets neighbouring partitions, in order
     roundrobin          partition by partition, in turns
-    cooperative-sticky  each member keeps what it has as far as that is fair; what moves is given up
-                        in one rebalance and assigned in the next, and the rest is read meanwhile
+    cooperative-sticky  each member keeps its partitions as far as that is fair; one that moves is
+                        given up in one rebalance and assigned in the next, and the others are read
+                        meanwhile
 
 Members are Member values by id. They are ordered by id, after the static ones, which are ordered by
 their names: so a static member gets the same partitions when it returns under another id.
@@ -72,7 +73,8 @@ def _in_order(members: Members) -> list[str]:
 
 
 def assign_cooperative_sticky(members: Members, partition_counts: Mapping[str, int]) -> Assignment:
-    """As fair as possible with few moves; a partition that another still owns is not assigned."""
+    """As fair as possible with few moves; partitions that another member still owns stay
+    unassigned."""
     owners = _owners(members, partition_counts)
     assignment: Assignment = {each: set() for each in members}
     for partition, owner in owners.items():

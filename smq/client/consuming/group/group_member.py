@@ -8,7 +8,7 @@
     take_event() -> Rebalance <-----------------
     gives up its partitions, join(owned) ------>  JoinGroup …
 
-The thread joins only when poll says so: then no batch of the old partitions is lent any more.
+The thread joins only when poll says so: no batch of the old partitions is lent then.
 Meanwhile it keeps the session alive. A consumer that does not poll for too long counts as hung: the
 thread leaves the group so that others take over, with the event Lost.
 
@@ -32,7 +32,7 @@ from smq.client.names import TopicPartition
 from smq.client.reach import Reach
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 
-HEARTBEATS_A_SESSION = 15  # As many as Kafka's defaults make: 3 s of 45 s.
+HEARTBEATS_A_SESSION = 15  # The ratio of Kafka's defaults: 3 s of 45 s.
 RETRY_SECONDS = 0.1
 
 # Our partitions may be assigned to others by now.
@@ -101,7 +101,7 @@ class GroupMember:
 
     @property
     def is_member(self) -> bool:
-        """Whether the group counts us in, as far as we know; also during a rebalance."""
+        """Whether the group counts us as a member, as far as we know; also during a rebalance."""
         return self._is_member
 
     @property
@@ -237,7 +237,8 @@ class GroupMember:
 
 
 def _readable(filenos: Iterable[int], seconds: float | None) -> set[int]:
-    """Those that are readable within so long; None: wait for one. By poll: it takes any number."""
+    """Those that become readable in time; None: wait for one. Uses poll, which takes any
+    descriptor."""
     poll = select.poll()
     for fileno in filenos:
         poll.register(fileno, select.POLLIN)

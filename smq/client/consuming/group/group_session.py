@@ -175,7 +175,7 @@ class GroupSession:
         }
 
     def has_other_partitions(self) -> bool:
-        """Whether this is the leader, and topics have got other partitions than it assigned."""
+        """Whether this is the leader, and the topics' partitions differ from those it assigned."""
         counts = self._counts
         if counts is None:
             return False

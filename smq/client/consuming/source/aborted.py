@@ -1,7 +1,6 @@
-"""Which of the batches that were fetched are of transactions that were aborted (KIP-98).
-
-The broker names the aborted transactions that overlap what it gave, by producer and first offset.
-Such a transaction ends with its producer's next marker: none of its batches is to be seen.
+"""Finds fetched batches that belong to aborted transactions (KIP-98). The broker names the aborted
+transactions that overlap its answer, by producer and first offset. Such a transaction ends with its
+producer's next marker: none of its batches may be returned.
 """
 
 from collections.abc import Iterable
@@ -14,10 +13,10 @@ from smq.wire.generated.fetch import AbortedTransaction
 
 
 def in_aborted(facts: np.ndarray, aborted: Iterable[AbortedTransaction]) -> np.ndarray:
-    """Of each batch, in the order of offsets, whether an aborted transaction has it."""
+    """For each batch, in offset order, whether it belongs to an aborted transaction."""
     waiting = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
     found = np.zeros(facts.shape[1], bool)
-    ending: set[int] = set()  # The producers whose transaction, here, will be aborted.
+    ending: set[int] = set()  # The producers whose transaction, at this point, will be aborted.
     transactional = np.flatnonzero(facts[B_ATTRIBUTES] & ATTRIBUTE_TRANSACTIONAL)
     rows = facts[[B_LAST_OFFSET, B_PRODUCER_ID, B_ATTRIBUTES]][:, transactional].T.tolist()
     for batch, (last_offset, producer_id, attributes) in zip(transactional, rows, strict=True):

@@ -58,7 +58,7 @@ class Beginnings:
         return committed | self.find(missing, self._start)
 
     def positions_anew(self, names: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """As `positions`, with fresh metadata: topics may have got more partitions."""
+        """As `positions`, with fresh metadata: topics may have gained partitions."""
         self._cluster.forget_topics()
         return self.positions(names)
 

@@ -1,9 +1,8 @@
-"""A fetch session (KIP-227): what a broker knows of what we read; a fetch says what changed.
+"""A fetch session (KIP-227): the broker remembers what we read; a fetch names only changes.
 
 A full fetch (epoch 0) begins a session, if the broker has room for one: its answer has an id. Each
-further fetch has the next epoch, and names the partitions that are new or read from elsewhere, and
-those that are not read any more. A client that has lost count begins a new session, and names the
-old one: that ends it.
+further fetch has the next epoch, and names partitions that are new or have moved, and those no
+longer read. A client that has lost count begins a new session, and ends the old one by naming it.
 """
 
 from collections.abc import Mapping
@@ -33,8 +32,8 @@ Spot = tuple[int, UUID]
 
 
 class FetchSession:
-    """With one broker. Invariant: between an answer and the next request, the broker reads `_known`
-    if `_epoch` is above 0."""
+    """The session with one broker. Invariant: between an answer and the next request, the broker's
+    session holds `_known` if `_epoch` is above 0."""
 
     def __init__(self, partition_bytes_max: int) -> None:
         self._bytes_max = partition_bytes_max
@@ -42,7 +41,7 @@ class FetchSession:
         self._known: dict[TopicPartition, Spot] = {}
 
     def restart(self) -> None:
-        """The next request begins anew: what the broker knows is not certain."""
+        """Begin anew with the next request: the broker's state is uncertain."""
         self._epoch = 0
 
     def request(self, asked: Mapping[TopicPartition, Spot]) -> FetchRequest:
@@ -77,7 +76,7 @@ class FetchSession:
         )
 
     def answered(self, response: FetchResponse) -> bool:
-        """Note what a broker answered; False: it knows no such session, ask again."""
+        """Record a broker's answer; False: it knows no such session, ask again."""
         if response.error_code in SESSION_ERRORS:
             self.restart()
             return False

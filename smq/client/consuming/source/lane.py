@@ -41,7 +41,7 @@ from smq.client.consuming.batch.chunk import Batches, Chunk
 from smq.client.consuming.source.source import Partition, Taken
 from smq.client.door.doors import ReadingDoor
 
-BATCHES_MAX = 256  # Lent at a time: the facts of one batch fit on few pages.
+BATCHES_MAX = 256  # Lent per step: the facts of one batch fit on few pages.
 _FAR = np.iinfo(np.int64).max
 
 
@@ -93,7 +93,8 @@ class Lane:
             self._keep(np.array([each is not partition for each in self.partitions]))
 
     def take(self) -> tuple[Taken | None, list[Partition]]:
-        """The next batches; and the partitions that it has stopped reading: the ring lost them."""
+        """The next batches; and the partitions that it stopped reading because the ring lost
+        them."""
         gone = self._leave_away()
         state = self._wanted, self._cursor, *self._few
         count = lend_few(self._memory, self._ring, *state, self._bytes_max)
@@ -158,7 +159,7 @@ class Lane:
         return self._leave_away()
 
     def _leave_away(self) -> list[Partition]:
-        """Drop the partitions whose next record the ring has lost."""
+        """Drop partitions whose next record the ring has lost."""
         if not self._cursor.item(CURSOR_AWAY):
             return []
         self._cursor[CURSOR_AWAY] = 0

@@ -10,8 +10,8 @@ from smq.client.door.doors import Doors
 class LocalSource:
     """Reads partitions in shared memory, with a lane for each log.
 
-    If `is_committed`, the wire reads what an aborted transaction may have records of, and what lies
-    far behind an open one.
+    If `is_committed`, ranges that may contain records of aborted transactions, or that lie far
+    behind an open one, are read over the wire.
     """
 
     def __init__(self, doors: Doors, batch_bytes_max: int, *, is_committed: bool = False) -> None:
@@ -22,9 +22,8 @@ class LocalSource:
         self._left: list[Partition] = []
 
     def add(self, partitions: Iterable[Partition]) -> list[Partition]:
-        """Read these from their positions on; returns those that the rings do not have.
-
-        And those whose topic was created again: the wire source finds their new positions.
+        """Read these from their positions on; returns those that the rings do not have, and those
+        whose topic was created again: the wire source finds their new positions.
         """
         self._leave_lost()  # First: a door that is opened again leads to other memory.
         by_log: dict[int, list[tuple[int, Partition]]] = {}
@@ -41,7 +40,7 @@ class LocalSource:
                 self._nodes[found.log] = found.node
             by_log.setdefault(found.log, []).append((found.number, partition))
         for log, numbered in by_log.items():
-            for partition in self._lanes[log].add(numbered):  # It may be one that was read before.
+            for partition in self._lanes[log].add(numbered):  # It may have been read before.
                 (refused if partition in wanted else self._left).append(partition)
         self._watch()
         return refused
@@ -75,7 +74,7 @@ class LocalSource:
         return taken
 
     def is_ready(self) -> bool:
-        """Whether there is something to take or to leave. Notices deleted topics."""
+        """Whether there is anything to take or to leave. Notices deleted topics."""
         return self._has_to_leave() or any(lane.is_ready() for lane in self._lanes.values())
 
     def sleep(self, also: int, timeout_ms: int) -> bool:

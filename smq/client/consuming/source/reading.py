@@ -2,8 +2,8 @@
 
     ring ──overtaken, seek, shard gone──► wire ──caught up, door open again──► ring
 
-One source at a time reads a partition. Partitions change between sources by themselves, at their
-positions; each change is counted, but not where a partition begins.
+One source at a time reads a partition. Partitions switch sources by themselves, at their positions.
+Each switch is counted, except the first choice.
 
 KeyboardInterrupt may break off any call here. The positions of the partitions are what counts:
 after an interrupt the sources start again from these, and `put_back` moves positions back over
@@ -140,7 +140,7 @@ class Reading:
 
     @_or_begin_again
     def pause(self, names: Iterable[TopicPartition]) -> None:
-        """Give no records of these until `resume`."""
+        """Return no records of these until `resume`."""
         for name in names:
             self._paused.add(name)
             if not self._is_wanted(name):
@@ -157,7 +157,7 @@ class Reading:
     def read_only(self, names: Iterable[TopicPartition] | None) -> None:
         """From the next `take` on, read these and no others, paused or not; None: as before.
 
-        It only notes them, so that a `finally` can undo it after any error.
+        It only records them, so that a `finally` can undo it after any error.
         """
         only = None if names is None else frozenset(names)
         if only != self._only:
@@ -194,9 +194,8 @@ class Reading:
             self._local.remove(partition)
 
     def take(self) -> list[Taken]:
-        """Take the records that are there now, cut. Raises BrokerError.
-
-        Their partitions go on behind them. They come again after `put_back`, unless `is_given`.
+        """Take the available records, cut. Raises BrokerError. Moves their partitions behind them.
+        They come again after `put_back`, unless `is_given`.
         """
         if self.is_torn:
             self._begin_again()
@@ -215,7 +214,7 @@ class Reading:
         return intact
 
     def _tell_left(self) -> None:
-        """Raise an error that the last take met, but gave other records first."""
+        """Raise an error that the last take met while it returned other records first."""
         if self._stopped is not None:
             self._tell_unreadable()
         if self._wire_error is not None:
@@ -303,7 +302,7 @@ class Reading:
             self._note(asking[name])
 
     def _cut(self, taken: Taken) -> Taken | None:
-        """Cut what can be read of it, and move its partitions on; None: it was overtaken."""
+        """Cut the readable batches of it, and move its partitions on; None: it was overtaken."""
         if taken.chunks is not None:
             return self._move_on(taken, taken.chunks)
         chunks, good = cut(taken.batches)
@@ -344,7 +343,7 @@ class Reading:
         return [*filenos, *self._local.doors.filenos()]
 
     def sleep(self, also: int, timeout_s: float) -> bool:
-        """Sleep until there may be records, or `also` is readable, or for so long.
+        """Sleep until there may be records, `also` is readable, or the time is over.
 
         False: one call cannot wait for all of them; use `fall_asleep`.
         """
@@ -360,7 +359,7 @@ class Reading:
 
 
 def _ends_before(taken: Taken, good: int) -> list[tuple[Partition, int]]:
-    """Where partitions go on if only the first so many batches could be cut."""
+    """Where partitions continue if only the first batches could be cut."""
     rows, last_offsets = taken.batches.facts[[F_ROW, B_LAST_OFFSET], :good].tolist()
     ends = dict(zip(rows, last_offsets, strict=True))  # The last one of each partition.
     by_name = {partition.name: partition for partition, _ in taken.ends}

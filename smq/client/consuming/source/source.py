@@ -4,7 +4,7 @@
     WireSource    Fetch over Kafka's protocol: everywhere, and for what a ring no longer has
 
 One source at a time reads a partition. A source moves on only when the reader calls `commit`: a
-batch that cannot be cut leaves the partition in front of it.
+batch that cannot be cut stays next in its partition.
 """
 
 from collections.abc import Callable, Iterable
@@ -43,11 +43,11 @@ class Partition:
 
 
 class Taken(NamedTuple):
-    """Batches that a source has taken, and what became of them.
+    """Batches that a source has taken, and the chunks cut from them.
 
     ends       where their partitions go on behind the batches that were cut, or behind all of them
     commit     tells the source how many batches were cut, unless it has cut them itself
-    is_intact  whether the memory they lie in is still theirs
+    is_intact  whether their memory has not been overwritten
     chunks     the records of the batches that were cut; None: none has been cut yet
     """
 
@@ -68,10 +68,10 @@ class Source(Protocol):
         """Stop reading a partition, if it is read here."""
 
     def clear(self) -> None:
-        """Stop reading all, whatever an interrupt has left half done."""
+        """Stop reading all, even after an interrupt in the middle of a call."""
 
     def take(self) -> list[Taken]:
-        """The batches that there are now, without waiting."""
+        """The batches available now, without waiting."""
 
     def leave(self) -> list[Partition]:
         """Partitions that it has stopped reading since the last call."""

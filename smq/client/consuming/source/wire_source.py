@@ -5,14 +5,15 @@ are handed out, with the positions behind them. Answers for positions that are n
 discarded. After a transient error it fetches again, with fresh metadata, RETRY_SECONDS later. If
 no broker answers for longer than the deadline, `take` raises.
 
-Many partitions are read in a session (fetch_session): what the broker knows is not said again.
+Many partitions are read in a session (fetch_session): requests then name only changes.
 
 An answer has room for some partitions only, and a broker fills it in the order of the request. So
 partitions that gave records come last in the next request.
 
-Brokers that know topic ids are asked by id, so that nobody continues at an old position in a topic
-that was deleted and created again: its partitions begin anew. If a topic is missing, or cannot
-begin anew, `take` raises once the other topics have given their records, and looks for it again.
+Brokers that know topic ids are asked by id, so that no reader continues at an old position in a
+topic that was deleted and created again: its partitions begin anew. If a topic is missing, or
+cannot begin anew, `take` raises once the other topics have returned their records, and later tries
+again.
 """
 
 import select
@@ -46,8 +47,8 @@ from smq.wire.generated.fetch import (
 
 FETCH_WAIT_MS = 500  # How long a broker holds a fetch without records; Kafka's default.
 RETRY_SECONDS = 0.1
-UNPOLLED_SECONDS = 1.0  # Of a longer pause between two takes, only so much counts as failing.
-FETCH_BYTES_FACTOR = 4  # One answer is for several partitions.
+UNPOLLED_SECONDS = 1.0  # Only this much of a pause between two takes counts as failing.
+FETCH_BYTES_FACTOR = 4  # Per answer, which serves several partitions.
 
 
 @dataclass(slots=True)
@@ -65,7 +66,7 @@ class WireSource:
 
     _missing   topics that cannot be read, with the last reason
     _is_told   whether that was raised
-    _left_at   when the last take was over: a caller that pauses does not make a failure longer
+    _left_at   when the last take ended: a caller's pause does not count as failing
     """
 
     def __init__(
@@ -131,7 +132,7 @@ class WireSource:
         return max(0.0, retry_at - self._clock.monotonic_s())
 
     def take(self) -> list[Taken]:
-        """The answers that there are; sends the next fetches. Raises BrokerError."""
+        """The answers received so far; sends the next fetches. Raises BrokerError."""
         if self._failing_since is not None:
             unpolled = self._clock.monotonic_s() - self._left_at
             self._failing_since += max(0.0, unpolled - UNPOLLED_SECONDS)
@@ -143,7 +144,7 @@ class WireSource:
     def _take_answers(self) -> list[Taken]:
         if not self._partitions or self._clock.monotonic_s() < self._retry_at:
             return []
-        self._tell_missing()  # The last take gave records first.
+        self._tell_missing()  # The last take returned records first.
         taken: list[Taken] = []
         try:
             self._begin_anew()
@@ -265,7 +266,7 @@ class WireSource:
         return [Taken(batches, [(partition, after)], lambda _: None, always_intact)]
 
     def _fail(self, error: BrokerError) -> None:
-        """Retry later; raises errors that are not transient, or last for too long."""
+        """Retry later; raises errors that are not transient or last too long."""
         now = self._clock.monotonic_s()
         self._failing_since = self._failing_since or now
         is_too_long = now - self._failing_since > self._deadline_seconds
@@ -284,8 +285,7 @@ def _batches(
     data: np.ndarray, partition: Partition, aborted: Sequence[AbortedTransaction] | None
 ) -> tuple[Batches, int]:
     """The batches of an answer from the partition's position on, and the position behind them.
-
-    Without those of the transactions that the answer says were aborted.
+    Omits those of transactions that the answer lists as aborted.
 
     The last batch may be incomplete: brokers fill an answer up to its limit.
     """

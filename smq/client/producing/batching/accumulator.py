@@ -10,9 +10,9 @@ it is sent again. Three rules keep a partition's records in order and without du
 - Batches are sent again one at a time, the oldest first, once nothing is in flight any more.
 - Until the broker has acknowledged a first batch only one is in flight. A broker that does not know
   a producer takes any sequence, so a second batch could get in before a first that was refused.
-- When a sequence is refused while nothing older is unresolved, the broker knows less than the
-  producer assumed (a batch failed for good, or the broker lost its last ones). It can have appended
-  nothing behind that batch, so all of it begins again at sequence 0 of the next epoch.
+ - When a sequence is refused while nothing older is unresolved, the broker knows less than the
+  producer assumed (a batch failed for good, or the broker lost its last ones). It cannot have
+  appended anything behind that batch, so all batches restart at sequence 0 of the next epoch.
 
 Retriable errors are retried until the parcel's deadline. All others fail the batch's rows.
 
@@ -20,7 +20,7 @@ At its deadline a batch's rows fail wherever it is. If it is unknown whether the
 batch, a later one that was lost with it and whose sequence is then refused fails too, instead of
 beginning a new epoch: a broker that was only stalled may still read both from its inbox.
 
-A channel that can never take a request is replaced by one that can, as if it were lost.
+A channel that can never take a request is treated as lost, and replaced by one that can.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ class Accumulator:
     """All batches of a producer. Times are monotonic; the parts are each in a file of their own.
 
     pending  the parcels that it has and that are not resolved
-    lost     brokers whose channel is of no use any more: the caller closes it
+    lost     brokers whose channel is useless now: the caller closes it
     queues   the batches to send, by partition, and which topics' metadata is out of date
     """
 
@@ -71,7 +71,7 @@ class Accumulator:
         self.queues.learn(topic, leaders, message_bytes_max)
 
     def add(self, parcel: Parcel) -> None:
-        """Take a closed parcel, unless it was taken before; all of it, whatever interrupts."""
+        """Take a closed parcel once, as a whole even if interrupted."""
         if not parcel.unresolved or parcel in self.pending:
             return
         parts = list(parcel.by_partition())
@@ -98,24 +98,24 @@ class Accumulator:
         return self.lost.take() | self._in_flight.overdue(now_ms)
 
     def expire(self, now_ms: int) -> None:
-        """Fail what is beyond its deadline."""
+        """Fail rows beyond their deadline."""
         self._expiry.expire(now_ms)
 
     def abandon(self, reason: Exception | None) -> None:
-        """Fail what is not in flight, now and with each `expire`; None: no longer."""
+        """Fail all rows not in flight, now and with each `expire`; None: stop that."""
         self._expiry.abandon(reason)
 
     def begin_as(self, producer_id: int, epoch: int) -> None:
-        """Be this producer from now on. Nothing is pending."""
+        """Use this producer id and epoch from now on. Nothing may be pending."""
         self._sender.producer_id = producer_id
         self.queues.begin_as(epoch)
 
     def fail_topic(self, topic: str) -> None:
-        """The topic has been deleted: fail what waits for it."""
+        """The topic has been deleted: fail its waiting batches."""
         self._expiry.fail_topic(topic)
 
     def next_due_ms(self, now_ms: int) -> int | None:
-        """When something expires or may be sent again, if nothing else happens."""
+        """When the next batch expires or may be resent, if nothing else happens."""
         return self._expiry.next_due_ms(now_ms)
 
     def invariants(self) -> None:

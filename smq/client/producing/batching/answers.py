@@ -1,4 +1,4 @@
-"""What a broker's answer to a batch means, or that no answer will come."""
+"""Handles a broker's answer to a batch, or the certainty that none will come."""
 
 from smq.client.kafka.cluster import PASSING
 from smq.client.producing.batching import failures
@@ -29,9 +29,8 @@ class AnswerHandler:
     def answered(self, node_id: int, data: bytes, now_ms: int) -> None:
         """Take a broker's answer to the oldest request that has none. Raises Malformed.
 
-        If this is interrupted, or not called for all that the broker answered, the broker's channel
-        must be given up (`channel_lost`): what is resolved by then stays resolved, all else is sent
-        again.
+        If this is interrupted, or not called for every answer, the broker's channel must be given
+        up (`channel_lost`): resolved rows stay resolved, all others are sent again.
         """
         request = self._in_flight.oldest(node_id)
         if request is None:
@@ -72,7 +71,7 @@ class AnswerHandler:
 
     @staticmethod
     def _sequence_refused(queue: PartitionQueue, batch: Batch) -> None:
-        """The batch came before an older one, or must begin again in a new epoch."""
+        """The batch overtook an older one, or must restart in a new epoch."""
         older = [each for each in [*queue.to_resend, *queue.in_flight] if each < batch]
         if not older and queue.last_failed_in_doubt != NEVER_SENT and batch.is_in_doubt:
             batch.parcel.fail(batch.first, batch.end, failures.expired(queue, batch))
@@ -81,7 +80,7 @@ class AnswerHandler:
         queue.requeue(batch)
 
     def channel_lost(self, node_id: int, now_ms: int) -> None:
-        """No answers come from a broker any more: it may have appended what it has not answered."""
+        """No more answers come from a broker: it may have appended the unanswered batches."""
         for _, queue, batch in self._in_flight.remove_all(node_id):
             batch.is_refused, batch.is_in_doubt = False, True
             if batch.is_expired:
@@ -90,7 +89,7 @@ class AnswerHandler:
                 queue.requeue(batch)
             queue.back_off(now_ms + RETRY_MS)
             self._queues.mark_stale(queue.topic)
-        for queue in self._queues:  # Also what an interrupt has left undone.
+        for queue in self._queues:  # Also finishes interrupted work.
             queue.bump_epoch_if_refused()
             self._queues.update_ready(queue)
         for parcel in self._pending:

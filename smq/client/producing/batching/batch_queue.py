@@ -45,7 +45,7 @@ class Batch:
         self.sent_ms = 0
         self.is_refused = False
         self.is_in_doubt = False  # It was sent and has no answer: the broker may have it.
-        self.is_expired = False  # In flight beyond its deadline: its rows have failed.
+        self.is_expired = False  # In flight past its deadline: its rows have failed.
 
     def __lt__(self, other: "Batch") -> bool:
         return self.ordinal < other.ordinal
@@ -88,7 +88,7 @@ class PartitionQueue:
         self.next_ordinal = 0
         self.is_producer_known = False  # The broker has acknowledged a batch of this epoch.
         self.retry_at_ms = 0
-        self.is_leader_stale = False  # Nothing is sent before somebody has asked who leads.
+        self.is_leader_stale = False  # Nothing is sent before the leader is known.
         # The last batch of this epoch that failed in doubt, until the broker takes a later one.
         self.last_failed_in_doubt = NEVER_SENT
 
@@ -127,7 +127,7 @@ class PartitionQueue:
         return self.to_resend[0] if self.to_resend else self.waiting[0]
 
     def stamp(self, batch: Batch, size_bytes: int) -> None:
-        """A new batch is sent: it gets the next sequence."""
+        """Give a new batch that is sent the next sequence."""
         batch.size_bytes = size_bytes
         batch.epoch, batch.sequence = self.epoch, self.sequence
         batch.ordinal = self.next_ordinal
@@ -135,7 +135,7 @@ class PartitionQueue:
         self.sequence = (self.sequence + batch.end - batch.first) % SEQUENCE_END
 
     def split_next(self, batch: Batch, row: int) -> None:
-        """The next, new batch leaves and ends before `row`; what is behind it stays as another."""
+        """Send the next, new batch up to `row`; the rest stays as another batch."""
         if row < batch.end:
             rest = Batch(batch.parcel, row, batch.end)
             self.waiting[0] = rest  # Uninterruptible with the next; see shm.interrupts.
@@ -167,18 +167,19 @@ class PartitionQueue:
             self.requeue(batch)
 
     def note_acknowledged(self, batch: Batch) -> None:
-        """The broker has a batch, and so all that were sent before it."""
+        """The broker has a batch, and so all batches sent before it."""
         self.is_producer_known = True
         if self.last_failed_in_doubt < batch.ordinal:
             self.last_failed_in_doubt = NEVER_SENT
 
     def note_failed(self, batch: Batch) -> None:
-        """A batch that was sent fails. If it is in doubt the broker may still take it."""
+        """A sent batch fails. If it is in doubt, the broker may still take it."""
         if batch.is_in_doubt:
             self.last_failed_in_doubt = max(self.last_failed_in_doubt, batch.ordinal)
 
     def back_off(self, retry_at_ms: int) -> None:
-        """A retriable error: send nothing until then, nor before the leader is known again."""
+        """Back off after a retriable error: send nothing before then, nor before the leader is
+        known again."""
         self.retry_at_ms, self.is_leader_stale = retry_at_ms, True
 
     def bump_epoch_if_refused(self) -> None:

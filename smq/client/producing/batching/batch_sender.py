@@ -1,4 +1,4 @@
-"""Writes the batches that may go into the channels to their leaders."""
+"""Writes batches that may go now into the channels to their leaders."""
 
 from collections.abc import Mapping
 
@@ -23,7 +23,7 @@ EPOCH_MAX = 2**15 - 1
 
 
 class BatchSender:
-    """Also fails, at its turn, what can never be sent."""
+    """Also fails, in order, batches that can never be sent."""
 
     def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the accumulator)
         self,
@@ -43,7 +43,7 @@ class BatchSender:
     def send_single(
         self, single: SingleRecord, channels: Mapping[int, Channel], now_ms: int
     ) -> bool:
-        """Take a record and send it, if no other is to be sent before it; whether that was done."""
+        """Take and send a record, unless another must be sent before it; whether it did."""
         queue = self._queues.get(single.topic, single.partition)
         channel, one, size = channels.get(queue.leader), single.rows, single.bytes
         if channel is None or one is None or not (self._writer.is_plain and queue.is_free(now_ms)):
@@ -70,7 +70,7 @@ class BatchSender:
         return True
 
     def _give_up_channel(self, queue: PartitionQueue, batch: Batch) -> None:
-        """Sending a batch was interrupted: what was sent or noted of it is unknown.
+        """Sending a batch was interrupted: it is unknown how far it got.
 
         Once its channel is closed, all requests without an answer are sent again over a new one.
         """

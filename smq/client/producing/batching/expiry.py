@@ -1,4 +1,4 @@
-"""Deadlines: what is not acknowledged in time fails, wherever it is."""
+"""Deadlines: rows that are not acknowledged in time fail, wherever they are."""
 
 from smq.client.errors import NoSuchTopic
 from smq.client.names import TopicPartition
@@ -12,17 +12,17 @@ EXPIRY_CHECK_MS = 250  # How often the deadlines of batches in flight are checke
 
 
 class Expiry:
-    """Fails the rows of batches that wait, and of those in flight."""
+    """Fails the rows of waiting batches, and of those in flight."""
 
     def __init__(
         self, pending: PendingParcels, queues: PartitionQueues, in_flight: InFlightRequests
     ) -> None:
         self._pending, self._queues, self._in_flight = pending, queues, in_flight
-        self._check_at_ms = 0  # When to check what is in flight.
+        self._check_at_ms = 0  # When to check batches in flight.
         self._abandoned: Exception | None = None
 
     def expire(self, now_ms: int) -> None:
-        """Fail what is beyond its parcel's deadline."""
+        """Fail rows beyond their parcel's deadline."""
         self._fail_abandoned()
         for queue in self._queues.ready():
             while queue.to_resend or queue.waiting:
@@ -45,7 +45,7 @@ class Expiry:
         self._pending.note_resolved(batch.parcel)
 
     def abandon(self, reason: Exception | None) -> None:
-        """From now on fail what is to be sent, or sent again; None: no longer."""
+        """From now on fail batches instead of sending them; None: stop that."""
         self._abandoned = reason
         self._fail_abandoned()
 
@@ -56,7 +56,7 @@ class Expiry:
             self._queues.fail([TopicPartition(queue.topic, queue.partition)], self._abandoned)
 
     def fail_topic(self, topic: str) -> None:
-        """The topic has been deleted: fail what waits for it."""
+        """The topic has been deleted: fail its waiting batches."""
         for queue in self._queues.ready():
             while queue.topic == topic and (queue.to_resend or queue.waiting):
                 batch = queue.next()
@@ -64,7 +64,7 @@ class Expiry:
         self._queues.drop_stale(topic)
 
     def next_due_ms(self, now_ms: int) -> int | None:
-        """When something expires or may be sent again, if nothing else happens."""
+        """When the next batch expires or may be resent, if nothing else happens."""
         times = [self._check_at_ms] if self._in_flight else []
         for queue in self._queues.ready():
             times.append(queue.next().parcel.deadline_ms)

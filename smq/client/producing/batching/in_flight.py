@@ -14,7 +14,8 @@ Request: TypeAlias = tuple[int, PartitionQueue, Batch]
 
 
 class InFlightRequests:
-    """By broker. Also keeps `in_flight` of the queues, which lists the same batches by partition.
+    """Requests by broker. Also maintains the queues' `in_flight`, which lists the same batches by
+    partition.
 
     Requests have ids that only grow: `last_id` is that of the last one.
     """
@@ -39,15 +40,12 @@ class InFlightRequests:
         self._by_node[queue.leader].append((correlation_id, queue, batch))
 
     def remove_last(self, queue: PartitionQueue) -> Batch:
-        """The request that was added last was not sent; its batch."""
+        """Remove the last added request, which was not sent; returns its batch."""
         self._by_node[queue.leader].pop()
         return queue.in_flight.pop()
 
     def remove_half_added(self, queue: PartitionQueue, batch: Batch) -> bool:
-        """`add` may have been interrupted: remove a batch of which it noted a part only.
-
-        False: it noted all.
-        """
+        """Remove a batch that an interrupted `add` recorded in part. False: it was complete."""
         requests = self._by_node.get(queue.leader, ())
         if any(each is batch for _, _, each in requests):
             return False
@@ -67,7 +65,7 @@ class InFlightRequests:
         del queue.in_flight[place], requests[0]  # Uninterruptible; see shm.interrupts.
 
     def remove_all(self, node_id: int) -> list[Request]:
-        """No answers come from a broker any more: the requests that had none."""
+        """No more answers come from a broker: remove and return its unanswered requests."""
         requests = [*self._by_node.pop(node_id, ())]
         for _, queue, batch in requests:
             queue.in_flight.remove(batch)

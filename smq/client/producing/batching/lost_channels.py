@@ -1,8 +1,8 @@
-"""Channels that are of no use any more, until somebody closes them."""
+"""Channels that are useless now, until their owner closes them."""
 
 
 class LostChannels(set[int]):
-    """The brokers whose channel is gone, too small, or may have been written in part."""
+    """The brokers whose channel is gone, is too small, or may hold a partial request."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The queues of all partitions: which have something to send, and which topics are out of date."""
+"""The queues of all partitions: those with batches to send, and topics with stale metadata."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
@@ -9,7 +9,7 @@ from smq.client.producing.batching.pending_parcels import Pending, PendingParcel
 
 
 class PartitionQueues:
-    """By topic and partition. A queue is ready while it has something to send, now or later.
+    """Queues by topic and partition. A queue is ready while it has batches to send, now or later.
 
     With a transactional id queues are barred until their partition belongs to the transaction.
     """
@@ -50,7 +50,7 @@ class PartitionQueues:
         self._stale.discard(topic)
 
     def mark_stale(self, topic: str) -> None:
-        """The topic's metadata should be asked for."""
+        """The topic's metadata must be refreshed."""
         self._stale.add(topic)
 
     def mark_unreachable(self, node_id: int) -> None:
@@ -58,17 +58,17 @@ class PartitionQueues:
         self._stale |= {queue.topic for queue in self._ready if queue.leader == node_id}
 
     def drop_stale(self, topic: str) -> None:
-        """The topic is not there: nobody need ask for its metadata."""
+        """The topic does not exist: its metadata need not be refreshed."""
         self._stale.discard(topic)
 
     def stale_topics(self) -> set[str]:
-        """The topics whose metadata should be asked for."""
+        """The topics whose metadata must be refreshed."""
         return {*self._stale}
 
     # --- transactions ----------------------------------------------------------------------------
 
     def barred(self) -> list[TopicPartition]:
-        """The partitions with something to send that do not belong to the transaction yet."""
+        """The partitions with batches to send that do not belong to the transaction yet."""
         if self._transactional_id is None:
             return []
         return [
@@ -90,7 +90,7 @@ class PartitionQueues:
         return any(not queue.is_barred for queue in self._queues.values())
 
     def begin_as(self, epoch: int) -> None:
-        """Begin with another epoch: nothing is pending. An answer that is late changes nothing."""
+        """Begin with another epoch; nothing is pending. Late answers change nothing."""
         assert not self._ready, "what was not sent is of the transaction that has ended"
         self.epoch = epoch
         for name, queue in self._queues.items():
@@ -98,14 +98,14 @@ class PartitionQueues:
             begun.begin(epoch)
 
     def fail(self, names: Iterable[TopicPartition], error: Exception) -> None:
-        """Fail all that waits for some partitions."""
+        """Fail all batches that wait for some partitions."""
         for name in names:
             queue = self._queues[name]
             while queue.to_resend or queue.waiting:
                 batch = queue.next()
                 self.fail_next(queue, batch, error, batch.end)
 
-    # --- what is to be sent ----------------------------------------------------------------------
+    # --- to send ----------------------------------------------------------------------------------
 
     def enqueue(self, batches: Iterable[tuple[PartitionQueue, Batch]]) -> None:
         """Append new batches to their queues."""
@@ -125,14 +125,14 @@ class PartitionQueues:
         return [*self._ready]
 
     def has_ready(self) -> bool:
-        """Whether anything is left to be sent."""
+        """Whether any batch is left to send."""
         return bool(self._ready)
 
     def leaders_wanted(self) -> set[int]:
-        """Brokers to which something is to be sent."""
+        """Brokers to which batches must be sent."""
         return {queue.leader for queue in self._ready if queue.leader >= 0}
 
-    # --- what is resolved ------------------------------------------------------------------------
+    # --- resolved ---------------------------------------------------------------------------------
 
     def fail_next(self, queue: PartitionQueue, batch: Batch, error: Exception, end: int) -> None:
         """Fail the rows before `end` of a queue's next batch."""

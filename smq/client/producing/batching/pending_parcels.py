@@ -1,4 +1,4 @@
-"""Parcels that a producer has taken and whose rows are not all resolved: what its buffer holds."""
+"""Parcels that a producer has taken with unresolved rows: the contents of its buffer."""
 
 from collections.abc import Iterator
 from typing import TypeAlias
@@ -12,8 +12,8 @@ Pending: TypeAlias = Parcel | SingleRecord
 class PendingParcels:
     """In the order in which they were taken.
 
-    buffered_bytes  what they hold of the buffer
-    changed         the parcels of which rows were resolved since `take_changed`, as keys
+    buffered_bytes  the bytes that they take of the buffer
+    changed         the parcels with rows resolved since `take_changed`, as keys
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class PendingParcels:
         self._count_by_topic[parcel.topic] = count + 1
 
     def note_resolved(self, parcel: Pending) -> None:
-        """Rows of a parcel have been resolved; if all are it is not pending any more."""
+        """Rows of a parcel have been resolved; if all are, it is no longer pending."""
         self.changed[parcel] = None  # Uninterruptible from here on; see shm.interrupts.
         if not parcel.unresolved and parcel in self._parcels:
             del self._parcels[parcel]
@@ -57,11 +57,11 @@ class PendingParcels:
         return [*changed]
 
     def has_callbacks(self) -> bool:
-        """Whether somebody wants to be called when rows are resolved."""
+        """Whether callbacks wait for rows to be resolved."""
         return any(parcel.callbacks for parcel in self._parcels)
 
     def clear(self) -> list[Pending]:
-        """At the end: the parcels that are left, which nobody will resolve."""
+        """At the end: remove and return the parcels left, which will never be resolved."""
         left, self._parcels = self._parcels, {}
         return [*left]
 

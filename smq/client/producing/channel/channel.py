@@ -12,13 +12,13 @@ import numpy as np
 from shm.kernels.record.records_encode import One
 from smq.client.producing.encode.batch_writer import Stamp
 
-REQUEST_BYTES_MAX = 2**31 - 1  # What the size before it can say.
+REQUEST_BYTES_MAX = 2**31 - 1  # The largest that the size field can express.
 
 
 class Channel(Protocol):
     """Raises ChannelGone from all of these. One thread at a time uses it, and one may poll.
 
-    is_quiet           whether an answer wakes nobody who polls, unless `arm` has asked for that
+    is_quiet           whether answers wake no poller, unless `arm` has asked for that
     request_bytes_max  the largest request it ever has room for, with its size
     """
 
@@ -40,7 +40,7 @@ class Channel(Protocol):
         """The answers that have come, in the order of the requests, without their sizes."""
 
     def push(self) -> None:
-        """Send on what the other end did not take at once."""
+        """Send the bytes that the other end did not take at once."""
 
     def fileno(self) -> int:
         """The descriptor to poll, between `arm` and `disarm`; -1 once the channel is gone."""

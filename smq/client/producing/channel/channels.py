@@ -43,7 +43,7 @@ class Channels:
             channel.close()
 
     def must_push(self) -> bool:
-        """Whether something was written that a socket has not taken."""
+        """Whether a socket has not taken all written bytes."""
         for channel in self._open.values():  # noqa: SIM110  (Each record asks: `any` is slow.)
             if channel.events() & select.POLLOUT:
                 return True
@@ -82,7 +82,7 @@ class Channels:
         """Poll all; False: one is gone."""
         for channel in list(self._open.values()):
             fd = channel.fileno()
-            if fd < 0:  # Another thread has found it gone.
+            if fd < 0:  # Another thread found it closed.
                 return False
             poller.register(fd, channel.events())
         return True

@@ -18,7 +18,7 @@ from smq.client.reach import Reach
 from smq.wire.generated.init_producer_id import InitProducerIdRequest
 
 MESSAGE_BYTES_MAX_NAME = "max.message.bytes"
-MESSAGE_BYTES_MAX_DEFAULT = 1_048_588  # Kafka's, for a broker that does not say.
+MESSAGE_BYTES_MAX_DEFAULT = 1_048_588  # Kafka's default, for a broker that does not tell.
 
 Result = TypeVar("Result")
 logger = logging.getLogger(__name__)
@@ -60,11 +60,11 @@ class Links:
         return self._ask(lambda cluster: cluster.retrying(lambda: ask(cluster)))
 
     def topic(self, name: str) -> ProducerTopic:
-        """A topic's metadata, retrying what is retriable. Raises NoSuchTopic, BrokerError."""
+        """A topic's metadata; retries transient errors. Raises NoSuchTopic, BrokerError."""
         return self._ask(lambda cluster: cluster.retrying(lambda: _topic(cluster, name)))
 
     def topic_now(self, name: str) -> ProducerTopic:
-        """A topic's metadata as of now; one attempt. Raises NoSuchTopic, BrokerError."""
+        """A topic's current metadata, in one attempt. Raises NoSuchTopic, BrokerError."""
         seconds = min(SILENT_SECONDS_MAX, self._reach.deadline_seconds)
 
         def ask(cluster: Cluster) -> ProducerTopic:

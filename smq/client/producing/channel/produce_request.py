@@ -28,7 +28,7 @@ _INT16, _INT32 = Struct(">h"), Struct(">i")
 def request_head(
     client_id: str, topic: str, partition: int, transactional_id: str | None = None
 ) -> bytes:
-    """A Produce request of one batch up to the batch, which is all that follows."""
+    """The head of a Produce request: everything before its one batch, which ends it."""
     writer = Writer()
     write_request_header(RequestHeader(PRODUCE_KEY, PRODUCE_VERSION, 0, client_id), writer)
     data = PartitionProduceData(index=partition, records=b"")
@@ -43,7 +43,7 @@ def request_head(
 
 
 def put_head(out: np.ndarray, head: bytes, end: int, correlation_id: int) -> None:
-    """Put a head, with what it leaves open, in front of a batch that ends at `end`."""
+    """Write a head, with its open fields, in front of a batch that ends at `end`."""
     data, head_bytes = out.data, len(head)
     data[:head_bytes] = head
     _HEAD.pack_into(data, 0, end - _INT32.size, PRODUCE_KEY, PRODUCE_VERSION, correlation_id)
@@ -61,7 +61,7 @@ class ProduceAnswer(NamedTuple):
 
 
 def answer_format(topic: str) -> Struct:
-    """An answer as it mostly is: one partition, and no words about an error."""
+    """The usual answer: one partition, without an error message."""
     topic_bytes = _INT32.size + _INT16.size + len(topic.encode())
     return Struct(f">i{topic_bytes + 2 * _INT32.size}xhqq{8 + 4 + 2 + 4}x")
 

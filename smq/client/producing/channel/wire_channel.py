@@ -14,7 +14,7 @@ from smq.client.kafka.connection import CONNECT_SECONDS_MAX, RESPONSE_BYTES_MAX
 from smq.client.producing.channel.channel import REQUEST_BYTES_MAX
 from smq.client.producing.encode.batch_writer import Stamp
 
-# What a slow broker may let pile up here. The producer's buffer bounds what may follow.
+# The most that a slow broker may let pile up here. The producer's buffer bounds the rest.
 UNSENT_BYTES_MAX = 4 * 1024 * 1024
 RECEIVE_BYTES = 64 * 1024  # A thousand answers.
 
@@ -66,7 +66,7 @@ class WireChannel:
             self._unsent_bytes += used_bytes - sent
 
     def push(self) -> None:
-        """Send what was kept, as far as the socket takes it."""
+        """Send the kept bytes, as far as the socket takes them."""
         while self._unsent:
             piece = self._unsent[0]
             sent = self._send(piece)
@@ -85,7 +85,7 @@ class WireChannel:
             raise ChannelGone(str(error)) from error
 
     def answers(self) -> list[bytes]:
-        """The answers that are whole."""
+        """The complete answers."""
         self._receive()
         answers, at = [], 0
         while len(self._received) - at >= _SIZE.size:
@@ -132,5 +132,5 @@ class WireChannel:
         self._socket.close()
 
     def forget(self) -> None:
-        """Close this process's copy, of which the broker learns nothing."""
+        """Close this process's copy; the broker does not notice."""
         self._socket.close()

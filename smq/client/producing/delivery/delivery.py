@@ -6,7 +6,7 @@ import numpy as np
 
 
 class Delivery(NamedTuple):
-    """Where a record is. The offset is -1 where the broker only knows that it has the record."""
+    """Where a record is. The offset is -1 if the broker only knows that it has the record."""
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""The state of rows that are sent together: pending, delivered or failed; and what is called then.
+"""The state of rows that are sent together: pending, delivered or failed; and their callbacks.
 
 `parcel.Parcel` has many rows, `single_record.SingleRecord` has one.
 """
@@ -24,16 +24,16 @@ class Resolver(Protocol):
         """Sleep until the condition holds. Raises TimeoutError."""
 
     def poll(self) -> None:
-        """Resolve what can be resolved now, if no other thread does."""
+        """Take the answers received so far, unless another thread does."""
 
     def enable_wakeups(self) -> None:
-        """Resolve each answer as it comes: somebody waits to be called."""
+        """Resolve each answer as it arrives: a callback waits."""
 
 
 class Failure:
     """Why some rows are not in the topic.
 
-    is_reported  somebody has asked for it
+    is_reported  a caller has asked for it
     is_noted     it has been counted as an error of its transaction
     """
 
@@ -78,7 +78,7 @@ class DeliveryState(ABC):
 
     @abstractmethod
     def delivery(self, row: int) -> Delivery:
-        """Where a row is that is done without an error."""
+        """The place of a row that is done without an error."""
 
     @abstractmethod
     def resolve(self, first: int, end: int, base_offset: int, append_time_ms: int) -> None:
@@ -86,7 +86,7 @@ class DeliveryState(ABC):
 
     @abstractmethod
     def fail(self, first: int, end: int, error: Exception) -> None:
-        """The records [first, end) are not in the topic, or that is not known."""
+        """The records [first, end) are not in the topic, or their fate is unknown."""
 
     @abstractmethod
     def give_up(self, error: Exception) -> None:
@@ -105,11 +105,10 @@ class DeliveryState(ABC):
         return None
 
     def call_when_done(self, row: int | None, function: Callable[[], object]) -> bool:
-        """Have the function called when a row is done (None: all are); False: it is already.
-
-        The resolver takes `due_callbacks` after it has resolved. This method notes the function
-        first and checks the row then: either the resolver finds the function, or this check finds
-        the row done. Only one of the two gets the function out of the dict: `pop` is atomic.
+        """Have the function called when a row is done (None: all are); False: it already is. The
+        resolver takes `due_callbacks` after it has resolved. This method stores the function first
+        and then checks the row: either the resolver finds the function, or this check finds the row
+        done. Only one of the two gets the function out of the dict: `pop` is atomic.
         """
         number = next(_numbers)
         self.callbacks[number] = (row, function)

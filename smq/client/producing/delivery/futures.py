@@ -1,7 +1,7 @@
 """The futures that a producer returns: each names a row of a parcel and holds nothing else.
 
-A million of them take two words each. A future has its result as soon as the broker has
-acknowledged the batch that its row is in.
+Each takes two words. A future has its result as soon as the broker has acknowledged its row's
+batch.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class Future:
         return self._parcel.delivery(self._row)
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """Wait for what went wrong; None when nothing did. Raises TimeoutError."""
+        """Wait for the record's error; None if it was delivered. Raises TimeoutError."""
         if timeout is not None:
             arguments.duration("timeout", timeout)
         parcel = self._parcel
@@ -99,7 +99,7 @@ class BatchFuture:
         return Deliveries(self._topic, *columns)
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """Wait for what went wrong first; None when nothing did. Raises TimeoutError."""
+        """Wait for the first error; None if all were delivered. Raises TimeoutError."""
         if timeout is not None:
             arguments.duration("timeout", timeout)
         if self._parcels:
@@ -126,10 +126,9 @@ class BatchFuture:
 
 
 class BufferFull(Exception):
-    """The producer holds all the records that it may, and the time to wait has passed.
-
-    The record is not taken; the same call may succeed once the broker has acknowledged others. Of
-    a large `send_batch` a part may have been sent: `sent` is its future.
+    """The producer's buffer is full, and stayed full for the time allowed. The record is not taken;
+    the same call may succeed once the broker has acknowledged others. A part of a large
+    `send_batch` may have been sent: `sent` is its future.
     """
 
     sent: BatchFuture | None = None
@@ -138,8 +137,8 @@ class BufferFull(Exception):
 def call_back(function: Callable[[], object], *, logged: type[BaseException] = Exception) -> None:
     """Call a callback of the user, and log what it raises.
 
-    In a thread of the user SystemExit and the like pass. The thread that sends must not end: it
-    logs them too.
+    In a user's thread SystemExit and the like propagate. The sending thread must not end: it logs
+    them too.
     """
     try:
         function()

@@ -38,7 +38,7 @@ from smq.wire.records import Headers
 
 
 class Extras(NamedTuple):
-    """What few records have."""
+    """Fields that few records have."""
 
     headers: Headers
     timestamp_ms: int | None
@@ -49,12 +49,10 @@ NO_EXTRAS = Extras((), None, None)
 
 
 class Parcel(DeliveryState):
-    """Rows and their state; `unresolved` is -1 while the parcel is open.
-
-    `partitions` and timestamps are one number where all rows have the same. `offsets` are made when
-    the first of them is known. While the parcel is open `send` counts `room` down: the bytes that
-    are left of those that it was `granted`.
-    A row exists once its value does. All rows, some or none have `keys`; few have `extras`.
+    """Rows and their state; `unresolved` is -1 while the parcel is open. `partitions` and
+    timestamps are one number if all rows share it. `offsets` are created when the first is known.
+    While the parcel is open, `send` counts `room` down: the bytes left of those it was `granted`. A
+    row exists once its value does. All rows, some or none have `keys`; few have `extras`.
     """
 
     __slots__ = (
@@ -115,7 +113,7 @@ class Parcel(DeliveryState):
 
     @property
     def is_closed(self) -> bool:
-        """Whether it takes no more rows."""
+        """Whether it is closed: it takes no more rows."""
         return self.unresolved >= 0
 
     def fill(self, rows: Rows, partitions: np.ndarray, partition_count: int, keyless: int) -> None:
@@ -172,8 +170,9 @@ class Parcel(DeliveryState):
         self._settle(first, end, found)
 
     def fail(self, first: int, end: int, error: Exception) -> None:
-        """The records [first, end) of the columns are not in the topic, or that is not known."""
-        order = self._order  # What is kept are these rows, and no view on all of them.
+        """The records [first, end) of the columns are not in the topic, or their fate is
+        unknown."""
+        order = self._order  # Keep these rows only, not a view on all of them.
         rows = np.arange(first, end) if order is None else order[first:end].copy()
         self._settle(first, end, FAILED, Failure(rows, error))
 
@@ -215,7 +214,7 @@ class Parcel(DeliveryState):
         return bool(self.offsets[place if self._order is None else self._order[place]] != PENDING)
 
     def delivery(self, row: int) -> Delivery:
-        """Where a row is that is done without an error."""
+        """The place of a row that is done without an error."""
         assert self.offsets is not None
         partition, timestamp = _of(self.partitions, row), _of(self._timestamps, row)
         return Delivery(self.topic, partition, int(self.offsets[row]), timestamp)

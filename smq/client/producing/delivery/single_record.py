@@ -1,4 +1,4 @@
-"""A record that is sent alone: what a parcel is to many rows, without columns.
+"""A record that is sent alone: like a parcel of one row, without columns.
 
 made      by `send`, when nothing of its topic is in flight
 resolved  it has an offset or an error; the record is dropped
@@ -48,7 +48,7 @@ class SingleRecord(DeliveryState):
         self.unresolved, self.rows = 0, None
 
     def fail(self, _first: int, _end: int, error: Exception) -> None:
-        """It is not in the topic, or that is not known."""
+        """It is not in the topic, or its fate is unknown."""
         failure = Failure(np.zeros(1, np.int64), error)
         self.failures = [failure]  # Uninterruptible with the next; see shm.interrupts.
         self.offset, self.unresolved, self.rows = FAILED, 0, None
@@ -67,5 +67,5 @@ class SingleRecord(DeliveryState):
         return self.offset != PENDING
 
     def delivery(self, _row: int) -> Delivery:
-        """Where it is, once it is done without an error."""
+        """Its place, once it is done without an error."""
         return Delivery(self.topic, self.partition, self.offset, self.timestamp_ms)

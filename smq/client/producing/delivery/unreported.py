@@ -1,13 +1,12 @@
-"""Failures that nobody has been told of. `flush` raises them, so that none passes unnoticed.
-
-They are kept without their parcels. Those that were reported since are dropped now and then.
+"""Failures that no caller has seen yet. `flush` raises them, so that none goes unnoticed. They are
+kept without their parcels. Failures reported since are dropped now and then.
 """
 
 from collections.abc import Iterable
 
 from smq.client.producing.delivery.delivery_state import DeliveryState, Failure
 
-LOOK_AT_COUNT = 64  # Fewer are not worth the search for those that were reported.
+LOOK_AT_COUNT = 64  # Fewer are not worth a search for reported ones.
 
 
 class UnreportedFailures:

@@ -10,8 +10,8 @@
                  with their zone; null: when it is sent.
     partition    integers; null: by the key.
 
-Arrow's memory is read where it is until the broker has acknowledged, unless it is encoded, and then
-copied. NumPy's is copied here: it may be changed at any time.
+Arrow's memory is read in place until the broker has acknowledged it; encoded arrays (dictionaries,
+runs) are copied. NumPy's memory is copied here: it may change at any time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 COLUMNS = ("key", "value", "headers", "timestamp", "partition")
 ENDS = {"timestamp": 2**63, "partition": 2**31}
-ROWS_MAX = 65_536  # Of a piece, so that a large batch goes through a small buffer.
+ROWS_MAX = 65_536  # Per piece, so that a large batch fits through a small buffer.
 PIECE_BYTES_MAX = 4 * 1024 * 1024
 
 
 class Piece(NamedTuple):
-    """Some rows as columns. Where a partition or timestamp is not given they are ABSENT."""
+    """Some rows as columns. A partition or timestamp that is not given is ABSENT."""
 
     values: Field
     keys: Field | None
@@ -159,7 +159,7 @@ def _has_offsets(kind: "pa.DataType") -> bool:
 
 
 def _decoded(name: str, array: "pa.Array") -> "pa.Array":
-    """The values themselves, where they are encoded as a dictionary or in runs."""
+    """The plain values of an array that is encoded as a dictionary or in runs."""
     import pyarrow as pa  # noqa: PLC0415
 
     if pa.types.is_dictionary(array.type):
@@ -334,7 +334,8 @@ def _integers(name: str, column: Any, first: int) -> np.ndarray:  # noqa: ANN401
 
 
 def _integers_of_items(name: str, items: Sequence[Any], first: int | None) -> np.ndarray:
-    """Of a list, whose first row is `first`; None: it has nothing but numbers and None."""
+    """The integers of a list whose first row is `first`; None: it has items other than numbers and
+    None."""
     absent = np.array([each is None for each in items], bool)
     numbers = [0 if each is None else each for each in items]
     if first is not None:
@@ -362,7 +363,7 @@ def _milliseconds_of_array(moments: np.ndarray) -> np.ndarray:
 
 
 def _present(name: str, numbers: np.ndarray, absent: np.ndarray) -> np.ndarray:
-    """The numbers, if all that are given are allowed, and ABSENT where none is."""
+    """The numbers, if all given ones are allowed; ABSENT where none is given."""
     given, end = numbers[~absent], ENDS[name]
     if len(given):
         for each in (int(given.min()), int(given.max())):

@@ -1,7 +1,7 @@
 """Writes rows as one Kafka batch of an idempotent producer into memory of a channel.
 
-The kernel writes uncompressed batches where they are to be. A compressed one is first written into
-a scratch buffer, then its records are compressed and its header is made to fit.
+The kernel writes uncompressed batches in place. A compressed one is first written into a scratch
+buffer; then its records are compressed and its header is adapted.
 """
 
 from struct import Struct
@@ -79,7 +79,7 @@ class BatchWriter:
         It has at most `bytes_max` bytes, or one record, the first one.
         """
         size = BATCH_HEADER_BYTES + max(min(bound, bytes_max - BATCH_HEADER_BYTES), one_record)
-        # What cannot be compressed grows: Snappy's bound is a sixth, the others' are lower.
+        # Incompressible records grow: Snappy's bound is a sixth, the others' are lower.
         return size if self._codec is Codec.NONE else size + size // 6 + 1024
 
     def bytes_max_in(self, room_bytes: int) -> int:
@@ -105,7 +105,7 @@ class BatchWriter:
             rows, part, self._kind | int(self._codec), stamp, bytes_max, self._scratch, 0
         )
         if find_key(self._scratch, BATCH_HEADER_BYTES, size) >= 0:
-            # The broker does not look into compressed batches, so that handles go as they are.
+            # The broker does not check compressed batches, so handles are sent uncompressed.
             row, after = _encode(rows, part, self._kind, stamp, bytes_max, out, at)
             return Written(row, after, after - at)
         return Written(row, self._compress(size, out, at), size)

@@ -1,8 +1,7 @@
-"""Asks the coordinator of a transactional id: who the producer is, what belongs to a transaction.
-
-Brokers with KIP-890 raise the producer's epoch with each end of a transaction, and say so: a batch
-that comes late meets another epoch. With older ones the epoch stays, and rises after an abort
-(KIP-360), because it is not known which sequences the broker has.
+"""Asks the coordinator of a transactional id: gets the producer's id and epoch, adds partitions,
+ends transactions. Brokers with KIP-890 raise the producer's epoch with each end of a transaction,
+and return it: a late batch then meets another epoch. With older ones the epoch stays, and rises
+after an abort (KIP-360), because it is unknown which sequences the broker has.
 """
 
 import threading
@@ -36,7 +35,7 @@ from smq.wire.generated.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 
-CONCURRENT_S = 0.01  # Between two looks whether the transaction before has ended.
+CONCURRENT_S = 0.01  # Between two checks whether the former transaction has ended.
 FENCED = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,
@@ -61,7 +60,7 @@ NOBODY = ProducerEpoch(-1, -1)
 class TransactionCoordinator:
     """Threads may share it: a lock is held while it asks. Connects when it is first used.
 
-    All methods retry what is transient, and raise ProducerFenced, BrokerError.
+    All methods retry transient errors, and raise ProducerFenced, BrokerError.
     """
 
     def __init__(self, reach: Reach, transactional_id: str, timeout_ms: int) -> None:
@@ -70,12 +69,11 @@ class TransactionCoordinator:
         self._lock = threading.Lock()
         self._cluster: Cluster | None = None
         self._producer = NOBODY
-        self._nodes: dict[str | None, int] = {}  # Of a group, None: of the transactional id.
+        self._nodes: dict[str | None, int] = {}  # By group; None: the transactional id's.
 
     def begin(self) -> ProducerEpoch:
-        """Fence who had the transactional id before, abort its transaction, and get an epoch.
-
-        A later call, while no transaction is open, raises our own epoch, unless somebody else has
+        """Fence the transactional id's former producer, abort its transaction, and get an epoch. A
+        later call, while no transaction is open, raises our own epoch, unless another producer has
         the transactional id by now.
         """
 
@@ -95,7 +93,7 @@ class TransactionCoordinator:
             return self._producer
 
     def add_partitions(self, names: Iterable[TopicPartition]) -> None:
-        """Partitions belong to the transaction from now on."""
+        """Add partitions to the transaction."""
         topics = [
             AddPartitionsToTxnTopic(name=topic, partitions=partitions)
             for topic, partitions in by_topic(names).items()
@@ -170,10 +168,9 @@ class TransactionCoordinator:
         )
 
     def end(self, *, committed: bool) -> ProducerEpoch | None:
-        """Commit or abort the transaction; who the producer is now, None: as before.
-
-        If it raises anything but ProducerFenced, the outcome is not known. A second call, which
-        must ask for the same, settles it.
+        """Commit or abort the transaction; returns the producer's new id and epoch, None:
+        unchanged. If it raises anything but ProducerFenced, the outcome is unknown. A second call,
+        which must ask for the same, settles it.
         """
 
         def ask(connection: Connection) -> ProducerEpoch | None:

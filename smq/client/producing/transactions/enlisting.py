@@ -1,4 +1,4 @@
-"""Tells the coordinator which partitions a transaction writes to, before anything goes there."""
+"""Tells the coordinator which partitions a transaction writes to, before sending to them."""
 
 from smq.client.producing.batching.partition_queues import PartitionQueues
 from smq.client.producing.producer_state import ProducerState
@@ -7,7 +7,7 @@ from smq.model.errors import BrokerError, PeerError
 
 
 class Enlisting:
-    """Of a producer with a transactional id, whose queues are barred until then."""
+    """For a producer with a transactional id, whose queues are barred until then."""
 
     def __init__(
         self, state: ProducerState, coordinator: TransactionCoordinator, queues: PartitionQueues
@@ -15,9 +15,8 @@ class Enlisting:
         self._state, self._coordinator, self._queues = state, coordinator, queues
 
     def enlist(self) -> bool:
-        """Enlist the partitions that something is to be sent to; whether there were any.
-
-        The producer's lock must not be held. If the coordinator refuses, what waits for them fails.
+        """Enlist the partitions with batches to send; whether there were any. The producer's lock
+        must not be held. If the coordinator refuses, their batches fail.
         """
         with self._state.lock:
             epoch, names = self._queues.epoch, self._queues.barred()

@@ -1,4 +1,4 @@
-"""A transaction: what its producer sends, and offsets of groups, become visible at once or never.
+"""A transaction: its producer's records, and offsets of groups, become visible together or never.
 
     with client.producer(transactional_id="copy-1") as producer:
         with producer.transaction() as transaction:
@@ -51,7 +51,7 @@ class Waiting(Protocol):
 class Transacting:
     """The transactions of a producer with a transactional id, one after the other.
 
-    _unsettled  the end of the last one, which nobody may have heard: it is repeated before the next
+    _unsettled  the last one's end, if its outcome is unknown: it is repeated before the next begins
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the sender)
@@ -96,7 +96,7 @@ class Transacting:
             self._coordinator.commit_offsets(group)
 
     def commit(self) -> None:
-        """Send what is left and commit, or abort and raise. See `Transaction`."""
+        """Send the remaining records and commit, or abort and raise. See `Transaction`."""
         with self._ending:
             self._commit()
 
@@ -118,7 +118,7 @@ class Transacting:
         raise TransactionAborted(f"the transaction was aborted: {error}") from error
 
     def abort(self) -> None:
-        """Drop what is left, and abort. Raises ProducerFenced, BrokerError."""
+        """Drop the remaining records, and abort. Raises ProducerFenced, BrokerError."""
         with self._ending:
             self._abort()
 
@@ -157,7 +157,7 @@ class Transacting:
         self._unsettled = None
 
     def close(self) -> None:
-        """The producer closes: abort a transaction that is open."""
+        """The producer closes: abort an open transaction."""
         if self._state.why_not is None:
             with suppress(BrokerError):  # It is aborted after its timeout.
                 self.abort()
@@ -170,8 +170,8 @@ class Transaction:
     TransactionAborted  a record failed, so that nothing is committed
     ProducerFenced      another producer has the transactional id by now, or the transaction was
                         open for longer than its timeout; nothing is committed
-    BrokerUnavailable   nobody answered: whether it is committed is not known. The next transaction
-                        begins once that is settled
+    BrokerUnavailable   no broker answered: it is unknown whether it is committed. The next
+                        transaction begins once that is settled
     """
 
     def __init__(self, transacting: Transacting) -> None:
