@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from shm.kernels.base.jit import SHIPPED, cache_directory
-from shm.warm.client import warm_client
-from shm.warm.reader import warm_reader
 from shm.warm.shard import warm, warm_rest, warm_turns
 from smq.app.coordinator.main import coordinator_main
 from smq.app.front.main import front_main
@@ -67,6 +65,10 @@ def _alone(directory: Path) -> Iterator[None]:
 
 def _compile_by_two() -> None:
     """Fill the cache with two processes; what one of them could not do, loading does."""
+    # A broker calls none of the clients' kernels: it compiles them and does not load them.
+    from shm.warm.client import warm_client  # noqa: PLC0415
+    from shm.warm.reader import warm_reader  # noqa: PLC0415
+
     helper = os.fork()
     if not helper:
         try:
