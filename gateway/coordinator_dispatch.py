@@ -29,8 +29,9 @@ class Origin(NamedTuple):
     header: RequestHeader
 
     def encode(self, response: Message) -> bytes:
-        """The response as it goes to the shard: correlation id first, no size. Raises PeerError if
-        this version cannot express it.
+        """The response as it goes to the shard: correlation id first, no size.
+
+        Raises PeerError if this version cannot express it.
         """
         writer = Writer()
         header = self.header

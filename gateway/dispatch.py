@@ -53,8 +53,9 @@ def dispatch(
 def _other_version(
     api: Api, header: RequestHeader, body: tuple[memoryview, int], rows: list[tuple[int, int, int]]
 ) -> Dispatched:
-    """Answer an ApiVersions request of an unsupported version in version 0 (KIP-511). The header of
-    a future version has tagged fields.
+    """Answer an ApiVersions request of an unsupported version in version 0 (KIP-511).
+
+    The header of a future version has tagged fields.
     """
     try:
         if header.api_version >= api.versions.stop:
@@ -66,9 +67,10 @@ def _other_version(
 
 
 def encode(api: Api, header: RequestHeader, response: Message) -> list[bytes | Lent]:
-    """The answer as it goes out, size first; lent batches stand between the bytes. Raises PeerError
-    if this version cannot express it: a name from a flexible version may be longer than older
-    versions can write.
+    """The answer as it goes out, size first; lent batches stand between the bytes.
+
+    Raises PeerError if this version cannot express it: a name from a flexible version may be longer
+    than older versions can write.
     """
     writer = Writer()
     write_response_header(header.correlation_id, header.api_key, header.api_version, writer)

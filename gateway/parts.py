@@ -105,8 +105,9 @@ class Parts:
 
 @contextmanager
 def saying(api: Api) -> Iterator[None]:
-    """Raise PeerError where a version cannot express the answer. A name from a flexible version may
-    be longer than older versions can write.
+    """Raise PeerError where a version cannot express the answer.
+
+    A name from a flexible version may be longer than older versions can write.
     """
     try:
         yield

@@ -65,8 +65,9 @@ class QuickFetch:
         return Wait(lambda: waiting.places, timeout_ms, waiting.attempt, waiting.moved)
 
     def look(self, request: np.ndarray, *, is_last: bool) -> Answer | Message | Ask | Wait | None:
-        """Answer a waiting request now; None: it still waits, for `places`. Wait: the kernel leaves
-        it from now on; this is the parsed request.
+        """Answer a waiting request now; None: it still waits, for `places`.
+
+        Wait: the kernel leaves it from now on; this is the parsed request.
         """
         outcome = self._ask(request, 0, len(request), is_last=is_last)
         if outcome == ANSWERED:
@@ -131,9 +132,10 @@ def _after(pieces: Answer, sent: int) -> Answer:
 
 
 class _Waiting:
-    """A waiting request, as its bytes, and the places it waits for. The kernel parses the bytes
-    each time, which costs less than an object would. A request that it leaves is parsed once, and
-    `_read` serves it from then on.
+    """A waiting request, as its bytes, and the places it waits for.
+
+    The kernel parses the bytes each time, which costs less than an object would. A request that it
+    leaves is parsed once, and `_read` serves it from then on.
     """
 
     def __init__(self, quick: QuickFetch, request: bytearray, places: Sequence[LogSlot]) -> None:

@@ -101,8 +101,9 @@ def handle(request: FetchRequest, context: ShardContext, answered: Answered) -> 
 
 
 class Fetching:
-    """A request in progress, or a portion of one. It is evaluated whole at first, and while it
-    waits only where a high watermark has moved.
+    """A request in progress, or a portion of one.
+
+    It is evaluated whole at first, and while it waits only where a high watermark has moved.
     """
 
     def __init__(
@@ -246,7 +247,9 @@ def _readable(
     led: Led, offset: int, isolation_level: int
 ) -> tuple[int, list[AbortedTransaction] | None]:
     """Up to where a fetch from an offset reads, and the aborted transactions that overlap that
-    range. Reading stops where the first ABORTED_MAX of them end.
+    range.
+
+    Reading stops where the first ABORTED_MAX of them end.
     """
     offsets = led.offsets()
     limit = _limit(offsets, isolation_level)

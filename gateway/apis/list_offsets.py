@@ -131,8 +131,10 @@ class _Budget:
 
 
 class _Request:
-    """A request in progress, or a portion of one. Invariant: an unfinished answer is in `_searches`
-    or waits for the sealer; there are at most PARTITIONS_A_TURN.
+    """A request in progress, or a portion of one.
+
+    Invariant: an unfinished answer is in `_searches` or waits for the sealer; there are at most
+    PARTITIONS_A_TURN.
     """
 
     def __init__(self, request: ListOffsetsRequest, context: ShardContext, budget: _Budget) -> None:

@@ -1,6 +1,7 @@
 """Serves our own processes' requests to the coordinator: FOR_COORDINATOR of
-smq.wire.internal.messages. A request that cannot be served is answered Failed. An answer goes out
-after its change is durable.
+smq.wire.internal.messages.
+
+A request that cannot be served is answered Failed. An answer goes out after its change is durable.
 """
 
 from collections.abc import Callable, Mapping

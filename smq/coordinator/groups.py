@@ -1,7 +1,8 @@
-"""All groups: their deadlines, and when each is forgotten. The first member that joins creates a
-group, and so does the first commit by a client that is no member. It is forgotten when it is empty
-and has no offsets left (Kafka checks every ten minutes). Offsets are in the store alone: the
-coordinator reads them from there.
+"""All groups: their deadlines, and when each is forgotten.
+
+The first member that joins creates a group, and so does the first commit by a client that is no
+member. It is forgotten when it is empty and has no offsets left (Kafka checks every ten minutes).
+Offsets are in the store alone: the coordinator reads them from there.
 """
 
 import heapq

@@ -1,5 +1,6 @@
-"""The members of a group, their session timeouts, and the answers to them. The group's states are
-in smq.coordinator.rebalance.
+"""The members of a group, their session timeouts, and the answers to them.
+
+The group's states are in smq.coordinator.rebalance.
 """
 
 from smq.coordinator.deadlines import Deadlines

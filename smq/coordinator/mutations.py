@@ -1,6 +1,8 @@
-"""The quota on topic changes (KIP-599): partitions created and deleted per second. A client without
-debt may make any change, which may put it into debt. Then newer versions are refused
-(THROTTLING_QUOTA_EXCEEDED); older ones are carried out, and their clients must wait all the same.
+"""The quota on topic changes (KIP-599): partitions created and deleted per second.
+
+A client without debt may make any change, which may put it into debt. Then newer versions are
+refused (THROTTLING_QUOTA_EXCEEDED); older ones are carried out, and their clients must wait all the
+same.
 """
 
 from smq.model.buckets import Buckets

@@ -1,6 +1,7 @@
-"""Settings that change while the broker runs: saved in the store, published with the catalog. They
-are configs of resources: `broker` (a node's id, or "" for all nodes), `client-metrics`, `group`,
-and quotas. A change is validated here, and every process learns of it from the catalog.
+"""Settings that change while the broker runs: saved in the store, published with the catalog.
+
+They are configs of resources: `broker` (a node's id, or "" for all nodes), `client-metrics`,
+`group`, and quotas. A change is validated here, and every process learns of it from the catalog.
 """
 
 from collections.abc import Mapping

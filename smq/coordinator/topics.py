@@ -230,8 +230,9 @@ class Topics:
             )
 
     def _check_room(self, topic: Topic, before: Topic | None) -> None:
-        """Refuse more than shards and catalog can hold: they could not start again. `before`: the
-        topic that this one replaces.
+        """Refuse more than shards and catalog can hold: they could not start again.
+
+        `before`: the topic that this one replaces.
         """
         new = Counter(topic.logs[before.partition_count if before else 0 :])
         full = any(

@@ -1,8 +1,10 @@
 """Tells which full segments are still needed by partitions with unsealed records in them, or with
-any records. Each seal asks for every segment, and a segment may have records of 10,000 partitions.
-A partition that no longer needs a segment never needs it again: sealed ends and log starts only
-grow, and numbers of deleted partitions are not reused. So one walk goes through a segment's
-partitions once in its life and pauses at each that needs it; one call examines LOOKS_MAX at most.
+any records.
+
+Each seal asks for every segment, and a segment may have records of 10,000 partitions. A partition
+that no longer needs a segment never needs it again: sealed ends and log starts only grow, and
+numbers of deleted partitions are not reused. So one walk goes through a segment's partitions once
+in its life and pauses at each that needs it; one call examines LOOKS_MAX at most.
 """
 
 from collections.abc import Iterator

@@ -248,8 +248,9 @@ class Log(ReadableLog):
         self.freeing.checkpoint(durable)
 
     def close(self) -> None:
-        """Write everything and a checkpoint, then close: a clean stop. If the disk refuses, report
-        it; the next start recovers what was written.
+        """Write everything and a checkpoint, then close: a clean stop.
+
+        If the disk refuses, report it; the next start recovers what was written.
         """
         self.background.wait()
         try:

@@ -155,8 +155,9 @@ class Lookup:
         return int(later["base_offset"][0]) if len(later) else None
 
     def oldest_offset(self, number: int, slot: int) -> int | None:
-        """The first offset of a partition in a table or the window; None: there is none. The window
-        may have older ones than the tables: those of a freed segment.
+        """The first offset of a partition in a table or the window; None: there is none.
+
+        The window may have older ones than the tables: those of a freed segment.
         """
         found = [offset for offset, _ in self.filed_of(number)[:1]]
         entry = int(first_entry(self._memory.memory, self.links, slot))
@@ -205,8 +206,9 @@ class Lookup:
     def choose(  # noqa: PLR0913, PLR0917  (a partition, a range, a limit)
         self, number: int, slot: int, offset: int, limit: int, bytes_max: int, sealed_end: int
     ) -> Found | None:
-        """The whole batches of a partition from `offset` on, below offset `limit`. None: the
-        offset's segment was freed; sealed segments have it.
+        """The whole batches of a partition from `offset` on, below offset `limit`.
+
+        None: the offset's segment was freed; sealed segments have it.
         """
         offset = self.behind_damage(number, offset)
         limit = min(limit, self._next_damage(number, offset))

@@ -47,8 +47,9 @@ _SET_FLAGS = 3 << DURABILITY_SHIFT | FLAG_LOG_APPEND_TIME | FLAG_FETCH_LEFT | FL
 
 
 def show(row: np.ndarray, end: int) -> None:
-    """Make a partition visible up to `end`, and stable up to its first open transaction. For rows
-    that no kernel is publishing; shm.kernels.log.visible has the same rule.
+    """Make a partition visible up to `end`, and stable up to its first open transaction.
+
+    For rows that no kernel is publishing; shm.kernels.log.visible has the same rule.
     """
     open_from = int(row[P_OPEN_FROM])
     row[P_HIGH_WATERMARK] = end

@@ -95,8 +95,9 @@ class Producers:
             self._gone.clear()
 
     def clip(self, numbers: np.ndarray, ends: np.ndarray) -> None:
-        """Forget batches that the log does not hold: a retry of them must be appended. `numbers`
-        are those of all partitions, sorted; `ends` are their log ends.
+        """Forget batches that the log does not hold: a retry of them must be appended.
+
+        `numbers` are those of all partitions, sorted; `ends` are their log ends.
         """
         clip_producers(self.table, numbers, ends)
 
@@ -111,7 +112,9 @@ class Producers:
 
 
 class ProducersCopy:
-    """A copy of a table as of its beginning, made while producers continue. take() is for the loop,
+    """A copy of a table as of its beginning, made while producers continue.
+
+    take() is for the loop,
     file() for the background thread. file() removes later changes from each piece: batches at or
     above the partitions' ends at the beginning.
     """

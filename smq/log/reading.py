@@ -1,6 +1,7 @@
-"""Reads bytes of a log by position: from the ring while it has them, else from the WAL, checked. A
-WAL frame that fails its check is damaged: its bytes are put aside under quarantine/, it is reported
-once, and look-ups skip it from then on, so that no reader gets stuck.
+"""Reads bytes of a log by position: from the ring while it has them, else from the WAL, checked.
+
+A WAL frame that fails its check is damaged: its bytes are put aside under quarantine/, it is
+reported once, and look-ups skip it from then on, so that no reader gets stuck.
 """
 
 from collections.abc import Callable
@@ -129,13 +130,15 @@ class ReadableLog:
 
     def first_run(self, spans: np.ndarray, bytes_max: int = RUN_BYTES_MAX) -> Run:
         """The first read of the WAL for batches that begin with one that the ring no longer has.
+
         One batch at least, otherwise `bytes_max` at most.
         """
         return self.runs(spans, bytes_max)[0]
 
     def runs(self, spans: np.ndarray, bytes_max: int = RUN_BYTES_MAX) -> list[Run]:
-        """The reads for batches of one segment that begin with one that the ring no longer has. One
-        batch at least, otherwise `bytes_max` at most in all.
+        """The reads for batches of one segment that begin with one that the ring no longer has.
+
+        One batch at least, otherwise `bytes_max` at most in all.
         """
         spans = spans[: bytes_max // BATCH_HEADER_BYTES + 1]  # There may be a million behind them.
         ends = np.cumsum(spans[:, 1])

@@ -174,8 +174,10 @@ def ring_holds(log: ReadableLog, position: int) -> bool:
 
 
 def note_failed_sync(directory: Path, boot_id: bytes) -> None:
-    """Leave a note for the next start. If the disk refuses even this, that start will not know. The
-    note names the boot: the file that normally names it may not have reached this disk.
+    """Leave a note for the next start.
+
+    If the disk refuses even this, that start will not know. The note names the boot: the file that
+    normally names it may not have reached this disk.
     """
     with suppress(OSError):
         (directory / NOTE).write_bytes(boot_id)

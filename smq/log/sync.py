@@ -1,5 +1,6 @@
-"""Syncs a log's WAL: which positions, and which thread calls fdatasync. In a broker a thread that
-never holds the GIL calls it; in tests the caller does.
+"""Syncs a log's WAL: which positions, and which thread calls fdatasync.
+
+In a broker a thread that never holds the GIL calls it; in tests the caller does.
 """
 
 import threading

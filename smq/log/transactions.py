@@ -32,8 +32,10 @@ _last_offset = attrgetter("last_offset")
 
 
 class Transactions:
-    """The transactions of one log. `open` ones are ordered by their first offsets, aborted ones by
-    their markers. Invariant: each partition's row agrees with them.
+    """The transactions of one log.
+
+    `open` ones are ordered by their first offsets, aborted ones by their markers. Invariant: each
+    partition's row agrees with them.
     """
 
     def __init__(self, partitions: Partitions, producers: Producers) -> None:
@@ -151,8 +153,9 @@ class Transactions:
             self._show(number)
 
     def clip(self, numbers: np.ndarray, ends: np.ndarray) -> None:
-        """Forget transactions that the log lost; one whose marker is lost is open again. `numbers`
-        are those of all partitions, `ends` their log ends.
+        """Forget transactions that the log lost; one whose marker is lost is open again.
+
+        `numbers` are those of all partitions, `ends` their log ends.
         """
         for number, end in zip(numbers.tolist(), ends.tolist(), strict=True):
             lost = [each for each in self._aborted.get(number, []) if each.last_offset >= end]

@@ -1,6 +1,7 @@
-"""Token buckets: how long a client must wait after using more than its rate allows. A bucket fills
-at its rate, up to the tokens of `burst_s` seconds. Using more makes a debt, and the client waits
-until it is paid: in the long run, usage is bounded by the rate plus one burst.
+"""Token buckets: how long a client must wait after using more than its rate allows.
+
+A bucket fills at its rate, up to the tokens of `burst_s` seconds. Using more makes a debt, and the
+client waits until it is paid: in the long run, usage is bounded by the rate plus one burst.
 """
 
 from collections import OrderedDict

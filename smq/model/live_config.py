@@ -79,8 +79,10 @@ def _conflicts(config: Config) -> Iterator[Problem]:
 
 
 def usable(started: Config, stored: Changed, nodes: Iterable[str]) -> tuple[Changed, list[str]]:
-    """The stored changes that can be in force, and a sentence for each that cannot. A start's
-    configuration may conflict with earlier changes, and another version may have other settings.
+    """The stored changes that can be in force, and a sentence for each that cannot.
+
+    A start's configuration may conflict with earlier changes, and another version may have other
+    settings.
     """
     problems: list[str] = []
     changed: dict[str, dict[str, str]] = {}

@@ -1,6 +1,8 @@
-"""Untrusted regular expressions, matched in bounded time (KIP-1152). RE2, whose Java port Kafka
-uses too, takes time proportional to the text and to the compiled pattern, and refuses what needs
-more: back-references, look-around. The size of a compiled pattern is bounded here.
+"""Untrusted regular expressions, matched in bounded time (KIP-1152).
+
+RE2, whose Java port Kafka uses too, takes time proportional to the text and to the compiled
+pattern, and refuses what needs more: back-references, look-around. The size of a compiled pattern
+is bounded here.
 """
 
 from smq.model.errors import BrokerError, ErrorCode

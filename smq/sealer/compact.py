@@ -145,6 +145,7 @@ class Compaction:
 
     def _compact(self, segment: Segment, table: KeyTable, *, drops: bool, is_last: bool) -> None:
         """Write a segment's remaining records, unless it is compacted already and all remain.
+
         `drops`: drop tombstones. A reader waits for the record before the end: the last record of
         the last segment always stays.
         """

@@ -64,9 +64,11 @@ def compacted_end(segments: Iterable[Segment]) -> int:
 def may_drop_tombstones(
     segment: Segment, segments: Sequence[Segment], settings: TopicSettings, now_ms: int
 ) -> bool:
-    """Whether a segment's tombstones may be dropped. `segments` are all. A tombstone stays for
-    `delete.retention.ms` after all older records of its key have gone, so that a reader that
-    continues from there sees it, and as long as a raw segment before it may contain the key.
+    """Whether a segment's tombstones may be dropped.
+
+    `segments` are all. A tombstone stays for `delete.retention.ms` after all older records of its
+    key have gone, so that a reader that continues from there sees it, and as long as a raw segment
+    before it may contain the key.
     """
     if not segment.compacted_ms or now_ms - segment.compacted_ms < settings.tombstone_ms:
         return False

@@ -85,8 +85,9 @@ class ManifestPort(Protocol):
         now_ms: int,
         payloads: Sequence[str] | None = None,
     ) -> bool:
-        """Replace neighbours by one segment; False: the partition was deleted. `payloads` are the
-        ids that its records refer to; None: those of the old segments.
+        """Replace neighbours by one segment; False: the partition was deleted.
+
+        `payloads` are the ids that its records refer to; None: those of the old segments.
         """
         ...
 

@@ -1,6 +1,7 @@
 """Reusable memory to build files in: fresh pages for each would cost as much time as Parquet's own
-work on uncompressed values. It is a file to pyarrow, which calls `write` and `tell`, and checks for
-the other methods.
+work on uncompressed values.
+
+It is a file to pyarrow, which calls `write` and `tell`, and checks for the other methods.
 """
 
 import numpy as np

@@ -71,8 +71,9 @@ def answers_of(
     refused: Mapping[int, Sequence[Refused]],
     leader_of: LeaderOf = nobody,
 ) -> bytes:
-    """The responses to a plan whose rows are all done; `refused` by the rows' numbers. As in the
-    kernel, acks=0 gets none, and an error there sets HEAD_CLOSE and ends them.
+    """The responses to a plan whose rows are all done; `refused` by the rows' numbers.
+
+    As in the kernel, acks=0 gets none, and an error there sets HEAD_CLOSE and ends them.
     """
     answers = b""
     for number in range(int(plan[HEAD_REQUEST_COUNT])):

@@ -41,8 +41,9 @@ _COLUMNS = (  # The fields of PartitionState except the log.
 
 
 class Told(NamedTuple):
-    """An answer: everything that changed after version `since` up to `version`. `since` is 0 in a
-    full answer.
+    """An answer: everything that changed after version `since` up to `version`.
+
+    `since` is 0 in a full answer.
     """
 
     since: int

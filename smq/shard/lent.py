@@ -37,8 +37,9 @@ class Sendable(Protocol):
     length: int
 
     def next_buffers(self) -> Sequence[memoryview]:
-        """Some of the unsent bytes; valid until the next append or call. An empty list: they are on
-        disk and must be loaded.
+        """Some of the unsent bytes; valid until the next append or call.
+
+        An empty list: they are on disk and must be loaded.
         """
 
     def load(self, ready: Callable[[], None]) -> None:
@@ -144,8 +145,10 @@ class LentBatches:
         return [self._from_wal]
 
     def _read_on(self, left: np.ndarray) -> bool:
-        """Read more of a batch that was already checked whole; whether it was. Otherwise a large
-        batch would be read and checked again for every few bytes that a socket takes.
+        """Read more of a batch that was already checked whole; whether it was.
+
+        Otherwise a large batch would be read and checked again for every few bytes that a socket
+        takes.
         """
         if not self._within or self._index >= self._checked_count:
             return False

@@ -143,6 +143,7 @@ class Producing:
         quota_ms: int = 0,
     ) -> Produced:
         """Take every whole Produce request of data[start:end], up to the first other request.
+
         `quota_ms` is the client's wait for its quota.
         """
         head, throttle = self._head, self._throttle

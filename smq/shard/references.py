@@ -47,8 +47,10 @@ class Payloads(Protocol):
     """The filer as the check needs it. Calls may take microseconds, no more."""
 
     def look(self, key: str) -> Seen | None:
-        """A payload, or None: it does not exist. Raises Later. After Later, the answers for a whole
-        batch arrive together, for up to LATER_MAX payloads.
+        """A payload, or None: it does not exist.
+
+        Raises Later. After Later, the answers for a whole batch arrive together, for up to
+        LATER_MAX payloads.
         """
         ...
 

@@ -202,8 +202,10 @@ class Shard:
         return None if led is None else led.log.number << 32 | led.slot
 
     def find(self, topic: Topic, index: int) -> Led | ErrorCode:
-        """The partition `index` of a topic, or why we cannot serve it. NONE: it belongs to an
-        internal topic; these are empty, and each shard answers for all of them.
+        """The partition `index` of a topic, or why we cannot serve it.
+
+        NONE: it belongs to an internal topic; these are empty, and each shard answers for all of
+        them.
         """
         if topic.is_internal and 0 <= index < topic.partition_count:
             return ErrorCode.NONE

@@ -100,8 +100,9 @@ class TransactionTables:
         return {number for (number,) in rows}
 
     def apply_offsets(self, transactional_id: str, *, lazy: bool = False) -> None:
-        """Commit the offsets of a transaction. Offsets that the group has committed otherwise since
-        then stay, as in Kafka.
+        """Commit the offsets of a transaction.
+
+        Offsets that the group has committed otherwise since then stay, as in Kafka.
         """
         self._database.change(
             "INSERT INTO committed_offsets "

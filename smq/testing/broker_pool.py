@@ -1,13 +1,13 @@
-"""The broker pool: one warm process that forks a broker whenever a test wants one.
+"""The broker pool: one warm process that forks brokers for tests on demand.
 
     test process ─asks→ broker pool ─forks→ supervisor ─forks→ shards, coordinator, sealer
 
 A start of `smq serve` spends most of its time on imports and on loading kernels.
-The pool has done that, once a session, and has started no thread, so that it may be forked as
-often as one likes. What it forks is a broker like any other, on ports and files of its own.
+The pool does that once a session and starts no thread, so that it can be forked any number of
+times. Each fork is a normal broker on ports and files of its own.
 
-It watches the process it works for: when that ends, however it ends, the pool kills its
-brokers, removes its directory, and ends too. `smq.testing.broker_pool_process` is its program.
+When its owner process ends, in any way, the pool kills its brokers, removes its directory, and ends
+too. `smq.testing.broker_pool_process` is its program.
 """
 
 import atexit
@@ -31,7 +31,7 @@ from smq.testing.processes import Child
 REQUEST_BYTES_MAX = 64 * 1024
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  (a tmpfs, on every Linux)
 HATCH_SECONDS_MAX = 120.0  # The first one on a machine compiles the kernels.
-ROOM_BYTES_MIN = 1024**3  # Containers are given 64 MiB of it, which a few brokers would fill.
+ROOM_BYTES_MIN = 1024**3  # Containers get 64 MiB of it, which a few brokers would fill.
 
 
 class BrokerPool:
@@ -54,11 +54,11 @@ class BrokerPool:
 
     @property
     def running(self) -> bool:
-        """Whether this process may ask it: a fork of the owner has to start its own."""
+        """Whether this process may use it: a fork of the owner must start its own."""
         return self.owner_pid == os.getpid() and self._process.running
 
     def start(self, settings: Mapping[str, str], output: Path) -> Child:
-        """Fork a broker; what it says goes to a file. Settings are those of `smq serve`."""
+        """Fork a broker; its output goes to a file. Settings are those of `smq serve`."""
         request = json.dumps({"settings": dict(settings), "output": str(output)}).encode()
         try:
             with self._asking:
@@ -116,7 +116,7 @@ _pools: list[BrokerPool] = []
 
 
 def broker_pool() -> BrokerPool:
-    """This process's own; the first call starts it, and its end is the end of it."""
+    """This process's own pool; the first call starts it, and the process's end ends it."""
     if not (_pools and _pools[-1].running):
         _pools.append(BrokerPool())
         atexit.register(_pools[-1].close)
@@ -124,7 +124,7 @@ def broker_pool() -> BrokerPool:
 
 
 def _roomy_tmpfs() -> Path | None:
-    """Where files cost no disk; None where there is no room for them."""
+    """A tmpfs with enough room; None: there is none."""
     with suppress(OSError):
         if (
             os.access(SHARED_MEMORY, os.W_OK)

@@ -1,7 +1,7 @@
 """The broker pool's program: load all, then fork a broker for each request on standard input.
 
 A request is a datagram of JSON; the answer is the supervisor's pid, with a pidfd of it. The process
-has no thread but its own, which every fork relies on.
+has only its main thread, which every fork relies on.
 
 It adopts the processes whose supervisor was killed (a subreaper), so that they leave no zombies,
 and so that it knows, at the end, when the last of them has gone.
@@ -32,7 +32,7 @@ _REQUESTS = 0  # Standard input.
 
 
 class Brokers:
-    """The supervisors that run."""
+    """The running supervisors."""
 
     def __init__(self) -> None:
         self.pids: set[int] = set()
@@ -46,7 +46,7 @@ class Brokers:
         return pid
 
     def reap(self) -> None:
-        """Let the dead go, those that were adopted too."""
+        """Reap dead children, adopted ones too."""
         with suppress(ChildProcessError):
             while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
                 self.pids.discard(pid)
@@ -61,7 +61,7 @@ class Brokers:
 
 
 def _live(settings: Mapping[str, str], output: str) -> None:
-    """In the child: keep nothing of the pool's, then be a supervisor."""
+    """In the child: drop the pool's resources, then run as a supervisor."""
     signal.set_wakeup_fd(-1)
     for number in (*child.STOP_SIGNALS, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
@@ -95,7 +95,7 @@ def main() -> None:
 
 
 def _serve_once(brokers: Brokers, requests: socket.socket, owner: int, signals: int) -> bool:
-    """Wait, and do what is wanted; whether there may be more."""
+    """Wait for a request and handle it; whether there may be more."""
     ready, _, _ = select.select([requests.fileno(), owner, signals], [], [])
     if owner in ready:
         return False

@@ -1,10 +1,10 @@
-"""Disks for tests of the write-ahead log: one that remembers what it was asked, one that fails.
+"""Disks for tests of the write-ahead log: one that traces its calls, one that fails.
 
 TracingDisk writes for real and keeps a trace. A prefix of a trace gives the directories that a
 crash may leave behind:
 
     kill         of the processes: the page cache has everything but the end of the very last write
-    power loss   of what no sync has made durable any subset is there, in pieces of 512 B or 4 KiB;
+    power loss   any subset of unsynced data survives, in pieces of 512 B or 4 KiB;
                  files appear, move and vanish in order, up to some moment after the last sync of
                  the directory
 """
@@ -24,7 +24,7 @@ import numpy as np
 from smq.log.files.disk import Disk, OsDisk
 
 READ_WAIT_S_MAX = 30.0
-SECTOR_BYTES, PAGE_BYTES = 512, 4096  # What a disk, and what the page cache, writes as one.
+SECTOR_BYTES, PAGE_BYTES = 512, 4096  # The atomic unit of a disk, and of the page cache.
 
 Image = dict[str, bytes]
 """The files of a directory, by name."""
@@ -42,14 +42,14 @@ class Operation(NamedTuple):
 
 
 class Past(NamedTuple):
-    """What processes that were killed had done: the page cache has it, the disk not all of it."""
+    """The operations of killed processes: all in the page cache, not all on disk."""
 
     image: Image
     trace: list[Operation]
 
 
 class TracingDisk(OsDisk):
-    """The real disk, for one directory, and everything that was done to it.
+    """The real disk, for one directory, with a trace of everything done to it.
 
     image   the files that were on the disk before the trace began
     trace   with the trace of the past, which has `began` operations
@@ -123,7 +123,7 @@ class TracingDisk(OsDisk):
 
 
 def read_image(directory: Path) -> Image:
-    """The files that are in a directory now."""
+    """The current files of a directory."""
     return {p.name: p.read_bytes() for p in sorted(directory.iterdir()) if p.is_file()}
 
 
@@ -138,7 +138,7 @@ def write_image(image: Image, directory: Path) -> None:
 
 
 class Files:
-    """Files as a crash finds them: contents and names that are durable, and what is not yet."""
+    """Files as a crash finds them: durable contents and names, and pending ones."""
 
     def __init__(self, image: Image) -> None:
         self.contents = {n: bytearray(data) for n, data in enumerate(image.values())}
@@ -164,12 +164,12 @@ class Files:
             self.moves.append(operation)
 
     def land(self, file: int, writes: list[Operation]) -> None:
-        """These writes are on the disk."""
+        """Make these writes durable."""
         for write in writes:
             self.contents[file][write.at : write.at + len(write.data)] = write.data
 
     def move(self, count: int) -> None:
-        """So many of the pending changes of names are on the disk."""
+        """Make so many of the pending renames durable."""
         for operation in self.moves[:count]:
             if operation.kind in {"remove", "rename"}:
                 self.names.pop(operation.name, None)
@@ -226,8 +226,8 @@ def power_lost(past: Past, chance: Random) -> Image:
 
 
 def power_losses(past: Past, writes_max: int) -> Iterator[Image]:
-    """The directory after every power loss: each subset of the writes that were not synced, with
-    each number of the changes of names that were not. None if there are more writes than that."""
+    """The directory after every possible power loss: each subset of the unsynced writes, with each
+    number of the unsynced renames. None if there are too many writes."""
     pending = _files_after(past.image, past.trace)
     writes = [(file, write) for file, some in pending.unsynced.items() for write in some]
     subsets = product((False, True), repeat=len(writes)) if len(writes) <= writes_max else ()
@@ -241,7 +241,7 @@ def power_losses(past: Past, writes_max: int) -> Iterator[Image]:
 
 
 class SlowDisk(OsDisk):
-    """A disk of which nothing is in the page cache, and whose reads wait until they are let go."""
+    """A disk with an empty page cache, whose reads wait until they are released."""
 
     def __init__(self) -> None:
         self._goes = threading.Event()
@@ -351,7 +351,7 @@ class FailingDisk:
     def read_cached(
         self, fd: int, length: int, at: int, out: np.ndarray | None = None
     ) -> np.ndarray | None:
-        """See Disk. What cannot be read is not cached."""
+        """See Disk. Unreadable bytes are not cached."""
         try:
             self._look(fd, length, at)
         except OSError:

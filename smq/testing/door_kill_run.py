@@ -1,13 +1,13 @@
-"""Producers killed in the midst of a write: does their shard stand still, is anything torn or lost?
+"""Kills producers in the middle of a write: does their shard stall, is anything torn or lost?
 
 `python -m smq.testing.door_kill_run --kills 2000 --seed …`.
 
 Each victim is a fork that attaches to the shard, hands over numbered records through shared memory
-and dies by SIGKILL: half of them by their own hand at a step of a write that the seed chose, the
-others by ours, at any moment. A witness, which is another process with a session of its own, sends
-request after request all the while and notes the longest that one took, without the time that the
-machine gave to others instead of it and the shard. The log is read along: of each victim it holds
-the records 0, 1, 2 … without a gap, all that were acknowledged to it, and none in part.
+and dies by SIGKILL: half of them kill themselves at a step of a write that the seed chooses, we
+kill the others at any moment. A witness process with a session of its own sends request after
+request meanwhile and measures the slowest, minus the time for which the machine ran other processes
+instead of it and the shard. A reader checks the log meanwhile: of each victim it holds the records
+0, 1, 2 … without a gap, including all acknowledged ones, and none in part.
 """
 
 import argparse
@@ -45,13 +45,13 @@ from smq.wire.records import Record, read_batches, write_batch
 
 TOPIC, WITNESS = "victims", "witness"
 PRODUCE, VERSION = 0, 9
-RECORD = struct.Struct("<qq")  # Victim and number; padding of a length by chance follows.
+RECORD = struct.Struct("<qq")  # Victim and number; random padding follows.
 PADDING_BYTES_MAX = 20_000
-WRITES_MAX = 30  # Of a victim that dies by its own hand; the others go on until they are killed.
+WRITES_MAX = 30  # Of a victim that kills itself; the others continue until they are killed.
 STEPS = ("attached", "room", "half", "whole", "published", "rung", "asleep", "answered")
-LOOK_EVERY = 20  # Kills: the ring still holds what they left.
-MOMENT_MS_MAX = 50.0  # Of a victim's life, which begins with attaching.
-STILL_MS_MAX = 100.0  # The longest that the shard may stand still for others.
+LOOK_EVERY = 20  # Kills: the ring still holds their records.
+MOMENT_MS_MAX = 50.0  # Length of a victim's life, from its attaching.
+STILL_MS_MAX = 100.0  # The longest allowed stall of the shard.
 ANSWER_SECONDS_MAX = 30.0
 
 
@@ -88,7 +88,7 @@ def request(topic: str, value: bytes) -> bytes:
 
 
 class Fate:
-    """Of a victim, chosen by the seed: after how long we kill it, or at which step it does."""
+    """A victim's fate, chosen by the seed: when we kill it, or at which step it kills itself."""
 
     def __init__(self, seed: int, victim: int) -> None:
         self.victim = victim
@@ -102,7 +102,7 @@ class Fate:
 
 
 def live(broker: SmqBroker, fate: Fate, acked: np.ndarray) -> None:
-    """A victim's life, in a fork: it does not return."""
+    """Run a victim in a fork; does not return."""
     number = 0
 
     def die(step: str) -> None:
@@ -136,7 +136,7 @@ def open_door(broker: SmqBroker, kind: type[Door] = Door) -> Door:
 
 
 def fork(act: Callable[[], object]) -> int:
-    """Run this in a fork, which ends with it."""
+    """Run a function in a fork, which then ends."""
     pid = os.fork()
     if not pid:
         try:
@@ -147,12 +147,12 @@ def fork(act: Callable[[], object]) -> int:
 
 
 def queued_ns(pids: Sequence[int]) -> int:
-    """For how long, in all, these processes wanted to run and the machine ran others."""
+    """How long in all these processes were runnable while the machine ran others."""
     return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) for pid in pids)
 
 
 def witness(broker: SmqBroker, longest_ns: np.ndarray) -> None:
-    """Send one request after the other, for ever; note the longest that one took."""
+    """Send one request after another, for ever; record the slowest."""
     door, data = open_door(broker), np.frombuffer(request(WITNESS, b"here"), np.uint8)
     pids = (os.getpid(), broker.status().processes["shard-1"].pid)
     while True:
@@ -169,7 +169,7 @@ def witness(broker: SmqBroker, longest_ns: np.ndarray) -> None:
 
 @contextmanager
 def beside(act: Callable[[], object]) -> Iterator[None]:
-    """While the block lasts, another process does this."""
+    """Run a function in another process for the block."""
     pid = fork(act)
     try:
         yield
@@ -179,7 +179,7 @@ def beside(act: Callable[[], object]) -> Iterator[None]:
 
 
 def end(pid: int, after_ms: float) -> None:
-    """Kill a victim after so long; or see it die."""
+    """Kill a victim after so long, or wait for its own death."""
     pidfd = os.pidfd_open(pid)
     select([pidfd], [], [], after_ms / 1000)
     os.kill(pid, signal.SIGKILL)
@@ -190,9 +190,9 @@ def end(pid: int, after_ms: float) -> None:
 
 
 class Check:
-    """Reads the log along with the run; raises Wrong at the first record that is not in its place.
+    """Reads the log during the run; raises Wrong at the first misplaced record.
 
-    `found` says how many records of each victim there are.
+    `found` counts the records of each victim.
     """
 
     def __init__(self, broker: SmqBroker, kills: int) -> None:
@@ -204,7 +204,7 @@ class Check:
         self._number = topic.partition_numbers[0]
 
     def read(self) -> None:
-        """Read what has come; nobody writes meanwhile but the witness."""
+        """Read new records; only the witness writes meanwhile."""
         snapshot = self._reader.snapshot(self._entry)
         if snapshot.first != self._entry:
             raise Wrong("the ring is too small for this many records between two looks")
@@ -220,7 +220,7 @@ class Check:
         self._entry = snapshot.end
 
     def close(self, acked: Sequence[int]) -> None:
-        """See that what was acknowledged is there, and visible."""
+        """Check that all acknowledged records are there and visible."""
         self.read()
         self._door.close()
         for victim, (has, promised) in enumerate(zip(self.found, acked, strict=True)):

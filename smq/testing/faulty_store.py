@@ -3,7 +3,7 @@
 Slow      every call first waits, by a function the test passes (a fake clock's, mostly)
 Flaky     a call fails before it has done anything, with the given probability
 Torn      a write dies after part of its bytes, with the given probability
-Patient   not a fault: a caller that tries again; around the others it must behave like a store
+Patient   not a fault: a caller that retries; around the others it must behave like a store
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Wrapper:
-    """A store that hands everything on. `_call` sees each call but streams that write."""
+    """A store that forwards everything. `_call` sees each call except streamed writes."""
 
     def __init__(self, store: Store) -> None:
         self.inner = store
@@ -96,7 +96,7 @@ class Slow(Wrapper):
 
 
 class Flaky(Wrapper):
-    """Fails before it has done anything."""
+    """Fails before doing anything."""
 
     def __init__(self, store: Store, chance: Random, probability: float = 0.5) -> None:
         super().__init__(store)
@@ -119,7 +119,7 @@ class Flaky(Wrapper):
 
 
 class Torn(Wrapper):
-    """Dies in the middle of a write; the bytes already written must not be seen by anybody."""
+    """Dies in the middle of a write; no reader may see the bytes already written."""
 
     def __init__(self, store: Store, chance: Random, probability: float = 0.5) -> None:
         super().__init__(store)
@@ -150,7 +150,7 @@ class _TearingSink:
 
 
 class Patient(Wrapper):
-    """Tries again while the store is unavailable; a stream is kept and written when it ends."""
+    """Retries while the store is unavailable; keeps a stream and writes it at its end."""
 
     def _call(self, key: str, call: Callable[[], T]) -> T:
         for _ in range(ATTEMPTS_MAX):

@@ -1,7 +1,7 @@
 """Apache Kafka itself, as one KRaft node: the oracle of our tests, the yardstick of our benchmark.
 
 Its jars come from Maven Central once, into a cache of this machine. The JVM gets the options of
-Kafka's own start script, so that a comparison is with Kafka as people run it.
+Kafka's own start script, so that comparisons are with Kafka as people run it.
 
     with Kafka(directory, {"auto.create.topics.enable": "false"}) as kafka:
         ...  # kafka.bootstrap
@@ -20,7 +20,7 @@ KAFKA_VERSION = "4.3.1"
 LOG4J_VERSION = "2.25.3"
 CLUSTER_ID = "c21xLW9yYWNsZS1rYWZrYQ"
 FETCH_SECONDS_MAX = 300
-READY_SECONDS_MAX = 180.0  # Two JVMs start after each other, maybe on a busy machine.
+READY_SECONDS_MAX = 180.0  # Two JVMs start one after the other, perhaps on a busy machine.
 
 # As kafka-server-start.sh sets them.
 _JVM = (
@@ -64,7 +64,7 @@ _LOG4J = """\
 </Configuration>
 """
 
-# One node is all there is, and nobody waits for a second member of a group.
+# There is one node, and a group does not wait for a second member.
 _SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -80,11 +80,11 @@ _SETTINGS = {
 
 
 class KafkaUnavailable(Exception):
-    """There is no Java here, or no way to Kafka's jars."""
+    """There is no Java here, or no access to Kafka's jars."""
 
 
 def kafka_jars() -> Path:
-    """The directory of Kafka's jars, fetched if need be. Raises KafkaUnavailable."""
+    """The directory of Kafka's jars, fetched if needed. Raises KafkaUnavailable."""
     if not shutil.which("java"):
         raise KafkaUnavailable("Apache Kafka needs Java 17, and there is none here")
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -116,7 +116,7 @@ def _fetch(cache: Path, jars: Path) -> None:
 
 
 class Kafka:
-    """One running Apache Kafka. Killed or stopped, it is started again by `restart`."""
+    """One running Apache Kafka. `restart` starts it again after a kill or stop."""
 
     name = "kafka"
 
@@ -160,7 +160,7 @@ class Kafka:
         return [self._child.pid] if self._child.running else []
 
     def kill(self, process: str = "kafka") -> None:
-        """`kill -9`; there is but one process, whatever the name."""
+        """`kill -9`; there is only one process, whatever the name."""
         del process
         self._child.kill()
 

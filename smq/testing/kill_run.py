@@ -1,15 +1,16 @@
-"""Kills at random under load: is anything lost, doubled, reordered, or changed under a reader?
+"""Random kills under load: is anything lost, duplicated, reordered, or changed under a reader?
 
 `make kills SEED=…` or `python -m smq.testing.kill_run --kills 50 --records 2000000`; with
-`--hurried` in a log so small that all is sealed at once and read back from segments.
+`--hurried` in a log so small that everything is sealed at once and read from segments.
 
 An idempotent producer of librdkafka's sends numbered records to each partition, in rounds; in each
 round one process of the broker, chosen by the seed (the supervisor among them), gets SIGKILL at a
-moment chosen by the seed. The n-th record of a partition must stand at offset n: that alone says
-that none is lost, doubled or in the wrong place. A consumer reads along and keeps a checksum of
-what it saw; at the end everything is read again from the start and compared.
+moment chosen by the seed. The n-th record of a partition must be at offset n: that alone proves
+that none is lost, duplicated or misplaced. A consumer reads meanwhile and keeps a checksum; at the
+end everything is read again from the start and compared.
 
-The seed decides who is killed and when; the machine's own timing decides what that interrupts.
+The seed decides which process is killed and when; the machine's timing decides what that
+interrupts.
 """
 
 import argparse
@@ -37,13 +38,13 @@ PARTITIONS = 6
 SHARDS = 2
 VICTIMS = (*(f"shard-{i}" for i in range(1, SHARDS + 1)), "coordinator", "sealer", SUPERVISOR)
 VALUE = struct.Struct("<qq84x")  # Partition and number; 100 bytes.
-ROUND_MS_MAX = 400  # Sending takes so long at least, and a kill falls somewhere into it.
-BREATHS = 40  # Of the sender in a round, so that something is under way at any moment of it.
+ROUND_MS_MAX = 400  # Sending takes at least this long, and a kill strikes somewhere in it.
+BREATHS = 40  # Pauses of the sender per round, so that records are in flight at any moment of it.
 QUIET_MS_MAX = 120_000  # Longer without any progress is a hang.
-QUIET_MS_SAID = 5000  # Longer without any progress is said, with who waits for what.
-SEAL_MS = 2000  # So that sealing goes on all the while.
+QUIET_MS_SAID = 5000  # Longer without any progress is reported, with who waits for what.
+SEAL_MS = 2000  # So that sealing runs all the time.
 # A log with little room: producers are slowed, sealing hurries, segments are small and soon merged,
-# and whoever is behind reads them through the sealer.
+# and slow readers read them through the sealer.
 HURRIED = MappingProxyType(
     {
         "ring.bytes": "16MiB",
@@ -64,7 +65,7 @@ class Wrong(AssertionError):
 
 @dataclass
 class Reader:
-    """Reads each partition in order; raises Wrong at the first record that is not in its place."""
+    """Reads each partition in order; raises Wrong at the first misplaced record."""
 
     bootstrap: str
     next_offsets: list[int] = field(default_factory=lambda: [0] * PARTITIONS)
@@ -85,7 +86,7 @@ class Reader:
         self._consumer.assign(places)
 
     def read(self) -> int:
-        """Take the records that have come since; return their number."""
+        """Take new records; return their number."""
         messages = self._consumer.consume(5000, 0.2)
         for message in messages:
             self._take(message)
@@ -96,7 +97,7 @@ class Reader:
         if error is not None:
             if not error.retriable() and error.code() in _OF_CONTENT:
                 raise Wrong(f"a reader is told: {error}")
-            return  # A broker that is away for a moment.
+            return  # A broker that is down for a moment.
         partition, offset, value = message.partition(), message.offset(), message.value()
         assert partition is not None
         assert isinstance(value, bytes)
@@ -115,7 +116,7 @@ class Reader:
         self._consumer.close()
 
 
-# Errors that say something about the records, not about the way to them.
+# Errors about the records, not about the connection.
 _OF_CONTENT = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET, KafkaError._BAD_MSG}  # noqa: SLF001
 
 
@@ -138,7 +139,8 @@ class Load:
         )
 
     def send(self, count: int) -> None:
-        """That many records more, spread over a round; waits while librdkafka's queue is full."""
+        """Send that many more records, spread over a round; waits while librdkafka's queue is
+        full."""
         for number in range(count):
             if number % (count // BREATHS) == 0:
                 self._producer.poll(ROUND_MS_MAX / 1000 / BREATHS)
@@ -171,7 +173,7 @@ class Load:
 
 @contextmanager
 def reading_along(reader: Reader) -> Iterator[Callable[[], None]]:
-    """Read in a thread; the block gets a check that raises what the thread met."""
+    """Read in a thread; the block gets a check that raises the thread's error."""
     met: list[BaseException] = []
     stop = Event()
 
@@ -197,7 +199,7 @@ def reading_along(reader: Reader) -> Iterator[Callable[[], None]]:
 
 
 def read_up_to(reader: Reader, ends: list[int], say: Say) -> None:
-    """Read until each partition has been read to its end, and not beyond."""
+    """Read each partition to its end, and not beyond."""
     quiet_since_ms = said_ms = monotonic_ms()
     while reader.next_offsets != ends:
         if reader.read():

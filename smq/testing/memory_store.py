@@ -1,4 +1,4 @@
-"""A store in a dict: the model the real ones are compared with, and what tests run on."""
+"""A store in a dict: the model for the real ones, and a fast store for tests."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,6 +1,5 @@
-"""moto's server, with what it gets wrong about multipart uploads mended.
-
-It makes up when one was begun, and breaks when a part of one comes that is not there any more.
+"""moto's server, with two bugs of multipart uploads fixed. moto invents an upload's start time, and
+crashes on a part for an upload that no longer exists.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""Brokers as child processes: what the ones we test against and our own have in common.
+"""Brokers as child processes: the common part of our own and those we test against.
 
-A broker is started in a directory of its own, is ready when its constructor returns, and is gone,
-with all its processes, when `stop` returns. Whatever waits has a deadline and says what it waited
-for, with the end of the broker's own words.
+A broker starts in a directory of its own, is ready when its constructor returns, and has ended,
+with all its processes, when `stop` returns. Every wait has a deadline, and its error says what it
+waited for, with the end of the broker's output.
 """
 
 import os
@@ -43,10 +43,11 @@ class Broker(Protocol):
         """Ask it to stop, and wait until it has."""
 
     def kill(self, process: str) -> None:
-        """`kill -9` one of its processes by name; it comes back by itself or by `restart`."""
+        """`kill -9` one of its processes by name; it restarts by itself or by `restart`."""
 
     def restart(self) -> None:
-        """Start what is not running, on the same port and data; returns when it serves."""
+        """Start the processes that are not running, on the same port and data; returns when it
+        serves."""
 
     def __enter__(self) -> Self:
         """The broker itself."""
@@ -121,7 +122,7 @@ class Child:
             time.sleep(POLL_SECONDS)
 
     def terminate(self) -> None:
-        """SIGTERM, and SIGKILL when that is not heard in time."""
+        """SIGTERM, then SIGKILL if it does not end in time."""
         if self.running:
             self._process.send_signal(signal.SIGTERM)
         try:
@@ -137,7 +138,7 @@ class Child:
         self._process.wait(STOP_SECONDS_MAX)
 
     def tail(self) -> str:
-        """The end of what it has said."""
+        """The end of its output."""
         return self.output.read_bytes()[-TAIL_BYTES:].decode(errors="replace")
 
     def _words(self) -> str:
@@ -145,10 +146,10 @@ class Child:
 
 
 class Ports:
-    """Ports of 127.0.0.1, side by side, that nobody else is given while this is open.
+    """Adjacent ports of 127.0.0.1, reserved while this is open.
 
-    Bound but not listened on: a broker that sets SO_REUSEADDR may listen there, go away and come
-    back, and the system gives the port to no one who asks for any.
+    They are bound but not listening: a broker that sets SO_REUSEADDR may listen there, end and
+    return, and the system gives the port to no other process that asks for any port.
     """
 
     def __init__(self, count: int = 1) -> None:
@@ -170,12 +171,12 @@ class Ports:
         self.close()
 
     def close(self) -> None:
-        """Others may have them."""
+        """Release the ports."""
         self._taken.close()
 
 
 def free_port() -> int:
-    """A port that nobody has at this moment."""
+    """A port that is free at this moment."""
     with Ports() as port:
         return port.first
 

@@ -1,7 +1,7 @@
 """Fixtures for projects that test with pytest and have smq installed.
 
 smq_broker           a fresh broker for each test
-smq_session_broker   one for all tests of a session that bring topic names of their own
+smq_session_broker   one for all tests of a session, which must use distinct topic names
 """
 
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def smq_broker() -> "Iterator[SmqBroker]":
-    """A fresh broker, with nothing in it; gone after the test."""
+    """A fresh, empty broker; removed after the test."""
     with broker() as fresh:
         yield fresh
 

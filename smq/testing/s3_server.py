@@ -1,7 +1,7 @@
 """An S3 on this machine: moto's server, in a process of its own, with one bucket.
 
-It can be stopped in mid-air, killed, and started again on the same port, as a remote S3 goes away
-and comes back; but its objects are in its memory, so that a new start begins with an empty bucket.
+It can be suspended, killed, and restarted on the same port, like a remote S3 that goes away and
+comes back; but its objects are in memory, so a restart begins with an empty bucket.
 """
 
 import http.client
@@ -24,7 +24,7 @@ REGION = "us-east-1"
 
 
 class S3Server:
-    """A process. Any keys will do."""
+    """The server's process. It accepts any keys."""
 
     def __init__(self, directory: Path) -> None:
         self.port = free_port()
@@ -41,23 +41,23 @@ class S3Server:
         assert self._ask("PUT", f"/{BUCKET}") == 200
 
     def kill(self) -> None:
-        """It is gone, and so are its objects."""
+        """Kill it; its objects are lost."""
         if self._child is not None:
             self._child.kill()
             self._child = None
 
     def hang(self) -> None:
-        """It takes connections and answers nobody."""
+        """Suspend it: it accepts connections but answers nothing."""
         assert self._child is not None
         os.kill(self._child.pid, signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """It answers again, what was asked meanwhile too."""
+        """Resume it: it also answers the requests received meanwhile."""
         assert self._child is not None
         os.kill(self._child.pid, signal.SIGCONT)
 
     def parts_sent(self) -> list[int]:
-        """The numbers of the parts of uploads that it has taken, as it took them."""
+        """The numbers of the upload parts that it has received, in order."""
         return [int(number) for number in PART_SENT.findall(self._output.read_text())]
 
     def _answers(self) -> bool:

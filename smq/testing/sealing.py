@@ -1,4 +1,4 @@
-"""Fakes of the sealer's ports, and an end that may come at any step."""
+"""Fakes of the sealer's ports, and a kill that may strike at any step."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ class Killed(BaseException):
 
 
 class Fuse:
-    """Counts steps; at the one it was set for, the process is killed before or after the step."""
+    """Counts steps; kills the process before or after the step that it is set for."""
 
     def __init__(self, steps: int = -1, *, after: bool = False) -> None:
         self._steps, self._after = steps, after
@@ -84,7 +84,7 @@ class FakeShard:
         return found
 
     def tail(self, number: int, offset: int, bytes_max: int) -> bytes:
-        """As `batches`, and those too that nobody may see yet."""
+        """As `batches`, including those that are not visible yet."""
         return FakeShard.batches(self, number, offset, bytes_max)
 
     def sealed(self, number: int, end: int) -> None:  # noqa: ARG002
@@ -118,7 +118,7 @@ class FakeShard:
 
 
 class FusedManifest:
-    """A manifest port that may be the last thing a process touches."""
+    """A manifest port whose calls may kill the process."""
 
     def __init__(self, manifest: WritableManifest, fuse: Fuse | None = None) -> None:
         self._manifest, self.fuse = manifest, fuse or Fuse()
@@ -143,7 +143,7 @@ class FusedManifest:
         now_ms: int,
         payloads: Sequence[str] | None = None,
     ) -> bool:
-        """Have one in place of others."""
+        """Replace segments by one."""
         is_done: bool = self.fuse.step(
             lambda: self._manifest.replace_segments(old, new, now_ms, payloads)
         )
@@ -152,7 +152,7 @@ class FusedManifest:
     def delete_segments(
         self, partition_number: int, base_offsets: list[int], replaced_ms: int = 0
     ) -> None:
-        """Take these out."""
+        """Remove these."""
         self.fuse.step(
             lambda: self._manifest.delete_segments(partition_number, base_offsets, replaced_ms)
         )

@@ -1,4 +1,4 @@
-"""A broker of ours for a test, with the same handles as the brokers it is compared with.
+"""An SMQ broker for a test, with the same interface as the brokers it is compared with.
 
 with SmqBroker(directory, {"shards": "2", "durability": "disk"}) as broker:
     broker.kill("shard-1")  # The supervisor restarts it.
@@ -33,7 +33,7 @@ SUPERVISOR = "supervisor"
 
 # A group does not wait for a second member, as with the other brokers of the tests.
 _SETTINGS = {"group.initial.rebalance.delay.ms": "0", "shards": "1"}
-# Of a broker that lives for one test, in memory: room for what tests send, and soon sealed.
+# For a broker that lives for one test, in memory: room for what tests send, and sealed soon.
 _SMALL = {
     "ring.bytes": "16MiB",
     "wal.segment.bytes": "4MiB",
@@ -103,7 +103,7 @@ class SmqBroker:
         return connect(self.bootstrap, **options)
 
     def status(self) -> Status:
-        """What the supervisor says of its processes."""
+        """The supervisor's status of its processes."""
         found = read_status(self.data_dir)
         assert found is not None, "the broker does not run"
         return found[0]
@@ -132,7 +132,7 @@ class SmqBroker:
             time.sleep(POLL_SECONDS)
 
     def restart(self) -> None:
-        """Wait until all serves again; starts the whole if the supervisor was killed."""
+        """Wait until all processes serve again; starts the broker if its supervisor was killed."""
         if self._child.running:
             self._child.wait_ready(self._ready, READY_SECONDS_MAX)
         else:
@@ -143,14 +143,14 @@ class SmqBroker:
         self._child.terminate()
 
     def close(self) -> None:
-        """Stop it for good: its ports are anybody's. Its data stay."""
+        """Stop it for good and release its ports. Its data stays."""
         try:
             self.stop()
         finally:
             self._let_go()
 
     def end(self) -> None:
-        """Kill it for good, with all its processes: its data may be removed."""
+        """Kill it for good, with all its processes; its data may then be removed."""
         self._child.kill()
         self._let_go()
         deadline = time.monotonic() + NOTICE_SECONDS_MAX
@@ -173,7 +173,7 @@ class SmqBroker:
 
 
 class SmqCommand(SmqBroker):
-    """`smq serve` as a program of its own: what users run, and what is measured."""
+    """`smq serve` as a program of its own, as users run it: for benchmarks."""
 
     def _launch(self, settings: Mapping[str, str]) -> Child:
         options = [f"--{name.replace('.', '-')}={value}" for name, value in settings.items()]

@@ -1,4 +1,4 @@
-"""How much Python does for something, counted and not timed: the same on a machine that is busy."""
+"""Counts how much Python does, instead of timing it: the result is the same on a busy machine."""
 
 import sys
 from collections.abc import Callable

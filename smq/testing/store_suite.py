@@ -1,7 +1,7 @@
-"""What every store must do: subclass StoreTests and give it a `store` fixture.
+"""The conformance suite of stores: subclass StoreTests and give it a `store` fixture.
 
-The suite runs on each store and on each wrapper that makes one fail (`smq.testing.faulty_store`);
-the model in its property test is a dict.
+The suite runs on each store and on each faulty wrapper (`smq.testing.faulty_store`); the model in
+its property test is a dict.
 """
 
 from collections.abc import Callable
@@ -186,7 +186,7 @@ def _contents(store: Store) -> list[tuple[str, bytes]]:
 
 
 def _model_after(store: Store, steps: list[tuple[str, str, bytes]]) -> list[tuple[str, bytes]]:
-    """Take the steps on the store and on a dict; what the dict says is there, in order."""
+    """Take the steps on the store and on a dict; returns the dict's items, in order."""
     model: dict[str, bytes] = {}
     for step, key, data in steps:
         if step == "delete":

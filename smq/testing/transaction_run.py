@@ -1,15 +1,16 @@
-"""Transactions under kills: does anybody see what was aborted, a part of one, or a record twice?
+"""Transactions under kills: does any reader see aborted records, part of a transaction, or a
+duplicate?
 
 `python -m smq.testing.transaction_run --transactions 20000 --kills 40 --seed …`.
 
 Programs copy numbered records from `source` to `middle` and from there to `target`, some with
 librdkafka and some with SMQ's SDK, each transaction to several partitions and with its group's
 offsets; some are aborted on purpose, some left open. At random moments a process of the broker or
-one of the programs gets SIGKILL. Readers of committed records of both clients read along; at the
-end two more read everything from the start. The checker (smq.testing.transactions.checker) looks
-for Jepsen's anomalies in what was tried and what was seen.
+one of the programs gets SIGKILL. Readers of committed records of both clients read meanwhile; at
+the end two more read everything from the start. The checker (smq.testing.transactions.checker)
+looks for Jepsen's anomalies in the attempts and the reads.
 
-The seed decides who is killed and what is aborted; the machine's own timing decides what that
+The seed decides which process is killed and what is aborted; the machine's timing decides what that
 interrupts.
 """
 
@@ -51,7 +52,7 @@ ANOMALIES_SAID = 20
 class Programs:
     """The copying programs, each started again after its death.
 
-    hung   how often librdkafka did not return, and a program ended itself (see the copier)
+    hung   how often librdkafka hung and a program ended itself (see the copier)
     """
 
     def __init__(self, bootstrap: str, directory: Path, seed: int) -> None:
@@ -85,7 +86,7 @@ class Programs:
         process.wait()
 
     def check(self) -> None:
-        """Start again what hung. Raises Wrong when one has ended by itself for another reason."""
+        """Restart programs that hung. Raises Wrong if one ended by itself for another reason."""
         for number, (_, process) in list(self._running.items()):
             if process.poll() == -signal.SIGALRM:
                 self.hung += 1
@@ -100,7 +101,7 @@ class Programs:
             self.kill(number)
 
     def history(self, items: int) -> History:
-        """What they have noted."""
+        """The history of their notes."""
         history = History(sources=dict.fromkeys(range(SOURCES), items))
         for task in self.tasks:
             notes = Path(task.notes)
@@ -112,7 +113,7 @@ class Programs:
 def transaction_run(
     directory: Path, seed: int, transactions: int, kills: int, say: Say
 ) -> Counter[Fate]:
-    """One run; how many transactions ended how. Raises Wrong."""
+    """One run; returns counts of transactions by outcome. Raises Wrong."""
     chance = random.Random(seed)  # noqa: S311  (no secret)
     items = transactions * RECORDS_A_TRANSACTION // SOURCES
     settings = {"seal.ms": str(SEAL_MS), "shards": str(SHARDS)}
@@ -171,7 +172,7 @@ def _kill(victim: str, broker: SmqBroker, programs: Programs) -> None:
 
 
 class _Progress:
-    """Waits for a number to rise. Raises Wrong when it does not for long."""
+    """Waits for a number to rise. Raises Wrong if it stalls."""
 
     def __init__(self, number: Callable[[], int], goal: int, *checks: Callable[[], None]) -> None:
         self._number, self.goal, self._checks = number, goal, checks

@@ -25,7 +25,7 @@ def structures(field: Field) -> Iterator[Field]:
 
 
 def distinct(api: Api) -> dict[str, Field]:
-    """Each structure of an API by its type, in the versions of all places where it stands."""
+    """Each structure of an API by its type, in the versions of all places that use it."""
     found: dict[str, Field] = {}
     for message in api.messages.values():
         for each in structures(message):

@@ -1,8 +1,8 @@
-"""The batches that hold no records of users: markers of ended transactions, and empty ones.
+"""Batches without user records: markers of ended transactions, and empty ones.
 
 A marker is a control batch (KIP-98): one record whose key is (version 0, type), two int16, and
-whose value is EndTxnMarker, (version 0 as int16, coordinator epoch as int32). An empty batch stands
-for offsets whose records are gone, as Kafka's log cleaner leaves one, so that readers go on behind.
+whose value is EndTxnMarker, (version 0 as int16, coordinator epoch as int32). An empty batch covers
+offsets whose records are gone, as in Kafka's log cleaner, so that readers continue behind them.
 """
 
 from collections.abc import Iterable
@@ -49,7 +49,7 @@ class Gone(Protocol):
 
 
 def write_marker(marker: Marker, now_ms: int) -> bytes:
-    """A control batch without an offset and an epoch: appending gives it both."""
+    """A control batch without offset and epoch: appending sets both."""
     key = _KEY.pack(0, COMMIT if marker.committed else ABORT)
     value = _VALUE.pack(0, marker.coordinator_epoch)
     zigzag = [2 * number for number in (_RECORD.size - 1, 0, 0, len(key), len(value))]
@@ -62,7 +62,7 @@ def write_marker(marker: Marker, now_ms: int) -> bytes:
 
 
 def read_marker(batch: Batch) -> Marker:
-    """The marker that a control batch is. Raises PeerError."""
+    """The marker in a control batch. Raises PeerError."""
     try:
         [record] = batch.records()
         _version, kind = _KEY.unpack_from(record.key or b"")
@@ -81,9 +81,10 @@ def write_empty(start: int, end: int, leader_epoch: int, timestamp_ms: int) -> b
 
 
 def without(data: bytes, aborted: Iterable[Gone]) -> bytes:
-    """Whole batches, with empty ones in place of those that aborted transactions have written.
+    """Whole batches, with those of aborted transactions replaced by empty ones.
 
-    What stands before `first_offset` or behind the marker at `last_offset` is of others.
+    Batches before `first_offset` or behind the marker at `last_offset` belong to other
+    transactions.
     """
     spans: dict[int, list[tuple[int, int]]] = {}
     for each in aborted:

@@ -1,16 +1,15 @@
-"""Requests read in portions: of a large array only a part is in memory as objects.
+"""Reads requests in portions: only a part of a large array is in memory as objects.
 
-The elements of all arrays are counted before anything is made of them, and a request that holds
-more than its API takes is malformed. An object of Python takes some hundred bytes and some
-microseconds until it is answered: without the count, a megabyte of empty elements holds a loop for
-seconds.
+The elements of all arrays are counted before any object is made, and a request with more elements
+than its API allows is malformed. A Python object takes some hundred bytes and some microseconds
+until it is answered: without the count, a megabyte of empty elements would hold a loop for seconds.
 
     path       the array that is cut, through the arrays it lies in: ("topics", "partitions")
-    portion    the request with a part of that array. Where the one before has ended inside an outer
-               element, it begins with the same outer element: it `continues`
+    portion    the request with a part of that array. If the former portion ended inside an outer
+               element, it begins with that element again: it `continues`
 
-`check` reads the request once and keeps nothing, so that what is malformed is found before anybody
-acts on a part; `portions` reads it again. Both stop again and again, so that others have a turn.
+`check` reads the request once and keeps nothing, so that a malformed request is found before a part
+of it takes effect; `portions` reads it again. Both yield often, so that the loop serves others.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -28,9 +27,9 @@ Path = tuple[str, ...]
 Read = Callable[[Buffer, int], tuple[Any, int]]
 Cut = tuple[list[Any], bool]  # Rows of an array; whether the first one continues.
 
-PORTION_BYTES_MAX = 16 * 1024  # Of a portion: tagged fields and text take time as elements do.
+PORTION_BYTES_MAX = 16 * 1024  # Per portion: tagged fields and text take time as elements do.
 NESTED_MAX = 1024  # Elements within an element that is not cut: a topic's configs, its assignments.
-CHECKED_MAX = 500  # Elements until others have a turn; reading one takes some microseconds.
+CHECKED_MAX = 500  # Elements between yields; reading one takes some microseconds.
 
 _REQUESTS = {api.key: (api.messages[f"{api.name}Request"], api.flexible_from) for api in APIS}
 _FIXED_BYTES = {
@@ -51,7 +50,7 @@ class Part(NamedTuple):
     name: str
     read: Read  # A value; of an array its count.
     read_element: Read | None  # Of an array.
-    element: "Structure | None"  # Of an array whose elements hold arrays.
+    element: "Structure | None"  # For an array whose elements hold arrays.
 
     @property
     def is_array(self) -> bool:
@@ -126,7 +125,7 @@ def _fixed(size: int) -> Read:
 class RequestReader:
     """Reads one request whose body begins at `at`, and whose array at the end of `path` is cut.
 
-    An empty path: the request comes in one portion, whatever it holds.
+    With an empty path the request comes in one portion, whatever it holds.
     """
 
     def __init__(
@@ -134,7 +133,7 @@ class RequestReader:
     ) -> None:
         self._structure, self._buffer, self._start = structure, buffer, at
         self._path, self._elements_max = path, elements_max
-        self.elements = 0  # Of all arrays, as far as it is read.
+        self.elements = 0  # In all arrays read so far.
         self._pause_at = CHECKED_MAX
         self._kept: list[bytes] = []  # The request without the elements of its arrays.
         self._array: tuple[Part, int, int] | None = None  # The path's first: count, first element.
@@ -176,7 +175,7 @@ class RequestReader:
         self._kept.append(bytes(self._buffer[kept_to:at]))
 
     def _count_bytes(self, count: int) -> bytes:
-        """A count as it stands where the elements are left out: none, or null."""
+        """The bytes of a count whose elements are left out: zero, or null."""
         if self._structure.is_flexible:
             return b"\0" if count < 0 else b"\1"
         return b"\xff\xff\xff\xff" if count < 0 else b"\0\0\0\0"
@@ -257,8 +256,8 @@ class RequestReader:
 class _Cutter:
     """Cuts the array at the end of a path.
 
-    Invariant: `_lists[0]` holds the rows of the portion to come, and each deeper list is the array
-    of the last row of the one above, if `_is_open` there.
+    Invariant: `_lists[0]` holds the rows of the next portion, and each deeper list is the array of
+    the last row of the one above, if `_is_open` there.
     """
 
     def __init__(self, buffer: Buffer, path: Path, portion_max: int) -> None:
@@ -308,7 +307,7 @@ class _Cutter:
         return skip_tags(self._buffer, at) if structure.is_flexible else at
 
     def _open(self, level: int, head: bytes, structure: Structure, count: int) -> None:
-        """Begin an outer element, of which nothing is held yet."""
+        """Begin an outer element, still without inner elements."""
         empty = (
             (b"\1\0" if count >= 0 else b"\0\0")
             if structure.is_flexible
@@ -330,7 +329,7 @@ class _Cutter:
         self._is_open[level + 1] = True
 
     def _place(self, level: int) -> list[Any]:
-        """The array of a level; outer elements that the last portion has taken along come again."""
+        """The array of a level; repeats outer elements that the last portion took along."""
         for above in range(level):
             if not self._is_open[above + 1]:
                 self._continues = self._continues or above == 0

@@ -34,7 +34,7 @@ CRC_START = 0xFFFFFFFF  # Initial value of the CRC, which is inverted at the end
 INFLATED_BYTES_MAX = 256 * 1024 * 1024  # Far above any client's batch, far below memory.
 
 _HEADER = Struct(">qiibIhiqqqhii")
-_CHECKED = Struct(">hiqqqhii")  # What follows the CRC in the header.
+_CHECKED = Struct(">hiqqqhii")  # The fields after the CRC in the header.
 _LENGTH = Struct(">i")
 assert _HEADER.size == BATCH_HEADER_BYTES
 assert _CHECKED.size == BATCH_HEADER_BYTES - BATCH_ATTRIBUTES_AT
@@ -206,7 +206,7 @@ assert _HEAD.size == BATCH_ATTRIBUTES_AT == BATCH_CRC_AT + 4
 def batch_pieces(records: Sequence[Record], like: Batch, last_offset: int) -> list[Buffer]:
     """An uncompressed batch of some records of another batch, without a producer, without copies.
 
-    Otherwise its header equals the other's; the last offset may be behind the last record's.
+    Otherwise its header equals the original's; the last offset may be behind the last record's.
     """
     assert records
     base_offset, base_timestamp = records[0].offset, records[0].timestamp_ms

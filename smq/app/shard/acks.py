@@ -15,8 +15,9 @@ ATTACHED = "a program that is attached"  # Instead of an address.
 
 
 class _Ack(NamedTuple):
-    """Answers that are due to a client once the logs are written up to the marks. `synced` has the
-    positions, by log, that a sync must reach first.
+    """Answers that are due to a client once the logs are written up to the marks.
+
+    `synced` has the positions, by log, that a sync must reach first.
     """
 
     client: Connection | Session
@@ -26,9 +27,11 @@ class _Ack(NamedTuple):
 
 
 class Acks:
-    """The acks of one shard. In doubt, send none: the client resends what was not acknowledged.
-    Invariants, at the end of a turn: an ack that waits for a write waits for a failed log; one that
-    waits for a sync waits for a wanted sync or a failed log.
+    """The acks of one shard.
+
+    In doubt, send none: the client resends what was not acknowledged. Invariants, at the end of a
+    turn: an ack that waits for a write waits for a failed log; one that waits for a sync waits for
+    a wanted sync or a failed log.
     """
 
     def __init__(self, shard: Shard) -> None:
@@ -58,8 +61,9 @@ class Acks:
         marks: Marks,
         slot: Slot | None = None,
     ) -> None:
-        """Queue answers for a client, due once their records are as safe as the marks say. `slot`
-        is their slot, if it was reserved before.
+        """Queue answers for a client, due once their records are as safe as the marks say.
+
+        `slot` is their slot, if it was reserved before.
         """
         assert all(mark.position <= self._shard.logs[mark.log].tail for mark in marks)
         if slot is None:

@@ -54,8 +54,9 @@ Handle = Callable[[Link, int, Any], None]
 
 
 class ShardCommands:
-    """Serves commands; watches the WAL's space and calls the sealer when needed. Create it after
-    the shard's server, which writes a turn's appends at the end of the turn.
+    """Serves commands; watches the WAL's space and calls the sealer when needed.
+
+    Create it after the shard's server, which writes a turn's appends at the end of the turn.
     """
 
     def __init__(self, loop: Loop, shard: Shard, peers: Peers) -> None:

@@ -1,8 +1,9 @@
-"""Finds hanging transactions: open in a shard, but unknown to the coordinator. A power loss may
-take a marker from a log after the coordinator has recorded that all are written. So a shard asks
-about transactions that it finds open at its start, and about those open for long. The coordinator
-knows a transaction from before its first append until its last marker is durable: one that it does
-not know is aborted here.
+"""Finds hanging transactions: open in a shard, but unknown to the coordinator.
+
+A power loss may take a marker from a log after the coordinator has recorded that all are written.
+So a shard asks about transactions that it finds open at its start, and about those open for long.
+The coordinator knows a transaction from before its first append until its last marker is durable:
+one that it does not know is aborted here.
 """
 
 from functools import partial

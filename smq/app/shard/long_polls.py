@@ -1,6 +1,8 @@
 """Waiting requests: fetches with too little to read, until there is enough or their deadline
-passes. When high watermarks move, a poll examines only the partitions that moved; when the catalog
-changes, all polls start from scratch.
+passes.
+
+When high watermarks move, a poll examines only the partitions that moved; when the catalog changes,
+all polls start from scratch.
 """
 
 from collections.abc import Callable, Collection
@@ -36,9 +38,11 @@ class WidePoll:
 
 
 class LongPolls:
-    """All polls of a shard. Invariant: until it ends, a poll is registered under the current places
-    of its partitions, and under no others. A poll of many partitions keeps their codes in an array,
-    and is registered under none of them.
+    """All polls of a shard.
+
+    Invariant: until it ends, a poll is registered under the current places of its partitions, and
+    under no others. A poll of many partitions keeps their codes in an array, and is registered
+    under none of them.
 
     watched   uint8 by slot: not 0 where a request waits, for kernels that serve a shard of one log
     """

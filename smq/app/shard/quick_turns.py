@@ -1,5 +1,6 @@
-"""Whole turns taken by a kernel (shm.kernels.turn.turns), and how it reports what it leaves. The
-kernel serves the frequent case: a connection that holds no part of a request and waits for no
+"""Whole turns taken by a kernel (shm.kernels.turn.turns), and how it reports what it leaves.
+
+The kernel serves the frequent case: a connection that holds no part of a request and waits for no
 answer, to a shard of one log whose partitions are visible once the WAL has them. It does what
 ShardServer does, in the same order, without Python between the system calls. Waiting fetches wait
 in the kernel's table. Sessions of the local door are served alike. The kernel may also sleep in the

@@ -181,8 +181,9 @@ class Requests:
     def produce(
         self, session: Session, data: np.ndarray, end: int, first: Produced | None = None
     ) -> str:
-        """Take the whole requests in data[:end]; returns "" or their error. `first` is their result
-        so far.
+        """Take the whole requests in data[:end]; returns "" or their error.
+
+        `first` is their result so far.
         """
         shard, now_ms = self._shard, wall_ms()
         produced = first or self._producing.run(data, 0, end, shard.directory, now_ms)

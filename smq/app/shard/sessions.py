@@ -51,8 +51,9 @@ class Producer(Protocol):
     def produce(
         self, session: Session, data: np.ndarray, end: int, first: Produced | None = None
     ) -> str:
-        """Take the whole requests in data[:end]; returns "" or their error. `first` is their result
-        so far.
+        """Take the whole requests in data[:end]; returns "" or their error.
+
+        `first` is their result so far.
         """
 
     def take_awake(self) -> bool:
@@ -66,10 +67,11 @@ class Producer(Protocol):
 
 
 def inbox_bytes(config: Config) -> int:
-    """The inbox's size: twice the largest batch with its request, or several smaller ones. It
-    leaves a compressing producer room for growth, a sixth at most. Topics may allow larger batches
-    than the broker does: these do not fit, since kernels take no such inbox, and their senders use
-    a socket.
+    """The inbox's size: twice the largest batch with its request, or several smaller ones.
+
+    It leaves a compressing producer room for growth, a sixth at most. Topics may allow larger
+    batches than the broker does: these do not fit, since kernels take no such inbox, and their
+    senders use a socket.
     """
     batch = config.message_max_bytes + config.message_max_bytes // 6
     request = batch + FRAME_OVERHEAD_BYTES + 64 * KiB
@@ -242,8 +244,9 @@ class Sessions:
         self._spin_until_ns = max(self._spin_until_ns, self._table.spin_until_ns)
 
     def _end_turn(self) -> None:
-        """Let sessions with an empty inbox sleep; the next turn checks the others. While we spin,
-        none sleeps, so that none has to ring.
+        """Let sessions with an empty inbox sleep; the next turn checks the others.
+
+        While we spin, none sleeps, so that none has to ring.
         """
         if not self._awake:
             return

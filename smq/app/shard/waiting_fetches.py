@@ -26,8 +26,10 @@ from shm.kernels.turn.waiting import (
 
 
 class WaitingFetches:
-    """All waiting fetches of a shard. `arrays` is what kernels take. Invariant: a client has at
-    most one row, since it sends nothing while it waits.
+    """All waiting fetches of a shard.
+
+    `arrays` is what kernels take. Invariant: a client has at most one row, since it sends nothing
+    while it waits.
     """
 
     def __init__(self, slots: int) -> None:

@@ -223,8 +223,9 @@ class Consumer:
         return batch
 
     def poll_up_to(self, ends: Mapping[TopicPartition, int], timeout_s: float) -> Batch:
-        """As `poll`, but stops waiting once all positions have reached their ends. Markers and
-        records of aborted transactions move positions without yielding records.
+        """As `poll`, but stops waiting once all positions have reached their ends.
+
+        Markers and records of aborted transactions move positions without yielding records.
         """
         batch = self._await(timeout_s, ends)
         self._reading.is_given = True  # Uninterruptible with the return.
@@ -261,8 +262,10 @@ class Consumer:
         return self._follow(None)
 
     def follow(self, timeout_s: float | None = None) -> Iterator[Record]:
-        """Records from the end on; stops when none has arrived for `timeout_s`. If a group assigns
-        the partitions, it starts at the group's positions. Records are copies, as in a loop.
+        """Records from the end on; stops when none has arrived for `timeout_s`.
+
+        If a group assigns the partitions, it starts at the group's positions. Records are copies,
+        as in a loop.
         """
         if timeout_s is not None:
             duration("timeout_s", timeout_s)
@@ -283,9 +286,10 @@ class Consumer:
                 return
 
     def read_until(self, ends: OffsetsIn) -> Generator[Record, None, None]:
-        """Yields all records below these offsets: copies, as in a loop. Reads only the named
-        partitions meanwhile, even paused ones. The end of the loop, also by `break`, restores the
-        former ones. Raises TypeError, ValueError.
+        """Yields all records below these offsets: copies, as in a loop.
+
+        Reads only the named partitions meanwhile, even paused ones. The end of the loop, also by
+        `break`, restores the former ones. Raises TypeError, ValueError.
         """
         self._check()
         named = offsets_by_partition("ends", ends)
@@ -304,6 +308,7 @@ class Consumer:
 
     def walk(self, batch: Batch, ends: Mapping[TopicPartition, int] = {}) -> Iterator[Record]:
         """Release the last batch; iterate over copies of its records, below `ends` where given.
+
         Yields nothing if the ring has overtaken the batch: the next poll reads it again.
         """
         self._reading.is_given = False

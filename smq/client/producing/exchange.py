@@ -1,8 +1,9 @@
-"""A producer's channels: sends over them, takes answers, and decides which thread these wake. An
-ack that no thread waits for wakes none: waking a thread for each of many single records would cost
-more than sending them. So the sender's thread may nap for NAP_MS, during which answers do not wake
-it. The next `send`, or a call that asks for a result, takes the answers that have come by then. A
-thread that waits for an answer is woken by it.
+"""A producer's channels: sends over them, takes answers, and decides which thread these wake.
+
+An ack that no thread waits for wakes none: waking a thread for each of many single records would
+cost more than sending them. So the sender's thread may nap for NAP_MS, during which answers do not
+wake it. The next `send`, or a call that asks for a result, takes the answers that have come by
+then. A thread that waits for an answer is woken by it.
 """
 
 import logging

@@ -9,8 +9,9 @@ FIRST_BYTES = 4096  # What a parcel reserves at first; then twice as much, and s
 
 
 class OpenParcels:
-    """All methods require the producer's lock. The buffer counts what open parcels reserve and what
-    pending ones take.
+    """All methods require the producer's lock.
+
+    The buffer counts what open parcels reserve and what pending ones take.
     """
 
     def __init__(self, options: Options, pending: PendingParcels) -> None:

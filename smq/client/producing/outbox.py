@@ -1,8 +1,9 @@
-"""Takes records from user threads into open parcels, and decides when these leave. With `linger_ms`
-0 a record leaves at once if nothing of its topic is in flight, as far as the producer has checked.
-Otherwise it joins the open parcel. That leaves when it is full, when the last parcel of its topic
-has arrived, or after HOLD_MS. So a single record does not wait, and many records share batches,
-whatever their rate.
+"""Takes records from user threads into open parcels, and decides when these leave.
+
+With `linger_ms` 0 a record leaves at once if nothing of its topic is in flight, as far as the
+producer has checked. Otherwise it joins the open parcel. That leaves when it is full, when the last
+parcel of its topic has arrived, or after HOLD_MS. So a single record does not wait, and many
+records share batches, whatever their rate.
 """
 
 from smq.client.arguments import whole_number

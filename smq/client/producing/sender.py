@@ -147,8 +147,9 @@ class Sender:
             self._exchange.enable_wakeups()
 
     def flush(self, timeout_s: float | None) -> None:
-        """Send all open parcels and wait until all rows are resolved. Raises TimeoutError. Raises
-        the first error that no future has reported.
+        """Send all open parcels and wait until all rows are resolved.
+
+        Raises TimeoutError. Raises the first error that no future has reported.
         """
         self.send_and_wait(timeout_s)
         failures = self._take_unreported()

@@ -1,5 +1,6 @@
-"""A producer's own thread, which does the work that user threads must not wait for. It takes
-answers, sends batches that lingered or had no room, fails late ones, and calls callbacks.
+"""A producer's own thread, which does the work that user threads must not wait for.
+
+It takes answers, sends batches that lingered or had no room, fails late ones, and calls callbacks.
 """
 
 import logging
@@ -109,8 +110,10 @@ class SenderThread:
         self._sleep(0 if callbacks else sleep_ms)
 
     def _turn(self) -> tuple[list[Callback], int, bool]:
-        """Do what is due. Returns callbacks to call, how long to sleep afterwards, and whether the
-        metadata thread has work.
+        """Do what is due.
+
+        Returns callbacks to call, how long to sleep afterwards, and whether the metadata thread has
+        work.
         """
         with self._state.lock:
             now_ms = self._clock.monotonic_ms()

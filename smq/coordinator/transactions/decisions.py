@@ -1,6 +1,7 @@
-"""Pure functions from a request and a transactional id's state to its next state. Each returns the
-new state, or raises BrokerError and changes nothing. The rules are Kafka's (TransactionCoordinator,
-TransactionMetadata of 4.3; KIP-98, KIP-360, KIP-890):
+"""Pure functions from a request and a transactional id's state to its next state.
+
+Each returns the new state, or raises BrokerError and changes nothing. The rules are Kafka's
+(TransactionCoordinator, TransactionMetadata of 4.3; KIP-98, KIP-360, KIP-890):
 
 - A request names a producer id and epoch. Another id is INVALID_PRODUCER_ID_MAPPING, another epoch
   PRODUCER_FENCED.
@@ -69,8 +70,10 @@ def created(
 
 
 def check_beginning(txn: StoredTransaction, brought: ProducerEpoch | None) -> None:
-    """Check that a producer may begin, or continue as the one that it names. Raises BrokerError. It
-    may name its former id, with the last epoch: then it missed the answer with the new one.
+    """Check that a producer may begin, or continue as the one that it names.
+
+    Raises BrokerError. It may name its former id, with the last epoch: then it missed the answer
+    with the new one.
     """
     if brought is not None and txn.epoch != NO_EPOCH and brought.id != txn.producer_id:
         missed = brought.id == txn.previous_producer_id and brought.epoch >= EPOCH_LAST
@@ -155,8 +158,10 @@ def widened(
 def ended(
     txn: StoredTransaction, end: End, new_id: Callable[[], int], now_ms: int
 ) -> StoredTransaction:
-    """Decide the transaction. Returns the same object if this was decided before and all markers
-    are written. When epochs run out, the producer gets a new id. Raises BrokerError.
+    """Decide the transaction.
+
+    Returns the same object if this was decided before and all markers are written. When epochs run
+    out, the producer gets a new id. Raises BrokerError.
     """
     check = _is_again if end.bumps else _is_again_v1
     if check(txn, end):
@@ -189,8 +194,9 @@ def _is_again_v1(txn: StoredTransaction, end: End) -> bool:
 
 
 def _is_again(txn: StoredTransaction, end: End) -> bool:
-    """The same for version 2, where a repeated EndTxn has the former epoch. An abort where nothing
-    is open is decided like any other: it bumps the epoch.
+    """The same for version 2, where a repeated EndTxn has the former epoch.
+
+    An abort where nothing is open is decided like any other: it bumps the epoch.
     """
     bumped = txn.epoch == end.producer.epoch + 1
     rotated = (

@@ -1,6 +1,7 @@
-"""The orders of transactions to the shards. Their sender reports the results. A failed order is
-given again after a while, by the catalog of that time: a partition deleted meanwhile needs no
-marker.
+"""The orders of transactions to the shards.
+
+Their sender reports the results. A failed order is given again after a while, by the catalog of
+that time: a partition deleted meanwhile needs no marker.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,9 +28,10 @@ def has_synced(numbers: Iterable[int], find_place: FindPlace) -> bool:
 
 
 class WriteMarkers(NamedTuple):
-    """Write a decision's markers in the partitions that a node leads (by number). `version`: 2 if
-    the epoch is one more than that of the records. `is_synced`: markers count only once they are on
-    disk, in every topic, because one of the transaction's topics is `disk`.
+    """Write a decision's markers in the partitions that a node leads (by number).
+
+    `version`: 2 if the epoch is one more than that of the records. `is_synced`: markers count only
+    once they are on disk, in every topic, because one of the transaction's topics is `disk`.
     """
 
     transactional_id: str

@@ -58,8 +58,10 @@ class Transactions:
     def begin(
         self, transactional_id: str, timeout_ms: int, brought: ProducerEpoch | None, now: Now
     ) -> ProducerEpoch:
-        """InitProducerId: a producer begins, and fences the former one. Raises BrokerError. An open
-        transaction is aborted first: CONCURRENT_TRANSACTIONS, and the producer tries again.
+        """InitProducerId: a producer begins, and fences the former one.
+
+        Raises BrokerError. An open transaction is aborted first: CONCURRENT_TRANSACTIONS, and the
+        producer tries again.
         """
         if not 0 < timeout_ms <= self._rules.timeout_max_ms:
             raise BrokerError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)

@@ -134,8 +134,10 @@ class Checkpoint:
 
     @classmethod
     def load(cls, directory: Path) -> "tuple[Checkpoint | None, bool]":
-        """A log's checkpoint, and whether it is the newest one. The former one serves if the newest
-        is damaged; (None, False) if there is none at all. Raises MadeByNewer.
+        """A log's checkpoint, and whether it is the newest one.
+
+        The former one serves if the newest is damaged; (None, False) if there is none at all.
+        Raises MadeByNewer.
         """
         for name in (FILE_NAME, FILE_NAME_BEFORE):
             loaded = cls._load(directory / name)

@@ -89,8 +89,9 @@ def told(error: OSError) -> str:
 
 
 def read_now(fd: int, length: int, at: int, out: np.ndarray | None = None) -> np.ndarray | None:
-    """Bytes of a file from the page cache; None if it lacks any of them, or cannot tell. They lie
-    in `out` if that is long enough: fresh memory costs more than the read.
+    """Bytes of a file from the page cache; None if it lacks any of them, or cannot tell.
+
+    They lie in `out` if that is long enough: fresh memory costs more than the read.
     """
     if out is None or length > len(out):
         out = np.empty(length, np.uint8)

@@ -185,8 +185,9 @@ class FiledIndex:
 
     @classmethod
     def load(cls, path: Path, segment_start: int) -> tuple["FiledIndex", bytes] | None:
-        """The table at `path`, and the boot id under which it was written. None: it is absent,
-        damaged or of another version; then scan the segment.
+        """The table at `path`, and the boot id under which it was written.
+
+        None: it is absent, damaged or of another version; then scan the segment.
         """
         try:
             # Mapped privately: many small batches make long tables, and the page cache has them.

@@ -1,5 +1,6 @@
-"""Sealed segments that stay in the WAL: they are read there until their space is needed. They count
-as free space. Tables of kept segments stay in memory, so their rows are bounded too.
+"""Sealed segments that stay in the WAL: they are read there until their space is needed.
+
+They count as free space. Tables of kept segments stay in memory, so their rows are bounded too.
 """
 
 from bisect import insort

@@ -64,9 +64,10 @@ class UnknownFrames:
 
 
 def refuse_newer(directory: Path, disk: Disk) -> None:
-    """Walk through the segments that a start of this log would scan. Changes nothing. Raises
-    MadeByNewer. Skips segments with a table of our version: they have no frames that must be known.
-    Looks behind a torn end too: a start would truncate there.
+    """Walk through the segments that a start of this log would scan.
+
+    Changes nothing. Raises MadeByNewer. Skips segments with a table of our version: they have no
+    frames that must be known. Looks behind a torn end too: a start would truncate there.
     """
     Checkpoint.load(directory)
     unknown, generation = UnknownFrames(directory), 0

@@ -168,8 +168,10 @@ class Wal:
         return self._disk.read_cached(segment.fd, length, position - segment.start, out)
 
     def load(self, position: int, length: int, done: Callable[[np.ndarray], None]) -> None:
-        """As read(), in the background. A load that waits for its turn pins nothing: if its segment
-        is freed meanwhile, it yields no bytes.
+        """As read(), in the background.
+
+        A load that waits for its turn pins nothing: if its segment is freed meanwhile, it yields no
+        bytes.
         """
         if self._loading < LOADS_MAX:
             self._load(position, length, done)
@@ -240,8 +242,9 @@ class Wal:
     # --- writing --------------------------------------------------------------------------------
 
     def write(self, ring: memoryview, start: int, end: int) -> None:
-        """Write the ring's bytes [start, end) to the segments, beginning new ones as needed. Raises
-        NoSegment; after any other OSError it is unknown what reached the file.
+        """Write the ring's bytes [start, end) to the segments, beginning new ones as needed.
+
+        Raises NoSegment; after any other OSError it is unknown what reached the file.
         """
         while start < end:
             segment = self.segments[-1] if self.segments else None

@@ -72,8 +72,9 @@ class Change:
 def changes(
     lines: Lines, held: Mapping[str, int], added_max: int = ADDED_MAX
 ) -> tuple[list[Change], bool]:
-    """The commits that a table needs, and whether more files wait beyond `added_max`. `held` are
-    the table's files by key, with their rows.
+    """The commits that a table needs, and whether more files wait beyond `added_max`.
+
+    `held` are the table's files by key, with their rows.
     """
     wanted = {
         segment.path: NewFile(partition, segment)

@@ -54,8 +54,9 @@ class Publishing(NamedTuple):
     now_ms: Callable[[], int]
 
     def publish(self, job: PublishTable) -> bool:
-        """Have the table follow the manifest; whether more commits remain. Raises StoreError; the
-        table's state records the reason too.
+        """Have the table follow the manifest; whether more commits remain.
+
+        Raises StoreError; the table's state records the reason too.
         """
         began_ms = self.now_ms()
         state = self._state(job)

@@ -91,9 +91,10 @@ def states(data_dir: Path) -> Iterator[TableState]:
 def in_step(
     found: Sequence[TableState], topic_ids: Mapping[tuple[str, str], str], now_ms: int
 ) -> dict[str, int]:
-    """By topic directory: files replaced before this time are in no table any more. 0: unknown, for
-    the table of a deleted topic, or one that lags longer than the manifest remembers replaced
-    files.
+    """By topic directory: files replaced before this time are in no table any more.
+
+    0: unknown, for the table of a deleted topic, or one that lags longer than the manifest
+    remembers replaced files.
     """
     times: dict[str, int] = {}
     for state in found:

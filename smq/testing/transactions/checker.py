@@ -1,10 +1,10 @@
 """The anomalies in a history of transactions, by the names that Jepsen gives them.
 
-    lost write             an acknowledged copy that later ones have overtaken: nobody will read it
-    unseen                 an acknowledged copy that whoever has read everything did not get
+    lost write             an acknowledged copy that later ones have overtaken: it is never read
+    unseen                 an acknowledged copy that a reader of everything did not get
     duplicate              an item that a topic has twice
-    aborted read (G1a)     a reader was given a copy of an aborted transaction, or a transaction was
-                           committed that has read one
+    aborted read (G1a)     a reader got a copy of an aborted transaction, or a committed transaction
+                           has read one
     intermediate read (G1b)  a copy of an attempt that never wrote it
     circular flow (G1c)    transactions that have read of each other
     torn transaction       some copies of a transaction are there and others are not, or offsets
@@ -13,8 +13,8 @@
     inconsistent offsets   two readers saw different records at one offset
     reordered              a partition has a source's items in another order
 
-G0, a cycle of writes alone, is no anomaly: transactions of different producers may interleave in
-one partition and another, and Kafka promises nothing else.
+G0, a cycle of writes alone, is no anomaly: transactions of different producers may interleave
+differently in different partitions, and Kafka promises no more.
 """
 
 from collections import defaultdict
@@ -117,7 +117,7 @@ def _reordered(history: History) -> Iterator[Anomaly]:
 
 
 def _missing_writes(history: History) -> Iterator[Anomaly]:
-    """Lost writes and unseen ones: of committed attempts, as the readers of everything saw it."""
+    """Lost and unseen writes of committed attempts, according to the readers of everything."""
     for reader in history.whole:
         there = {(seen.topic, seen.copy.item) for seen in history.reads[reader]}
         ends = defaultdict[tuple[str, int], int](int)
@@ -153,7 +153,7 @@ def _torn_transactions(history: History) -> Iterator[Anomaly]:
 
 
 def _distinct(history: History) -> Iterator[Seen]:
-    """What any reader saw, each record once."""
+    """The records that any reader saw, each once."""
     yield from {seen for reads in history.reads.values() for seen in reads}
 
 

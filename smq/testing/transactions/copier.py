@@ -1,9 +1,9 @@
 """A program that copies records between topics with transactions, and may be killed at any moment.
 
-`python -m smq.testing.transactions.copier BOOTSTRAP TASK`; TASK is the JSON of a `Task`. What it
-has tried stands in its notes. Each transaction takes some records, writes their copies to several
+`python -m smq.testing.transactions.copier BOOTSTRAP TASK`; TASK is the JSON of a `Task`. Its notes
+record what it has tried. Each transaction takes some records, writes their copies to several
 partitions and commits the group's offsets with them. Some are aborted, some are left open, so that
-the next session with the same transactional id has to fence and to abort them.
+the next session with the same transactional id must fence and abort them.
 """
 
 import json
@@ -37,7 +37,7 @@ TIMEOUT_MS = 60_000
 
 @dataclass(frozen=True)
 class Task:
-    """What a program does. `client` is "confluent" or "smq"."""
+    """A program's work. `client` is "confluent" or "smq"."""
 
     program: int
     life: int
@@ -77,13 +77,13 @@ class Given(NamedTuple):
 
 
 class Session(Protocol):
-    """One producer with a transactional id, and a reader that stands where its group has committed.
+    """One producer with a transactional id, and a reader positioned at its group's commits.
 
-    Any exception of the two clients ends the session: what follows needs a new one.
+    Any exception of the two clients ends the session: the next attempt needs a new one.
     """
 
     def read(self, count: int) -> list[Given]:
-        """Some records, at most `count`."""
+        """Read at most `count` records."""
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -95,13 +95,13 @@ class Session(Protocol):
         """Wait until what was written is acknowledged."""
 
     def commit(self, offsets: Mapping[int, int]) -> Fate:
-        """Commit it, with the offsets behind what was read."""
+        """Commit it, with the offsets behind the read records."""
 
     def abort(self) -> None:
         """Abort it, and read the same again."""
 
     def close(self) -> None:
-        """End the session, and leave open what is open."""
+        """End the session without ending an open transaction."""
 
 
 @contextmanager
@@ -211,7 +211,7 @@ class SmqSession:
         self._transaction = self._producer.transaction()
 
     def _seek(self, places: Mapping[int, int]) -> None:
-        self._ahead = deque[Given]()  # What was polled, and not copied yet.
+        self._ahead = deque[Given]()  # Polled and not copied yet.
         for partition, offset in places.items():
             self._consumer.seek(self._from, partition, offset)
 
@@ -270,7 +270,7 @@ class Copier:
         self._chance = random.Random(f"{task.seed} {task.program} {task.life}")  # noqa: S311
 
     def run(self) -> None:
-        """Copy until killed. Whatever fails is tried again in another session."""
+        """Copy until killed. Retries failures in another session."""
         while True:
             with suppress(*FAILURES):
                 session = SESSIONS[self._task.client](self._bootstrap, self._task)

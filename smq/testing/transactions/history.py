@@ -1,4 +1,4 @@
-"""What was tried in transactions, how it ended, and what readers of committed records saw.
+"""The history of transactions: attempts, outcomes, and the reads of committed records.
 
 Programs copy numbered records from partition to partition. An *item* is a record of the source:
 (partition, number). An *attempt* is one transaction of one life of one program.
@@ -68,7 +68,7 @@ class Seen(NamedTuple):
 
 
 class Fate(StrEnum):
-    """How an attempt ended. UNKNOWN: a commit was asked for, and nobody heard an answer."""
+    """How an attempt ended. UNKNOWN: a commit was requested, and no answer arrived."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -77,8 +77,8 @@ class Fate(StrEnum):
 
 @dataclass
 class Tried:
-    """An attempt: the topic it writes to, its items, and its fate. One that was never committed,
-    as its program was killed before, is aborted."""
+    """An attempt: the topic it writes to, its items, and its fate. An attempt whose program was
+    killed before the commit is aborted."""
 
     topic: str
     items: list[Item]
@@ -96,12 +96,12 @@ class History:
     whole: list[str] = field(default_factory=list)
 
     def add_lines(self, program: int, life: int, topic: str, lines: Iterable[str]) -> None:
-        """What one life of a program has noted. A last line may be cut."""
+        """Add the notes of one life of a program. The last line may be truncated."""
         for line in lines:
             try:
                 noted = json.loads(line)
             except ValueError:
-                return  # It was killed in the middle of it.
+                return  # The program was killed in the middle of writing it.
             attempt = Attempt(program, life, noted["attempt"])
             match noted["what"]:
                 case "begins":
@@ -113,12 +113,12 @@ class History:
                     self.tried[attempt].fate = Fate(noted["fate"])
 
     def count(self, *fates: Fate) -> int:
-        """How many attempts ended so."""
+        """The number of attempts with this fate."""
         return sum(each.fate in fates for each in self.tried.values())
 
 
 class Notes:
-    """The file of one life of a program: what is noted is there when it is killed."""
+    """The file of one life of a program: its notes survive a kill."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -131,11 +131,11 @@ class Notes:
         return self._count
 
     def commits(self, attempt: int) -> None:
-        """It is about to be committed."""
+        """Note that it is about to be committed."""
         self._note(what="commits", attempt=attempt)
 
     def ends(self, attempt: int, fate: Fate) -> None:
-        """It is known how it ended."""
+        """Note its known outcome."""
         self._note(what="ends", attempt=attempt, fate=fate)
 
     def _note(self, **fields: object) -> None:

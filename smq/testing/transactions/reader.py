@@ -1,4 +1,4 @@
-"""Readers of committed records, of both clients, that keep all that they were given."""
+"""Readers of committed records, of both clients, that keep everything they read."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -106,7 +106,7 @@ def read_all(reader: Reader, quiet_ms_max: int) -> None:
 
 @contextmanager
 def reading_along(readers: Sequence[Reader]) -> Iterator[Callable[[], None]]:
-    """Read in threads; the block gets a check that raises what one of them met."""
+    """Read in threads; the block gets a check that raises a thread's error."""
     met: list[BaseException] = []
     stop = Event()
 

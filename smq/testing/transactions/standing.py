@@ -1,4 +1,4 @@
-"""Where copying programs and the partitions that they read and write stand: told when all stops."""
+"""Describes where copying programs and their partitions stand, for the report of a stall."""
 
 from collections.abc import Iterable
 
@@ -9,10 +9,10 @@ from smq.testing.transactions.copier import MIDDLE, SOURCE, TARGET, Task
 
 
 def standing(bootstrap: str, tasks: Iterable[Task]) -> list[str]:
-    """A line for each partition and each program. Raises BrokerError.
+    """A line per partition and program. Raises BrokerError.
 
-    An end beyond the last stable offset is held back by an open transaction; a program whose
-    offsets are below the last stable ones has something to read.
+    If the end is beyond the last stable offset, an open transaction holds readers back; a program
+    whose offsets are below the last stable ones has records to read.
     """
     lines = []
     with Cluster(bootstrap) as cluster:

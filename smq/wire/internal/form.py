@@ -69,7 +69,7 @@ def name_of(kind: type[Question[Any]]) -> str:
 
 
 def answer_type(kind: type[Question[Any]]) -> Any:  # noqa: ANN401  (a type, or a union of types)
-    """What a question is answered with, as its class says."""
+    """The type of a question's answer, from its class."""
     [base] = kind.__orig_bases__  # type: ignore[attr-defined]
     [answer] = get_args(base)
     return answer
@@ -82,7 +82,7 @@ def encode_question(frame_id: int, question: Question[Any]) -> bytes:
 
 
 def decode_question(body: bytes, known: Questions) -> Question[Any]:
-    """The question in a frame's body. Raises PeerError, which says what is wrong with it."""
+    """The question in a frame's body. Raises PeerError with the problem."""
     said = _parsed(body)
     name = said.pop("do", None)
     kind: Any = known.get(name) if isinstance(name, str) else None
@@ -95,14 +95,14 @@ def decode_question(body: bytes, known: Questions) -> Question[Any]:
 
 
 def encode_answer(frame_id: int, answer: object, data: bytes | None = None) -> bytes:
-    """An answer as a frame: a value of the question's type, with raw bytes behind it, or Failed."""
+    """An answer as a frame: a value of the question's type, followed by raw bytes, or Failed."""
     said = _fields_of(answer) if isinstance(answer, Failed) else {"ok": answer}
     body = _json(said)
     return encode_frame(frame_id, KIND_COMMAND, body if data is None else body + b"\n" + data)
 
 
 def decode_answer(kind: type[Question[A]], body: bytes) -> A | Failed:
-    """The answer to a question, without the bytes behind it. What is malformed is Failed."""
+    """The answer to a question, without the bytes behind it. A malformed answer is Failed."""
     try:
         said = _parsed(body)
         if "ok" in said:
@@ -132,7 +132,7 @@ def _parsed(body: bytes) -> dict[str, Any]:
 
 @cache
 def _read_of(form: Any) -> Read:  # noqa: ANN401  (a type, or a union of types)
-    """How to read values of a type. Raises TypeError for one that has no form."""
+    """The reader of a type's values. Raises TypeError for a type without a form."""
     if form in _PLAIN:
         return _read_plain(form)
     if get_origin(form) is not None or isinstance(form, UnionType):

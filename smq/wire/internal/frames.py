@@ -6,11 +6,10 @@
     +--------+------------+-------+-----------------+
     length counts everything after itself. An answer carries the id and kind of its question.
 
-KIND_KAFKA, asked of the coordinator: the body is `encode_relay(...)`, a Kafka request as a client
-sent it with what the coordinator must know of the connection; the answer's body is the response
-(correlation id first, no size), and an empty one means: close the client's connection.
-KIND_COMMAND: the body is a question of `smq.wire.internal.messages`, or its answer, in the form of
-`smq.wire.internal.form`.
+KIND_KAFKA, a question to the coordinator: the body is `encode_relay(...)`, a Kafka request as a
+client sent it with the connection's facts; the answer's body is the response (correlation id first,
+no size), and an empty one means: close the client's connection. KIND_COMMAND: the body is a
+question of `smq.wire.internal.messages`, or its answer, in the form of `smq.wire.internal.form`.
 """
 
 import struct
@@ -68,7 +67,7 @@ class InternalReader:
         self._received = bytearray()
 
     def receive(self, data: bytes | memoryview) -> Iterator[InternalFrame]:
-        """Add what the socket gave us; yield each frame that is now whole. Raises PeerError."""
+        """Add received bytes; yield each frame that is now complete. Raises PeerError."""
         self._received += data
         while len(self._received) >= _HEAD.size:
             length, frame_id, kind = _HEAD.unpack_from(self._received)

@@ -1,7 +1,7 @@
-"""The table of what our own processes ask each other.
+"""The table of questions between our own processes.
 
 A question names the type of its answer: `class FindEnds(Question[Ends])`. The asker gets that type,
-or Failed; a misspelt field is a type error. Both travel as smq.wire.internal.form says.
+or Failed; a misspelt field is a type error. smq.wire.internal.form encodes both.
 
     shard  ──FOR_SEALER──▶               sealer    ──FOR_WORKER──▶  its workers
     sealer, its workers  ──FOR_SHARD──▶ shard
@@ -33,7 +33,7 @@ class PartitionState(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The unsealed records of a partition that a full segment of the log holds."""
+    """The unsealed records of a partition in a full segment of the log."""
 
     end_offset: int
     newest_ms: int
@@ -41,14 +41,14 @@ class Part(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Up to where a partition is sealed, and where its log ends, visible or not."""
+    """The sealed end of a partition, and its log end, visible or not."""
 
     sealed_end: int
     log_end: int
 
 
 class Owner(NamedTuple):
-    """A topic: how long an upload may wait, and (number, node) of each of its partitions."""
+    """A topic: how long an upload may wait for a record, and (number, node) of each partition."""
 
     namespace: str
     topic: str
@@ -61,9 +61,9 @@ class Owner(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShardFacts:
-    """What has changed of a shard's partitions after version `since` up to `version`.
+    """The changes of a shard's partitions after version `since` up to `version`.
 
-    `since` is 0 when all is told anew (smq.shard.changes); versions are of one `life` of the shard.
+    `since` is 0 in a full answer (smq.shard.changes); versions belong to one `life` of the shard.
     """
 
     life: int
@@ -78,7 +78,7 @@ class ShardFacts:
 
 @dataclass(frozen=True, slots=True)
 class Partitions(Question[ShardFacts]):
-    """What has changed since a version of a life of the shard, or a first part of it."""
+    """Ask for changes since a version of a life of the shard, or the first part of them."""
 
     life: int = 0
     since: int = 0
@@ -86,17 +86,17 @@ class Partitions(Question[ShardFacts]):
 
 @dataclass(frozen=True, slots=True)
 class RawBatches:
-    """Behind it come this many bytes of batches."""
+    """An answer followed by this many bytes of batches."""
 
     bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Batches(Question[RawBatches]):
-    """Whole batches from the one that holds `offset` on.
+    """Ask for whole batches from the one that holds `offset` on.
 
-    `synced`: answered when the WAL has them on disk, for what is sealed must not outlive the log,
-    or its offsets are used again. `shown`: only what everybody may see.
+    `synced`: answer once the WAL has them on disk, since sealed records must not outlive the log,
+    or their offsets would be used again. `shown`: only visible batches.
     """
 
     number: int
@@ -108,7 +108,8 @@ class Batches(Question[RawBatches]):
 
 @dataclass(frozen=True, slots=True)
 class MarkSealed(Question[bool]):
-    """Sealed segments hold all below `end`. Answered when the checkpoint with it is durable."""
+    """Report that sealed segments hold all below `end`. Answered when the checkpoint with it is
+    durable."""
 
     number: int
     end: int
@@ -116,7 +117,7 @@ class MarkSealed(Question[bool]):
 
 @dataclass(frozen=True, slots=True)
 class MarkCompacted(Question[bool]):
-    """Sealed segments hold all below `end`, compacted: it is read from there."""
+    """Report that sealed segments hold all below `end`, compacted: readers must use them."""
 
     number: int
     end: int
@@ -124,7 +125,7 @@ class MarkCompacted(Question[bool]):
 
 @dataclass(frozen=True, slots=True)
 class RaiseLogStart(Question[bool]):
-    """Retention has dropped what is below `offset`. Answered as MarkSealed."""
+    """Report that retention has dropped all below `offset`. Answered as MarkSealed."""
 
     number: int
     offset: int
@@ -132,14 +133,14 @@ class RaiseLogStart(Question[bool]):
 
 @dataclass(frozen=True, slots=True)
 class Unsealed(Question[list[Part]]):
-    """What full segments of the WAL hold of a partition that is not sealed, in order."""
+    """Ask for a partition's unsealed records in full segments of the WAL, in order."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class FindEnds(Question[Ends]):
-    """Up to where a partition is sealed, and where its log ends."""
+    """Ask for the sealed end and the log end of a partition."""
 
     number: int
 
@@ -174,17 +175,17 @@ FOR_SHARD = by_name(
 )
 
 
-# What the sealer answers, by its workers but for the first.
+# Answered by the sealer; its workers answer all but the first.
 
 
 @dataclass(frozen=True, slots=True)
 class Pressure(Question[bool]):
-    """The WAL has grown too much: seal what there is, whatever its size."""
+    """The WAL has grown too much: seal all partitions, whatever their size."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchFile:
-    """Batches as a range of a file of the sealer; the offset behind them; was the file there?"""
+    """Batches as a range of a file of the sealer; the offset behind them; whether it was cached."""
 
     path: str
     at: int
@@ -195,7 +196,7 @@ class BatchFile:
 
 @dataclass(frozen=True, slots=True)
 class Cold(Question[BatchFile]):
-    """Batches from sealed segments."""
+    """Ask for batches from sealed segments."""
 
     number: int
     offset: int
@@ -204,7 +205,7 @@ class Cold(Question[BatchFile]):
 
 @dataclass(frozen=True, slots=True)
 class Inline(Question[BatchFile]):
-    """Batches with payloads in place of their handles, from the log or from segments."""
+    """Ask for batches with payloads in place of their handles, from the log or from segments."""
 
     number: int
     offset: int
@@ -221,7 +222,7 @@ class RecordTime:
 
 @dataclass(frozen=True, slots=True)
 class OffsetForTime(Question[RecordTime | None]):
-    """The first sealed record of a time or later, if there is one, at `log_start` or behind."""
+    """Ask for the first sealed record of a time or later, at or after `log_start`."""
 
     number: int
     timestamp: int
@@ -230,14 +231,14 @@ class OffsetForTime(Question[RecordTime | None]):
 
 @dataclass(frozen=True, slots=True)
 class FindPayloads(Question[dict[str, tuple[int, int] | None]]):
-    """Of each payload its length and when it was uploaded in ms; None: there is none."""
+    """Ask for the length and the upload time in ms of each payload; None: it does not exist."""
 
     keys: list[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """What partitions have sealed, in the order they were asked for, and the disk of the logs."""
+    """The sealed bytes of partitions, in the order of the request, and the disk of the logs."""
 
     sealed_bytes: list[int]
     total_bytes: int
@@ -246,7 +247,7 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class DescribeStorage(Question[Storage]):
-    """How much is stored of partitions."""
+    """Ask how much of partitions is stored."""
 
     numbers: list[int]
 
@@ -254,17 +255,17 @@ class DescribeStorage(Question[Storage]):
 FOR_SEALER = by_name(Pressure, Cold, Inline, OffsetForTime, FindPayloads, DescribeStorage)
 
 
-# What a worker of the sealer answers.
+# Answered by a worker of the sealer.
 
 
 @dataclass(frozen=True, slots=True)
 class Probe(Question[str | None]):
-    """Why the filer must not be used, if it must not."""
+    """Ask why the filer must not be used, if so."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seal(Question[int]):
-    """Seal a partition; up to which offset it is sealed then."""
+    """Seal a partition; answers its new sealed end."""
 
     node: int
     place: SealedPartition
@@ -276,7 +277,7 @@ class Seal(Question[int]):
 
 @dataclass(frozen=True, slots=True)
 class DropUnsealed(Question[int]):
-    """Drop what could not be sealed and is no longer kept; where the log starts then."""
+    """Drop expired records that could not be sealed; answers the new log start."""
 
     node: int
     place: SealedPartition
@@ -286,7 +287,7 @@ class DropUnsealed(Question[int]):
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """The files that were deleted, and whether more are to go."""
+    """The deleted files, and whether more remain."""
 
     deleted: list[str]
     has_more: bool
@@ -294,7 +295,7 @@ class Retained:
 
 @dataclass(frozen=True, slots=True)
 class Retain(Question[Retained]):
-    """Delete some of what a partition no longer keeps."""
+    """Delete some of a partition's expired segments."""
 
     node: int
     place: SealedPartition
@@ -305,7 +306,7 @@ class Retain(Question[Retained]):
 
 @dataclass(frozen=True, slots=True)
 class Merge(Question[int]):
-    """Merge some of a partition's small segments, if that is due; how many became one."""
+    """Merge some of a partition's small segments, if due; answers how many became one."""
 
     place: SealedPartition
     settings: TopicSettings
@@ -313,9 +314,9 @@ class Merge(Question[int]):
 
 @dataclass(frozen=True, slots=True)
 class Compact(Question[bool]):
-    """Take a step of compacting a partition, if that is due; whether there is more to do.
+    """Take a step of compacting a partition, if due; answers whether there is more to do.
 
-    The worker remembers how far it is. One that does not begins anew, with what is left.
+    The worker remembers its progress. A new worker begins anew, with the remaining segments.
     """
 
     node: int
@@ -325,7 +326,7 @@ class Compact(Question[bool]):
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What was deleted of a page of files; `after` which the next page begins, if there is one."""
+    """The deleted files of a page; `after` is where the next page begins, if there is one."""
 
     swept: list[str]
     after: str | None
@@ -333,7 +334,7 @@ class Swept:
 
 @dataclass(frozen=True, slots=True)
 class Sweep(Question[Swept]):
-    """Of a page of segments' files delete those that no line of the manifest names."""
+    """Delete the files of a page of segments that no line of the manifest names."""
 
     before_ms: int
     after: str
@@ -341,7 +342,7 @@ class Sweep(Question[Swept]):
 
 @dataclass(frozen=True, slots=True)
 class SweepPayloads(Question[Swept]):
-    """Of a page of payloads delete those that no record names any more and none can name."""
+    """Delete the payloads of a page that no record names and no new record may name."""
 
     owners: list[Owner]
     before_ms: int
@@ -350,10 +351,10 @@ class SweepPayloads(Question[Swept]):
 
 @dataclass(frozen=True, slots=True)
 class PublishTable(Question[bool]):
-    """Have a topic's lake table follow the manifest; whether more commits are to come.
+    """Have a topic's lake table follow the manifest; answers whether more commits remain.
 
-    `numbers` are those of its partitions, in order. Snapshots are kept for `keep_ms`. `check`: look
-    at the table even if the manifest is as it was when the table was made equal to it.
+    `numbers` are those of its partitions, in order. Snapshots are kept for `keep_ms`. `check`: read
+    the table even if the manifest has not changed since the table matched it.
     """
 
     topic_id: str
@@ -368,7 +369,7 @@ class PublishTable(Question[bool]):
 
 @dataclass(frozen=True, slots=True)
 class WithdrawTable(Question[bool]):
-    """Drop a lake table that no topic has any more."""
+    """Drop the lake table of a deleted topic."""
 
     namespace: str
     topic: str
@@ -377,14 +378,14 @@ class WithdrawTable(Question[bool]):
 
 @dataclass(frozen=True, slots=True)
 class ForgetUnfinished(Question[int]):
-    """Forget unfinished writes that nobody has touched since; how many there were."""
+    """Delete unfinished writes that have been idle since; answers how many."""
 
     before_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class MakeInline(Question[BatchFile]):
-    """`Inline`, with what the sealer knows of the partition."""
+    """`Inline`, with the sealer's facts about the partition."""
 
     node: int
     place: SealedPartition
@@ -412,7 +413,7 @@ FOR_WORKER = by_name(
 )
 
 
-# What the coordinator answers, after the change is durable.
+# Answered by the coordinator, after the change is durable.
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,7 +426,7 @@ class SegmentPage:
 
 @dataclass(frozen=True, slots=True)
 class ListSegments(Question[SegmentPage]):
-    """Those with records at or after `from_offset`, a page of them.
+    """Ask for a page of the segments with records at or after `from_offset`.
 
     After a full page the next begins at the end offset of the last.
     """
@@ -436,11 +437,11 @@ class ListSegments(Question[SegmentPage]):
 
 @dataclass(frozen=True, slots=True)
 class CommitSegments(Question[list[Segment]]):
-    """Add these to the manifest, all or none; what it has in their place.
+    """Add segments to the manifest, all or none; answers the manifest's for their offsets.
 
-    Again is harmless: the segment that is there already comes back, and the file of the other is
-    one too many. Those of deleted topics are left out. An overlap fails. `payloads` are the ids of
-    those that each segment's records name; none of any segment if the list is empty.
+    Repeating it is harmless: an existing segment is returned, and the caller deletes its own file.
+    Skips segments of deleted topics. Fails on an overlap. `payloads` are the ids that each
+    segment's records name; an empty list: none of them name any.
     """
 
     segments: list[Segment]
@@ -449,10 +450,7 @@ class CommitSegments(Question[list[Segment]]):
 
 @dataclass(frozen=True, slots=True)
 class DeleteSegments(Question[bool]):
-    """Take these out of the manifest.
-
-    With `replaced_ms` their files stay as replaced ones do, for a table still names them.
-    """
+    """Remove segments; with `replaced_ms` their files stay for a while: a table still names them."""
 
     number: int
     base_offsets: list[int]
@@ -461,10 +459,10 @@ class DeleteSegments(Question[bool]):
 
 @dataclass(frozen=True, slots=True)
 class ReplaceSegments(Question[bool]):
-    """Have `new` in place of its neighbours `old`; False: the partition is gone.
+    """Replace the neighbours `old` by `new`; False: the partition was deleted.
 
-    Again is harmless. Fails when the manifest does not have exactly these. `payloads` are the ids
-    of those that its records name; None: those that the old ones name.
+    Repeating it is harmless. Fails unless the manifest has exactly these. `payloads` are the ids
+    that its records name; None: those that the old segments name.
     """
 
     old: list[Segment]
@@ -475,7 +473,7 @@ class ReplaceSegments(Question[bool]):
 
 @dataclass(frozen=True, slots=True)
 class SetLogStart(Question[bool]):
-    """Raise a partition's log start offset; it never goes back."""
+    """Raise a partition's log start offset; it is never lowered."""
 
     number: int
     offset: int
@@ -483,7 +481,7 @@ class SetLogStart(Question[bool]):
 
 @dataclass(frozen=True, slots=True)
 class EnsureTopics(Question[dict[str, str | None]]):
-    """Make the topics that are not there; why not, for each, or None."""
+    """Create missing topics; answers why not, for each, or None."""
 
     names: list[str]
 

@@ -1,4 +1,4 @@
-"""What the front asks shards about the metrics that clients push (KIP-714)."""
+"""Questions of the front to shards about the metrics that clients push (KIP-714)."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from smq.wire.internal.form import Question
 
 
 class PushingClient(NamedTuple):
-    """A client that is to push metrics, and its newest push. Times are 0 if there was none."""
+    """A client that pushes metrics, and its newest push. Times are 0 if there was none."""
 
     instance: str
     client_id: str
@@ -26,20 +26,20 @@ class PushingClient(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListPushes(Question[list[PushingClient]]):
-    """The clients that a shard has heard of last, at most so many."""
+    """Ask for the clients that a shard has seen last, at most so many."""
 
     count_max: int
 
 
 @dataclass(frozen=True, slots=True)
 class PushedMetrics:
-    """Behind it come this many bytes: the push of a client, inflated."""
+    """An answer followed by this many bytes: a client's push, inflated."""
 
     bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class FindPush(Question[PushedMetrics]):
-    """The newest push of a client instance; empty if there is none."""
+    """Ask for the newest push of a client instance; empty if there is none."""
 
     instance: str

@@ -3,7 +3,7 @@
     Produce  message set  →  one batch, compressed as the first wrapper was
     Fetch    batches      →  message set, not compressed, without headers and control records
 
-Both are generators that yield between steps and return what was made.
+Both are generators that yield between steps and return the result.
 """
 
 from collections.abc import Generator
@@ -16,14 +16,15 @@ from smq.wire.legacy.records import OldMessage, read_messages, write_message
 from smq.wire.records import Batch, BatchBody, Record, read_batches
 
 MiB = 1024 * 1024
-BYTES_MAX = 4 * MiB  # Inflated: of one Produce request, of one batch, and of one Fetch's answer.
+BYTES_MAX = 4 * MiB  # Inflated bytes per Produce request, per batch, and per Fetch answer.
 MESSAGES_A_STEP = 256
 # Compressing takes up to ten milliseconds: what is larger stays uncompressed.
 COMPRESSED_BYTES_MAX = {Codec.GZIP: MiB // 4, Codec.SNAPPY: 2 * MiB, Codec.LZ4: 2 * MiB}
 
 
 class Made(NamedTuple):
-    """What a conversion has made, or why it could not; `inflated`: what it took of the limit."""
+    """The result of a conversion, or its error; `inflated`: the bytes that count towards the
+    limit."""
 
     data: bytes
     inflated: int = 0
@@ -67,7 +68,7 @@ def to_messages(
 ) -> Generator[None, None, Made]:
     """The records of batches from the offset `start` on, as a message set.
 
-    It ends behind the first batch with which it has reached `bytes_max`: the client asks again.
+    It ends behind the batch that reaches `bytes_max`: the client asks again.
     """
     made, error = bytearray(), ErrorCode.NONE
     try:
@@ -80,7 +81,7 @@ def to_messages(
         error = ErrorCode.MESSAGE_TOO_LARGE
     except PeerError:
         error = ErrorCode.CORRUPT_MESSAGE
-    if made:  # What is good comes first; the error when the client asks on from there.
+    if made:  # Good batches go first; the error follows when the client asks on from there.
         error = ErrorCode.NONE
     return Made(bytes(made), len(made), error)
 

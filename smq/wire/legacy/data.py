@@ -1,7 +1,7 @@
 """Produce 0-2 and the answers of Fetch 0-3: read, converted in steps, written.
 
-A Produce becomes one of version 3 with the partitions that could be converted; its answer gets the
-errors of the others.
+A Produce becomes one of version 3 with the convertible partitions; its answer gets the errors of
+the others.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -39,7 +39,7 @@ Steps = Generator[None, None, bytes]
 
 
 class OldProduce:
-    """A Produce request of an old version on its way."""
+    """A Produce request of an old version in progress."""
 
     def __init__(self, request: bytes) -> None:
         """`request` is without its size. Raises Malformed."""
@@ -56,7 +56,7 @@ class OldProduce:
         return bool(self._errors)
 
     def convert(self) -> Steps:
-        """The request in the newer version, with its size; nothing in it: `is_empty`."""
+        """The request in the newer version, with its size; `is_empty` if nothing is left in it."""
         left, topics = BYTES_MAX, []
         for i, topic in enumerate(self._asked.topic_data):
             partitions = []
@@ -79,7 +79,7 @@ class OldProduce:
         return sized(writer)
 
     def answer(self, answered: bytes) -> bytes:
-        """The answer, with its size, from that to the newer version; b"": there was none to ask."""
+        """The old answer, with its size, from the newer one; b"": no request was made."""
         rows, throttle_ms = self._rows(answered)
         version, writer = self._header.api_version, Writer()
         append = writer.append
@@ -115,7 +115,7 @@ class OldProduce:
 
 
 def fetched_answer(header: RequestHeader, newer: Buffer) -> Callable[[bytes], Steps]:
-    """What makes the answer of an old Fetch from that to its newer request; both with size."""
+    """A converter from the newer Fetch's answer to the old one's; both with size."""
     _, at = read_request_header(newer, 0)
     request = read_fetch_request(newer, at, FETCH_AS)
     starts = {

@@ -4,9 +4,10 @@
     message  = offset (8), length (4), CRC-32 of what follows (4), magic (1), attributes (1),
                timestamp (8, magic 1 only), key, value (each a length of 4, -1 for null, and bytes)
 
-Compressed messages are the value of another one, the wrapper, whose attributes name the codec. In
-it a message of magic 0 has its own offset. One of magic 1 counts from the set's start, and the
-wrapper has the offset of the last one; the timestamp is the wrapper's if that is of the append.
+Compressed messages are the value of a wrapper message, whose attributes name the codec. Inside, a
+message of magic 0 has its own offset. One of magic 1 has an offset relative to the set's start, and
+the wrapper has the offset of the last one; the timestamp is the wrapper's if that is of type
+LogAppendTime.
 
 Snappy may have Java's framing. The LZ4 frames of magic 0 have a wrong header checksum: Kafka's old
 clients took it over the frame's magic number too (KAFKA-3160).
@@ -22,7 +23,7 @@ from smq.wire.compression import Codec, InflatesTooFar, decompress
 
 CODEC_MASK, LOG_APPEND_TIME = 0x07, 0x08
 NO_TIMESTAMP = -1
-WRAPPER_BYTES_MAX = 1024 * 1024  # Inflated at once: up to ten milliseconds.
+WRAPPER_BYTES_MAX = 1024 * 1024  # Inflated in one step: up to ten milliseconds.
 _OVERHEAD = Struct(">qi")  # Offset and length.
 _HEADS = (Struct(">Ibb"), Struct(">Ibbq"))  # By magic: CRC, magic, attributes (, timestamp).
 _LENGTH, _CRC_BYTES, _MAGIC_AT = Struct(">i"), 4, 16
@@ -43,7 +44,7 @@ class OldMessage(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """A message as it stands in its set."""
+    """A message within its set."""
 
     magic: int
     offset: int
@@ -64,8 +65,8 @@ class _Entry(NamedTuple):
 
 
 def read_messages(data: Buffer, bytes_max: int) -> Iterator[OldMessage]:
-    """The messages of a set, of which all wrappers together inflate to `bytes_max` bytes at most,
-    and none to more than WRAPPER_BYTES_MAX.
+    """The messages of a set. All its wrappers together may inflate to `bytes_max` bytes, each to
+    WRAPPER_BYTES_MAX.
 
     Raises Malformed, Undecodable or, beyond the limit, InflatesTooFar.
     """
@@ -182,7 +183,7 @@ _UINT32 = 0xFFFFFFFF
 
 
 def with_header_checksum(frame: bytes) -> bytes:
-    """An LZ4 frame with the right header checksum, whichever it had."""
+    """An LZ4 frame with its header checksum corrected."""
     if len(frame) <= _LZ4_MAGIC_BYTES:
         raise Malformed("an LZ4 frame that is cut")
     has_size = bool(frame[_LZ4_MAGIC_BYTES] & _LZ4_HAS_SIZE)

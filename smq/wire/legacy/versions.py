@@ -1,4 +1,4 @@
-"""Versions of APIs that Kafka 4 dropped, as the newer ones that say the same.
+"""Converts API versions that Kafka 4 dropped to equivalent newer ones.
 
     request of an old version → of the newer one → handled → its answer → answer of the old version
 
@@ -41,8 +41,8 @@ from smq.wire.generated.offset_commit import (
 )
 from smq.wire.headers import RequestHeader, read_request_header, write_request_header
 
-ELEMENTS_MAX = 20_000  # Of a request that is read here.
-FETCH_BYTES_MAX = 1024 * 1024  # What a fetch is given before it is converted.
+ELEMENTS_MAX = 20_000  # The largest request read here.
+FETCH_BYTES_MAX = 1024 * 1024  # Batches to read for a fetch before conversion.
 _INT32, _INT64 = Struct(">i"), Struct(">q")
 _TIME_AND_COUNT, _ERROR_AND_COUNT = Struct(">iqi"), Struct(">ihi")
 _FETCH_HEAD_BYTES = 12  # Replica, wait and least bytes.
@@ -61,7 +61,7 @@ class Newer(NamedTuple):
 
 
 def newer_of(request: Buffer) -> tuple[RequestHeader, Newer, bytes] | None:
-    """A request's header, its newer version and the request in that; None: it is of no old version.
+    """A request's header, its newer version and the request in that; None: it is no old version.
 
     Raises Malformed.
     """
@@ -183,7 +183,7 @@ def _offset_commit(
 
 
 def _create_topics_0(body: Buffer, at: int) -> bytes:
-    return bytes(body[at:]) + b"\0"  # Not validated only: they are made.
+    return bytes(body[at:]) + b"\0"  # Not only validated: they are created.
 
 
 def _created_topics(answer: bytes, *, in_words: bool) -> bytes:
@@ -223,4 +223,4 @@ NEWER: dict[tuple[int, int], Newer] = {
     ),
     (CREATE_TOPICS, 1): Newer(2, _same, lambda answer: _created_topics(answer, in_words=True)),
 }
-OLD_KEYS = frozenset(key for key, _ in NEWER)  # Served from version 0, if they are served at all.
+OLD_KEYS = frozenset(key for key, _ in NEWER)  # Served from version 0, if at all.

@@ -1,4 +1,4 @@
-"""What is in each message of each version, as a table; the codecs are generated from it.
+"""The fields of each message and version, as tables; the codecs are generated from them.
 
 The facts are Apache Kafka 4.3's (https://kafka.apache.org/protocol). After a change run
 `python -m smq.wire.generate`; `smq.wire.messages.notation` explains how to read the lines.

@@ -1,6 +1,7 @@
-"""Finds fetched batches that belong to aborted transactions (KIP-98). The broker names the aborted
-transactions that overlap its answer, by producer and first offset. Such a transaction ends with its
-producer's next marker: none of its batches may be returned.
+"""Finds fetched batches that belong to aborted transactions (KIP-98).
+
+The broker names the aborted transactions that overlap its answer, by producer and first offset.
+Such a transaction ends with its producer's next marker: none of its batches may be returned.
 """
 
 from collections.abc import Iterable

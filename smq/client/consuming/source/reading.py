@@ -194,8 +194,10 @@ class Reading:
             self._local.remove(partition)
 
     def take(self) -> list[Taken]:
-        """Take the available records, cut. Raises BrokerError. Moves their partitions behind them.
-        They come again after `put_back`, unless `is_given`.
+        """Take the available records, cut.
+
+        Raises BrokerError. Moves their partitions behind them. They come again after `put_back`,
+        unless `is_given`.
         """
         if self.is_torn:
             self._begin_again()

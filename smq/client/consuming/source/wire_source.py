@@ -285,6 +285,7 @@ def _batches(
     data: np.ndarray, partition: Partition, aborted: Sequence[AbortedTransaction] | None
 ) -> tuple[Batches, int]:
     """The batches of an answer from the partition's position on, and the position behind them.
+
     Omits those of transactions that the answer lists as aborted.
 
     The last batch may be incomplete: brokers fill an answer up to its limit.

@@ -45,7 +45,10 @@ class InFlightRequests:
         return queue.in_flight.pop()
 
     def remove_half_added(self, queue: PartitionQueue, batch: Batch) -> bool:
-        """Remove a batch that an interrupted `add` recorded in part. False: it was complete."""
+        """Remove a batch that an interrupted `add` recorded in part.
+
+        False: it was complete.
+        """
         requests = self._by_node.get(queue.leader, ())
         if any(each is batch for _, _, each in requests):
             return False

@@ -105,10 +105,11 @@ class DeliveryState(ABC):
         return None
 
     def call_when_done(self, row: int | None, function: Callable[[], object]) -> bool:
-        """Have the function called when a row is done (None: all are); False: it already is. The
-        resolver takes `due_callbacks` after it has resolved. This method stores the function first
-        and then checks the row: either the resolver finds the function, or this check finds the row
-        done. Only one of the two gets the function out of the dict: `pop` is atomic.
+        """Have the function called when a row is done (None: all are); False: it already is.
+
+        The resolver takes `due_callbacks` after it has resolved. This method stores the function
+        first and then checks the row: either the resolver finds the function, or this check finds
+        the row done. Only one of the two gets the function out of the dict: `pop` is atomic.
         """
         number = next(_numbers)
         self.callbacks[number] = (row, function)

@@ -126,9 +126,10 @@ class BatchFuture:
 
 
 class BufferFull(Exception):
-    """The producer's buffer is full, and stayed full for the time allowed. The record is not taken;
-    the same call may succeed once the broker has acknowledged others. A part of a large
-    `send_batch` may have been sent: `sent` is its future.
+    """The producer's buffer is full, and stayed full for the time allowed.
+
+    The record is not taken; the same call may succeed once the broker has acknowledged others. A
+    part of a large `send_batch` may have been sent: `sent` is its future.
     """
 
     sent: BatchFuture | None = None

@@ -49,10 +49,12 @@ NO_EXTRAS = Extras((), None, None)
 
 
 class Parcel(DeliveryState):
-    """Rows and their state; `unresolved` is -1 while the parcel is open. `partitions` and
-    timestamps are one number if all rows share it. `offsets` are created when the first is known.
-    While the parcel is open, `send` counts `room` down: the bytes left of those it was `granted`. A
-    row exists once its value does. All rows, some or none have `keys`; few have `extras`.
+    """Rows and their state; `unresolved` is -1 while the parcel is open.
+
+    `partitions` and timestamps are one number if all rows share it. `offsets` are created when the
+    first is known. While the parcel is open, `send` counts `room` down: the bytes left of those it
+    was `granted`. A row exists once its value does. All rows, some or none have `keys`; few have
+    `extras`.
     """
 
     __slots__ = (

@@ -1,5 +1,7 @@
-"""Failures that no caller has seen yet. `flush` raises them, so that none goes unnoticed. They are
-kept without their parcels. Failures reported since are dropped now and then.
+"""Failures that no caller has seen yet.
+
+`flush` raises them, so that none goes unnoticed. They are kept without their parcels. Failures
+reported since are dropped now and then.
 """
 
 from collections.abc import Iterable

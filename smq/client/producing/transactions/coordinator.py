@@ -1,7 +1,9 @@
 """Asks the coordinator of a transactional id: gets the producer's id and epoch, adds partitions,
-ends transactions. Brokers with KIP-890 raise the producer's epoch with each end of a transaction,
-and return it: a late batch then meets another epoch. With older ones the epoch stays, and rises
-after an abort (KIP-360), because it is unknown which sequences the broker has.
+ends transactions.
+
+Brokers with KIP-890 raise the producer's epoch with each end of a transaction, and return it: a
+late batch then meets another epoch. With older ones the epoch stays, and rises after an abort
+(KIP-360), because it is unknown which sequences the broker has.
 """
 
 import threading
@@ -72,9 +74,10 @@ class TransactionCoordinator:
         self._nodes: dict[str | None, int] = {}  # By group; None: the transactional id's.
 
     def begin(self) -> ProducerEpoch:
-        """Fence the transactional id's former producer, abort its transaction, and get an epoch. A
-        later call, while no transaction is open, raises our own epoch, unless another producer has
-        the transactional id by now.
+        """Fence the transactional id's former producer, abort its transaction, and get an epoch.
+
+        A later call, while no transaction is open, raises our own epoch, unless another producer
+        has the transactional id by now.
         """
 
         def ask(connection: Connection) -> ProducerEpoch:
@@ -169,8 +172,10 @@ class TransactionCoordinator:
 
     def end(self, *, committed: bool) -> ProducerEpoch | None:
         """Commit or abort the transaction; returns the producer's new id and epoch, None:
-        unchanged. If it raises anything but ProducerFenced, the outcome is unknown. A second call,
-        which must ask for the same, settles it.
+        unchanged.
+
+        If it raises anything but ProducerFenced, the outcome is unknown. A second call, which must
+        ask for the same, settles it.
         """
 
         def ask(connection: Connection) -> ProducerEpoch | None:

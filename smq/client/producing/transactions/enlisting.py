@@ -15,8 +15,9 @@ class Enlisting:
         self._state, self._coordinator, self._queues = state, coordinator, queues
 
     def enlist(self) -> bool:
-        """Enlist the partitions with batches to send; whether there were any. The producer's lock
-        must not be held. If the coordinator refuses, their batches fail.
+        """Enlist the partitions with batches to send; whether there were any.
+
+        The producer's lock must not be held. If the coordinator refuses, their batches fail.
         """
         with self._state.lock:
             epoch, names = self._queues.epoch, self._queues.barred()
