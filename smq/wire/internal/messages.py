@@ -450,7 +450,7 @@ class CommitSegments(Question[list[Segment]]):
 
 @dataclass(frozen=True, slots=True)
 class DeleteSegments(Question[bool]):
-    """Remove segments; with `replaced_ms` their files stay for a while: a table still names them."""
+    """Remove segments; with `replaced_ms` their files stay for a while, for a table names them."""
 
     number: int
     base_offsets: list[int]
