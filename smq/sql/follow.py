@@ -5,16 +5,17 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from smq.client.client import Client
-from smq.sql.session import Bounds, Refused, mentioned, run_over, understood
+from smq.sql.session import Bounds, Refused, Topics, mentioned, run_over, understood
 from smq.tables.live import ISOLATION_LEVEL, arrived_rows
 
 
 def results(
-    query: str, client: Client, bounds: Bounds, every_s: float
+    query: str, topics: Topics, client: Client, bounds: Bounds, every_s: float
 ) -> Iterator[pa.RecordBatchReader]:
     """The results of a query over each interval's new records; intervals without any give none.
 
-    Raises Refused, TooMuch, BrokerError.
+    Rows have the topic's typed columns as of the end of their interval. Raises Refused, TooMuch,
+    BrokerError, StoreError.
     """
     query = understood(query)
     names = mentioned(query, client.topics())
@@ -25,4 +26,4 @@ def results(
         while True:
             rows = arrived_rows(consumer, every_s, bytes_max=bounds.memory_bytes // 2)
             if rows.num_rows:
-                yield run_over(query, topic, rows, bounds).to_reader()
+                yield run_over(query, topic, rows, topics.schema(topic), bounds).to_reader()

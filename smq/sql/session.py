@@ -22,8 +22,9 @@ import pyarrow as pa
 from smq.client.client import Client
 from smq.filer.location import Location
 from smq.model.catalog import NAMESPACE_DEFAULT
-from smq.sql.topics import TopicRows, text_select, topic_rows, topics_of
-from smq.sql.typed import quoted
+from smq.model.topic_configs import SCHEMA
+from smq.sql.topics import TopicRows, select_arrow, text_select, topic_rows, topics_of
+from smq.sql.typed import quoted, with_typed
 from smq.store.manifest import open_manifest
 from smq.store.store import FILE_NAME
 
@@ -76,6 +77,12 @@ class Topics:
                 for name in mentioned(query, topics)
             ]
         return sorted(topics), found
+
+    def schema(self, name: str) -> str:
+        """The types of a topic's values, `smq.schema`; "" if it has none. Raises StoreError."""
+        with open_manifest(self.data_dir / FILE_NAME) as manifest:
+            topic = topics_of(manifest).get(name)
+        return "" if topic is None else topic.configs.get(SCHEMA, "")
 
 
 def understood(query: str) -> str:
@@ -148,15 +155,15 @@ def running(query: str, topics: Topics, bounds: Bounds) -> Iterator[pa.RecordBat
             raise Refused(_sentence(error, all_names)) from error
 
 
-def run_over(query: str, topic: str, rows: pa.Table, bounds: Bounds) -> pa.Table:
+def run_over(query: str, topic: str, rows: pa.Table, schema: str, bounds: Bounds) -> pa.Table:
     """The result of a query over given rows of a topic (`smq.tables.live.SCHEMA`).
 
-    Raises Refused.
+    The rows get the typed columns of `schema`. Raises Refused.
     """
     with _connected(bounds) as database:
         database.execute("SET enable_external_access = false")
-        database.register("smq_rows", rows)
-        _create_views(database, topic, "SELECT * FROM smq_rows")
+        database.register("smq_rows", with_typed(rows, schema))
+        _create_views(database, topic, select_arrow("smq_rows", schema))
         database.execute("SET lock_configuration = true")
         try:
             return database.sql(query).to_arrow_table()

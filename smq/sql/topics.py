@@ -57,13 +57,18 @@ class TopicRows:
         """SQL for all rows, keys and values as bytes. `arrow_name` is a view of `arrow`."""
         whole = [each for each in self._parquet() if not each.is_cut]
         cut = [each for each in self._parquet() if each.is_cut]
-        selects = [f"SELECT {_LIVE}{typed_names(self.schema)} FROM {quoted(arrow_name)}"]
+        selects = [select_arrow(arrow_name, self.schema)]
         selects += [
             _read(self.root, group, self.schema, is_cut=group is cut)
             for group in (whole, cut)
             if group
         ]
         return " UNION ALL ".join(selects)
+
+
+def select_arrow(name: str, schema: str) -> str:
+    """SQL for the rows of an Arrow table, with the typed columns that they have (`with_typed`)."""
+    return f"SELECT {_LIVE}{typed_names(schema)} FROM {quoted(name)}"
 
 
 def text_select(view: str) -> str:

@@ -177,7 +177,7 @@ def _follow(  # noqa: PLR0913, PLR0917  (They belong to one verb.)
         raise refusal("--follow needs a running broker, and --tail live")
     with writer(output_format, output) as write:
         try:
-            for rows in results(query, topics.client, bounds, every):
+            for rows in results(query, topics, topics.client, bounds, every):
                 write(rows)
         except KeyboardInterrupt:  # Ctrl-C ends --follow.
             say("")
