@@ -24,6 +24,7 @@ from bench.spark_inputs import (
     fill,
     fill_kafka,
     kafka_source_jars,
+    make_segments,
     segments_of,
     wait_sealed,
 )
@@ -38,6 +39,7 @@ from spark_jobs.native import FILE_SCHEMA
 RECORDS = 5_000_000
 SQL_SEALED, SQL_LIVE = 10_000_000, 1_000_000
 KAFKA_RECORDS = 2_000_000
+PLANNED_SEGMENTS = 5_000
 ROUNDS = 6
 STREAM_BATCHES = 5
 RATE, FRESH_S, WARM_S = 20_000, 20.0, 10.0
@@ -143,6 +145,19 @@ def scans(bench: Bench) -> list[Line]:
         plain=lambda: noop(plain),
     )  # fmt: skip
     return lines
+
+
+def planning(bench: Bench) -> list[Line]:
+    """How long a DataFrame of many segments takes, before anything is read."""
+    directory = bench.directory / "planning"
+    make_segments(directory, "many", PLANNED_SEGMENTS)
+    taken = in_turns(
+        {"plan": lambda: read_topic(bench.spark, "many", data_dir=directory)}, rounds=5
+    )
+    count = read_topic(bench.spark, "many", data_dir=directory).count()
+    assert count == PLANNED_SEGMENTS, count
+    words = f"read_topic, planning of {PLANNED_SEGMENTS:,} segments: s"
+    return [Line(words, taken["plan"], None, "≤ 1")]
 
 
 def streams(bench: Bench) -> list[Line]:
@@ -293,6 +308,7 @@ def sql(bench: Bench) -> list[Line]:
 
 PARTS: dict[str, Callable[[Bench], list[Line]]] = {
     "scans": scans,
+    "planning": planning,
     "streams": streams,
     "freshness": freshness,
     "sql": sql,

@@ -5,18 +5,26 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 from confluent_kafka import Producer
 
-from smq.model.segments import Segment
+from shm.kernels.twin.records import PlainRecord, batch as plain_batch
+from smq.filer.local import LocalStore
+from smq.model.catalog import NAMESPACE_DEFAULT, Topic
+from smq.model.segments import SealedPartition, Segment
+from smq.sealer.room import Room
+from smq.sealer.seal import Sealing
 from smq.store.manifest import open_manifest
-from smq.store.store import FILE_NAME
+from smq.store.store import FILE_NAME, Store as SqlStore
 from smq.testing.kafka import KafkaUnavailable
+from smq.testing.sealing import FakeShard
 from smq.testing.smq_broker import SmqBroker
 
 BATCH_RECORDS = 100_000
+SEGMENTS_AT_ONCE = 100
 VALUE_BYTES = 100
 FIXED_BYTES = 40  # Of a value; the rest are random digits, as real records repeat only in part.
 KEYS = 100_000
@@ -83,6 +91,22 @@ def wait_sealed(broker: SmqBroker, topic: str, count: int) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"{topic} is not sealed after {SEALED_S_MAX:.0f} s")
         time.sleep(POLL_S)
+
+
+def make_segments(data_dir: Path, topic: str, count: int) -> None:
+    """A data directory with a topic of one partition: so many segments, of a record each."""
+    data_dir.mkdir(parents=True)
+    store = SqlStore.open(data_dir / FILE_NAME)
+    store.add_topic(Topic(topic, UUID(int=1), (1,), (0,)), 0)
+    filer, place = LocalStore(data_dir / "filer"), SealedPartition(NAMESPACE_DEFAULT, topic, 0, 1)
+    for first in range(0, count, SEGMENTS_AT_ONCE):
+        offsets = range(first, min(count, first + SEGMENTS_AT_ONCE))
+        records = [PlainRecord(each, each, b"key", b"value", ()) for each in offsets]
+        log = FakeShard([plain_batch([each], end_offset=each.offset + 1) for each in records])
+        log.sealed_end = first
+        Sealing(filer, log, store.manifest, lambda: 1, Room()).seal(place, first, log.end, 1)
+    store.commit()
+    store.close()
 
 
 def fill_kafka(bootstrap: str, topic: str, count: int) -> None:
