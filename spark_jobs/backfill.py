@@ -11,7 +11,6 @@ without a timestamp have no date. The table is one of its own: not one that `ing
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
@@ -20,6 +19,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, functions as f
 
 from smq.tables.plan import Unreadable
+from spark_jobs.durable import load, save
 from spark_jobs.ingest import transform
 from spark_jobs.places import add_places, places_in
 from spark_jobs.read import read_topic
@@ -42,12 +42,12 @@ class Progress:
         if (table / LOG_OF_A_STREAM).exists():
             raise Unreadable(f"{table} is written by a stream; name a table of its own")
         self.rows: dict[str, int] = {}
-        if not self._path.exists():
+        found = load(self._path)
+        if found is None:
             return
         try:
-            found = json.loads(self._path.read_text())
             is_ours = found["format"] == FORMAT and found["topic"] == topic
-            self.rows = dict(found["rows"])
+            self.rows = dict(found["rows"])  # type: ignore[call-overload]
         except (ValueError, KeyError, TypeError) as error:
             raise Unreadable(f"{self._path} does not say which dates are done") from error
         if not is_ours:
@@ -58,12 +58,7 @@ class Progress:
     def add(self, day: date, rows: int) -> None:
         """A date is done; durable when this returns."""
         self.rows[day.isoformat()] = rows
-        new = self._path.with_name(f"{DONE}.new")
-        with new.open("w") as file:
-            json.dump({"format": FORMAT, "topic": self._topic, "rows": self.rows}, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        new.rename(self._path)
+        save(self._path, {"format": FORMAT, "topic": self._topic, "rows": self.rows})
 
 
 def days(first: date, last: date) -> Iterator[date]:

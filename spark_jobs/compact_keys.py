@@ -3,15 +3,16 @@
     smq spark compact_keys orders --data-dir DIR --output TABLE [--drop-deleted]
 
 A key's records lie in one partition, as Kafka's compaction assumes. Records without a key are kept.
+After a kill the same command goes on at the first partition that is not done; once the table is
+complete, it makes a new one of what the topic has by then.
 """
 
 import argparse
-from pathlib import Path
+from functools import partial
 
 from pyspark.sql import DataFrame, functions as f
 
-from spark_jobs.places import add_places, places_in
-from spark_jobs.read import read_topic
+from spark_jobs.rebuild import add_options, run
 from spark_jobs.session import refusals, start_session
 
 PLACE = ["topic", "partition", "offset"]
@@ -33,18 +34,26 @@ def transform(records: DataFrame, *, drop_deleted: bool = False) -> DataFrame:
 
 def main() -> None:
     """The program."""
-    parser = argparse.ArgumentParser(prog="smq spark compact_keys", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="smq spark compact_keys",
+        description=__doc__,
+        formatter_class=argparse.RawTextHelpFormatter,
+    )
     parser.add_argument("topic")
-    add_places(parser)
-    parser.add_argument("--output", type=Path, required=True, help="a directory, replaced")
+    add_options(parser)
     parser.add_argument(
         "--drop-deleted", action="store_true", help="leave out keys whose last value is null"
     )
     given = parser.parse_args()
+    drop_deleted = bool(given.drop_deleted)
     with refusals(), start_session(f"last of each key of {given.topic}") as spark:
-        records = read_topic(spark, given.topic, **places_in(given))
-        rows = transform(records, drop_deleted=given.drop_deleted)
-        rows.write.mode("overwrite").parquet(str(given.output))
+        run(
+            spark,
+            "compact_keys",
+            given,
+            {"drop_deleted": drop_deleted},
+            lambda *_: partial(transform, drop_deleted=drop_deleted),
+        )
 
 
 if __name__ == "__main__":

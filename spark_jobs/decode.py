@@ -8,10 +8,13 @@
 The table has the topic's columns but the value, and those of the schema. A record whose value is
 not of the schema is a dead letter: its own key and value, and headers that say which it is and why.
 Without `--dead-letters` they go to the table `TABLE.dead`. Nothing is left out: a null value is a
-row of nulls. A descriptor set for Protobuf: `protoc --include_imports -o orders.desc orders.proto`.
+row of nulls. Both are written once: each run goes on where the last one ended, also after a kill.
+Read the tables with Spark, which ignores files of batches that did not end.
+A descriptor set for Protobuf: `protoc --include_imports -o orders.desc orders.proto`.
 """
 
 import argparse
+import hashlib
 import sys
 from collections.abc import Mapping
 from importlib import import_module
@@ -19,17 +22,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions as f
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from smq.tables.plan import Unreadable
-from spark_jobs.places import add_places, places_in
-from spark_jobs.read import read_topic
+from spark_jobs.durable import claim
+from spark_jobs.ingest import CHECKPOINT
+from spark_jobs.places import add_stream_places, stream_options
+from spark_jobs.progress import watch
 from spark_jobs.session import refusals, start_session
 
 if TYPE_CHECKING:
     from spark_jobs.formats.columns import Format
 
-BAD = "_bad"
+BAD, COUNT = "_bad", "rows"
+MADE = "_decode.json"
+LETTERS_CHECKPOINT = "_checkpoint_of_dead_letters"
 CARRIED = ["key", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
 
 
@@ -95,21 +103,45 @@ def _split(
     return good, letters.select("key", "value", f.concat(theirs, ours).alias("headers"))
 
 
-def run(spark: SparkSession, records: DataFrame, given: argparse.Namespace) -> tuple[int, int]:
-    """Write both; returns the number of rows and of dead letters."""
-    good, bad = transform(records, form_of(given))
-    good.write.mode("overwrite").parquet(str(given.output))
+def run(spark: SparkSession, given: argparse.Namespace) -> tuple[int, int]:
+    """Write both; returns the number of rows and of dead letters of this run. Raises Unreadable."""
+    form = form_of(given)
+    table, dead = Path(given.output), Path(f"{given.output}.dead")
+    claim(table / MADE, _made_of(given))
+    records = spark.readStream.format("smq").options(**stream_options(given))
+    good, bad = transform(records.option("subscribe", given.topic).load(), form)
+    rows = watch(_into_table(_counted(good), table))
     if given.dead_letters is None:
-        table = f"{given.output}.dead"
-        bad.write.mode("overwrite").parquet(table)
-        dead = spark.read.parquet(table).count()
+        letters = watch(_into_table(_counted(bad), dead))
     else:
-        bad = bad.cache()
-        dead = bad.count()
-        writer = bad.write.format("smq").option("dataDir", str(given.data_dir))
-        writer.option("topic", given.dead_letters).mode("append").save()
-        bad.unpersist()
-    return spark.read.parquet(str(given.output)).count(), dead
+        writer = _counted(bad).writeStream.format("smq").option("dataDir", str(given.data_dir))
+        writer = writer.option("topic", given.dead_letters)
+        writer = writer.option("checkpointLocation", str(table / LETTERS_CHECKPOINT))
+        letters = watch(writer.trigger(availableNow=True).start())
+    return rows[COUNT], letters[COUNT]
+
+
+def _counted(rows: DataFrame) -> DataFrame:
+    return rows.observe(COUNT, f.count(f.lit(1)))
+
+
+def _into_table(rows: DataFrame, table: Path) -> StreamingQuery:
+    writer = rows.writeStream.format("parquet").option("path", str(table))
+    writer = writer.option("checkpointLocation", str(table / CHECKPOINT))
+    return writer.trigger(availableNow=True).start()
+
+
+def _made_of(given: argparse.Namespace) -> dict[str, object]:
+    """What decides the rows of a table: a later run with other options is refused."""
+    schema = given.schema if given.format == "json" else Path(given.schema).read_text("latin-1")
+    return {
+        "topic": given.topic,
+        "format": given.format,
+        "schema": hashlib.sha256(schema.encode()).hexdigest(),
+        "message": given.message,
+        "framed": given.framed,
+        "dead letters": given.dead_letters,
+    }
 
 
 def form_of(given: argparse.Namespace) -> "str | Format":
@@ -150,7 +182,7 @@ def main() -> None:
         prog="smq spark decode", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("topic")
-    add_places(parser)
+    add_stream_places(parser)
     parser.add_argument("--format", choices=["json", "avro", "protobuf"], default="json")
     parser.add_argument(
         "--schema",
@@ -167,13 +199,12 @@ def main() -> None:
         metavar="URL",
         help="where the schemas of these ids are: a schema registry, or a directory with ID.avsc",
     )
-    parser.add_argument("--output", type=Path, required=True, help="a directory, replaced")
+    parser.add_argument("--output", type=Path, required=True, help="the table's directory")
     parser.add_argument("--dead-letters", metavar="TOPIC", help="a topic, which must exist")
     given = parser.parse_args()
     _refuse(parser, given)
     with refusals(), start_session(f"decode {given.topic}") as spark:
-        records = read_topic(spark, given.topic, **places_in(given))
-        rows, dead = run(spark, records, given)
+        rows, dead = run(spark, given)
         sys.stdout.write(f"{rows} rows, {dead} dead letters\n")
 
 

@@ -2,7 +2,9 @@
 
     smq spark dedup orders --data-dir DIR --output TABLE [--by key value]
 
-Records are the same if these columns are; null is the same as null.
+Records are the same if these columns are; null is the same as null. After a kill the same command
+goes on at the first partition that is not done; once the table is complete, it makes a new one of
+what the topic has by then.
 """
 
 import argparse
@@ -11,8 +13,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, functions as f
 
-from spark_jobs.places import add_places, places_in
-from spark_jobs.read import read_topic
+from spark_jobs.rebuild import Rows, add_options, run
 from spark_jobs.session import refusals, start_session
 
 COLUMNS = ["key", "value", "timestamp", "topic", "partition"]
@@ -24,6 +25,11 @@ def transform(records: DataFrame, by: Sequence[str] = ("key", "value")) -> DataF
 
     Two passes, of which the first shuffles places and hashes, not values. The hash has 256 bits.
     """
+    return _kept(records, first_places(records, by))
+
+
+def first_places(records: DataFrame, by: Sequence[str]) -> DataFrame:
+    """Where the first record of each group is."""
     parts = [
         f.coalesce(f.hex(f.col(each).cast("string").cast("binary")), f.lit("null"))
         if each not in {"key", "value"}
@@ -32,24 +38,40 @@ def transform(records: DataFrame, by: Sequence[str] = ("key", "value")) -> DataF
     ]
     place = f.struct("timestamp", *PLACE)
     first = records.groupBy(f.sha2(f.concat_ws("|", *parts), 256)).agg(f.min(place).alias("first"))
-    return records.join(first.select("first.*").select(*PLACE), PLACE, "left_semi").select(
-        *records.columns
-    )
+    return first.select("first.*").select(*PLACE)
+
+
+def _kept(records: DataFrame, places: DataFrame) -> DataFrame:
+    return records.join(places, PLACE, "left_semi").select(*records.columns)
+
+
+def prepared(records: DataFrame, scratch: Path, by: Sequence[str]) -> Rows:
+    """What each partition keeps, once the places of all firsts are in `scratch`."""
+    if not scratch.exists():
+        first_places(records, by).write.parquet(str(scratch))
+    places = records.sparkSession.read.parquet(str(scratch))
+    return lambda rows: _kept(rows, places)
 
 
 def main() -> None:
     """The program."""
-    parser = argparse.ArgumentParser(prog="smq spark dedup", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="smq spark dedup", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("topic")
-    add_places(parser)
-    parser.add_argument("--output", type=Path, required=True, help="a directory, replaced")
+    add_options(parser)
     parser.add_argument(
         "--by", nargs="+", choices=COLUMNS, default=["key", "value"], help="[key value]"
     )
     given = parser.parse_args()
     with refusals(), start_session(f"{given.topic} without repetitions") as spark:
-        records = read_topic(spark, given.topic, **places_in(given))
-        transform(records, given.by).write.mode("overwrite").parquet(str(given.output))
+        run(
+            spark,
+            "dedup",
+            given,
+            {"by": sorted(given.by)},
+            lambda records, scratch: prepared(records, scratch, sorted(given.by)),
+        )
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession, functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark_jobs.places import add_stream_places, stream_options
 from spark_jobs.progress import watch
 from spark_jobs.session import refusals, start_session
 
@@ -29,14 +30,7 @@ def start(
     spark: SparkSession, topic: str, options: dict[str, str], output: Path, *, follow: bool
 ) -> StreamingQuery:
     """Start the stream into the table. `options` are those of `format("smq")`."""
-    records = (
-        spark.readStream.format("smq")
-        .options(**options)
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
-        .option("includeHeaders", "true")
-        .load()
-    )
+    records = spark.readStream.format("smq").options(**options).option("subscribe", topic).load()
     writer = (
         transform(records)
         .writeStream.format("parquet")
@@ -53,20 +47,11 @@ def main() -> None:
     """The program."""
     parser = argparse.ArgumentParser(prog="smq spark ingest", description=__doc__)
     parser.add_argument("topic")
-    parser.add_argument("--data-dir", type=Path, required=True, help="the broker's data directory")
-    parser.add_argument("--filer-root", help="the broker's setting filer.root, if it is elsewhere")
+    add_stream_places(parser)
     parser.add_argument("--output", type=Path, required=True, help="the table's directory")
-    parser.add_argument("--max-records", type=int, default=1_000_000, help="a batch's [1000000]")
-    parser.add_argument("--tail", choices=["live", "sealed"], default="live", help="[live]")
     parser.add_argument("--follow", action="store_true", help="go on until stopped")
     given = parser.parse_args()
-    options = {
-        "dataDir": str(given.data_dir),
-        "tail": given.tail,
-        "maxOffsetsPerTrigger": str(given.max_records),
-    }
-    if given.filer_root is not None:
-        options["filerRoot"] = given.filer_root
+    options = stream_options(given)
     with refusals(), start_session(f"ingest {given.topic}") as spark:
         watch(start(spark, given.topic, options, given.output, follow=given.follow))
 

@@ -32,3 +32,25 @@ def add_places(parser: argparse.ArgumentParser) -> None:
 def places_in(given: argparse.Namespace) -> Places:
     """The values of these options."""
     return Places(data_dir=given.data_dir, filer_root=given.filer_root, staging=given.staging)
+
+
+def add_stream_places(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a job that reads a topic as a stream."""
+    parser.add_argument("--data-dir", type=Path, required=True, help="the broker's data directory")
+    parser.add_argument("--filer-root", help="the broker's setting filer.root, if it is elsewhere")
+    parser.add_argument("--max-records", type=int, default=1_000_000, help="a batch's [1000000]")
+    parser.add_argument("--tail", choices=["live", "sealed"], default="live", help="[live]")
+
+
+def stream_options(given: argparse.Namespace) -> dict[str, str]:
+    """The same for `format("smq")`: from the first record, with headers."""
+    options = {
+        "dataDir": str(given.data_dir),
+        "tail": given.tail,
+        "maxOffsetsPerTrigger": str(given.max_records),
+        "startingOffsets": "earliest",
+        "includeHeaders": "true",
+    }
+    if given.filer_root is not None:
+        options["filerRoot"] = given.filer_root
+    return options

@@ -6,6 +6,7 @@ what Spark's Kafka source has as metrics is computed from the progress: `behind`
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any, Protocol
@@ -37,12 +38,13 @@ class Query(Protocol):
     def recentProgress(self) -> Sequence[Any]: ...  # noqa: N802
 
 
-def watch(query: Query) -> None:
+def watch(query: Query) -> Counter[str]:
     """Until the stream ends; Ctrl-C stops it, and it goes on from there in the next run.
 
-    Raises Unreadable with the reason if SMQ's source or sink ended it, else what Spark raised.
+    Returns the sums of what its batches observed (`DataFrame.observe`, one count each). Raises
+    Unreadable with the reason if SMQ's source or sink ended it, else what Spark raised.
     """
-    said = -1
+    said, observed = -1, Counter[str]()
     try:
         is_over: bool | None = False
         while not is_over:
@@ -52,11 +54,14 @@ def watch(query: Query) -> None:
                     said = progress["batchId"]
                     told = {name: progress[name] for name in SHOWN} | behind(progress)
                     sys.stdout.write(json.dumps(told) + "\n")
+                    for name, counts in (progress.get("observedMetrics") or {}).items():
+                        observed[name] += counts[0]
             sys.stdout.flush()
     except KeyboardInterrupt:
         query.stop()
     except StreamingQueryException as error:
         raise Unreadable(_reason(str(error))) from error
+    return observed
 
 
 def behind(progress: Mapping[str, Any]) -> dict[str, float]:

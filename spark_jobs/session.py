@@ -16,7 +16,7 @@ from pathlib import Path
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from smq.model.errors import StoreError
+from smq.model.errors import BrokerError, StoreError
 from smq.tables.plan import Unreadable
 from spark_jobs.startup import quiet_start
 
@@ -59,7 +59,7 @@ def refusals() -> Iterator[None]:
     """Exits a program with a sentence and code 1 if data cannot be read."""
     try:
         yield
-    except (Unreadable, StoreError) as reason:
+    except (Unreadable, StoreError, BrokerError) as reason:
         raise SystemExit(f"smq: {reason}") from reason
 
 

@@ -27,7 +27,7 @@ def test_a_table_says_which_dates_are_done(tmp_path: Path) -> None:
     assert Progress(tmp_path, "orders").rows == {"2013-01-01": 5, "2013-01-02": 0}
     with pytest.raises(Unreadable, match="has the topic orders in format 1, not others"):
         Progress(tmp_path, "others")
-    (tmp_path / DONE).write_text("{")
+    (tmp_path / DONE).write_text('{"format": 1, "topic": "orders"}')
     with pytest.raises(Unreadable, match="does not say which dates are done"):
         Progress(tmp_path, "orders")
     (tmp_path / "_spark_metadata").mkdir()

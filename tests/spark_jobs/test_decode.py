@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from smq.testing.smq_broker import SmqBroker
 from spark_jobs import decode
 from spark_jobs.decode import transform
-from tests.spark_jobs.conftest import RunJob, frame, wait_for
+from tests.spark_jobs.conftest import RunJob, frame
 
 pytestmark = pytest.mark.spark
 VALUES = [
@@ -39,23 +39,43 @@ def test_values_are_columns_or_dead_letters(spark: SparkSession) -> None:
         transform(records, "offset INT")
 
 
-def test_the_program_sends_dead_letters_to_a_topic(
+def test_each_run_of_the_program_adds_what_is_new(
     spark: SparkSession, smq_broker: SmqBroker, tmp_path: Path, run_job: RunJob
 ) -> None:
+    table = tmp_path / "table"
+    place = ("--data-dir", smq_broker.data_dir)
+    into_topic = ("--output", table, "--dead-letters", "dead")
     with smq_broker.connect() as client:
-        client.create_topic("orders", 1, {"smq.seal.ms": "1000"})
+        client.create_topic("orders", 1)
+
+        def send() -> None:
+            with client.producer() as producer:
+                for value in VALUES:
+                    producer.send("orders", value, key=b"k")
+
+        def run(*output: object, schema: str = "user STRING, amount DOUBLE") -> str:
+            said = run_job(decode, "orders", *place, *output, "--schema", schema)
+            return said.splitlines()[-1]
+
+        bad = len(VALUES) - len(GOOD)
+        send()
+        with pytest.raises(SystemExit, match="there is no topic dead; create it first"):
+            run(*into_topic)
         client.create_topic("dead", 1)
-        with client.producer() as producer:
-            for value in VALUES:
-                producer.send("orders", value, key=b"k")
-        wait_for(lambda: next((smq_broker.data_dir / "filer").rglob("*.parquet"), None) is not None)
-        table = tmp_path / "table"
-        said = run_job(
-            decode, "orders", "--data-dir", smq_broker.data_dir, "--output", table,
-            "--schema", "user STRING, amount DOUBLE", "--dead-letters", "dead",
-        )  # fmt: skip
-        assert said == f"{len(GOOD)} rows, {len(VALUES) - len(GOOD)} dead letters\n"
+        assert run(*into_topic) == f"0 rows, {bad} dead letters", "the rows were written before"
+        send()
+        assert run(*into_topic) == f"{len(GOOD)} rows, {bad} dead letters"
+        assert run(*into_topic) == "0 rows, 0 dead letters"
+        assert (
+            run("--output", tmp_path / "other") == f"{2 * len(GOOD)} rows, {2 * bad} dead letters"
+        )
         with client.consumer("dead", start="earliest") as consumer:
             found = list(consumer.read_until(consumer.find("latest")))
-    assert len(found) == len(VALUES) - len(GOOD)
+        with pytest.raises(SystemExit, match="made with another schema; name a new directory"):
+            run(*into_topic, schema="user STRING")
+    wanted = sorted([*GOOD, *(len(VALUES) + each for each in GOOD)])
+    for each in (table, tmp_path / "other"):
+        assert sorted(row.offset for row in spark.read.parquet(str(each)).collect()) == wanted
+    assert spark.read.parquet(f"{tmp_path}/other.dead").count() == 2 * bad
+    assert len(found) == 2 * bad
     assert {record.key for record in found} == {b"k"}

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from spark_jobs.places import add_places, places_in
+from spark_jobs.places import add_places, add_stream_places, places_in, stream_options
 
 
 def test_the_options_are_those_of_read_topic() -> None:
@@ -19,4 +19,20 @@ def test_the_options_are_those_of_read_topic() -> None:
         "data_dir": Path("d"),
         "filer_root": "s3://b/x",
         "staging": Path("s"),
+    }
+
+
+def test_the_options_of_a_stream_are_those_of_the_source() -> None:
+    parser = argparse.ArgumentParser()
+    add_stream_places(parser)
+    whole = {"startingOffsets": "earliest", "includeHeaders": "true", "dataDir": "d"}
+    assert stream_options(parser.parse_args(["--data-dir", "d"])) == whole | {
+        "tail": "live",
+        "maxOffsetsPerTrigger": "1000000",
+    }
+    given = ["--data-dir", "d", "--filer-root", "s3://b/x", "--tail", "sealed", "--max-records=9"]
+    assert stream_options(parser.parse_args(given)) == whole | {
+        "tail": "sealed",
+        "maxOffsetsPerTrigger": "9",
+        "filerRoot": "s3://b/x",
     }

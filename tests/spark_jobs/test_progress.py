@@ -27,7 +27,13 @@ class FakeQuery:
     @property
     def recentProgress(self) -> list[dict[str, Any]]:  # noqa: N802  (Spark's)
         return [
-            {"batchId": n, "numInputRows": 10 * n, "durationMs": {}, "more": 1}
+            {
+                "batchId": n,
+                "numInputRows": 10 * n,
+                "durationMs": {},
+                "more": 1,
+                "observedMetrics": {"rows": (n,)},
+            }
             for n in range(self.seen)
         ]
 
@@ -36,9 +42,10 @@ class FakeQuery:
 
 
 def test_each_batch_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
-    watch(FakeQuery(3))
+    observed = watch(FakeQuery(3))
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert said == [{"batchId": n, "numInputRows": 10 * n, "durationMs": {}} for n in range(4)]
+    assert observed == {"rows": 0 + 1 + 2 + 3}
 
 
 def test_how_far_a_query_is_behind_is_told_as_kafkas_source_does() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from smq.client.errors import BrokerUnavailable
 from smq.model.errors import NotFound
 from smq.tables.plan import Unreadable
 from spark_jobs.session import java_home, java_version, refusals
@@ -47,7 +48,14 @@ def test_java_home_wins_then_the_path_then_the_packaged_one(
     assert (java_home() / "bin" / "java").exists()
 
 
-@pytest.mark.parametrize("reason", [Unreadable("no such topic"), NotFound("store.sqlite", "gone")])
+@pytest.mark.parametrize(
+    "reason",
+    [
+        Unreadable("no such topic"),
+        NotFound("store.sqlite", "gone"),
+        BrokerUnavailable("no broker serves d"),
+    ],
+)
 def test_what_cannot_be_read_ends_a_program_with_a_sentence(reason: Exception) -> None:
     with pytest.raises(SystemExit, match=f"smq: {reason}"), refusals():
         raise reason

@@ -1,0 +1,56 @@
+"""A small JSON file that says what a job's directory is, or how far the job is.
+
+It is replaced as a whole, and durable on return.
+"""
+
+import json
+import os
+from pathlib import Path
+
+from smq.tables.plan import Unreadable
+
+
+def save(path: Path, value: object) -> None:
+    """Replace the file. Raises OSError."""
+    new = path.with_name(f"{path.name}.new")
+    with new.open("w") as file:
+        json.dump(value, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    new.rename(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def load(path: Path) -> dict[str, object] | None:
+    """What the file says; None if there is none. Raises Unreadable."""
+    try:
+        found = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise Unreadable(f"{path} cannot be read: {error}") from error
+    if not isinstance(found, dict):
+        raise Unreadable(f"{path} is not the progress of a job")
+    return found
+
+
+def claim(path: Path, facts: dict[str, object]) -> None:
+    """Say in a table's directory what the table is made of; later runs must be of the same.
+
+    Raises Unreadable if they are not, or if the directory has something else.
+    """
+    found, directory = load(path), path.parent
+    if found is None:
+        if directory.exists() and any(directory.iterdir()):
+            raise Unreadable(f"{directory} is not a table of this job; name a new directory")
+        directory.mkdir(parents=True, exist_ok=True)
+        save(path, facts)
+    elif found != facts:
+        others = sorted(name for name in {*found, *facts} if found.get(name) != facts.get(name))
+        raise Unreadable(
+            f"{directory} was made with another {' and '.join(others)}; name a new directory"
+        )
