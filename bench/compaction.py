@@ -3,6 +3,9 @@
 The records have keys of 16 bytes, drawn at random, and values of 100. All are sealed, none is
 compacted. It prints: records a second of the processor's time, those that are left, and
 the largest resident size of the process beyond what it had when the segments were made.
+
+`--records 110000000 --keys 1000000000 --value-bytes 16` has over 100 million keys, nine times what
+the table of keys holds: each pass may write all segments before it anew, as in Kafka's cleaner.
 """
 
 import argparse
@@ -38,20 +41,22 @@ SETTINGS = TopicSettings.of(
 )
 
 
-def tables(first: int, records: int, keys: int, chance: np.random.Generator) -> Iterator[pa.Table]:
+def tables(
+    first: int, records: int, keys: int, value_bytes: int, chance: np.random.Generator
+) -> Iterator[pa.Table]:
     """Records from an offset on, a row group at a time."""
     for at in range(first, first + records, GROUP_RECORDS):
         count = min(GROUP_RECORDS, first + records - at)
         offsets = np.arange(at, at + count)
         numbers = np.zeros((count, KEY_BYTES), np.uint8)
         numbers[:, :8] = chance.integers(0, keys, count).view(np.uint8).reshape(count, 8)
-        values = chance.integers(0, 64, count * VALUE_BYTES, np.uint8)
+        values = chance.integers(0, 64, count * value_bytes, np.uint8)
         columns = [
             offsets,
             offsets,
             pa.array(offsets * 1000).cast(pa.timestamp("us", tz="UTC")),
             _binary(numbers.reshape(-1), KEY_BYTES),
-            _binary(values, VALUE_BYTES),
+            _binary(values, value_bytes),
             pa.array([[]] * count, SCHEMA.field("_headers").type),
         ]
         yield pa.Table.from_arrays([pa.array(each) for each in columns], schema=SCHEMA)
@@ -62,13 +67,15 @@ def _binary(data: np.ndarray, width: int) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(data) // width, [None, ends, pa.py_buffer(data)])
 
 
-def seal(manifest: WritableManifest, store: LocalStore, records: int, keys: int) -> None:
+def seal(
+    manifest: WritableManifest, store: LocalStore, records: int, keys: int, value_bytes: int
+) -> None:
     """Segments of a million records each."""
     chance = np.random.default_rng(1)
     for base in range(0, records, SEGMENT_RECORDS):
         end = min(base + SEGMENT_RECORDS, records)
         writer: ParquetWriter = parquet_writer(PLACE, log_append_time=False)
-        for table in tables(base, end - base, keys, chance):
+        for table in tables(base, end - base, keys, value_bytes, chance):
             writer.add_rows(table)
         data = read_only(writer.finish(base, end))
         key = PLACE.key(base, end, 1, "parquet")
@@ -79,26 +86,40 @@ def seal(manifest: WritableManifest, store: LocalStore, records: int, keys: int)
         )
 
 
+def sweep(manifest: WritableManifest, store: LocalStore) -> None:
+    """Delete the files that a pass has replaced, as the sealer does later."""
+    named = {each.path for each in manifest.segments(PLACE.number)}
+    for facts in list(store.list()):
+        if facts.key not in named:
+            store.delete(facts.key)
+
+
 def main() -> None:
     """Seal, compact, tell."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--records", type=int, default=10_000_000)
     parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--value-bytes", type=int, default=VALUE_BYTES)
     options = parser.parse_args()
     with TemporaryDirectory() as directory:
         sql = Store.open(Path(directory) / "store.sqlite")
         sql.add_topic(Topic(PLACE.topic, UUID(int=1), (1,), (0,)), 0)
         store = LocalStore(Path(directory) / "filer")
-        seal(sql.manifest, store, options.records, options.keys)
+        seal(sql.manifest, store, options.records, options.keys, options.value_bytes)
         ports = Ports(store, FakeShard([]), sql.manifest, lambda: 10**15)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        begin = time.process_time()
-        steps = 0
-        while (compaction := Compaction(ports, PLACE, SETTINGS)).step():
-            steps += 1
+        seconds, steps = 0.0, 0
+        while True:
+            begin = time.process_time()
+            compaction = Compaction(ports, PLACE, SETTINGS)
+            done = 0
             while compaction.step():
-                steps += 1
-        seconds = time.process_time() - begin
+                done += 1
+            seconds += time.process_time() - begin
+            if not done:
+                break
+            steps += done
+            sweep(sql.manifest, store)
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         left = sum(each.record_count for each in sql.manifest.segments(1))
         print(
