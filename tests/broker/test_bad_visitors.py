@@ -34,7 +34,7 @@ def produce_and_read(broker: SmqBroker, topic: str) -> None:
             assert producer.send(topic, b"v").result() is not None
         with client.consumer(start="earliest") as consumer:
             consumer.assign([(topic, 0)])
-            assert [each.value for each in consumer.poll(10)] == [b"v"]
+            assert [bytes(each.value or b"") for each in consumer.poll(10)] == [b"v"]
 
 
 @pytest.mark.parametrize("said", [b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET /met"])
@@ -69,9 +69,10 @@ def test_a_search_over_more_than_an_answer_may_read_says_how_far_it_came_and_goe
         answers += 1
         among = re.search(r"(\d) records? found among [\d,]+ \([\d.]+ MiB\)", page)
         assert among is not None, page
-        more = re.search(r'id="more" href="([^"]*)"', page)
+        more = re.findall(r'id="more" href="([^"]*)"', page)
         assert bool(more) == ("The search has not come to the end yet." in page)
-        path = "/topics/big/messages" + unescape(more[1]) if more else ""
+        path = "/topics/big/messages" + unescape(more[0]) if more else ""
+    assert among is not None
     assert among[1] == "1"
     assert answers >= 3
 

@@ -107,7 +107,7 @@ def unset_settings(
     if as_json:
         say(json.dumps(whose | {"unset": names}))
         return
-    what = "has its default" if topic else "is no longer changed"
+    what = "has its default" if topic else "has again what the broker was started with"
     for name in names:
         say(f"{_said(whose)}: {name} {what}")
 

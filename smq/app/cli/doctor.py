@@ -81,7 +81,8 @@ def doctor(
         return
     for sentence in sentences:
         say(f"- {sentence}")
-    say(f"{len(sentences)} findings" if sentences else "nothing looks wrong")
+    count = f"{len(sentences)} finding{'' if len(sentences) == 1 else 's'}"
+    say(count if sentences else "nothing looks wrong")
     if archive is not None:
         say(f"written to {archive}")
 

@@ -100,7 +100,7 @@ def test_settings_of_brokers_are_set_unset_and_told(smq_session_broker: SmqBroke
     assert wrong == "smq: --broker takes a number or `all`, not 'one'\n"
     run(smq_session_broker, "unset", "max.connections", "--broker", "1")
     said = run(smq_session_broker, "unset", "filer.sweep.ms")
-    assert said == "all brokers: filer.sweep.ms is no longer changed\n"
+    assert said == "all brokers: filer.sweep.ms has again what the broker was started with\n"
     where = ["config", "history", "--data-dir", str(smq_session_broker.data_dir)]
     output = CliRunner().invoke(app, [*where, "--broker", "all", "--count", "1"]).output
     assert "all brokers: filer.sweep.ms: 7200000 -> unset, by smq at" in output

@@ -18,12 +18,17 @@ from smq.app.cli.output import say
 from smq.app.cli.places import PLACES, place
 from smq.app.cli.progress import progress
 from smq.app.process.clock import monotonic_ms
+from smq.model.errors import StoreError
 
 if TYPE_CHECKING:
+    from smq.app.cli.records.copy_payloads import PayloadCopy
     from smq.app.cli.records.copying import Copy, Lane, Side
     from smq.client.kafka.offsets import Place
 
-JSON = 'JSON: {"source", "destination", "partitions", "records", "bytes", "seconds"}'
+JSON = (
+    'JSON: {"source", "destination", "partitions", "records", "bytes", "payloads", '
+    '"payload_bytes", "seconds"}'
+)
 SAVE_MS = 1000  # How much of a copy is read again after a kill.
 
 
@@ -58,10 +63,11 @@ def copy(  # noqa: PLR0913  (Each is an option.)
     """Copy the records of a topic, partition by partition, up to its present end.
 
     Keys, values, headers, timestamps and compression stay as they are; aborted transactions are
-    left out. The destination is created with as many partitions if it does not exist. Nobody else
-    may write to it meanwhile.
+    left out. Payloads that records refer to are copied too, under the same ids. The destination is
+    created with as many partitions if it does not exist. Nobody else may write to it meanwhile.
     """
     from smq.app.cli.records import copying  # noqa: PLC0415  (NumPy)
+    from smq.app.cli.records.copy_payloads import PayloadCopy  # noqa: PLC0415  (as above)
 
     where = place(start, "--from")
     with cluster_at(bootstrap) as cluster, cluster_at(to or bootstrap) as other:
@@ -71,11 +77,19 @@ def copy(  # noqa: PLR0913  (Each is an option.)
         began_ms = monotonic_ms()
         total = sum(lane.end - lane.position for lane in lanes.values())
         with progress(f"{source} → {destination}", total) as advance:
-            work = copying.Copy(*sides, lanes, advance, saving.save, keep_offsets=keep_offsets)
+            payloads = PayloadCopy(*sides)
+            work = copying.Copy(
+                *(*sides, lanes, advance, saving.save),
+                bring=payloads.bring,
+                keep_offsets=keep_offsets,
+            )
             try:
                 work.run()
             except (copying.Interloper, copying.OffsetsNotKept) as error:
                 raise refusal(str(error)) from error
+            except StoreError as error:
+                saving.save_now()
+                raise refusal(f"a payload cannot be copied: {error}") from error
             except BaseException:
                 saving.save_now()
                 raise
@@ -83,14 +97,17 @@ def copy(  # noqa: PLR0913  (Each is an option.)
         seconds = (monotonic_ms() - began_ms) / 1000
     if as_json:
         facts = {"source": source, "destination": destination, "partitions": len(lanes)}
-        say(json.dumps({**facts, **_counts(work), "seconds": seconds}))
+        say(json.dumps({**facts, **_counts(work, payloads), "seconds": seconds}))
         return
     rate = work.bytes / max(seconds, 0.001) / 1e6
-    say(f"copied {work.records:,} records, {work.bytes:,} bytes, {rate:,.0f} MB/s")
+    also = f", and {payloads.count:,} payloads of {payloads.bytes:,} bytes"
+    brought = also if payloads.count else ""
+    say(f"copied {work.records:,} records, {work.bytes:,} bytes, {rate:,.0f} MB/s{brought}")
 
 
-def _counts(work: "Copy") -> dict[str, int]:
-    return {"records": work.records, "bytes": work.bytes}
+def _counts(work: "Copy", payloads: "PayloadCopy") -> dict[str, int]:
+    records = {"records": work.records, "bytes": work.bytes}
+    return records | {"payloads": payloads.count, "payload_bytes": payloads.bytes}
 
 
 class Saving:

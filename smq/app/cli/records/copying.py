@@ -16,6 +16,7 @@ from smq.client.kafka.connection import Connection
 from smq.client.kafka.offsets import READ_COMMITTED
 from smq.client.kafka.questions import FETCH_BY_NAME, PRODUCE
 from smq.model.errors import PeerError
+from smq.wire.codec import Buffer
 from smq.wire.generated.fetch import (
     FetchPartition,
     FetchRequest,
@@ -82,7 +83,8 @@ class OffsetsNotKept(Exception):
 
 
 class Copy:
-    """One run. `saved` is called after each round of acknowledged requests.
+    """One run. `saved` is called after each round of acknowledged requests, `bring` with each batch
+    before it is produced.
 
     With `keep_offsets` it ends before the first record that would get another offset.
     """
@@ -95,13 +97,14 @@ class Copy:
         progress: Progress,
         saved: Callable[[], None],
         *,
+        bring: Callable[[Buffer], None],
         keep_offsets: bool = False,
     ) -> None:
         self._planned = {each.partition: each.destination for each in lanes.values()}
         self._keep_offsets = keep_offsets
         self._source, self._destination = source, destination
         self._lanes = lanes
-        self._progress, self._saved = progress, saved
+        self._progress, self._saved, self._bring = progress, saved, bring
         self._producing: dict[int, Producing] = {}
         self.records = 0
         self.bytes = 0
@@ -109,7 +112,7 @@ class Copy:
     def run(self) -> None:
         """Copy until every lane is done.
 
-        Raises BrokerError, PeerError, Interloper, OffsetsNotKept.
+        Raises BrokerError, PeerError, Interloper, OffsetsNotKept, and what `bring` raises.
         """
         wanted = [lane.partition for lane in self._lanes.values() if not lane.is_done]
         cluster, topic = self._source
@@ -182,6 +185,7 @@ class Copy:
                 self._pass_over(lane, ready)
             elif ready.record_count:
                 self._plan(lane, ready)
+                self._bring(ready.data)
                 found.append((lane, ready))
         return found
 

@@ -2,6 +2,8 @@
 
 import json
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +23,7 @@ from smq.app.cli.records.export import LINES
 from smq.app.cli.records.produce import Compression, Sending, json_lines_of
 
 if TYPE_CHECKING:
+    from smq.client.client import Client
     from smq.client.producing.delivery.futures import BatchFuture
     from smq.client.producing.producer import Producer
 
@@ -64,13 +67,13 @@ def import_files(  # noqa: PLR0913  (Each is an option.)
                 if path.suffix in LINES:
                     records += _import_lines(producer, topic, path, advance)
                 else:
-                    rows = Rows(producer, topic, key, keeps_partitions=not repartition)
+                    check = partial(_check_partition, client, topic)
+                    rows = Rows(producer, topic, key, None if repartition else check)
                     records += rows.send(path, advance)
             except (OSError, ValueError, TypeError) as error:
                 reason = getattr(error, "strerror", None) or error
-                raise refusal(
-                    f"{path}: {reason}; {records:,} records of other files sent"
-                ) from error
+                before = f"; {records:,} records of other files were sent" if records else ""
+                raise refusal(f"{path}: {reason}{before}") from error
     if as_json:
         say(json.dumps({"topic": topic, "records": records}))
     else:
@@ -84,23 +87,49 @@ def _import_lines(producer: "Producer", topic: str, path: Path, advance: Advance
     return sending.acknowledged
 
 
+def _check_partition(client: "Client", topic: str, highest: int) -> None:
+    """Raise ValueError if the topic has no such partition."""
+    count = client.topics().get(topic)
+    if count is not None and highest >= count:
+        raise ValueError(
+            f"it has records of partition {highest}, and {topic} has {count} partition"
+            f"{'' if count == 1 else 's'}: `smq topic add-partitions` makes more, --repartition "
+            "does without"
+        )
+
+
 class Rows:
-    """Sends the rows of files, with a few batches on their way."""
+    """Sends the rows of files, with a few batches on their way.
+
+    `check_partition` is told of the partitions that a file names; None: they are ignored.
+    """
 
     def __init__(
-        self, producer: "Producer", topic: str, key: str | None, *, keeps_partitions: bool
+        self,
+        producer: "Producer",
+        topic: str,
+        key: str | None,
+        check_partition: Callable[[int], None] | None,
     ) -> None:
         self._producer, self._topic = producer, topic
-        self._key, self._keeps_partitions = key, keeps_partitions
+        self._key, self._check_partition = key, check_partition
         self._on_way: deque[BatchFuture] = deque()
         self._records = 0
 
     def send(self, path: Path, advance: Advance) -> int:
         """Send a file; returns how many records were acknowledged. Raises OSError, ValueError."""
-        from smq.app.cli.records.tables import read, to_send  # noqa: PLC0415  (PyArrow)
+        from smq.app.cli.records.tables import (  # noqa: PLC0415  (PyArrow)
+            highest_partition,
+            read,
+            to_send,
+        )
 
+        keeps_partitions, highest = self._check_partition is not None, -1
         for rows in read(path):
-            batch = to_send(rows, self._key, keeps_partitions=self._keeps_partitions)
+            batch = to_send(rows, self._key, keeps_partitions=keeps_partitions)
+            if self._check_partition is not None and highest_partition(batch) > highest:
+                highest = highest_partition(batch)
+                self._check_partition(highest)
             self._on_way.append(self._producer.send_batch(self._topic, batch))
             self._await(BATCHES_ON_WAY_MAX, advance)
         self._await(0, advance)

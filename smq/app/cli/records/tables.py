@@ -62,6 +62,7 @@ def written(path: Path, suffix: str) -> Iterator[Any]:
 def read(path: Path) -> Iterator[pa.RecordBatch]:
     """The rows of a Parquet, Arrow or CSV file, a part at a time. Raises OSError, ValueError."""
     suffix = path.suffix
+    path.stat()  # Its error says what is wrong; Arrow's says where it was noticed.
     try:
         if suffix == ".parquet":
             with pq.ParquetFile(path) as parquet:
@@ -96,6 +97,14 @@ def to_send(rows: pa.RecordBatch, key: str | None, *, keeps_partitions: bool) ->
     if key is not None or "key" in names:
         columns["key"] = _keys(rows[key or "key"])
     return pa.RecordBatch.from_pydict(columns)
+
+
+def highest_partition(batch: pa.RecordBatch) -> int:
+    """The highest partition that a batch to send names; -1: none."""
+    if "partition" not in batch.schema.names or not pa.types.is_integer(batch["partition"].type):
+        return -1
+    highest = pc.max(batch["partition"]).as_py()
+    return -1 if highest is None else highest
 
 
 def _json_rows(rows: pa.RecordBatch, key: str | None) -> pa.RecordBatch:

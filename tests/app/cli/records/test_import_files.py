@@ -54,7 +54,9 @@ def test_what_cannot_be_imported_is_a_sentence(
         assert output.startswith("smq: "), output
         assert "Traceback" not in output
     output = run(smq_session_broker, "import", topic, str(tmp_path / "none.csv"), exit_code=1)
-    assert "No such file" in output
+    assert output == f"smq: {tmp_path / 'none.csv'}: No such file or directory\n"
+    output = run(smq_session_broker, "import", topic, str(tmp_path / "b.csv"), exit_code=1)
+    assert f"it has records of partition 99, and {topic} has 1 partition: `smq topic add" in output
     (tmp_path / "c.csv").write_text("a\n1\n")
     arguments = [topic, str(tmp_path / "c.csv"), "--key", "b"]
     assert "it has no column 'b', only a" in run(

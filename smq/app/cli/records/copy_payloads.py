@@ -1,0 +1,72 @@
+"""Copies the payloads that copied records refer to, before the records are produced.
+
+A payload keeps its id, so that its handle is right in the destination too; one that is there
+already is not sent again. Handles are never compressed (docs/adr/handles-are-sent-uncompressed.md),
+so other batches cost one search for the header's name.
+"""
+
+from shm.arrow import read_only
+from shm.kernels.record.references import may_refer
+from smq.app.cli.records.copying import Side
+from smq.client.facts import BrokerFacts, broker_facts
+from smq.client.reference import Payloads, Space, StoredPayload
+from smq.model.errors import AlreadyExists
+from smq.model.references import Reference
+from smq.wire.codec import Buffer
+from smq.wire.references import handles_of_batch
+
+PIECE_BYTES = 4 * 1024 * 1024
+KNOWN_MAX = 100_000  # Payloads of this run that are not looked at again, some 10 MB.
+
+
+class PayloadCopy:
+    """Of one copy. The brokers are asked for their filers when the first handle comes."""
+
+    def __init__(self, source: Side, destination: Side) -> None:
+        self._sides = source, destination
+        self._spaces: tuple[Space, Space] | None = None
+        self._is_possible = True
+        self._known: set[str] = set()
+        self.count = self.bytes = 0
+
+    def bring(self, batch: Buffer) -> None:
+        """Bring the payloads that a batch refers to. Raises BrokerError, StoreError."""
+        data = read_only(batch)
+        if not (self._is_possible and may_refer(data, 0, len(data))):
+            return
+        handles = handles_of_batch(data, 0, len(data)) or []
+        references = [each.reference for each in handles if isinstance(each.reference, Reference)]
+        spaces = self._found() if references else None
+        if spaces is not None:
+            for each in references:
+                self._bring(*spaces, each)
+
+    def _found(self) -> tuple[Space, Space] | None:
+        """Where payloads are; None: one of the brokers has no filer, and no handles."""
+        if self._spaces is None:
+            facts = [broker_facts(side.cluster) for side in self._sides]
+            self._is_possible = all("filer.root" in each.settings for each in facts)
+            if self._is_possible:
+                source, destination = map(_space_of, self._sides, facts)
+                self._spaces = source, destination
+        return self._spaces
+
+    def _bring(self, source: Space, destination: Space, reference: Reference) -> None:
+        if reference.id in self._known:
+            return
+        payload = StoredPayload(source, reference).view()
+        try:
+            with destination.store.writing(destination.keys + reference.id) as sink:
+                for at in range(0, len(payload), PIECE_BYTES):
+                    sink.write(payload[at : at + PIECE_BYTES])
+        except AlreadyExists:  # An earlier run has brought it.
+            pass
+        else:
+            self.count += 1
+            self.bytes += len(payload)
+        if len(self._known) < KNOWN_MAX:
+            self._known.add(reference.id)
+
+
+def _space_of(side: Side, facts: BrokerFacts) -> Space:
+    return Space.of(Payloads(lambda: facts).store, side.topic)
