@@ -1,5 +1,6 @@
 """/debug/…: the insides of the broker as JSON, for programs on this host only.
 
+    /debug              the names of these pages
     /debug/processes    CPU, memory, descriptors, threads of each process
     /debug/logs         counters and positions of each log
     /debug/partitions   offsets and sizes of each partition, where its log and its sealed segments
@@ -18,7 +19,7 @@ is known to be an operator.
 """
 
 import ipaddress
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from anyio import CapacityLimiter
@@ -40,32 +41,42 @@ def routes(look: Look, insides: Mapping[str, Inside]) -> list[Route]:
     limiter, searching = CapacityLimiter(1), CapacityLimiter(1)
 
     def found(name: str, find: Inside) -> Route:
-        async def answer(request: Request) -> Response:
-            if not is_from_here(request):
-                return error(403, "only programs on the broker's host may ask for this")
+        async def answer(_request: Request) -> Response:
             rows = await run_sync(find, limiter=searching)
             return JSONResponse({name: rows[:ROWS_MAX], "count": len(rows)})
 
-        return Route(f"/debug/{name}", answer, methods=["GET"])
+        return _page(f"/debug/{name}", answer)
 
     def route(name: str, rows_of: Callable[[Facts, Request], Iterable[Any]]) -> Route:
         async def answer(request: Request) -> Response:
-            if not is_from_here(request):
-                return error(403, "only programs on the broker's host may ask for this")
             facts = await run_sync(look, limiter=limiter)
             rows = [each._asdict() for each in rows_of(facts, request)]
             cut = {name: rows[:ROWS_MAX], "count": len(rows), "missing": list(facts.missing)}
             return JSONResponse(cut)
 
-        return Route(f"/debug/{name}", answer, methods=["GET"])
+        return _page(f"/debug/{name}", answer)
 
-    return [
+    pages = [
         route("processes", lambda facts, _: facts.processes),
         route("logs", lambda facts, _: facts.logs),
         route("partitions", _partitions),
         route("groups", _groups),
         *(found(name, find) for name, find in insides.items()),
     ]
+
+    async def names(_request: Request) -> Response:
+        return JSONResponse({"pages": [each.path for each in pages]})
+
+    return [_page("/debug", names), *pages]
+
+
+def _page(path: str, answer: Callable[[Request], Awaitable[Response]]) -> Route:
+    async def answer_here(request: Request) -> Response:
+        if not is_from_here(request):
+            return error(403, "only programs on the broker's host may ask for this")
+        return await answer(request)
+
+    return Route(path, answer_here, methods=["GET"])
 
 
 def is_from_here(request: Request) -> bool:

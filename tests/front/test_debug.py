@@ -42,9 +42,16 @@ def test_rows_are_those_of_the_facts() -> None:
     assert asked_from("127.0.0.1", "/debug/processes").json["processes"][0]["name"] == "shard-1"
 
 
-@pytest.mark.parametrize("name", ["processes", "logs", "partitions", "groups"])
+def test_the_pages_are_listed_and_each_of_them_answers() -> None:
+    pages = asked_from("127.0.0.1", "/debug").json["pages"]
+    assert pages[:2] == ["/debug/processes", "/debug/logs"]
+    assert pages[-1] == "/debug/slow"
+    assert {asked_from("127.0.0.1", page).status for page in pages} == {200}
+
+
+@pytest.mark.parametrize("name", ["", "/processes", "/logs", "/partitions", "/groups", "/slow"])
 def test_other_hosts_are_refused(name: str) -> None:
-    assert asked_from("192.168.0.7", f"/debug/{name}").status == 403
+    assert asked_from("192.168.0.7", f"/debug{name}").status == 403
 
 
 def test_who_cannot_be_told_from_a_stranger_is_one() -> None:

@@ -100,7 +100,8 @@ def copy(  # noqa: PLR0913  (Each is an option.)
         say(json.dumps({**facts, **_counts(work, payloads), "seconds": seconds}))
         return
     rate = work.bytes / max(seconds, 0.001) / 1e6
-    also = f", and {payloads.count:,} payloads of {payloads.bytes:,} bytes"
+    plural = "" if payloads.count == 1 else "s"
+    also = f", and {payloads.count:,} payload{plural} of {payloads.bytes:,} bytes"
     brought = also if payloads.count else ""
     say(f"copied {work.records:,} records, {work.bytes:,} bytes, {rate:,.0f} MB/s{brought}")
 
