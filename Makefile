@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 EXTRAS := test,demo
 STAMP := $(VENV)/.installed
 
-.PHONY: setup check test console-test fix demo bench bench-load bench-local bench-reference bench-flood bench-sealing record-oracle kafka-tools frameworks sim kills spark-long spark-kills bench-spark wheel docs clean
+.PHONY: setup check test console-test deploy-test fix demo bench bench-load bench-local bench-reference bench-flood bench-sealing record-oracle kafka-tools frameworks sim kills spark-long spark-kills bench-spark wheel docs clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -83,6 +83,13 @@ kills: setup  ## Real processes, killed at random under load. SEED=n chooses who
 console-test: setup  ## The console in Debian's Chromium (apt-get install chromium), and what axe says of it.
 	$(BIN)/python -m pip install --quiet --editable '.[browser,decode]'
 	$(BIN)/pytest -q --timeout 300 tests/app/front/test_console_pages.py
+
+# Debian has no helm; Go builds one, in some minutes, once.
+HELM = helm.sh/helm/v3/cmd/helm@v3.22.0
+
+deploy-test: setup  ## What deploy/ holds, by promtool, Prometheus (apt-get install prometheus), systemd and helm.
+	command -v helm >/dev/null || test -x .cache/bin/helm || GOBIN=$(CURDIR)/.cache/bin go install $(HELM)
+	PATH="$(CURDIR)/.cache/bin:$$PATH" $(BIN)/pytest -q -m "long or not long" tests/deploy
 
 spark-long: setup  ## Spark on a cluster of two workers, with a bucket: minutes.
 	$(BIN)/pytest -q --timeout 900 -m long --deselect tests/spark_jobs/test_kills.py tests/spark_jobs

@@ -32,6 +32,7 @@ def spark(
     job: Annotated[
         str,
         typer.Argument(
+            metavar="JOB",
             help="audit, backfill, compact_keys, decode, dedup, departures, flight_delays, "
             "ingest, lag, replay, topic_stats.",
             autocompletion=jobs,

@@ -49,7 +49,7 @@ def list_tables(
 
 @app.command("describe", epilog=LIST_JSON.replace("[", "").replace("]", ""))
 def describe(
-    topic: Annotated[str, typer.Argument(help="The topic.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
     data_dir: DataDir = None,
     config: ConfigFile = None,
     *,
@@ -103,7 +103,8 @@ def infer(
         typer.echo(f"left out: {sentence}", err=True)
     if found.others:
         typer.echo(
-            f"{found.others} of {found.others + found.objects} values are no objects", err=True
+            f"{found.others} of {found.others + found.objects} values are not JSON objects",
+            err=True,
         )
 
 

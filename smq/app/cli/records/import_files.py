@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,12 +15,20 @@ from smq.app.cli.client import (
     Bootstrap,
     TopicName,
     client_at,
+    from_json,
     refusal,
 )
 from smq.app.cli.output import say
 from smq.app.cli.progress import Advance, progress
 from smq.app.cli.records.export import LINES
-from smq.app.cli.records.produce import Compression, Sending, json_lines_of
+from smq.app.cli.records.produce import (
+    JSON_LINES,
+    Compression,
+    Input,
+    Sending,
+    object_of,
+    send_lines,
+)
 
 if TYPE_CHECKING:
     from smq.client.client import Client
@@ -54,7 +62,8 @@ def import_files(  # noqa: PLR0913  (Each is an option.)
     """Send each row of some files as a record.
 
     A file with a column `value`, as `smq export` writes it, has the columns key, value, headers,
-    timestamp and partition. Rows of any other file become JSON objects.
+    timestamp and partition; of JSON lines the first one tells. Rows of any other file become JSON
+    objects.
     """
     records = 0
     with (
@@ -65,7 +74,8 @@ def import_files(  # noqa: PLR0913  (Each is an option.)
         for path in files:
             try:
                 if path.suffix in LINES:
-                    records += _import_lines(producer, topic, path, advance)
+                    objects = Objects(key, keeps_partitions=not repartition)
+                    records += _import_lines(producer, topic, path, objects, advance)
                 else:
                     check = partial(_check_partition, client, topic)
                     rows = Rows(producer, topic, key, None if repartition else check)
@@ -80,11 +90,43 @@ def import_files(  # noqa: PLR0913  (Each is an option.)
         say(f"sent {records:,} records to {topic}")
 
 
-def _import_lines(producer: "Producer", topic: str, path: Path, advance: Advance) -> int:
+def _import_lines(
+    producer: "Producer", topic: str, path: Path, objects: "Objects", advance: Advance
+) -> int:
     sending = Sending(producer, topic)
-    json_lines_of(sending, path)
+    send_lines(sending, path, objects)
     advance(sending.acknowledged)
     return sending.acknowledged
+
+
+class Objects:
+    """Makes records of a file of JSON lines: as `smq export` wrote them if the first one has a
+    `value`, else each line is a value.
+    """
+
+    def __init__(self, key: str | None, *, keeps_partitions: bool) -> None:
+        self._key, self._keeps_partitions = key, keeps_partitions
+        self._are_records: bool | None = None
+
+    def record(self, line: bytes) -> Input:
+        """See LineReader."""
+        fields = object_of(line)
+        if self._are_records is None:
+            self._are_records = "value" in fields
+        record = JSON_LINES.record_of_object(fields) if self._are_records else Input(line.strip())
+        if self._key is not None:
+            record = record._replace(key=_key_of(fields, self._key))
+        return record if self._keeps_partitions else record._replace(partition=None)
+
+
+def _key_of(fields: dict[str, Any], name: str) -> bytes | None:
+    """A field as a key: numbers become the text that one would read."""
+    if name not in fields:
+        raise ValueError(f"it has no column {name!r}, only {', '.join(fields)}")
+    value = fields[name]
+    if value is None or isinstance(value, str):
+        return from_json(value)
+    return json.dumps(value, ensure_ascii=False).encode()
 
 
 def _check_partition(client: "Client", topic: str, highest: int) -> None:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 
 import typer
 
@@ -69,6 +69,17 @@ COLUMNS = ("value", "key", "headers", "partition", "timestamp")
 """The names of an Input's fields in send_batch."""
 
 
+def object_of(line: bytes) -> dict[str, Any]:
+    """The JSON object of a line. Raises ValueError."""
+    try:
+        fields = json.loads(line)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if not isinstance(fields, dict):
+        raise ValueError("it is not a JSON object")  # noqa: TRY004  (a line, and not our type)
+    return fields
+
+
 class Format(NamedTuple):
     """How to parse a line."""
 
@@ -80,10 +91,7 @@ class Format(NamedTuple):
     def record(self, line: bytes) -> Input:
         """The record of a line. Raises ValueError."""
         if self.is_json:
-            try:
-                return self._record_of_json(json.loads(line))
-            except RecursionError as error:
-                raise ValueError("it is nested too deeply") from error
+            return self.record_of_object(object_of(line))
         if self.key_separator is None:
             return Input(line, None, self.headers, self.partition)
         key, separator, value = line.partition(self.key_separator)
@@ -92,9 +100,10 @@ class Format(NamedTuple):
             raise ValueError(f"it has no {self.key_separator.decode()!r} after the key{hint}")
         return Input(value, key, self.headers, self.partition)
 
-    def _record_of_json(self, fields: Any) -> Input:  # noqa: ANN401  (what JSON gives)
-        if not isinstance(fields, dict):
-            raise ValueError("it is not a JSON object")  # noqa: TRY004  (a line, and not our type)
+    def record_of_object(self, fields: dict[str, Any]) -> Input:
+        """The record that an object describes. Raises ValueError."""
+        if "value" not in fields:
+            raise ValueError('it has no field "value" (a record without a value has null there)')
         headers = [(from_json(key) or b"", from_json(value)) for key, value in _headers(fields)]
         partition, timestamp_ms = (_number(fields, name) for name in NUMBERS_MAX)
         return Input(
@@ -225,14 +234,24 @@ class Sending:
             self.next_offsets[partition] = max(last + 1, self.next_offsets.get(partition, 0))
 
 
-def json_lines_of(sending: Sending, path: Path) -> None:
-    """Send the JSON lines of a file; all are acknowledged on return."""
-    _send_all(sending, Format(None, (), None, is_json=True), _sources([path]))
+class LineReader(Protocol):
+    """Makes records of lines."""
+
+    def record(self, line: bytes) -> Input:
+        """The record of a line. Raises ValueError."""
+
+
+JSON_LINES = Format(None, (), None, is_json=True)
+
+
+def send_lines(sending: Sending, path: Path, reader: LineReader) -> None:
+    """Send the lines of a file; all are acknowledged on return."""
+    _send_all(sending, reader, _sources([path]))
 
 
 def _send_all(
     sending: Sending,
-    line_format: Format,
+    reader: LineReader,
     sources: Iterator[tuple[str, Iterable[bytes | None]]],
 ) -> None:
     for name, lines in sources:
@@ -243,7 +262,7 @@ def _send_all(
                 continue
             number += 1
             try:
-                record = line_format.record(line)
+                record = reader.record(line)
             except ValueError as error:
                 sending.flush()
                 raise refusal(

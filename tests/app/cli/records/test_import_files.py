@@ -36,6 +36,29 @@ def test_rows_of_any_file_become_json_objects(
     ]
 
 
+def test_lines_of_json_become_values_unless_they_are_records(
+    smq_session_broker: SmqBroker, tmp_path: Path
+) -> None:
+    topic = uuid4().hex[:8]
+    run(smq_session_broker, "topic", "create", topic)
+    plain, records = tmp_path / "plain.ndjson", tmp_path / "records.jsonl"
+    plain.write_text('{"id": 1, "name": "ä"}\n {"id": "two"}\n{"id": null}\n')
+    records.write_text('{"value": "v", "key": "k", "partition": 7}\n{"value": null, "id": [3]}\n')
+    run(smq_session_broker, "import", topic, str(plain), "--key", "id")
+    run(smq_session_broker, "import", topic, str(records), "--repartition")
+    lines = run(smq_session_broker, "consume", topic, "--json").splitlines()
+    assert [(each["key"], each["value"]) for each in map(json.loads, lines)] == [
+        ("1", '{"id": 1, "name": "ä"}'),
+        ("two", '{"id": "two"}'),
+        (None, '{"id": null}'),
+        ("k", "v"),
+        (None, None),
+    ]
+    for name, sentence in {"nothing": "it has no column 'nothing', only id, name"}.items():
+        output = run(smq_session_broker, "import", topic, str(plain), "--key", name, exit_code=1)
+        assert sentence in output
+
+
 def test_what_cannot_be_imported_is_a_sentence(
     smq_session_broker: SmqBroker, tmp_path: Path
 ) -> None:

@@ -62,17 +62,20 @@ def test_json_says_all_of_a_record() -> None:
     }
     headers = ((b"h", b"1"), (b"n", None))
     assert JSON.record(json.dumps(fields).encode()) == Input(b"\xff", b"k", headers, 1, 7)
-    assert JSON.record(b"{}") == Input(None)
+    assert JSON.record(b'{"value": null}') == Input(None)
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        b"", b"{", b"1", b"null", b'{"value": 1}', b'{"partition": "1"}', b'{"timestamp": true}',
-        b'{"headers": ["a"]}', b'{"headers": [["a"]]}', b'{"headers": {"a": 1}}', b"\xff",
-        b'{"headers": 3}', b'{"headers": null}', b"[" * 100_000, b'{"value": "\\ud800"}',
-        b'{"timestamp": -1}', b'{"timestamp": 9223372036854775808}', b'{"timestamp": 1e3}',
-        b'{"partition": -1}', b'{"partition": 2147483648}', b'{"partition": ' + b"1" * 5000 + b"}",
+        b"", b"{", b"{}", b"1", b"null", b'{"value": 1}', b'{"value": "v", "partition": "1"}',
+        b'{"value": "v", "timestamp": true}', b'{"value": "v", "headers": ["a"]}',
+        b'{"value": "v", "headers": [["a"]]}', b'{"value": "v", "headers": {"a": 1}}', b"\xff",
+        b'{"value": "v", "headers": 3}', b'{"value": "v", "headers": null}', b"[" * 100_000,
+        b'{"value": "\\ud800"}', b'{"value": "v", "timestamp": -1}',
+        b'{"value": "v", "timestamp": 9223372036854775808}', b'{"value": "v", "timestamp": 1e3}',
+        b'{"value": "v", "partition": -1}', b'{"value": "v", "partition": 2147483648}',
+        b'{"value": "v", "partition": ' + b"1" * 5000 + b"}",
     ],
 )  # fmt: skip
 def test_json_that_is_no_record_is_refused(line: bytes) -> None:
@@ -113,9 +116,17 @@ def test_a_line_that_is_no_record_ends_it_after_those_before(
     assert [each.value for each in records(kafka)] == [b"good"]
 
 
+def test_an_object_without_a_value_is_no_record(kafka: FakeKafka, tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b'{"value": null}\n{"vaule": "v"}\n')
+    output = produce(kafka, str(path), "--json-lines", exit_code=1)
+    assert output.startswith(f'smq: line 2 of {path} is not a record: it has no field "value" (')
+    assert [each.value for each in records(kafka)] == [None]
+
+
 def test_a_time_that_cannot_be_is_told_with_its_line(kafka: FakeKafka, tmp_path: Path) -> None:
     path = tmp_path / "lines"
-    path.write_bytes(b'{"timestamp": 0}\n{"timestamp": -1}\n')
+    path.write_bytes(b'{"value": "v", "timestamp": 0}\n{"value": "v", "timestamp": -1}\n')
     output = produce(kafka, str(path), "--json-lines", exit_code=1)
     assert output.startswith(
         f"smq: line 2 of {path} is not a record: its timestamp must be a whole number"
