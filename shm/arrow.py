@@ -1,8 +1,8 @@
 """Keys and values of records as Arrow columns over the memory the batches lie in.
 
-Not a byte of payload longer than 12 bytes is copied: a column is 16 bytes of view for each record
-that point at where it lies. The arrays hold on to the memory they were given; the lender says
-how long it stays what it is.
+Fields longer than 12 bytes are not copied: a column is a 16-byte view for each record that points
+at its bytes. The arrays keep a reference to their memory; the lender says how long its content
+stays valid.
 """
 
 from typing import Any
@@ -62,7 +62,7 @@ def columns_of(data: np.ndarray) -> np.ndarray:
 
 
 def binary_views(data: np.ndarray, ats: np.ndarray, lengths: np.ndarray) -> Any:  # noqa: ANN401
-    """A pyarrow `binary_view` array of data[at:at + length] for each row; -1 is null."""
+    """A pyarrow `binary_view` array with data[at:at + length] for each row; -1 is null."""
     import pyarrow as pa  # noqa: PLC0415  (0.2 s and 50 MB, only for callers that want Arrow.)
 
     assert len(data) <= VIEW_OFFSET_MAX

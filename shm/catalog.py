@@ -1,4 +1,4 @@
-"""The catalog's place in shared memory: two slots and a version word.
+"""The catalog in shared memory: two slots and a version word.
 
     0        64                        4096         4096 + half          4096 + 2 * half
     +--------+-------------------------+------------+--------------------+
@@ -6,8 +6,8 @@
     +--------+-------------------------+------------+--------------------+
 
 The coordinator, its only writer, fills the slot that is not current and then releases the version;
-slot = version % 2. A reader copies the slot and looks at the version again: if it has moved, the
-writer may already be filling the slot that was copied, and the reader starts over.
+slot = version % 2. A reader copies the slot and checks the version again: if it has moved, the
+writer may already be filling the copied slot, and the reader starts over.
 """
 
 import mmap
@@ -48,7 +48,7 @@ class CatalogBlock:
 
     @classmethod
     def attach(cls, fd: int) -> "CatalogBlock":
-        """Another process's block, read-only. Raises ValueError when it is none."""
+        """Another process's block, read-only. Raises ValueError if it is no such block."""
         size = os.fstat(fd).st_size
         if size <= HEADER_BYTES or size % 2:
             raise ValueError("this descriptor is not a catalog")
@@ -59,7 +59,7 @@ class CatalogBlock:
         return int(read_version(self.words))
 
     def has_moved(self, version: int) -> bool:
-        """Whether another version than this one is current: cheap enough for every loop turn."""
+        """Whether the version has moved on from this one: cheap enough for every turn of a loop."""
         return self._glance[0] != version
 
     def publish(self, value: bytes) -> int:

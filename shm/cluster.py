@@ -1,4 +1,4 @@
-"""Which node serves what right now: one or two pages that the supervisor writes and all read.
+"""The nodes and their state: one or two pages that the supervisor writes and all read.
 
     0                     64                              64 + 128 * i
     +---------------------+-------------------------------+-----
@@ -10,9 +10,9 @@
     +---------------------+-------------------------------+-----
     S written by the supervisor, N by the process of that node. Words are int64, little endian.
 
-Each word stands for itself: no reader needs two of them to agree, so that plain aligned loads and
-stores will do, and there is nothing to publish. A node's generation is written before the process
-that serves under it is forked. A node's counters of a log are in that log's memory.
+Each word is independent: no reader needs two of them to agree, so plain aligned loads and stores
+suffice, and there is nothing to publish. A node's generation is written before the process that
+serves under it is forked. A node's counters of a log are in that log's memory.
 """
 
 import mmap
@@ -31,7 +31,7 @@ _PID, _PORT, _GENERATION, _CHANGED_MS = range(4)
 _CONNECTIONS = 8
 _SESSIONS = 9
 
-assert _CONNECTIONS * WORD_BYTES == 64  # Else a shard's writing slows the readers of its epoch.
+assert _CONNECTIONS * WORD_BYTES == 64  # Else a shard's writes slow its epoch's readers.
 
 
 class Node(NamedTuple):
@@ -128,7 +128,7 @@ class ClusterBlock:
         self._words[self._at(node_id) + _CONNECTIONS] = count
 
     def connections(self, node_id: int) -> int:
-        """How many clients the node said were connected, when it last looked."""
+        """How many clients the node last reported as connected."""
         return self._words[self._at(node_id) + _CONNECTIONS]
 
     def set_sessions(self, node_id: int, count: int) -> None:
@@ -136,7 +136,7 @@ class ClusterBlock:
         self._words[self._at(node_id) + _SESSIONS] = count
 
     def sessions(self, node_id: int) -> int:
-        """How many programs the node said are attached."""
+        """How many programs the node last reported as attached."""
         return self._words[self._at(node_id) + _SESSIONS]
 
     def _at(self, node_id: int) -> int:

@@ -1,16 +1,16 @@
-"""Work that Ctrl-C must not break off. There are two ways.
+"""Protects work from Ctrl-C, in two ways.
 
 Python calls the handler of SIGINT, which raises KeyboardInterrupt, in the main thread only. There
 it does so after a call, at the start of a function, and at a jump backwards, and nowhere else.
 
 `without_interrupts` postpones the interrupt to the end of a function. It costs two system calls.
 
-Uninterruptible statements cost nothing. A run of statements without calls and loops is done wholly
-or not at all. Where code relies on this, a comment says `Uninterruptible`, and how far it goes:
-`from here on` (to the end of the block), `with the next`, `with the return`, `since …` (up to this
-last call), or this one statement. Put no calls there, not even of properties, and no loops.
-tests/client/test_uninterruptible.py checks the statements that are marked;
-tests/client/interrupts.py raises the interrupt at each place where it may come.
+Uninterruptible statements cost nothing. A run of statements without calls and loops runs wholly or
+not at all. Where code relies on this, a comment says `Uninterruptible`, and how far it goes: `from
+here on` (to the end of the block), `with the next`, `with the return`, `since …` (up to this last
+call), or this one statement. Put no calls there, not even of properties, and no loops.
+tests/client/test_uninterruptible.py checks the marked statements; tests/client/interrupts.py raises
+the interrupt at each place where it can occur.
 """
 
 import signal
@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 
 def without_interrupts(work: Callable[P, R]) -> Callable[P, R]:
-    """The same work. An interrupt that comes meanwhile is raised when it has ended."""
+    """The same work; an interrupt during it is raised when it has ended."""
 
     @wraps(work)
     def whole(*args: P.args, **keywords: P.kwargs) -> R:

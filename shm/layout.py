@@ -1,13 +1,13 @@
-"""Where every byte of a log's shared memory lies.
+"""The map of a log's shared memory.
 
     0         HEADER    PARTITIONS             INDEX                     RING
     +---------+---------+----------------------+-------------------------+------------------+
     | words   | (page)  | one row a partition  | columns in Arrow layout | frames           |
     +---------+---------+----------------------+-------------------------+------------------+
 
-Everything is written by the shard that serves the log, and by nobody else, but for WORD_SYNCED,
-which the shard's sync thread writes. Words are int64, in the machine's byte order; a word that is
-published on its own has a cache line (eight words) to itself.
+Only the shard that serves the log writes here, except WORD_SYNCED, which its sync thread writes.
+Words are int64, in the machine's byte order; a word that is published on its own has a cache line
+(eight words) to itself.
 
 A frame, in the ring and in the write-ahead log alike (little endian):
 
@@ -21,7 +21,7 @@ A frame, in the ring and in the write-ahead log alike (little endian):
     position    of this frame in its log
     synced      the position known to be on the disk when this frame was written: a bad frame below
                 any frame's `synced` is damage, above all of them it is the torn end
-    generation  never falls along a log, so that the stale tail of an earlier life is refused
+    generation  never decreases along a log, so that the stale tail of an earlier life is refused
     level       the topic's durability then: a start syncs what `disk` frames it finds
     bytes       of the batch; a padding frame's `bytes` fill up to the end of ring or segment
     kind        1: a batch, 2: padding; 0 and below: no frame. All others are for later versions
@@ -29,8 +29,8 @@ A frame, in the ring and in the write-ahead log alike (little endian):
 A kind that a reader does not know has the layout of a batch: header, `bytes` of content, zeros up
 to the alignment. Its check covers frame[8:48] and the whole content, whatever that is. So every
 reader can tell such a frame from a torn one, and knows where the next frame begins. With
-FRAME_KIND_SKIPPABLE in its kind the frame is kept and passed over; without, nobody who does not
-know the kind may open the log (docs/adr/formats-say-their-version.md).
+FRAME_KIND_SKIPPABLE in its kind the frame is kept and skipped; without it, a reader that does not
+know the kind must not open the log (docs/adr/formats-say-their-version.md).
 """
 
 from typing import Any, NamedTuple
@@ -63,7 +63,7 @@ assert COUNTER_SEALED_CACHE_HITS > COUNTER_SYNC_NS
 
 
 class Layout(NamedTuple):
-    """The sizes a log's memory is cut by, in bytes and counts."""
+    """The sizes of the parts of a log's memory, in bytes and counts."""
 
     ring_bytes: int
     index_capacity: int

@@ -14,7 +14,7 @@ MAP_NORESERVE = 0x4000  # Of Linux; Python has the name from 3.13 on.
 def new_producers(capacity: int, key: bytes) -> np.ndarray:
     """An empty table, int64 [rows, 32], for `capacity` producers, a power of two of at least 16.
 
-    `key` is 16 random bytes that nobody else knows. The system provides pages when rows are first
+    `key` is 16 secret random bytes. The system provides pages when rows are first
     written, in small pages, because the hash touches buckets at random.
     """
     assert capacity >= PRODUCER_COLUMNS // 2
@@ -22,7 +22,7 @@ def new_producers(capacity: int, key: bytes) -> np.ndarray:
     assert len(key) == KEY_BYTES
     buckets = 2 * capacity
     rows = 1 + capacity + buckets // PRODUCER_COLUMNS
-    # Not reserved: else the system refuses a fork of a process that has many such tables.
+    # Not reserved: otherwise the system refuses to fork a process with many such tables.
     flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE
     memory = mmap(-1, 8 * PRODUCER_COLUMNS * rows, flags=flags)
     with suppress(OSError):  # The system has no huge pages.

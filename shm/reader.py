@@ -1,12 +1,12 @@
 """A log read by another process: index and frames as Arrow, at the addresses of the mapping.
 
-Nothing is copied and nothing is locked, so whatever is read may be overwritten meanwhile. The order
-of a reader is: take a snapshot, read, then ask whether it still stood (`is_intact`). A race, told:
+Nothing is copied or locked, so bytes may be overwritten while they are read. A reader takes a
+snapshot, reads, then checks that it still holds (`is_intact`). A race, step by step:
 
     reader takes entries [a, b) → reads frame a → shard announces a claim that covers a's place →
     shard overwrites it → reader asks: the claim is more than a ring above a: not intact
 
-Visible is what lies below the partition's high watermark; the index also has what is only appended.
+Records below the partition's high watermark are visible; the index also has those only appended.
 A reader that may not see every topic of a log must not be handed the log's memory.
 """
 
@@ -86,7 +86,7 @@ class Snapshot:
         return pa.Array.from_buffers(pa.binary_view(), stop - start, buffers)
 
     def is_intact(self) -> bool:
-        """Whether nothing of the snapshot has been overwritten up to now."""
+        """Whether nothing of the snapshot has been overwritten so far."""
         reader = self.reader
         if self.first == self.end:
             return True
@@ -102,11 +102,12 @@ class LogReader:
         self.memory = memory
 
     def oldest_position(self) -> int:
-        """The ring still has every frame from here on, also while a next one is being written."""
+        """The position from which the ring still has every frame, even while one is being
+        written."""
         return int(oldest_position(self.memory.memory))
 
     def oldest_entry(self) -> int:
-        """The index still has every entry from here on, also while a next one is being written."""
+        """The entry from which the index still has every entry, even while one is being written."""
         return int(oldest_entry(self.memory.memory))
 
     def snapshot(self, first: int = 0) -> Snapshot:
@@ -121,7 +122,7 @@ class LogReader:
         return {int(row[P_NUMBER]): int(row[P_HIGH_WATERMARK]) for row in rows}
 
     def visible(self, snapshot: Snapshot, number: int) -> Iterator[RingBatch]:
-        """The visible batches of a partition in a snapshot, oldest first, where they lie.
+        """The visible batches of a partition in a snapshot, in place, oldest first.
 
         Ask `snapshot.is_intact()` after having read them.
         """

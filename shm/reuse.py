@@ -1,11 +1,11 @@
-"""Memory for columns that is used again as soon as nobody looks at it any more.
+"""Reuses memory for columns as soon as it is no longer referenced.
 
-The first touch of a page costs as much as filling it many times over, and what was used a moment
-ago still lies in the caches. An allocator gives large blocks back to the kernel and takes new ones
-from it, call after call; here some blocks of each size stay.
+The first touch of a page costs many times as much as filling it, and recently used memory is still
+in the caches. An allocator returns large blocks to the kernel and takes new ones, call after call;
+here some blocks of each size stay.
 
-A block is free when nothing but this file refers to it: arrays made of it, and Arrow buffers made
-of those, all do.
+A block is free when only this module refers to it: arrays made from it, and Arrow buffers made from
+those, all hold references.
 """
 
 from sys import getrefcount
@@ -19,7 +19,7 @@ _blocks: dict[int, list[np.ndarray]] = {}
 
 
 def empty_words(count: int) -> np.ndarray:
-    """An int64 array of so many items; what is in it is anybody's guess."""
+    """An uninitialized int64 array of so many items."""
     if not BLOCK_WORDS_MIN <= count <= BLOCK_WORDS_MAX:
         return np.empty(count, np.int64)
     size = 1 << (count - 1).bit_length()
@@ -27,7 +27,7 @@ def empty_words(count: int) -> np.ndarray:
     for _ in range(len(kept)):
         try:
             block, references = _look_at_oldest(kept)
-        except IndexError:  # Other threads look at them just now.
+        except IndexError:  # Other threads are checking them.
             break
         if references == _REFERENCES_IF_FREE:
             return block[:count]
@@ -40,7 +40,7 @@ def empty_words(count: int) -> np.ndarray:
 def _look_at_oldest(kept: list[np.ndarray]) -> tuple[np.ndarray, int]:
     """The oldest block, which becomes the newest, and how many refer to it.
 
-    While it is not in the list no other thread finds it, and later they find that we refer to it.
+    While it is not in the list, no other thread finds it; later, others see our reference.
     """
     block = kept.pop(0)
     references = getrefcount(block)

@@ -1,9 +1,9 @@
-"""Memory of a log: the only file of `shm` that knows the operating system.
+"""Memory of a log: the only file of `shm` that uses the operating system.
 
 A log's memory is one memfd. The supervisor creates it and keeps it mapped, so that it outlives any
 shard; shards are forks of the supervisor and inherit the writable mapping. Then the memfd is sealed
-(SHRINK, GROW, FUTURE_WRITE): whoever is handed the descriptor can map it read-only and nothing
-else, and a peer cannot truncate it under us.
+(SHRINK, GROW, FUTURE_WRITE): a receiver of the descriptor can only map it read-only, and a peer
+cannot truncate it under us.
 """
 
 import ctypes
@@ -34,7 +34,7 @@ _MADV_POPULATE_WRITE = 23  # Linux 5.14: make the pages present without changing
 
 
 def seal_against_writers(fd: int) -> None:
-    """Let a memfd that we have mapped be read from now on: nobody else maps, writes or cuts it."""
+    """Seal a memfd that we have mapped: others can only read it, neither write nor truncate it."""
     seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | _F_SEAL_FUTURE_WRITE
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL)
@@ -99,7 +99,7 @@ class LogMemory:
 
     @classmethod
     def attach(cls, fd: int) -> "LogMemory":
-        """Map somebody else's log read-only. Raises ValueError if it is not one of ours."""
+        """Map another process's log read-only. Raises ValueError if it is no SMQ log."""
         total_bytes = os.fstat(fd).st_size
         if total_bytes < HEADER_BYTES:
             raise ValueError("this descriptor is not the memory of a log")

@@ -5,16 +5,16 @@
     | facts  | words   | words   | watch list  | inbox           | answers        |
     |      S |       S |       C |           C |               C |              S |
     +--------+---------+---------+-------------+-----------------+----------------+
-    S written by the shard, C by the client; each could write all of it, so that the shard believes
-    nothing it finds here. Words are int64; one that the other side waits for has a line of its own.
+    S written by the shard, C by the client; each could write all of it, so the shard trusts nothing
+    here. Words are int64; one that the other side waits for has a cache line of its own.
 
 Inbox and answers are rings, their positions only grow. The inbox holds whole Produce requests as on
-a socket, a big-endian size before each, every one at a multiple of 8 and in one piece: where the
-end is too short for the next, a size of -1 says that it stands at the start. The answers' ring is a
-stream of bytes, also as on a socket: an answer may wrap, and may come in parts.
+a socket, a big-endian size before each, every one at a multiple of 8 and in one piece: if the end
+is too short for the next, a size of -1 says that it is at the start. The answers' ring is a stream
+of bytes, also as on a socket: an answer may wrap, and may come in parts.
 
 A word called …_SLEEP is odd while its side waits for a bell, a byte on the session's socket, and
-has another value each time, so that no client rings twice for one sleep.
+has another value each time, so that no side rings twice for one sleep.
 
 One session is one memfd (SHRINK, GROW and SEAL are sealed): a client can neither take pages away
 under the shard nor seal it against the shard's writing.
@@ -112,7 +112,7 @@ class SessionMemory:
     # --- the watch list --------------------------------------------------------------------------
 
     def watch(self, numbers: Iterable[int]) -> None:
-        """The client: from now on be told of these partitions, by their numbers.
+        """The client: watch these partitions, by their numbers, from now on.
 
         The shard reads the list after a bell. A list that changes while it reads is read again,
         for the bell of the change comes after it.
@@ -122,7 +122,8 @@ class SessionMemory:
         publish_watch(self.memory, wanted[:WATCH_MAX], count)
 
     def watched(self) -> set[int] | None:
-        """The shard: the numbers in the list, None for all. Whatever the client has written."""
+        """The shard: the numbers in the list, None for all. Safe whatever the client has
+        written."""
         self.side[WATCH_SEEN] = watch_version(self.memory)
         count = self.words[WATCH_COUNT]
         if not 0 <= count <= WATCH_MAX:

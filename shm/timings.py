@@ -1,4 +1,4 @@
-"""How long requests took: memory that each shard writes for itself, and everybody may read.
+"""Request times: memory that each shard writes for itself, and all processes may read.
 
     0         64                        of each node, NODE_WORDS:
     +---------+------+------+---        +--------------+-----------+-----------+----------------+
@@ -8,8 +8,8 @@
     +---------+------+------+---        +--------------+-----------+-----------+----------------+
 
 Bucket b of a histogram counts requests of less than 2 ** b microseconds, the last one all others.
-Words are int64, little endian, each for itself. A row of the ring is published by its number, which
-is 0 while the row is written: a reader copies, and looks at the number again.
+Words are int64, little endian, independent of each other. A row of the ring is published by its
+number, which is 0 while the row is written: a reader copies, then checks the number again.
 """
 
 import mmap
@@ -95,7 +95,7 @@ class Timings:
 
 
 class NodeTimings:
-    """What one shard writes, and others read.
+    """The part that one shard writes and others read.
 
     counts  int64 [APIS, BUCKETS]
     sums    int64 [APIS], ns
@@ -113,14 +113,14 @@ class NodeTimings:
         return cls(np.zeros(NODE_WORDS, np.int64))
 
     def count(self, api_key: int, took_ns: int) -> None:
-        """A request took so long."""
+        """Count a request's time."""
         if 0 <= api_key < APIS:
             bucket = min((took_ns // 1000).bit_length(), BUCKETS - 1)
             self.counts[api_key, bucket] += 1
             self.sums[api_key] += took_ns
 
     def add_slow(self, slow: SlowRequest) -> None:
-        """Keep a request that took long."""
+        """Keep a slow request."""
         number = int(self._words[_SLOW_COUNT_AT]) + 1
         row = self._rows[(number - 1) % SLOW]
         row[_NUMBER] = 0
@@ -131,11 +131,11 @@ class NodeTimings:
 
     @property
     def slow_count(self) -> int:
-        """How many were slow, ever."""
+        """How many requests were ever slow."""
         return int(self._words[_SLOW_COUNT_AT])
 
     def slow(self) -> Iterator[SlowRequest]:
-        """The last SLOW requests that took long, the newest first."""
+        """The last SLOW slow requests, newest first."""
         last = self.slow_count
         for number in range(last, max(0, last - SLOW), -1):
             row = self._rows[(number - 1) % SLOW]

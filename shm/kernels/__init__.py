@@ -1,1 +1,1 @@
-"""Compiled loops over bytes; each has a plain twin in reference.py."""
+"""Compiled loops over bytes; each has a plain twin in shm.kernels.twin."""

@@ -1,7 +1,7 @@
 """Compiles the kernels that only programs on this host call, when a broker first starts here.
 
-A broker does not load them: a program loads what it uses, in milliseconds, and would else wait for
-seconds when it attaches for the first time.
+A broker does not load them. A program loads those that it uses in milliseconds; otherwise it would
+wait for seconds when it first attaches.
 """
 
 import os
@@ -25,7 +25,7 @@ from shm.session import SessionMemory
 
 
 def warm_client() -> None:
-    """Have them ready."""
+    """Compile these kernels, or load them."""
     session = SessionMemory.create(4096, 4096)
     catalog = CatalogBlock.create(4096)
     memory, side = session.memory, session.side

@@ -1,7 +1,7 @@
-"""Compiles, or loads from the cache, what a reader of rings calls (see `shm.warm.shard`).
+"""Compiles, or loads from the cache, the kernels of ring readers (see `shm.warm.shard`).
 
-A client needs these, and no process of the broker does. Without it the first batch on a machine is
-some seconds late.
+Only clients need these, not the broker. Without this, the first batch on a machine is some seconds
+late.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Compiles, or loads from the cache, every kernel a shard calls: by a tiny life of a log.
 
 The supervisor does this before it forks, so that no process compiles, and none waits for it. A
-kernel that a test finds compiled later than this belongs in here.
+kernel that a test finds compiled later belongs here.
 """
 
 import os

@@ -1,9 +1,9 @@
 """Compiles all kernels for the usual processors, for a wheel: `python -m shm.warm.ship FOLDER`.
 
-FOLDER is a copy of the package `shm`; `shm/kernels/base/shipped.py` draws what comes into it. Each
-processor has a process of its own, which Numba is told about by its environment. It compiles for
-the Python that runs it, and on a processor that has what the best of them needs. `make wheel` does
-it for a wheel. On aarch64 it makes nothing: nobody has tried such kernels there.
+FOLDER is a copy of the package `shm`; `shm/kernels/base/shipped.py` draws its contents. Each target
+processor gets a process of its own, which tells Numba by its environment. It compiles for the
+running Python, and needs a processor with the features of the best target. `make wheel` runs it for
+a wheel. On aarch64 it makes nothing: such kernels are untested there.
 """
 
 import hashlib
@@ -38,7 +38,8 @@ warm(); warm_client(); warm_reader()
 
 
 def ship(into: Path, compile_: str = COMPILE) -> list[Path]:
-    """Compile what the program `compile_` calls, and put it into `into`: the folders made."""
+    """Compile the kernels that the program `compile_` calls into `into`; returns the new
+    folders."""
     made = []
     processors = PROCESSORS if platform.machine() == "x86_64" else {}
     for processor, needed in processors.items():

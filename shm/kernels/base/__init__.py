@@ -1,1 +1,1 @@
-"""What all kernels use: how they are compiled, bytes, words, atomics, CRC, frames."""
+"""Shared by all kernels: compilation, bytes, words, atomics, CRC, frames."""

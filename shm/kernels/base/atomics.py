@@ -1,10 +1,10 @@
-"""Memory order has one home: every acquire, release and futex of the repository is here.
+"""The one home of memory ordering: every acquire, release and futex of the repository is here.
 
 All of these are intrinsics, callable only inside kernels, on int64 or uint8 arrays (`words`) over
-shared memory; an index counts elements of the array. A plain access of a shared word in a loop is
-hoisted by the compiler; these are not.
+shared memory; an index counts elements of the array. The compiler hoists a plain access to a shared
+word out of a loop; it does not hoist these.
 
-    store_release(words, i, value)    what was written before is seen by whoever acquires value
+    store_release(words, i, value)    an acquirer of value sees all earlier writes
     load_acquire(words, i)            … this is the partner
     fetch_add(words, i, value)        sequentially consistent; returns the old value
     compare_exchange(words, i, expected, value)   returns the old value
@@ -89,7 +89,7 @@ def compare_exchange(_typing, words, index, expected, value):
 
 @intrinsic
 def fence(_typing):
-    """Nothing moves across, in either direction."""
+    """A full barrier: no access moves across it."""
 
     def generate(context, builder, _signature, _args):
         builder.fence("seq_cst")
@@ -98,7 +98,7 @@ def fence(_typing):
     return types.void(), generate
 
 
-# LLVM's names, and what they take: on ARM it is the hint number 1.
+# LLVM's names and arguments: on ARM it is hint number 1.
 _PAUSE, _PAUSE_ARGUMENTS = {
     "x86_64": ("llvm.x86.sse2.pause", []),
     "aarch64": ("llvm.aarch64.hint", [ir.Constant(ir.IntType(32), 1)]),
@@ -107,7 +107,7 @@ _PAUSE, _PAUSE_ARGUMENTS = {
 
 @intrinsic
 def pause(_typing):
-    """Wait some ten cycles, without a promise."""
+    """Wait about ten cycles, without a guarantee."""
 
     def generate(context, builder, _signature, _args):
         kinds = [each.type for each in _PAUSE_ARGUMENTS]
@@ -139,7 +139,7 @@ def _array_at(context, builder, kind, where, count):
 
 
 def _described(kind):
-    """An intrinsic that gives the memory which two words describe: its address and its length."""
+    """An intrinsic that returns the memory described by two words: its address and its length."""
 
     @intrinsic
     def described(_typing, words, index):
@@ -183,7 +183,7 @@ _syscall = types.ExternalFunction(
 def futex_wait(words, index, expected, timeout_ns):
     """Sleep until woken while the word's low half equals `expected`; at most timeout_ns.
 
-    Returns 0, or -1 when it was not as expected, the time was over or a signal came: look again.
+    Returns 0, or -1 if the word differed, the time was over or a signal arrived: check again.
     """
     timeout = _timespec(timeout_ns // 1_000_000_000, timeout_ns % 1_000_000_000)
     low_half = expected & 0xFFFFFFFF

@@ -1,8 +1,8 @@
 """Numbers in bytes: Kafka's are big-endian, our frames' and memory's little-endian.
 
-All take a uint8 array and an index of bytes, aligned or not. Nothing here checks bounds; who calls
-has done so. They are intrinsics, not views: making a view inside a kernel counts references, which
-costs more than the access.
+All take a uint8 array and an index of bytes, aligned or not. Nothing here checks bounds; callers
+must. They are intrinsics, not views: making a view inside a kernel counts references, which costs
+more than the access.
 """
 
 import sys
@@ -100,10 +100,10 @@ def _copy_block(_typing, target, _target_at, source, _source_at):
 
 @kernel
 def copy_short(target, at, source, start, length):
-    """As `copy_bytes`, for what is mostly short. Up to BLOCK_BYTES behind the target are undefined.
+    """As `copy_bytes`, for mostly short inputs.
 
-    Whole blocks are copied where neither array ends: to call memcpy for each of many small fields
-    takes longer than to copy them.
+    Up to BLOCK_BYTES behind the target become undefined. Copies whole blocks unless an array ends:
+    calling memcpy for each of many small fields takes longer than copying them.
     """
     if (
         length > SHORT_BYTES_MAX

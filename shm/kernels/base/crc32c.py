@@ -19,7 +19,7 @@ from numba.extending import intrinsic
 from shm.kernels.base.jit import kernel
 
 POLYNOMIAL_REFLECTED = 0x82F63B78
-STREAM_BYTES = 1344  # A multiple of 8; three of them fit a level-1 cache beside what is copied.
+STREAM_BYTES = 1344  # A multiple of 8; three of them fit a level-1 cache beside the copied bytes.
 STREAM_BYTES_SMALL = 168
 
 _INSTRUCTION = {

@@ -34,10 +34,10 @@ def frame_bytes(batch_bytes):
 
 @kernel
 def frame_check(data, at):
-    """The check of the frame at data[at]: its header, and of the content what is checked.
+    """The check of the frame at data[at]: over its header, and a part of its content.
 
-    Of a batch that is its own header, of padding nothing, of an unknown kind all of it; then the
-    frame's `bytes` must lie in `data`.
+    The part is a batch's own header, nothing of padding, and all of an unknown kind, whose `bytes`
+    must then lie in `data`.
     """
     crc = crc32c_update(data, at + 8, at + FRAME_HEADER_BYTES, np.uint32(0xFFFFFFFF))
     kind = load32(data, at + FRAME_KIND_AT)
@@ -51,7 +51,7 @@ def frame_check(data, at):
 
 @kernel
 def write_frame_header(data, at, position, stamps, batch_bytes, partition, kind, level):
-    """Write the header of a frame whose content is in place already, check included.
+    """Write the header, with its check, of a frame whose content is already in place.
 
     `stamps` is (synced position, generation).
     """
@@ -68,10 +68,10 @@ def write_frame_header(data, at, position, stamps, batch_bytes, partition, kind,
 
 @kernel
 def frame_is_good(data, at, end, position):
-    """Whether data[at:end] begins with a whole frame of this position, its check right.
+    """Whether data[at:end] begins with a whole frame of this position whose check is right.
 
-    The batch behind its first 61 bytes is not looked at: it has a CRC of its own. A frame of an
-    unknown kind is checked whole.
+    A batch behind its first 61 bytes is not checked: it has a CRC of its own. A frame of an unknown
+    kind is checked whole.
     """
     if end - at < FRAME_HEADER_BYTES or load32(data, at + FRAME_MAGIC_AT) != FRAME_MAGIC:
         return False

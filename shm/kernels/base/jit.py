@@ -1,4 +1,4 @@
-"""How we compile: the only call of numba.njit in the repository.
+"""Compiles kernels: the only call of numba.njit in the repository.
 
 Numba's own cache looks only at the file of the function it compiles and would serve a stale kernel
 after a helper in another file has changed. So the cache directory is named by a hash of all kernel
@@ -40,7 +40,7 @@ def sources_digest() -> str:
 
 
 def cache_directory() -> Path:
-    """Where compiled kernels are kept; the directory exists and can be written."""
+    """The directory of compiled kernels; it exists and is writable."""
     name = sources_digest()[:16]
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     for root in (Path(home), Path(tempfile.gettempdir()) / f"smq-cache-{os.getuid()}"):
@@ -84,9 +84,9 @@ os.register_at_fork(
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compile with the options every kernel shares: cached, without the GIL, never raising.
 
-    Nor does a kernel allocate: without Numba's run time (`_nrt`) it counts no references to arrays,
-    whose locked instructions took two thirds of a small request's time.
-    The interpreted function stays at hand as the attribute `py_func`.
+    Kernels do not allocate: without Numba's run time (`_nrt`) they do not count references to
+    arrays, whose locked instructions took two thirds of a small request's time. The interpreted
+    function stays available as the attribute `py_func`.
     """
     compiled: Any = numba.njit(**_OPTIONS)(function)
     # In the place of `cache=True`, which gives a kernel the cache that only this machine fills.
@@ -100,13 +100,13 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _have_kernels_call_a_part(compiled: Any, function: Callable[..., Any]) -> None:
-    """Make kernels that call `compiled` take in a part of their own (see shm.kernels.base.parts).
+    """Make callers of `compiled` link it as a part (see shm.kernels.base.parts).
 
-    They share a version of it for all constants they pass: Numba compiles `get_word(memory, 7)` and
-    `get_word(memory, 8)` apart, though LLVM inlines them into the caller all the same.
+    They share one version for all constant arguments: Numba would compile `get_word(memory, 7)` and
+    `get_word(memory, 8)` separately, though LLVM inlines them into the caller anyway.
     """
 
-    @cache  # Made when it is asked for: a process that finds all in the cache needs none.
+    @cache  # Created on demand: a process that finds all in the cache needs none.
     def part() -> Any:
         return numba.njit(**_PART_OPTIONS)(function)
 

@@ -35,7 +35,7 @@ def set_word(memory, word, value):
 
 @kernel
 def release_word(memory, word, value):
-    """Publish a word: an acquiring reader sees everything that was written before."""
+    """Publish a word: an acquiring reader sees all earlier writes."""
     store_release(memory, 8 * word, value)
 
 
@@ -59,7 +59,7 @@ def release_partition(memory, slot, column, value):
 
 @kernel
 def ring_at(memory):
-    """Where the ring begins. It ends with the memory."""
+    """The start of the ring, which ends with the memory."""
     return memory.size - load64(memory, 8 * WORD_RING_BYTES)
 
 

@@ -1,11 +1,11 @@
-"""Parts: kernels as other kernels take them in, lowered but neither optimized nor machine code.
+"""Parts: kernels in the form that other kernels link, lowered but not optimized.
 
-Numba optimizes a function, and makes machine code of it, for itself and once again in each that
-calls it: a kernel that others call ten deep, ten times. A part is linked into its callers as it was
-lowered, so LLVM sees all of a kernel at once, and once.
+Numba optimizes and compiles a function for itself and again in each caller: a kernel ten calls
+deep, ten times. A part is linked into its callers as lowered, so LLVM sees all of a kernel at once,
+and once.
 
 Written to Numba's documented way of customizing its compiler (Developer manual, "Customizing the
-Compiler"); `no_compile` and `insert_user_function` are what its own subroutines are made with.
+Compiler"); Numba builds its own subroutines with `no_compile` and `insert_user_function`.
 """
 
 from typing import Any
@@ -17,10 +17,10 @@ from numba.core.typed_passes import NativeLowering
 
 
 class _PartLibrary(JITCodeLibrary):
-    """LLVM's code of a part, and of the parts it calls."""
+    """The LLVM code of a part, and of the parts that it calls."""
 
     def _optimize_final_module(self) -> None:
-        """The caller that links it does."""
+        """Do nothing: the linking caller does."""
 
     def _finalize_final_module(self) -> None:
         """No machine code."""
@@ -32,7 +32,7 @@ class _PartLowering(NativeLowering):
     _name = "part_lowering"
 
     def run_pass(self, state: Any) -> bool:
-        """Lower a kernel, and have kernels find it that call it."""
+        """Lower a kernel, and let its callers find it."""
         target = state.targetctx
         state.library = _PartLibrary(target.codegen(), state.func_id.func_qualname)
         state.flags.no_compile = True
@@ -44,10 +44,10 @@ class _PartLowering(NativeLowering):
 
 
 class PartCompiler(Compiler):
-    """Numba's compiler, but for the last step."""
+    """Numba's compiler without its last step."""
 
     def define_pipelines(self) -> list[Any]:
-        """Numba's own, with our lowering in the place of its."""
+        """Numba's own pipelines, with our lowering in place of theirs."""
         pipelines: list[Any] = super().define_pipelines()
         for each in pipelines:
             each.passes = [

@@ -1,8 +1,8 @@
 """Publishing a version word, for Python code: the smallest use of the atomics.
 
-SYNC POINT between the two: a reader of a version may read what was written before it; and whoever
-has read a value that is being overwritten sees, when he looks again, that the version has moved.
-For the second the writer's next writes must not pass the version, nor a reader's second look his
+SYNC POINT between the two: a reader of a version may read everything written before it; and a
+reader of a value that is being overwritten sees, on checking again, that the version has moved. For
+the second, the writer's next writes must not pass the version, nor the reader's second check its
 reads: hence the fences.
 """
 
@@ -19,6 +19,6 @@ def read_version(words):
 
 @kernel
 def write_version(words, version):
-    """Publish what was written before under a new version."""
+    """Publish all earlier writes under a new version."""
     store_release(words, 0, version)
     fence()

@@ -1,14 +1,14 @@
-"""Compiled kernels that come with the wheel, so that a first start need not compile.
+"""Compiled kernels shipped in the wheel, so that a first start need not compile.
 
     shm/compiled/<processor>-<python>/manifest.json    what they were made of, each file's digest
                                      /<folder>/*.nbi   Numba's index of one kernel's versions
                                      /<folder>/*.nbc   machine code
 
-`python -m shm.warm.ship` makes them. They are used where sources, Numba, llvmlite and Python are
-the same and the processor has what they need. A file is used only if it has its digest; what is
-missing or damaged is compiled on the spot. The machine's own cache comes first. Kernels compiled
-for exactly this processor are not faster: `NUMBA_CPU_NAME=x86-64-v2 NUMBA_CPU_FEATURES=
-python -m bench.kernels` compares.
+`python -m shm.warm.ship` makes them. They are used if sources, Numba, llvmlite and Python are the
+same and the processor has the required features. A file is used only if its digest matches; missing
+or damaged ones are compiled on the spot. The machine's own cache takes precedence. Kernels compiled
+for exactly this processor are not faster: `NUMBA_CPU_NAME=x86-64-v2 NUMBA_CPU_FEATURES= python -m
+bench.kernels` compares.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ class Shipped:
     digests: Mapping[str, str]
 
     def read(self, name: str) -> bool:
-        """Whether the file `name` (relative, with slashes) is what was shipped."""
+        """Whether the file `name` (relative, with slashes) is the shipped one."""
         try:
             data = (self.folder / name).read_bytes()
         except OSError:
@@ -49,7 +49,7 @@ class Shipped:
         return hashlib.sha256(data).hexdigest() == self.digests.get(name)
 
     def whole(self) -> bool:
-        """Whether every file is what was shipped."""
+        """Whether every file is the shipped one."""
         return all(self.read(name) for name in self.digests)
 
 
@@ -69,13 +69,13 @@ def find_shipped(shm: Path, sources: str, features: AbstractSet[str]) -> Shipped
             if fits:
                 return Shipped(folder, processor, dict(manifest["files"]))
         except (OSError, ValueError, LookupError, TypeError):
-            continue  # None for this processor, or none that anybody can read.
+            continue  # None for this processor, or none readable.
     return None
 
 
 @cache
 def features_here() -> frozenset[str]:
-    """What this processor has, by LLVM's names."""
+    """The features of this processor, by LLVM's names."""
     found = llvmlite.binding.get_host_cpu_features()
     return frozenset(name for name, has in found.items() if has)
 
@@ -100,7 +100,7 @@ class _ShippedFile(IndexDataCacheFile):
 
 
 class KernelCache(FunctionCache):
-    """Numba's cache of one kernel, and what was shipped of it."""
+    """Numba's cache of one kernel, and its shipped files."""
 
     def __init__(self, function: Callable[..., Any], shm: Path, shipped: Shipped | None) -> None:
         super().__init__(function)

@@ -1,7 +1,7 @@
 """Kafka's primitive types in kernels: read with bounds checked, written.
 
-A reader takes a cursor `at` and the end of what it may read, and returns the cursor after it: BAD
-for what is cut or impossible. From a cursor that is BAD already nothing may be read.
+A reader takes a cursor `at` and an end, and returns the cursor after the value: BAD if that is cut
+or impossible. Nothing may be read from a cursor that is already BAD.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from shm.kernels.base.bytes import get16, get32, put16, put32
 from shm.kernels.base.jit import kernel
 
 BAD = -1  # A cursor that left the request.
-SIZE_BYTES = 4  # Of a request or an answer, in front of it: an int32.
+SIZE_BYTES = 4  # The size in front of a request or an answer: an int32.
 
 
 @kernel
@@ -48,7 +48,7 @@ def skip_tags(data, at, end):
 def read_length(data, at, end, flexible, width):
     """The length of a string (width 2), of bytes or of an array (width 4): (length, after it).
 
-    -1 stands for null; a cursor of BAD for a length that is cut or impossible.
+    A length of -1 is null; a cursor of BAD means that the length is cut or impossible.
     """
     if flexible:
         length, at = read_uvarint(data, at, end)

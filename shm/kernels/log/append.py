@@ -111,7 +111,7 @@ KAFKA_STORAGE_ERROR = 56
 
 @kernel
 def place_of(memory, position):
-    """Where a position lies in the memory, if the ring has it."""
+    """The index of a position in the memory, if the ring has it."""
     return ring_at(memory) + position % get_word(memory, WORD_RING_BYTES)
 
 
@@ -120,7 +120,7 @@ def claim(memory, end):
     """Announce that the ring is about to be written up to position `end`.
 
     SYNC POINT with shm.reader: the claim is seen before any byte it covers changes. A reader reads
-    bytes, then the claim: what lies a ring's length below it or later has not been touched.
+    bytes, then the claim: bytes at most a ring's length below it have not been touched.
     """
     release_word(memory, WORD_CLAIMED, end)
     fence()
@@ -165,7 +165,7 @@ def make_room(memory, size):
 
 @kernel
 def _stamp_time_type(memory, start, batch_bytes, is_append_time, now_ms):
-    """Have a batch say who gave its timestamps; a new CRC where that is not what it said."""
+    """Set a batch's timestamp type; compute a new CRC if that changes it."""
     attributes = get16(memory, start + BATCH_ATTRIBUTES_AT)
     if is_append_time:
         put16(memory, start + BATCH_ATTRIBUTES_AT, attributes | ATTRIBUTE_LOG_APPEND_TIME)
@@ -226,8 +226,8 @@ def append_batch(memory, links, slot, data, at, batch_bytes, now_ms):
 
 @kernel
 def append_marker(memory, links, slot, data, now_ms):
-    """Append a control batch of our own, which no limit refuses: its offset, or -1 when the log
-    must be written first."""
+    """Append a control batch of our own, which no limit refuses; returns its offset, or -1 if the
+    log must be written first."""
     if not make_room(memory, frame_bytes(data.size)):
         return np.int64(-1)
     return append_batch(memory, links, slot, data, np.int64(0), np.int64(data.size), now_ms)
@@ -235,9 +235,9 @@ def append_marker(memory, links, slot, data, now_ms):
 
 @kernel
 def _check(plan, row, data, memory, slot):
-    """Whether a row's batch may be appended, its sequence apart: (error, bytes of the batch).
+    """Check a row's batch, except its sequence: (error, bytes of the batch).
 
-    Notes the log start from where on Kafka answers it: with errors that its log finds in a batch.
+    Notes the log start for errors with which Kafka returns it: those that its log finds in a batch.
     """
     if get_partition(memory, slot, P_FLAGS) & FLAG_READ_ONLY:
         return KAFKA_STORAGE_ERROR, np.int64(0)
@@ -261,7 +261,7 @@ def _check(plan, row, data, memory, slot):
 def _find_producer(producers, number, data, at, plan, row):
     """Check an idempotent batch's sequence: (its producer's row or 0, whether to append).
 
-    A duplicate is answered as it was when it was new, with its largest timestamp.
+    A duplicate gets the answer of the original, with its largest timestamp.
     """
     place = producer_row(producers, number, get64(data, at + BATCH_PRODUCER_ID_AT))
     epoch = get16(data, at + BATCH_PRODUCER_EPOCH_AT)
@@ -279,7 +279,7 @@ def _find_producer(producers, number, data, at, plan, row):
 
 @kernel
 def _records_are_good(memory, slot, data, plan, row, size):
-    """Whether a batch's records may be appended; False: Python is to look at them."""
+    """Whether a batch's records may be appended; False: Python must check them."""
     if plan[row + ROW_STATE] == REFERENCES_CHECKED:
         return True
     if get_partition(memory, slot, P_FLAGS) & FLAG_LOOKED_INTO:
@@ -290,9 +290,9 @@ def _records_are_good(memory, slot, data, plan, row, size):
 
 @kernel
 def _make_way(memory, slot, data, plan, row, size):
-    """0 when a new batch of so many bytes may be appended now, or the reason why not yet.
+    """0 if a new batch of so many bytes may be appended now, otherwise the reason why not yet.
 
-    One that the WAL has no space for is refused: then the row has an error.
+    A batch that the WAL has no space for is refused with an error in the row.
     """
     if not _records_are_good(memory, slot, data, plan, row, size):
         return STOP_REFERENCES
@@ -333,9 +333,9 @@ def _append_row(memory, links, producers, data, plan, row):
 def append_rows(memory, links, producers, data, plan):
     """Append the plan's rows that belong to this log and are not done; sets the plan's stop reason.
 
-    Returns 0 when none is left, STOP_LOG_FULL when the WAL must be written first, or
-    STOP_REFERENCES when the handles of a row must be looked at by others (shm.kernels.log.handles):
-    help, then call again.
+    Returns 0 when none is left, STOP_LOG_FULL if the WAL must be written first, or STOP_REFERENCES
+    if the caller must check a row's handles (shm.kernels.log.handles): resolve that, then call
+    again.
     """
     log = get_word(memory, WORD_LOG)
     for i in range(plan[HEAD_ROW_COUNT]):

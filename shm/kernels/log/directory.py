@@ -7,11 +7,11 @@ One int64 array, built by Python after each change of the catalog (smq.shard.dir
     topics    five words each: hash, key at (bytes from the names' begin), key bytes, first slot,
               partition count
     slots     one word a partition: log << 32 | row in the log's partition table; -1: led elsewhere;
-              -3: of an internal topic, which nobody writes
+              -3: of an internal topic, which is never written
     names     the keys as bytes
 
-A topic stands in it twice: under its name, and under its 16-byte id (its hash then inverted, so
-that a name of 16 bytes is not taken for an id).
+A topic has two entries: under its name, and under its 16-byte id (with an inverted hash, so that a
+name of 16 bytes is not mistaken for an id).
 """
 
 import numpy as np
@@ -61,7 +61,7 @@ def find_topic(directory, data, start, length, is_id):
 def enter_topics(directory, keys):
     """Hash the rows of a directory and enter them into its buckets, names first, then as many ids.
 
-    `keys` are the bytes of all keys (uint8); where each lies in them its row says already.
+    `keys` are the bytes of all keys (uint8); the rows already say where each lies.
     """
     mask, count = directory[0] - 1, (directory[2] - directory[1]) // TOPIC_WORDS
     for i in range(count):

@@ -1,13 +1,13 @@
-"""The check of handles by a kernel: it knows those that are plainly good, and of no other why.
+"""The check of handles by a kernel, which recognizes plainly good ones and leaves all others.
 
     handle    as `Reference.handle` writes it (smq.model.references)
-    rule      where the payloads of a partition's topic are files, and for how long after its upload
-              a new record may name one (smq.shard.references)
-    payload   asked of the system for each handle: there, a file, as long as its id says, young
+    rule      the directory of a topic's payload files, and for how long after its upload a
+              new record may name one (smq.shard.references)
+    payload   checked by a system call for each handle: exists, a file, of its id's length, young
 
-Of a payload nothing is remembered, so that there is nothing to forget when it goes. Rules are
-forgotten when the catalog changes. Whatever is not plainly good is left to smq.shard.references,
-which decides by the same facts and has the words for it.
+Nothing is cached about payloads, so nothing goes stale when one is deleted. Rules are dropped when
+the catalog changes. Handles that are not plainly good are left to smq.shard.references, which
+decides by the same facts and writes the error messages.
 
     rules   int64:  the paths' address and length | struct statx | a rule for each RULE_WORDS
     paths   uint8:  PATH_BYTES for each rule: a directory, then room for an id and a NUL
@@ -23,7 +23,7 @@ from shm.kernels.base.words import BATCH_HEADER_BYTES, BATCH_RECORD_COUNT_AT
 from shm.kernels.log.plan import HEAD_NOW_MS, HEAD_RULES, ROW_AT, ROW_CODE
 from shm.kernels.record.references import GOOD_HEADER, NO_HEADER, look_at_record
 
-AHEAD_MAX_MS = 60_000  # Of the filer's clock before ours.
+AHEAD_MAX_MS = 60_000  # How far the filer's clock may be ahead of ours.
 
 # --- a handle ------------------------------------------------------------------------------------
 
@@ -31,7 +31,7 @@ ID_BYTES = 54  # Four numbers in hex: time and chance, 32; "-", length, 12; "-",
 ID_LENGTH_AT, ID_CRC_AT = 33, 46
 LENGTH_DIGITS, CRC_DIGITS = 12, 8
 CONTENT_TYPE_BYTES_MAX = 255
-DECIMALS_MAX = 15  # Of a length of 48 bits.
+DECIMALS_MAX = 15  # Digits of a length of 48 bits.
 _BEFORE_ID = np.frombuffer(b'{"id":"', np.uint8)
 _BEFORE_LENGTH = np.frombuffer(b'","length":', np.uint8)
 _BEFORE_CRC = np.frombuffer(b',"crc32c":"', np.uint8)
@@ -45,7 +45,7 @@ HANDLE_BYTES_MIN += sum(map(len, (_BEFORE_ID, _BEFORE_LENGTH, _BEFORE_CRC, _BEFO
 
 @kernel
 def _stands(data, at, end, text):
-    """Where data[at:end] goes on behind these bytes, or -1: it does not begin with them."""
+    """The place behind these bytes in data[at:end], or -1: it does not begin with them."""
     if at < 0 or text.size > end - at:
         return np.int64(-1)
     for i in range(text.size):
@@ -56,7 +56,7 @@ def _stands(data, at, end, text):
 
 @kernel
 def _hex(data, at, count):
-    """The number in so many digits, or -1: they are none, or not written as ours are."""
+    """The number in so many digits, or -1: they are no digits, or not in our form."""
     number = np.int64(0)
     for i in range(at, at + count):
         digit = np.int64(data[i])
@@ -72,7 +72,7 @@ def _hex(data, at, count):
 
 @kernel
 def _decimal(data, at, end):
-    """The number at data[at:end] and where it ends; -1 there: there is none."""
+    """The number at data[at:end] and its end; an end of -1: there is none."""
     number, start = np.int64(0), at
     while 0 <= at < end and at - start < DECIMALS_MAX and _ZERO <= data[at] <= _NINE:
         number = 10 * number + data[at] - _ZERO
@@ -84,7 +84,7 @@ def _decimal(data, at, end):
 
 @kernel
 def _length_in_id(data, at):
-    """The length that the id at data[at] says, or -1: it is no id."""
+    """The length in the id at data[at], or -1: it is no id."""
     is_id = data[at + ID_LENGTH_AT - 1] == _DASH and data[at + ID_CRC_AT - 1] == _DASH
     for half in range(0, ID_LENGTH_AT - 1, 8):
         is_id &= _hex(data, at + half, 8) >= 0
@@ -94,7 +94,7 @@ def _length_in_id(data, at):
 
 @kernel
 def _is_type(data, at, end):
-    """Whether data[at:end] is a content type that JSON has as it is."""
+    """Whether data[at:end] is a content type that needs no JSON escapes."""
     is_one = 0 < end - at <= CONTENT_TYPE_BYTES_MAX
     for i in range(at, end):
         is_plain = _SPACE <= data[i] <= _TILDE
@@ -104,9 +104,8 @@ def _is_type(data, at, end):
 
 @kernel
 def read_handle(data, at, length):
-    """Where its id begins and the payload's length, of a handle that says what its id says.
-
-    (-1, -1): the value is none, or is not written as `Reference.handle` writes it.
+    """The start of a handle's id, and the payload's length, if the handle agrees with its id. (-1,
+    -1): the value is no handle, or not in the form of `Reference.handle`.
     """
     none, end = (np.int64(-1), np.int64(-1)), at + length
     if length < HANDLE_BYTES_MIN:
@@ -131,7 +130,7 @@ def read_handle(data, at, length):
 
 # --- rules ---------------------------------------------------------------------------------------
 
-RULES_MAX = 256  # Partitions that get handles now; of two with one place the later one has it.
+RULES_MAX = 256  # Partitions that get handles now; of two with one place, the later takes it.
 RULE_CODE, RULE_ORPHAN_MS, RULE_PATH_BYTES = range(3)  # The code and 1: 0 is none.
 RULE_WORDS = 3
 PATH_BYTES = 1024
@@ -159,7 +158,7 @@ def new_rules() -> tuple[np.ndarray, np.ndarray]:
 def add_rule(
     rules: np.ndarray, paths: np.ndarray, code: int, directory: bytes, orphan_ms: int
 ) -> None:
-    """Payloads of a partition are files in `directory`, which ends with a slash."""
+    """Add a rule: a partition's payloads are files in `directory`, which ends with a slash."""
     if len(directory) + ID_BYTES + 1 > PATH_BYTES or b"\0" in directory:
         return
     place = code % RULES_MAX
@@ -168,13 +167,13 @@ def add_rule(
 
 
 def forget_rules(rules: np.ndarray) -> None:
-    """Now there are none."""
+    """Remove all rules."""
     rules[RULES_AT:] = 0
 
 
 @kernel
 def _is_there(rules, place, data, id_at, size, now_ms):
-    """Whether a payload is a file as long as its id says that a new record may name."""
+    """Whether a payload is a file of its id's length that a new record may still name."""
     paths, rule = bytes_at(rules, PATHS_AT), RULES_AT + RULE_WORDS * place
     path, name = PATH_BYTES * place, PATH_BYTES * place + rules[rule + RULE_PATH_BYTES]
     copy_bytes(paths, name, data, id_at, ID_BYTES)
@@ -194,7 +193,7 @@ def _is_there(rules, place, data, id_at, size, now_ms):
 def handles_are_good(plan, row, data, size):
     """Whether the batch of a plan's row, uncompressed, of `size` bytes, has only good handles.
 
-    False: leave it to a caller that knows more.
+    False: leave the decision to the caller.
     """
     if plan[HEAD_RULES] == 0:
         return False

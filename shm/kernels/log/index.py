@@ -1,13 +1,14 @@
 """Searching a log's index: one entry for each frame, all partitions interleaved.
 
-`shm.kernels.base.entries` lists the columns. The shared ones are read by everybody; `links` belongs
+`shm.kernels.base.entries` lists the columns. All processes read the shared ones; `links` is private
 to the shard.
 
 JUMP makes going back from the newest entry to any offset take O(log n) steps, with O(1) work on
-append: it is the skew-binary random-access list of Myers (1983), as a column. NEWEST is the maximum
-of what a jump passes over: so the first entry that reaches a timestamp takes O(log n) steps too.
+append: it is the skew-binary random-access list of Myers (1983), as a column. NEWEST is the largest
+timestamp that a jump skips: so finding the first entry that reaches a timestamp takes O(log n)
+steps too.
 
-An entry that was overwritten ends every walk: the tables filed beside full WAL segments have it.
+An overwritten entry ends every walk: the tables filed beside full WAL segments have it.
 """
 
 import numpy as np
@@ -72,7 +73,7 @@ def append_entry(memory, links, slot, position, base_offset, max_timestamp, shap
     i = entry % capacity
     number = get_partition(memory, slot, P_NUMBER)
     write_entry(memory, i, position, base_offset, max_timestamp, number, shape)
-    # The slot being overwritten must already lie below the window while links are looked at.
+    # The slot being overwritten must already lie below the window while links are read.
     oldest = max(0, entry + 1 - capacity)
     previous = get_partition(memory, slot, P_LAST_ENTRY)
     links[LINK_PREVIOUS, i] = -1
@@ -86,7 +87,7 @@ def append_entry(memory, links, slot, position, base_offset, max_timestamp, shap
         links[LINK_NEXT, previous % capacity] = entry
         links[LINK_DEPTH, i] = links[LINK_DEPTH, previous % capacity] + 1
         links[LINK_JUMP, i] = _jump_from(links, previous, oldest, capacity)
-        if links[LINK_JUMP, i] != previous:  # It passes over the two jumps behind it.
+        if links[LINK_JUMP, i] != previous:  # It skips the two jumps behind it.
             p = previous % capacity
             j = links[LINK_JUMP, p] % capacity
             newest = max(links[LINK_NEWEST, p], links[LINK_NEWEST, j])
@@ -129,12 +130,12 @@ def find_timestamp(memory, links, slot, first, limit, timestamp):
     """The first of a partition's entries from `first` on, which must be one of them in the window,
     whose largest timestamp reaches `timestamp`; -1: there is none below offset `limit`.
 
-    Goes back from the newest entry and notes the oldest stretch, between two jumps, that reaches
-    it; then down in that one.
+    Walks back from the newest entry to the oldest stretch between two jumps that reaches it, then
+    searches within that stretch.
     """
     capacity = get_word(memory, WORD_INDEX_CAPACITY)
     entry, found = find_entry(memory, links, slot, limit - 1), np.int64(-1)
-    first = max(first, 0)  # Else a partition without entries would be searched for ever.
+    first = max(first, 0)  # Otherwise a partition without entries would be searched for ever.
     while entry >= first:
         i = entry % capacity
         jump = links[LINK_JUMP, i]

@@ -1,6 +1,6 @@
-"""The plan of one receive: what the Produce requests in a buffer ask for, as tables of int64.
+"""The plan of one receive: the contents of a buffer's Produce requests, as tables of int64.
 
-    head       32 words: what the caller gives, what the kernels answer
+    head       32 words: inputs of the caller, outputs of the kernels
     requests   eight words each
     topics     five words each, the requests' topics in order
     rows       twelve words each, one for each batch, the topics' partitions in order
@@ -32,13 +32,13 @@ HEAD_CLOSE = 13  # out: an error with acks=0: the connection must be closed
 HEAD_PARSED = 14  # out: why parsing stopped, one of the first four stops
 HEAD_STOPPED_ROW = 15  # out: the row that STOP_REFERENCES is about
 HEAD_OUT_START = 17  # in: where in `out` the answers begin
-HEAD_THROTTLE_MS = 16  # in: what the answers say of how long no more is read
+HEAD_THROTTLE_MS = 16  # in: the throttle time in the answers
 HEAD_RULES = 18  # in: the rules for handles (shm.kernels.log.handles), their address or 0 …
 HEAD_RULES_WORDS = 19  # … and length
-HEAD_TRANSACTIONS = 20  # in: 0: requests with a transactional id are not taken; 1: they are
-HEAD_LED_ELSEWHERE = 21  # out: an answer is to name the leader of a partition (KIP-951)
+HEAD_TRANSACTIONS = 20  # in: 1: take requests with a transactional id
+HEAD_LED_ELSEWHERE = 21  # out: an answer must name the leader of a partition (KIP-951)
 
-LEVEL_NONE = -1  # No row was appended, nor was any found to be appended before.
+LEVEL_NONE = -1  # No row was appended or found to be a duplicate.
 
 STOP_NEED_MORE = 0  # The rest is no whole request.
 STOP_OTHER_API = 1  # The next request is not Produce, or transactional, or of another version.
@@ -46,8 +46,8 @@ STOP_MALFORMED = 2  # The next request breaks the protocol.
 STOP_PLAN_FULL = 3
 STOP_LOG_FULL = 4
 STOP_OUT_FULL = 5
-STOP_LED_ELSEWHERE = 7  # All is appended; answers that name leaders are for others to write.
-STOP_REFERENCES = 6  # A batch may hold handles, or must have keys: look, set its state or error.
+STOP_LED_ELSEWHERE = 7  # All is appended; the caller must write answers that name leaders.
+STOP_REFERENCES = 6  # A batch may hold handles, or must have keys: check it, set its result.
 
 REQUEST_WORDS = 8
 REQUEST_CORRELATION = 0

@@ -1,4 +1,4 @@
-"""Idempotent producers: what each appended last, and what may come next.
+"""Idempotent producers: the last batches of each, and the check of the next.
 
 One table for a log, int64 [rows, 32], made once in its largest size (shm.producer_table):
 
@@ -16,15 +16,15 @@ A row:
     29 1 + the epoch of the coordinator that wrote the last marker, 0: none was written
     30 1: a transaction of the producer is open in the partition
 
-Partitions go by their numbers, which are never used again: rows of a partition that is gone are
-never found, and may be dropped at leisure. When no row is free the producer that has been silent
+Partitions are identified by their numbers, which are never reused: rows of a deleted partition are
+never found, and may be dropped at leisure. When no row is free, the producer that has been silent
 longest is forgotten. Clients choose producer ids, so the hash is SipHash-1-3 (Aumasson, Bernstein
-2012) under a random key: nobody outside can choose ids that fall into one bucket.
+2012) under a random key: no client can choose ids that fall into one bucket.
 
 The rules are Kafka's ProducerAppendInfo (KIP-98, KIP-360): an exact duplicate of one of the last
-five batches is answered as it was; anything else must follow the last sequence; a new epoch starts
-at 0; an unknown producer may start anywhere. Sequences wrap from 2^31 - 1 to 0. The epoch of a
-marker is the producer's from then on; where that is a new one, no batch of it is known yet.
+five batches gets the original answer; anything else must follow the last sequence; a new epoch
+starts at 0; an unknown producer may start anywhere. Sequences wrap from 2^31 - 1 to 0. A marker's
+epoch becomes the producer's; a new epoch has no batches yet.
 """
 
 import numpy as np
@@ -43,7 +43,7 @@ R_BATCH_COUNT = 3
 R_NEWEST = 4
 R_LAST_MS = 5
 R_BATCHES = 6
-R_STATE_END = R_BATCHES + 4 * PRODUCER_BATCHES  # What follows is of this table only.
+R_STATE_END = R_BATCHES + 4 * PRODUCER_BATCHES  # The rest is private to this table.
 R_NEXT = 26
 R_OLDER = 27
 R_NEWER = 28
@@ -56,7 +56,7 @@ H_CAPACITY = 1
 H_BUCKET_MASK = 2
 H_KEY = 3  # Two words.
 H_FREE = 5  # The first row of the free list; 0: none.
-H_TOP = 6  # No row above was ever used.
+H_TOP = 6  # No row above this was ever used.
 H_OLDEST = 7  # The row that appended longest ago; 0: none.
 H_NEWEST = 8  # The one that appended last.
 
@@ -108,7 +108,7 @@ def producer_hash(producers, number, producer_id):
 
 @kernel
 def _bucket(producers, number, producer_id):
-    """Where the bucket of a producer lies: (row, column)."""
+    """The place of a producer's bucket: (row, column)."""
     mask = np.uint64(producers[0, H_BUCKET_MASK])
     bucket = np.int64(producer_hash(producers, number, producer_id) & mask)
     return 1 + producers[0, H_CAPACITY] + bucket // PRODUCER_COLUMNS, bucket % PRODUCER_COLUMNS
@@ -157,7 +157,7 @@ def _enter_ages(producers, row):
 
 @kernel
 def forget_producer(producers, row):
-    """Make a row that is in use free."""
+    """Free a row in use."""
     at, column = _bucket(producers, producers[row, R_PARTITION] - 1, producers[row, R_PRODUCER_ID])
     following = producers[row, R_NEXT]
     if producers[at, column] == row:
@@ -176,7 +176,7 @@ def forget_producer(producers, row):
 
 @kernel
 def _take_row(producers, number, producer_id, epoch):
-    """A row for a producer that has none, without batches; the oldest gives way if it must."""
+    """A row without batches for a new producer; evicts the oldest if there is no free one."""
     if producers[0, H_COUNT] == producers[0, H_CAPACITY]:
         forget_producer(producers, producers[0, H_OLDEST])
     row = producers[0, H_FREE]
@@ -199,7 +199,8 @@ def _take_row(producers, number, producer_id, epoch):
 
 @kernel
 def expire_producers(producers, oldest_ms, count_max):
-    """Forget producers that were silent since `oldest_ms`, the oldest first; how many."""
+    """Forget producers that have been silent since `oldest_ms`, the oldest first; returns how
+    many."""
     count = np.int64(0)
     while count < count_max:
         row = producers[0, H_OLDEST]
@@ -212,7 +213,7 @@ def expire_producers(producers, oldest_ms, count_max):
 
 @kernel
 def _place_in(numbers, number):
-    """Where a number stands in a sorted array; -1: it is not there."""
+    """The place of a number in a sorted array; -1: it is absent."""
     low, high = 0, len(numbers)
     while low < high:
         middle = (low + high) // 2
@@ -225,7 +226,7 @@ def _place_in(numbers, number):
 
 @kernel
 def forget_partitions(producers, first, end, gone):
-    """Forget what the rows [first, end) know of partitions; `gone`: their numbers, sorted."""
+    """Forget rows [first, end) of deleted partitions; `gone` are their numbers, sorted."""
     for row in range(first, end):
         if producers[row, R_PARTITION] != 0 and (
             _place_in(gone, producers[row, R_PARTITION] - 1) >= 0
@@ -240,7 +241,7 @@ def forget_partitions(producers, first, end, gone):
 def check_sequence(producers, row, epoch, sequences):
     """ACCEPT, DUPLICATE with the place of the batch it repeats, or an error code: (code, place).
 
-    `sequences` is (first, last); `row` is 0 for a producer nobody knows.
+    `sequences` is (first, last); `row` is 0 for an unknown producer.
     """
     first, last = sequences
     known = producers[row, R_EPOCH]
@@ -261,7 +262,7 @@ def check_sequence(producers, row, epoch, sequences):
 
 @kernel
 def _begin_epoch(producers, row, epoch):
-    """Make a row the newest; of a new epoch no batch is known."""
+    """Make a row the newest; forget its batches if the epoch is new."""
     if producers[0, H_NEWEST] != row:
         _leave_ages(producers, row)
         _enter_ages(producers, row)
@@ -273,7 +274,7 @@ def _begin_epoch(producers, row, epoch):
 
 @kernel
 def fence_producer(producers, number, producer_id, epoch, coordinator_epoch, now_ms):
-    """Note a marker: batches of an earlier epoch than its own are refused from now on."""
+    """Record a marker: batches of an earlier epoch are refused from now on."""
     row = producer_row(producers, number, producer_id)
     if row == 0:
         row = _take_row(producers, number, producer_id, epoch)
@@ -285,9 +286,9 @@ def fence_producer(producers, number, producer_id, epoch, coordinator_epoch, now
 
 @kernel
 def remember_batch(producers, row, number, data, at, appended):
-    """Note the batch at data[at], appended as `appended`: (base offset, largest timestamp, now).
+    """Record the batch at data[at], appended as `appended`: (base offset, largest timestamp, now).
 
-    `row` is what producer_row has said.
+    `row` is the result of producer_row.
     """
     epoch = get16(data, at + BATCH_PRODUCER_EPOCH_AT)
     if row == 0:
@@ -319,8 +320,8 @@ def _swap_batches(rows, row, i, j):
 
 @kernel
 def _clip_row(rows, row, end):
-    """Have a row know only batches below offset `end`, in the order of offsets; whether it still
-    says something: a marker's epoch stays, whoever has the marker."""
+    """Keep only batches below offset `end` in a row, in offset order; whether the row still holds
+    anything: a marker's epoch stays even if the log lost the marker."""
     before = rows[row, R_BATCH_COUNT]
     count = _clip_batches(rows, row, end)
     return count > 0 or before == 0 or rows[row, R_COORDINATOR_EPOCH] != 0
@@ -363,7 +364,7 @@ def clip_producers(producers, numbers, ends):
 def file_producers(rows, numbers, ends, out):
     """Copy rows of a table for a checkpoint, clipped as by clip_producers; returns how many.
 
-    In `out` they have the partition's number itself, and nothing that is of the table only.
+    In `out` they have the plain partition number, and no fields private to the table.
     """
     count = np.int64(0)
     for row in range(rows.shape[0]):

@@ -1,4 +1,4 @@
-"""Reading a log back: scanning WAL bytes for frames, and replaying them into index and tables."""
+"""Reads a log back: scans WAL bytes for frames, and replays them into index and tables."""
 
 import numpy as np
 
@@ -56,7 +56,7 @@ S_GENERATION = 8
 
 @kernel
 def next_frame(data, at):
-    """Where the frame after the good one at data[at] begins."""
+    """The start of the frame after the good one at data[at]."""
     size = load32(data, at + FRAME_BYTES_AT)
     if load32(data, at + FRAME_KIND_AT) == FRAME_KIND_PADDING:
         return at + FRAME_HEADER_BYTES + size
@@ -70,9 +70,9 @@ def scan_frames(data, at, end, first_position, generation, rows):
     rows   int64 [n, 9], one for each frame (the S_ columns)
 
     Returns (frames, where it stopped, generation of the last good frame). It stops at the end, when
-    `rows` is full, or at the first frame that is not good: its header, the CRC of its batch, or a
-    generation below the one before. Frames of unknown kinds are good; their S_EPOCH and
-    S_BASE_OFFSET are not written.
+    `rows` is full, or at the first bad frame: a bad header, a bad batch CRC, or a generation below
+    the previous one. Frames of unknown kinds are good; their S_EPOCH and S_BASE_OFFSET are not
+    written.
     """
     count = np.int64(0)
     while at < end and count < rows.shape[0]:
@@ -138,7 +138,7 @@ def find_frame(data, at, end, first_position, generation):
 
 @kernel
 def _replay_producer(producers, number, data, batch, base_offset, now_ms):
-    """Note whose batch it was."""
+    """Record a batch's producer."""
     if not is_idempotent(data, batch) or get16(data, batch + BATCH_ATTRIBUTES_AT) & (
         ATTRIBUTE_CONTROL
     ):
@@ -146,16 +146,16 @@ def _replay_producer(producers, number, data, batch, base_offset, now_ms):
     row = producer_row(producers, number, get64(data, batch + BATCH_PRODUCER_ID_AT))
     epoch = get16(data, batch + BATCH_PRODUCER_EPOCH_AT)
     verdict, _place = check_sequence(producers, row, epoch, sequences_of(data, batch))
-    if verdict != DUPLICATE:  # A batch already known from the checkpoint is not noted twice.
+    if verdict != DUPLICATE:  # Do not record a batch that the checkpoint knows.
         timestamp = get64(data, batch + BATCH_MAX_TIMESTAMP_AT)
         remember_batch(producers, row, number, data, batch, (base_offset, timestamp, now_ms))
 
 
 @kernel
 def replay_frames(memory, links, producers, data, rows, slots, place):
-    """Enter scanned batches into index, partition table and producers; pass over other frames.
+    """Enter scanned batches into index, partition table and producers; skip other frames.
 
-    slots   int64: the partition's slot by its number; -1: not wanted (the topic is gone)
+    slots   int64: the partition's slot by its number; -1: skip it (the topic was deleted)
     place   int64 [5]: first row, end row, position of data[0], position from which producers are
             noted (the checkpoint knows those before), now_ms
     """

@@ -1,16 +1,16 @@
 """The sync thread's loop: waits on a futex, calls fdatasync, publishes the synced position.
 
-It holds no GIL, so that a slow disk delays nobody but those who wait for it. Its mailbox is an
+It holds no GIL, so that a slow disk delays only those who wait for it. Its mailbox is an
 int64 array of one process:
 
     0 REQUESTED   requests ever posted (futex)     1 STOP       nonzero: leave
-    2 ERRNO       nonzero: a sync failed; nothing more is synced until it is cleared
+    2 ERRNO       nonzero: a sync failed; syncing stops until it is cleared
     3 DONE        requests served                  4 EVENT_FD   written to after each round
-    5 ONE         what is written there            6 CLOCK      what clock_gettime says, two words
+    5 ONE         the bytes written there          6 CLOCK      clock_gettime's result, two words
     8 + 2 * (n % 64)   the n-th request: descriptor, position synced when it is done
 
-SYNC POINT with smq.log.sync: the poster fills the request, then releases REQUESTED; here it is
-acquired, and then the request is whole. DONE is released after WORD_SYNCED.
+SYNC POINT with smq.log.sync: the poster fills the request, then releases REQUESTED; acquiring it
+here makes the whole request visible. DONE is released after WORD_SYNCED.
 """
 
 import numpy as np
@@ -27,7 +27,7 @@ BOX_CLOCK = 6
 BOX_REQUESTS_AT = 8
 BOX_REQUESTS = 64
 WAIT_NS = 1_000_000_000
-LOOKS = 300  # Before it sleeps: who was just acknowledged may send the next at once.
+LOOKS = 300  # Spin before sleeping: a client that was just acknowledged may send again at once.
 
 _fdatasync = types.ExternalFunction("fdatasync", types.int32(types.int32))
 _sched_yield = types.ExternalFunction("sched_yield", types.int32())
@@ -69,7 +69,7 @@ def _sync_round(memory, box, done, requested):
 
 @kernel
 def _wait(box, requested):
-    """Until there is more than was requested, awake for some moments; or for WAIT_NS."""
+    """Wait for a new request, spinning for a moment first; at most WAIT_NS."""
     for _ in range(LOOKS):
         if load_acquire(box, BOX_REQUESTED) != requested or load_acquire(box, BOX_STOP) != 0:
             return
@@ -94,7 +94,8 @@ def sync_loop(memory, box):
 
 @kernel
 def post_sync(box, fd, upto):
-    """Ask for fd to be synced, after which everything below `upto` is; False: the box is full."""
+    """Request a sync of fd, after which everything below `upto` is synced; False: the box is
+    full."""
     requested = box[BOX_REQUESTED]
     if requested - load_acquire(box, BOX_DONE) >= BOX_REQUESTS:
         return False

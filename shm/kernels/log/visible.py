@@ -1,4 +1,4 @@
-"""Making records visible: high watermarks move when a level of durability is reached."""
+"""Makes records visible: moves high watermarks when a level of durability is reached."""
 
 import numpy as np
 
@@ -49,8 +49,9 @@ def _is_of_level(memory, i, slot, level):
 def stable_end(memory, slot, end):
     """The last stable offset when everything below `end` is visible: open transactions bound it.
 
-    A transaction is decided when its marker is appended, before all see the marker: the coordinator
-    has stored the decision then, so a marker that is lost is written again, with the same decision.
+    A transaction is decided once its marker is appended, before the marker is visible: the
+    coordinator has stored the decision by then, so a lost marker is written again with the same
+    decision.
     """
     open_from = get_partition(memory, slot, P_OPEN_FROM)
     return end if open_from == 0 else min(end, open_from - 1)
@@ -58,9 +59,9 @@ def stable_end(memory, slot, end):
 
 @kernel
 def publish(memory, links, cursors, level, upto, touched):
-    """Move the HWM of every partition of this level to what lies below position `upto`.
+    """Raise the HWM of every partition of this level to its end below position `upto`.
 
-    cursors   int64 [3]: for each level the next index entry to look at; moved on
+    cursors   int64 [3]: for each level the next index entry to process; updated
     touched   int64: filled with the slots of the partitions whose HWM moved, each once
 
     A HWM never moves back: a partition whose level was changed may be ahead of the cursor.

@@ -1,1 +1,1 @@
-"""A program that reads a log's ring by itself."""
+"""Kernels of programs that read a log's ring themselves."""

@@ -1,7 +1,7 @@
-"""Batches that a reader was lent, or fetched, cut into the records it asked for.
+"""Cuts batches that a reader was lent, or fetched, into the requested records.
 
-One call for a run of batches that lie plain in one memory, so that a reader who is handed a single
-small batch takes as few steps as one who is handed thousands.
+One call handles a run of uncompressed batches in one memory, so that a single small batch takes as
+few steps as thousands.
 """
 
 from shm.kernels.base.jit import kernel
@@ -47,7 +47,7 @@ def _records_announced(facts, batch):
 
 @kernel
 def records_announced(facts):
-    """How many records some batches say they have, each no more than its bytes can hold."""
+    """How many records some batches claim, each bounded by what its bytes can hold."""
     records = 0
     for batch in range(facts.shape[1]):
         records += _records_announced(facts, batch)
@@ -56,7 +56,8 @@ def records_announced(facts):
 
 @kernel
 def _drop_before(columns, row, end, offset):
-    """Take the records below an offset out of columns[:, row:end]; the row behind what is left."""
+    """Remove the records below an offset from columns[:, row:end]; returns the row behind the
+    rest."""
     kept = row
     while kept < end and columns[C_OFFSET, kept] < offset:
         kept += 1
@@ -70,8 +71,8 @@ def _drop_before(columns, row, end, offset):
 @kernel
 def cut_batches(data, facts, first, end, columns, counts):
     """Cut the records of batches facts[:, first:end] into `columns`, from F_START of each on.
+    counts: the number of records of each batch, then their sum.
 
-    counts: how many records each batch gave, and behind the last how many all gave.
     Returns how many batches were cut, up to one that is malformed.
     """
     row, cut = 0, 0

@@ -1,4 +1,4 @@
-"""Reading published words from another process: the readers' half of the handshakes."""
+"""Reads published words of another process: the readers' half of the handshakes."""
 
 from shm.kernels.base.atomics import fence, load_acquire
 from shm.kernels.base.jit import kernel
@@ -19,7 +19,7 @@ def acquire_partition(memory, slot, column):
 
 @kernel
 def word_after_reading(memory, word):
-    """A word of a log's header, read after everything this thread has read before.
+    """A word of a log's header, read after all earlier reads of this thread.
 
     SYNC POINT with shm.kernels.log.append.claim.
     """

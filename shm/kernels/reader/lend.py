@@ -1,20 +1,20 @@
-"""A reader's way through a log's index: which batches of some partitions it may be lent next.
+"""Walks a log's index for a reader: finds the next batches of some partitions to lend it.
 
 Runs in the reader's process over memory it can only read. Its own state is two int64 arrays:
 
-    wanted   [W_FIELDS, partitions], sorted by W_NUMBER: what is read, and how far it has come
-    cursor   [CURSOR_WORDS]: the index entry to look at next, and what a caller would else count
+    wanted   [W_FIELDS, partitions], sorted by W_NUMBER: the partitions read, and their progress
+    cursor   [CURSOR_WORDS]: the next index entry to examine, and counts kept for the caller
 
     place_rows     W_SEEKING → W_HERE (the ring has what comes next) or W_AWAY (it does not)
     lend_batches   from the cursor on, batches of the partitions that are W_HERE → facts
 
 A reader of committed records only (KIP-98) reads below the last stable offset. The ring does not
-say which records below that were aborted: up to the last that were, the partition is W_AWAY.
+tell which records below that were aborted: up to the last aborted ones, the partition is W_AWAY.
 
-An offset is contiguous with the batch before it, so a batch above W_NEXT means that something was
-missed: the partition is W_AWAY then, and the reader gets it elsewhere. Nothing that is read here
-can be trusted to stand still; every place is bounded before it is used, and the caller asks
-`oldest_position` again when it has used what it was lent.
+Offsets are contiguous, so a batch above W_NEXT means that records were missed: the partition is
+then W_AWAY, and the reader gets them elsewhere. Memory read here may change at any time; every
+place is bounds-checked before use, and the caller checks `oldest_position` again after using the
+lent batches.
 """
 
 import numpy as np
@@ -104,7 +104,7 @@ CURSOR_WORDS = 5
 
 READ_UNCOMMITTED, READ_COMMITTED = P_HIGH_WATERMARK, P_LAST_STABLE
 
-# How many entries a reader looks at behind an open transaction, again at each look.
+# How many entries behind an open transaction a reader examines, at each call.
 LOOKED_AHEAD_MAX = 4096
 
 OVERTAKEN = -1
@@ -118,7 +118,7 @@ TAKE = 3
 
 @kernel
 def oldest_position(memory):
-    """The ring still has every frame from here on, also while a next one is being written."""
+    """The position from which the ring still has every frame, even while one is being written."""
     end = max(word_after_reading(memory, WORD_CLAIMED), acquire_word(memory, WORD_TAIL))
     return max(acquire_word(memory, WORD_RING_START), end - get_word(memory, WORD_RING_BYTES))
 
@@ -131,7 +131,7 @@ def has_from(memory, position):
 
 @kernel
 def oldest_entry(memory):
-    """The index still has every entry from here on, also while a next one is being written."""
+    """The entry from which the index still has every entry, even while one is being written."""
     tail = word_after_reading(memory, WORD_INDEX_TAIL)
     return max(0, tail + 1 - get_word(memory, WORD_INDEX_CAPACITY))
 
@@ -170,7 +170,7 @@ def find_row(memory, number):
 
 @kernel
 def look_at_limits(memory, wanted, bound):
-    """Have W_LIMIT say what is visible now. A shard that starts anew may have moved the rows."""
+    """Update W_LIMIT to what is visible now. A restarted shard may have moved the rows."""
     for row in range(wanted.shape[1]):
         number = wanted[W_NUMBER, row]
         if not has_row(memory, wanted[W_SLOT, row], number):
@@ -183,7 +183,7 @@ def look_at_limits(memory, wanted, bound):
 def _is_perhaps_aborted(memory, wanted, cursor, row):
     """Whether records of aborted transactions may come next.
 
-    Asked after W_LIMIT was looked at: an abort is in P_ABORTED_END before the limit passes it.
+    To be called after W_LIMIT was updated: an abort is in P_ABORTED_END before the limit passes it.
     """
     slot = wanted[W_SLOT, row]
     if cursor[CURSOR_BOUND] != READ_COMMITTED or slot < 0:
@@ -207,7 +207,7 @@ def wanted_row(wanted, number):
 
 @kernel
 def _place_at(memory, wanted, row, i):
-    """Look at an entry of a partition that seeks its place; whether the reader continues there."""
+    """Examine an entry of a partition that seeks its place; whether the reader continues there."""
     base, offset = entry_base_offset(memory, i), wanted[W_NEXT, row]
     if base > offset:
         wanted[W_STATE, row] = W_AWAY
@@ -219,10 +219,10 @@ def _place_at(memory, wanted, row, i):
 
 @kernel
 def _place_at_tail(memory, wanted, row):
-    """Place a partition of which the index has no entry for what comes next.
+    """Place a partition whose next record has no index entry.
 
-    It is here if that has yet to come; not if it came, and was overwritten before it was visible.
-    Nowhere is what lies below the log's start.
+    It is here if that record is yet to come, but not if it was overwritten before it was visible.
+    Offsets below the log start are nowhere.
     """
     slot, offset = wanted[W_SLOT, row], wanted[W_NEXT, row]
     if wanted[W_STATE, row] == W_SEEKING:
@@ -234,7 +234,7 @@ def _place_at_tail(memory, wanted, row):
 
 @kernel
 def place_rows(memory, wanted, cursor):
-    """Find where partitions that are W_SEEKING go on; the cursor goes back as far as that takes."""
+    """Find where W_SEEKING partitions continue; moves the cursor back as far as needed."""
     cursor[CURSOR_GENERATION] = acquire_word(memory, WORD_GENERATION)
     cursor[CURSOR_AWAY] = 0
     look_at_limits(memory, wanted, cursor[CURSOR_BOUND])
@@ -283,7 +283,7 @@ def _fill_fact(memory, i, facts, row):
     facts[B_COUNT, row] = get32(memory, start + BATCH_RECORD_COUNT_AT)
     facts[B_RECORDS_AT, row] = at + BATCH_HEADER_BYTES
     facts[B_RECORDS_END, row] = at + size
-    facts[B_INTACT, row] = 1  # The shard has looked at the CRC before it took the batch.
+    facts[B_INTACT, row] = 1  # The shard checked the CRC when it took the batch.
     facts[F_POSITION, row] = position
     return True
 
@@ -292,7 +292,7 @@ def _fill_fact(memory, i, facts, row):
 def _verdict(memory, wanted, cursor, row, i):
     """Classify the batch of index slot i for the reader of its partition.
 
-    One above what comes next says that something is missing.
+    A batch above the next offset means that records are missing.
     """
     if row < 0 or wanted[W_STATE, row] != W_HERE:
         return PASS
@@ -311,7 +311,7 @@ def _verdict(memory, wanted, cursor, row, i):
 
 @kernel
 def _move(wanted, cursor, row, offset):
-    """Note that a partition goes on at an offset once what is lent was taken."""
+    """Record where a partition continues once the lent batches are taken."""
     if wanted[W_AFTER, row] == wanted[W_NEXT, row]:
         wanted[W_MOVED, cursor[CURSOR_MOVED]] = row
         cursor[CURSOR_MOVED] += 1
@@ -320,7 +320,7 @@ def _move(wanted, cursor, row, offset):
 
 @kernel
 def _begin(memory, wanted, cursor):
-    """Look at the limits; False: the cursor's entry, or its frame, or its life is gone."""
+    """Update the limits; False: the cursor's entry, its frame or its life is gone."""
     look_at_limits(memory, wanted, cursor[CURSOR_BOUND])
     cursor[CURSOR_MOVED] = 0
     for row in range(wanted.shape[1]):
@@ -338,9 +338,10 @@ def _begin(memory, wanted, cursor):
 
 @kernel
 def _go_on_at(memory, wanted, cursor, entry, waiting):
-    """Look next at `entry`, or from `waiting` on, if a batch there is not visible yet.
+    """Continue at `entry`, or from `waiting` on if a batch there is not visible yet.
 
-    Behind it, those of other partitions go ahead. An open transaction may last: then it is W_AWAY.
+    Other partitions' batches behind it go ahead. An open transaction may last long: then it is
+    W_AWAY.
     """
     cursor[CURSOR_ENTRY] = entry if waiting < 0 else waiting
     if waiting < 0 or entry - waiting <= LOOKED_AHEAD_MAX:
@@ -355,13 +356,13 @@ def _go_on_at(memory, wanted, cursor, entry, waiting):
 
 @kernel
 def lend_batches(memory, wanted, cursor, facts, bytes_max):
-    """Fill `facts` [F_FIELDS, rows] with what comes next of the partitions that are W_HERE.
+    """Fill `facts` [F_FIELDS, rows] with the next batches of W_HERE partitions.
 
-    Visible batches only, some `bytes_max` bytes of them, at least one. Moves the cursor and
-    W_AFTER, and lists in W_MOVED whose. Returns how many, or OVERTAKEN: then nothing is lent, and
-    what is W_HERE must seek.
+    Visible batches only, about `bytes_max` bytes of them, at least one. Moves the cursor and
+    W_AFTER, and lists the moved columns in W_MOVED. Returns how many, or OVERTAKEN: then nothing is
+    lent, and W_HERE partitions must seek.
 
-    The limits are looked at first: all that lies below them is in the index by then.
+    The limits are read first: everything below them is in the index by then.
     """
     if not _begin(memory, wanted, cursor):
         return OVERTAKEN

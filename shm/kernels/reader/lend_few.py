@@ -1,8 +1,7 @@
-"""The frequent case of a reader at its log's end, a few small batches: lent and cut in one call.
+"""The frequent case of a reader at its log's end: lends and cuts a few small batches in one call.
 
-A record that comes after a pause finds cold caches, so it takes a path with few steps. Everything
-else takes the general path (shm.kernels.reader.lend, shm.kernels.reader.cut), which decides nothing
-differently.
+A record that arrives after a pause meets cold caches, so it takes a path with few steps. All other
+cases take the general path (shm.kernels.reader.lend, shm.kernels.reader.cut), which decides alike.
 """
 
 import numpy as np
@@ -32,8 +31,8 @@ _RECORDS, _POSITION, _MOVED, _MOVES = 0, 1, 2, 3
 
 
 def new_few() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Room for the facts of a few batches, the columns of their records, how many records each
-    has, and what is told."""
+    """Room for the facts of a few batches, the columns of their records, their record counts, and
+    `told`."""
     facts = np.zeros((F_FIELDS, BATCHES_FEW), np.int64)
     columns = np.zeros((C_FIELDS, RECORDS_FEW), np.int64)
     counts = np.zeros(BATCHES_FEW + 1, np.int64)
@@ -43,7 +42,7 @@ def new_few() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 @kernel
 def _cut(memory, ring, facts, columns, counts, count):
-    """Cut the batches that were lent; whether that was done, and none was overtaken meanwhile."""
+    """Cut the lent batches; whether all were cut and none was overtaken meanwhile."""
     end, is_compressed, records = run_of(facts[:, :count], 0)
     if is_compressed or end < count or records > columns.shape[1]:
         return False
@@ -54,7 +53,7 @@ def _cut(memory, ring, facts, columns, counts, count):
 
 @kernel
 def _tell(wanted, cursor, facts, records, told):
-    """Say what was found; the partitions stand behind it from now on."""
+    """Report the batches, and move their partitions behind them."""
     told[_RECORDS], told[_POSITION], told[_MOVED] = records, facts[F_POSITION, 0], 0
     for i in range(cursor[CURSOR_MOVED]):
         row = wanted[W_MOVED, i]
@@ -67,8 +66,7 @@ def _tell(wanted, cursor, facts, records, told):
 def lend_few(memory, ring, wanted, cursor, facts, columns, counts, told, bytes_max):
     """Lend, cut and take a few plain batches, as lend_batches and cut_batches do one by one.
 
-    Returns how many batches, 0: there is nothing; or NOT_FEW: it is something else, and nothing has
-    moved.
+    Returns the number of batches; 0: there are none; NOT_FEW: another case, and nothing has moved.
     """
     before = cursor[CURSOR_ENTRY]
     count = np.int64(lend_batches(memory, wanted, cursor, facts, bytes_max))

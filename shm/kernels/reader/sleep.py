@@ -1,7 +1,7 @@
-"""A reader goes to sleep in one call: bells are swallowed, the shard is told, the log looked at.
+"""Puts a reader to sleep in one call: discards bells, tells the shard, checks the log.
 
-A consumer that waits for records of one log mostly does nothing else between two of them. Step by
-step from Python this takes longer than all that is done with a small record.
+A consumer that waits for records of one log mostly does nothing else between two records. From
+Python, step by step, this would take longer than handling a small record.
 
     polled    int32: two of struct pollfd, the session's socket and another descriptor, or -1
 """
@@ -20,7 +20,7 @@ from shm.kernels.turn.words import MSG_DONTWAIT
 
 POLLED_WORDS = 4
 POLLIN = 1
-BELLS_MAX = 64  # Swallowed at once; those left over cost a look in vain.
+BELLS_MAX = 64  # Bells discarded per call; any left cause one needless check.
 
 _i32, _i64 = types.int32, types.int64
 _poll = types.ExternalFunction("poll", _i32(_i64, _i64, _i32))
@@ -28,7 +28,7 @@ _recv = types.ExternalFunction("recv", _i64(_i32, _i64, _i64, _i32))
 
 
 class ReaderState(NamedTuple):
-    """The memory of a log, and what shm.kernels.reader.lend keeps for its reader."""
+    """The memory of a log, and the state of shm.kernels.reader.lend for its reader."""
 
     log: np.ndarray
     wanted: np.ndarray
@@ -38,7 +38,7 @@ class ReaderState(NamedTuple):
 
 @kernel
 def _has_something(log, wanted, cursor, facts):
-    """Whether lend_batches would give something, or send a partition away."""
+    """Whether lend_batches would lend a batch, or make a partition W_AWAY."""
     before = cursor[CURSOR_ENTRY]
     count = lend_batches(log, wanted, cursor, facts, 1)
     cursor[CURSOR_ENTRY] = before
@@ -49,7 +49,7 @@ def _has_something(log, wanted, cursor, facts):
 def sleep_reader(
     session, side, polled, bells, log, wanted, cursor, facts, catalog, version, timeout_ms
 ):
-    """Sleep until something may be there, or for so long; False: the shard has hung up.
+    """Sleep until there may be records, or for so long; False: the shard has hung up.
 
     `bells` is room for BELLS_MAX bytes; `log` to `facts` are a ReaderState. A signal, or another
     catalog than `version`, ends it early.
@@ -62,7 +62,7 @@ def sleep_reader(
     if not fall_asleep_client(session, side):
         return True
     if _has_something(log, wanted, cursor, facts) or read_version(catalog) != version:
-        wake_client(session, side)  # Else we would be rung for, awake.
+        wake_client(session, side)  # Otherwise the shard would ring while we are awake.
         return True
     polled[1] = polled[3] = POLLIN
     _poll(address(polled, 0), np.int64(2), np.int32(timeout_ms))

@@ -6,8 +6,9 @@
     check_content    its header says what a client may say (UnifiedLog, LogValidator; KIP-98)
     check_times      its timestamps are within the topic's limits
 
-Records are not looked at: a batch with a good CRC may hold garbage, and whoever walks it checks.
-Only that so many plain records could fit is asked, so that nobody makes room for more.
+Records are not checked: a batch with a good CRC may hold garbage, and each reader checks while it
+walks. Only the record count of uncompressed batches is bounded by their bytes, so that no reader
+allocates for more.
 """
 
 from shm.kernels.base.bytes import get16, get32, get64
@@ -52,7 +53,7 @@ INVALID_RECORD = 87
 CODEC_ZSTD = 4
 ZSTD_FROM_VERSION = 7  # Of Produce (KIP-110).
 
-LENGTH_MIN = 14  # What the length of a batch or message of any format is at least.
+LENGTH_MIN = 14  # The least length of a batch or message of any format.
 MAGIC_MAX = 2
 NO_BATCH = 0
 CORRUPT = -1
@@ -84,8 +85,8 @@ def _error_of(size):
 def check_shape(data, at, end, version, is_transactional):
     """Whether data[at:end] is one whole v2 batch: (error, bytes of the batch).
 
-    What follows it and is no whole batch is ignored, as Kafka does. `is_transactional`: the request
-    names a transactional id. Whether the batch is part of a transaction is not looked at here.
+    Trailing bytes that are no whole batch are ignored, as in Kafka. `is_transactional`: the request
+    names a transactional id. Whether the batch is part of a transaction is not checked here.
     """
     size = whole_batch(data, at, end)
     if size <= 0 or data[at + BATCH_MAGIC_AT] != MAGIC_MAX:
@@ -106,7 +107,7 @@ def check_shape(data, at, end, version, is_transactional):
 
 @kernel
 def check_size(memory, slot, size):
-    """Whether topic and log take a batch of this size; an error code.
+    """Check that topic and log take a batch of this size; returns an error code.
 
     A topic keeps the limit of its creation; ring and segments may have become smaller since.
     """
@@ -118,7 +119,7 @@ def check_size(memory, slot, size):
 
 @kernel
 def check_content(data, at, size):
-    """Whether a whole batch's header says what a client may say; an error code."""
+    """Check a whole batch's header against what clients may send; returns an error code."""
     attributes = get16(data, at + BATCH_ATTRIBUTES_AT)
     codec = attributes & ATTRIBUTE_CODEC_MASK
     count = get32(data, at + BATCH_RECORD_COUNT_AT)
@@ -137,7 +138,8 @@ def check_content(data, at, size):
 
 @kernel
 def check_times(data, at, memory, slot, now_ms):
-    """Whether the partition takes these timestamps; an error code. -1 stands for none."""
+    """Check that the partition takes these timestamps; returns an error code. -1 is no
+    timestamp."""
     if get_partition(memory, slot, P_FLAGS) & FLAG_LOG_APPEND_TIME:
         return 0
     newest = get64(data, at + BATCH_MAX_TIMESTAMP_AT)

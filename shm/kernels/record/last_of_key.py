@@ -1,10 +1,10 @@
-"""The last offset of each key, in a hash table of bounded size: what log compaction asks.
+"""The last offset of each key, in a hash table of bounded size, for log compaction.
 
     slot    hash, first half | hash, second half | offset + 1, 0 in a free slot
 
-A key is known by 128 bits of MurmurHash3 (x64), as Kafka knows it by its MD5 (SkimpyOffsetMap): of
-100 million keys two have the same hash with a probability of 10^-23. Slots are probed one after the
-other. The caller sees to it that a slot stays free. The plain twin is `shm.kernels.twin.keys`.
+A key is identified by 128 bits of MurmurHash3 (x64), as Kafka identifies it by its MD5
+(SkimpyOffsetMap): among 100 million keys two share a hash with a probability of 10^-23. Probing is
+linear. The caller must keep a slot free. The plain twin is `shm.kernels.twin.keys`.
 """
 
 import numpy as np
@@ -110,7 +110,7 @@ def note_keys(table, data, places, lengths, offsets):
 
 @kernel
 def find_last(table, data, places, lengths, offsets, out):
-    """Have `out` say of each key whether no later offset of it is noted; never of no key."""
+    """Set `out` for each key whether no later offset of it is recorded; False for no key."""
     kept = 0
     for i in range(len(offsets)):
         out[i] = False

@@ -1,11 +1,10 @@
 """The first record of a batch that reaches a timestamp, in records that come piece by piece.
 
-Of a record only its beginning is read, and its length: keys, values and headers are passed over,
-also where they lie in pieces to come. So a batch of any size takes the memory of one piece. What
-is passed over is not checked.
+Only a record's head and length are read: keys, values and headers are skipped, even across pieces.
+So a batch of any size takes the memory of one piece. Skipped bytes are not checked.
 
-    state   int64 [STATE_WORDS]: where in the next piece the next record begins; how many records
-            are left; of the record that was found offset and timestamp
+    state   int64 [STATE_WORDS]: the start of the next record in the next piece; the number of
+            records left; offset and timestamp of the record found
     batch   (base offset, base timestamp, the batch's largest timestamp if it counts for all of
             its records, else NO_TIME)
     wanted  (timestamp, first offset, offset behind the last)
@@ -58,7 +57,7 @@ def record_head(data, at):
 
 @kernel
 def find_record_time(data, state, batch, wanted):
-    """Look at the records that begin in `data`: FOUND, ENDED, MORE or MALFORMED."""
+    """Search the records that begin in `data`: FOUND, ENDED, MORE or MALFORMED."""
     at, left, outcome = state[STATE_AT], state[STATE_LEFT], ENDED
     base_offset, base_timestamp, append_time = batch
     timestamp, first, behind = wanted

@@ -1,7 +1,7 @@
 """Kafka's record batches, cut into columns: where each key, value and header lies.
 
-Nothing is moved: columns hold positions in the bytes they were read from. Two steps, so that what
-is compressed can be inflated in between:
+Nothing is moved: columns hold positions in the original bytes. The steps are separate, so that
+compressed records can be inflated in between:
 
     scan_batches   bytes            →  facts, a row for each whole batch
     walk_batches   bytes and facts  →  columns, a row for each record
@@ -10,8 +10,8 @@ is compressed can be inflated in between:
 All three are int64 arrays [fields, rows], so that a field's column is contiguous. Every varint is
 checked and every length bounded by what contains it: a good CRC does not make a batch well-formed.
 Kafka's own reader takes any negative length for null; here only -1 is. A malformed record stops the
-walk and nothing behind it is believed. What no writer of sense sends (offsets that do not grow
-inside their batch, a timestamp beyond 64 bits) counts as malformed as well.
+walk, and nothing behind it is trusted. Records that no sane writer sends (offsets that do not grow
+inside their batch, a timestamp beyond 64 bits) count as malformed too.
 """
 
 import numpy as np
@@ -78,8 +78,8 @@ INT64_MIN = -(2**63)
 def scan_batches(data, start, end, facts):
     """Fill `facts` from the batches in data[start:end]; how many, or ~(where it stopped).
 
-    It stops at a batch that is cut or is no v2 batch, and when `facts` is full. A wrong CRC is a
-    fact like others: the batch still has its place.
+    It stops at a batch that is cut or is no v2 batch, and when `facts` is full. A wrong CRC is just
+    a fact: the batch still gets its row.
     """
     at = start
     for row in range(facts.shape[1]):
@@ -227,7 +227,8 @@ def low_bytes(count):
 
 @kernel
 def count_alike(data, places, at, stride, delta, most):
-    """How many records from data[at] on, `stride` bytes each, are as the one in front of them.
+    """How many records from data[at] on, `stride` bytes each, have the shape of the one before
+    them.
 
     `places` are those of the first one: where it begins, its offset delta, its key's length, its
     key, its value's length, its value. Of each the same bytes must be the same, and the deltas go
@@ -255,10 +256,10 @@ def count_alike(data, places, at, stride, delta, most):
 
 @kernel
 def repeat_column(columns, row, count, stride):
-    """Fill the `count` columns behind that of a record whose like lie `stride` bytes apart.
+    """Fill the `count` columns behind a record's for records of its shape, `stride` bytes apart.
 
     They have no headers. Unused columns are not written: they are most of the memory that a cut
-    touches.
+    would touch.
     """
     first, end = np.uint64(row + 1), np.uint64(row + 1 + count)
     for field in range(C_FIELDS):
@@ -276,11 +277,12 @@ def repeat_column(columns, row, count, stride):
 
 @kernel
 def walk_alike(data, start, at, end, base_offset, columns, row, behind):
-    """Cut the records from data[at] on that are as the one at data[start] was, of column `row`.
+    """Cut the records from data[at] on that have the shape of the one at data[start], in column
+    `row`.
 
-    Up to column `behind`; how many. Records of one producer often differ in what their keys and
-    values are, but not in how long: then what stands between those is compared, not parsed, and no
-    place has to be waited for, which takes a third of the time.
+    Up to column `behind`; returns how many. Records of one producer often have keys and values of
+    equal lengths: then the bytes between these are compared instead of parsed, without waiting for
+    each place, in a third of the time.
     """
     stride, offset = at - start, columns[C_OFFSET, row]
     key_at, value_at = columns[C_KEY_AT, row], columns[C_VALUE_AT, row]

@@ -1,9 +1,9 @@
-"""Columns of records → Kafka's record batches, uncompressed. The way back of `records`.
+"""Encodes columns of records as uncompressed Kafka record batches: the inverse of `records`.
 
-One call makes one batch: as many records as fit, at least one. A batch ends early where the next
-record could not stand in it: the timestamp's delta would leave 64 bits, or, under LogAppendTime,
-where one timestamp holds for all, it differs. `lastOffsetDelta` reaches to the offset before the
-next record, so that gaps belong to the batch in front of them and no reader waits for them.
+One call makes one batch of as many records as fit, at least one. A batch ends early before a record
+that it cannot hold: its timestamp delta would exceed 64 bits, or it differs under LogAppendTime,
+where all share one timestamp. `lastOffsetDelta` reaches to the offset before the next record, so
+that a gap belongs to the batch before it and no reader waits for it.
 """
 
 from typing import NamedTuple

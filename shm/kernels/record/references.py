@@ -1,12 +1,12 @@
 """Finding handles: records with the header `smq-ref`, in batches as they are sent.
 
-    may_refer      whether the seven bytes of the key stand anywhere in a batch: asked of every one
-    find_handles   which records have the header: asked of those where they do
+    may_refer      whether the seven bytes of the key occur anywhere in a batch: runs on every batch
+    find_handles   which records have the header: runs on the batches that may
 
-The first looks at 64 places at a time: where the third and the fourth byte fit, all seven are
-compared. In the same run on the same megabyte this takes half of what the CRC-32C does
+The first checks 64 places at a time: where the third and the fourth byte match, it compares all
+seven. In the same run on the same megabyte this takes half of what the CRC-32C does
 (bench.reference). The key's length before it is not searched for, for a varint may be written in
-more than one way. Compressed batches are not looked into.
+more than one way. Compressed batches are not searched.
 """
 
 import numpy as np
@@ -31,7 +31,7 @@ KEY_BYTES = len(HEADER_KEY)
 KEY_WORD = int.from_bytes(HEADER_KEY, "little")
 KEY_MASK = (1 << 8 * KEY_BYTES) - 1
 WORD_BYTES = 8  # A key is never the last of a batch: its value's length stands behind it.
-LANES = 64  # Places looked at in one step: a vector of the newest processors, two of others.
+LANES = 64  # Places checked in one step: a vector of the newest processors, two of others.
 COMPARED = (2, 3)  # "q-": hardly a text has it.
 assert KEY_BYTES == WORD_BYTES - 1
 
@@ -115,7 +115,8 @@ def _look_for_header(data, at, end):
 
 @kernel
 def look_at_record(data, at, end):
-    """Read the record at data[at:end]: what its headers say, its value (place, length), its end.
+    """Read the record at data[at:end]: the result of its headers, its value (place, length), its
+    end.
 
     An end of -1: it is malformed.
     """
@@ -135,7 +136,7 @@ def look_at_record(data, at, end):
 def find_handles(data, at, end, rows):
     """A row for each record with the header, of the uncompressed batch data[at:end].
 
-    Returns how many there are, be it more than there are rows; -1: the batch is malformed.
+    Returns how many there are, even if more than rows; -1: the batch is malformed.
     """
     count = get32(data, at + BATCH_RECORD_COUNT_AT)
     at += BATCH_HEADER_BYTES

@@ -1,4 +1,4 @@
-"""Choosing what a fetch gets, and gathering small batches into one buffer."""
+"""Chooses the batches of a fetch, and gathers small ones into one buffer."""
 
 import numpy as np
 
@@ -39,7 +39,7 @@ def choose_batches(memory, links, slot, offset, limit, bytes_max, spans):
     capacity = get_word(memory, WORD_INDEX_CAPACITY)
     i = entry % capacity
     if entry_base_offset(memory, i) + entry_record_count(memory, i) <= offset:
-        entry = links[LINK_NEXT, i]  # The batch that held the offset is gone: on to what follows.
+        entry = links[LINK_NEXT, i]  # The batch that held the offset is gone: continue behind it.
     count, total = np.int64(0), np.int64(0)
     while entry >= 0 and count < spans.shape[0]:
         i = entry % capacity
@@ -68,8 +68,8 @@ def gather(ring, spans, count, out):
 def gather_checked(data, first_position, spans, out, at):
     """Copy batches out of WAL bytes that begin at a position, each frame and CRC checked.
 
-    They are only checked if `out` is empty. Returns the place in `out` after them, or -1 - i when
-    batch i is not what was written there.
+    They are only checked if `out` is empty. Returns the place in `out` after them, or -1 - i if
+    batch i is damaged.
     """
     for i in range(spans.shape[0]):
         start = spans[i, 0] - first_position

@@ -1,13 +1,12 @@
 """Fetch requests, versions 4 to 18, of the frequent kind: read, looked up and answered in one call.
 
-A consumer asks again and again for a few partitions whose records are in the ring. That is answered
-here. Everything else is LEFT to gateway.apis.fetch, which can answer everything: errors, offsets
-that have left the ring, sessions, followers, tagged fields, many partitions, very many small
-batches. Both answer a request with the same bytes.
+This kernel answers consumers that ask repeatedly for a few partitions whose records are in the
+ring. Everything else is LEFT to gateway.apis.fetch: errors, offsets that have left the ring,
+sessions, followers, tagged fields, many partitions, very many small batches. Both answer a request
+with the same bytes.
 
-The response is written while the request is read; what was written is dropped if the kernel gives
-up midway. Records of some KiB are copied into it. Where there are more, their batches are lent:
-they stand in a list, for whoever sends the response from where they are
+The response is written while the request is read, and dropped if the kernel gives up midway. A few
+KiB of records are copied into it. More are lent: the batches are listed, and sent from the ring
 (shm.kernels.turn.fetch_send).
 """
 
@@ -56,10 +55,10 @@ FLEXIBLE_FROM, IDS_FROM, REPLICA_TAGGED_FROM = 12, 13, 15
 
 LEFT = 0
 ANSWERED = 1
-WAITS = 2  # There is too little to say yet.
+WAITS = 2  # There is too little to read yet.
 
-FETCH_BYTES_MAX = 55 * 1024 * 1024  # Kafka's fetch.max.bytes: what one answer may hold of us.
-WAIT_MS_MAX = 600_000  # Kafka waits as long as it is told, but hangs up after ten idle minutes.
+FETCH_BYTES_MAX = 55 * 1024 * 1024  # Kafka's fetch.max.bytes: the most that one answer may hold.
+WAIT_MS_MAX = 600_000  # Kafka waits as long as asked, but hangs up after ten idle minutes.
 RECORDS_BYTES_MAX = 48 * 1024  # Of a partition: what costs less to copy than to lend.
 LEND_FROM_BYTES = 8 * 1024  # Batches that are smaller on average cost less to gather.
 LENT_MAX = 960  # Batches; with what stands between them no more than a sendmsg takes, 1024.
@@ -126,7 +125,7 @@ def _read_head(data, at, end, state):
 
 @kernel
 def _ends_plainly(data, at, end, version):
-    """Whether nothing is left but empty fields: no forgotten topics, no tags."""
+    """Whether only empty fields are left: no forgotten topics, no tags."""
     flexible = version >= FLEXIBLE_FROM
     if version >= SESSIONS_FROM:
         count, at = read_length(data, at, end, flexible, 4)
@@ -168,7 +167,7 @@ def _is_readable(memory, slot, offset, epoch):
 
 @kernel
 def _ring_oldest(memory):
-    """The ring has every frame from this position on."""
+    """The position from which the ring has every frame."""
     tail = get_word(memory, WORD_TAIL) - get_word(memory, WORD_RING_BYTES)
     return max(get_word(memory, WORD_RING_START), tail)
 
@@ -211,7 +210,7 @@ def _copy_batches(memory, links, entry, total, out, at):
 
 @kernel
 def _lend_batches(memory, links, entry, count, state, at):
-    """Note so many batches, from an entry on, that are to be sent at a place of the response."""
+    """List so many batches, from an entry on, to be sent at a place of the response."""
     capacity = get_word(memory, WORD_INDEX_CAPACITY)
     for _ in range(count):
         i = entry % capacity
@@ -226,7 +225,7 @@ def _lend_batches(memory, links, entry, count, state, at):
 
 @kernel
 def _put_records(memory, links, entry, chosen, out, at, state):
-    """Copy the batches that were chosen from an entry on, or lend them; the cursor, or BAD."""
+    """Copy or lend the batches chosen from an entry on; the cursor, or BAD."""
     count, total = chosen
     if total <= RECORDS_BYTES_MAX and at + total + PARTITION_BYTES_MAX <= out.size:
         _copy_batches(memory, links, entry, total, out, at)
@@ -293,7 +292,7 @@ def _answer_partition(memory, links, slot, place, out, at, state):
     """Write one partition: `place` is (index, offset, bytes at most). The cursor, or BAD."""
     index, offset, bytes_max = place
     if state[STATE_ISOLATION] == 1 and offset < get_partition(memory, slot, P_ABORTED_END):
-        return np.int64(BAD)  # Which transactions were aborted is for Python to say.
+        return np.int64(BAD)  # Python must name the aborted transactions.
     limit = get_partition(
         memory, slot, P_LAST_STABLE if state[STATE_ISOLATION] == 1 else P_HIGH_WATERMARK
     )
@@ -334,7 +333,7 @@ def _read_place(data, at, end, version):
     offset = get64(data, at)
     at += 8
     if version >= FLEXIBLE_FROM:
-        if get32(data, at) >= 0:  # last_fetched_epoch: where the logs diverge is for Python.
+        if get32(data, at) >= 0:  # last_fetched_epoch: Python finds where the logs diverge.
             return bad
         at += 4
     if version >= LOG_START_FROM:
@@ -435,18 +434,18 @@ def _answer_topics(data, at, end, logs, directory, state, out):
 
 @kernel
 def _count(memory, records_bytes):
-    """Count a fetch that was answered with so many bytes of records."""
+    """Count a fetch answered with so many bytes of records."""
     set_word(memory, COUNTER_FETCH_REQUESTS, get_word(memory, COUNTER_FETCH_REQUESTS) + 1)
     set_word(memory, COUNTER_BYTES_OUT, get_word(memory, COUNTER_BYTES_OUT) + records_bytes)
 
 
 @kernel
 def answer_fetch(data, end, is_last, memory, links, directory, state, out):
-    """Answer the request in data[state[STATE_START]:end] (without its size); is_last: it waits not.
+    """Answer the request in data[state[STATE_START]:end] (without its size); is_last: do not wait.
 
     ANSWERED: the response, with its size, is in out[:state[STATE_OUT_BYTES]], but for the
-    state[STATE_LENT_COUNT] batches that are listed from STATE_LENT on. WAITS: it is to wait for
-    state[STATE_PLACES:][:state[STATE_PLACE_COUNT]]. LEFT: nothing is known of it.
+    state[STATE_LENT_COUNT] batches that are listed from STATE_LENT on. WAITS: it must wait for
+    state[STATE_PLACES:][:state[STATE_PLACE_COUNT]]. LEFT: the caller must answer it.
     """
     start = state[STATE_START]
     state[STATE_RECORDS_BYTES] = state[STATE_PLACE_COUNT] = state[STATE_TOPIC_COUNT] = 0

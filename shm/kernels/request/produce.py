@@ -3,12 +3,12 @@
     parse_requests   cuts the buffer into requests and these into the rows of a plan; touches no log
     append_rows      (shm.kernels.log.append) appends the rows of one log
     write_answers    the responses, in order, as they go out
-    produce          all three, for a shard that serves one log: one call for all that a recv gave
+    produce          all three, for a shard with one log: one call for a whole recv
 
-A request that is no Produce, that names a transactional id, or that breaks the protocol, ends the
-plan before it: what came earlier is appended and answered first. Bytes after a request's last field
-are ignored, as Kafka does. Unlike Kafka, a partition named twice in a request is appended twice and
-answered twice (Kafka drops all but the last, unsaid), and answers come in the order that was asked.
+A request that is no Produce, names a transactional id, or breaks the protocol ends the plan before
+it: earlier requests are appended and answered first. Bytes after a request's last field are
+ignored, as Kafka does. Unlike Kafka, a partition named twice in a request is appended twice and
+answered twice (Kafka silently drops all but the last), and answers come in the request's order.
 
 Formats: ProduceRequest and ProduceResponse, 3 to 13; flexible from 9 (KIP-482), record errors from
 8 (KIP-467), topic ids instead of names in 13 (KIP-516).
@@ -125,7 +125,7 @@ def _parse_partition(data, at, end, plan, row):
 
 @kernel
 def _begin_row(plan, row, request):
-    """A row as it is before anything is known of it."""
+    """Initialize a row."""
     plan[row + ROW_VERSION] = plan[request + REQUEST_VERSION]
     plan[row + ROW_TRANSACTIONAL] = plan[request + REQUEST_TRANSACTIONAL]
     plan[row + ROW_BASE_OFFSET] = plan[row + ROW_APPEND_TIME] = plan[row + ROW_LOG_START] = -1
@@ -174,7 +174,7 @@ def _parse_topic(data, at, end, directory, plan, request):
     plan[topic + TOPIC_KEY_AT], plan[topic + TOPIC_KEY_BYTES] = at, length
     found = find_topic(directory, data, at, length, is_id)
     count, at = read_length(data, at + length, end, flexible, 4)
-    bytes_min = 6 if flexible else 8  # Of a partition. Nobody gets a larger plan for less.
+    bytes_min = 6 if flexible else 8  # Per partition. No request gets a larger plan for less.
     if at == BAD or count < 0 or count * bytes_min > end - at:
         return np.int64(BAD)
     if count > plan[HEAD_ROW_CAPACITY] - plan[HEAD_ROW_COUNT]:
@@ -236,7 +236,7 @@ def _parse_request(data, at, end, directory, plan):
 
 @kernel
 def _look(data, at, end, plan):
-    """GO_ON when a whole Produce request begins at data[at], or why to stop."""
+    """GO_ON if a whole Produce request begins at data[at], otherwise why to stop."""
     if end - at < 4:
         return STOP_NEED_MORE
     size = get32(data, at)
@@ -365,8 +365,8 @@ def write_answers(data, plan, out):
     """Write the responses to a plan whose rows are all done at HEAD_OUT_START; sets HEAD_OUT_BYTES.
 
     acks=0 gets no response; an error there sets HEAD_CLOSE and ends the answers, as Kafka closes
-    the connection. Returns 0, or STOP_OUT_FULL when `out` (uint8) is too small: nothing was
-    written, give a larger one; or STOP_LED_ELSEWHERE: nothing was written, this is for Python.
+    the connection. Returns 0; STOP_OUT_FULL if `out` (uint8) is too small: nothing was written,
+    pass a larger one; STOP_LED_ELSEWHERE: nothing was written, Python must answer.
     """
     start = plan[HEAD_OUT_START]
     if plan[HEAD_LED_ELSEWHERE]:
@@ -389,11 +389,11 @@ def write_answers(data, plan, out):
 
 @kernel
 def produce(data, memory, links, producers, directory, plan, out):
-    """Parse, append and answer all that a recv gave, for a shard that serves one log.
+    """Parse, append and answer everything that a recv brought, for a shard with one log.
 
     Returns why parsing stopped, or why appending did (STOP_LOG_FULL, STOP_REFERENCES,
-    STOP_OUT_FULL, STOP_LED_ELSEWHERE): then help, call append_rows until it returns 0, and
-    write_answers; parsing is done, and goes on with the next call.
+    STOP_OUT_FULL, STOP_LED_ELSEWHERE): then resolve that, call append_rows until it returns 0, and
+    write_answers; the next call continues parsing.
     """
     parsed = parse_requests(data, directory, plan)
     plan[HEAD_STOP] = plan[HEAD_PARSED] = parsed

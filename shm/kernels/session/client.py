@@ -1,6 +1,6 @@
 """A session's two rings, as the client uses them: the other half of shm.kernels.session.shard.
 
-A client may be killed between any two of these steps. The story of a write:
+A client may be killed between any two of these steps. The course of a write:
 
     room is found → the request is written into it → it is killed: the tail has not moved, and the
     shard has seen nothing
@@ -41,7 +41,8 @@ from shm.kernels.session.words import (
 def find_room(memory, side, size):
     """Where `size` contiguous bytes are free, or -1. A pad fills the end that is too short.
 
-    An empty inbox is begun anew as well: a client that sends little uses few pages and cache lines.
+    An empty inbox restarts at its beginning too: a client that sends little uses few pages and
+    cache lines.
     """
     tail, need = side[IN_POSITION], aligned(size)
     free = side[IN_BYTES] - (tail - load_acquire(memory, 8 * INBOX_HEAD))
@@ -59,7 +60,7 @@ def find_room(memory, side, size):
 
 @kernel
 def await_room(memory, side, size, timeout_ns):
-    """As find_room, but sleeps for room, at most so long. May return -1 before: look again.
+    """As find_room, but sleeps for room, at most so long. May return -1 early: try again.
 
     SYNC POINT with shm.kernels.session.shard._give_back.
     """
@@ -99,7 +100,7 @@ def has_news(memory, side):
 
 @kernel
 def fall_asleep_client(memory, side):
-    """Ask for a bell at the next news; False: there are some already, and we do not sleep.
+    """Ask for a bell at the next news; False: there is some already, do not sleep.
 
     SYNC POINT with shm.kernels.session.shard.must_ring: sleep, fence, news here; there news, fence,
     sleep. Either we see the news, or the shard sees that it must ring.
@@ -116,11 +117,11 @@ def fall_asleep_client(memory, side):
 
 @kernel
 def wake_client(memory, side):
-    """Ask for no more bells; whether there is news. Events count once: look at the logs next."""
+    """Ask for no more bells; whether there is news. Events count once: check the logs next."""
     if side[SLEEP] & 1:
         side[SLEEP] += 1
         store_release(memory, 8 * CLIENT_SLEEP, side[SLEEP])
-    events = load_acquire(memory, 8 * EVENTS)  # Once: what is counted as seen is told.
+    events = load_acquire(memory, 8 * EVENTS)  # Once: counting it as seen reports it.
     seen, side[COUNT] = side[COUNT], events
     return events != seen or load_acquire(memory, 8 * ANSWERS_TAIL) != side[OUT_POSITION]
 
@@ -137,7 +138,7 @@ def spin(memory, side, rounds):
 
 @kernel
 def take_answers(memory, side, out):
-    """Copy bytes of answers to `out`, as many as it holds; how many.
+    """Copy bytes of answers to `out`, as many as it holds; returns how many.
 
     SYNC POINT with shm.kernels.session.shard.put_answers.
     """
@@ -154,7 +155,7 @@ def take_answers(memory, side, out):
 
 @kernel
 def must_ring_for_room(memory, side):
-    """Whether the shard waits until answers are taken, and nobody has rung for that."""
+    """Whether the shard waits for answers to be taken and has not been rung for that."""
     fence()
     sleep = load_acquire(memory, 8 * ROOM_SLEEP)
     if sleep & 1 == 0 or sleep == side[RUNG_ROOM]:

@@ -1,8 +1,7 @@
-"""A request of one record, handed over in one call: room, head, batch, and the tail published.
+"""Hands over a request of one record in one call: room, head, batch, and the published tail.
 
-A client that sends a record now and then finds cold caches. This one is shorter than
-that by `find_room`, `encode_one`, `publish_request` and a head that Python completes, and ends in
-the same bytes.
+A client that sends a record now and then meets cold caches. This path is shorter than `find_room`,
+`encode_one`, `publish_request` and a head that Python completes, and writes the same bytes.
 """
 
 from shm.kernels.base.bytes import copy_bytes, put32
@@ -25,8 +24,8 @@ def put_one(
 ):  # fmt: skip
     """Write a request of one record, not compressed, to `out`, which has room; where it ends.
 
-    `head` is a request up to its batch, which leaves open the request's size, the correlation and
-    the batch's length; the others are those of `encode_one`.
+    `head` is a request up to its batch, with the request's size, the correlation and the batch's
+    length left open; the other arguments are those of `encode_one`.
     """
     head_bytes = len(head)
     copy_bytes(out, 0, head, 0, head_bytes)

@@ -1,8 +1,8 @@
 """A session's two rings, as the shard uses them. The client's half is shm.kernels.session.client.
 
-The memory (uint8, laid out by shm.session) can be written by a client at any moment, also by one
-that means harm. So each word is read once, by an atomic load, and checked before it is used; what
-is to be parsed is copied first; positions are kept in `side` (int64, private), never read back.
+A client, even a malicious one, can write the memory (uint8, laid out by shm.session) at any moment.
+So each word is read once, by an atomic load, and checked before use; bytes are copied before they
+are parsed; positions are kept in `side` (int64, private), never read back.
 """
 
 from shm.kernels.base.atomics import fence, futex_wake, load_acquire, pause, store_release
@@ -43,7 +43,7 @@ REQUEST_BYTES_MIN = 8  # Key, version and correlation: what the parser looks at 
 
 @kernel
 def aligned(size):
-    """What so many bytes take of the inbox."""
+    """The bytes that a request takes in the inbox."""
     return (size + ALIGNMENT_BYTES - 1) & -ALIGNMENT_BYTES
 
 
@@ -71,7 +71,7 @@ def _request_bytes(memory, side, head, tail):
 
 @kernel
 def _give_back(memory, head):
-    """The inbox is free up to `head`; a client that waits for room is woken.
+    """Free the inbox up to `head`, and wake a client that waits for room.
 
     SYNC POINT with shm.kernels.session.client.await_room: head, fence, ROOM_WANTED here; there
     ROOM_WANTED, fence, head. One of the two sees the other's.
@@ -84,7 +84,7 @@ def _give_back(memory, head):
 
 @kernel
 def _tail(memory, side, head):
-    """Where the inbox ends now, or a fault."""
+    """The current end of the inbox, or a fault."""
     tail = load_acquire(memory, 8 * INBOX_TAIL)
     if tail - head < 0 or tail - head > side[IN_BYTES] or tail % ALIGNMENT_BYTES != 0:
         return FAULT_TAIL
@@ -103,7 +103,7 @@ def _awake(memory, side):
 def take_requests(memory, side, out):
     """Copy whole requests from the inbox to `out`, with their sizes, as many as it holds.
 
-    Returns how many bytes that are, or a fault: once what came before it has been taken.
+    Returns how many bytes, or a fault once the requests before it have been taken.
     `out` holds the largest request. SYNC POINT with shm.kernels.session.client.publish_request.
     """
     _awake(memory, side)
@@ -134,7 +134,7 @@ def take_requests(memory, side, out):
 
 @kernel
 def spin_for_requests(memory, side, rounds):
-    """Look so many times whether there is something in the inbox; whether there is."""
+    """Check the inbox up to so many times; whether there is something."""
     for _ in range(rounds):
         if load_acquire(memory, 8 * INBOX_TAIL) != side[IN_POSITION]:
             return True
@@ -144,7 +144,7 @@ def spin_for_requests(memory, side, rounds):
 
 @kernel
 def fall_asleep(memory, side):
-    """Look at the inbox again only after a bell; False: it is not empty, and we do not sleep.
+    """Fall asleep until a bell; False: the inbox is not empty, and we do not sleep.
 
     SYNC POINT with shm.kernels.session.client.publish_request: sleep, fence, tail here; there tail,
     fence, sleep. Either we see the request, or the client sees that it must ring.
@@ -180,7 +180,7 @@ def _put_some(memory, side, answers, at):
 def put_answers(memory, side, answers):
     """Copy answers to the client, as many as there is room for; the bytes copied, or a fault.
 
-    If that is not all, the client rings when it has taken some. SYNC POINT with take_answers of
+    If some are left, the client rings when it has taken some. SYNC POINT with take_answers of
     shm.kernels.session.client: ROOM_SLEEP, fence, head here; there head, fence, ROOM_SLEEP.
     """
     if side[OUT_SLEEP] & 1:
@@ -198,7 +198,7 @@ def put_answers(memory, side, answers):
 
 @kernel
 def must_ring(memory, side):
-    """Whether the client sleeps, and nobody has rung for that; after something was published.
+    """Whether the client sleeps and has not been rung for it; call after publishing.
 
     SYNC POINT with shm.kernels.session.client.fall_asleep_client.
     """
@@ -212,7 +212,7 @@ def must_ring(memory, side):
 
 @kernel
 def tell_event(memory, side):
-    """Something has happened to what the client watches; whether to ring."""
+    """Count an event of a watched partition; whether to ring."""
     side[COUNT] += 1
     store_release(memory, 8 * EVENTS, side[COUNT])
     return must_ring(memory, side)

@@ -1,8 +1,8 @@
 """A session's watch list: published by the client, read by the shard.
 
 SYNC POINT between the two: the version is written after the list, with release, and read before it,
-with acquire. So a reader that has seen a version reads the list that it was published with, or a
-later one, whose version he then sees as well.
+with acquire. So a reader that has seen a version reads that version's list, or a later one, whose
+version it then sees too.
 """
 
 from shm.kernels.base.atomics import load_acquire, store_release
@@ -24,5 +24,5 @@ def publish_watch(memory, numbers, count):
 
 @kernel
 def watch_version(memory):
-    """The shard: the version of the list, which may be read from now on."""
+    """The shard: the version of the list, which may be read afterwards."""
     return load_acquire(memory, 8 * WATCH_VERSION)

@@ -14,11 +14,11 @@ INBOX_HEAD = 8  # Read up to here: the room below is free. A futex.
 SHARD_SLEEP = 16  # Odd: the shard looks at the inbox again after a bell, and not before.
 ANSWERS_TAIL = 24  # Published after the answers.
 ROOM_SLEEP = 25  # Odd: the shard goes on when there is room for answers, after a bell.
-EVENTS = 32  # How often something has happened to what is watched.
+EVENTS = 32  # Counts events of watched partitions.
 
 # --- Written by the client ---
 INBOX_TAIL = 64  # Published after the requests.
-ROOM_WANTED = 72  # Nonzero: somebody waits for INBOX_HEAD to move.
+ROOM_WANTED = 72  # Nonzero: the client waits for INBOX_HEAD to move.
 ANSWERS_HEAD = 80  # Taken up to here.
 CLIENT_SLEEP = 88  # Odd: the client waits for a bell.
 WATCH_VERSION = 96  # Published after the list.
@@ -31,7 +31,7 @@ WATCH_MAX = 4096  # Partitions one session may watch by number; for more, watch 
 INBOX_AT = WATCH_AT + 8 * WATCH_MAX
 
 ALIGNMENT_BYTES = 8  # Of requests in the inbox, so that their first word is read as one.
-RESTART_BYTES = 65536  # An inbox that is empty when so much of it is used is begun anew.
+RESTART_BYTES = 65536  # An empty inbox of which this much is used restarts at its beginning.
 PAD = -1  # Instead of a request's size: the next one begins at the inbox's start.
 
 # --- What each side keeps for itself (`side`, int64): neither trusts its words in the memory ---
@@ -44,11 +44,11 @@ IN_POSITION = 4  # The shard's head of the inbox; the client's tail.
 OUT_POSITION = 5  # The shard's tail of the answers; the client's head.
 SLEEP = 6  # Of this side: odd while it waits for a bell.
 OUT_SLEEP = 7  # The shard's ROOM_SLEEP.
-RUNG = 8  # The other side's sleep for which we have rung already …
+RUNG = 8  # The other side's sleep for which we have already rung …
 RUNG_ROOM = 9  # … and the other one of the shard.
 COUNT = 10  # Of events: told by the shard, seen by the client.
 BELLS_IN_VAIN = 11  # The shard's: bells in a row with nothing behind them.
-WATCH_SEEN = 12  # The shard's: the version of the watch list that it goes by.
+WATCH_SEEN = 12  # The shard's: the version of the watch list in use.
 
 FAULT_TAIL = -1  # The inbox's tail is where it cannot be.
 FAULT_SIZE = -2  # A request of impossible size.

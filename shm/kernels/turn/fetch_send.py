@@ -1,4 +1,4 @@
-"""Sending what answer_fetch has answered: the response, and the batches it lends from the ring.
+"""Sends the answers of answer_fetch: the response, and the batches that it lends from the ring.
 
 The system copies the bytes during the call. Nothing is appended meanwhile, so the batches
 stay where they are.
@@ -32,7 +32,7 @@ _POLL = STATE_MESSAGE + 7  # Two of struct pollfd.
 _VECTORS = STATE_MESSAGE + 9
 _VECTOR_WORDS = 2
 _POLLIN, _POLLOUT = 1, 4
-ROOM_MS = 1  # A client without room for so long is left to the loop.
+ROOM_MS = 1  # A client without room for this long is left to the loop.
 
 _i32, _i64 = types.int32, types.int64
 _sendmsg = types.ExternalFunction("sendmsg", _i64(_i32, _i64, _i32))
@@ -79,7 +79,7 @@ def _take_off(state, sent):
 
 @kernel
 def _has_room(fd, epoll, state):
-    """Whether the socket takes more in a moment, for its client is reading; nobody waits for it.
+    """Wait a moment for room in the socket, whose client is reading.
 
     Work for another client ends the wait.
     """
@@ -91,7 +91,7 @@ def _has_room(fd, epoll, state):
 
 @kernel
 def send_answer(fd, epoll, memory, state, out):
-    """Send it; how many bytes the socket has taken."""
+    """Send it; returns how many bytes the socket took."""
     flags, total = np.int32(MSG_DONTWAIT | MSG_NOSIGNAL), np.int64(0)
     left = state[STATE_OUT_BYTES] + state[STATE_LENT_BYTES]
     _fill_message(memory, state, out)

@@ -1,7 +1,7 @@
 """The receiving part of a turn (shm.kernels.turn.turns): sockets, and the inboxes of sessions.
 
-It appends Produce requests (shm.kernels.request.produce) and notes their answers in the turn's
-rows. It answers a Fetch at once (shm.kernels.request.fetch_request), or makes it wait
+It appends Produce requests (shm.kernels.request.produce) and records their answers in the turn's
+rows. It answers a Fetch at once (shm.kernels.request.fetch_request), or parks it
 (shm.kernels.turn.waiting).
 """
 
@@ -95,14 +95,14 @@ def now_ns(turn, clock):
 
 @kernel
 def ready(turn, events, timeout_ms):
-    """How many descriptors are ready, at once or within so long; -1: a signal has come."""
+    """How many descriptors are ready, at once or within so long; -1: a signal arrived."""
     epoll, count, timeout_ms = np.int32(turn[EPOLL]), np.int32(EVENTS_MAX), np.int32(timeout_ms)
     return np.int64(_epoll_wait(epoll, address(events, 0), count, timeout_ms))
 
 
 @kernel
 def send_fetched(turn, fd, memory, fetching):
-    """Send a Fetch's answer, or note what the socket has not taken."""
+    """Send a Fetch's answer, or record what the socket has not taken."""
     state, out = fetching
     sent = send_answer(fd, turn[EPOLL], memory, state, out)
     if sent != state[STATE_OUT_BYTES] + state[STATE_LENT_BYTES]:
@@ -120,7 +120,7 @@ def _is_answered_first(turn, fd):
 
 @kernel
 def _take_fetch(turn, fd, count, clients, data, log, fetching, waiting):
-    """Answer what was received, if it is one Fetch request, or have it wait; False: it is left."""
+    """Answer or park the received bytes if they are one Fetch request; False: leave them."""
     if count < SIZE_BYTES + 2 or get32(data, 0) != count - SIZE_BYTES:
         return False
     if get16(data, SIZE_BYTES) != FETCH_KEY or _is_answered_first(turn, fd):
@@ -143,7 +143,7 @@ def _take_fetch(turn, fd, count, clients, data, log, fetching, waiting):
 
 @kernel
 def _produce(turn, fd, count, data, log, producing):
-    """Take the Produce requests in data[:count]; whether that is all there is in it."""
+    """Take the Produce requests in data[:count]; whether they are all of it."""
     plan, out = producing
     memory, links, producers, directory = log
     turn[RECEIVED] += 1
@@ -164,7 +164,8 @@ def _produce(turn, fd, count, data, log, producing):
 
 @kernel
 def _take(turn, fd, clients, data, log, producing, fetching, waiting):
-    """Receive once and take the requests; bytes received, or -1: leave it to the loop."""
+    """Receive once and take the requests; returns the bytes received, or -1: leave it to the
+    loop."""
     count = _recv(np.int32(fd), address(data, 0), RECEIVE_BYTES, np.int32(MSG_DONTWAIT))
     if count <= 0:
         return np.int64(-1)
@@ -180,7 +181,7 @@ def _take(turn, fd, clients, data, log, producing, fetching, waiting):
 
 @kernel
 def _take_session(turn, row, is_rung, data, log, producing, sessions):
-    """Take what is in a session's inbox; bytes, or -1: leave it to the loop."""
+    """Take the requests in a session's inbox; returns the bytes, or -1: leave it to the loop."""
     table = sessions[0]
     fd, bells = table[SESSION_WORDS * row + S_FD], np.int64(0)
     if is_rung:
@@ -202,7 +203,7 @@ def _take_session(turn, row, is_rung, data, log, producing, sessions):
 
 @kernel
 def _take_awake(turn, data, log, producing, sessions):
-    """Take what is in the inboxes of sessions that are awake; bytes, or -1."""
+    """Take the requests in the inboxes of awake sessions; returns the bytes, or -1."""
     total, awake, is_rung = np.int64(0), turn[AWAKE], False
     for row in range(SESSIONS_MAX):
         if awake >> row & 1:
@@ -215,7 +216,7 @@ def _take_awake(turn, data, log, producing, sessions):
 
 @kernel
 def _is_ours(clients, mask, fd):
-    """Whether what is announced of a descriptor is for us."""
+    """Whether a descriptor's event is for the kernel."""
     if mask != EPOLLIN or fd >= clients.size:
         return False
     return clients[fd] != LOOPS and clients[fd] != PARKED
@@ -223,7 +224,7 @@ def _is_ours(clients, mask, fd):
 
 @kernel
 def _take_events(turn, events, count, clients, data, log, producing, fetching, waiting, sessions):
-    """Take what `count` descriptors have; bytes, or -1: the loop must go on."""
+    """Take the input of `count` descriptors; returns the bytes, or -1: the loop must continue."""
     total = np.int64(0)
     for i in range(count):
         mask, fd = events[EVENT_WORDS * i], np.int64(events[EVENT_WORDS * i + EVENT_FD])
@@ -250,7 +251,8 @@ def _may_look_again(turn, total, room):
 
 @kernel
 def receive(turn, events, count, clients, data, log, producing, fetching, waiting, sessions):
-    """Take what has come on `count` connections and meanwhile; False: the loop must go on."""
+    """Take the input of `count` connections, and what arrives meanwhile; False: the loop must
+    continue."""
     plan, out = producing
     total = _take_awake(turn, data, log, producing, sessions)
     if total < 0:

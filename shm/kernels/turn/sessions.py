@@ -1,11 +1,11 @@
-"""Sessions in the kernel's turns: what shm.kernels.session.shard does, by number.
+"""Sessions in the kernel's turns: shm.kernels.session.shard for many sessions, by number.
 
-    table      int64: a row for each session: its socket's descriptor; where its memory and its
-               `side` lie and how large they are
+    table      int64: a row for each session: its socket's descriptor; address and length of its
+               memory and of its `side`
     watchers   int64 by slot: the sessions that watch a partition
 
-Sets of sessions are words with a bit for each row. A row's memory is mapped, and its `side` kept,
-as long as it stands in the table.
+Sets of sessions are words with a bit for each row. A row's memory stays mapped, and its `side`
+alive, as long as it is in the table.
 """
 
 import numpy as np
@@ -35,20 +35,21 @@ _send = types.ExternalFunction("send", _i64(_i32, _i64, _i64, _i32))
 
 
 def new_sessions(slots: int) -> tuple[np.ndarray, np.ndarray]:
-    """An empty table, and nobody who watches any of so many slots."""
+    """An empty table, and no watchers of any of so many slots."""
     return np.zeros(SESSIONS_MAX * SESSION_WORDS, np.int64), np.zeros(slots, np.int64)
 
 
 @kernel
 def _ring(table, at, memory):
-    """Wake a client. A socket that takes no bell has enough of them, or is about to be closed."""
+    """Wake a client. A socket that takes no bell holds enough of them, or is about to close."""
     flags = np.int32(MSG_DONTWAIT | MSG_NOSIGNAL)
     _send(np.int32(table[at + S_FD]), address(memory, 0), _BELL_BYTES, flags)
 
 
 @kernel
 def take_session(table, row, out):
-    """Copy a session's requests to `out`; how many bytes, or -1: the loop must look at it."""
+    """Copy a session's requests to `out`; returns how many bytes, or -1: the loop must handle
+    it."""
     at = SESSION_WORDS * row
     memory, side = bytes_at(table, at + S_MEMORY), words_at(table, at + S_SIDE)
     if load_acquire(memory, 8 * WATCH_VERSION) != side[WATCH_SEEN]:
@@ -61,7 +62,7 @@ def take_session(table, row, out):
 
 @kernel
 def tell_sessions(table, sessions):
-    """Something has happened to what these sessions watch."""
+    """Count an event for these sessions, and ring those that sleep."""
     for row in range(SESSIONS_MAX):
         at = SESSION_WORDS * row
         if sessions >> row & 1:
@@ -72,7 +73,7 @@ def tell_sessions(table, sessions):
 
 @kernel
 def answer_session(table, row, answers):
-    """Hand over answers; how many bytes of them it had room for."""
+    """Hand over answers; returns how many bytes it had room for."""
     at = SESSION_WORDS * row
     memory, side = bytes_at(table, at + S_MEMORY), words_at(table, at + S_SIDE)
     put = np.int64(put_answers(memory, side, answers))
@@ -83,7 +84,7 @@ def answer_session(table, row, answers):
 
 @kernel
 def let_sleep(table, sessions):
-    """Let those of these sessions sleep whose inbox is empty; the others."""
+    """Let sessions with an empty inbox sleep; returns the others."""
     awake = np.int64(0)
     for row in range(SESSIONS_MAX):
         at = SESSION_WORDS * row
@@ -95,7 +96,7 @@ def let_sleep(table, sessions):
 
 @kernel
 def any_requests(table, sessions, rounds):
-    """Whether there is something in the inbox of any of these, after so many looks at each."""
+    """Whether any of these inboxes has something, after so many checks of each."""
     has_some = False
     for row in range(SESSIONS_MAX):
         at = SESSION_WORDS * row

@@ -1,9 +1,9 @@
-"""Whether to look again for a while before going to sleep, learnt from what came of it.
+"""Decides whether to spin before sleeping, learning from past success.
 
 Waking a sleeping process costs more than a small request, often several times as much. A process
-that has just answered a client that asks again at once gains by waiting awake; one that waits in
-vain stops trying, for SPIN_PAUSE_TURNS. An idle process never spins: it has no turns. Nor does one
-that has a single core: whom it waits for needs that.
+whose client asks again at once gains by spinning; one that spins in vain stops for
+SPIN_PAUSE_TURNS. An idle process never spins: it has no turns. Nor does one with a single core,
+which its client needs.
 
     spin      int64: credit, which grows with success; turns left without trying, -1: for ever
 """
@@ -14,9 +14,9 @@ import numpy as np
 
 from shm.kernels.base.jit import kernel
 
-SPIN_MAX_NS = 30_000  # About what falling asleep and being woken costs.
-SPIN_SESSION_NS = 100_000  # Of programs on this host: what waking two of them costs, and some work.
-SPIN_SYNC_NS = 250_000  # Of who waits for a disk: as long as a good one takes, and being woken.
+SPIN_MAX_NS = 30_000  # About the cost of falling asleep and being woken.
+SPIN_SESSION_NS = 100_000  # For programs on this host: waking two of them, and some work.
+SPIN_SYNC_NS = 250_000  # For waits on a disk: the time of a good one, plus a wake-up.
 SPIN_CREDIT_MAX, SPIN_LOSS = 16, 2  # Two of three must succeed.
 SPIN_PAUSE_TURNS = 100
 _CREDIT, _PAUSE = 0, 1
@@ -29,7 +29,7 @@ def new_spin() -> np.ndarray:
 
 @kernel
 def may_spin(spin):
-    """Whether to wait awake; to be asked once after each turn."""
+    """Whether to spin; ask once after each turn."""
     if spin[_PAUSE] > 0:
         spin[_PAUSE] -= 1
         return False
@@ -38,7 +38,7 @@ def may_spin(spin):
 
 @kernel
 def note_spin(spin, has_come):
-    """Something has come while we waited awake, or nothing has."""
+    """Record whether spinning brought anything."""
     gain = 1 if has_come else -SPIN_LOSS
     spin[_CREDIT] = min(SPIN_CREDIT_MAX, spin[_CREDIT] + gain)
     if spin[_CREDIT] <= 0:

@@ -1,4 +1,4 @@
-"""Whole turns of a shard in one call, for what is most frequent: small requests, and fetches.
+"""Whole turns of a shard in one call, for the most frequent requests: small ones, and fetches.
 
     wait      until a connection has something: awake for a moment, then asleep
     receive   one recv a connection, or what is in a session's inbox (shm.kernels.turn.sessions):
@@ -9,13 +9,13 @@
     show      high watermarks move; sessions that watch are rung, fetches that waited are answered
     send      the answers to what was appended
 
-Turn after turn is taken until something else comes up: a connection that the kernel may not take,
-bytes that are no whole requests of these kinds, a log that must be helped along, a full socket,
-records that others wait for, an error of any call. That is left to the loop as it stands
-(smq.app.shard.server), which decides nothing differently. Descriptors are level-triggered: what was
-not received is announced again.
+The kernel takes turn after turn until another case comes up: a connection that it may not take,
+bytes that are no whole requests of these kinds, a log that needs help, a full socket, records that
+the loop's requests wait for, an error of any call. It leaves that unchanged to the loop
+(smq.app.shard.server), which decides alike. Descriptors are level-triggered: unread input is
+announced again.
 
-How it receives: shm.kernels.turn.receive. Its words, and what `clients` says: turn_words.
+shm.kernels.turn.receive has the receiving part, shm.kernels.turn.words the words and `clients`.
 """
 
 import numpy as np
@@ -105,10 +105,10 @@ _sched_yield = types.ExternalFunction("sched_yield", _i32())
 
 @kernel
 def _wait_awake(turn, events, sessions, until_ns):
-    """As ready(), looking again and again; 0: nothing has come to any socket.
+    """As ready(), spinning; 0: no socket has input.
 
-    Another process that wants the core gets it meanwhile: a client would else wait for it until the
-    scheduler's next tick.
+    Yields the core to other processes: otherwise a client would wait for it until the scheduler's
+    next tick.
     """
     count = np.int64(0)
     while count == 0 and not any_requests(sessions[0], turn[AWAKE], SESSION_LOOKS):
@@ -121,7 +121,7 @@ def _wait_awake(turn, events, sessions, until_ns):
 
 @kernel
 def _look(turn, events, sessions, spin):
-    """How many descriptors are ready: at once, or if it is worth it after waiting awake."""
+    """How many descriptors are ready: at once, or after spinning if that is worth it."""
     count, is_tried = ready(turn, events, 0), turn[IS_SHORT] != 0 and may_spin(spin)
     turn[IS_SHORT] = 0
     if count == 0 and (is_tried or turn[AWAKE] != 0):
@@ -137,7 +137,7 @@ def _look(turn, events, sessions, spin):
 
 @kernel
 def _sleep(turn, events, due_ns):
-    """As ready(), when something comes; at most until something is due."""
+    """As ready(), asleep until there is input; at most until something is due."""
     at_ns = now_ns(turn, CLOCK_MONOTONIC)
     if at_ns >= due_ns:
         return np.int64(0)
@@ -148,7 +148,7 @@ def _sleep(turn, events, due_ns):
 
 @kernel
 def _rest(turn, sessions, at_ns):
-    """Sessions whose time awake is over sleep, unless there is something in their inbox."""
+    """Let sessions sleep whose time awake is over, unless their inbox has something."""
     if turn[AWAKE] != 0 and at_ns >= turn[SPIN_UNTIL_NS]:
         turn[AWAKE] = let_sleep(sessions[0], turn[AWAKE])
 
@@ -168,7 +168,7 @@ def _wait(turn, events, sessions, spin, waiting):
 
 @kernel
 def _write(turn, memory):
-    """Have the WAL take what was appended, if that is one write; whether it has everything."""
+    """Write the appends to the WAL if that is one write; whether it has everything."""
     start, end = get_word(memory, WORD_WRITTEN), get_word(memory, WORD_TAIL)
     if start == end:
         return True
@@ -185,7 +185,7 @@ def _write(turn, memory):
 
 @kernel
 def _answer_row(turn, row, clients, log, fetching, waiting):
-    """Answer the fetch of a row if there is enough for it now; False: the loop must go on."""
+    """Answer the fetch of a row if there is enough for it now; False: the loop must continue."""
     state, out = fetching
     memory, links, _, directory = log
     table, requests, _ = waiting
@@ -203,9 +203,9 @@ def _answer_row(turn, row, clients, log, fetching, waiting):
 
 @kernel
 def _answer_waiting(turn, slot, clients, log, fetching, waiting):
-    """Answer the fetches that waited for a partition; False: the loop must go on.
+    """Answer the fetches that waited for a partition; False: the loop must continue.
 
-    From the last row on: the one that takes the place of a row that went has been looked at.
+    Goes from the last row down: a row that replaces a removed one has been examined already.
     """
     table, is_done = waiting[0], True
     for row in range(table[WAITING_COUNT] - 1, -1, -1):
@@ -216,7 +216,7 @@ def _answer_waiting(turn, slot, clients, log, fetching, waiting):
 
 @kernel
 def _show(turn, clients, log, fetching, waiting, sessions, cursors, touched, watched):
-    """Move high watermarks, answer what waited for them; whether nothing else is to be told."""
+    """Move high watermarks and answer the fetches that waited for them; whether that was all."""
     memory, links, _, _ = log
     awaited, (table, watchers) = waiting[2], sessions
     upto = get_word(memory, WORD_WRITTEN)
@@ -242,7 +242,7 @@ def _show(turn, clients, log, fetching, waiting, sessions, cursors, touched, wat
 
 @kernel
 def _send_some(fd, clients, sessions, out, start, end):
-    """Send one of the answers; how many bytes went."""
+    """Send one of the answers; returns how many bytes went."""
     if clients[fd] <= SESSION:
         return answer_session(sessions[0], SESSION - clients[fd], out[start:end])
     flags = np.int32(MSG_DONTWAIT | MSG_NOSIGNAL)
@@ -251,7 +251,7 @@ def _send_some(fd, clients, sessions, out, start, end):
 
 @kernel
 def _send_answers(turn, clients, sessions, out):
-    """Send what was answered; whether all of it went."""
+    """Send the answers; whether all of them went."""
     while turn[ROW] < turn[ROW_COUNT]:
         row = ROWS_AT + ANSWER_WORDS * turn[ROW]
         start, end = turn[row + ROW_START], turn[row + ROW_END]
@@ -265,7 +265,7 @@ def _send_answers(turn, clients, sessions, out):
 
 @kernel
 def _begin(turn):
-    """Nothing has happened yet."""
+    """Reset the outputs of a run."""
     turn[TURN_COUNT] = turn[HAS_IDLED] = turn[MOVED] = turn[ROW] = 0
     turn[ROW_COUNT], turn[RECEIVED], turn[LEVEL] = 0, 0, LEVEL_NONE
     turn[LEFT_FD] = turn[UNSENT_FD] = turn[RUNG_FD] = -1
@@ -273,7 +273,7 @@ def _begin(turn):
 
 @kernel
 def _begin_turn(turn, memory):
-    """Something has come: a turn begins."""
+    """Begin a turn: there is input."""
     turn[TURN_COUNT] += 1
     turn[IS_SHORT] = 1
     turn[BEGAN_NS] = now_ns(turn, CLOCK_MONOTONIC)
@@ -283,7 +283,7 @@ def _begin_turn(turn, memory):
 
 @kernel
 def _note_times(turn, memory, at_ns):
-    """The turn has answered its requests: note how long each took."""
+    """Record how long the turn's requests took."""
     took_ns = at_ns - turn[BEGAN_NS]
     produced = get_word(memory, COUNTER_PRODUCE_REQUESTS) - turn[BEGAN_PRODUCED]
     fetched = get_word(memory, COUNTER_FETCH_REQUESTS) - turn[BEGAN_FETCHED]
@@ -313,7 +313,7 @@ def take_turns(
     spin,
     published,
 ):
-    """Take turns until something comes up that the loop must do (see above), or nothing comes.
+    """Take turns until there is work for the loop (see above), or no input.
 
     events      int32: room for EVENTS_MAX
     data        uint8 of turn_receive.RECEIVE_BYTES, and of a session's largest request, at least

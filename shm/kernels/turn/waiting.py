@@ -1,8 +1,8 @@
-"""Fetches that wait for records, kept where a kernel finds and answers them.
+"""Fetches that wait for records, in a table where a kernel finds and answers them.
 
-    table      int64: how many wait, no earlier than when the first is due (monotonic ns), then a
-               row for each: its client's descriptor, the bytes of the request, when it is due, and
-               the slots of the partitions it asks for
+    table      int64: their number, a lower bound of their deadlines (monotonic ns), then a row for
+               each: its client's descriptor, the bytes of the request, its deadline, and the slots
+               of its partitions
     requests   uint8: the request of row i, without its size, from i * REQUEST_BYTES_MAX on
     awaited    int32 by slot: how many rows ask for a partition
 
@@ -31,7 +31,7 @@ _SLOT_MASK = 0xFFFFFFFF
 
 
 def new_waiting(slots: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """An empty table, room for its requests, and what is awaited of so many slots."""
+    """An empty table, room for its requests, and counts for so many slots."""
     table = np.zeros(WAITING_AT + WAITING_WORDS * WAITING_MAX, np.int64)
     table[WAITING_DUE_NS] = NEVER_NS
     requests = np.zeros(WAITING_MAX * REQUEST_BYTES_MAX, np.uint8)
@@ -46,7 +46,7 @@ def waiting_at(row):
 
 @kernel
 def add_waiting(waiting, fd, data, start, end, state, now_ns):
-    """Keep the request in data[start:end], for which answer_fetch has said WAITS; False: no room.
+    """Keep the request in data[start:end], for which answer_fetch returned WAITS; False: no room.
 
     `waiting` is (table, requests, awaited); `state` is as answer_fetch has left it.
     """

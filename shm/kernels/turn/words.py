@@ -1,9 +1,9 @@
 """The names of a turn's words, shared by its kernels and by Python. Facts only.
 
-`clients` (int64 by descriptor) says what the kernel may do: when a connection was last used
-(monotonic ns) if it has no request begun and no answer due; else LOOPS, or PARKED while its fetch
-stands in the table of shm.kernels.turn.waiting. SESSION less a row of shm.kernels.turn.sessions
-marks a session's socket, which brings bells.
+`clients` (int64 by descriptor) says what the kernel may do: a connection's last use (monotonic ns)
+if it has no request begun and no answer due; otherwise LOOPS, or PARKED while its fetch is in the
+table of shm.kernels.turn.waiting. SESSION less a row of shm.kernels.turn.sessions marks a session's
+socket, which brings bells.
 
 A turn's words (int64, private):
 
@@ -38,8 +38,8 @@ import platform
 ROWS_AT, ANSWER_WORDS = 32, 3
 ROW_FD, ROW_START, ROW_END = 0, 1, 2
 ROWS_MAX = 256  # Of one turn.
-# How long turns took that answered requests: counts of Produce by bucket, then those of Fetch, and
-# the sums of both in ns. Bucket b has those that took less than 2 ** b microseconds.
+# Times of turns that answered requests: counts of Produce by bucket, then of Fetch, and the sums of
+# both in ns. Bucket b counts turns of less than 2 ** b microseconds.
 TIMES_AT = ROWS_AT + ANSWER_WORDS * ROWS_MAX
 TIME_BUCKETS = 26
 TIME_SUMS_AT = TIMES_AT + 2 * TIME_BUCKETS

@@ -1,1 +1,1 @@
-"""The plain Python twins of the kernels. Read them first; tests compare."""
+"""The plain Python twins of the kernels. Read them first; tests compare both."""

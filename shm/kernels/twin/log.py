@@ -25,7 +25,7 @@ _POLYNOMIAL = 0x82F63B78  # RFC 3720, appendix B.4, bits reversed.
 
 
 def crc32c(data: bytes, crc: int = 0) -> int:
-    """CRC-32C, a bit at a time; `crc` is that of what came before."""
+    """CRC-32C, a bit at a time; `crc` is that of the bytes before."""
     crc ^= 0xFFFFFFFF
     for byte in data:
         crc ^= byte
@@ -40,7 +40,7 @@ def batch_is_good(batch: bytes) -> bool:
 
 
 class PlainFrame(NamedTuple):
-    """A frame's header, and the batch or the padding behind it."""
+    """A frame's header, and the batch or padding behind it."""
 
     position: int
     synced: int
@@ -113,9 +113,9 @@ class Tail:
     written: int = 0
 
     def place(self, size: int) -> tuple[list[tuple[int, int]], int | None]:
-        """Padding frames (position, end) that are written first, and the frame's position.
+        """Padding frames (position, end) to write first, and the frame's position.
 
-        None when the WAL must be written first: nothing is overwritten that it does not have.
+        None if the WAL must be written first: bytes that it lacks are not overwritten.
         """
         paddings = list[tuple[int, int]]()
         while True:
@@ -181,7 +181,7 @@ class PlainIndex:
     def choose(
         self, slot: int, offset: int, limit: int, bytes_max: int, count_max: int
     ) -> list[tuple[int, int]] | None:
-        """(position of the batch, bytes) of what a fetch gets; None: older than the window."""
+        """(position, bytes) of the batches of a fetch; None: older than the window."""
         known = self.of(slot)
         if self.find(slot, offset) < 0:
             return None
@@ -197,7 +197,7 @@ class PlainIndex:
         return chosen
 
     def publish(self, levels: dict[int, int], level: int, upto: int) -> dict[int, int]:
-        """The HWM of each slot of this level, when what lies below position `upto` has reached it.
+        """The HWM of each slot of this level once everything below position `upto` has reached it.
 
         `levels` gives a slot's level.
         """

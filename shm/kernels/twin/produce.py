@@ -3,7 +3,7 @@
 parse          shm.kernels.request.produce: parse_requests
 check_batch    shm.kernels.record.batches
 Producers      shm.kernels.log.producers
-PlainBroker    shm.kernels.log.append: what is answered, and what the partitions then hold
+PlainBroker    shm.kernels.log.append: the answers, and the partitions' contents
 """
 
 import struct
@@ -143,7 +143,7 @@ def _parse_topic(fields: Fields, version: int) -> tuple[bytes, list[tuple[int, b
 
 
 def parse(data: bytes, request_bytes_max: int) -> tuple[list[PlainRequest], int, str]:
-    """The whole Produce requests that `data` begins with: (requests, bytes they took, why it ends).
+    """The whole Produce requests at the start of `data`: (requests, their bytes, why it ends).
 
     The end is "need more", "other API" or "malformed".
     """
@@ -296,7 +296,7 @@ class Producers:
 
 
 def sip_hash(key: bytes, data: bytes) -> int:
-    """SipHash-1-3, as its paper says: by which producers are found."""
+    """SipHash-1-3, after its paper, which hashes producers."""
     words = [int.from_bytes(key[at : at + 8], "little") for at in (0, 8)]
     secret = b"somepseudorandomlygeneratedbytes"
     v = [words[i % 2] ^ int.from_bytes(secret[8 * i : 8 * i + 8]) for i in range(4)]
@@ -386,7 +386,8 @@ class PlainBroker:
     def answers(
         self, requests: list[PlainRequest], now_ms: int
     ) -> Iterator[tuple[PlainRequest, list[list[Row]]]]:
-        """What each request is answered; nothing after an error with acks=0: the end."""
+        """The answers to each request; none after an error with acks=0, which ends the
+        connection."""
         closed = False
         for request in requests:
             rows = [
