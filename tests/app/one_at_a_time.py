@@ -1,4 +1,4 @@
-"""A column of words in place of an array, for tests that count what is touched of it."""
+"""A column of words in place of an array, for tests that count accesses."""
 
 
 class OneAtATime(dict[int, int]):

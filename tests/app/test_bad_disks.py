@@ -1,4 +1,4 @@
-"""A shard's server on disks that are slow or broken: who waits, who does not, and what is told."""
+"""A shard's server on slow or broken disks: which clients wait, and what they are told."""
 
 import threading
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Programs at the local door whom a kernel serves: what the loop would have done, without it."""
+"""Programs at the local door served by a kernel: the same results as by the loop."""
 
 from collections.abc import Iterator
 from contextlib import suppress

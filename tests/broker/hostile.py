@@ -1,4 +1,4 @@
-"""Clients that send what they like, and what the broker's processes hold meanwhile."""
+"""Clients that send arbitrary bytes, and the memory of the broker's processes meanwhile."""
 
 import os
 import re

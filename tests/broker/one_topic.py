@@ -1,4 +1,4 @@
-"""One topic of a real broker, asked question by question: what is answered is what is looked at.
+"""One topic of a real broker, asked question by question for tests of its answers.
 
 Nothing is tried again behind the test's back, but where a method says so. The topic has one
 partition unless more are asked for.

@@ -1,4 +1,4 @@
-"""What a broker counts of its reads: from the ring, the WAL, sealed segments, and their cache."""
+"""A broker's counts of its reads: from the ring, the WAL, sealed segments, and their cache."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whatever clients send: others are served as before, nobody dies, and no process grows."""
+"""Garbage from clients: others are served as before, no process dies, and none grows."""
 
 from collections.abc import Iterator
 from random import Random

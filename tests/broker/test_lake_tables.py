@@ -1,4 +1,4 @@
-"""A real broker publishes topics as lake tables, whoever is killed, merged, expired or deleted."""
+"""A real broker publishes topics as lake tables through kills, merges, expiry and deletion."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What is asked for in great number, and what there is too little of."""
+"""Requests in great number, and scarce resources."""
 
 import os
 import resource

@@ -1,4 +1,4 @@
-"""Retention moves where a log starts, and takes the files along; deleting a topic takes all."""
+"""Retention moves the log start and deletes the files; deleting a topic deletes all."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is sealed is what was sent: from the filer, the WAL and the ring, and on the way between.
+"""Sealed records equal the sent ones: from the filer, the WAL, the ring, and in between.
 
 Every record that Kafka can hold goes in; the WAL's segments are recycled; a reader from offset 0
 must not be able to tell.

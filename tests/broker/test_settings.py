@@ -1,4 +1,4 @@
-"""What clients are told of a broker's settings."""
+"""What clients learn of a broker's settings."""
 
 from pathlib import Path
 

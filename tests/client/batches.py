@@ -1,4 +1,4 @@
-"""Fetched bytes as the SDK's Batches, and what the plain reader makes of the same bytes."""
+"""Fetched bytes as the SDK's Batches, and as a plain reader reads them."""
 
 import numpy as np
 

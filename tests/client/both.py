@@ -1,4 +1,4 @@
-"""One broker for a module's tests, a client of it on each transport, and who waits for records."""
+"""One broker for a module's tests, a client of it on each transport, and waits for records."""
 
 from collections.abc import Callable, Iterator
 from itertools import count

@@ -1,4 +1,4 @@
-"""A client: topics, and what is opened and closed with it."""
+"""A client: topics, and the producers and consumers that it opens and closes."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

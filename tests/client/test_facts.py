@@ -1,4 +1,4 @@
-"""What a broker says of itself."""
+"""A broker's facts about itself."""
 
 from smq.client.facts import broker_facts
 from smq.client.kafka.cluster import Cluster

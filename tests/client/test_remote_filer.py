@@ -1,4 +1,4 @@
-"""The filer over HTTP: what is uploaded is there whole or not at all, and is read in ranges."""
+"""The filer over HTTP: uploads are whole or absent, and can be read in ranges."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""The broker under test, and what the tests ask of it without a foreign client."""
+"""The broker under test, and the tests' questions to it without a foreign client."""
 
 import os
 from collections.abc import Iterator

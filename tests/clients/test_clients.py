@@ -1,4 +1,4 @@
-"""Unmodified clients of many languages; `programs/contract.py` says what they do."""
+"""Unmodified clients of many languages; `programs/contract.py` describes their work."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Transactions of unmodified clients: what is committed is seen, what is aborted never."""
+"""Transactions of unmodified clients: committed records are seen, aborted ones never."""
 
 from collections.abc import Iterator
 from contextlib import suppress

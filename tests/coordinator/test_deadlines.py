@@ -1,4 +1,4 @@
-"""Deadlines of many keys: each comes up when it is due, and a look costs what has come up."""
+"""Deadlines of many keys: each fires in time, and a check costs only the due ones."""
 
 from hypothesis import given, strategies as st
 

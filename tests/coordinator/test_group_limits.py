@@ -1,4 +1,4 @@
-"""What a group may hold: how much the next one may bring, and how much work can be kept."""
+"""Limits of a group: of the next member's metadata, and of its assignments."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The first rebalance waits on while somebody comes, and never beyond the rebalance timeout."""
+"""The first rebalance waits while members join, up to the rebalance timeout."""
 
 from smq.coordinator.initial_rebalance import InitialRebalance
 

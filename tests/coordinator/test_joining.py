@@ -1,4 +1,4 @@
-"""JoinGroup: who may join, and what each kind of member is told."""
+"""JoinGroup: who may join, and the answer to each kind of member."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Sessions: who must be heard of, and who is dropped when."""
+"""Sessions: heartbeats, and when a member is dropped."""
 
 import pytest
 

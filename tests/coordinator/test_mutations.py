@@ -1,4 +1,4 @@
-"""Who makes too many partitions waits."""
+"""A client that creates too many partitions must wait."""
 
 import pytest
 

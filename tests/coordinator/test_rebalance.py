@@ -1,4 +1,4 @@
-"""Rebalances: who is waited for, until when, and who gets which assignment."""
+"""Rebalances: the members awaited, the deadlines, and the assignments."""
 
 from smq.coordinator.group_events import JoinAnswer
 from smq.coordinator.group_limits import GroupLimits

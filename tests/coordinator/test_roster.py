@@ -1,4 +1,4 @@
-"""Who is in a group, who leads it, and what its members have in common."""
+"""The members of a group, its leader, and their common protocols."""
 
 from collections.abc import Iterator
 

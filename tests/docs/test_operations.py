@@ -1,4 +1,4 @@
-"""The commands of docs/operations.md do what the page says, in its order."""
+"""The commands of docs/operations.md work as the page says, in its order."""
 
 import re
 import shlex

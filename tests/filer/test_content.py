@@ -1,4 +1,4 @@
-"""What is uploaded is read twice, and must be the same both times."""
+"""An upload is read twice, and must be the same both times."""
 
 import os
 from collections.abc import Callable

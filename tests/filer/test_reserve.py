@@ -1,4 +1,4 @@
-"""The disk keeps what the log needs."""
+"""The disk keeps the log's reserve."""
 
 from collections import namedtuple
 from pathlib import Path

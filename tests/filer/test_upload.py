@@ -1,4 +1,4 @@
-"""Payloads go into the filer whole, under a name that says what they are."""
+"""Payloads enter the filer whole, under a name that describes them."""
 
 import os
 from collections import namedtuple

@@ -1,4 +1,4 @@
-"""What the tests put into topics and find there, through a client of Kafka's protocol."""
+"""Records that the tests write to topics and read back, through a Kafka client."""
 
 import time
 from collections.abc import Callable, Iterable

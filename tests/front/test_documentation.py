@@ -1,4 +1,4 @@
-"""docs/filer.md: what it says to type is typed, and must answer what it says."""
+"""docs/filer.md: its commands run, and answer as it says."""
 
 import re
 import subprocess

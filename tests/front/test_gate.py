@@ -1,4 +1,4 @@
-"""Who we are called, and how many requests there are at once."""
+"""The front's host names, and its limit of concurrent requests."""
 
 import asyncio
 

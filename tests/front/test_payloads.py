@@ -1,4 +1,4 @@
-"""What a payload's name promises, whatever pieces the bytes come in."""
+"""A payload must match its name, however its bytes are cut."""
 
 import pytest
 from hypothesis import given, strategies as st

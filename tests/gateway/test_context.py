@@ -1,4 +1,4 @@
-"""What a handler may answer beside a response."""
+"""The results of handlers other than a response."""
 
 from dataclasses import FrozenInstanceError
 

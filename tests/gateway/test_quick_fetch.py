@@ -1,4 +1,4 @@
-"""What the kernel answers, gateway.apis.fetch answers with the same bytes; the rest it leaves."""
+"""The kernel and gateway.apis.fetch send the same bytes; the kernel leaves the rest."""
 
 from pathlib import Path
 from typing import Any

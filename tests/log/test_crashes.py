@@ -1,4 +1,4 @@
-"""A log is traced and crashed everywhere: what its levels promise is there, nothing else is.
+"""A traced log, crashed at every step: it holds what its levels promise, and nothing else.
 
 Every prefix of a trace is a crash. A kill leaves what was written, its last write torn; a power
 loss any subset of what was not synced: all of them are tried where few writes were pending, drawn

@@ -1,4 +1,4 @@
-"""Checkpoints are written one after another, and free the segments that nobody needs."""
+"""Checkpoints are written one after another, and free unneeded segments."""
 
 from pathlib import Path
 

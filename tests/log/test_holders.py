@@ -1,4 +1,4 @@
-"""Who needs a full segment is asked with every seal, and looked at once for each partition."""
+"""Each seal asks which full segments are needed; each partition is examined once."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Where batches lie: the window first, then filed tables; what is known of sums and gaps."""
+"""Where batches lie: the window first, then filed tables; sums and gaps."""
 
 from itertools import pairwise
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Reading from ring and WAL; damage met while reading is told once and passed over."""
+"""Reading from ring and WAL; damage met while reading is reported once and skipped."""
 
 from pathlib import Path
 

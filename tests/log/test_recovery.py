@@ -1,4 +1,4 @@
-"""What a start finds. Crashes at every step are in test_crashes.py; here are the named cases."""
+"""The findings of a start. test_crashes.py crashes at every step; these are named cases."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A disk that fails once, for a while, for ever: what was acked stays."""
+"""A disk that fails once, for a while, for ever: acked records stay."""
 
 import errno
 import threading

@@ -1,4 +1,4 @@
-"""How far partitions are sealed, what is left unsealed, and since when."""
+"""How far partitions are sealed; unsealed bytes, and since when."""
 
 import time
 from pathlib import Path

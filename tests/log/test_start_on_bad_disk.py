@@ -1,4 +1,4 @@
-"""Starts on a disk that fails: what is safe is served, the rest is said."""
+"""Starts on a failing disk: safe records are served, the rest is reported."""
 
 import errno
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Who syncs: in place, and in a thread."""
+"""Syncs: in place, and in a thread."""
 
 import os
 import select

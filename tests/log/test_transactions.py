@@ -1,4 +1,4 @@
-"""Open and aborted transactions of a log: what its rows say of them, and what a start restores."""
+"""Open and aborted transactions of a log: its rows, and their recovery."""
 
 import shutil
 from pathlib import Path

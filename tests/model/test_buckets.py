@@ -1,4 +1,4 @@
-"""Over time nobody uses more than a rate and one burst."""
+"""In the long run no client uses more than a rate plus one burst."""
 
 from hypothesis import given, strategies as st
 

@@ -1,4 +1,4 @@
-"""The catalog as it is published: what is encoded is decoded, and what stays is the same object."""
+"""The catalog as published: encoding round-trips, and unchanged topics stay the same objects."""
 
 from dataclasses import replace
 from uuid import UUID, uuid5

@@ -1,4 +1,4 @@
-"""Subscriptions to metrics: what their configs mean, and which clients they are for."""
+"""Subscriptions to metrics: the meaning of their configs, and their clients."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which quota holds for whom: Kafka's precedence."""
+"""Which quota applies to a client: Kafka's precedence."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The table of settings: what it gives, and how it is documented."""
+"""The table of settings, and its documentation."""
 
 import tomllib
 

@@ -1,4 +1,4 @@
-"""What was changed while the broker runs, over what it was started with."""
+"""Changes at run time, over the settings of the start."""
 
 from dataclasses import replace
 from pathlib import Path

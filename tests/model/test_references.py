@@ -1,4 +1,4 @@
-"""Handles: what is written is read, and nothing else is a handle."""
+"""Handles round-trip, and nothing else is a handle."""
 
 import json
 import re

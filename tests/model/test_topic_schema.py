@@ -1,4 +1,4 @@
-"""A topic's schema: what it may say, and what may follow it."""
+"""A topic's schema: its form, and the changes that it allows."""
 
 import json
 

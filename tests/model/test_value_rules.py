@@ -1,4 +1,4 @@
-"""What is said of a value that a setting does not take, in Kafka's words."""
+"""Error messages about values of settings, in Kafka's words."""
 
 import pytest
 

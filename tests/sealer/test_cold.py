@@ -1,4 +1,4 @@
-"""Reading back what was sealed; and what was damaged is named, never served."""
+"""Reading sealed records back; damaged segments are named, never served."""
 
 from collections.abc import Iterator
 from pathlib import Path

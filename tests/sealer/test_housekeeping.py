@@ -1,4 +1,4 @@
-"""Retention and sweeping, killed at any step; nobody is sent to a file that is gone."""
+"""Retention and sweeping, killed at any step; no reader is sent to a deleted file."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Payloads live as long as a record names them, whoever is killed at whatever step.
+"""Payloads live as long as a record names them, whichever process is killed at any step.
 
 The property: at every moment each handle that can be read has its payload, and when all has come to
 rest nothing is in the filer that no record names.

@@ -1,4 +1,4 @@
-"""What is sealed now and what is deleted: tables of cases, and what must hold for any."""
+"""Sealing and deletion: tables of cases, and invariants for all."""
 
 import pytest
 from hypothesis import given, strategies as st

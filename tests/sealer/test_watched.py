@@ -1,4 +1,4 @@
-"""What the sealer knows of a shard, from answers that tell only what has changed."""
+"""The sealer's view of a shard, from answers that carry only changes."""
 
 from smq.sealer.watched import Watched
 from smq.wire.internal.messages import Partitions, PartitionState, ShardFacts

@@ -1,4 +1,4 @@
-"""Answers with sentences: but for these they are, byte for byte, what the kernel writes."""
+"""Answers with error messages equal the kernel's in all other bytes."""
 
 from collections.abc import Mapping
 

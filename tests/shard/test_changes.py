@@ -1,4 +1,4 @@
-"""The sealer's question is answered by what has changed, in slices."""
+"""The sealer's question is answered with changes, in slices."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Clients that push metrics: their subscriptions, throttling, errors, and what is kept of them."""
+"""Clients that push metrics: subscriptions, throttling, errors, and kept pushes."""
 
 import zlib
 from uuid import UUID

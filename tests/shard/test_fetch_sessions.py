@@ -1,4 +1,4 @@
-"""What a shard keeps of those who fetch many partitions, and for how long."""
+"""A shard's fetch sessions: their content and their lifetime."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Who has quotas in a shard, and how long each is to wait."""
+"""Clients with quotas in a shard, and how long each must wait."""
 
 from smq.model.client_quotas import (
     CLIENT,

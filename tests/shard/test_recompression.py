@@ -1,4 +1,4 @@
-"""A topic's `compression.type`: what is stored has its codec, and the records that were sent."""
+"""A topic's `compression.type`: stored batches have its codec, and the records sent."""
 
 import random
 from pathlib import Path

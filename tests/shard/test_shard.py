@@ -1,4 +1,4 @@
-"""A shard leads what the catalog says, and shows what has reached its level."""
+"""A shard leads what the catalog says, and publishes what has reached its level."""
 
 from collections.abc import Collection
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Producers are slowed so that what is left lasts."""
+"""Producers are slowed so that the remaining space lasts."""
 
 from pathlib import Path
 

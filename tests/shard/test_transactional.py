@@ -1,4 +1,4 @@
-"""Produce with a transactional id: what the coordinator is asked, and what is appended."""
+"""Produce with a transactional id: questions to the coordinator, and appends."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is looked into is taken as by Kafka: whole records, with keys and times as they must be."""
+"""Validated batches are accepted as in Kafka: whole records with valid keys and times."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Memory of columns that is used again, and never while somebody looks at it."""
+"""Memory of columns is reused, and never while it is referenced."""
 
 import random
 import threading

@@ -1,4 +1,4 @@
-"""The memory of a log: who holds its descriptor may read it, and can do nothing else to it."""
+"""The memory of a log: the holder of its descriptor may read it, and nothing else."""
 
 import os
 import subprocess

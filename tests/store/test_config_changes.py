@@ -1,4 +1,4 @@
-"""Who changed which setting: newest first, bounded, durable with the commit."""
+"""The history of settings: newest first, bounded, durable with the commit."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Protocols in a column: what was packed comes back."""
+"""Protocols in a column round-trip."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""Configs of brokers and others in the store, and who has changed them."""
+"""Configs of brokers and other resources in the store, and their history."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The store: what was committed is there, and goes with its topic."""
+"""The store: commits persist, and rows go with their topic."""
 
 from collections.abc import Iterator
 from dataclasses import replace

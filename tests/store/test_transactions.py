@@ -1,4 +1,4 @@
-"""Rows of transactions come back as they were saved, and go with what they belong to."""
+"""Rows of transactions round-trip, and go with their topics and groups."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The warm process: what it forks, what it leaves, and whose end is its own."""
+"""The warm process: its forks, its clean-up, and its end with its owner."""
 
 import os
 import signal

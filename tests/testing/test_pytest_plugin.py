@@ -1,4 +1,4 @@
-"""The fixtures as somebody else's project has them: found by pytest itself, nothing configured."""
+"""The fixtures in another project: pytest finds them without configuration."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Programs with the SDK in a simulation: what they wait for, and that their defects are found."""
+"""Programs with the SDK in a simulation: their waits, and that defects are found."""
 
 import select
 import threading

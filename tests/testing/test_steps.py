@@ -1,4 +1,4 @@
-"""Work is counted alike each time, and grows with what is done."""
+"""Work is counted alike each time, and grows with the work."""
 
 import sys
 

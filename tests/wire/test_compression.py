@@ -1,4 +1,4 @@
-"""Compressions: what others write, what is broken, and what would fill the memory."""
+"""Compressions: other writers' output, malformed input, and bombs."""
 
 import gzip
 import zlib

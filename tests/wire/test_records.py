@@ -1,4 +1,4 @@
-"""Record batches against those of other clients, and what is broken."""
+"""Record batches against those of other clients, and malformed ones."""
 
 from struct import pack_into
 from typing import Any

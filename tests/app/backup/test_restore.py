@@ -1,4 +1,4 @@
-"""Restoring: counters and generations go on higher; what is unfinished is begun anew."""
+"""Restoring: counters and generations rise; unfinished work begins anew."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Taking a snapshot: what is refused before anything is made.
+"""Taking a snapshot: refusals before anything is created.
 
 tests/app/cli/test_snapshot.py takes them of brokers under load.
 """

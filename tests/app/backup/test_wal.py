@@ -1,4 +1,4 @@
-"""A log's files in a snapshot: below the cut, not what is sealed, of some partitions only."""
+"""A log's files in a snapshot: below the cut, without sealed ones, of some partitions only."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is told of a running broker, without its help."""
+"""Facts about a running broker, read without its help."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the verbs share: failures in a sentence, bytes in JSON."""
+"""Shared by the verbs: failures as a sentence, bytes in JSON."""
 
 import pytest
 from hypothesis import given, strategies as st

@@ -1,4 +1,4 @@
-"""Lags are summed for each topic; what a node does not tell is said, and in time."""
+"""Lags are summed for each topic; a node that does not answer is reported, in time."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The command line as a whole: what it loads and how it ends."""
+"""The command line as a whole: its imports and its exits."""
 
 import os
 import subprocess

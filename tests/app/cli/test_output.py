@@ -1,4 +1,4 @@
-"""What the verbs do when nobody takes what they write."""
+"""The verbs when the reader of their output goes away."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The insides of a broker that serves: who is connected, what is slow, who holds what."""
+"""The insides of a running broker: connections, slow requests, memory."""
 
 import os
 import shutil

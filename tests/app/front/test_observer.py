@@ -1,4 +1,4 @@
-"""What is read of a running broker, without asking it."""
+"""Facts about a running broker, read without asking it."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""POST /sql on a real broker: what it answers, what it refuses, and what it survives."""
+"""POST /sql on a real broker: answers, refusals, and failures that it survives."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The front uses what the catalog says of its settings."""
+"""The front uses the settings in the catalog."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a broker costs, and whom to kill."""
+"""A broker's cost, and the processes to kill."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""A workload: its fields, its steps, and what is refused."""
+"""A workload: its fields, its steps, and refusals."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Accepting: everybody who comes, once there is a descriptor for them, and nobody after the end."""
+"""Accepting: every client once a descriptor is free, and none after the end."""
 
 import resource
 import socket

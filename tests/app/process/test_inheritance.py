@@ -1,4 +1,4 @@
-"""Stopping and readiness; that a share holds what it should is tested on real forks.
+"""Stopping and readiness; real forks test the contents of a share.
 
 See test_supervisor: there each process tells what it has mapped and open.
 """

@@ -1,4 +1,4 @@
-"""Links: frames arrive whole, nothing waits, and each break is told once."""
+"""Links: frames arrive whole, nothing blocks, and each break is reported once."""
 
 import socket
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Notices: what was said lately is not said again."""
+"""Notices: a recent one is not repeated."""
 
 from smq.app.process.notices import REPEAT_MS, Lately, Notices
 

@@ -1,4 +1,4 @@
-"""The sealer's ports over sockets say what the other side understands."""
+"""The sealer's ports over sockets send what the other side understands."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Who is connected: how many may be, for how long, and through which buffers."""
+"""Connected clients: how many, for how long, and through which buffers."""
 
 import socket
 from collections.abc import Callable, Iterator

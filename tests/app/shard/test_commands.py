@@ -1,4 +1,4 @@
-"""What a shard answers to our other processes, over a real socket."""
+"""A shard's answers to our other processes, over a real socket."""
 
 import os
 import socket

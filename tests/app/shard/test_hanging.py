@@ -1,4 +1,4 @@
-"""Transactions that nobody will end: the coordinator is asked, and what it does not know ends."""
+"""Hanging transactions: the shard asks the coordinator and aborts unknown ones."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What connections with quotas are charged, and what their answers say."""
+"""Charges of connections with quotas, and the throttle times in their answers."""
 
 from struct import Struct
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Polls by themselves: who is looked at, and how each ends."""
+"""Polls by themselves: which are examined, and how each ends."""
 
 import gc
 import weakref

@@ -1,4 +1,4 @@
-"""A shard as a real process: starts from what the supervisor holds, serves, stops, is killed."""
+"""A shard as a real process: starts from the supervisor's memory, serves, stops, is killed."""
 
 import os
 import select

@@ -1,4 +1,4 @@
-"""What a shard sees of the filer: at once on this host, later where it must be asked for."""
+"""A shard's view of the filer: immediate on this host, delayed for a remote store."""
 
 from collections.abc import Callable
 from pathlib import Path

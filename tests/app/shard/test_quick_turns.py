@@ -1,4 +1,4 @@
-"""What the kernel's turns do, the loop's turns do with the same bytes; the rest is left to them."""
+"""The kernel's turns and the loop's turns send the same bytes; the loop handles the rest."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""Buffers: what is lent for how long, and how large they grow."""
+"""Buffers: for how long they are lent, and how large they grow."""
 
 import random
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Whole requests are taken in their order, and what is wrong ends their connection."""
+"""Whole requests are taken in order, and a malformed one ends its connection."""
 
 import itertools
 import sys

@@ -1,4 +1,4 @@
-"""One session in the shard: served as a connection is, and unable to harm anybody but itself."""
+"""One session in the shard: served like a connection, and able to harm only itself."""
 
 import fcntl
 import os

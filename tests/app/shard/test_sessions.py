@@ -1,4 +1,4 @@
-"""The local door in one loop: who gets in, what it costs, who is told of what moves."""
+"""The local door in one loop: who may attach, its cost, and which readers are rung."""
 
 import os
 from collections.abc import Iterator

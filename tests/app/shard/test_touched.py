@@ -1,4 +1,4 @@
-"""The kernel is told of those to whom something was done in a turn."""
+"""The kernel learns the state of the clients that a turn has touched."""
 
 from types import SimpleNamespace
 from typing import Any, cast

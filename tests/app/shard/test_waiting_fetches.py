@@ -1,4 +1,4 @@
-"""What the loop asks of the fetches that wait in the kernel's table."""
+"""The loop's questions about fetches that wait in the kernel's table."""
 
 import pytest
 

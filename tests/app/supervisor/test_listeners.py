@@ -1,4 +1,4 @@
-"""Sockets: what is opened, and the sentences for what cannot be."""
+"""Sockets: those opened, and the error messages for those that cannot be."""
 
 import os
 import socket

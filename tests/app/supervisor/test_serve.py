@@ -1,4 +1,4 @@
-"""What is refused before anything is forked; the rest is told by test_supervisor."""
+"""Refusals before the first fork; test_supervisor tests the rest."""
 
 import socket
 import sys

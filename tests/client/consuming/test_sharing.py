@@ -1,4 +1,4 @@
-"""What a group is owed it gets, whatever fails or is interrupted on the way."""
+"""A group gets its commits and partitions through every failure and interrupt."""
 
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping

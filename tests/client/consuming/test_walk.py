@@ -1,4 +1,4 @@
-"""Loops over a consumer: whoever leaves one, commits in it or is slow loses and doubles nothing."""
+"""Loops over a consumer: leaving, committing or slowness loses and duplicates nothing."""
 
 import asyncio
 from itertools import islice

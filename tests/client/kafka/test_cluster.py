@@ -1,4 +1,4 @@
-"""Leaders, retries, and what is said when there is nothing to retry."""
+"""Leaders, retries, and errors when retrying does not help."""
 
 import threading
 from collections.abc import Callable

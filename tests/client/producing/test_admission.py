@@ -1,4 +1,4 @@
-"""Who must wait before a record is taken, and what happens meanwhile."""
+"""Waits before a record is taken, and changes during them."""
 
 import threading
 import time

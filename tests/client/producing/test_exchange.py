@@ -1,4 +1,4 @@
-"""An answer that nobody waits for wakes nobody; whoever asks gets it all the same."""
+"""An unawaited answer wakes no thread; a caller that asks gets it all the same."""
 
 import os
 import select

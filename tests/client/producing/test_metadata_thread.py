@@ -1,4 +1,4 @@
-"""Who waits for a broker that is silent holds up nobody else."""
+"""A thread that waits for a silent broker delays no other."""
 
 import threading
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a producer takes of memory: no more than it may, wherever its records are."""
+"""A producer's memory stays within its bound, wherever its records are."""
 
 import threading
 from contextlib import suppress

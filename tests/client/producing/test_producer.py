@@ -1,4 +1,4 @@
-"""One suite for both transports: what is sent is in the topic once, in order, where it was told."""
+"""One suite for both transports: each record is in its topic once, in order, in its place."""
 
 import asyncio
 import concurrent.futures

@@ -1,4 +1,4 @@
-"""The producer's thread: what it calls, and how it ends."""
+"""The producer's thread: the callbacks it calls, and how it ends."""
 
 import threading
 

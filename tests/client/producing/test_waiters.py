@@ -1,4 +1,4 @@
-"""Who waits is woken, or gives up in time; whoever is interrupted has the lock that he had."""
+"""Waiters wake, or give up in time; an interrupted one still holds its lock."""
 
 import threading
 

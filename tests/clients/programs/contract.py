@@ -1,4 +1,4 @@
-"""What every client program does, in whatever language: its arguments, and what it prints.
+"""The contract of the client programs, in any language: arguments and output.
 
     <program> resume|through-a-kill <bootstrap> <topic> <group> <count>
 

@@ -1,4 +1,4 @@
-"""Deadlines of transactional ids: one each, of what their state waits for."""
+"""Deadlines of transactional ids: one each, according to the state."""
 
 import pytest
 

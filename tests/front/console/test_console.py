@@ -1,4 +1,4 @@
-"""What all pages share: forms, and how failures are shown."""
+"""Shared by all pages: forms, and the display of failures."""
 
 from smq.front.console.console import FORM_BYTES_MAX
 from tests.front.console.fake_desk import HOSTILE, Browser

@@ -1,4 +1,4 @@
-"""Who may see the console, and who may change something."""
+"""Who may see the console, and who may change settings."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""ACLs: there is no authorizer, and each rule that is asked about is told so."""
+"""ACLs: there is no authorizer, and every request gets that answer."""
 
 from pathlib import Path
 

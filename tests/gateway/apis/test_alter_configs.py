@@ -1,4 +1,4 @@
-"""AlterConfigs and IncrementalAlterConfigs: what a topic has of its own is replaced or changed."""
+"""AlterConfigs and IncrementalAlterConfigs: a topic's own configs are replaced or changed."""
 
 import pytest
 

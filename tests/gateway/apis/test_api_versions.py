@@ -1,4 +1,4 @@
-"""ApiVersions names the whole table; versions nobody has are answered in version 0."""
+"""ApiVersions names the whole table; unknown versions are answered in version 0."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Bounds of requests: what the helpers make of names."""
+"""Bounds of requests, and their helpers."""
 
 from gateway.apis.bounds import PARTITIONS, WHOLE_ELEMENTS_MAX, Cut, answered_in_parts, listing
 

@@ -1,4 +1,4 @@
-"""CreatePartitions: topics grow, keep what they have, and refuse what is no increase."""
+"""CreatePartitions: topics grow, keep their partitions, and refuse a count that is no increase."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""DeleteTopics: topics go by name or by id, each once; what is unclear deletes nothing."""
+"""DeleteTopics: by name or by id, each once; an ambiguous request deletes nothing."""
 
 from uuid import UUID
 

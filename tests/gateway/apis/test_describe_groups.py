@@ -1,4 +1,4 @@
-"""DescribeGroups: all of a stable group; of one that rebalances who is in it."""
+"""DescribeGroups: everything about a stable group; the members of one that rebalances."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""FindCoordinator names the same node for a key, whoever asks and for how many."""
+"""FindCoordinator names the same node for a key, at every node and for any number of keys."""
 
 import pytest
 

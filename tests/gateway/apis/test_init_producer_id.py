@@ -1,4 +1,4 @@
-"""InitProducerId: a new id for each that asks, also for who brings one of its own."""
+"""InitProducerId: a new id for each request, even if the client sends one of its own."""
 
 import pytest
 

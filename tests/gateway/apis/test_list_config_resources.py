@@ -1,4 +1,4 @@
-"""ListConfigResources: what has configs, by type."""
+"""ListConfigResources: the resources with configs, by type."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Metadata: which topics are told, by name or id, and with which leader."""
+"""Metadata: topics by name or id, with their leaders."""
 
 from pathlib import Path
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""OffsetCommit: what is kept, of members and of others, and which error is whose."""
+"""OffsetCommit: commits of members and others, and which error goes where."""
 
 from typing import Any
 from uuid import UUID

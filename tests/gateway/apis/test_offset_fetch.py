@@ -1,4 +1,4 @@
-"""OffsetFetch: what was committed, for one group or several; topics that are gone."""
+"""OffsetFetch: commits of one group or several; deleted topics."""
 
 from typing import Any
 from uuid import UUID

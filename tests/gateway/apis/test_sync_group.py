@@ -1,4 +1,4 @@
-"""SyncGroup gives a member of a stable group its assignment, and nobody else one."""
+"""SyncGroup gives an assignment to members of a stable group, and to no other client."""
 
 from typing import Any
 

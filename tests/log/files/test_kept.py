@@ -1,4 +1,4 @@
-"""What is sealed stays in the WAL, and is read there, until its space is wanted."""
+"""Sealed segments stay readable in the WAL until their space is needed."""
 
 import errno
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Segments: what is told of one that cannot be made, and where a table is filed."""
+"""Segments: the error of one that cannot be made, and the place of its table."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Segment files: begun ahead of time, recycled, replaced; what a crash leaves is cleaned."""
+"""Segment files: begun ahead of time, recycled, replaced; leftovers of a crash are cleaned."""
 
 import errno
 from collections import deque

@@ -1,4 +1,4 @@
-"""What is particular to a Delta table. tests/sealer/lake/test_publish.py has the rest."""
+"""Tests of Delta tables only. tests/sealer/lake/test_publish.py has the rest."""
 
 import json
 from datetime import UTC, date, datetime

@@ -1,4 +1,4 @@
-"""What is particular to an Iceberg table. tests/sealer/lake/test_publish.py has the rest."""
+"""Tests of Iceberg tables only. tests/sealer/lake/test_publish.py has the rest."""
 
 from pathlib import Path
 

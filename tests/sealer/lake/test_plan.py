@@ -1,4 +1,4 @@
-"""What a table lacks of the manifest, and what it has too much."""
+"""The differences between a table and the manifest."""
 
 from smq.model.segments import SealedPartition, Segment
 from smq.sealer.lake.plan import Change, NewFile, Range, changes, ends, range_of, raw_records

@@ -1,4 +1,4 @@
-"""No kernel reads or writes outside of what it was given, whatever the bytes say."""
+"""No kernel reads or writes outside of its arguments, whatever the bytes."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""A rig whose clients have sockets, and whose WAL is a file: what a kernel takes turns with."""
+"""A rig whose clients have sockets, and whose WAL is a file, for kernels that take turns."""
 
 import os
 import select

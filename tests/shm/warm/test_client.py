@@ -1,4 +1,4 @@
-"""What a program that attaches calls is compiled when a broker first starts on a machine."""
+"""The kernels of attached programs are compiled when a broker first starts on a machine."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What a copying program is told, and where it copies to."""
+"""A copying program's task, and where it copies to."""
 
 import json
 import signal

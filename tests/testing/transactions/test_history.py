@@ -1,4 +1,4 @@
-"""Notes of programs that are killed at any moment, and what they say."""
+"""Notes of programs that are killed at any moment, and their meaning."""
 
 from pathlib import Path
 

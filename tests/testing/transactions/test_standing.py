@@ -1,4 +1,4 @@
-"""What is said of partitions and programs when nothing moves any more."""
+"""The report on partitions and programs when progress stops."""
 
 from pathlib import Path
 

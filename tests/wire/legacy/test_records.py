@@ -1,4 +1,4 @@
-"""Message sets of formats 0 and 1 against kafka-python's, and what is broken."""
+"""Message sets of formats 0 and 1 against kafka-python's, and malformed ones."""
 
 import struct
 import warnings

@@ -1,4 +1,4 @@
-"""Shares are fair, whole, nobody's twice, and the same as Kafka's clients make."""
+"""Assignments are fair, complete, disjoint, and the same as those of Kafka's clients."""
 
 from typing import Any
 

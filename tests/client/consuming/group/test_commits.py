@@ -1,4 +1,4 @@
-"""What is committed comes back; what has not moved is not told again."""
+"""Commits come back; unmoved positions are not committed again."""
 
 import threading
 from collections.abc import Iterator

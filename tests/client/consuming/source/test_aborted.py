@@ -1,4 +1,4 @@
-"""Batches of aborted transactions are told by producer, from a first offset to the next marker."""
+"""Aborted batches: by producer, from a first offset to the next marker."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Where partitions begin: what is committed counts first, then `start`; what is new is all news."""
+"""Where partitions begin: at their commit, else at `start`; new partitions at 0."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast

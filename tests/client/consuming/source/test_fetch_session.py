@@ -1,4 +1,4 @@
-"""What a client says to a broker that remembers what was said before."""
+"""A client's requests to a broker that remembers the earlier ones."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""A lane gives what its log's ring has, hands over what it has not, and takes nothing back."""
+"""A lane returns its ring's records, hands over what the ring lost, and takes nothing back."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is sent at its turn, and what can never be sent."""
+"""Batches sent in turn, and batches that can never be sent."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Deadlines that pass while a batch is in flight: nobody knows whether the broker has it."""
+"""Deadlines that pass while a batch is in flight and its fate is unknown."""
 
 from collections import deque
 

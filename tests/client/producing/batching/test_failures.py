@@ -1,4 +1,4 @@
-"""The errors that records fail with say what to do, or what is not known."""
+"""The errors of failed records say what to do, or what is unknown."""
 
 import pytest
 

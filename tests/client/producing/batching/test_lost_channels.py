@@ -1,4 +1,4 @@
-"""Channels to be closed are told once; how large their successors must be is remembered."""
+"""Channels to close are reported once; the size that their successors need is kept."""
 
 from smq.client.producing.batching.lost_channels import LostChannels
 

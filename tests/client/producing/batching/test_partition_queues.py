@@ -1,4 +1,4 @@
-"""Which brokers and topics the batches that wait are for."""
+"""The brokers and topics that waiting batches need."""
 
 from smq.model.errors import ErrorCode
 from tests.client.accumulator_rig import NODE, Rig

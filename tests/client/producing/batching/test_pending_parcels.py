@@ -1,4 +1,4 @@
-"""What the buffer holds, and which parcels somebody must be told about."""
+"""The contents of the buffer, and the parcels with results to report."""
 
 from smq.client.producing.batching.pending_parcels import PendingParcels
 from tests.client.parcels import closed

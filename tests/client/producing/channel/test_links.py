@@ -1,4 +1,4 @@
-"""What a producer asks of a cluster, and how it gets its channels."""
+"""A producer's questions to a cluster, and its channels."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NoReturn, cast

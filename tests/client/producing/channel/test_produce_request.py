@@ -1,4 +1,4 @@
-"""A head and a batch behind it are a Produce request as anybody reads it, and so are answers."""
+"""A head and a batch form a standard Produce request; answers are read likewise."""
 
 import numpy as np
 import pytest

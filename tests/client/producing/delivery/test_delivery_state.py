@@ -1,4 +1,4 @@
-"""Who waits for rows is called once, by one of both sides, and makes the sender listen."""
+"""A waiter is called once, by one of both sides, and makes the sender listen."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""A record that goes alone learns what a parcel's row learns."""
+"""A single record gets the same results as a parcel's row."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Failures are told once, and kept no longer than somebody may want to know of them."""
+"""Failures are reported once, and kept only as long as needed."""
 
 from smq.client.producing.delivery.parcel import Parcel
 from smq.client.producing.delivery.unreported import LOOK_AT_COUNT, UnreportedFailures

@@ -1,4 +1,4 @@
-"""Tables, arrays and lists become the same columns; what is wrong is told with its column."""
+"""Tables, arrays and lists become the same columns; errors name the column."""
 
 from collections import deque
 from datetime import UTC, datetime, timedelta, timezone

@@ -1,4 +1,4 @@
-"""What a transaction wrote is there at once or never, whatever ends it."""
+"""A transaction's records become visible together or never, however it ends."""
 
 import asyncio
 from collections.abc import Iterator

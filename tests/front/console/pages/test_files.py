@@ -1,4 +1,4 @@
-"""Files of the filer: folders, pages of them, one file, and who refers to a payload."""
+"""Files of the filer: folders, their pages, one file, and references to a payload."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Settings of the broker, and who has changed what."""
+"""Settings of the broker, and the history of changes."""
 
 from smq.front.console.desk import BrokerSetting
 from smq.store.config_changes import ConfigChange

@@ -1,4 +1,4 @@
-"""The settings of brokers: who has which, and where each value is from."""
+"""The settings of brokers: values and their sources."""
 
 from gateway.apis.configs.kinds import Resource
 from smq.model.errors import ErrorCode

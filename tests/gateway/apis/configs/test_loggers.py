@@ -1,4 +1,4 @@
-"""Tools find one logger, whose level is what it is."""
+"""Tools find one logger with a fixed level."""
 
 import pytest
 

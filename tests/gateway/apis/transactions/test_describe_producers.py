@@ -1,4 +1,4 @@
-"""DescribeProducers: what a partition knows of each producer, also of very many."""
+"""DescribeProducers: a partition's facts about each producer, also for very many."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""DescribeTransactions: what is known of a transactional id."""
+"""DescribeTransactions: the facts about a transactional id."""
 
 from typing import Any
 

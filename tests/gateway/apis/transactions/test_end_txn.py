@@ -1,4 +1,4 @@
-"""EndTxn: answered when the markers are written; from 5 on it says who the producer is now."""
+"""EndTxn: answered when the markers are written; from 5 on with the producer's new epoch."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""PRODUCER_FENCED is said only to those who know it."""
+"""PRODUCER_FENCED goes only to versions that know it."""
 
 from gateway.apis.transactions.said import said
 from smq.model.errors import ErrorCode

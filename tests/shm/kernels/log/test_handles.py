@@ -1,4 +1,4 @@
-"""A kernel reads the handles that we write, and finds good only what is a payload's file."""
+"""A kernel reads the handles that we write, and accepts only those of a payload's file."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Searching an index with jumps finds what a plain list finds, in few steps."""
+"""Searching an index with jumps gives a plain list's results, in few steps."""
 
 from typing import Any
 

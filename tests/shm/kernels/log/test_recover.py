@@ -1,4 +1,4 @@
-"""Reading a log back gives what was written, up to the first byte that is wrong."""
+"""Reading a log back gives what was written, up to the first wrong byte."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""High watermarks move to what has reached a partition's level, and only there."""
+"""High watermarks rise to what has reached a partition's level, and only there."""
 
 import numpy as np
 from hypothesis import given, settings, strategies as st

@@ -1,4 +1,4 @@
-"""A reader of some partitions gets what is visible, in order, nothing twice, nothing left out."""
+"""A reader of some partitions gets all visible records, in order, once."""
 
 import numpy as np
 import pytest

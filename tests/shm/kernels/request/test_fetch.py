@@ -1,4 +1,4 @@
-"""What a fetch is given: whole batches, in order, within its limits, and nothing damaged."""
+"""A fetch's batches: whole, in order, within its limits, and none damaged."""
 
 import numpy as np
 import pytest

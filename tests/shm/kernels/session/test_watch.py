@@ -1,4 +1,4 @@
-"""A watch list is published whole: who sees its version sees the list."""
+"""A watch list is published whole: a reader of its version sees the list."""
 
 import os
 import re

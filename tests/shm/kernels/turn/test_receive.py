@@ -1,4 +1,4 @@
-"""What a turn receives, and what it leaves to the loop."""
+"""The requests that a turn receives, and those it leaves to the loop."""
 
 from collections.abc import Iterator
 from pathlib import Path

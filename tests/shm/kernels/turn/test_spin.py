@@ -1,4 +1,4 @@
-"""Who gains by waiting awake goes on with it, who does not stops."""
+"""A process that gains by spinning continues; one that does not stops."""
 
 import pytest
 
