@@ -23,12 +23,12 @@ from threading import Event, Thread
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from bench.clients import ClientFailed, has_librdkafka, librdkafka, raw, raw_process
-from bench.flood import READER, RECORD_BYTES, flood_measure
-from bench.local import tables
+from bench.clients.programs import ClientFailed, has_librdkafka, librdkafka, raw, raw_process
+from bench.local.lines import tables
 from bench.machine import touch_free_memory
-from bench.measures import GB, Figures, topic
-from bench.rebalance import rebalanced_group
+from bench.measures.flood import READER, RECORD_BYTES, flood_measure
+from bench.measures.lines import GB, Figures, topic
+from bench.measures.rebalance import rebalanced_group
 from bench.report import number, write_between
 from smq.app.cli.bench import measured_step, steps_for
 from smq.app.load.cost import RINGS, pss_mb

@@ -24,7 +24,7 @@ import numpy as np
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 import smq
-from bench.local import beside
+from bench.local.lines import beside
 from shm.kernels.base.crc32c import crc32c
 from shm.kernels.record.references import find_key
 from smq.app.load.plot import Axis, Curve, plot

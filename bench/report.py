@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.measures import Figures, Measure
+from bench.measures.lines import Figures, Measure
 
 BEGIN, END = "<!-- written by bench.run: begin -->", "<!-- written by bench.run: end -->"
 

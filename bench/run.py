@@ -19,11 +19,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
-from bench import lifecycle
-from bench.clients import ClientFailed, has_librdkafka, librdkafka, raw
-from bench.flood import FLOOD, flood_measure
+from bench.clients.programs import ClientFailed, has_librdkafka, librdkafka, raw
 from bench.machine import loopback_mb_s, stopped, touch_free_memory
-from bench.measures import (
+from bench.measures import lifecycle
+from bench.measures.flood import FLOOD, flood_measure
+from bench.measures.lines import (
     Figures,
     Measure,
     measures,

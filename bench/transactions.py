@@ -25,7 +25,7 @@ from uuid import uuid4
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.machine import stopped
-from bench.measures import Figures, Line, Measure, topic
+from bench.measures.lines import Figures, Line, Measure, topic
 from bench.report import Row, comparison_rows, table
 from smq.client.kafka.admin import coordinator
 from smq.client.kafka.cluster import Cluster

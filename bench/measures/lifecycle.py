@@ -11,9 +11,9 @@ from itertools import takewhile
 from pathlib import Path
 from statistics import median
 
-from bench.clients import raw, raw_process
+from bench.clients.programs import raw, raw_process
 from bench.machine import fdatasync_us
-from bench.measures import Figures, topic
+from bench.measures.lines import Figures, topic
 from smq.app.load.cost import cpu_seconds, pss_mb
 from smq.testing.processes import Broker
 from smq.testing.smq_broker import SmqCommand

@@ -18,8 +18,7 @@ from statistics import median
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from bench.machine import touch_free_memory
-from bench.peers import (
+from bench.local.peers import (
     Peer,
     confluent_peer,
     faster_fifo_peer,
@@ -28,8 +27,9 @@ from bench.peers import (
     smq_peer,
     zmq_peer,
 )
+from bench.local.spinning import SPIN_US, appended_ns
+from bench.machine import touch_free_memory
 from bench.report import number, write_between
-from bench.spinning import SPIN_US, appended_ns
 from smq.testing.smq_broker import SmqBroker
 
 MESSAGE, LATENCY_BYTES = b"x" * 100, 64
@@ -44,7 +44,7 @@ PUBLISHING = f"a publisher of 1,000,000 rows/s beside {READERS} readers, of its 
 WAKE_UPS = 20_000
 SEALED_LATER = {"smq.seal.ms": "3600000", "smq.seal.bytes": str(1 << 40)}
 PEERS = ("SMQ", "confluent-kafka", "iceoryx2", "pyzmq ipc", "faster-fifo", "multiprocessing.Queue")
-DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "performance.md"
 BEGIN, END = "<!-- written by bench.local: begin -->", "<!-- written by bench.local: end -->"
 Figures = dict[str, float]
 _FORK: Any = multiprocessing.get_context("fork")
@@ -408,7 +408,7 @@ def table(lines: list[Line]) -> str:
 
 def main() -> None:
     """Measure, print the table, and write it down if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.local", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the work")
     parser.add_argument("--write", action="store_true", help="into docs/performance.md")
     options = parser.parse_args()
@@ -422,7 +422,3 @@ def main() -> None:
         command = f'make bench-local ARGS="{" ".join(sys.argv[1:])}"'
         text = f"{table(lines)}\n\nPrinted by `{command}`."
         write_between(DOCUMENT, BEGIN, END, text)
-
-
-if __name__ == "__main__":
-    main()

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession, functions as f
 
-from bench.spark_inputs import (
+from bench.spark.inputs import (
     fill,
     fill_kafka,
     kafka_source_jars,

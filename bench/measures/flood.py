@@ -4,8 +4,8 @@ Records of 1 KiB, half random, in batches of 1 MB, as fast as the client can; ea
 flood on its own, the slowest second, then a consumer from the earliest offset.
 """
 
-from bench.clients import librdkafka
-from bench.measures import Figures, Line, Measure, topic
+from bench.clients.programs import librdkafka
+from bench.measures.lines import Figures, Line, Measure, topic
 from smq.testing.processes import Broker
 
 FLOOD = "flood"

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-BUILD = HERE.parent / "build" / "bench"
+BUILD = HERE.parent.parent / "build" / "bench"
 CLIENT_SECONDS_MAX = 300
 
 
@@ -15,13 +15,13 @@ class ClientFailed(Exception):
 
 
 def raw(port: int, measure: str, **options: object) -> dict[str, float]:
-    """Run the raw client (bench/raw): requests encoded beforehand, one line of JSON back."""
+    """Run the raw client (raw/): requests encoded beforehand, one line of JSON back."""
     words = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
     return _run([str(_raw_program()), measure, f"--port={port}", *words])
 
 
 def librdkafka(bootstrap: str, measure: str, **options: object) -> dict[str, float]:
-    """Run the librdkafka driver (bench/librdkafka); `_` in a name of librdkafka's is a dot."""
+    """Run the librdkafka driver (librdkafka/); `_` in a name of librdkafka's is a dot."""
     ours = {"topic", "records", "record_bytes", "rate", "seconds"}
     words = [
         f"{name.replace('_', '-') if name in ours else name.replace('_', '.')}={value}"

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import NamedTuple
 from uuid import uuid4
 
-from bench.clients import librdkafka, raw
-from bench.fetch_sessions import idle_fetches
+from bench.clients.programs import librdkafka, raw
+from bench.measures.fetch_sessions import idle_fetches
 from smq.app.load.cost import cpu_seconds
 from smq.client.kafka.admin import create_topic, delete_topic
 from smq.client.kafka.cluster import Cluster

@@ -1,0 +1,1 @@
+"""The C clients of the benchmarks."""

@@ -1,0 +1,1 @@
+"""Programs on one host: shared memory beside its peers."""

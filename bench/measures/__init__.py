@@ -1,0 +1,1 @@
+"""Measurements that are taken alike of SMQ and of Apache Kafka."""

@@ -1,0 +1,1 @@
+"""How fast Spark and SQL read topics."""
