@@ -28,12 +28,12 @@ BUCKETS = TIME_BUCKETS
 APIS = 128  # Kafka's keys end below 100.
 SLOW = 1000
 CLIENT_WORDS = 8  # 64 bytes of UTF-8.
-ROW_WORDS = 8 + CLIENT_WORDS
+SLOW_ROW_WORDS = 8 + CLIENT_WORDS
 _NUMBER, _API, _VERSION, _AT_MS, _HANDLED, _WAITED, _SENT, _BYTES = range(8)
 _SUMS_AT = APIS * BUCKETS
 _SLOW_COUNT_AT = _SUMS_AT + APIS
 _SLOW_AT = _SLOW_COUNT_AT + 8
-NODE_WORDS = _SLOW_AT + SLOW * ROW_WORDS
+NODE_WORDS = _SLOW_AT + SLOW * SLOW_ROW_WORDS
 
 
 class SlowRequest(NamedTuple):
@@ -105,7 +105,7 @@ class NodeTimings:
         self._words = words
         self.counts = words[:_SUMS_AT].reshape(APIS, BUCKETS)
         self.sums = words[_SUMS_AT:_SLOW_COUNT_AT]
-        self._rows = words[_SLOW_AT:].reshape(SLOW, ROW_WORDS)
+        self._rows = words[_SLOW_AT:].reshape(SLOW, SLOW_ROW_WORDS)
 
     @classmethod
     def private(cls) -> "NodeTimings":

@@ -27,7 +27,7 @@ from smq.model.errors import NotFound, StoreError, Unavailable
 from smq.model.segments import Segment
 from smq.sealer.parquet import ParquetSegment
 from smq.sealer.raw import NotRaw, RawSegment, index_of
-from smq.store.manifest import INT64_MIN, walk
+from smq.store.manifest import Lines, walk
 from smq.wire.codec import Buffer
 
 SEGMENTS_OPEN_MAX = (
@@ -46,17 +46,9 @@ class Damaged(StoreError):
     """A segment's file does not match the manifest."""
 
 
-class Manifest(Protocol):
+class Manifest(Lines, Protocol):
     """The part of the manifest that cold reads need."""
 
-    def segments(
-        self,
-        partition_number: int,
-        from_offset: int = 0,
-        *,
-        newest_ms: int = INT64_MIN,
-        count_max: int = -1,
-    ) -> list[Segment]: ...
     def log_start(self, partition_number: int) -> int: ...
 
 

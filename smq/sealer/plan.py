@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from smq.model.segments import Segment
 from smq.model.topic_configs import TopicSettings
-from smq.wire.internal.messages import Part, PartitionState
+from smq.wire.internal.messages import PartitionState, UnsealedPart
 
 # Of wal.bytes.max: above it sealing no longer waits for sizes and times. Producers may write the
 # rest while sealing runs.
@@ -123,7 +123,7 @@ def is_overdue(partition: PartitionState, settings: TopicSettings, now_ms: int) 
 
 
 def retain_unsealed(
-    parts: Iterable[Part], settings: TopicSettings, now_ms: int, *, unsealed_bytes: int
+    parts: Iterable[UnsealedPart], settings: TopicSettings, now_ms: int, *, unsealed_bytes: int
 ) -> int:
     """The offset below which unsealed records expire, by the rules of sealed ones; 0: none.
 

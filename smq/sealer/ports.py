@@ -9,7 +9,7 @@ from typing import Protocol
 
 from smq.model.segments import Segment
 from smq.store.manifest import INT64_MIN
-from smq.wire.internal.messages import Ends, Part
+from smq.wire.internal.messages import Ends, UnsealedPart
 
 
 class ShardPort(Protocol):
@@ -35,7 +35,7 @@ class ShardPort(Protocol):
         """Records below `offset` are deleted."""
         ...
 
-    def unsealed(self, number: int) -> list[Part]:
+    def unsealed(self, number: int) -> list[UnsealedPart]:
         """A partition's unsealed records by full WAL segment, in order."""
         ...
 

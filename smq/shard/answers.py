@@ -58,7 +58,7 @@ def nobody(_topic: str | UUID, _index: int) -> Node | None:
     return None
 
 
-class Refused(NamedTuple):
+class RefusedRecord(NamedTuple):
     """A record that was refused: its place in the batch, and why."""
 
     record: int
@@ -68,7 +68,7 @@ class Refused(NamedTuple):
 def answers_of(
     data: np.ndarray,
     plan: np.ndarray,
-    refused: Mapping[int, Sequence[Refused]],
+    refused: Mapping[int, Sequence[RefusedRecord]],
     leader_of: LeaderOf = nobody,
 ) -> bytes:
     """The responses to a plan whose rows are all done; `refused` by the rows' numbers.
@@ -127,7 +127,7 @@ def _topic(
     plan: np.ndarray,
     topic: int,
     version: int,
-    refused: Mapping[int, Sequence[Refused]],
+    refused: Mapping[int, Sequence[RefusedRecord]],
 ) -> TopicProduceResponse:
     at, first = int(plan[topic + TOPIC_KEY_AT]), int(plan[topic + TOPIC_ROW])
     key = data[at : at + int(plan[topic + TOPIC_KEY_BYTES])].tobytes()
@@ -143,7 +143,7 @@ def _topic(
 
 
 def _partition(
-    plan: np.ndarray, number: int, refused: Sequence[Refused]
+    plan: np.ndarray, number: int, refused: Sequence[RefusedRecord]
 ) -> PartitionProduceResponse:
     row = plan[row_at(plan, number) :]
     return PartitionProduceResponse(

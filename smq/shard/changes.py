@@ -40,7 +40,7 @@ _COLUMNS = (  # The fields of PartitionState except the log.
 )
 
 
-class Told(NamedTuple):
+class Changed(NamedTuple):
     """An answer: everything that changed after version `since` up to `version`.
 
     `since` is 0 in a full answer.
@@ -98,7 +98,7 @@ class Changes:
         assert versions.max(initial=0) <= self._version
         assert len(self._gone) <= GONE_MAX
 
-    def after(self, since: int) -> Told:
+    def after(self, since: int) -> Changed:
         """The changes after a version that was reported before; 0: everything."""
         self._look()
         if not self._complete_from <= since <= self._version:
@@ -111,7 +111,7 @@ class Changes:
         version = int(versions[order[-1]]) if has_more else self._version
         gone = [number for at, number in self._gone if 0 < since < at <= version]
         states = [PartitionState._make(row) for row in rows[order].tolist()]
-        return Told(since, version, has_more, gone, states)
+        return Changed(since, version, has_more, gone, states)
 
     def _look(self) -> None:
         for table in self._tables:

@@ -51,7 +51,7 @@ from shm.kernels.log.plan import (
 from shm.kernels.request.produce import VERSION_MAX, parse_requests, produce, write_answers
 from smq.log.log import Log
 from smq.model.config import Config
-from smq.shard.answers import LeaderOf, Refused, answers_of, nobody
+from smq.shard.answers import LeaderOf, RefusedRecord, answers_of, nobody
 from smq.shard.references import Handles, NoFiler
 from smq.shard.throttle import Throttle
 
@@ -121,7 +121,7 @@ class Producing:
         self._drain, self._throttle, self._handles = drain, throttle, handles
         self._leader_of = leader_of
         self._rules, self._paths = new_rules()
-        self._refused: dict[int, Sequence[Refused]] = {}  # By the rows' numbers.
+        self._refused: dict[int, Sequence[RefusedRecord]] = {}  # By the rows' numbers.
         self._refused_count = 0
         self._single: np.ndarray | None = None  # A plan for one batch.
         self._request_bytes_max = config.socket_request_max_bytes

@@ -26,7 +26,7 @@ from smq.model.config import Config
 from smq.model.errors import ErrorCode
 from smq.model.references import NotAHandle, Reference, directory_of
 from smq.model.topic_configs import own_or_default
-from smq.shard.answers import Refused
+from smq.shard.answers import RefusedRecord
 from smq.wire.references import handles_of_batch
 
 REASONS_MAX = 16  # Per batch: a client that sends more bad handles learns of the others later.
@@ -86,7 +86,7 @@ class Verdict(NamedTuple):
     """
 
     error: ErrorCode
-    refused: Sequence[Refused]
+    refused: Sequence[RefusedRecord]
     instead: np.ndarray | None = None
 
 
@@ -118,7 +118,9 @@ class NoFiler:
 
     def check(self, _number: int, _data: np.ndarray, _at: int, _now_ms: int) -> Verdict:
         """See Handles."""
-        return Verdict(ErrorCode.INVALID_RECORD, [Refused(0, "there is no filer for payloads")])
+        return Verdict(
+            ErrorCode.INVALID_RECORD, [RefusedRecord(0, "there is no filer for payloads")]
+        )
 
     def rule_of(self, _number: int) -> None:
         """See Handles."""
@@ -139,9 +141,9 @@ class References:
         handles = handles_of_batch(data, at, at + BATCH_OVERHEAD_BYTES + length)
         if handles is None:
             reason = "its records are malformed, and it may hold a handle"
-            return Verdict(ErrorCode.INVALID_RECORD, [Refused(0, reason)])
+            return Verdict(ErrorCode.INVALID_RECORD, [RefusedRecord(0, reason)])
         topic = self._topic_of(number)
-        refused: list[Refused] = []
+        refused: list[RefusedRecord] = []
         later: dict[Reference | NotAHandle, int] = {}
         for handle in handles:
             try:
@@ -150,7 +152,7 @@ class References:
                 later.setdefault(handle.reference, handle.record)
                 reason = TOO_MANY if len(later) > LATER_MAX else ""
             if reason:
-                refused.append(Refused(handle.record, reason))
+                refused.append(RefusedRecord(handle.record, reason))
             if len(refused) == REASONS_MAX:
                 break
         if refused:
@@ -188,4 +190,4 @@ class References:
 
 def _to_be_sent_again(record: int) -> Verdict:
     reason = "whether its payload is there is being looked up; send it again"
-    return Verdict(ErrorCode.KAFKA_STORAGE_ERROR, [Refused(record, reason)])
+    return Verdict(ErrorCode.KAFKA_STORAGE_ERROR, [RefusedRecord(record, reason)])

@@ -31,7 +31,7 @@ from smq.model.catalog import Topic
 from smq.model.config import Config
 from smq.model.errors import ErrorCode
 from smq.model.topic_configs import TopicSettings, own_or_default
-from smq.shard.answers import Refused
+from smq.shard.answers import RefusedRecord
 from smq.shard.recompression import compression_of, recompressed
 from smq.shard.references import GOOD, REASONS_MAX, Handles, Rule, Verdict
 from smq.wire.inflate import inflate
@@ -91,12 +91,14 @@ def verdict_of(batch: np.ndarray, partition: str, settings: TopicSettings, now_m
     columns = _columns_of(batch)
     if columns is None:
         reason = f"its records are malformed, or inflate to more than {INFLATED_BYTES_MAX} bytes"
-        return Verdict(ErrorCode.INVALID_RECORD, [Refused(0, reason)])
+        return Verdict(ErrorCode.INVALID_RECORD, [RefusedRecord(0, reason)])
     if settings.compacts:
         words = f"Compacted topic cannot accept message without key in topic partition {partition}."
         keyless = np.flatnonzero(columns[C_KEY_LENGTH] < 0)[:REASONS_MAX].tolist()
         if keyless:
-            return Verdict(ErrorCode.INVALID_RECORD, [Refused(each, words) for each in keyless])
+            return Verdict(
+                ErrorCode.INVALID_RECORD, [RefusedRecord(each, words) for each in keyless]
+            )
     times = columns[C_TIMESTAMP]
     first, last = (
         max(0, now_ms - settings.timestamp_before_max_ms),
@@ -106,7 +108,7 @@ def verdict_of(batch: np.ndarray, partition: str, settings: TopicSettings, now_m
     if settings.log_append_time or not len(late):
         return GOOD
     words = f"Its timestamp is out of range: it should be within [{first}, {last}]."
-    refused = [Refused(each, words) for each in late[:REASONS_MAX].tolist()]
+    refused = [RefusedRecord(each, words) for each in late[:REASONS_MAX].tolist()]
     return Verdict(ErrorCode.INVALID_TIMESTAMP, refused)
 
 

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from smq.model.catalog import NAMESPACE_DEFAULT, Topic
 from smq.model.segments import Segment
-from smq.store.manifest import INT64_MIN, walk
+from smq.store.manifest import Lines, walk
 
 Starting = Literal["earliest"] | Mapping[int, int]
 Ending = Literal["latest"] | Mapping[int, int]
@@ -20,18 +20,10 @@ class Unreadable(Exception):
     """Requested records cannot be read; the message names them."""
 
 
-class Manifest(Protocol):
+class Manifest(Lines, Protocol):
     """The part of `smq.store.manifest.Manifest` that planning needs."""
 
     def topics(self) -> list[Topic]: ...
-    def segments(
-        self,
-        partition_number: int,
-        from_offset: int = 0,
-        *,
-        newest_ms: int = INT64_MIN,
-        count_max: int = -1,
-    ) -> list[Segment]: ...
     def log_start(self, partition_number: int) -> int: ...
 
 

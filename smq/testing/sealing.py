@@ -15,7 +15,7 @@ from shm.kernels.record.records import (
 from smq.model.errors import Unavailable
 from smq.model.segments import Segment
 from smq.store.manifest import WritableManifest
-from smq.wire.internal.messages import Ends, Part
+from smq.wire.internal.messages import Ends, UnsealedPart
 
 
 class Killed(BaseException):
@@ -104,12 +104,12 @@ class FakeShard:
 
         self.fuse.step(move)
 
-    def unsealed(self, number: int) -> list[Part]:  # noqa: ARG002
+    def unsealed(self, number: int) -> list[UnsealedPart]:  # noqa: ARG002
         """Each batch is a full segment of this log."""
         facts = new_facts(len(self._log))
         count = scan_batches(read_only(self._log), 0, len(self._log), facts)
         rows = facts[[B_LAST_OFFSET, B_MAX_TIMESTAMP, B_AT, B_END], :count].T.tolist()
-        parts = [Part(last + 1, newest_ms, end - at) for last, newest_ms, at, end in rows]
+        parts = [UnsealedPart(last + 1, newest_ms, end - at) for last, newest_ms, at, end in rows]
         return [part for part in parts if part.end_offset > self.sealed_end]
 
     def ends(self, number: int) -> Ends:  # noqa: ARG002

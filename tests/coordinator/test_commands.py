@@ -28,7 +28,7 @@ from smq.wire.internal.messages import (
     SegmentPage,
     SetLogStart,
 )
-from smq.wire.internal.transactions import AddPartitions, FindTransactions, ProducerEpoch
+from smq.wire.internal.transactions import AddPartitions, FindTransactions, OpenProducer
 from tests.coordinator.coordinator_driver import CoordinatorDriver
 
 A = TypeVar("A")
@@ -135,7 +135,7 @@ def test_a_shard_adds_partitions_to_a_transaction_and_verifies_them(
         ErrorCode.TRANSACTION_ABORTABLE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]
-    assert ask(driver, FindTransactions([ProducerEpoch(*producer)])) == [False]
+    assert ask(driver, FindTransactions([OpenProducer(*producer)])) == [False]
     assert ask(driver, AddPartitions("t", *producer, [there, 999])) == [
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -145,7 +145,7 @@ def test_a_shard_adds_partitions_to_a_transaction_and_verifies_them(
         ErrorCode.NONE,
         ErrorCode.TRANSACTION_ABORTABLE,
     ]
-    asked = [ProducerEpoch(*producer), ProducerEpoch(producer.id + 1, 0)]
+    asked = [OpenProducer(*producer), OpenProducer(producer.id + 1, 0)]
     assert ask(driver, FindTransactions(asked)) == [True, False]
 
 

@@ -9,7 +9,7 @@ from gateway.apis.table import API_BY_KEY
 from gateway.coordinator_context import Ticket
 from gateway.coordinator_dispatch import Origin, dispatch
 from gateway.parts import Parts
-from smq.coordinator.transactions.orders import SyncFirst
+from smq.coordinator.transactions.orders import SyncOrder
 from smq.model.catalog import Node
 from smq.wire.api import API_BY_NAME
 from smq.wire.codec import Writer
@@ -87,7 +87,7 @@ class CoordinatorBench(CoordinatorDriver):
         while not self.is_deaf and (orders := self.coordinator.transactions.take_orders()):
             for order in orders:
                 endings = self.coordinator.transactions.endings
-                if isinstance(order, SyncFirst):
+                if isinstance(order, SyncOrder):
                     endings.synced(order, self.now)
                 else:
                     endings.marked(order, order.numbers, self.now)

@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 from smq.model.segments import Segment
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.plan import Retention, ShardState, due, is_overdue, retain, retain_unsealed
-from smq.wire.internal.messages import Part, PartitionState
+from smq.wire.internal.messages import PartitionState, UnsealedPart
 
 
 def _settings(
@@ -177,7 +177,12 @@ def test_so_many_go_at_once_and_the_others_the_next_time() -> None:
     assert retention.all_go
 
 
-PARTS = [Part(10, 100, 30), Part(20, 500, 30), Part(25, -1, 10), Part(40, 1000, 40)]
+PARTS = [
+    UnsealedPart(10, 100, 30),
+    UnsealedPart(20, 500, 30),
+    UnsealedPart(25, -1, 10),
+    UnsealedPart(40, 1000, 40),
+]
 
 
 @pytest.mark.parametrize(

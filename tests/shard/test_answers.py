@@ -40,7 +40,7 @@ from shm.kernels.request.produce import (
     VERSION_MIN,
     write_answers,
 )
-from smq.shard.answers import Refused, answers_of
+from smq.shard.answers import RefusedRecord, answers_of
 from smq.wire.generated.produce import read_produce_response
 from smq.wire.headers import read_response_header
 
@@ -81,7 +81,7 @@ def test_without_a_sentence_they_are_the_kernels(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_versions_that_can_say_why_do(version: int) -> None:
-    refused = {1: [Refused(3, "because"), Refused(9, "that too")]}
+    refused = {1: [RefusedRecord(3, "because"), RefusedRecord(9, "that too")]}
     answers = answers_of(np.frombuffer(KEY, np.uint8), a_plan(version), refused)
     size = int.from_bytes(answers[:4])
     correlation, at = read_response_header(answers[4 : 4 + size], 0, 0, version)
@@ -102,7 +102,7 @@ def test_versions_that_can_say_why_do(version: int) -> None:
 
 def test_without_acknowledgements_nothing_is_said_but_that_it_is_over() -> None:
     plan = a_plan(9, acks=0)
-    assert answers_of(np.frombuffer(KEY, np.uint8), plan, {1: [Refused(0, "no")]}) == b""
+    assert answers_of(np.frombuffer(KEY, np.uint8), plan, {1: [RefusedRecord(0, "no")]}) == b""
     assert plan[HEAD_CLOSE] == 1
     plan = a_plan(9, acks=0, errors=(0, 0))
     assert answers_of(np.frombuffer(KEY, np.uint8), plan, {}) == b""

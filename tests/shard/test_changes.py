@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from smq.shard import changes as module
-from smq.shard.changes import Changes, Told
+from smq.shard.changes import Changed, Changes
 from smq.wire.internal.messages import PartitionState
 from tests.shard.shard_bench import NOW_MS, Appender, batch, catalog, new_shard, topic
 
@@ -24,7 +24,7 @@ class Bench:
         self.appender = Appender(self.shard)
         self.changes = Changes(self.shard.logs.values())
 
-    def after(self, since: int) -> Told:
+    def after(self, since: int) -> Changed:
         told = self.changes.after(since)
         self.changes.invariants()
         return told
@@ -32,7 +32,7 @@ class Bench:
     def append(self, index: int) -> None:
         self.appender.append("many", index, batch(b"v"))
 
-    def numbers(self, told: Told) -> list[int]:
+    def numbers(self, told: Changed) -> list[int]:
         return sorted(row.number for row in told.partitions)
 
 
@@ -47,7 +47,7 @@ def test_the_first_answer_has_all_and_the_next_what_has_changed(bench: Bench) ->
     assert bench.numbers(told) == [*range(1, COUNT + 1)]
     assert {row.number: row.log for row in told.partitions}[2] == 1  # Its log.
     again = bench.after(told.version)
-    assert again == Told(told.version, told.version, more=False, gone=[], partitions=[])
+    assert again == Changed(told.version, told.version, more=False, gone=[], partitions=[])
     bench.append(3)
     bench.append(8)
     bench.append(3)

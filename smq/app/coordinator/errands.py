@@ -13,7 +13,7 @@ from smq.app.process.loop import Loop
 from smq.app.process.peers import Peer
 from smq.coordinator.inputs import Now
 from smq.coordinator.transactions.endings import Endings
-from smq.coordinator.transactions.orders import Order, SyncFirst, WriteMarkers
+from smq.coordinator.transactions.orders import MarkerOrder, Order, SyncOrder
 from smq.model.errors import ErrorCode
 from smq.wire.internal import transactions as questions
 from smq.wire.internal.form import Failed, decode_answer, encode_question
@@ -52,7 +52,7 @@ class Errands:
 
 def report(endings: Endings, order: Order, sent: Sent, now: Now) -> None:
     """Tell transactions how an order went."""
-    if isinstance(order, SyncFirst):
+    if isinstance(order, SyncOrder):
         if sent is True:
             endings.synced(order, now)
         else:
@@ -64,7 +64,7 @@ def report(endings: Endings, order: Order, sent: Sent, now: Now) -> None:
 
 
 def _question(order: Order) -> questions.WriteMarkers | questions.SyncLogs:
-    if isinstance(order, SyncFirst):
+    if isinstance(order, SyncOrder):
         return questions.SyncLogs(_numbers(order))
     return questions.WriteMarkers(
         producer_id=order.producer_id,
@@ -77,5 +77,5 @@ def _question(order: Order) -> questions.WriteMarkers | questions.SyncLogs:
     )
 
 
-def _numbers(order: WriteMarkers | SyncFirst) -> list[int]:
+def _numbers(order: MarkerOrder | SyncOrder) -> list[int]:
     return sorted(order.numbers)

@@ -18,11 +18,11 @@ from smq.wire.internal.messages import (
     FindEnds,
     MarkCompacted,
     MarkSealed,
-    Part,
     RaiseLogStart,
     ReplaceSegments,
     SetLogStart,
     Unsealed,
+    UnsealedPart,
 )
 
 
@@ -53,7 +53,7 @@ class ShardOverSocket:
         """Records below `offset` are deleted."""
         self._asker.ask(RaiseLogStart(number, offset))
 
-    def unsealed(self, number: int) -> list[Part]:
+    def unsealed(self, number: int) -> list[UnsealedPart]:
         """What full segments of the log hold of a partition that is not sealed, in order."""
         return self._asker.ask(Unsealed(number))[0]
 

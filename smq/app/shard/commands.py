@@ -33,13 +33,13 @@ from smq.wire.internal.messages import (
     LogMemory,
     MarkCompacted,
     MarkSealed,
-    Part,
     Partitions,
     Pressure,
     RaiseLogStart,
     RawBatches,
     ShardFacts,
     Unsealed,
+    UnsealedPart,
 )
 from smq.wire.internal.telemetry import FindPush, ListPushes, PushedMetrics, PushingClient
 from smq.wire.internal.transactions import SyncLogs, WriteMarkers
@@ -187,7 +187,7 @@ class ShardCommands:
     def _unsealed(self, link: Link, frame_id: int, asked: Unsealed) -> None:
         led = self._find(asked.number)
         parts = led.log.lookup.filed_from(asked.number, led.offsets().sealed_end)
-        link.send(encode_answer(frame_id, [Part(*part) for part in parts]))
+        link.send(encode_answer(frame_id, [UnsealedPart(*part) for part in parts]))
 
     def _ends(self, link: Link, frame_id: int, asked: FindEnds) -> None:
         offsets = self._find(asked.number).offsets()

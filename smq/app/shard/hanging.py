@@ -14,7 +14,7 @@ from smq.log.files.checkpoint import Open
 from smq.shard.markers import abort_open
 from smq.shard.shard import Shard
 from smq.wire.internal.form import Failed
-from smq.wire.internal.transactions import FindTransactions, ProducerEpoch
+from smq.wire.internal.transactions import FindTransactions, OpenProducer
 
 ASK_AFTER_MS = 60_000  # The default of clients' transaction.timeout.ms: most have ended by then.
 ASK_EVERY_MS = 10_000
@@ -41,7 +41,7 @@ class Hanging:
         self._has_asked |= not old
         if old:
             self._is_asking = True
-            producers = [ProducerEpoch(each.producer_id, each.epoch) for each in old]
+            producers = [OpenProducer(each.producer_id, each.epoch) for each in old]
             self._peers.ask_coordinator(FindTransactions(producers), partial(self._told, old))
 
     def _told(self, old: list[Open], said: list[bool] | Failed) -> None:

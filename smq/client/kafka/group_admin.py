@@ -36,7 +36,7 @@ NO_GENERATION = -1  # Of a commit from outside the group.
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedOffset:
     """A partition whose offset the coordinator did not take, with Kafka's error code."""
 
     name: TopicPartition
@@ -91,7 +91,7 @@ def committed(cluster: Cluster, group_id: str) -> dict[TopicPartition, Committed
 
 def commit_offsets(
     cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int]
-) -> list[Refused]:
+) -> list[RefusedOffset]:
     """Commit offsets for a group that has no members; returns the partitions that were refused.
 
     The coordinator refuses all (UNKNOWN_MEMBER_ID) if the group has got members meanwhile.
@@ -117,7 +117,7 @@ def commit_offsets(
     )
     response = _ask_coordinator(cluster, group_id, OFFSET_COMMIT, request)
     return [
-        Refused(TopicPartition(topic.name, each.partition_index), each.error_code)
+        RefusedOffset(TopicPartition(topic.name, each.partition_index), each.error_code)
         for topic in response.topics
         for each in topic.partitions
         if each.error_code
@@ -126,7 +126,7 @@ def commit_offsets(
 
 def delete_offsets(
     cluster: Cluster, group_id: str, names: Iterable[TopicPartition]
-) -> list[Refused]:
+) -> list[RefusedOffset]:
     """Forget committed offsets; which ones were refused. Raises BrokerError if all are."""
     request = OffsetDeleteRequest(
         group_id=group_id,
@@ -143,7 +143,7 @@ def delete_offsets(
     response = _ask_coordinator(cluster, group_id, OFFSET_DELETE, request)
     check(response.error_code)
     return [
-        Refused(TopicPartition(topic.name, each.partition_index), each.error_code)
+        RefusedOffset(TopicPartition(topic.name, each.partition_index), each.error_code)
         for topic in response.topics
         for each in topic.partitions
         if each.error_code

@@ -1,7 +1,7 @@
 """From EndTxn to the last marker.
 
-    EndTxn ──▶ SyncFirst to the nodes, if a partition is `disk` ──▶ the decision, with the offsets
-           ──▶ the store's commit ──▶ WriteMarkers to the nodes ──▶ complete ──▶ the answer
+    EndTxn ──▶ SyncOrder to the nodes, if a partition is `disk` ──▶ the decision, with the offsets
+           ──▶ the store's commit ──▶ MarkerOrder to the nodes ──▶ complete ──▶ the answer
 
 The answer to EndTxn waits for the markers, while Kafka sends it with the decision: so the
 producer's next transaction can begin at once, and a reader sees a commit once it is answered. A
@@ -27,9 +27,9 @@ from smq.coordinator.transactions.decisions import NO_EPOCH, NO_ID, End, Produce
 from smq.coordinator.transactions.ids import TransactionalIds
 from smq.coordinator.transactions.orders import (
     FindPlace,
+    MarkerOrder,
     Order,
-    SyncFirst,
-    WriteMarkers,
+    SyncOrder,
     has_synced,
 )
 from smq.coordinator.transactions.states import DECIDED, TransactionState
@@ -103,7 +103,7 @@ class Endings:
             waiting = _Syncing(self._serial, end, ticket, set(by_node))
             self._syncing[txn.transactional_id] = waiting
             self.orders += [
-                SyncFirst(txn.transactional_id, node, self._serial, numbers)
+                SyncOrder(txn.transactional_id, node, self._serial, numbers)
                 for node, numbers in by_node.items()
             ]
         else:
@@ -142,7 +142,7 @@ class Endings:
         said = txn.producer_id, txn.epoch, commits, txn.version, self._coordinator_epoch
         is_synced = commits and self._must_sync(txn)
         self.orders += [
-            WriteMarkers(key, node, *said, is_synced, those) for node, those in by_node.items()
+            MarkerOrder(key, node, *said, is_synced, those) for node, those in by_node.items()
         ]
 
     def _complete(self, txn: StoredTransaction, now: Now) -> None:
@@ -172,8 +172,8 @@ class Endings:
 
     # What became of orders
 
-    def synced(self, order: SyncFirst, now: Now) -> None:
-        """A node has carried out its SyncFirst; the last one brings the decision."""
+    def synced(self, order: SyncOrder, now: Now) -> None:
+        """A node has carried out its SyncOrder; the last one brings the decision."""
         waiting = self._syncing.get(order.transactional_id)
         if waiting is None or waiting.serial != order.serial:
             return
@@ -185,7 +185,7 @@ class Endings:
         self._tickets[order.transactional_id] = waiting.ticket
         self._decide(self._ended(txn, waiting.end, now), now)
 
-    def not_synced(self, order: SyncFirst) -> None:
+    def not_synced(self, order: SyncOrder) -> None:
         """A node could not sync: decide nothing; the producer may try again."""
         waiting = self._syncing.get(order.transactional_id)
         if waiting is not None and waiting.serial == order.serial:
@@ -197,7 +197,7 @@ class Endings:
         if waiting is not None:
             self.answers.append(Ended(waiting.ticket, EndAnswer(error)))
 
-    def marked(self, order: WriteMarkers, numbers: AbstractSet[int], now: Now) -> None:
+    def marked(self, order: MarkerOrder, numbers: AbstractSet[int], now: Now) -> None:
         """A node has written these markers of an order; missing ones are ordered again."""
         txn = self._ids.get(order.transactional_id)
         if txn is None or txn.state not in DECIDED or txn.epoch != order.epoch:

@@ -27,7 +27,7 @@ def has_synced(numbers: Iterable[int], find_place: FindPlace) -> bool:
     return any(place is not None and place.is_synced for place in places)
 
 
-class WriteMarkers(NamedTuple):
+class MarkerOrder(NamedTuple):
     """Write a decision's markers in the partitions that a node leads (by number).
 
     `version`: 2 if the epoch is one more than that of the records. `is_synced`: markers count only
@@ -45,7 +45,7 @@ class WriteMarkers(NamedTuple):
     numbers: frozenset[int]
 
 
-class SyncFirst(NamedTuple):
+class SyncOrder(NamedTuple):
     """Sync a node's part of these partitions, before a commit is decided.
 
     `serial` tells one EndTxn from the next of the same transactional id.
@@ -57,4 +57,4 @@ class SyncFirst(NamedTuple):
     numbers: frozenset[int]
 
 
-Order: TypeAlias = WriteMarkers | SyncFirst
+Order: TypeAlias = MarkerOrder | SyncOrder

@@ -32,7 +32,7 @@ class PartitionState(NamedTuple):
     oldest_ms: int
 
 
-class Part(NamedTuple):
+class UnsealedPart(NamedTuple):
     """The unsealed records of a partition in a full segment of the log."""
 
     end_offset: int
@@ -132,7 +132,7 @@ class RaiseLogStart(Question[bool]):
 
 
 @dataclass(frozen=True, slots=True)
-class Unsealed(Question[list[Part]]):
+class Unsealed(Question[list[UnsealedPart]]):
     """Ask for a partition's unsealed records in full segments of the WAL, in order."""
 
     number: int

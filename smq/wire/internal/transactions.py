@@ -62,7 +62,7 @@ class AddPartitions(Question[list[int]]):
     verify_only: bool = False
 
 
-class ProducerEpoch(NamedTuple):
+class OpenProducer(NamedTuple):
     """A producer with an open transaction in a partition."""
 
     producer_id: int
@@ -77,4 +77,4 @@ class FindTransactions(Question[list[bool]]):
     does not know, as after a power loss that took its markers.
     """
 
-    producers: list[ProducerEpoch]
+    producers: list[OpenProducer]

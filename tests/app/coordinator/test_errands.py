@@ -10,7 +10,7 @@ from smq.app.coordinator.errands import Errands, report
 from smq.app.process.link import Link
 from smq.app.process.loop import Loop
 from smq.coordinator.transactions.endings import RETRY_MS
-from smq.coordinator.transactions.orders import SyncFirst, WriteMarkers
+from smq.coordinator.transactions.orders import MarkerOrder, SyncOrder
 from smq.model.errors import ErrorCode
 from smq.wire.internal import transactions as questions
 from smq.wire.internal.form import Failed, by_name, decode_question, encode_answer
@@ -68,7 +68,7 @@ class Bench:
         left = len(orders)
         for order in orders:
 
-            def answered(sent: object, order: WriteMarkers | SyncFirst = order) -> None:
+            def answered(sent: object, order: MarkerOrder | SyncOrder = order) -> None:
                 nonlocal left
                 left -= 1
                 endings = self.driver.transactions.endings

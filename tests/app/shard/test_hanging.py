@@ -6,7 +6,7 @@ import pytest
 
 from smq.app.shard.hanging import ASK_AFTER_MS, Hanging
 from smq.wire.internal.form import Failed
-from smq.wire.internal.transactions import FindTransactions, ProducerEpoch
+from smq.wire.internal.transactions import FindTransactions, OpenProducer
 from smq.wire.markers import Marker
 from tests.app.shard_client import FakePeers
 from tests.shard.shard_bench import new_shard, topic
@@ -29,7 +29,7 @@ class Bench:
 
     def answer(self, said: list[bool] | Failed) -> None:
         [(question, answered)] = self.peers.asked_coordinator
-        assert question == FindTransactions([ProducerEpoch(*A), ProducerEpoch(*B)])
+        assert question == FindTransactions([OpenProducer(*A), OpenProducer(*B)])
         self.peers.asked_coordinator.clear()
         answered(said)
         self.producers.end_turn()

@@ -4,17 +4,17 @@ import pytest
 
 from smq.coordinator.transactions.decisions import ProducerEpoch
 from smq.coordinator.transactions.endings import RETRY_MS
-from smq.coordinator.transactions.orders import SyncFirst, WriteMarkers
+from smq.coordinator.transactions.orders import MarkerOrder, SyncOrder
 from smq.model.errors import BrokerError, ErrorCode
 from tests.coordinator.transactions.transactions_driver import TransactionsDriver
 
 
-def ordered(driver: TransactionsDriver) -> list[WriteMarkers]:
-    return [each for each in driver.take_orders() if isinstance(each, WriteMarkers)]
+def ordered(driver: TransactionsDriver) -> list[MarkerOrder]:
+    return [each for each in driver.take_orders() if isinstance(each, MarkerOrder)]
 
 
-def syncs(driver: TransactionsDriver) -> list[SyncFirst]:
-    return [each for each in driver.take_orders() if isinstance(each, SyncFirst)]
+def syncs(driver: TransactionsDriver) -> list[SyncOrder]:
+    return [each for each in driver.take_orders() if isinstance(each, SyncOrder)]
 
 
 def test_each_node_gets_the_markers_of_its_partitions(driver: TransactionsDriver) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from smq.coordinator.transactions.decisions import ProducerEpoch
-from smq.coordinator.transactions.orders import SyncFirst
+from smq.coordinator.transactions.orders import SyncOrder
 from smq.model.errors import BrokerError
 from smq.store.rows import CommittedOffset
 from tests.coordinator.transactions.transactions_driver import RULES, TransactionsDriver
@@ -192,7 +192,7 @@ def test_a_commit_to_a_disk_topic_or_of_its_offsets_survives_a_power_loss(
     driver.end(producer)
     if is_written:
         [order] = driver.take_orders()
-        assert isinstance(order, SyncFirst)
+        assert isinstance(order, SyncOrder)
         driver.transactions.endings.synced(order, driver.now)
     assert driver.state == "PrepareCommit"
     assert not may_lose(driver)

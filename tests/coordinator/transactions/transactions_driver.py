@@ -8,7 +8,7 @@ from smq.coordinator.inputs import Now
 from smq.coordinator.producer_ids import ProducerIds
 from smq.coordinator.transactions.decisions import End, ProducerEpoch
 from smq.coordinator.transactions.endings import EndAnswer
-from smq.coordinator.transactions.orders import LedPartition, Order, SyncFirst, WriteMarkers
+from smq.coordinator.transactions.orders import LedPartition, MarkerOrder, Order, SyncOrder
 from smq.coordinator.transactions.transactions import TransactionRules, Transactions
 from smq.model.catalog import Topic
 from smq.store.rows import CommittedOffset
@@ -25,8 +25,8 @@ class TransactionsDriver:
     path: Path
     now: Now = field(default_factory=lambda: Now(5_000, 1_700_000_000_000))
     gone: set[int] = field(default_factory=set)
-    markers: list[WriteMarkers] = field(default_factory=list)
-    syncs: list[SyncFirst] = field(default_factory=list)
+    markers: list[MarkerOrder] = field(default_factory=list)
+    syncs: list[SyncOrder] = field(default_factory=list)
     answers: list[tuple[object, EndAnswer]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -75,8 +75,8 @@ class TransactionsDriver:
         self.store.commit()
         self.answers += [(each.ticket, each.answer) for each in self.transactions.take_answers()]
         orders = self.transactions.take_orders()
-        self.markers += [each for each in orders if isinstance(each, WriteMarkers)]
-        self.syncs += [each for each in orders if isinstance(each, SyncFirst)]
+        self.markers += [each for each in orders if isinstance(each, MarkerOrder)]
+        self.syncs += [each for each in orders if isinstance(each, SyncOrder)]
         self.transactions.invariants()
         return orders
 
@@ -84,7 +84,7 @@ class TransactionsDriver:
         """Turns until nothing moves; the shards do what they are told. The last answer."""
         while orders := self.take_orders():
             for order in orders:
-                if isinstance(order, WriteMarkers):
+                if isinstance(order, MarkerOrder):
                     self.transactions.endings.marked(order, order.numbers, self.now)
                 else:
                     self.transactions.endings.synced(order, self.now)

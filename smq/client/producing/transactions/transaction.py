@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 OPEN_ONE = "this producer has a transactional id: send within `with producer.transaction():`"
 
 
-class GroupMember(Protocol):
+class CommittingConsumer(Protocol):
     """A consumer whose group commits offsets."""
 
     def group_offsets(self, offsets: OffsetsIn | None) -> GroupOffsets:
@@ -177,7 +177,9 @@ class Transaction:
     def __init__(self, transacting: Transacting) -> None:
         self._transacting = transacting
 
-    def commit_offsets(self, group: "GroupMember | str", offsets: OffsetsIn | None = None) -> None:
+    def commit_offsets(
+        self, group: "CommittingConsumer | str", offsets: OffsetsIn | None = None
+    ) -> None:
         """Commit offsets of a group if, and when, the transaction is committed.
 
         `group` is a consumer, whose positions are committed unless `offsets` are given, or the name
