@@ -1,7 +1,7 @@
 """`python -m bench`: `smq bench`, and `peers`, which runs a workload on SMQ and on Apache Kafka.
 
-Both brokers run on this machine. Each step is taken of one, then of the other, while who is not
-measured stands still; the ratios of the two are printed.
+Both brokers run on this machine. Each step runs on one, then on the other, while the one not
+measured is suspended; the ratios are printed.
 """
 
 import tempfile

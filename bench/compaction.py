@@ -1,8 +1,8 @@
 """How fast a partition is compacted, and what memory it takes: `python -m bench.compaction`.
 
 The records have keys of 16 bytes, drawn at random, and values of 100. All are sealed, none is
-compacted. It prints: records a second of the processor's time, those that are left, and
-the largest resident size of the process beyond what it had when the segments were made.
+compacted. It prints records per second of CPU time, the remaining records, and the peak resident
+size of the process beyond that when the segments were made.
 
 `--records 110000000 --keys 1000000000 --value-bytes 16` has over 100 million keys, nine times what
 the table of keys holds: each pass may write all segments before it anew, as in Kafka's cleaner.

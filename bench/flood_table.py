@@ -1,10 +1,10 @@
 """Floods and backlogs, SMQ beside Apache Kafka, as one table: `python -m bench.flood_table`.
 
-Every line has brokers of its own, so that no line finds what another one left; who is not measured
-does not run. With `--gb 20` SMQ takes some 40 GB of the disk, and the whole run an hour; with
-`--gb 5` it takes some 10 GB and 20 minutes. `--quick` is a look with 1 GB and a fifth of the time,
-`--only WORDS` takes the lines whose name has these words, `--write` puts the
-table into docs/performance.md. A line that fails is said, and the others go on.
+Every line has brokers of its own, so that no line depends on another's leftovers; a broker that is
+not measured does not run. With `--gb 20` SMQ takes some 40 GB of the disk, and the whole run an
+hour; with `--gb 5` it takes some 10 GB and 20 minutes. `--quick` is a look with 1 GB and a fifth of
+the time, `--only WORDS` takes the lines whose name has these words, `--write` puts the table into
+docs/performance.md. A failing line is reported, and the others continue.
 """
 
 import argparse

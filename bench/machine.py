@@ -1,4 +1,4 @@
-"""What the machine says of processes and of its own limits."""
+"""Measures processes and the machine's own limits."""
 
 import mmap
 import os
@@ -24,7 +24,7 @@ MADV_POPULATE_WRITE = 23  # Linux 5.14.
 
 @contextmanager
 def stopped(pids: Iterable[int]) -> Iterator[None]:
-    """Have processes stand still meanwhile: who is measured shares the cores with nobody else."""
+    """Suspend processes for the block, so that the measured one has the cores to itself."""
     still = list(pids)
     for pid in still:
         os.kill(pid, signal.SIGSTOP)

@@ -1,9 +1,9 @@
 """How fast segments are made and read back, in memory: `python -m bench.sealing`.
 
 Batches of 1 MB, in chunks as the sealer gets them from a shard, become Parquet segments; then each
-row group becomes batches again. All of it runs on one core, nothing touches a disk. What is told
-are bytes of batches, and records, a second of the processor's time, the share of each step, and
-beside them what this core can do at all: copy the same bytes, check them, compress them.
+row group becomes batches again. All of it runs on one core, nothing touches a disk. It prints bytes
+of batches and records per second of CPU time, the share of each step, and beside them the limits of
+this core: to copy, check and compress the same bytes.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """What the largest steps of a shard's loop take, in ms: `python -m bench.steps`.
 
-Nothing may hold the loop for more than about ten milliseconds. Work in proportion to a client's
-bytes is bounded in bytes; here each runs at its bound, with words of random letters as records.
-The time is that of this core, the median of some rounds.
+Nothing may hold the loop for more than about ten milliseconds. Work proportional to a client's
+bytes is bounded in bytes; here each step runs at its bound, with words of random letters as
+records. The time is that of this core, the median of some rounds.
 """
 
 import time

@@ -1,7 +1,7 @@
 """What an incremental fetch (KIP-227) costs over many partitions that have nothing new.
 
-Its requests are encoded beforehand, and its answer is received and not decoded: what is measured
-is the broker, and a round trip.
+Its requests are encoded beforehand, and its answers are not decoded: the measurement covers the
+broker and a round trip.
 """
 
 import socket

@@ -1,4 +1,4 @@
-"""Start, rest, disk and death: what a broker costs when nothing is measured but itself."""
+"""Start, rest, disk and death: the broker's own costs, without load."""
 
 import os
 import signal

@@ -1,7 +1,7 @@
 """How long a group takes to rebalance whose members all answer at once.
 
-Clients learn of a rebalance by their heartbeats, some seconds apart. What these members see is the
-rest: the coordinator's part.
+Real clients learn of a rebalance by their heartbeats, some seconds apart. These members measure
+only the rest: the coordinator's part.
 """
 
 import time

@@ -1,7 +1,7 @@
 """Files of a snapshot: hard links where both names are on one file system, else copies.
 
-A link is right for what never changes in place. What these functions make is durable when its
-directory is (`sync_directories`).
+Links suit files that never change in place. New files are durable once their directory is
+(`sync_directories`).
 """
 
 import errno

@@ -6,7 +6,7 @@
     store.sqlite    ...
     logs/<log>/     <position>.wal, checkpoint
     filer/          topics/…, payloads/…, and what else the filer has
-    unfinished      while the snapshot is being taken; what has it is none
+    unfinished      exists while the snapshot is being taken: such a folder is no snapshot
 
 The WAL, the checkpoint, the sealed segments and the payloads carry checksums of their own, and the
 store is checked when it is restored; so the list has sizes only. `format` is the version.

@@ -1,10 +1,10 @@
 """Restoring a snapshot into an empty data directory.
 
-    restoring   the mark: who finds it may not serve the directory, and a restore begins anew
+    restoring   the mark: no broker may serve the directory, and a restore begins anew
     then        filer, logs, store; meta.json last, and the mark goes
 
-The broker that was lost may have gone on after the snapshot. So that clients that remember it
-believe the restored one, its leader epochs and producer ids go on far above those of the snapshot.
+The lost broker may have continued after the snapshot. So leader epochs and producer ids of the
+restored one begin far above the snapshot's, and clients that remember the lost one accept it.
 """
 
 import shutil

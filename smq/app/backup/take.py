@@ -2,15 +2,15 @@
 
     1  link the WAL's segments, copy the checkpoints, bring the filer's objects
     2  the cut: hold the store for an instant, note where each log ends       (store.copying)
-    3  the store as of the cut, what the logs and the filer have got since
+    3  the store as of the cut, later additions to the logs and the filer
     4  each log up to its end at the cut; then meta.json, whose generation no frame exceeds
 
-The cut is what a power loss at that instant would leave if nothing were lost: each partition is
-whole up to its log's end, no committed offset lies beyond, no transaction is decided in one log and
-not in another. Data that were appended to two logs within the instant may be on both its sides.
+The cut is the state after a power loss at that instant that loses nothing: each partition is whole
+up to its log's end, no committed offset lies beyond, no transaction is decided in one log and not
+in another. Data appended to two logs within the instant may fall on either side.
 
 `pins/` in the data directory holds links to segments meanwhile. The next start, and the next
-snapshot, remove what a killed one has left there.
+snapshot, remove leftovers of a killed one.
 """
 
 import fcntl

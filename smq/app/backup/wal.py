@@ -6,7 +6,7 @@
 
 A segment that is sealed is freed only after a checkpoint says so, and a linked one is not written
 again (smq.log.files.wal). So the segments that are linked first, and the checkpoint that is read
-after them, have together what no manifest of a later moment names.
+after them, together hold everything that no later manifest names.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""The coordinator's links to the shards: what transactions order, and how it went.
+"""The coordinator's links to the shards: carries the orders of transactions and their results.
 
-A link that breaks answers with nothing, and so does a shard that does not know the question; the
-order is given again then, until the shard has done it.
+A broken link answers with nothing, and so does a shard that does not know the question; the order
+is then repeated until the shard has carried it out.
 """
 
 from collections.abc import Callable

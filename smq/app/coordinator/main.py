@@ -1,4 +1,4 @@
-"""The main of the coordinator: opens the store, serves links, stops in order."""
+"""The main of the coordinator: opens the store, serves links, stops in good order."""
 
 import gc
 import random

@@ -3,12 +3,12 @@
     a turn      links bring requests and commands -> state and the store's transaction change
     its end     what is due -> commit -> catalog published -> answers go out, and orders to shards
 
-In this order: a client with an answer sees what it asked for, and a death at any moment loses
-nothing that was answered. A write to a link never blocks (smq.app.process.link): the server drops a
-process that hangs when it has fallen too far behind.
+This order ensures that a client with an answer sees its effect, and that a death at any moment
+loses nothing answered. A write to a link never blocks (smq.app.process.link): the server drops a
+hanging process that has fallen too far behind.
 
 If the store fails (a full disk), nothing of the turn has been answered: every link is closed, so
-that clients ask again, and the state is built anew from what was committed.
+that clients retry, and the state is rebuilt from the last commit.
 """
 
 import socket

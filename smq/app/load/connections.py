@@ -1,4 +1,4 @@
-"""Many connections that are there, and ask something now and then."""
+"""Many mostly idle connections, which send a request now and then."""
 
 import resource
 import socket

@@ -1,8 +1,8 @@
 """When messages are due, and which rates are tried: an open loop, and a search above it.
 
-A message's latency is counted from the moment it is due, not from the call that sends it. What a
-stall of the broker keeps the generator from sending is late, and counts as late: nothing is left
-out because the generator had to wait (coordinated omission).
+A message's latency is counted from the moment it is due, not from the call that sends it. Messages
+that a stall of the broker delays count as late: none is left out because the generator had to wait
+(coordinated omission).
 """
 
 NS = 1_000_000_000

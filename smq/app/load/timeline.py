@@ -1,4 +1,4 @@
-"""What all workers have counted, second by second, and what it comes to."""
+"""The counts of all workers, second by second, and their summary."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""How far the lake tables of topics are behind them: from their states and the manifest."""
+"""How far lake tables lag behind their topics, from their states and the manifest."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path

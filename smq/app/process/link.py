@@ -1,7 +1,7 @@
 """A non-blocking link to another SMQ process: internal frames over a unix socket.
 
 Frames that the other side has not taken are kept up to a bound: a stopped or hanging process blocks
-nobody, and its link is closed when it falls too far behind.
+no other, and its link is closed when it falls too far behind.
 """
 
 import select

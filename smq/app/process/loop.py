@@ -1,10 +1,10 @@
 """The event loop of a process: one epoll, callbacks, timers.
 
-Level-triggered. A callback does a bounded amount of work and returns; if there is more it is called
+Level-triggered. A callback does a bounded amount of work and returns; if work is left, it is called
 again. `turn_starts` run once a turn before the callbacks, and `turn_ends` after them: there the
-shard writes what the turn appended, with one system call for all connections. `quick` is offered
-a turn's events before the callbacks and may take them all; `sleep` is offered the wait, until a
-monotonic time, and may take what comes meanwhile. Else `Spin` decides whether to wait awake.
+shard writes what the turn appended, with one system call for all connections. `quick` is offered a
+turn's events before the callbacks and may take them all; `sleep` is offered the wait, until a
+monotonic time, and may take events meanwhile. Otherwise `Spin` decides whether to spin.
 """
 
 import heapq

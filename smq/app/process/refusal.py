@@ -1,6 +1,6 @@
 """A refusal: a sentence on stderr that says what to do, and exit code 1.
 
-It is a SystemExit, not a fifth family of failure: that is what it means to the caller.
+It is a SystemExit, not a fifth family of failure: to the caller it means just that.
 """
 
 from smq.model.config import Config

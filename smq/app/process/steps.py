@@ -1,4 +1,4 @@
-"""Work that is done in steps: one a turn of the loop, each piece of work in rotation.
+"""Work in steps: one step per turn of the loop, in rotation over all pieces of work.
 
 A large request waits longer; every other request waits one step longer at most.
 """

@@ -1,11 +1,11 @@
-"""Retention, compaction, merging and sweeps, in small jobs: one is in the worker's hands at a time.
+"""Retention, compaction, merging and sweeps, in small jobs: the worker has one at a time.
 
     due  ──▶  a line of chores  ──one──▶  worker "seal"
               ▲                             │
               └── a sweep's next page ──────┘
 
-Whatever else the worker is to do waits for one of them at most: a seal that a full log wants is not
-behind a sweep of all there is.
+Other work of the worker waits for one of them at most: a seal that a full log needs never waits for
+a whole sweep.
 """
 
 from collections import deque

@@ -1,11 +1,10 @@
-"""The main of the sealer: looks at the shards, and hands work to its workers.
+"""The main of the sealer: polls the shards, and hands work to its workers.
 
     shards  ──partitions──▶  what is due  ──▶  worker "seal": seals, retention, sweeps
     shards  ──cold, offset_for_time──────────▶  workers "cold": read back
 
 A read never waits for a seal: reading has workers of its own (smq.app.sealer.workers). This process
-itself holds nothing that is worth keeping: after a death the next one looks at the shards and goes
-on.
+itself holds no state worth keeping: after a death, the next one polls the shards and continues.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""The sealer's ports over unix sockets: a shard, and the manifest as the coordinator keeps it.
+"""The sealer's ports over unix sockets: a shard, and the coordinator's manifest.
 
-The manifest is read in the SQL store itself, as other readers do it: what the coordinator has
-answered is committed, and a cold read waits for no other process.
+The manifest is read from the SQL store itself, as by other readers: the coordinator answers after
+its commit, and a cold read waits for no other process.
 """
 
 from collections.abc import Sequence

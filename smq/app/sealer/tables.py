@@ -1,11 +1,11 @@
-"""When lake tables are published: as segments land, and now and then to see that all is well.
+"""Schedules the publishing of lake tables: as segments land, and now and then as a check.
 
     segment sealed, merged, gone  ──▶  due  ──one──▶  worker "tables"
                     ▲                              │
                     └── more to do, or later ◀─────┘
 
-The worker is one of its own: a catalog that hangs holds up other tables, and neither seals nor
-reads. A table whose publishing fails is tried again later and later.
+Tables have a worker of their own: a hanging catalog delays other tables, but neither seals nor
+reads. Publishing that fails is retried with growing pauses.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,9 +1,8 @@
 """A child of the sealer that does its work: the only process of the broker that holds pyarrow.
 
-It is forked when there is something to do, takes one job after the other (the FOR_WORKER of
-smq.wire.internal.messages), and leaves when nothing comes for a while: memory that Arrow has
-touched goes back to the machine that way and no other. It may be killed at any moment; so may its
-parent, which takes it along.
+It is forked on demand, takes one job after another (the FOR_WORKER of smq.wire.internal.messages),
+and exits after an idle while: only that returns Arrow's memory to the machine. It may be killed at
+any moment; its parent's death ends it too.
 """
 
 import os

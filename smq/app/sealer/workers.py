@@ -1,12 +1,12 @@
-"""The sealer's hands: workers that are there while there is work, and go when they hang.
+"""The sealer's hands: workers that exist while there is work, and are replaced when they hang.
 
     Hands     one worker, one job after the other
-    Sealers   as many as processors can be spared, each for partitions of its own
-    Readers   some, for what shards ask: no read waits long for another one that is slow
+    Sealers   as many as there are processors to spare, each for partitions of its own
+    Readers   some, for the shards' questions: no read waits long for a slow one
 
-A worker whose filer hangs cannot be told to stop, nor one that was stopped: when it has used no
-processor for so long, it is killed, and what waits goes to a new one. What it was at is an error;
-the sealer's next rounds find it undone.
+A worker whose filer hangs, or that was suspended, cannot be told to stop: when it has used no CPU
+for a while, it is killed, and waiting jobs go to a new one. Its current job fails; the sealer's
+next rounds find it undone.
 """
 
 import os

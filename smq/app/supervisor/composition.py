@@ -1,4 +1,4 @@
-"""The composition root: here the broker is put together from its processes and its kernels.
+"""The composition root: assembles the broker from its processes and its kernels.
 
 The only module that imports all of them, so the only one that is slow to import.
 """

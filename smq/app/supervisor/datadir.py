@@ -1,8 +1,8 @@
-"""The data directory: which broker may serve it, what it is, and which generation comes next.
+"""The data directory: its locks, its identity, and its next generation.
 
     <data>/meta.json         format versions, cluster id, number of logs, last generation taken
     <data>/supervisor.lock   held by the supervisor alone: "already served by process N"
-    <data>/restoring         there while `smq restore` fills the directory: it may not be served
+    <data>/restoring         exists while `smq restore` fills the directory: not servable
     <data>/lock              held by the supervisor and inherited by every process it forks
     <data>/logs/<log id>/  store.sqlite  filer/  cache/      others' business
 
@@ -11,7 +11,7 @@ once, the second only when the last of them has gone, and the next start waits f
 sharing the data with them. The first is a POSIX lock (a fork does not inherit it), the second a
 flock (all forks share it).
 
-A generation is durable before anybody may use it, so that none is ever used twice.
+A generation is durable before its first use, so that none is ever used twice.
 """
 
 import base64

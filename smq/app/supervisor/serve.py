@@ -1,10 +1,10 @@
-"""`smq serve`: everything that happens before the first fork, in the order that loses least.
+"""`smq serve` up to the first fork, in the order that wastes least when it refuses.
 
     lock the data directory → sizes → sockets → kernels → what a newer SMQ has made
         → a generation, durable → memory → forks
 
-Refusals come before anything is taken. Nothing here starts a thread: a fork
-copies one thread only, and the locks of all.
+Refusals come before any resource is taken. Nothing here starts a thread: a fork copies only one
+thread, but the locks of all.
 """
 
 import gc

@@ -1,4 +1,5 @@
-"""The supervisor: holds what must outlive the others, forks them, watches them, restarts them.
+"""The supervisor: holds the resources that must outlive the other processes, which it forks,
+watches and restarts.
 
 It touches no data and has one thread for life, so that a fork copies nothing in motion.
 

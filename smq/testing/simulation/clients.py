@@ -1,7 +1,7 @@
 """Programs that use the broker: they speak Kafka's protocol over simulated connections.
 
-A client asks, and gets the answer or learns that its connection is closed; it connects again after
-a pause. What it was told goes to the ledger.
+A client sends a request and gets the answer, or learns that its connection is closed; it reconnects
+after a pause. Answers go to the ledger.
 """
 
 import heapq
@@ -32,7 +32,7 @@ Answered = Callable[[Message], None]
 
 
 class Asked(NamedTuple):
-    """A request on its way."""
+    """A request in flight."""
 
     correlation: int
     name: str
@@ -57,7 +57,7 @@ class Connection:
     def ask(
         self, name: str, version: int, message: Message, answered: Answered, wait_ms: int = 0
     ) -> None:
-        """Ask; `answered` gets the response, or None when the connection is gone."""
+        """Send a request; `answered` gets the response, or None if the connection is gone."""
         api = API_BY_KEY[API_BY_NAME[name].key]
         correlation = next(self.client.correlations)
         writer = Writer()
@@ -73,7 +73,7 @@ class Connection:
         self.turn()
 
     def turn(self) -> None:
-        """Send and receive what goes."""
+        """Send and receive as much as possible."""
         try:
             while self._out:
                 del self._out[: self.socket.send(self._out)]
@@ -110,7 +110,7 @@ class Connection:
             asked.answered(read(body, at, asked.version))
 
     def broken(self) -> None:
-        """It is gone; requests that wait for an answer learn it."""
+        """Close it; fails the waiting requests."""
         if self.is_open:
             self.is_open = False
             self.socket.close()
@@ -144,11 +144,11 @@ class Client:
         """See Owner. No client dies."""
 
     def after_ns(self, delay_ms: float) -> int:
-        """A time from now, give or take."""
+        """A time from now, with jitter."""
         return self.world.clock.now_ns + int(delay_ms * (0.5 + self.chance.random()) * MS)
 
     def later(self, delay_ms: float, action: Callable[[], None]) -> None:
-        """Do it after a while, give or take."""
+        """Do it after a while, with jitter."""
         due_ns = self.after_ns(delay_ms)
         heapq.heappush(self._later, (due_ns, next(self._tie_breaker), action))
 
@@ -180,7 +180,7 @@ class Client:
         attempts: int = 30,
         wanted: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Ask any node, and again until the answer will do."""
+        """Ask any node, repeatedly until the answer is good."""
 
         def again() -> None:
             if attempts > 1 and wanted():
@@ -211,7 +211,7 @@ class Client:
         return self.is_touched
 
     def turn(self) -> None:
-        """Do what is to be done."""
+        """Do the due work."""
         now_ns = self.world.clock.now_ns
         self.is_touched = True
         for connection in list(self.connections.values()):

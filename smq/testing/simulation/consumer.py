@@ -1,4 +1,4 @@
-"""Consumers, committers and administrators: who reads, who remembers where, who makes topics."""
+"""Consumers, committers and administrators: read, commit offsets, create topics."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,7 +31,7 @@ Part = tuple[Incarnation, int]
 
 
 class Consumer(Client):
-    """Reads partitions from where it stands."""
+    """Reads partitions from its positions."""
 
     def __init__(self, world: "World", name: str) -> None:
         super().__init__(world, name)
@@ -106,7 +106,7 @@ class Records(NamedTuple):
 
 
 def records_of(data: bytes | memoryview | None) -> Records:
-    """What a fetch has brought of a partition."""
+    """The records that a fetch returned for a partition."""
     rows, end = [], 0
     for batch in read_batches(bytes(data or b"")):
         if not batch.is_control:
@@ -116,7 +116,7 @@ def records_of(data: bytes | memoryview | None) -> Records:
 
 
 class Reader(Client):
-    """Reads whole partitions, after all is over: `found` is what is there."""
+    """Reads whole partitions at the end of a run; `found` has their records."""
 
     def __init__(self, world: "World", name: str) -> None:
         super().__init__(world, name)
@@ -180,7 +180,7 @@ class Reader(Client):
 
 
 class Committer(Client):
-    """A group's memory of where it stands: every offset is committed once only."""
+    """A group that commits: every offset is committed only once."""
 
     def commit(self, incarnation: Incarnation, partition: int) -> None:
         """Commit the next offset."""
@@ -204,7 +204,7 @@ class Committer(Client):
         connection.ask("OffsetCommit", COMMIT_VERSION, request, answered)
 
     def check(self, incarnation: Incarnation, partition: int, kept: Commits) -> None:
-        """Raises Broken when the group remembers something else than it was told."""
+        """Raises Broken if the group's offset is not the committed one."""
 
         def is_enough(response: Message) -> bool:
             row = response.topics[0].partitions[0] if response.topics else None
@@ -227,7 +227,7 @@ class Administrator(Client):
     """Makes topics and deletes them."""
 
     def create(self, name: str, partitions: int, level: str) -> None:
-        """Have such a topic."""
+        """Create the topic, retrying until it exists."""
 
         def is_enough(response: Message) -> bool:
             code = ErrorCode(response.topics[0].error_code)
@@ -252,7 +252,7 @@ class Administrator(Client):
         self.ask_until("CreateTopics", 6, request, is_enough)
 
     def delete(self, name: str) -> None:
-        """Have no such topic."""
+        """Delete the topic, retrying until it is gone."""
         incarnation = self.world.ledger.standing(name)
         if incarnation is None:
             return

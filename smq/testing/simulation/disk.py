@@ -1,7 +1,8 @@
-"""The disk of one log: real files for the page cache, and beside them what a power cut leaves.
+"""The disk of one log: real files for the page cache, and beside them the state that a power cut
+leaves.
 
-It fails while it is told to, and counts what a process does: one that is to die does so between two
-calls, or in the middle of a write.
+It injects failures, and counts calls: a process that must die does so between two calls, or in the
+middle of a write.
 """
 
 import errno
@@ -31,7 +32,7 @@ KEPT_SHARES = (0.0, 0.0, 0.1, 0.5, 0.9, 1.0)  # Of unsynced pieces, after a powe
 
 
 class Killed(BaseException):
-    """The process that runs just now is dead. No handler of the broker's catches it."""
+    """The running process is dead. No handler of the broker catches it."""
 
 
 @dataclass
@@ -132,8 +133,8 @@ class SimulatedDisk(OsDisk):
         return super().read(fd, length, 0)
 
     def sync(self, fd: int) -> None:
-        """See Disk. What a failed one should have made durable may never be: its pages are clean
-        now, and the next one says that all is well."""
+        """See Disk. Data of a failed sync may never become durable: its pages are clean now, and
+        the next sync succeeds."""
         file = self._opened[fd]
         try:
             self._call("sync")
@@ -191,7 +192,7 @@ class SimulatedDisk(OsDisk):
         self._opened.clear()
 
     def lose_power(self) -> None:
-        """Of what no sync has made durable any subset is there, torn anywhere."""
+        """Keep any subset of unsynced data, torn anywhere."""
         self.drop_descriptors()
         chance, files = self.chance, self.files
         size, keep = chance.choice((SECTOR_BYTES, PAGE_BYTES)), chance.choice(KEPT_SHARES)
@@ -204,7 +205,7 @@ class SimulatedDisk(OsDisk):
         self._names, self._next_file = dict(self.files.names), len(self.files.names)
 
     def flip_a_bit(self) -> bool:
-        """Change one bit of what lies in a segment's file, also on the disk; False: there is none.
+        """Flip one bit of a segment's file, also on disk; False: there is none.
 
         Reads find it; no failure of ours does such a thing, but disks do.
         """

@@ -1,8 +1,8 @@
-"""What happens in a simulation: a list that is drawn from the seed before anything runs.
+"""The events of a simulation: a list that is drawn from the seed before anything runs.
 
-An event is data: when, which kind, and numbers. Numbers mean something whatever else is in the
-list ("the n-th topic, counted round"), so that a list from which events are struck out still runs:
-that is how one that fails becomes short. A new kind is one more row of KINDS.
+An event is data: a time, a kind, and numbers. Numbers are valid in any list ("the n-th topic",
+modulo their count), so a sublist still runs: this is how a failing list is shrunk. A new kind is
+one more row of KINDS.
 """
 
 import errno
@@ -48,7 +48,7 @@ class Event(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A row: how often it comes, which numbers it takes, what it does."""
+    """A row: its frequency, its numbers, its action."""
 
     weight: float
     draw: Callable[[Random], Numbers]
@@ -104,7 +104,7 @@ def _create_again(world: "World", topic: int, partitions: int, level: int) -> No
 
 
 def _kill(world: "World", victim: int, fuse: int, next_fuse: int) -> None:
-    """A process dies after so many calls of the system; so may the next one in its place."""
+    """A process dies after so many system calls; so may its successor."""
     names = sorted(world.processes)
     if names:
         world.light(names[victim % len(names)], fuse, world.kill)
@@ -112,7 +112,8 @@ def _kill(world: "World", victim: int, fuse: int, next_fuse: int) -> None:
 
 
 def _kill_all(world: "World", victim: int, fuse: int, shards: int, again_ms: int) -> None:
-    """All processes die at once when one of them has made so many calls; other shards start.
+    """All processes die at once when one of them has made so many calls; a new number of shards
+    starts.
 
     `again_ms`: the power fails so much later (-1: it does not).
     """
@@ -195,7 +196,7 @@ def _cut(world: "World", which: int) -> None:
 
 
 def _freeze(world: "World", victim: int, ms: int) -> None:
-    """A process gets no processor for a while."""
+    """A process gets no CPU for a while."""
     names = sorted(world.processes)
     if names:
         world.freeze(names[victim % len(names)], ms)
@@ -311,7 +312,7 @@ KINDS: dict[str, Kind] = {
     "cut": Kind(3, lambda c: (c.randrange(30),), _cut),
     "freeze": Kind(1, lambda c: (c.randrange(6), c.choice((5, 50, 500))), _freeze),
     "flip": Kind(0.1, lambda c: (c.randrange(3),), _flip),
-    # Drawn apart, by `transactions_of`: what else happens with a seed stays as it was.
+    # Drawn separately, by `transactions_of`: a seed's other events stay the same.
     TRANSACT: Kind(
         0,
         lambda c: (
@@ -331,7 +332,7 @@ def name_of(topic: int) -> str:
 
 
 def events_of(seed: int, kinds: Collection[str] = KINDS) -> list[Event]:
-    """All that happens with a seed, drawn from these kinds."""
+    """All events of a seed, drawn from these kinds."""
     chance = Random(f"events {seed}")  # noqa: S311
     drawn = {name: kind for name, kind in KINDS.items() if name != TRANSACT}
     weights = [kind.weight * chance.choice(MOODS) * (name in kinds) for name, kind in drawn.items()]

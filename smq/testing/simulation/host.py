@@ -1,7 +1,8 @@
-"""What outlives the processes of a simulated broker: memory, listeners, files, generations.
+"""The state that outlives the processes of a simulated broker: memory, listeners, files,
+generations.
 
-It is the supervisor's part. A kill of a process leaves all of it; a kill of all loses the memory; a
-power cut loses also what the disks had not made durable.
+It plays the supervisor. A kill of one process keeps all of it; a kill of all loses the memory; a
+power cut also loses data that is not durable.
 """
 
 import os
@@ -178,6 +179,6 @@ class Host:
 
 
 def new_store(template: Path) -> None:
-    """A store as a first start makes it: made once, copied for each simulation."""
+    """A store as after a first start: made once, copied for each simulation."""
     template.mkdir(parents=True)
     Store.open(template / FILE_NAME).close()

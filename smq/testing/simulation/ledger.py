@@ -1,8 +1,7 @@
-"""What clients were told, and so may rely on: the rules compare it with what is there.
+"""The facts that clients were told and may rely on: the rules compare them with the records.
 
-A record is *claimed* from the moment its ack has come, or a consumer has seen it, until something
-happens that its topic's level does not survive. What was sent and not answered is in doubt: it may
-be there, once, or not.
+A record is *claimed* from its ack, or from a consumer's read, until a failure that its topic's
+level does not survive. A record without an answer is in doubt: it may exist, once, or not.
 """
 
 from dataclasses import dataclass, field
@@ -57,7 +56,7 @@ class Incarnation:
         return f"{self.topic.name}-{partition} ({self.level})"
 
     def claim(self, partition: int, offset: int, value: bytes, why: str) -> None:
-        """Note that a client was told of a record at an offset. Raises Broken."""
+        """Record that a client was told of a record at an offset. Raises Broken."""
         if self.is_dying or self.is_damaged:
             return
         where = self.where(partition)
@@ -69,7 +68,7 @@ class Incarnation:
             raise Broken(f"{where}: {said(value)} was at {place}, {why} is at {offset}")
 
     def forget(self) -> None:
-        """Something has happened that the level does not survive."""
+        """Drop the claims after a failure that the level does not survive."""
         self.losses += 1
         for claims, places in zip(self.claims, self.places, strict=True):
             claims.clear()
@@ -88,7 +87,7 @@ def said(value: bytes) -> str:
 
 
 class Commits:
-    """Of one group and partition: every offset is committed once only.
+    """The commits of one group and partition: every offset is committed only once.
 
     What was asked for later replaces what was acked before it was asked for. All else may come in
     any order: two requests may go different ways, and one whose connection broke may come late.
@@ -109,7 +108,7 @@ class Commits:
         return self.last, replaced
 
     def acked(self, offset: int, replaced: set[int]) -> None:
-        """The group remembers it, or one that was asked for meanwhile."""
+        """The offset, or one requested meanwhile, was acked."""
         self.possible -= replaced
         self._acked.add(offset)
 
@@ -157,7 +156,7 @@ class Ledger:
         return next((each for each in self.all if each.topic.name == name), None)
 
     def damaged(self) -> None:
-        """A bit of a log has changed: all that is checked of it now is that nobody made it up."""
+        """A bit of a log was flipped: from now on only check that every record was sent."""
         self.is_damaged = True
         for each in self.all:
             each.is_damaged = True

@@ -1,8 +1,8 @@
-"""Defects that a review of the data path found, put back one by one: the simulator must find each.
+"""Known defects of the data path, reintroduced one by one: the simulator must find each.
 
-A mutant replaces methods, with the mend taken out. Its runs have only events of the kinds that its
-defect needs, more of them than a run of all kinds has. It is looked for twice: with the assertions
-of `invariants()`, and without them, where only what is seen from outside tells.
+A mutant replaces methods by versions without the fix. Its runs only have events of the kinds that
+its defect needs, and more of them than a run of all kinds. Each is searched for twice: with the
+assertions of `invariants()`, and without them, by outside effects alone.
 
 python -m smq.testing.simulation.mutants [--seeds 1000] [--first 1] [--only 4]
 """

@@ -1,9 +1,9 @@
-"""Sockets without a kernel: streams between ends that are cut, delayed and full as the seed says.
+"""Sockets without a kernel: streams between ends that are cut, delayed and full by the seed.
 
     end A ──send──▶ in flight (each piece is due at a time, in order) ──▶ arrived ──recv──▶ end B
 
-Each connection has chances of its own, so that what happens to one does not depend on the order in
-which a process served the others. Connections overtake each other; bytes of one never do.
+Each connection has a random generator of its own, so that its fate does not depend on the order in
+which a process serves the others. Connections overtake each other; bytes of one never do.
 """
 
 import errno

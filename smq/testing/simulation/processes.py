@@ -1,7 +1,7 @@
-"""The broker's processes as they are, in one: each is its own loop, which others turn.
+"""The broker's real processes within one: each is a loop that the simulation turns.
 
-What forks, sleeps or has threads in the real ones is stepped here; all the rest is the very same
-code. A process dies between two calls of the system (`before_call`), or of an exception.
+Forks, sleeps and threads are stepped here; all other code is the real one. A process dies between
+two system calls (`before_call`), or by an exception.
 """
 
 import socket

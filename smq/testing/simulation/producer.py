@@ -1,7 +1,7 @@
-"""An idempotent producer: batches in lanes, some in flight, the same again after a break.
+"""An idempotent producer: batches in lanes, some in flight, resent after a broken connection.
 
-A lane is one producer id's way into one partition of one incarnation of a topic. The n-th record
-of a lane has sequence n and says so, so that a record is known wherever it turns up.
+A lane is one producer id's stream into one partition of one incarnation of a topic. The n-th record
+of a lane has sequence n and contains it, so that a record can be identified anywhere.
 """
 
 from collections import deque
@@ -237,6 +237,6 @@ class Producer(Client):
             raise Broken(f"{self.name} gets {code.name} for a batch as all others")
 
     def _leave(self, lane: Lane) -> None:
-        """Begin anew: whatever is not acked stays in doubt."""
+        """Begin anew: unacked records stay in doubt."""
         self.lanes.pop((lane.incarnation, lane.partition), None)
         lane.batches.clear()

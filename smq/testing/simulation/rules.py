@@ -1,4 +1,4 @@
-"""What must hold when all is over and was read again: a table of small functions.
+"""The rules that hold at the end, after everything was read again: a table of small functions.
 
 Each gets the world, whose reader has read every topic that stands, and raises Broken.
 """
@@ -16,9 +16,10 @@ Rule = Callable[["World"], None]
 
 
 def claimed_is_there(world: "World") -> None:
-    """What was acked or seen, and survives what has happened, stands where it stood.
+    """A record that was acked or seen, and whose level survives the failures, is still at its
+    offset.
 
-    Of a compacted topic that, or a later record of its key.
+    In a compacted topic, it or a later record of its key.
     """
     for (incarnation, partition), found in world.reader.found.items():
         if incarnation.is_dying:
@@ -37,7 +38,7 @@ def claimed_is_there(world: "World") -> None:
 
 
 def nothing_twice(world: "World") -> None:
-    """A record stands once in its partition: producers are idempotent.
+    """No record is in its partition twice: producers are idempotent.
 
     See in_order for what was sent before a topic was created again: the batch that the new topic
     took first is sent again under another epoch.
@@ -56,7 +57,7 @@ def nothing_twice(world: "World") -> None:
 
 
 def in_order(world: "World") -> None:
-    """The records of a lane stand in the order they were sent in.
+    """The records of a lane are in the order of sending.
 
     A topic that was created again knows nothing of its producers. It takes the first batch that
     reaches it, as Kafka does, even if an earlier one was refused while there was no topic.

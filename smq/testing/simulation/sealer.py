@@ -1,7 +1,7 @@
-"""The sealer: its own loop is as it is, its workers do their jobs in this process.
+"""The sealer: its own loop is the real one, its workers do their jobs in this process.
 
-A worker asks shards and coordinator and waits for the answer; while it waits the others go on. It
-dies with the sealer, in the middle of a job.
+While a worker waits for an answer of a shard or the coordinator, the others run. It dies with the
+sealer, in the middle of a job.
 """
 
 from collections import deque

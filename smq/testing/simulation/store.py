@@ -1,7 +1,8 @@
-"""The coordinator's store: the real one, whose disk may be full and whose newest commits may go.
+"""The coordinator's store: the real one, whose disk may be full and whose newest commits may be
+lost.
 
-A power loss takes commits that were not synced, the newest first. SQLite keeps its log whole here
-until it is closed, so that an end of it can be taken away.
+A power loss takes unsynced commits, the newest first. SQLite keeps its whole log until it is closed
+here, so that its end can be cut off.
 """
 
 from collections.abc import Callable

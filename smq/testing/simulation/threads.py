@@ -1,6 +1,6 @@
-"""A process's threads, in steps: what they were given is done when the simulation says so.
+"""A process's threads, in steps: their work is done when the simulation says so.
 
-A kill between finds it undone; a slow disk is work that is due late.
+A kill before that finds it undone; a slow disk is work that is due late.
 """
 
 from collections import deque

@@ -1,8 +1,8 @@
 """A program with a transactional id: transactions of one topic, one after the other.
 
-An attempt writes a batch to each partition, then commits or aborts; whatever breaks is asked again
-until there is an answer. A refusal gives the attempt up: the producer begins again, which aborts
-what is open. What must hold is in `rules.py`; the topic is read as `read_committed` sees it.
+An attempt writes a batch to each partition, then commits or aborts; broken requests are repeated
+until there is an answer. A refusal ends the attempt: the producer begins again, which aborts the
+open transaction. What must hold is in `rules.py`; the topic is read as `read_committed` sees it.
 """
 
 from collections import deque

@@ -1,4 +1,4 @@
-"""One simulation: who is there, whose turn it is, what time it is, and how it ends.
+"""One simulation: its participants, their turns, its clock, and its end.
 
 until the last event     processes, threads and clients take turns as chance has it
 then all is healed       what is dead starts, disks work, nobody asks for more

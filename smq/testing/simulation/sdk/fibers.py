@@ -1,8 +1,8 @@
 """The threads of a simulated program: greenlets, of which one runs at a time until it waits.
 
 A program's code blocks: it connects, waits for an answer, for a lock, for time to pass. Here each
-such call waits in `Program.wait`, which lets the rest of the simulation go on, and returns when
-what it waits for is there or its time is over. Which waiting thread goes on first decides chance.
+such call waits in `Program.wait`, which lets the rest of the simulation run, and returns when its
+condition holds or its time is over. Chance decides which waiting thread continues first.
 """
 
 from collections.abc import Callable

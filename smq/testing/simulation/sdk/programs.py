@@ -1,8 +1,8 @@
-"""Programs that use SMQ's SDK, over Kafka's protocol: its code as it is, its threads as fibers.
+"""Programs that use SMQ's SDK over Kafka's protocol: its real code, with fibers as threads.
 
-What the SDK promises its callers is checked where they would notice it: each record whose future
-has a result stands there (the ledger), a failure has a reason, a consumer gets each record of a
-partition once and in order, a group goes on where it committed.
+The programs check the SDK's promises as its callers would: each record whose future has a result is
+there (the ledger), a failure has a reason, a consumer gets each record of a partition once and in
+order, a group continues where it committed.
 """
 
 from collections import deque

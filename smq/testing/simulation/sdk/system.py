@@ -1,4 +1,4 @@
-"""What the SDK's modules import of the system, for programs in a simulation.
+"""Stand-ins for the system modules that the SDK imports, for programs in a simulation.
 
 `installed` puts stand-ins for socket, select, os, threading and the pool of threads into the SDK's
 modules, and takes them out again. All else of those modules is the real thing. A stand-in acts for
