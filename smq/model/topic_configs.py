@@ -64,7 +64,7 @@ _TABLE = (
         "cleanup.policy",
         T.LIST,
         "delete",
-        "How old records go: `delete` them by time or size, `compact` to the last of each key, "
+        "How old records are removed: `delete` by time or size, `compact` to the last of each key, "
         "both or neither. A compacted topic refuses records without a key.",
         lambda value: "" if _policies(str(value)) <= {DELETE, COMPACT, ""} else _POLICIES_ARE,
         "log.cleanup.policy",
@@ -75,7 +75,7 @@ _TABLE = (
         "compression.type",
         T.STRING,
         "producer",
-        "How batches are compressed: as the `producer` has done it, or by the broker, which makes "
+        "How batches are compressed: as the `producer` chose, or by the broker, which makes "
         "appending slower. A batch that would take the broker too long (docs/deviations.md), or "
         "that holds handles, stays as it was sent.",
         one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
@@ -154,7 +154,7 @@ _TABLE = (
         "max.compaction.lag.ms",
         T.LONG,
         str(INT64_MAX),
-        "A compacted topic is compacted when it has a record this old that was not, whatever "
+        "A topic is compacted once it has an uncompacted record this old, whatever "
         "min.cleanable.dirty.ratio says.",
         at_least(1),
         "log.cleaner.max.compaction.lag.ms",
@@ -196,7 +196,7 @@ _TABLE = (
         "min.cleanable.dirty.ratio",
         T.DOUBLE,
         "0.5",
-        "A compacted topic is compacted when more than this part of its sealed bytes has not been.",
+        "A topic is compacted once more than this share of its sealed bytes is uncompacted.",
         lambda value: "" if 0 <= float(value) <= 1 else "Value must be between 0 and 1",
         "log.cleaner.min.cleanable.ratio",
     ),
@@ -313,7 +313,7 @@ _TABLE = (
         "smq.reference.orphan.ms",
         T.LONG,
         "86400000",
-        "Age at which a payload that no record refers to is deleted; until then new records may.",
+        "Age at which an unreferenced payload is deleted; until then new records may refer to it.",
         at_least(1),
         "reference.orphan.ms",
         "reference_orphan_ms",
@@ -357,8 +357,8 @@ _TABLE = (
         "smq.validate",
         T.STRING,
         "header",
-        "What is checked of a batch before it is appended: its `header`, or each of its `records` "
-        "too, for which it is inflated. Batches for compacted topics are always inflated.",
+        "What the broker checks before it appends a batch: its `header`, or each of its `records` "
+        "too, for which it inflates the batch. Batches for compacted topics are always inflated.",
         one_of("header", "records"),
     ),
     TopicConfig(
