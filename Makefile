@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 EXTRAS := test,demo
 STAMP := $(VENV)/.installed
 
-.PHONY: setup check test console-test deploy-test fix demo bench bench-load bench-local bench-reference bench-flood bench-sealing record-oracle kafka-tools frameworks sim kills spark-long spark-kills bench-spark wheel docs clean
+.PHONY: setup check test console-test deploy-test fix demo bench bench-load bench-local bench-reference bench-flood bench-sealing record-oracle kafka-tools frameworks sim kills spark-long spark-kills agreement bench-spark wheel docs clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -58,6 +58,9 @@ bench-sealing: setup  ## How fast one core makes segments and reads them back. A
 
 bench-spark: setup  ## Spark and SQL over topics, beside Spark's own readers and its Kafka source. ARGS="--quick --only scans"
 	$(BIN)/python -m bench.spark $(ARGS)
+
+agreement: setup  ## Every way to read a topic beside DuckDB over the raw input. ARGS="--records 10000000", --flights
+	$(BIN)/python -m bench.agreement $(ARGS)
 
 spark-kills: setup  ## Streams whose driver, workers and broker are killed 20 times: each row once, at source and sink.
 	$(BIN)/pytest -q --timeout 3600 -m long tests/spark_jobs/test_kills.py
