@@ -176,7 +176,7 @@ class Config:
     wal_keep_bytes: int = setting(
         -1,
         "How much of `wal.bytes.max` sealed segments may take. They are read there until their "
-        "space is wanted; with 0 they are freed at once, and read from the filer.",
+        "space is needed; with 0 they are freed at once, and read from the filer.",
         at_least=-1,
         default_words="all of it",
         update=Update.PER_BROKER,
