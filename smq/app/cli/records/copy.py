@@ -83,22 +83,33 @@ def copy(  # noqa: PLR0913  (Each is an option.)
                 bring=payloads.bring,
                 keep_offsets=keep_offsets,
             )
-            try:
-                work.run()
-            except (copying.Interloper, copying.OffsetsNotKept) as error:
-                raise refusal(str(error)) from error
-            except StoreError as error:
-                saving.save_now()
-                raise refusal(f"a payload cannot be copied: {error}") from error
-            except BaseException:
-                saving.save_now()
-                raise
-        saving.save_now()
+            _run(work, saving)
         seconds = (monotonic_ms() - began_ms) / 1000
     if as_json:
         facts = {"source": source, "destination": destination, "partitions": len(lanes)}
         say(json.dumps({**facts, **_counts(work, payloads), "seconds": seconds}))
         return
+    _say_done(work, payloads, seconds)
+
+
+def _run(work: "Copy", saving: "Saving") -> None:
+    """Copy, and save how far it came, unless the destination is not what was left there."""
+    from smq.app.cli.records import copying  # noqa: PLC0415  (NumPy)
+
+    try:
+        work.run()
+    except (copying.Interloper, copying.OffsetsNotKept) as error:
+        raise refusal(str(error)) from error
+    except StoreError as error:
+        saving.save_now()
+        raise refusal(f"a payload cannot be copied: {error}") from error
+    except BaseException:
+        saving.save_now()
+        raise
+    saving.save_now()
+
+
+def _say_done(work: "Copy", payloads: "PayloadCopy", seconds: float) -> None:
     rate = work.bytes / max(seconds, 0.001) / 1e6
     plural = "" if payloads.count == 1 else "s"
     also = f", and {payloads.count:,} payload{plural} of {payloads.bytes:,} bytes"
