@@ -62,7 +62,7 @@ bench-spark: setup  ## Spark and SQL over topics, beside Spark's own readers and
 agreement: setup  ## Every way to read a topic beside DuckDB over the raw input. ARGS="--records 10000000", --flights
 	$(BIN)/python -m bench.agreement $(ARGS)
 
-spark-kills: setup  ## Streams whose driver, workers and broker are killed 20 times: each row once, at source and sink.
+spark-kills: setup  ## Streams whose driver, workers and broker are killed 20 times, and jobs 3 times: each row once.
 	$(BIN)/pytest -q --timeout 3600 -m long tests/spark_jobs/test_kills.py
 
 record-oracle: setup  ## Ask a real Apache Kafka afresh what the oracle tests compare with. PART=words: only these dialogues.

@@ -1,6 +1,7 @@
-"""Two streams whose driver, workers and broker are killed at random: each row arrives once.
+"""Streams and jobs that are killed at random: each row arrives once.
 
-One writes a Parquet table, which shows what the source gives; the other a topic, through the sink.
+Of two streams the driver, workers and broker are killed. One writes a Parquet table, which shows
+what the source gives; the other a topic, through the sink. Jobs are killed and started again.
 """
 
 import os
@@ -15,6 +16,7 @@ from pathlib import Path
 import psutil
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from smq.testing.smq_broker import SmqBroker
 from spark_jobs.session import java_home
@@ -184,3 +186,69 @@ def _table(directory: Path) -> list[int]:
         names |= {line.split('"path":"')[1].split('"')[0].rpartition("/")[2] for line in lines}
     tables = [pq.read_table(directory / "table" / name, columns=["value"]) for name in names]
     return sorted(int(each) for table in tables for each in table["value"].to_pylist())
+
+
+JOB_ROWS, JOB_PARTITIONS, JOB_KEYS = 4000, 8, 100
+JOB_KILLS, JOB_MOMENT_S_MAX = 3, 12.0
+JOBS = {
+    "compact_keys": [],
+    "dedup": [],
+    "decode": ["--schema", "n INT", "--dead-letters", "dead", "--max-records", "300"],
+}
+
+
+def _job_records() -> list[tuple[bytes, bytes, int]]:
+    """Key, value, partition: each value twice, and each tenth is no JSON."""
+    found: list[tuple[bytes, bytes, int]] = []
+    for number in (n // 2 for n in range(JOB_ROWS)):
+        key, value = number % JOB_KEYS, b'{"n": %d}' % number if number % 10 else b"bad %d" % number
+        found.append((b"%d" % key, value, key % JOB_PARTITIONS))
+    return found
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("job", JOBS)
+def test_a_job_that_is_killed_goes_on_and_gives_each_row_once(
+    spark: SparkSession, smq_broker: SmqBroker, tmp_path: Path, job: str
+) -> None:
+    chance, given = random.Random(job), _job_records()
+    with smq_broker.connect() as client:
+        client.create_topic("orders", JOB_PARTITIONS)
+        client.create_topic("dead", 2)
+        with client.producer() as producer:
+            for key, value, partition in given:
+                producer.send("orders", value, key=key, partition=partition)
+    table = tmp_path / "table"
+    command = [sys.executable, "-m", f"spark_jobs.{job}", "orders", "--output", str(table)]
+    command += ["--data-dir", str(smq_broker.data_dir), *JOBS[job]]
+    environment = {**os.environ, "PYTHONPATH": ROOT, "JAVA_HOME": str(java_home())}
+    for number in range(JOB_KILLS + 1):
+        with (tmp_path / "job.log").open("ab") as log:
+            process = subprocess.Popen(
+                command, env=environment, stdout=log, stderr=log, start_new_session=True
+            )
+        try:
+            is_last = number == JOB_KILLS
+            process.wait(None if is_last else chance.uniform(0, JOB_MOMENT_S_MAX))
+        except subprocess.TimeoutExpired:
+            continue
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(60)
+        assert process.returncode == 0, (tmp_path / "job.log").read_text()[-4000:]
+    rows = spark.read.parquet(str(table)).collect()
+    if job == "decode":
+        assert sorted(row.n for row in rows) == sorted(
+            n // 2 for n in range(JOB_ROWS) if n // 2 % 10
+        )
+        with smq_broker.connect() as client, client.consumer("dead", start="earliest") as consumer:
+            letters = [
+                bytes(each.value or b"") for each in consumer.read_until(consumer.find("latest"))
+            ]
+        assert sorted(letters) == sorted(value for _, value, _ in given if value[:1] == b"b")
+        return
+    found = sorted((bytes(row.key), bytes(row.value)) for row in rows)
+    pairs = [(key, value) for key, value, _ in given]
+    assert found == sorted(dict(pairs).items() if job == "compact_keys" else set(pairs))
