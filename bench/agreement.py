@@ -29,7 +29,7 @@ from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 from pyspark.sql import DataFrame, SparkSession, functions as f
 
-from bench.spark_inputs import BATCH_RECORDS, wait_sealed
+from bench.spark.inputs import BATCH_RECORDS, wait_sealed
 from smq.app.demo import dataset
 from smq.filer.location import Location
 from smq.sql.session import Bounds, Topics, running
