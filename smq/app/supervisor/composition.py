@@ -5,12 +5,13 @@ The only module that imports all of them, so the only one that is slow to import
 
 import fcntl
 import gc
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from shm.kernels.base.jit import SHIPPED, cache_directory
+from shm.kernels.base.jit import SHIPPED, SOURCES, cache_directory
 from shm.warm.shard import warm, warm_rest, warm_turns
 from smq.app.coordinator.main import coordinator_main
 from smq.app.front.main import front_main
@@ -22,7 +23,17 @@ from smq.app.supervisor.supervisor import Mains
 from smq.model.config import Config
 from smq.model.config_sources import Machine
 
-COMPLETE = "complete"  # The last file of a cache: without it a start was interrupted, or is at it.
+
+def complete_mark() -> Path:
+    """The last file of a cache, which has all kernels of this installation then.
+
+    Numba files a kernel under its source's path, and takes it for stale when the source's time has
+    changed: another environment, or the same version installed again, compiles once more.
+    """
+    digest = hashlib.sha256()
+    for source in sorted(SOURCES.rglob("*.py")):
+        digest.update(f"{source} {source.stat().st_mtime_ns}\n".encode())
+    return cache_directory() / f"complete-{digest.hexdigest()[:16]}"
 
 
 def serve_broker(config: Config, machine: Machine) -> int:
@@ -38,7 +49,7 @@ def warm_kernels() -> None:
     """
     gc.disable()
     started_ms = monotonic_ms()
-    complete = cache_directory() / COMPLETE
+    complete = complete_mark()
     if complete.exists() or (SHIPPED and SHIPPED.whole()):
         warm()
     else:

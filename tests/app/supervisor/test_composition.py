@@ -1,5 +1,6 @@
 """When the kernels are compiled, and when they are only loaded."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,22 @@ def test_only_the_first_start_compiles_and_it_says_so(cache: Cache) -> None:
     assert cache.done == [*COMPILED, "load"]
 
 
+def test_another_installation_of_the_same_version_compiles_too_and_says_so(
+    cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "kernel.py").write_text("the same")
+    for name in ("one", "other"):
+        monkeypatch.setattr(module, "SOURCES", tmp_path / name)
+        module.warm_kernels()
+    assert cache.done == COMPILED * 2
+    os.utime(tmp_path / "other" / "kernel.py", (1, 1))  # Installed again: Numba looks at the time.
+    module.warm_kernels()
+    module.warm_kernels()
+    assert cache.done == [*COMPILED * 3, "load"]
+
+
 def test_after_a_first_start_that_was_interrupted_the_next_one_compiles(
     cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,7 +89,7 @@ def test_of_two_first_starts_one_compiles_and_the_other_waits_and_loads(cache: C
         other.start()
         assert cache.said.wait(10)
         assert cache.done == ["compiling the"]
-        (cache.directory / module.COMPLETE).touch()
+        module.complete_mark().touch()
     other.join(10)
     assert cache.done == ["compiling the", "load", "the kernels"]
 
