@@ -373,7 +373,9 @@ def _row(part: Part, line: Line, figures: Mapping[str, Figures]) -> str:
 def main() -> None:
     """Measure, print the table, and write it down if asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--gb", type=float, default=20.0, help="of the flood; others take of it")
+    parser.add_argument(
+        "--gb", type=float, default=20.0, help="size of the flood; other lines take a part"
+    )
     parser.add_argument("--quick", action="store_true", help="1 GB, and a fifth of the time")
     parser.add_argument("--only", default="", help="lines whose name has these words")
     parser.add_argument("--write", action="store_true", help="into docs/performance.md")

@@ -117,7 +117,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", default="", help="lines whose name has these words")
     parser.add_argument("--flood-gb", type=float, default=10.0, help="of --only flood")
     parser.add_argument("--write", action="store_true", help="into docs/performance.md")
-    parser.add_argument("--note", default="", help="with --write: a line of the history, so called")
+    parser.add_argument(
+        "--note", default="", help="with --write: the name of a line in the history"
+    )
     return parser.parse_args()
 
 

@@ -97,7 +97,7 @@ def main() -> None:
     parser.add_argument("--to", dest="last", type=iso, required=True, help="the last date")
     parser.add_argument("--output", type=Path, required=True, help="the table's directory")
     parser.add_argument("--tail", choices=["live", "sealed"], default="live", help="[live]")
-    parser.add_argument("--again", action="store_true", help="also the dates that are done")
+    parser.add_argument("--again", action="store_true", help="replace finished dates too")
     given = parser.parse_args()
     with refusals():
         given.output.mkdir(parents=True, exist_ok=True)

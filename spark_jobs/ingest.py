@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("topic")
     add_stream_places(parser)
     parser.add_argument("--output", type=Path, required=True, help="the table's directory")
-    parser.add_argument("--follow", action="store_true", help="go on until stopped")
+    parser.add_argument("--follow", action="store_true", help="run until stopped")
     given = parser.parse_args()
     options = stream_options(given)
     with refusals(), start_session(f"ingest {given.topic}") as spark:

@@ -34,7 +34,7 @@ def offsets_of(checkpoint: Path) -> Offsets:
     """The offsets that a stream has planned last, of all its sources. Raises Unreadable."""
     batches = [int(each.name) for each in (checkpoint / "offsets").glob("*") if each.name.isdigit()]
     if not batches:
-        raise Unreadable(f"{checkpoint} is not the checkpoint of a stream that has begun")
+        raise Unreadable(f"{checkpoint} is not the checkpoint of a stream that has started")
     path = checkpoint / "offsets" / str(max(batches))
     found: Offsets = {}
     # "v1", the batch's metadata, then a line for each source: "-" if it has none.

@@ -115,14 +115,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="smq spark replay", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("topic", nargs="?", help="what is replayed, or --table")
+    parser.add_argument("topic", nargs="?", help="the topic to replay, or --table")
     parser.add_argument("--table", type=Path, help="a directory of Parquet files")
     parser.add_argument("--to", required=True, metavar="TOPIC", help="a topic, which must exist")
     parser.add_argument("--data-dir", type=Path, required=True, help="the broker's data directory")
     parser.add_argument("--filer-root", help="the broker's setting filer.root, if it is elsewhere")
-    parser.add_argument("--state", type=Path, required=True, help="a directory of this replay's")
     parser.add_argument(
-        "--from", dest="since", type=_moment, help="the first time, ISO 8601, in UTC unless it says"
+        "--state", type=Path, required=True, help="a directory for the state of this replay"
+    )
+    parser.add_argument(
+        "--from",
+        dest="since",
+        type=_moment,
+        help="the start time, ISO 8601, UTC unless it names a zone",
     )
     parser.add_argument("--until", type=_moment, help="the end time, exclusive")
     parser.add_argument("--rate", type=_rate, help="records a second at most")

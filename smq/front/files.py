@@ -131,7 +131,7 @@ class Files:
         mode = _mode(request, key, await self._existing(key))
         with self._space.upload(key) as room:
             if not self._space.counted:
-                raise Unavailable(key, "the quotas are being counted")
+                raise Unavailable(key, "usage of the quotas is still being counted")
             room.check(_content_length(request))
             async with AsyncExitStack() as until_told:
                 try:

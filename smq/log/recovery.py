@@ -146,7 +146,7 @@ class _Recovery:
         if checkpoint is not None:
             self._restore(checkpoint)
         if not is_newest and (log.directory / FILE_NAME).exists():
-            log.notices.append(f"{log.directory / FILE_NAME} is damaged: the one before serves")
+            log.notices.append(f"{log.directory / FILE_NAME} is damaged: using the previous one")
         log.wal.open_existing()
         tail = self._read_segments()
         self._end_known(tail)
@@ -436,9 +436,7 @@ class _Recovery:
             try:
                 self._make_durable()
             except OSError as error:
-                log.health.fail_start(
-                    f"what was written before this start cannot be synced: {error}"
-                )
+                log.health.fail_start(f"data written before this start cannot be synced: {error}")
         log.partitions.show_all()
         log.cursors[:] = words[WORD_INDEX_TAIL]
 

@@ -269,7 +269,9 @@ class WritableManifest(Manifest):
         if found == [new]:
             return True
         if found != list(old):
-            raise PreconditionFailed(new.path, "what it replaces is not in the manifest any more")
+            raise PreconditionFailed(
+                new.path, "the segments that it replaces are no longer in the manifest"
+            )
         self._database.change("SAVEPOINT replacing")
         try:
             named = self._named_by(new) if payloads is None else payloads

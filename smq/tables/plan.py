@@ -95,7 +95,7 @@ def _range(
     start = first if start is None else start
     end = last if end is None else end
     if start > end:
-        raise Unreadable(f"{name}: it starts at offset {start}, behind its end {end}")
+        raise Unreadable(f"{name}: it starts at offset {start}, after its end {end}")
     if start < log_start:
         raise Unreadable(f"{name}: offsets {start} to {log_start} were deleted by retention")
     if end > last:

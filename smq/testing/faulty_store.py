@@ -115,7 +115,7 @@ class Flaky(Wrapper):
 
     def _fail_perhaps(self, key: str) -> None:
         if self._chance.random() < self.probability:
-            raise Unavailable(key, "the store has one of its moments")
+            raise Unavailable(key, "the store fails at random")
 
 
 class Torn(Wrapper):

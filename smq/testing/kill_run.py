@@ -96,7 +96,7 @@ class Reader:
         error = message.error()
         if error is not None:
             if not error.retriable() and error.code() in _OF_CONTENT:
-                raise Wrong(f"a reader is told: {error}")
+                raise Wrong(f"a reader gets the error: {error}")
             return  # A broker that is down for a moment.
         partition, offset, value = message.partition(), message.offset(), message.value()
         assert partition is not None

@@ -91,9 +91,11 @@ class Avro:
         try:
             row = fastavro.schemaless_reader(source, writer, reader)
         except BROKEN as error:
-            raise Misfit(f"not Avro of the schema: {str(error) or type(error).__name__}") from error
+            raise Misfit(
+                f"not Avro data of this schema: {str(error) or type(error).__name__}"
+            ) from error
         if source.tell() != len(value):
-            raise Misfit(f"{len(value) - source.tell()} bytes are left behind the Avro value")
+            raise Misfit(f"{len(value) - source.tell()} bytes follow the Avro value")
         assert isinstance(row, dict)
         return row
 

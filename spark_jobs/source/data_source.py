@@ -185,7 +185,7 @@ def planned(
     for name, start in starts.items():
         if start > ends[name] and ending.everywhere != LATEST:
             raise WrongOption(
-                f"{name.topic}-{name.partition} starts at offset {start}, behind its end "
+                f"{name.topic}-{name.partition} starts at offset {start}, after its end "
                 f"{ends[name]}"
             )
     return clamped(starts, ends, edges, losses(read.fails_on_loss))

@@ -253,7 +253,10 @@ def test_a_local_client_that_floods_handles_to_nothing_is_dropped(broker: SmqBro
         producer = client.producer(delivery_timeout_s=3, batch_bytes=1024)
         gone = reference_to(b"gone")
         sent = [producer.send_handle("flood", gone) for _ in range(20 * REFUSED_MAX)]
-        eventually(lambda: "it floods us with handles to nothing" in broker.tail(), "it is dropped")
+        eventually(
+            lambda: "it floods the broker with handles to missing payloads" in broker.tail(),
+            "it is dropped",
+        )
         with client.producer() as other:
             assert other.send("flood", b"goes on").result(10).offset == 0
         assert all(isinstance(each.exception(10), BrokerError) for each in sent)

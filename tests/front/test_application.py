@@ -93,4 +93,7 @@ def test_what_takes_long_to_count_is_counted_seldom() -> None:
 def test_uploads_wait_until_quotas_are_counted() -> None:
     app = application(MemoryStore(), Space(MemoryStore(), 10, 0), broker(), frozenset())
     answer = call(app, "PUT", "/filer/docs/a", b"x")
-    assert (answer.status, answer.json["error"]) == (503, "docs/a: the quotas are being counted")
+    assert (answer.status, answer.json["error"]) == (
+        503,
+        "docs/a: usage of the quotas is still being counted",
+    )

@@ -36,7 +36,7 @@ def test_other_offsets_are_named(tmp_path: Path, source: str) -> None:
 
 
 def test_no_checkpoint_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Unreadable, match="is not the checkpoint of a stream that has begun"):
+    with pytest.raises(Unreadable, match="is not the checkpoint of a stream that has started"):
         offsets_of(tmp_path)
 
 

@@ -83,7 +83,7 @@ def test_nothing_sealed_is_nothing_to_read() -> None:
     [
         ({0: 14}, "latest", "partition 0 of orders: offsets 14 to 15 were deleted by retention"),
         ("earliest", {0: 31}, "offsets up to 31 were asked for, 30 are sealed"),
-        ({0: 20}, {0: 19}, "it starts at offset 20, behind its end 19"),
+        ({0: 20}, {0: 19}, "it starts at offset 20, after its end 19"),
         ({2: 0}, "latest", "orders has no partition 2"),
         ("earliest", {-1: 0}, "orders has no partition -1"),
     ],

@@ -98,8 +98,8 @@ def read(folder: Path) -> About:
     """Read a snapshot's description once all its files are found. Raises NotWhole, MadeByNewer."""
     if (folder / UNFINISHED).exists() or not (folder / ABOUT).exists():
         raise NotWhole(
-            f"{folder} is not a whole snapshot: `smq snapshot` has not finished it, or it was not "
-            "copied whole; it has no use"
+            f"{folder} is not a complete snapshot: `smq snapshot` did not finish, or the copy is "
+            "incomplete; it cannot be restored"
             if folder.is_dir()
             else f"there is no directory {folder}"
         )
@@ -116,11 +116,11 @@ def read(folder: Path) -> About:
             found = (folder / name).stat().st_size
         except OSError:
             raise NotWhole(
-                f"{folder} was not copied whole: it has no {name}; copy the snapshot again"
+                f"{folder} was not copied completely: it has no {name}; copy the snapshot again"
             ) from None
         if found != int(size):
             raise NotWhole(
-                f"{folder} was not copied whole: {name} has {found} bytes, not {size}; "
+                f"{folder} was not copied completely: {name} has {found} bytes, not {size}; "
                 "copy the snapshot again"
             )
     return about

@@ -138,7 +138,7 @@ class Taking:
             if not missing:
                 self._wait_written(ends)
                 return ends
-        raise StoreError(min(missing), "the manifest names it, and it is not in the filer")
+        raise StoreError(min(missing), "the manifest names it, but the filer does not have it")
 
     def _wait_written(self, ends: list[int]) -> None:
         deadline_ms = monotonic_ms() + WRITTEN_WAIT_MS
@@ -146,7 +146,7 @@ class Taking:
             while int(memory.words[WORD_WRITTEN]) < end:
                 if monotonic_ms() > deadline_ms:
                     raise Refused(
-                        f"log {log} has not written what it held {WRITTEN_WAIT_MS // 1000} s ago: "
+                        f"log {log} has not written records of {WRITTEN_WAIT_MS // 1000} s ago: "
                         "its disk is full or fails; see `smq doctor`"
                     )
                 sleep(_POLL_S)

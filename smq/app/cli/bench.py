@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 WORKLOADS = Path(__file__).parent.parent / "load" / "workloads"
 JSON = "JSON: a line for each step, as in --results (docs/bench.md)"
 NEEDED = ("confluent_kafka", "hdrh", "yaml")
-app = typer.Typer(
-    name="bench", help="Load a broker, measure it and show what it did.", no_args_is_help=True
-)
+app = typer.Typer(name="bench", help="Load a broker and measure it.", no_args_is_help=True)
 
 Against = Annotated[
     Path | None,
@@ -29,16 +27,16 @@ Against = Annotated[
 ]
 Given = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="FIELD=VALUE", help="Another value of a field; repeatable."),
+    typer.Option("--set", metavar="FIELD=VALUE", help="Override a field; repeatable."),
 ]
 Which = Annotated[
     str,
     typer.Argument(
-        metavar="WORKLOAD", show_default=False, help="A name of `smq bench list`, or a YAML file."
+        metavar="WORKLOAD", show_default=False, help="A name from `smq bench list`, or a YAML file."
     ),
 ]
 FindRate = Annotated[
-    bool, typer.Option("--find-rate", help="Search the sustainable rate: producerRate 0.")
+    bool, typer.Option("--find-rate", help="Find the sustainable rate: producerRate 0.")
 ]
 
 
@@ -58,7 +56,7 @@ def run(  # noqa: PLR0913  (Each is an option.)
     given: Given = None,
     find_rate: FindRate = False,
     label: Annotated[
-        str, typer.Option("--label", help="What the results call the broker; default: its address.")
+        str, typer.Option("--label", help="The broker's name in the results; default: its address.")
     ] = "",
     results: Annotated[
         Path | None, typer.Option("--results", help="Append a line for each step to a file.")
@@ -66,7 +64,8 @@ def run(  # noqa: PLR0913  (Each is an option.)
     report: Annotated[Path | None, typer.Option("--report", help="Write a page of HTML.")] = None,
     against: Against = None,
     processes: Annotated[
-        int, typer.Option("--processes", min=0, help="Of producers, and of consumers; 0: by cores.")
+        int,
+        typer.Option("--processes", min=0, help="Processes of each kind; 0: by number of cores."),
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -99,7 +98,9 @@ def run(  # noqa: PLR0913  (Each is an option.)
 def report_results(
     results: Annotated[
         list[Path],
-        typer.Argument(metavar="RESULTS", show_default=False, help="Files of `run --results`."),
+        typer.Argument(
+            metavar="RESULTS", show_default=False, help="Files that `run --results` wrote."
+        ),
     ],
     *,
     output: Annotated[Path, typer.Option("--output", help="The page to write.")] = Path(

@@ -40,7 +40,7 @@ def list_settings(
     broker: BrokerOption = None,
     *,
     only_set: Annotated[
-        bool, typer.Option("--only-set", help="Leave out what has its default.")
+        bool, typer.Option("--only-set", help="Leave out settings with default values.")
     ] = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     as_json: AsJson = False,
@@ -93,7 +93,9 @@ def set_settings(
 
 @app.command("unset", epilog='JSON: {"topic" or "broker", "unset": [NAME]}')
 def unset_settings(
-    names: Annotated[list[str], typer.Argument(metavar="K...", help="What gets its default.")],
+    names: Annotated[
+        list[str], typer.Argument(metavar="K...", help="Settings to reset to their defaults.")
+    ],
     topic: TopicOption = None,
     broker: BrokerOption = None,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
@@ -120,7 +122,7 @@ def history(  # noqa: PLR0913  (one option each)
     topic: TopicOption = None,
     broker: BrokerOption = None,
     *,
-    count: Annotated[int, typer.Option("--count", help="How many at most.", min=1)] = 100,
+    count: Annotated[int, typer.Option("--count", help="Maximum number of changes.", min=1)] = 100,
     data_dir: Annotated[
         str | None, typer.Option("--data-dir", help="The broker's data directory.")
     ] = None,

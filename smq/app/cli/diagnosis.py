@@ -67,10 +67,7 @@ def _processes(facts: Facts) -> Iterator[str]:
         if not each.is_ready:
             yield f"{each.name} does not serve; the broker's stderr says why"
         if each.restarts:
-            yield (
-                f"{each.name} was restarted {each.restarts} times; look for its last words on the "
-                "broker's stderr"
-            )
+            yield (f"{each.name} was restarted {each.restarts} times; the broker's stderr says why")
 
 
 def _space(facts: Facts) -> Iterator[str]:
@@ -83,8 +80,8 @@ def _space(facts: Facts) -> Iterator[str]:
         if log.wal_room_bytes < ROOM_SHARE_MIN * log.wal_bytes_max:
             yield (
                 f"log {log.log} has room for {size(log.wal_room_bytes)} of "
-                f"{size(log.wal_bytes_max)}: producers are slowed; the sealer is behind, so look "
-                "at the filer's speed"
+                f"{size(log.wal_bytes_max)}: producers are slowed; the sealer is behind: check the "
+                "filer's speed"
             )
 
 

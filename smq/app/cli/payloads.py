@@ -44,7 +44,7 @@ def put(  # noqa: PLR0913  (Each is an option.)
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to upload.")],
     *,
     content_type: Annotated[
-        str, typer.Option("--content-type", help="What the payload is.")
+        str, typer.Option("--content-type", help="The payload's content type.")
     ] = CONTENT_TYPE_DEFAULT,
     key: Annotated[str | None, typer.Option("--key", help="The key of the record.")] = None,
     only_upload: Annotated[
@@ -82,7 +82,8 @@ def get(
         str, typer.Argument(metavar="ID", help="Its id, as `put` and `list` print it.")
     ],
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Where to; default: standard output.")
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="The file to write; default: standard output."),
     ] = None,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
 ) -> None:

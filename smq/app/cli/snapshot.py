@@ -37,7 +37,7 @@ DataDir = Annotated[str | None, typer.Option("--data-dir", help="The broker's da
 
 def snapshot(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIRECTORY", help="Where to: a new or empty directory.")
+        Path, typer.Argument(metavar="DIRECTORY", help="The target: a new or empty directory.")
     ],
     data_dir: DataDir = None,
     config: ConfigFile = None,
@@ -68,7 +68,7 @@ def snapshot(
 
 def restore(  # noqa: PLR0913  (Each is an option.)
     folder: Annotated[
-        Path, typer.Argument(metavar="DIRECTORY", help="What `smq snapshot` has made.")
+        Path, typer.Argument(metavar="DIRECTORY", help="A snapshot that `smq snapshot` made.")
     ],
     data_dir: DataDir = None,
     config: ConfigFile = None,
@@ -78,7 +78,7 @@ def restore(  # noqa: PLR0913  (Each is an option.)
         bool,
         typer.Option(
             "--new-cluster",
-            help="Give it a cluster id of its own: for a broker beside the one it is of.",
+            help="Give it a new cluster id, to run beside the original.",
         ),
     ] = False,
     as_json: AsJson = False,

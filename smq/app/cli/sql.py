@@ -59,7 +59,7 @@ Follow = Annotated[
     bool,
     typer.Option(
         "--follow",
-        help="Run the query over the records that come, again and again; it names one topic.",
+        help="Repeat the query over newly arrived records; it must read one topic.",
     ),
 ]
 
@@ -76,7 +76,7 @@ def sql(  # noqa: PLR0913  (Each is an option.)
         typer.Option("--filer-root", help="With --data-dir: the setting filer.root, if given."),
     ] = None,
     tail: Annotated[
-        Tail, typer.Option("--tail", help="live: also what is not sealed yet. sealed: only files.")
+        Tail, typer.Option("--tail", help="live: unsealed records too. sealed: only files.")
     ] = Tail.LIVE,
     output_format: Annotated[Format, typer.Option("--format", help="How to write rows.")] = (
         Format.TABLE
@@ -193,6 +193,6 @@ def _failures_told() -> Iterator[None]:
     try:
         yield
     except TooMuch as error:
-        raise refusal(f"{error}; give more --memory, or --tail sealed") from error
+        raise refusal(f"{error}; raise --memory, or use --tail sealed") from error
     except (Refused, Unreadable, StoreError, BrokerError) as error:
         raise refusal(str(error)) from error

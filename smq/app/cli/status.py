@@ -35,11 +35,12 @@ def status(
     ] = None,
     config: ConfigFile = None,
     *,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Show it again and again, until Ctrl-C.")
-    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh until Ctrl-C.")] = False,
     interval: Annotated[
-        float, typer.Option("--interval", min=0.1, max=3600, help="Seconds between, with --watch.")
+        float,
+        typer.Option(
+            "--interval", min=0.1, max=3600, help="Seconds between refreshes, with --watch."
+        ),
     ] = INTERVAL_S,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:

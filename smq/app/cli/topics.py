@@ -104,7 +104,7 @@ def alter(
     ] = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option("--unset", help="A config that gets its default again.", metavar="K"),
+        typer.Option("--unset", help="A config to reset to its default.", metavar="K"),
     ] = None,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     *,
@@ -158,7 +158,7 @@ def trim(
     partition: Annotated[
         list[int] | None,
         typer.Option(
-            "--partition", min=0, max=PARTITION_MAX, help="Only of this one; may be repeated."
+            "--partition", min=0, max=PARTITION_MAX, help="Only in this partition; may be repeated."
         ),
     ] = None,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,

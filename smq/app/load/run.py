@@ -460,7 +460,7 @@ def run_step(bootstrap: str, workload: Workload, show: Show, processes: int = 0)
         search.tell(rate, kept=kept)
         trials.append({"rate": rate, "kept": kept, **rates})
     if not search.found:
-        raise RunEnded("no rate was kept: consumers do not keep up with any")
+        raise RunEnded("no rate is sustainable: consumers keep up with none")
     result = Run(bootstrap, workload.at_rate(search.found), show, processes).result()
     found = {"highest_closed_loop": highest, "trials": trials, "sustainable_rate": search.found}
     return result | {"search": found}

@@ -26,7 +26,7 @@ def table_facts(
             state.format,
             state.location,
             files=state.files,
-            error=state.error or "its topic does not have it any more: it will be dropped",
+            error=state.error or "its topic has no table any more: it will be dropped",
         )
 
 

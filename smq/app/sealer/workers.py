@@ -217,7 +217,7 @@ class Hands:
         if not self._jobs or self._stopped:
             return
         if self._jobs[0].attempts >= JOB_ATTEMPTS_MAX:
-            self._settle(Failed(f"{self._name} died of it: {self._jobs[0].question}"))
+            self._settle(Failed(f"{self._name} died while handling it: {self._jobs[0].question}"))
         else:
             self._send()
 
@@ -305,7 +305,7 @@ class Readers:
             hands.look()
         while self._waiting and now_ms - self._waiting[0].asked_ms >= self._patience.wait_ms:
             read = self._waiting.popleft()
-            read.answered(Failed(f"{_subject(read.question)} is not read: others are slow"))
+            read.answered(Failed(f"{_subject(read.question)} is not read: other reads are slow"))
         self._hand_out()
 
     def stop(self) -> None:

@@ -194,7 +194,7 @@ class Requests:
             if produced.close:
                 return "a request that wants no answer has failed"
             if produced.refused and session.patience.ends(produced.refused, now_ms):
-                return "it floods us with handles to nothing"
+                return "it floods the broker with handles to missing payloads"
             start = produced.consumed_to
             if start == end:
                 break

@@ -169,7 +169,7 @@ def read_meta(directory: Path) -> Meta:
     except ValueError as reason:
         raise SystemExit(
             f"smq: {path} is damaged ({reason}); restore it from a backup: "
-            "the generation and the cluster id stand there"
+            "it holds the generation and the cluster id"
         ) from reason
     for name, newest in _NEWEST.items():
         if fields[name] > newest:

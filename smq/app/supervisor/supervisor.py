@@ -203,7 +203,7 @@ class Supervisor:
                 self.directory.take_generation()
             self._start(process)
         except OSError as reason:  # A full disk, too many processes: it may pass.
-            self.say(f"{process.name} cannot be started yet, and the others go on: {reason}")
+            self.say(f"{process.name} cannot be started yet; the others continue: {reason}")
             self.loop.call_later(RESTART_PAUSE_MS_MAX, lambda: self._restart(process))
         else:
             process.restarts += 1

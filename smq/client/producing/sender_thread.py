@@ -97,7 +97,9 @@ class SenderThread:
         with self._state.lock:
             lost = sum(len(each.rows) for each in self._unreported.take())
         if lost:
-            logger.warning("%d records could not be sent: nobody waited for their producer", lost)
+            logger.warning(
+                "%d records could not be sent: their producer was dropped without close()", lost
+            )
 
     def _do_round(self) -> None:
         callbacks, sleep_ms, needs_metadata = self._turn()

@@ -60,7 +60,7 @@ class UnknownFrames:
             return []
         kinds = ", ".join(f"{kind:#x}" for kind in sorted(self.counts))
         what = f"{self.counts.total()} frames of kinds that this SMQ does not know ({kinds})"
-        return [f"{self._directory}: {what} are kept and passed over: a newer SMQ wrote them"]
+        return [f"{self._directory}: {what} are kept but ignored: a newer SMQ wrote them"]
 
 
 def refuse_newer(directory: Path, disk: Disk) -> None:

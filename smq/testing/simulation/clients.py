@@ -100,7 +100,7 @@ class Connection:
             body = bytes(self._received[4:end])
             del self._received[:end]
             if not self.asked:
-                raise Broken(f"{self.client.name} gets an answer and has asked nothing")
+                raise Broken(f"{self.client.name} gets an answer without a request")
             asked = self.asked.popleft()
             if int.from_bytes(body[:4]) != asked.correlation:
                 raise Broken(f"{self.client.name} gets another answer than that to {asked.name}")

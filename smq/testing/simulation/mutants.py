@@ -250,9 +250,11 @@ def told(found: Found) -> str:
 def main() -> None:
     """See above."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seeds", type=int, default=SEEDS_MAX, help="so many for each, at most")
+    parser.add_argument(
+        "--seeds", type=int, default=SEEDS_MAX, help="seeds for each mutant, at most"
+    )
     parser.add_argument("--first", type=int, default=1, help="from this one on")
-    parser.add_argument("--only", type=int, help="the mutant of this number")
+    parser.add_argument("--only", type=int, help="only the mutant of this number")
     options = parser.parse_args()
     seeds = range(options.first, options.first + options.seeds)
     missed = 0

@@ -81,7 +81,7 @@ def nothing_unknown(world: "World") -> None:
     for (incarnation, partition), found in world.reader.found.items():
         unknown = set(found.values()) - world.ledger.sent.get(incarnation.topic.name, set())
         if unknown:
-            raise Broken(f"{incarnation.topic.name}-{partition} has {unknown} of nobody")
+            raise Broken(f"{incarnation.topic.name}-{partition} has {unknown}, which nobody sent")
 
 
 def sdk_reads_all(world: "World") -> None:

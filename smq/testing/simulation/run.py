@@ -196,7 +196,7 @@ def digest(seeds: Sequence[int], place: Workplace) -> str:
 def main() -> None:
     """See above."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seed", type=int, help="run this one and tell of it")
+    parser.add_argument("--seed", type=int, help="run this seed and print what happens")
     parser.add_argument("--keep", default="", help="only these of its events, by their numbers")
     parser.add_argument("--seeds", type=int, default=500, help="run so many")
     parser.add_argument("--first", type=int, default=1, help="from this one on")

@@ -239,7 +239,7 @@ class World:
         now_ns, chance = self.clock.now_ns, self.chance
         self.rounds += 1
         if self.rounds > ROUNDS_MAX:
-            raise Broken("something goes on for ever")
+            raise Broken("some work never ends")
         while self._later and self._later[0][0] <= now_ns:
             heapq.heappop(self._later)[2]()
         has_moved = self._let_processes(now_ns)

@@ -46,7 +46,7 @@ class ConfluentReader:
                 if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
                     self._ended.add((str(topic), int(partition or 0)))
                 elif error.code() in _OF_CONTENT:
-                    raise AssertionError(f"a reader is told: {error}")
+                    raise AssertionError(f"a reader gets the error: {error}")
                 continue  # Else a broker that is away for a moment.
             value, offset = message.value(), message.offset()
             assert isinstance(value, bytes)

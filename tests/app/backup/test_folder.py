@@ -28,7 +28,7 @@ def test_an_unfinished_one_is_none_and_is_begun_again(tmp_path: Path) -> None:
     folder.begin(tmp_path / "s")
     (tmp_path / "s" / "logs").mkdir()
     (tmp_path / "s" / "logs" / "a").touch()
-    with pytest.raises(NotWhole, match="is not a whole snapshot"):
+    with pytest.raises(NotWhole, match="is not a complete snapshot"):
         folder.read(tmp_path / "s")
     folder.begin(tmp_path / "s")
     assert [each.name for each in (tmp_path / "s").iterdir()] == ["unfinished"]
@@ -53,7 +53,7 @@ def test_what_is_there_is_not_touched(tmp_path: Path) -> None:
         ("snapshot.json", b"{", "snapshot.json is damaged"),
         ("snapshot.json", b"[]", "snapshot.json is damaged"),
         ("snapshot.json", b'{"format": 1, "more": 2}', "snapshot.json is damaged"),
-        ("snapshot.json", None, "is not a whole snapshot"),
+        ("snapshot.json", None, "is not a complete snapshot"),
     ],
 )
 def test_a_half_copied_one_is_refused(

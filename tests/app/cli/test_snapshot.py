@@ -238,7 +238,7 @@ def test_killed_in_the_middle_it_is_no_snapshot_and_the_next_one_is(tmp_path: Pa
         taking.send_signal(signal.SIGKILL)
         taking.wait()
         into = ("--data-dir", tmp_path / "b" / "data")
-        assert "not a whole snapshot" in run("restore", folder, *into, exit_code=1)
+        assert "not a complete snapshot" in run("restore", folder, *into, exit_code=1)
         run("snapshot", folder, *where)
         assert "not empty; choose another" in run("snapshot", folder, *where, exit_code=1)
         assert "which the broker uses" in run(
@@ -247,7 +247,7 @@ def test_killed_in_the_middle_it_is_no_snapshot_and_the_next_one_is(tmp_path: Pa
         assert "a broker serves" in run("restore", folder, *where, exit_code=1)
         segment = next((folder / "logs").rglob("*.wal"))
         segment.rename(segment.with_suffix(".away"))
-        assert "was not copied whole" in run("restore", folder, *into, exit_code=1)
+        assert "was not copied completely" in run("restore", folder, *into, exit_code=1)
         segment.with_suffix(".away").rename(segment)
         about = json.loads((folder / "snapshot.json").read_text())
         (folder / "snapshot.json").write_text(json.dumps(about | {"format": 2}))

@@ -80,7 +80,7 @@ def test_a_job_that_kills_its_workers_is_given_up(
     hands.do(FORGET, answers.append)
     turn_until(loop, lambda: len(answers) == 2)
     assert isinstance(answers[0], Failed)
-    assert "died of it" in answers[0].error
+    assert "died while handling it" in answers[0].error
 
 
 def _note(order: list[str], name: str, _answer: object) -> None:
@@ -279,9 +279,9 @@ def test_there_are_so_many_workers_and_no_more(loop: TidyLoop, readers: Any) -> 
     ask(limited, answers, "waits", 2)
     looking_until(loop, limited, answers, 2)
     late = f"partition {2 * READERS_MAX + 1}"
-    sentence = f"{late} is not read: others are slow"
+    sentence = f"{late} is not read: other reads are slow"
     assert answers[late.removeprefix("partition ")] == Failed(sentence)
-    assert answers["waits"] == Failed("partition 2 is not read: others are slow")
+    assert answers["waits"] == Failed("partition 2 is not read: other reads are slow")
     assert len(limited._hands) == READERS_MAX
 
 

@@ -150,7 +150,7 @@ def test_a_full_disk_keeps_a_killed_shard_down_and_the_rest_up(tmp_path: Path) -
     with running(tmp_path, 2) as broker:
         (tmp_path / "meta.json.new").symlink_to("/dev/full")
         os.kill(broker.pid("shard-1"), signal.SIGKILL)
-        broker.wait_line("shard-1 cannot be started yet, and the others go on: [Errno 28]")
+        broker.wait_line("shard-1 cannot be started yet; the others continue: [Errno 28]")
         assert broker.ask_shard(2)["generation"] == 0
         broker.process.send_signal(signal.SIGTERM)
         assert broker.wait_exit() == 0

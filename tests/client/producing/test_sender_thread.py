@@ -87,7 +87,9 @@ def test_what_a_dropped_producer_cannot_send_is_logged(
     with pytest.warns(ResourceWarning):
         del producer
     sender._thread._thread.join(WAIT_S)
-    assert caplog.messages == ["1 records could not be sent: nobody waited for their producer"]
+    assert caplog.messages == [
+        "1 records could not be sent: their producer was dropped without close()"
+    ]
 
 
 def test_a_producer_is_closed_in_a_callback_without_waiting_and_sends_what_it_has(

@@ -124,7 +124,7 @@ def test_they_are_told_once_a_start_with_their_kinds(tmp_path: Path) -> None:
     (notice,) = log.notices
     assert notice == (
         f"{tmp_path}: 3 frames of kinds that this SMQ does not know (0x40000011, 0x40000012) are "
-        "kept and passed over: a newer SMQ wrote them"
+        "kept but ignored: a newer SMQ wrote them"
     )
 
 

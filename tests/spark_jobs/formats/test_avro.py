@@ -67,7 +67,7 @@ def test_a_value_is_a_row() -> None:
 
 @given(st.integers(0, len(WHOLE) - 1))
 def test_a_value_that_is_cut_is_a_misfit(size: int) -> None:
-    with pytest.raises(Misfit, match="not Avro of the schema"):
+    with pytest.raises(Misfit, match="not Avro data of this schema"):
         FORM.decode(WHOLE[:size])
 
 
@@ -79,7 +79,7 @@ def test_garbage_is_a_misfit(value: bytes) -> None:
 
 
 def test_bytes_behind_the_value_are_a_misfit() -> None:
-    with pytest.raises(Misfit, match="3 bytes are left"):
+    with pytest.raises(Misfit, match="3 bytes follow"):
         FORM.decode(WHOLE + b"abc")
 
 

@@ -63,7 +63,7 @@ def test_spark_gets_typed_rows_and_dead_letters(
             [dead] = consumer.read_until(consumer.find("latest"))
             told = {name: bytes(value or b"") for name, value in dead.headers}
     assert told["smq.dead.offset"] == b"1"
-    assert told["smq.dead.reason"].startswith(b"not Avro of the schema: ")
+    assert told["smq.dead.reason"].startswith(b"not Avro data of this schema: ")
     row = spark.read.parquet(str(table)).first()
     assert row is not None
     assert (row.user, row.price, row.day) == ("ann", test_avro.ROW["price"], test_avro.ROW["day"])

@@ -93,17 +93,17 @@ def reset(  # noqa: PLR0913  (Each is an option.)
     topic: Annotated[
         list[str] | None,
         typer.Option(
-            "--topic", help="A topic to reset; may be repeated. Default: those committed."
+            "--topic", help="A topic to reset; may be repeated. Default: all with commits."
         ),
     ] = None,
     partition: Annotated[
         list[int] | None,
         typer.Option(
-            "--partition", min=0, max=PARTITION_MAX, help="A partition of the topics; else all."
+            "--partition", min=0, max=PARTITION_MAX, help="A partition of the topics; default: all."
         ),
     ] = None,
     to: Annotated[
-        str | None, typer.Option("--to", metavar="PLACE", help=f"Where to go: {PLACES}.")
+        str | None, typer.Option("--to", metavar="PLACE", help=f"The place to move to: {PLACES}.")
     ] = None,
     by: Annotated[
         int | None, typer.Option("--by", metavar="N", help="Move by N offsets; back if negative.")
@@ -115,7 +115,7 @@ def reset(  # noqa: PLR0913  (Each is an option.)
     from_file: Annotated[
         Path | None,
         typer.Option(
-            "--from-file", help="CSV lines topic,partition,offset, or what --json has printed."
+            "--from-file", help="CSV lines topic,partition,offset, or the output of --json."
         ),
     ] = None,
     dry_run: Annotated[
@@ -180,7 +180,7 @@ def delete_offsets(
         deleted = [{"topic": name.topic, "partition": name.partition} for name in names]
         say(json.dumps({"group": group, "deleted": deleted}))
         return
-    say(f"{group} has forgotten {len(names)} offset{'s' if len(names) != 1 else ''}")
+    say(f"deleted {len(names)} offset{'s' if len(names) != 1 else ''} of {group}")
 
 
 def _print_moves(group: str, moves: "list[Move]", *, dry_run: bool, as_json: bool) -> None:

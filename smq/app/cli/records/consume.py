@@ -58,7 +58,9 @@ Until = Annotated[
 ]
 Partitions = Annotated[
     list[int] | None,
-    typer.Option("--partition", min=0, max=PARTITION_MAX, help="One of those to read; else all."),
+    typer.Option(
+        "--partition", min=0, max=PARTITION_MAX, help="A partition to read; default: all."
+    ),
 ]
 Count = Annotated[
     int | None,
@@ -75,7 +77,7 @@ Value = Annotated[
 ]
 Header = Annotated[
     list[str] | None,
-    typer.Option("--header", metavar="K=V", help="Only with this header; may be repeated."),
+    typer.Option("--header", metavar="K=V", help="Only records with this header; may be repeated."),
 ]
 TemplateText = Annotated[
     str | None,

@@ -54,9 +54,7 @@ def copy(  # noqa: PLR0913  (Each is an option.)
     ] = None,
     keep_offsets: Annotated[
         bool,
-        typer.Option(
-            "--keep-offsets", help="End before a record that would get another offset than it has."
-        ),
+        typer.Option("--keep-offsets", help="Stop before a record whose offset cannot be kept."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

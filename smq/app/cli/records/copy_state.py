@@ -27,15 +27,15 @@ def read_state(path: Path, source: str, destination: str) -> Pairs:
     except OSError as error:
         raise refusal(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise refusal(f"{path} is no state of a copy: {error}") from error
+        raise refusal(f"{path} is not the state of a copy: {error}") from error
     if not isinstance(found, dict) or found.get("version") != VERSION:
-        raise refusal(f"{path} is no state of a copy of this version")
+        raise refusal(f"{path} is not the state of a copy by this version")
     if (found.get("source"), found.get("destination")) != (source, destination):
         raise refusal(f"{path} is the state of another copy: {found.get('source')}")
     try:
         return {int(number): (int(s), int(d)) for number, (s, d) in found["partitions"].items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise refusal(f"{path} is damaged; remove it to begin anew") from error
+        raise refusal(f"{path} is damaged; remove it to start over") from error
 
 
 def write_state(

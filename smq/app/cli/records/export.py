@@ -46,7 +46,9 @@ def export(  # noqa: PLR0913  (Each is an option.)
     ] = "earliest",
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", min=0, max=PARTITION_MAX, help="One to export; else all."),
+        typer.Option(
+            "--partition", min=0, max=PARTITION_MAX, help="A partition to export; default: all."
+        ),
     ] = None,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     as_json: AsJson = False,

@@ -34,7 +34,7 @@ def decoded(kind: str, value: bytes, program: str = "smq.app.front.desk.decode")
     try:
         found: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
-        return {"error": f"its {kind} ended the process that should decode it"}
+        return {"error": f"its {kind} crashed the process that decodes it"}
     return found
 
 

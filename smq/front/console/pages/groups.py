@@ -60,7 +60,7 @@ def _actions(console: Console) -> list[Route]:
         topic, place = form.get("topic", "").strip(), form.get("place", "").strip()
         moves = await console.ask(console.desk.moves, name, topic, place)
         if len(moves) > MOVES_MAX:
-            raise ValueError(f"a reset is of at most {MOVES_MAX} partitions; name a topic")
+            raise ValueError(f"a reset moves at most {MOVES_MAX} partitions; name a topic")
         return render("moves.html", {"group": name, "moves": moves, "plan": plan_of(moves)})
 
     async def delete(request: Request) -> Response:
@@ -86,7 +86,7 @@ def moves_of(plan: str) -> list[Move]:
     """The moves of such a field. Raises ValueError."""
     rows = [line.split(",") for line in plan.splitlines()]
     if not rows or len(rows) > MOVES_MAX or any(len(row) != 3 for row in rows):
-        raise ValueError("the plan is none of ours; preview it again")
+        raise ValueError("the plan is not valid; preview it again")
     return [
         Move(topic, whole(partition, "a partition"), None, whole(offset, "an offset"), 0)
         for topic, partition, offset in rows

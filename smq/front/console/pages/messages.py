@@ -78,7 +78,7 @@ def wanted_of(topic: str, query: Mapping[str, str]) -> Wanted:
 def _cursor_of(text: str) -> dict[int, int]:
     pairs = [each.partition(".") for each in text.split("-") if each]
     if len(pairs) > CURSOR_MAX:
-        raise ValueError("the place to go on from is none of ours")
+        raise ValueError("the place to continue from is not valid")
     return {
         whole(partition, "a partition", 0, PARTITION_MAX): whole(offset, "an offset")
         for partition, _, offset in pairs

@@ -135,7 +135,7 @@ def test_offsets_of_a_topic_are_forgotten(committed: Committed) -> None:
         consumer.poll(10)
         assert "stop them first" in committed.run(*verb, exit_code=1)
     said = committed.run(*verb)
-    assert said == f"{committed.group} has forgotten 2 offsets\n"
+    assert said == f"deleted 2 offsets of {committed.group}\n"
     assert committed.committed() == []
     assert json.loads(committed.run(*verb, "--json"))["deleted"] == []
     assert "there is no group" in committed.run("delete-offsets", "no", "--topic", "t", exit_code=1)

@@ -172,7 +172,7 @@ def test_what_cannot_be_copied_is_a_sentence(
         (["no-such", "x"], "there is no topic no-such"),
         ([topic, topic], "source and destination are the same topic"),
         ([topic, f"{topic}-small"], "has 1 partitions and"),
-        ([topic, f"{topic}-x", "--state", str(state)], "is no state of a copy"),
+        ([topic, f"{topic}-x", "--state", str(state)], "is not the state of a copy"),
         ([topic, f"{topic}-x", "--state", str(tmp_path / "no/such")], "cannot be written"),
         ([topic, f"{topic}-x", "--from", "soon"], "--from takes earliest"),
     ]:

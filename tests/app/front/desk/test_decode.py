@@ -58,7 +58,7 @@ def test_a_process_of_its_own_decodes() -> None:
 
 @pytest.mark.parametrize(
     ("program", "sentence"),
-    [("import os\nos.abort()\n", "ended the process"), ("while True: pass\n", "within 0.3 s")],
+    [("import os\nos.abort()\n", "crashed the process"), ("while True: pass\n", "within 0.3 s")],
 )
 def test_a_decoder_that_crashes_or_hangs_is_a_sentence(
     program: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
