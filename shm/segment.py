@@ -7,9 +7,10 @@ cannot truncate it under us.
 """
 
 import ctypes
-import fcntl
 import mmap
 import os
+import sys
+from functools import cache
 
 import numpy as np
 
@@ -28,9 +29,16 @@ from shm.kernels.base.words import (
 )
 from shm.layout import LAYOUT_MAGIC, PAGE_BYTES, Layout, layout_for
 
+if sys.platform != "win32":  # Wire-only programs import this file too.
+    import fcntl
+
 _F_SEAL_FUTURE_WRITE = 0x10
-_LIBC = ctypes.CDLL(None, use_errno=True)
 _MADV_POPULATE_WRITE = 23  # Linux 5.14: make the pages present without changing them.
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
 
 
 def seal_against_writers(fd: int) -> None:
@@ -126,7 +134,7 @@ class LogMemory:
         at = self.layout.ring_at + start // PAGE_BYTES * PAGE_BYTES
         length = min(length, self.layout.total_bytes - at)
         address = ctypes.c_void_p(self.memory.ctypes.data + at)
-        if _LIBC.madvise(address, ctypes.c_size_t(length), _MADV_POPULATE_WRITE) != 0:
+        if _libc().madvise(address, ctypes.c_size_t(length), _MADV_POPULATE_WRITE) != 0:
             raise OSError(ctypes.get_errno(), "madvise")
 
     def column(self, name: str) -> np.ndarray:

@@ -20,9 +20,9 @@ One session is one memfd (SHRINK, GROW and SEAL are sealed): a client can neithe
 under the shard nor seal it against the shard's writing.
 """
 
-import fcntl
 import mmap
 import os
+import sys
 from collections.abc import Iterable
 
 import numpy as np
@@ -46,12 +46,16 @@ from shm.kernels.session.words import (
     WATCH_MAX,
     WATCH_SEEN,
 )
+from shm.layout import PAGE_BYTES
+
+if sys.platform != "win32":  # Wire-only programs import this file too.
+    import fcntl
 
 MAGIC = 0x0001_53_51_4D_53  # "SMQS" and the version of this map, little endian.
 HEADER_BYTES = WATCH_AT
 
-assert WATCH_AT % mmap.PAGESIZE == 0
-assert INBOX_AT % mmap.PAGESIZE == 0
+assert WATCH_AT % PAGE_BYTES == 0
+assert INBOX_AT % PAGE_BYTES == 0
 
 
 class SessionMemory:
@@ -71,7 +75,7 @@ class SessionMemory:
     @classmethod
     def create(cls, inbox_bytes: int, answers_bytes: int) -> "SessionMemory":
         """New memory, for the shard. A request takes at most half of the inbox."""
-        assert inbox_bytes % mmap.PAGESIZE == answers_bytes % mmap.PAGESIZE == 0
+        assert inbox_bytes % PAGE_BYTES == answers_bytes % PAGE_BYTES == 0
         total_bytes = INBOX_AT + inbox_bytes + answers_bytes
         fd = os.memfd_create("smq-session", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(fd, total_bytes)

@@ -3,10 +3,11 @@
 The names of `smq.client.sdk` are found here (`smq.connect`, `smq.Producer` …). They are imported
 when one is first used: `import smq` costs nothing, and the broker's processes never load the SDK.
 
-On a system that SMQ does not run on, `import smq` raises an ImportError that says what works there.
+Brokers and shared memory need Linux on x86_64 or aarch64. On macOS, Windows and other processors
+the SDK works over the wire: `smq.connect("host:port")` reaches a broker on Linux. What does not
+work there raises an error that says so.
 """
 
-import os
 import sys
 from importlib import import_module
 from types import ModuleType
@@ -17,24 +18,11 @@ from shm.interrupts import without_interrupts
 if TYPE_CHECKING:
     from smq.client.sdk import *  # noqa: F403  (Its names are these.)
 
-MACHINES = ("x86_64", "aarch64")  # Whose atomic instructions and system calls the kernels know.
-
-
-def _refuse_other_systems() -> None:
-    if not sys.platform.startswith("linux"):
-        found = sys.platform
-    elif os.uname().machine not in MACHINES:
-        found = f"Linux on {os.uname().machine}"
-    else:
-        return
+if sys.byteorder != "little":
     raise ImportError(
-        f"SMQ's broker, its SDK and `smq` need Linux on {' or '.join(MACHINES)}; this is {found}. "
-        "From here, any Kafka client (confluent-kafka, say) produces to and consumes from a "
-        "broker on Linux: set its bootstrap.servers to that broker's address"
+        "SMQ's kernels need a little-endian processor. From here any Kafka client (say, "
+        "confluent-kafka) reaches a broker: set bootstrap.servers to that broker's address"
     )
-
-
-_refuse_other_systems()
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  (whatever is named)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from shm.system import at_fork
 from smq.client.arguments import duration, text, text_by_name, topic_name, whole_number
 from smq.client.consuming.consumer import Consumer
 from smq.client.consuming.consumer_settings import (
@@ -316,4 +317,4 @@ def _leave_all_to_parent() -> None:
         client._leave_to_parent()  # noqa: SLF001  (of this file)
 
 
-os.register_at_fork(after_in_child=_leave_all_to_parent)
+at_fork(after_in_child=_leave_all_to_parent)

@@ -3,6 +3,7 @@
 An address is bootstrap addresses or a data directory. A broker is on this host if its runtime
 directory, by the path that the broker itself gives, has a socket under the cluster's id that lets
 us in (`smq.client.door.door`). A broker on another host has no such socket here, or another one.
+Only Linux is asked for it: other systems use the wire.
 """
 
 import json
@@ -10,6 +11,7 @@ import os
 from functools import partial
 from pathlib import Path
 
+from shm.system import why_wire_only
 from smq.client.arguments import text
 from smq.client.door.door import Door, DoorUnavailable
 from smq.client.errors import BrokerUnavailable
@@ -37,7 +39,11 @@ def reach_of(
         open_door = None if transport == KAFKA else _doors_of(cluster)
         node_id = 1 if open_door is None else cluster.some_broker()[0]
     if open_door is None and transport == SHARED_MEMORY:
-        raise BrokerUnavailable(f"the broker at {address} cannot be reached by shared memory")
+        reason = why_wire_only()
+        raise BrokerUnavailable(
+            f"the broker at {address} cannot be reached by shared memory"
+            + (f": {reason}" if reason else "")
+        )
     return Reach(bootstrap, open_door, timeout_s, metadata_max_age_s, node_id=node_id)
 
 
@@ -63,6 +69,8 @@ def bootstrap_of(address: str | os.PathLike[str]) -> str:
 
 
 def _doors_of(cluster: Cluster) -> "partial[Door] | None":
+    if why_wire_only():
+        return None
     try:
         facts = cluster.retrying(lambda: broker_facts(cluster))
         runtime_dir = facts.settings.get("runtime.dir")

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
+from shm.system import why_wire_only
 from smq.client.arguments import flag, function, has_objects
 from smq.client.clock import SYSTEM_CLOCK, Clock
 from smq.client.errors import PayloadDamaged, PayloadMissing
@@ -210,7 +211,7 @@ class StoredPayload(Payload):
 
     def _mapped(self, file: str) -> memoryview:
         try:
-            fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(file, os.O_RDONLY)
         except FileNotFoundError as reason:
             raise PayloadMissing(self._key) from reason
         try:
@@ -253,7 +254,8 @@ class Payloads:
         location = Location(
             root, settings.get("filer.s3.endpoint", ""), settings.get("filer.s3.region", "")
         )
-        if not location.is_s3 and not is_marked(Path(root), cluster_id):
+        is_here = not why_wire_only() and is_marked(Path(root), cluster_id)
+        if not location.is_s3 and not is_here:
             if (port := int(settings.get("http.port", -1))) > 0:
                 return RemoteFiler(host, port, self._clock)
             raise Unavailable(

@@ -18,10 +18,10 @@ list never follows a loop. Files whose names are no valid keys are ignored.
 """
 
 import errno
-import fcntl
 import os
 import secrets
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -47,6 +47,9 @@ from smq.model.errors import (
     PreconditionFailed,
     Unavailable,
 )
+
+if sys.platform != "win32":  # Programs there import this file, and use filers over HTTP.
+    import fcntl
 
 UNFINISHED = ".unfinished"  # No key starts with a dot.
 NANOSECONDS_PER_MS = 1_000_000

@@ -14,9 +14,9 @@ The source may change during the upload. The stored bytes match the object's nam
 stored.
 """
 
-import fcntl
 import os
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -32,6 +32,9 @@ from smq.filer.s3 import S3Store
 from smq.filer.store import Data, Sink
 from smq.model.errors import AlreadyExists, NotFound
 from smq.model.references import NotAHandle, Reference, begun_ms, directory_of, facts_of_id
+
+if sys.platform != "win32":  # Programs there import this file, and use filers over HTTP.
+    import fcntl
 
 FICLONE = 0x40049409  # ioctl: share the blocks of another file, where the file system can.
 PIECE_BYTES = 1 << 20  # Read at a time, of a stream or for another store: fits a level-2 cache.

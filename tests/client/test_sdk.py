@@ -21,24 +21,6 @@ def test_importing_smq_imports_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize(
-    ("fake", "found"),
-    [
-        ("sys.platform = 'darwin'", "this is darwin"),
-        ("sys.platform = 'win32'; del os.uname", "this is win32"),
-        ("os.uname = lambda: type('Uname', (), {'machine': 's390x'})", "this is Linux on s390x"),
-    ],
-)
-def test_another_system_is_told_what_works_there(fake: str, found: str) -> None:
-    code = f"import os, sys; {fake}; import smq"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    sentence = done.stderr.splitlines()[-1]
-    assert sentence.startswith("ImportError: SMQ's broker, its SDK and `smq` need Linux")
-    assert found in sentence
-    assert "bootstrap.servers" in sentence
-
-
 def test_an_interrupt_while_the_sdk_is_imported_is_raised_when_it_is_there() -> None:
     code = """
 import builtins, signal

@@ -17,8 +17,6 @@ word out of a loop; it does not hoist these.
                                       next word says: uint8, int64; it must be mapped
 """
 
-import platform
-
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -26,8 +24,9 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
 from shm.kernels.base.jit import kernel
+from shm.system import MACHINE
 
-_SYS_FUTEX = {"x86_64": 202, "aarch64": 98}[platform.machine()]
+_SYS_FUTEX = {"x86_64": 202, "aarch64": 98}.get(MACHINE, -1)  # On others nobody sleeps on a word.
 _FUTEX_WAIT = 0
 _FUTEX_WAKE = 1
 _I64 = ir.IntType(64)
@@ -98,11 +97,11 @@ def fence(_typing):
     return types.void(), generate
 
 
-# LLVM's names and arguments: on ARM it is hint number 1.
+# LLVM's names and arguments: on ARM it is hint number 1. Other processors go on at once.
 _PAUSE, _PAUSE_ARGUMENTS = {
     "x86_64": ("llvm.x86.sse2.pause", []),
     "aarch64": ("llvm.aarch64.hint", [ir.Constant(ir.IntType(32), 1)]),
-}[platform.machine()]
+}.get(MACHINE, ("", []))
 
 
 @intrinsic
@@ -110,10 +109,11 @@ def pause(_typing):
     """Wait about ten cycles, without a guarantee."""
 
     def generate(context, builder, _signature, _args):
-        kinds = [each.type for each in _PAUSE_ARGUMENTS]
-        signature = ir.FunctionType(ir.VoidType(), kinds)
-        function = cgutils.get_or_insert_function(builder.module, signature, _PAUSE)
-        builder.call(function, _PAUSE_ARGUMENTS)
+        if _PAUSE:
+            kinds = [each.type for each in _PAUSE_ARGUMENTS]
+            signature = ir.FunctionType(ir.VoidType(), kinds)
+            function = cgutils.get_or_insert_function(builder.module, signature, _PAUSE)
+            builder.call(function, _PAUSE_ARGUMENTS)
         return context.get_dummy_value()
 
     return types.void(), generate

@@ -8,8 +8,6 @@ On processors without the instruction a table of 8 x 256 entries does eight byte
 Source of the polynomial and the bit order: RFC 3720, appendix B.4.
 """
 
-import platform
-
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -17,6 +15,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from shm.kernels.base.jit import kernel
+from shm.system import MACHINE
 
 POLYNOMIAL_REFLECTED = 0x82F63B78
 STREAM_BYTES = 1344  # A multiple of 8; three of them fit a level-1 cache beside the copied bytes.
@@ -25,7 +24,7 @@ STREAM_BYTES_SMALL = 168
 _INSTRUCTION = {
     "x86_64": ("llvm.x86.sse42.crc32.64.64", "llvm.x86.sse42.crc32.32.8", 64),
     "aarch64": ("llvm.aarch64.crc32cx", "llvm.aarch64.crc32cb", 32),
-}.get(platform.machine())
+}.get(MACHINE)
 HAS_INSTRUCTION = _INSTRUCTION is not None
 
 
@@ -127,7 +126,7 @@ def update_by_table(data, start, end, crc):
 if HAS_INSTRUCTION:
     assert _INSTRUCTION is not None
     _crc_word = _step(_INSTRUCTION[0], _INSTRUCTION[2], 64)
-    _crc_byte = _step(_INSTRUCTION[1], 32, 8 if platform.machine() == "x86_64" else 32)
+    _crc_byte = _step(_INSTRUCTION[1], 32, 8 if MACHINE == "x86_64" else 32)
 
     @kernel
     def _three_streams(data, start, end, crc, stream_bytes, shift):

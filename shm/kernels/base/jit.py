@@ -9,6 +9,7 @@ for the usual processors (`shipped.py`).
 
 import hashlib
 import os
+import sys
 import tempfile
 from collections.abc import Callable
 from functools import cache
@@ -43,7 +44,9 @@ def cache_directory() -> Path:
     """The directory of compiled kernels; it exists and is writable."""
     name = sources_digest()[:16]
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    for root in (Path(home), Path(tempfile.gettempdir()) / f"smq-cache-{os.getuid()}"):
+    # On Windows each user has a temporary directory, and no number.
+    user = os.getuid() if sys.platform != "win32" else ""
+    for root in (Path(home), Path(tempfile.gettempdir()) / f"smq-cache-{user}"):
         directory = root / "smq" / "kernels" / name
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -65,6 +68,7 @@ from numba.core.compiler_lock import global_compiler_lock  # noqa: E402
 
 from shm.kernels.base.parts import PartCompiler  # noqa: E402
 from shm.kernels.base.shipped import KernelCache, features_here, find_shipped  # noqa: E402
+from shm.system import at_fork  # noqa: E402
 
 SHIPPED = find_shipped(SOURCES, sources_digest(), features_here())
 
@@ -74,7 +78,7 @@ numba.config.reload_config()  # Numba may have been imported before.
 
 # A thread that calls a kernel for the first time loads it, under a lock of Numba's: a fork waits
 # for that, or its child would wait for ever for a thread that it has not.
-os.register_at_fork(
+at_fork(
     before=global_compiler_lock.acquire,
     after_in_parent=global_compiler_lock.release,
     after_in_child=global_compiler_lock.release,

@@ -11,6 +11,7 @@ import typer
 
 from smq.app.cli.client import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, cluster_at, refusal, split_pair
 from smq.app.cli.output import say
+from smq.app.process.refusal import refuse_wire_only
 
 if TYPE_CHECKING:
     from smq.app.load.results import Result
@@ -73,6 +74,7 @@ def run(  # noqa: PLR0913  (Each is an option.)
 
     Topics are made for the run and deleted after it.
     """
+    refuse_wire_only()
     steps = steps_for(workload, given or [], find_rate=find_rate)
     before = _read(against) if against else []
     with cluster_at(bootstrap) as cluster:

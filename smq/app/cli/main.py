@@ -34,6 +34,8 @@ from smq.app.cli.records import (
 app = typer.Typer(
     name="smq",
     help="A message queue for one host that speaks Kafka's protocol.",
+    epilog="Brokers, and verbs that need a broker's host, run on Linux. Other verbs reach a broker "
+    "by --bootstrap from any system.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )

@@ -11,8 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from smq.app.process.machine import room_for_logs, this_machine
-from smq.app.process.refusal import or_refuse
+from smq.app.process.refusal import or_refuse, refuse_wire_only
 from smq.model.config import SETTINGS, Config
 from smq.model.config_rules import size, size_wal
 from smq.model.config_sources import Machine, parse
@@ -28,6 +27,9 @@ ConfigFile = Annotated[
 
 def load_config(file: Path | None, given: dict[str, Any]) -> tuple[Config, Machine]:
     """The configuration of this invocation. Raises SystemExit with all problems."""
+    refuse_wire_only()
+    from smq.app.process.machine import this_machine  # noqa: PLC0415  (It exists on Linux only.)
+
     try:
         text = file.read_text() if file else ""
     except OSError as reason:
@@ -45,7 +47,7 @@ def load_config(file: Path | None, given: dict[str, Any]) -> tuple[Config, Machi
 
 
 def serve(*, config: Path | None, print_config: bool, **given: str | None) -> None:
-    """Start the broker and serve until SIGTERM or Ctrl-C."""
+    """Start the broker and serve until SIGTERM or Ctrl-C. Needs Linux on x86_64 or aarch64."""
     command_line = {
         setting.name: given[setting.key]
         for setting in SETTINGS.values()
@@ -53,6 +55,8 @@ def serve(*, config: Path | None, print_config: bool, **given: str | None) -> No
     }
     settings, machine = load_config(config, command_line)
     if print_config:
+        from smq.app.process.machine import room_for_logs  # noqa: PLC0415  (as above)
+
         sized = or_refuse(size(settings, settings.shards, machine.memory_bytes))
         disk_bytes = room_for_logs(sized.data_dir / "logs")
         typer.echo(size_wal(sized, sized.shards, disk_bytes).text(), nl=False)

@@ -15,6 +15,7 @@ from smq.app.cli.progress import progress
 from smq.app.cli.serve import ConfigFile, load_config
 from smq.app.cli.status import size
 from smq.app.process.clock import monotonic_ms
+from smq.app.process.refusal import refuse_wire_only
 from smq.model.catalog import NAMESPACE_DEFAULT
 from smq.model.errors import StoreError
 from smq.model.setting import PathOrUrl
@@ -50,6 +51,7 @@ def snapshot(
     Files that never change are hard links where DIRECTORY is on the same file system: that takes no
     room until the broker deletes them.
     """
+    refuse_wire_only()
     from smq.app.backup.take import Taking, prepare  # noqa: PLC0415  (NumPy takes its time.)
     from smq.app.process.status import read_status  # noqa: PLC0415  (as above)
     from smq.filer.location import Location  # noqa: PLC0415  (as above)
@@ -84,6 +86,7 @@ def restore(  # noqa: PLR0913  (Each is an option.)
     as_json: AsJson = False,
 ) -> None:
     """Fill an empty data directory, and an empty filer, from a snapshot."""
+    refuse_wire_only()
     from smq.app.backup.restore import Restoring  # noqa: PLC0415  (NumPy takes its time.)
     from smq.filer.location import Location  # noqa: PLC0415  (as above)
 
@@ -123,6 +126,8 @@ def _tell(did: str, folder: Path, about: "About", started_ms: int, *, as_json: b
 @contextmanager
 def _failures_told(place: Path) -> Iterator[None]:
     from smq.app.backup.folder import NotWhole  # noqa: PLC0415  (NumPy takes its time.)
+
+    refuse_wire_only()
     from smq.app.backup.take import Refused  # noqa: PLC0415  (as above)
     from smq.log.files.disk import told  # noqa: PLC0415  (as above)
 

@@ -12,6 +12,7 @@ import typer
 
 from smq.app.cli.client import BOOTSTRAP_DEFAULT, client_at, cluster_at, refusal
 from smq.app.cli.output import say
+from smq.app.process.refusal import refuse_wire_only
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -100,6 +101,7 @@ def sql(  # noqa: PLR0913  (Each is an option.)
     Keys and values are text: value->>'name' reads a field of JSON. The schema raw has the same
     topics with keys and values as bytes. Names with dots or dashes are quoted: "my-topic".
     """
+    refuse_wire_only()
     if find_spec("duckdb") is None:
         raise refusal("DuckDB is not installed; `pip install 'smq-broker[sql]'`")
     if output_format is Format.PARQUET and output is None:

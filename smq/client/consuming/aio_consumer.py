@@ -22,6 +22,7 @@ from smq.client.consuming.consumer import SLEEP_SECONDS_MAX, Consumer
 from smq.client.consuming.statistics import ConsumerStatistics
 from smq.client.kafka.offsets import Start
 from smq.client.names import GroupOffsets, OffsetsIn, TopicPartition
+from smq.client.wait import wait_readable
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -81,8 +82,13 @@ class AsyncConsumer:
         filenos = self._consumer.fall_asleep()
         if filenos is None:
             return
-        for fileno in filenos:
-            loop.add_reader(fileno, rung.set)
+        try:
+            for fileno in filenos:
+                loop.add_reader(fileno, rung.set)
+        except NotImplementedError:  # Windows' usual loop watches no descriptors.
+            nap_s = self._consumer.nap_seconds(seconds)
+            await self._in_thread(wait_readable, filenos, nap_s)
+            return
         try:
             async with asyncio.timeout(self._consumer.nap_seconds(seconds)):
                 await rung.wait()

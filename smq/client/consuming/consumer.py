@@ -11,9 +11,7 @@ poll, gives the batch back. Only one thread may use a consumer. Heartbeats and a
 have threads of their own. A forked process cannot use its parent's consumers.
 """
 
-import math
 import os
-import select
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -43,6 +41,7 @@ from smq.client.errors import Closed, Overrun
 from smq.client.kafka.offsets import READ_COMMITTED, Start, place_of
 from smq.client.names import GroupOffsets, OffsetsIn, TopicPartition
 from smq.client.reach import Reach
+from smq.client.wait import wait_readable
 from smq.model.errors import BrokerError
 
 SLEEP_SECONDS_MAX = 1.0  # So that a member that waits for records counts as polling.
@@ -375,10 +374,7 @@ class Consumer:
             return
         filenos = self.fall_asleep()
         if filenos is not None:
-            poll = select.poll()
-            for fileno in filenos:
-                poll.register(fileno, select.POLLIN)
-            poll.poll(math.ceil(1000 * self.nap_seconds(timeout_s)))
+            wait_readable(filenos, self.nap_seconds(timeout_s))
 
     # For event loops: `take`, sleep on the descriptors of `fall_asleep`, take again.
 

@@ -51,6 +51,7 @@ from shm.kernels.session.one_record import MUST_RING, NO_ROOM, send_one
 from shm.reader import LogReader
 from shm.segment import LogMemory
 from shm.session import SessionMemory
+from shm.system import at_fork, why_wire_only
 from smq.client.clock import SYSTEM_CLOCK, Clock
 from smq.client.errors import ChannelGone
 from smq.model.catalog import Catalog
@@ -127,6 +128,8 @@ class Door:
 
         Raises DoorUnavailable: there is no such socket, it is another user's, or the shard refuses.
         """
+        if lack := why_wire_only():
+            raise DoorUnavailable(lack)
         path = runtime_dir / cluster_id / f"attach-{node_id}.sock"
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         descriptors: Sequence[int] = ()
@@ -418,4 +421,4 @@ def _close_in_child() -> None:
         door.forget()
 
 
-os.register_at_fork(after_in_child=_close_in_child)
+at_fork(after_in_child=_close_in_child)

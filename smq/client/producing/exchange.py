@@ -7,9 +7,6 @@ then. A thread that waits for an answer is woken by it.
 """
 
 import logging
-import os
-import select
-from contextlib import suppress
 
 from smq.client.clock import Clock
 from smq.client.errors import ChannelGone
@@ -17,6 +14,8 @@ from smq.client.producing.batching.accumulator import Accumulator
 from smq.client.producing.channel.channel import Channel
 from smq.client.producing.channel.channels import Channels, NodeAnswers
 from smq.client.producing.delivery.single_record import SingleRecord
+from smq.client.wait import READABLE, ready
+from smq.client.wake import Wake
 from smq.model.errors import PeerError
 
 NAP_MS = 10  # How late acks are taken that no thread waits for.
@@ -39,7 +38,7 @@ class Exchange:
         self._by_node, self.must_push = self._channels.by_node, self._channels.must_push
         self._singles = self._parcels = 0  # How many were sent since the thread fell asleep.
         self._is_cut_short = False  # Whether an interrupt may have torn the taking of answers.
-        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._wake = Wake()
 
     # --- sending ---------------------------------------------------------------------------------
 
@@ -132,7 +131,7 @@ class Exchange:
 
     def wake(self) -> None:
         """Have the thread do its round."""
-        os.eventfd_write(self._wake_fd, 1)
+        self._wake.wake()
 
     def fall_asleep(self, sleep_ms: int, *, is_asked: bool) -> int:
         """For how long to sleep, `sleep_ms` at most; 0: there are answers already.
@@ -159,16 +158,14 @@ class Exchange:
 
     def sleep(self, sleep_ms: int) -> None:
         """Sleep until there is something to do, or for so long; without the lock."""
-        poller = select.poll()
-        poller.register(self._wake_fd, select.POLLIN)
-        if self._channels.register(poller):
-            poller.poll(sleep_ms)
+        watched = {self._wake.fileno(): READABLE}
+        if self._channels.watch(watched):
+            ready(watched, sleep_ms / 1000)
 
     def wake_up(self) -> list[NodeAnswers]:
         """The answers that have come, for `settle`. Without the lock, once the nap has ended."""
         assert not self.is_napping, "another thread may take answers"
-        with suppress(BlockingIOError):
-            os.eventfd_read(self._wake_fd)
+        self._wake.clear()
         self._channels.disarm()
         return self._channels.answers()
 
@@ -178,10 +175,10 @@ class Exchange:
         """Close the channels. The results of requests in flight are not learnt."""
         self.is_napping, self.is_closed = False, True
         self._channels.close()
-        os.close(self._wake_fd)
+        self._wake.close()
 
     def forget(self) -> None:
         """In a forked child: close the copies; the parent's channels stay open."""
         self.is_napping, self.is_closed = False, True  # No thread may take answers there.
         self._channels.forget()
-        os.close(self._wake_fd)
+        self._wake.close()

@@ -11,7 +11,6 @@ producer, which has none of the records that the parent had not sent yet.
 
 import atexit
 import logging
-import os
 import threading
 import warnings
 import weakref
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import numpy as np
 
 from shm.kernels.record.records_encode import RECORD_HEAD_BYTES_MAX
+from shm.system import at_fork
 from smq.client.arguments import (
     bytes_of,
     duration,
@@ -394,7 +394,7 @@ def _detach_all_after_fork() -> None:
         producer._detach_after_fork()  # noqa: SLF001  (of this file)
 
 
-os.register_at_fork(after_in_child=_detach_all_after_fork)
+at_fork(after_in_child=_detach_all_after_fork)
 
 
 def _flush_all_at_exit() -> None:

@@ -14,6 +14,7 @@ from smq.client.producing.channel.channels import Channels
 from smq.client.producing.delivery.parcel import Parcel
 from smq.client.producing.encode.batch_writer import BatchWriter
 from smq.client.producing.exchange import NAP_MS, Exchange
+from smq.client.wait import wait_readable
 from smq.wire.compression import Codec
 from tests.client.fake_shard import FakeChannel, FakeShard
 from tests.client.interrupts import code_of, is_interrupted
@@ -77,9 +78,7 @@ class Rig:
 
     @property
     def is_woken(self) -> bool:
-        poller = select.poll()
-        poller.register(self.exchange._wake_fd, select.POLLIN)
-        return bool(poller.poll(0))
+        return bool(wait_readable([self.exchange._wake.fileno()], 0))
 
 
 @contextmanager

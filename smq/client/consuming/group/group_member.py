@@ -16,8 +16,6 @@ The leader of the group looks at intervals for new partitions of the topics, and
 if there are any.
 """
 
-import os
-import select
 import threading
 from collections import deque
 from collections.abc import Iterable
@@ -30,6 +28,8 @@ from smq.client.consuming.group.group_session import GroupSession, Stopped
 from smq.client.kafka.cluster import PASSING
 from smq.client.names import TopicPartition
 from smq.client.reach import Reach
+from smq.client.wait import wait_readable
+from smq.client.wake import Wake
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 
 HEARTBEATS_A_SESSION = 15  # The ratio of Kafka's defaults: 3 s of 45 s.
@@ -77,8 +77,8 @@ class GroupMember:
         topics: Iterable[str],
     ) -> None:
         self.events: deque[Event] = deque()
-        self._rings = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # For poll.
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # For the thread.
+        self._rings = Wake()  # For poll.
+        self._wake = Wake()  # For the thread.
         self._topics = frozenset(topics)
         self._settings = settings
         self._clock = reach.clock
@@ -111,7 +111,7 @@ class GroupMember:
 
     def fileno(self) -> int:
         """Readable while there are events."""
-        return self._rings
+        return self._rings.fileno()
 
     def polled(self) -> None:
         """The consumer polls: it is not hung."""
@@ -119,22 +119,21 @@ class GroupMember:
 
     def take_event(self) -> Event:
         """Remove and return the oldest event."""
-        with suppress(BlockingIOError):
-            os.eventfd_read(self._rings)
+        self._rings.clear()
         return self.events.popleft()
 
     def join(self, owned: Iterable[TopicPartition]) -> None:
         """Join again, keeping these partitions if the assignor lets us."""
         self._wanted = frozenset(owned)
-        os.eventfd_write(self._wake, 1)
+        self._wake.wake()
 
     def close(self) -> None:
         """Leave the group."""
         self._stopping = True
-        os.eventfd_write(self._wake, 1)
+        self._wake.wake()
         self._thread.join()
-        os.close(self._wake)
-        os.close(self._rings)
+        self._wake.close()
+        self._rings.close()
 
     def _run(self) -> None:
         while not self._stopping:
@@ -218,28 +217,18 @@ class GroupMember:
 
     def _tell(self, event: Event) -> None:
         self.events.append(event)
-        os.eventfd_write(self._rings, 1)
+        self._rings.wake()
 
     def _await(self, fileno: int) -> None:
         """Return when the descriptor is readable. Raises Stopped."""
-        while fileno not in _readable([fileno, self._wake], None):
+        while fileno not in wait_readable([fileno, self._wake.fileno()], None):
             self._sleep(0)
             if self._stopping:
                 raise Stopped
 
     def _sleep(self, seconds: float | None) -> bool:
         """Whether we were woken."""
-        woken = bool(_readable([self._wake], seconds))
+        woken = bool(wait_readable([self._wake.fileno()], seconds))
         if woken:
-            with suppress(BlockingIOError):
-                os.eventfd_read(self._wake)
+            self._wake.clear()
         return woken
-
-
-def _readable(filenos: Iterable[int], seconds: float | None) -> set[int]:
-    """Those that become readable in time; None: wait for one. Uses poll, which takes any
-    descriptor."""
-    poll = select.poll()
-    for fileno in filenos:
-        poll.register(fileno, select.POLLIN)
-    return {fileno for fileno, _ in poll.poll(None if seconds is None else 1000 * seconds)}

@@ -16,7 +16,6 @@ cannot begin anew, `take` raises once the other topics have returned their recor
 again.
 """
 
-import select
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -37,6 +36,7 @@ from smq.client.kafka.connection import Connection
 from smq.client.kafka.offsets import READ_UNCOMMITTED
 from smq.client.kafka.questions import FETCH, FETCH_BY_NAME
 from smq.client.names import TopicPartition, by_topic
+from smq.client.wait import wait_readable
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.wire.codec import ZERO_UUID
 from smq.wire.generated.fetch import (
@@ -200,10 +200,7 @@ class WireSource:
 
     def _answered(self) -> list[_Fetch]:
         by_fileno = {f.connection.fileno(): f for f in self._fetches.values() if f.asked}
-        poll = select.poll()
-        for fileno in by_fileno:
-            poll.register(fileno, select.POLLIN)
-        return [by_fileno[fileno] for fileno, _ in poll.poll(0)] if by_fileno else []
+        return [by_fileno[fileno] for fileno in wait_readable(by_fileno, 0)] if by_fileno else []
 
     def _ask(self, spots: dict[TopicPartition, Spot]) -> None:
         """Send each leader a fetch from these positions on, unless it has one."""

@@ -52,7 +52,7 @@ class Channel(Protocol):
         """The thread that polls is awake; whether there may be answers."""
 
     def events(self) -> int:
-        """What to poll for: POLLIN, and POLLOUT while there is something to push."""
+        """What to wait for: READABLE, and WRITABLE while there is something to push."""
 
     def close(self) -> None:
         """End the channel."""

@@ -1,11 +1,11 @@
 """The channels of a producer, by broker."""
 
-import select
 from collections.abc import Mapping
 from contextlib import suppress
 
 from smq.client.errors import ChannelGone
 from smq.client.producing.channel.channel import Channel
+from smq.client.wait import WRITABLE
 
 NodeAnswers = tuple[int, list[bytes] | ChannelGone]
 """The answer of a broker, or the end of its channel."""
@@ -45,7 +45,7 @@ class Channels:
     def must_push(self) -> bool:
         """Whether a socket has not taken all written bytes."""
         for channel in self._open.values():  # noqa: SIM110  (Each record asks: `any` is slow.)
-            if channel.events() & select.POLLOUT:
+            if channel.events() & WRITABLE:
                 return True
         return False
 
@@ -78,13 +78,13 @@ class Channels:
             with suppress(ChannelGone):  # `answers` reports it.
                 channel.disarm()
 
-    def register(self, poller: select.poll) -> bool:
-        """Poll all; False: one is gone."""
+    def watch(self, watched: dict[int, int]) -> bool:
+        """Add all to what `ready` waits for; False: one is gone."""
         for channel in list(self._open.values()):
             fd = channel.fileno()
             if fd < 0:  # Another thread found it closed.
                 return False
-            poller.register(fd, channel.events())
+            watched[fd] = channel.events()
         return True
 
     # --- the end ---------------------------------------------------------------------------------

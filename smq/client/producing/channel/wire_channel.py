@@ -1,6 +1,5 @@
 """A channel over Kafka's wire: one non-blocking socket with pipelined requests."""
 
-import select
 import socket
 from collections import deque
 from struct import Struct
@@ -13,6 +12,7 @@ from smq.client.errors import BrokerUnavailable, ChannelGone
 from smq.client.kafka.connection import CONNECT_SECONDS_MAX, RESPONSE_BYTES_MAX
 from smq.client.producing.channel.channel import REQUEST_BYTES_MAX
 from smq.client.producing.encode.batch_writer import Stamp
+from smq.client.wait import READABLE, WRITABLE
 
 # The most that a slow broker may let pile up here. The producer's buffer bounds the rest.
 UNSENT_BYTES_MAX = 4 * 1024 * 1024
@@ -125,7 +125,7 @@ class WireChannel:
 
     def events(self) -> int:
         """What to poll for."""
-        return select.POLLIN | select.POLLOUT if self._unsent else select.POLLIN
+        return READABLE | WRITABLE if self._unsent else READABLE
 
     def close(self) -> None:
         """Close the socket."""

@@ -8,6 +8,7 @@ import pytest
 
 from smq.client.errors import ChannelGone
 from smq.client.producing.channel.channels import Channels
+from smq.client.wait import ready
 from tests.client.fake_shard import FakeChannel
 
 
@@ -115,12 +116,12 @@ def test_all_are_disarmed_also_behind_one_that_is_found_to_be_gone(
 
 
 def test_whoever_polls_is_told_that_one_is_gone(channels: Channels, two: list[Polled]) -> None:
-    poller = select.poll()
-    assert channels.register(poller)
+    watched: dict[int, int] = {}
+    assert channels.watch(watched)
     os.eventfd_write(two[1].descriptor, 1)
-    assert poller.poll(0) == [(two[1].descriptor, select.POLLIN)]
+    assert ready(watched, 0) == [two[1].descriptor]
     kept, two[0].descriptor = two[0].descriptor, -1
-    assert not channels.register(poller)
+    assert not channels.watch({})
     two[0].descriptor = kept
 
 
