@@ -18,6 +18,7 @@ from typing import Any
 from gateway.apis.bounds import Cut
 from gateway.apis.table import Api
 from gateway.context import Ask, Message, Relay, Step, WaitForAny
+from gateway.error_codes import Codes, error_codes, error_codes_of_rows
 from gateway.rows import Rows
 from smq.model.errors import PeerError
 from smq.wire.codec import Buffer, Writer
@@ -35,6 +36,8 @@ class Parts:
     `request` holds its bytes, if it was large. Invariant: while something is `pending`, the caller
     must `add` the response that it yields (Ask), `go_on` when there may be more (WaitForAny), or
     have the whole request answered elsewhere (Relay).
+
+    errors  the error codes of the answer so far, all of them once it is `written`
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class Parts:
         self._rows = self._new_rows()
         self._last: Message = None
         self._continues = False
+        self.errors: Codes = {}
         self.pending: Ask | Relay | WaitForAny | None = None
         self.due_ns = 0  # Set by the caller: its deadline.
 
@@ -76,9 +80,11 @@ class Parts:
     def add(self, response: Message) -> None:
         """Add the response to a part. Raises PeerError."""
         self.pending = None
-        name = self._cut.response[0]
+        name, version = self._cut.response[0], self.header.api_version
+        rows = getattr(response, name)
+        error_codes_of_rows(self.api.key, version, name, rows, self.errors)
         with saying(self.api):
-            self._rows.add(getattr(response, name), continues=self._continues)
+            self._rows.add(rows, continues=self._continues)
         setattr(response, name, ())  # Its size in bytes bounds it.
         self._last = response
 
@@ -91,12 +97,16 @@ class Parts:
         """Drop the answer unsent: return the loans of the parts made so far."""
         self._rows.release()
         self._rows = self._new_rows()
+        self.errors = {}
 
     def written(self) -> Writer:
         """The whole answer, with its header. Raises PeerError."""
         assert self._last is not None, "there is a part at least"
         writer, header = Writer(), self.header
         write_response_header(header.correlation_id, header.api_key, header.api_version, writer)
+        of_all = error_codes(self.api.key, header.api_version, self._last)  # It has no rows.
+        for code, count in of_all.items():
+            self.errors[code] = self.errors.get(code, 0) + count
         setattr(self._last, self._cut.response[0], self._rows.written(writer.append))
         with saying(self.api):
             self.api.write_response(self._last, header.api_version, writer)

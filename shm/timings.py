@@ -1,31 +1,35 @@
-"""Request times: memory that each shard writes for itself, and all processes may read.
+"""Request times and errors: memory in which each process that answers writes its own part, and
+which all processes may read.
 
-    0         64                        of each node, NODE_WORDS:
-    +---------+------+------+---        +--------------+-----------+-----------+----------------+
-    | magic,  | 1st  | 2nd  | …         | counts of    | sums, ns, | how many  | the last SLOW  |
-    | nodes,  | node | node |           | each API by  | of each   | were slow | slow requests, |
-    | 1st id  |      |      |           | bucket       | API       |           | a ring of rows |
-    +---------+------+------+---        +--------------+-----------+-----------+----------------+
+    0         64                                  of each node, NODE_WORDS:
+    +---------+------+------+---+-------------+   +---------+-------+-------+-----------+--------+
+    | magic,  | 1st  | 2nd  | … | errors of   |   | counts  | sums, | how   | the last  | errors |
+    | nodes,  | node | node |   | the         |   | of each | ns,   | many  | SLOW slow | of     |
+    | 1st id  |      |      |   | coordinator |   | API by  | of    | were  | requests, | each   |
+    |         |      |      |   |             |   | bucket  | each  | slow  | a ring    | API    |
+    +---------+------+------+---+-------------+   +---------+-------+-------+-----------+--------+
 
 Bucket b of a histogram counts requests of less than 2 ** b microseconds, the last one all others.
-Words are int64, little endian, independent of each other. A row of the ring is published by its
-number, which is 0 while the row is written: a reader copies, then checks the number again.
+Slot s of an API's errors counts error code s - 1, the last one all others. Words are
+int64, little endian, independent of each other. A row of the ring is published by its number, which
+is 0 while the row is written: a reader copies, then checks the number again.
 """
 
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from shm.kernels.turn.words import TIME_BUCKETS
+from shm.kernels.base.words import TIME_BUCKETS
 from shm.segment import seal_against_writers
 
-MAGIC = 0x0002_54_51_4D_53  # "SMQT" and the version of this map, little endian.
+MAGIC = 0x0003_54_51_4D_53  # "SMQT" and the version of this map, little endian.
 HEADER_WORDS = 8
 BUCKETS = TIME_BUCKETS
 APIS = 128  # Kafka's keys end below 100.
+ERROR_SLOTS = 192  # Kafka's codes end below 140.
 SLOW = 1000
 CLIENT_WORDS = 8  # 64 bytes of UTF-8.
 SLOW_ROW_WORDS = 8 + CLIENT_WORDS
@@ -33,7 +37,9 @@ _NUMBER, _API, _VERSION, _AT_MS, _HANDLED, _WAITED, _SENT, _BYTES = range(8)
 _SUMS_AT = APIS * BUCKETS
 _SLOW_COUNT_AT = _SUMS_AT + APIS
 _SLOW_AT = _SLOW_COUNT_AT + 8
-NODE_WORDS = _SLOW_AT + SLOW * SLOW_ROW_WORDS
+_ERRORS_AT = _SLOW_AT + SLOW * SLOW_ROW_WORDS
+_ERRORS_WORDS = APIS * ERROR_SLOTS
+NODE_WORDS = _ERRORS_AT + _ERRORS_WORDS
 
 
 class SlowRequest(NamedTuple):
@@ -50,7 +56,7 @@ class SlowRequest(NamedTuple):
 
 
 class Timings:
-    """The memory. A shard is the only writer of its node's part."""
+    """The memory. A shard is the only writer of its node's part, the coordinator of its errors."""
 
     def __init__(self, fd: int, *, writable: bool) -> None:
         self.fd = fd
@@ -62,7 +68,7 @@ class Timings:
     def create(cls, node_ids: range) -> "Timings":
         """New memory for these nodes."""
         fd = os.memfd_create("smq-timings", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(fd, 8 * (HEADER_WORDS + len(node_ids) * NODE_WORDS))
+        os.ftruncate(fd, 8 * (HEADER_WORDS + len(node_ids) * NODE_WORDS + _ERRORS_WORDS))
         self = cls(fd, writable=True)
         seal_against_writers(fd)
         self._words[:3] = MAGIC, len(node_ids), node_ids.start
@@ -93,19 +99,52 @@ class Timings:
         """The parts of all nodes, by id."""
         return [self.node(node_id) for node_id in self.node_ids]
 
+    def coordinator_errors(self) -> "Errors":
+        """What the coordinator answered."""
+        return Errors(self._words[-_ERRORS_WORDS:])
+
+    def errors(self) -> np.ndarray:
+        """What all processes answered: int64 [APIS, ERROR_SLOTS]."""
+        tables = [node.errors.table for node in self.nodes()]
+        total: np.ndarray = np.sum([*tables, self.coordinator_errors().table], axis=0)
+        return total
+
+
+class Errors:
+    """How many error codes the answers of one process had.
+
+    table  int64 [APIS, ERROR_SLOTS]
+    """
+
+    def __init__(self, words: np.ndarray) -> None:
+        self.table = words.reshape(APIS, ERROR_SLOTS)
+
+    @classmethod
+    def private(cls) -> "Errors":
+        """Of this process alone, for tests."""
+        return cls(np.zeros(_ERRORS_WORDS, np.int64))
+
+    def add(self, api_key: int, codes: Mapping[int, int]) -> None:
+        """Count codes of an answer: how many of each."""
+        for code, count in codes.items():
+            slot = code + 1 if -1 <= code < ERROR_SLOTS - 2 else ERROR_SLOTS - 1
+            self.table[api_key, slot] += count
+
 
 class NodeTimings:
     """The part that one shard writes and others read.
 
     counts  int64 [APIS, BUCKETS]
     sums    int64 [APIS], ns
+    errors  of its answers
     """
 
     def __init__(self, words: np.ndarray) -> None:
         self._words = words
         self.counts = words[:_SUMS_AT].reshape(APIS, BUCKETS)
         self.sums = words[_SUMS_AT:_SLOW_COUNT_AT]
-        self._rows = words[_SLOW_AT:].reshape(SLOW, SLOW_ROW_WORDS)
+        self._rows = words[_SLOW_AT:_ERRORS_AT].reshape(SLOW, SLOW_ROW_WORDS)
+        self.errors = Errors(words[_ERRORS_AT:])
 
     @classmethod
     def private(cls) -> "NodeTimings":

@@ -6,6 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from smq.app.process.status import COUNTERS
 from smq.front.metrics.facts import (
     BOUNDS_S,
+    ApiErrors,
     ApiTimes,
     Facts,
     GroupOffset,
@@ -28,6 +29,7 @@ ONE_OF_EACH = Facts(
     offsets=[GroupOffset("g", "t", 0, 0, 0, 0.0)],
     members={"g": 1},
     times=[ApiTimes("Fetch", (1,) * len(BOUNDS_S), 1, 0.1)],
+    errors=[ApiErrors("Fetch", "OFFSET_OUT_OF_RANGE", 1)],
     tables=[TableFacts("t", "iceberg", "")],
 )
 

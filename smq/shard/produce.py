@@ -12,6 +12,7 @@ from shm.kernels.log.plan import (
     DONE,
     HEAD_CLOSE,
     HEAD_END,
+    HEAD_ERRORS,
     HEAD_LED_ELSEWHERE,
     HEAD_LEVEL,
     HEAD_NOW_MS,
@@ -48,10 +49,17 @@ from shm.kernels.log.plan import (
     new_plan,
     row_at,
 )
-from shm.kernels.request.produce import VERSION_MAX, parse_requests, produce, write_answers
+from shm.kernels.request.produce import (
+    VERSION_MAX,
+    count_errors,
+    parse_requests,
+    produce,
+    write_answers,
+)
+from shm.timings import Errors
 from smq.log.log import Log
 from smq.model.config import Config
-from smq.shard.answers import LeaderOf, RefusedRecord, answers_of, nobody
+from smq.shard.answers import PRODUCE_KEY, LeaderOf, RefusedRecord, answers_of, nobody
 from smq.shard.references import Handles, NoFiler
 from smq.shard.throttle import Throttle
 
@@ -103,7 +111,7 @@ class Producing:
 
     With `transactional` it serves requests with a transactional id, one at a time (parse, resume);
     otherwise it leaves them to smq.shard.transactional. `before_drain` is called before a drain may
-    show appended records in the middle of a request.
+    show appended records in the middle of a request. `errors` counts those of the answers.
     """
 
     def __init__(  # noqa: PLR0913  (what producing needs of a shard)
@@ -116,7 +124,9 @@ class Producing:
         *,
         leader_of: LeaderOf = nobody,
         transactional: bool = False,
+        errors: Errors | None = None,
     ) -> None:
+        self._errors = (errors or Errors.private()).table[PRODUCE_KEY]
         self._logs = list(logs.values())
         self._drain, self._throttle, self._handles = drain, throttle, handles
         self._leader_of = leader_of
@@ -268,6 +278,7 @@ class Producing:
     def _write_in_words(self, data: np.ndarray) -> None:
         """Answer a plan with rows that were refused for their handles or are led elsewhere."""
         answers = answers_of(data, self.plan, self._refused, self._leader_of)
+        count_errors(self.plan)
         self._refused = {}
         if len(answers) > len(self.out):
             self.out = np.zeros(len(answers), np.uint8)
@@ -291,3 +302,4 @@ class Producing:
         plan[HEAD_REQUEST_BYTES_MAX] = self._request_bytes_max
         plan[HEAD_TRANSACTIONS] = self._takes_transactions
         plan[HEAD_RULES : HEAD_RULES + 2] = self._rules.ctypes.data, len(self._rules)
+        plan[HEAD_ERRORS : HEAD_ERRORS + 2] = self._errors.ctypes.data, len(self._errors)

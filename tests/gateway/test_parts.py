@@ -10,7 +10,7 @@ from gateway.apis.table import API_BY_KEY, APIS
 from gateway.coordinator_dispatch import dispatch as ask
 from gateway.dispatch import dispatch
 from gateway.parts import PLAIN_BYTES_MAX, Parts
-from smq.model.errors import PeerError
+from smq.model.errors import ErrorCode, PeerError
 from smq.store.rows import CommittedOffset
 from smq.wire.api import API_BY_NAME
 from smq.wire.generated.find_coordinator import FindCoordinatorRequest
@@ -60,6 +60,13 @@ def test_a_large_request_is_answered_as_its_parts(shard: ShardBench, version: in
     first, second = large.topics
     assert [each.partition for each in first.partitions] == list(range(PARTITIONS))
     assert first.partitions[:20] == second.partitions == small.topics[0].partitions
+
+
+def test_error_codes_of_all_parts_are_known_once_it_is_written(shard: ShardBench) -> None:
+    shard.ask("OffsetForLeaderEpoch", 4, epochs(PARTITIONS + 20, 5, PARTITIONS + 3))
+    parts = shard.asked.result
+    assert isinstance(parts, Parts)
+    assert parts.errors == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 23}
 
 
 def test_all_topics_are_described_in_parts(shard: ShardBench) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from shm.kernels.base.words import DURABILITY_DISK, DURABILITY_OS
 from shm.kernels.log.plan import STOP_MALFORMED, STOP_NEED_MORE, STOP_OTHER_API, new_plan
+from shm.timings import Errors
 from smq.model.errors import ErrorCode
 from smq.shard.produce import (
     ANSWERS_BYTES,
@@ -130,13 +131,15 @@ def test_a_plan_grows_for_one_request_of_very_many_partitions(tmp_path: Path) ->
     request = produce_request({"wide": {i: batch(b"") for i in range(partitions)}})
     shard = new_shard(tmp_path, topic("wide", range(1, 2)), socket_request_max_bytes=len(request))
     data = np.frombuffer(bytearray(request), np.uint8)
-    producing = Producing(shard.logs, shard.config, shard.drain, shard.throttle)
+    counted = Errors.private()
+    producing = Producing(shard.logs, shard.config, shard.drain, shard.throttle, errors=counted)
     produced = producing.run(data, 0, len(data), shard.directory, NOW_MS)
     [(_, response)] = responses(bytes(produced.answers))
     errors = {each.index: each.error_code for each in response.responses[0].partition_responses}
     assert len(errors) == partitions
     assert errors.pop(0) == ErrorCode.NONE
     assert set(errors.values()) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert counted.table.sum() == partitions - 1
     assert len(producing.plan) == len(new_plan(REQUESTS_MAX, TOPICS_MAX, ROWS_MAX))
     assert len(producing.out) == ANSWERS_BYTES  # What one client asked for is not kept for it.
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from shm.kernels.log.handles import AHEAD_MAX_MS
+from shm.timings import Errors
 from smq.model.errors import ErrorCode
 from smq.model.references import Reference
 from smq.shard.produce import Producing
@@ -93,12 +94,14 @@ class Bench:
         self.payloads = payloads or FakePayloads()
         self.payloads.add(GOOD)
         references = References(self.payloads, self.shard.topic_of, self.shard.config)
+        self.errors = Errors.private()
         self.producing = Producing(
             self.shard.logs,
             self.shard.config,
             self.shard.drain,
             self.shard.throttle,
             references,
+            errors=self.errors,
         )
 
     def produce(self, *requests: bytes) -> list[ProduceResponse]:
@@ -301,6 +304,18 @@ def test_what_was_refused_is_counted(bench: Bench) -> None:
         data = np.frombuffer(bytearray(request), np.uint8)
         produced = bench.producing.run(data, 0, len(data), bench.shard.directory, NOW_MS)
         assert produced.refused == count
+
+
+def test_errors_are_counted_once_also_of_answers_in_words(bench: Bench) -> None:
+    bad, good = handle_batch([reference_to(b"gone")]), handle_batch([GOOD])
+    bench.produce(
+        produce_request({"one": {0: bad, 1: good}, "none": {0: good}}),
+        produce_request({"one": {0: good, 7: good}}),
+    )
+    bench.produce(produce_request({"one": {9: good}}))
+    wanted = Errors.private()
+    wanted.add(0, {ErrorCode.INVALID_RECORD: 1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 3})
+    assert (bench.errors.table == wanted.table).all()
 
 
 def test_patience_is_for_so_many_a_second() -> None:

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from shm.timings import APIS, BUCKETS, SLOW, NodeTimings, SlowRequest, Timings
+from shm.timings import APIS, BUCKETS, ERROR_SLOTS, SLOW, Errors, NodeTimings, SlowRequest, Timings
 
 
 def a_slow_one(number: int, client: str = "c") -> SlowRequest:
@@ -78,3 +78,21 @@ def test_something_else_is_not_taken_for_timings() -> None:
     with pytest.raises(ValueError, match="of this version"):
         Timings.attach(fd)
     os.close(fd)
+
+
+def test_errors_of_nodes_and_of_the_coordinator_add_up() -> None:
+    ours = Timings.create(range(1, 3))
+    ours.node(1).errors.add(1, {3: 2, -1: 1})
+    ours.node(2).errors.add(1, {3: 5})
+    ours.coordinator_errors().add(12, {25: 1})
+    found = Timings.attach(ours.fd).errors()
+    assert (found[1, 4], found[1, 0], found[12, 26], found.sum()) == (7, 1, 1, 9)
+    assert all(node.slow_count == node.counts.sum() == 0 for node in ours.nodes())
+    os.close(ours.fd)
+
+
+def test_codes_that_have_no_slot_share_the_last_one() -> None:
+    errors = Errors.private()
+    errors.add(0, {ERROR_SLOTS - 3: 1, ERROR_SLOTS - 2: 10, 32767: 100, -2: 1000})
+    assert errors.table[0, -2:].tolist() == [1, 1110]
+    assert errors.table.sum() == 1111

@@ -35,6 +35,11 @@ COUNTER_FETCHES_FROM_WAL = 70
 COUNTER_FETCHES_FROM_SEALED = 71
 COUNTER_SYNCS = 72  # Of the disk; these two are the sync thread's.
 COUNTER_SYNC_NS = 73
+COUNTER_SYNC_TIMES = 80  # TIME_BUCKETS words, also its: how many syncs took how long.
+
+# A histogram of times: bucket b counts what took less than 2 ** b microseconds, the last one all
+# else.
+TIME_BUCKETS = 26
 
 # --- Partition rows: indices of int64 columns -----------------------------------------------------
 PARTITION_COLUMNS = 24

@@ -37,6 +37,8 @@ HEAD_RULES = 18  # in: the rules for handles (shm.kernels.log.handles), their ad
 HEAD_RULES_WORDS = 19  # … and length
 HEAD_TRANSACTIONS = 20  # in: 1: take requests with a transactional id
 HEAD_LED_ELSEWHERE = 21  # out: an answer must name the leader of a partition (KIP-951)
+HEAD_ERRORS = 22  # in: where errors are counted (shm.timings.Errors), its address or 0 …
+HEAD_ERRORS_WORDS = 23  # … and length
 
 LEVEL_NONE = -1  # No row was appended or found to be a duplicate.
 

@@ -19,7 +19,13 @@ from numba import types
 from shm.kernels.base.atomics import address, futex_wait, futex_wake, load_acquire, store_release
 from shm.kernels.base.jit import kernel
 from shm.kernels.base.memory import get_word, release_word, set_word
-from shm.kernels.base.words import COUNTER_SYNC_NS, COUNTER_SYNCS, WORD_SYNCED
+from shm.kernels.base.times import bucket_of
+from shm.kernels.base.words import (
+    COUNTER_SYNC_NS,
+    COUNTER_SYNC_TIMES,
+    COUNTER_SYNCS,
+    WORD_SYNCED,
+)
 
 BOX_WORDS = 136
 BOX_REQUESTED, BOX_STOP, BOX_ERRNO, BOX_DONE, BOX_EVENT_FD, BOX_ONE = 0, 1, 2, 3, 4, 5
@@ -46,6 +52,8 @@ def _now_ns(box):
 def _count_sync(memory, took_ns):
     set_word(memory, COUNTER_SYNCS, get_word(memory, COUNTER_SYNCS) + 1)
     set_word(memory, COUNTER_SYNC_NS, get_word(memory, COUNTER_SYNC_NS) + took_ns)
+    bucket = COUNTER_SYNC_TIMES + bucket_of(took_ns)
+    set_word(memory, bucket, get_word(memory, bucket) + 1)
 
 
 @kernel

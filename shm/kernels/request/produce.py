@@ -2,7 +2,7 @@
 
     parse_requests   cuts the buffer into requests and these into the rows of a plan; touches no log
     append_rows      (shm.kernels.log.append) appends the rows of one log
-    write_answers    the responses, in order, as they go out
+    write_answers    the responses, in order, as they go out; counts their errors
     produce          all three, for a shard with one log: one call for a whole recv
 
 A request that is no Produce, names a transactional id, or breaks the protocol ends the plan before
@@ -16,6 +16,7 @@ Formats: ProduceRequest and ProduceResponse, 3 to 13; flexible from 9 (KIP-482),
 
 import numpy as np
 
+from shm.kernels.base.atomics import words_at
 from shm.kernels.base.bytes import copy_bytes, get16, get32, put16, put32, put64
 from shm.kernels.base.jit import kernel
 from shm.kernels.base.memory import get_word, set_word
@@ -27,6 +28,7 @@ from shm.kernels.log.plan import (
     DONE,
     HEAD_CLOSE,
     HEAD_END,
+    HEAD_ERRORS,
     HEAD_LED_ELSEWHERE,
     HEAD_LEVEL,
     HEAD_OUT_BYTES,
@@ -361,6 +363,20 @@ def _answer_bytes_max(plan):
 
 
 @kernel
+def count_errors(plan):
+    """Count the errors of a plan whose rows are all done: the word of a code is code + 1, the last
+    one is for all codes beyond."""
+    if plan[HEAD_ERRORS] == 0:
+        return
+    counts = words_at(plan, HEAD_ERRORS)
+    for i in range(plan[HEAD_ROW_COUNT]):
+        error = plan[row_at(plan, i) + ROW_ERROR]
+        if error != 0:
+            is_known = error >= -1 and error + 1 < counts.size
+            counts[error + 1 if is_known else counts.size - 1] += 1
+
+
+@kernel
 def write_answers(data, plan, out):
     """Write the responses to a plan whose rows are all done at HEAD_OUT_START; sets HEAD_OUT_BYTES.
 
@@ -384,6 +400,7 @@ def write_answers(data, plan, out):
             plan[HEAD_CLOSE] = 1
             break
     plan[HEAD_OUT_BYTES] = at - start
+    count_errors(plan)
     return 0
 
 

@@ -24,11 +24,13 @@ from numba import types
 from shm.kernels.base.atomics import address, load_acquire
 from shm.kernels.base.jit import kernel
 from shm.kernels.base.memory import get_word, release_word, ring_at
+from shm.kernels.base.times import bucket_of
 from shm.kernels.base.words import (
     COUNTER_FETCH_REQUESTS,
     COUNTER_PRODUCE_REQUESTS,
     DURABILITY_DISK,
     DURABILITY_OS,
+    TIME_BUCKETS,
     WORD_RING_BYTES,
     WORD_TAIL,
     WORD_WRITTEN,
@@ -81,7 +83,6 @@ from shm.kernels.turn.words import (
     SESSION,
     SPIN_NS,
     SPIN_UNTIL_NS,
-    TIME_BUCKETS,
     TIME_SUMS_AT,
     TIMES_AT,
     TURN_COUNT,
@@ -287,9 +288,7 @@ def _note_times(turn, memory, at_ns):
     took_ns = at_ns - turn[BEGAN_NS]
     produced = get_word(memory, COUNTER_PRODUCE_REQUESTS) - turn[BEGAN_PRODUCED]
     fetched = get_word(memory, COUNTER_FETCH_REQUESTS) - turn[BEGAN_FETCHED]
-    bucket, left_us = 0, took_ns // 1000
-    while left_us > 0 and bucket < TIME_BUCKETS - 1:
-        bucket, left_us = bucket + 1, left_us >> 1
+    bucket = bucket_of(took_ns)
     turn[TIMES_AT + bucket] += produced
     turn[TIMES_AT + TIME_BUCKETS + bucket] += fetched
     turn[TIME_SUMS_AT] += produced * took_ns

@@ -29,6 +29,8 @@ A turn's words (int64, private):
 
 import platform
 
+from shm.kernels.base.words import TIME_BUCKETS
+
 (
     EPOLL, IS_WATCHED, SPIN_NS, TURNS_NS, WAL_FD, WAL_START, WAL_END,
     TURN_COUNT, HAS_IDLED, RECEIVED, LEFT_FD, LEFT_STOP, MOVED, LEVEL, ROW, ROW_COUNT,
@@ -39,9 +41,8 @@ ROWS_AT, ANSWER_WORDS = 32, 3
 ROW_FD, ROW_START, ROW_END = 0, 1, 2
 ROWS_MAX = 256  # Of one turn.
 # Times of turns that answered requests: counts of Produce by bucket, then of Fetch, and the sums of
-# both in ns. Bucket b counts turns of less than 2 ** b microseconds.
+# both in ns.
 TIMES_AT = ROWS_AT + ANSWER_WORDS * ROWS_MAX
-TIME_BUCKETS = 26
 TIME_SUMS_AT = TIMES_AT + 2 * TIME_BUCKETS
 BEGAN_NS = TIME_SUMS_AT + 2  # Of the present turn, and what was counted before it.
 BEGAN_PRODUCED, BEGAN_FETCHED = BEGAN_NS + 1, BEGAN_NS + 2

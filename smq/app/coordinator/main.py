@@ -38,6 +38,7 @@ def coordinator_main(inheritance: Inheritance) -> None:
             inheritance.catalog.publish,
             _now,
             lambda node: inheritance.socket_path(shard_name(node)),
+            inheritance.timings.coordinator_errors(),
         ),
     )
     loop.run_once(0)  # The catalog is there before anybody asks.

@@ -20,7 +20,9 @@ from typing import NamedTuple
 
 from gateway.coordinator_context import Message, Ticket
 from gateway.coordinator_dispatch import Origin, dispatch
+from gateway.error_codes import error_codes
 from gateway.parts import Parts
+from shm.timings import Errors
 from smq.app.coordinator.errands import Errands, Sent, report
 from smq.app.process.link import Link
 from smq.app.process.loop import Loop, Timer
@@ -41,12 +43,14 @@ CLOSE_CONNECTION = b""  # The answer that has a shard close its client's connect
 
 
 class Around(NamedTuple):
-    """A coordinator's surroundings: nodes, the catalog's destination, time, shards' sockets."""
+    """A coordinator's surroundings: nodes, the catalog's destination, time, shards' sockets, and
+    where errors are counted."""
 
     nodes: Callable[[], list[Node]]
     publish: Callable[[bytes], object]
     clock: Callable[[], Now]
     shard_path: Callable[[int], Path]
+    errors: Errors
 
 
 class CoordinatorServer:
@@ -55,7 +59,7 @@ class CoordinatorServer:
     def __init__(self, loop: Loop, build: Callable[[], Coordinator], around: Around) -> None:
         self._loop, self._build = loop, build
         self._nodes, self._publish, self._clock = around.nodes, around.publish, around.clock
-        self._errands = Errands(loop, around.shard_path)
+        self._errands, self._errors = Errands(loop, around.shard_path), around.errors
         self._links: set[Link] = set()
         self._answers: list[tuple[Link, bytes]] = []
         self._steps = Steps(loop)
@@ -98,7 +102,7 @@ class CoordinatorServer:
         if isinstance(asked.response, Parts):
             self._steps.add(partial(self._step, link, asked.response, send))
         elif asked.response is not None:
-            send(_encoded(asked.origin, asked.response))
+            send(self._encoded(asked.origin, asked.response))
 
     def _step(self, link: Link, parts: Parts, send: Callable[[bytes], None]) -> bool:
         """One step of an answer that is made in parts; whether there are more to take."""
@@ -109,6 +113,7 @@ class CoordinatorServer:
                 assert parts.pending is None, "the coordinator asks nobody"
                 return True
             send(parts.written().to_bytes())
+            self._errors.add(parts.api.key, parts.errors)
         except PeerError:
             send(CLOSE_CONNECTION)
         except StoreError as reason:
@@ -150,9 +155,27 @@ class CoordinatorServer:
     def _collect_answers(self) -> None:
         """The answers of groups and transactions, as responses to the waiting requests."""
         for of_group in self._coordinator.groups.take_answers(GROUP_ANSWERS_A_TURN):
-            _place(of_group.ticket, of_group.answer)
+            self._place(of_group.ticket, of_group.answer)
         for ended in self._coordinator.transactions.take_answers():
-            _place(ended.ticket, ended.answer)
+            self._place(ended.ticket, ended.answer)
+
+    def _place(self, ticket: object, answer: object) -> None:
+        """Have a request answered that has waited."""
+        assert isinstance(ticket, Ticket)
+        origin = ticket.origin
+        assert isinstance(origin, Origin)
+        assert callable(origin.place)
+        origin.place(self._encoded(origin, ticket.respond(answer)))
+
+    def _encoded(self, origin: Origin, response: Message) -> bytes:
+        """A response as it goes out; counts its errors."""
+        key, version = origin.header.api_key, origin.header.api_version
+        try:
+            encoded = origin.encode(response)
+        except PeerError:
+            return CLOSE_CONNECTION
+        self._errors.add(key, error_codes(key, version, response))
+        return encoded
 
     def _publish_changes(self) -> None:
         topics = self._coordinator.topics
@@ -181,19 +204,3 @@ class CoordinatorServer:
         self._coordinator.store.rollback()
         self._coordinator = self._build()
         self._published_changes = -1
-
-
-def _place(ticket: object, answer: object) -> None:
-    """Have a request answered that has waited."""
-    assert isinstance(ticket, Ticket)
-    origin = ticket.origin
-    assert isinstance(origin, Origin)
-    assert callable(origin.place)
-    origin.place(_encoded(origin, ticket.respond(answer)))
-
-
-def _encoded(origin: Origin, response: Message) -> bytes:
-    try:
-        return origin.encode(response)
-    except PeerError:
-        return CLOSE_CONNECTION

@@ -15,7 +15,7 @@ import psutil
 from gateway.apis.table import API_BY_KEY
 from shm.cluster import ClusterBlock
 from shm.kernels.base import words
-from shm.timings import NodeTimings, Timings
+from shm.timings import ERROR_SLOTS, NodeTimings, Timings
 from smq.app.process.clock import monotonic_ms, wall_ms
 from smq.app.process.lake import table_facts
 from smq.app.process.status import (
@@ -30,6 +30,7 @@ from smq.app.process.status import (
 from smq.front.metrics.ends import Ends
 from smq.front.metrics.facts import (
     BOUNDS_S,
+    ApiErrors,
     ApiTimes,
     Facts,
     GroupOffset,
@@ -41,7 +42,7 @@ from smq.front.metrics.facts import (
 )
 from smq.log.room import room_of
 from smq.model.catalog import Catalog, Topic
-from smq.model.errors import StoreError
+from smq.model.errors import ErrorCode, StoreError
 from smq.store.overview import Committed, Overview, Sealed, open_overview
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 SEALED_MS = 15_000  # How old the sizes of sealed segments may be: SQLite scans all of them.
 BUCKETS_SHOWN = [round(1e6 * each).bit_length() - 1 for each in BOUNDS_S]
 SAMPLE_MS = 10_000  # Between two samples of the partitions' ends.
+_NAMES = {each.value: each.name for each in ErrorCode}
 
 
 class Observer:
@@ -95,6 +97,7 @@ class Observer:
             offsets=[*self._offsets(rows)],
             members=self._members,
             times=[*self._times()],
+            errors=[*self._errors()],
             slow_requests=sum(each.slow_count for each in self._nodes_timings()),
             tables=self._lake_tables(),
             disk_free_bytes=shutil.disk_usage(self._data_dir).free,
@@ -230,6 +233,8 @@ class Observer:
                 word[words.WORD_WRITTEN],
                 word[words.WORD_SYNCED],
                 start,
+                _below(np.asarray(word[words.COUNTER_SYNC_TIMES :][: words.TIME_BUCKETS])),
+                int(word[words.COUNTER_SYNC_NS]) / 1e9,
             )
 
     def _nodes_timings(self) -> list[NodeTimings]:
@@ -243,10 +248,34 @@ class Observer:
         counts = np.sum([each.counts for each in nodes], axis=0)
         sums = np.sum([each.sums for each in nodes], axis=0)
         for key in np.flatnonzero(counts.any(axis=1)).tolist():
-            name = API_BY_KEY[key].name if key in API_BY_KEY else str(key)
-            below = np.cumsum(counts[key])
-            some = tuple(below[BUCKETS_SHOWN].tolist())
-            yield ApiTimes(name, some, int(below[-1]), int(sums[key]) / 1e9)
+            *below, requests = _below(counts[key])
+            yield ApiTimes(_api(key), tuple(below), requests, int(sums[key]) / 1e9)
+
+    def _errors(self) -> Iterator[ApiErrors]:
+        """The errors of all answers so far."""
+        if self._timings is None:
+            return
+        errors = self._timings.errors()
+        for key, slot in np.argwhere(errors).tolist():
+            yield ApiErrors(_api(key), _error(slot), int(errors[key, slot]))
+
+
+def _below(counts: np.ndarray) -> tuple[int, ...]:
+    """How many times were below each of BOUNDS_S, then how many there were, from their buckets."""
+    below = np.cumsum(counts)
+    return (*below[BUCKETS_SHOWN].tolist(), int(below[-1]))
+
+
+def _api(key: int) -> str:
+    return API_BY_KEY[key].name if key in API_BY_KEY else str(key)
+
+
+def _error(slot: int) -> str:
+    """Kafka's name of the error codes that a slot counts."""
+    if slot == ERROR_SLOTS - 1:
+        return "OTHER"
+    code = slot - 1
+    return _NAMES.get(code, str(code))
 
 
 class _Table:

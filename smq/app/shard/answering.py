@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 from gateway.apis.fetch import lent_of
 from gateway.context import Ask, Later, Message, Relay, Result, Wait, WaitForAny, WaitForMany
 from gateway.dispatch import Dispatched, encode
+from gateway.error_codes import error_codes
 from gateway.parts import Parts
 from shm.kernels.base.wire import SIZE_BYTES
+from shm.timings import Errors
 from smq.app.process.clock import monotonic_ns, wall_ms
 from smq.app.process.peers import Peers
 from smq.app.process.steps import Steps
@@ -24,13 +26,14 @@ if TYPE_CHECKING:
 
 
 class Answering:
-    """The answers of one shard. `peers` reaches coordinator and sealer; `polls` wait.
+    """The answers of one shard. `peers` reaches coordinator and sealer; `polls` wait; `errors`
+    counts those that it gives itself.
 
     dirty   clients whose slots have changed in this turn, in the order of sending
     """
 
-    def __init__(self, peers: Peers, polls: LongPolls, steps: Steps) -> None:
-        self._peers, self._polls, self._steps = peers, polls, steps
+    def __init__(self, peers: Peers, polls: LongPolls, steps: Steps, errors: Errors) -> None:
+        self._peers, self._polls, self._steps, self.errors = peers, polls, steps, errors
         self.dirty: dict[Connection | Session, None] = {}
 
     def settle(
@@ -54,9 +57,10 @@ class Answering:
     def _answer(
         self, connection: Connection, slot: Slot, dispatched: Dispatched, response: Message
     ) -> None:
+        header = dispatched.header
         if isinstance(response, list):
             if not connection.closed:
-                slot.fill(settled(connection, dispatched.header, response, wall_ms()))
+                slot.fill(settled(connection, header, response, wall_ms()))
                 self.dirty[connection] = None
             return
         if connection.closed:
@@ -66,12 +70,14 @@ class Answering:
         if owed_ms and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = max(response.throttle_time_ms, owed_ms)
         try:
-            pieces: Any = encode(dispatched.api, dispatched.header, response)
-            slot.fill(settled(connection, dispatched.header, pieces, wall_ms()))
+            pieces: Any = encode(dispatched.api, header, response)
+            slot.fill(settled(connection, header, pieces, wall_ms()))
         except (PeerError, DamagedFrame, OSError):
             _let_go(dispatched, response)
             connection.close()
             return
+        key, version = header.api_key, header.api_version
+        self.errors.add(key, error_codes(key, version, response))
         self.dirty[connection] = None
 
     def relay(self, connection: Connection, slot: Slot, request: Buffer) -> None:
@@ -106,6 +112,7 @@ class Answering:
                 connection.working -= 1
                 pieces: Any = parts.written().framed()
                 slot.fill(settled(connection, parts.header, pieces, wall_ms()))
+                self.errors.add(parts.api.key, parts.errors)
                 self.dirty[connection] = None
                 return False
         except PeerError:

@@ -5,7 +5,7 @@ equivalent newer version; their slots convert the answers back. During a convers
 from the connection.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -24,7 +24,7 @@ from smq.shard.lent import Sendable
 from smq.shard.produce import Marks, Producing
 from smq.shard.shard import Shard
 from smq.wire.legacy.data import OldProduce, Steps as Conversion, fetched_answer
-from smq.wire.legacy.versions import FETCH, newer_of
+from smq.wire.legacy.versions import FETCH, PRODUCE, newer_of
 
 _HEAD_BYTES, _SIZE_BYTES = 8, 4  # Size and correlation id, which are those of the newer answer.
 
@@ -112,6 +112,7 @@ class LegacyRequests:
         self, connection: Connection, slot: Slot | None, old: OldProduce, newer: bytes
     ) -> None:
         answers, closes = b"", slot is None and old.has_errors
+        self._answering.errors.add(PRODUCE, Counter(old.errors.values()))
         marks: Marks = ()
         if not old.is_empty:
             data, now_ms = np.frombuffer(newer, np.uint8), wall_ms()

@@ -52,8 +52,8 @@ class ShardServer:
     """Serves clients for a shard. `peers` reaches coordinator and sealer.
 
     `published` is the version of the last published catalog (int64); `read_catalog` has the shard
-    take it. A simulation brings its own `acks`. `timings` counts requests' times, for other
-    processes to read.
+    take it. A simulation brings its own `acks`. `timings` counts requests' times and errors,
+    for other processes to read.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  (what a server is made of)
@@ -72,21 +72,24 @@ class ShardServer:
         references = self._references = References(payloads, shard.topic_of, shard.config)
         checks = self._checks = Validation(references, shard.topic_of, shard.config)
         needs = shard.logs, shard.config, shard.drain, shard.throttle, checks
-        producing = Producing(*needs, leader_of=shard.leader_of)
+        timings = timings or NodeTimings.private()
+        producing = Producing(*needs, leader_of=shard.leader_of, errors=timings.errors)
         fetching = QuickFetch(shard)
         self._buffers = BufferPool(shard.config.socket_request_max_bytes)
         self._acks = acks or Acks(shard)
-        times = RequestTimes(timings or NodeTimings.private(), shard.config.slow_request_ms)
+        times = RequestTimes(timings, shard.config.slow_request_ms)
         self._times = self._acks.times = times
         slots = max(log.memory.layout.partition_capacity for log in shard.logs.values())
         self._polls = LongPolls(loop, slots)
-        self._answering = Answering(peers, self._polls, Steps(loop))
+        self._answering = Answering(peers, self._polls, Steps(loop), timings.errors)
         quick_turns = self._quick_turns = QuickTurns(
             loop.fileno(), shard, producing, fetching, self._polls.watched, published
         )
         self.touched = Touched(quick_turns, self._answering)
         self.clients = Clients(loop, shard, self, quick_turns, self.touched)
-        transactions = Producing(*needs, leader_of=shard.leader_of, transactional=True)
+        transactions = Producing(
+            *needs, leader_of=shard.leader_of, transactional=True, errors=timings.errors
+        )
         ends = self._acks, self._answering, self.touched
         transactional = TransactionalRequests(loop, peers, shard, transactions, *ends)
         legacy = LegacyRequests(loop, shard, producing, *ends)

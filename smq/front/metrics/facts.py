@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-# Upper bounds of the histograms of requests' times: powers of two of microseconds.
+# Upper bounds of the histograms of times: powers of two of microseconds.
 BOUNDS_S = tuple(2**each / 1e6 for each in (6, 7, 8, 9, 10, 11, 12, 13, 15, 17, 19, 21, 23))
 
 
@@ -32,8 +32,9 @@ class NodeFacts(NamedTuple):
 class LogFacts(NamedTuple):
     """A log: its counters since the broker's start by name, and how full it is, in bytes.
 
-    The last four are positions: where it ends, what the WAL has, what the disk has, and where what
-    the ring holds begins.
+    Four are positions: where it ends, what the WAL has, what the disk has, and where what the ring
+    holds begins. `syncs_below`: how many syncs took less than each of BOUNDS_S, then how many there
+    were, which took `sync_s` in all.
     """
 
     log: int
@@ -47,6 +48,8 @@ class LogFacts(NamedTuple):
     written: int = 0
     synced: int = 0
     ring_start: int = 0
+    syncs_below: tuple[int, ...] = (0,) * (len(BOUNDS_S) + 1)
+    sync_s: float = 0.0
 
 
 class PartitionFacts(NamedTuple):
@@ -75,6 +78,14 @@ class ApiTimes(NamedTuple):
     below: tuple[int, ...]
     requests: int
     seconds: float
+
+
+class ApiErrors(NamedTuple):
+    """How often answers of an API, or rows of them, had an error; Kafka's name of it."""
+
+    api: str
+    error: str
+    total: int
 
 
 class GroupOffset(NamedTuple):
@@ -118,6 +129,7 @@ class Facts:
     members: Mapping[str, int] = field(default_factory=dict)
     times: Sequence[ApiTimes] = ()
     slow_requests: int = 0
+    errors: Sequence[ApiErrors] = ()
     tables: Sequence[TableFacts] = ()
     disk_free_bytes: int = 0
     missing: Sequence[str] = ()

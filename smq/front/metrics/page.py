@@ -32,9 +32,9 @@ _COUNTED = {
     "fetches_from_wal": "Parts of answers to Fetch read from the WAL: they had left the ring.",
     "fetches_from_sealed": "Parts of answers to Fetch from sealed segments, cached or not.",
     "sealed_cache_hits": "Parts of answers to Fetch that the sealer had in its cache.",
-    "syncs": "Times that the WAL was synced to the disk.",
-    "sync_ns": "Time that syncs of the WAL took.",
 }
+
+_SYNCS = "How long syncs of the WAL to the disk took."
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -126,14 +126,17 @@ class _Few(Collector):
     def _logs(self) -> Iterator[Metric]:
         logs = self._facts.logs
         for name in logs[0].counters if logs else ():
+            if name not in _COUNTED:  # It is in the histogram.
+                continue
             words = _COUNTED[name]
-            is_time = name.endswith("_ns")
-            shown = name.replace("_ns", "_seconds") if is_time else name
-            counter = CounterMetricFamily(f"smq_log_{shown}", words, labels=["log"])
+            counter = CounterMetricFamily(f"smq_log_{name}", words, labels=["log"])
             for each in logs:
-                count = each.counters[name]
-                counter.add_metric([str(each.log)], count / 1e9 if is_time else count)
+                counter.add_metric([str(each.log)], each.counters[name])
             yield counter
+        syncs = HistogramMetricFamily("smq_wal_sync_seconds", _SYNCS, labels=["log"])
+        for each in logs:
+            syncs.add_metric([str(each.log)], _buckets(each.syncs_below), each.sync_s)
+        yield syncs
         columns: list[tuple[str, str, Callable[[Any], float]]] = [
             ("ring_bytes", "Size of the ring.", lambda x: x.ring_bytes),
             ("ring_used_bytes", "Bytes that the ring holds.", lambda x: x.ring_used_bytes),
@@ -155,11 +158,21 @@ class _Few(Collector):
         words = "How long requests took, without what their clients wanted to wait."
         metric = HistogramMetricFamily("smq_request_seconds", words, labels=["api"])
         for each in self._facts.times:
-            buckets = [(str(x), n) for x, n in zip(BOUNDS_S, each.below, strict=True)]
-            metric.add_metric([each.api], [*buckets, ("+Inf", each.requests)], each.seconds)
+            buckets = _buckets((*each.below, each.requests))
+            metric.add_metric([each.api], buckets, each.seconds)
         yield metric
+        words = "Errors in answers, or in their rows, by Kafka's name of the error."
+        errors = CounterMetricFamily("smq_request_errors", words, labels=["api", "error"])
+        for one in self._facts.errors:
+            errors.add_metric([one.api, one.error], one.total)
+        yield errors
         words = "Requests that took longer than slow.request.ms."
         yield CounterMetricFamily("smq_slow_requests", words, self._facts.slow_requests)
+
+
+def _buckets(below: tuple[int, ...]) -> list[tuple[str, float]]:
+    """A histogram's buckets: how many are below each of BOUNDS_S, then all."""
+    return [(str(x), n) for x, n in zip((*BOUNDS_S, "+Inf"), below, strict=True)]
 
 
 def _many(facts: Facts) -> Iterator[str]:

@@ -340,6 +340,7 @@ class CoordinatorProcess(Process):
                 inheritance.catalog.publish,
                 _now,
                 lambda node: inheritance.socket_path(shard_name(node)),
+                inheritance.timings.coordinator_errors(),
             ),
         )
         self.loop.run_once(0)

@@ -39,7 +39,7 @@ Steps = Generator[None, None, bytes]
 
 
 class OldProduce:
-    """A Produce request of an old version in progress."""
+    """A Produce request of an old version in progress; `errors` of what cannot be converted."""
 
     def __init__(self, request: bytes) -> None:
         """`request` is without its size. Raises Malformed."""
@@ -47,13 +47,13 @@ class OldProduce:
         body = _NO_TRANSACTION + request[at:]
         self._asked = read_produce_request(body, 0, PRODUCE_AS)
         self.acks = self._asked.acks
-        self._errors: dict[tuple[int, int], ErrorCode] = {}  # By place in the request.
+        self.errors: dict[tuple[int, int], ErrorCode] = {}  # By place in the request.
         self.is_empty = False
 
     @property
     def has_errors(self) -> bool:
         """Whether some partition could not be converted."""
-        return bool(self._errors)
+        return bool(self.errors)
 
     def convert(self) -> Steps:
         """The request in the newer version, with its size; `is_empty` if nothing is left in it."""
@@ -67,7 +67,7 @@ class OldProduce:
                 if made.error == ErrorCode.NONE:
                     partitions.append(PartitionProduceData(index=each.index, records=made.data))
                 else:
-                    self._errors[i, j] = made.error
+                    self.errors[i, j] = made.error
                 yield
             if partitions or not topic.partition_data:
                 topics.append(TopicProduceData(name=topic.name, partition_data=partitions))
@@ -108,7 +108,7 @@ class OldProduce:
         return rows, response.throttle_time_ms
 
     def _row(self, i: int, j: int, asked: PartitionProduceData) -> PartitionProduceResponse | None:
-        error = self._errors.get((i, j))
+        error = self.errors.get((i, j))
         if error is None:
             return None
         return PartitionProduceResponse(index=asked.index, error_code=error, base_offset=-1)

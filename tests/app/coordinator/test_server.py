@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from shm.timings import Errors
 from smq.app.coordinator.server import GROUP_ANSWERS_A_TURN, Around, CoordinatorServer
 from smq.app.process.loop import Loop
 from smq.coordinator.coordinator import Coordinator
@@ -127,7 +128,10 @@ class Bench:
         self.now = Now(1_000, 1_700_000_000_000)
         self.store = FailingStore.open(path)
         self.published: list[Catalog] = []
-        around = Around(lambda: NODES, self._publish, lambda: self.now, lambda _: Path("/nowhere"))
+        self.errors = Errors.private()
+        around = Around(
+            lambda: NODES, self._publish, lambda: self.now, lambda _: Path("/nowhere"), self.errors
+        )
         self.server = CoordinatorServer(self.loop, self._build, around)
         self.turn()
 
@@ -298,12 +302,33 @@ def test_a_process_that_takes_no_answers_makes_nobody_wait(bench: Bench, peer: P
     assert create(peer, "mine") in peer.answers()
 
 
-def test_a_heartbeat_is_answered_at_once(peer: Peer) -> None:
+def test_a_heartbeat_is_answered_at_once_and_its_error_counted(bench: Bench, peer: Peer) -> None:
     request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
     asked = peer.kafka("Heartbeat", 4, request, write_heartbeat_request)
     body = peer.answers()[asked]
     _, at = read_response_header(body, 0, 12, 4)
     assert read_heartbeat_response(body, at, 4).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    wanted = Errors.private()
+    wanted.add(12, {ErrorCode.UNKNOWN_MEMBER_ID: 1})
+    assert (bench.errors.table == wanted.table).all()
+
+
+def test_errors_of_an_answer_that_waited_or_came_in_parts_are_counted(
+    bench: Bench, peer: Peer
+) -> None:
+    asked = join(peer)
+    assert asked not in peer.answers()
+    bench.now = bench.now._replace(monotonic_ms=bench.now.monotonic_ms + 600_000)
+    bench.turn()
+    assert asked in peer.answers()
+    topics = [MetadataRequestTopic(name=f"bad name {number}") for number in range(400)]
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=True)
+    asked = peer.kafka("Metadata", 12, request, write_metadata_request)
+    assert asked in peer.answers(turns=50)
+    wanted = Errors.private()
+    wanted.add(11, {ErrorCode.UNKNOWN_MEMBER_ID: 1})  # Its session is over.
+    wanted.add(3, {ErrorCode.INVALID_TOPIC_EXCEPTION: 400})
+    assert (bench.errors.table == wanted.table).all()
 
 
 def test_a_large_group_is_answered_over_several_turns(bench: Bench, peer: Peer) -> None:

@@ -8,8 +8,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from smq.testing.smq_broker import SmqBroker
+from smq.wire.generated.create_topics import CreatableTopic, CreateTopicsRequest
+from smq.wire.generated.heartbeat import HeartbeatRequest
 from tests.app.fake_broker import eventually
 from tests.app.http_client import ask
+from tests.app.shard_client import fetch
+from tests.broker.hostile import RawClient
+from tests.shard.shard_bench import batch, produce_request
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -51,6 +56,77 @@ def test_requests_that_a_kernel_answers_are_timed_too(broker: SmqBroker) -> None
         )
 
     eventually(lambda: counted() >= 20, "20 requests are counted")
+
+
+def errors_of(broker: SmqBroker) -> dict[tuple[str, str], float]:
+    page = ask(broker, "GET", "/metrics").body.decode()
+    families = {each.name: each for each in text_string_to_metric_families(page)}
+    samples = families["smq_request_errors"].samples
+    return {(each.labels["api"], each.labels["error"]): each.value for each in samples}
+
+
+def provoke_errors(broker: SmqBroker) -> None:
+    """Errors of requests that kernels, the shard and the coordinator answer."""
+    with RawClient(broker.port) as client:
+        for _ in range(3):
+            client.send(produce_request({"nowhere": {0: batch(b"v"), 1: batch(b"v")}}))
+            assert client.answer()
+        client.send(fetch("t", offset=1_000_000))
+        assert client.answer()
+        heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id="stranger")
+        client.ask("Heartbeat", 4, heartbeat)
+        bad = [
+            CreatableTopic(name="bad name!", num_partitions=1, replication_factor=1),
+            CreatableTopic(name="t", num_partitions=1, replication_factor=1),
+        ]
+        client.ask("CreateTopics", 7, CreateTopicsRequest(topics=bad, timeout_ms=1000))
+
+
+PROVOKED = {
+    ("Produce", "UNKNOWN_TOPIC_OR_PARTITION"): 6,
+    ("Fetch", "OFFSET_OUT_OF_RANGE"): 1,
+    ("Heartbeat", "UNKNOWN_MEMBER_ID"): 1,
+    ("CreateTopics", "INVALID_TOPIC_EXCEPTION"): 1,
+    ("CreateTopics", "TOPIC_ALREADY_EXISTS"): 1,
+}
+
+
+def test_errors_are_counted_by_api_and_outlive_the_processes_that_answered(
+    broker: SmqBroker,
+) -> None:
+    with broker.connect() as client:
+        client.create_topic("t", 1)
+    before = errors_of(broker)
+    assert not before.keys() & PROVOKED.keys()
+    provoke_errors(broker)
+    eventually(lambda: errors_of(broker) == before | PROVOKED, "the errors are counted")
+    broker.kill("shard-1")
+    broker.kill("coordinator")
+    broker.restart()
+    assert errors_of(broker).items() >= PROVOKED.items()
+    provoke_errors(broker)
+    twice = {each: 2 * count for each, count in PROVOKED.items()}
+    eventually(lambda: errors_of(broker).items() >= twice.items(), "they are counted further")
+
+
+def test_syncs_are_counted_by_how_long_they_took(broker: SmqBroker) -> None:
+    with broker.connect() as client, client.producer() as producer:
+        client.create_topic("safe", 1, configs={"smq.durability": "disk"})
+        for _ in range(5):
+            producer.send("safe", b"v").result()
+
+    def counted() -> bool:
+        page = ask(broker, "GET", "/metrics").body.decode()
+        families = {each.name: each for each in text_string_to_metric_families(page)}
+        samples = families["smq_wal_sync_seconds"].samples
+        buckets = [each.value for each in samples if each.name.endswith("_bucket")]
+        [count] = (each.value for each in samples if each.name.endswith("_count"))
+        [total] = (each.value for each in samples if each.name.endswith("_sum"))
+        assert buckets == sorted(buckets)
+        assert buckets[-1] == count
+        return count >= 5 and total > 0
+
+    eventually(counted, "5 syncs are counted")
 
 
 def test_a_broker_is_ready_and_can_be_looked_into(broker: SmqBroker) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from shm.timings import Errors
 from smq.model.errors import ErrorCode
 from smq.wire.codec import read_string
 from smq.wire.compression import Codec
@@ -158,6 +159,10 @@ def test_each_partition_has_its_error_and_the_others_are_appended(make: Make) ->
     ]
     assert produced(ask(bench, produce(2, huge)), 2) == [(0, ErrorCode.MESSAGE_TOO_LARGE, -1)]
     assert produced(ask(bench, produce(1, good, name="none")), 1)[0][1] == 3
+    wanted = Errors.private()
+    once = ErrorCode.INVALID_TIMESTAMP, ErrorCode.MESSAGE_TOO_LARGE
+    wanted.add(0, {ErrorCode.CORRUPT_MESSAGE: 2, **dict.fromkeys(once, 1), 3: 1})
+    assert (bench.server._answering.errors.table == wanted.table).all()
 
 
 def test_acks_0_is_not_answered_and_an_error_there_ends_the_connection(make: Make) -> None:

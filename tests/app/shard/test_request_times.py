@@ -6,7 +6,8 @@ from itertools import count
 import numpy as np
 import pytest
 
-from shm.kernels.turn.words import TIME_BUCKETS, TIME_SUMS_AT, TIMES_AT, TURN_WORDS
+from shm.kernels.base.words import TIME_BUCKETS
+from shm.kernels.turn.words import TIME_SUMS_AT, TIMES_AT, TURN_WORDS
 from shm.timings import NodeTimings
 from smq.app.process.clock import monotonic_ns, replaced
 from smq.app.shard.request_times import RequestTimes

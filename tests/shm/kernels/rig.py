@@ -34,6 +34,7 @@ from shm.kernels.log.append import append_rows
 from shm.kernels.log.plan import (
     HEAD_CLOSE,
     HEAD_END,
+    HEAD_ERRORS,
     HEAD_LED_ELSEWHERE,
     HEAD_LEVEL,
     HEAD_NOW_MS,
@@ -57,6 +58,7 @@ from shm.kernels.twin import produce as plain
 from shm.kernels.twin.log import PlainFrame, scan
 from shm.producer_table import new_producers
 from shm.segment import LogMemory
+from shm.timings import ERROR_SLOTS
 from smq.model.catalog import Catalog, Topic
 from smq.shard.directory import build_directory
 from smq.wire.codec import ZERO_UUID, Writer
@@ -106,6 +108,8 @@ class Rig:
             lambda number: LOG << 32 | SLOTS[number] if number in SLOTS else None,
         )
         self.plan = new_plan(requests_max, rows_max, rows_max)
+        self.errors = np.zeros(ERROR_SLOTS, np.int64)
+        self._count_errors(self.plan)
         self.out = np.zeros(1, np.uint8)
         self.wal = b""
         self.is_closed = False
@@ -144,7 +148,11 @@ class Rig:
     def _larger_plan(self) -> np.ndarray:
         plan = new_plan(8, len(self.plan), len(self.plan))
         plan[: HEAD_REQUEST_BYTES_MAX + 1] = self.plan[: HEAD_REQUEST_BYTES_MAX + 1]
+        self._count_errors(plan)
         return plan
+
+    def _count_errors(self, plan: np.ndarray) -> None:
+        plan[HEAD_ERRORS : HEAD_ERRORS + 2] = self.errors.ctypes.data, len(self.errors)
 
     def _finish(self, data: np.ndarray) -> None:
         while True:

@@ -8,7 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shm.kernels.base.words import WORD_SYNCED
+from shm.kernels.base.words import (
+    COUNTER_SYNC_NS,
+    COUNTER_SYNC_TIMES,
+    COUNTER_SYNCS,
+    TIME_BUCKETS,
+    WORD_SYNCED,
+)
 from shm.kernels.log.sync import (
     BOX_DONE,
     BOX_ERRNO,
@@ -42,11 +48,14 @@ class Syncing:
         while self.box[BOX_DONE] < served and self.box[BOX_ERRNO] == 0:
             assert int.from_bytes(os.read(self.events, 8), "little") == 1
 
-    def stop(self) -> None:
+    def stop_thread(self) -> None:
         stop_sync(self.box)
         if self.thread.ident is not None:
             self.thread.join(WAIT_S)
             assert not self.thread.is_alive()
+
+    def stop(self) -> None:
+        self.stop_thread()
         os.close(self.events)
         os.close(int(self.box[BOX_EVENT_FD]))
 
@@ -75,6 +84,19 @@ def test_a_synced_position_is_published_and_an_event_sent(syncing: Syncing, file
         assert post_sync(syncing.box, file, upto)
         syncing.wait_for(int(syncing.box[BOX_REQUESTED]))
         assert syncing.synced == upto
+
+
+def test_each_sync_is_counted_with_its_time(syncing: Syncing, file: int) -> None:
+    syncing.start()
+    for served in range(1, 4):
+        post_sync(syncing.box, file, served)
+        syncing.wait_for(served)
+    syncing.stop_thread()
+    words = syncing.log.words
+    counts = list(words[COUNTER_SYNC_TIMES:][:TIME_BUCKETS])
+    assert sum(counts) == words[COUNTER_SYNCS] == 3
+    least_us = sum(count * 2 ** (b - 1) for b, count in enumerate(counts) if b)
+    assert least_us <= words[COUNTER_SYNC_NS] / 1000 < max(3, 2 * least_us + 3)
 
 
 def test_requests_that_wait_together_are_served_together(syncing: Syncing, file: int) -> None:

@@ -67,6 +67,15 @@ def send(rig: Rig, pieces: Iterator[bytes]) -> tuple[bytes, bytes, int]:
     return answers, left, stop
 
 
+def compare_errors(rig: Rig, answered: list[list[list[plain.Row]]]) -> None:
+    """The rig has counted the errors of the answers, and those of requests that want none."""
+    codes = [row.error for topics in answered for rows in topics for row in rows if row.error]
+    wanted = np.bincount(np.array(codes, np.int64) + 1, minlength=len(rig.errors))
+    left = rig.errors - wanted
+    assert (left >= 0).all()
+    assert rig.is_closed or not left.any()
+
+
 def compare(stream: bytes, cuts: list[int]) -> None:
     """The kernels say of a stream what the twin says, however it is cut, and store the same."""
     rig, broker = Rig(), twin()
@@ -76,6 +85,7 @@ def compare(stream: bytes, cuts: list[int]) -> None:
     responses = read_answers(answers, [request.version for request, _ in answered])
     assert [each for each, _ in responses] == [each.correlation_id for each, _ in answered]
     assert [rows_of(each) for _, each in responses] == [rows for _, rows in answered]
+    compare_errors(rig, [rows_of(each) for _, each in responses])
     if not rig.is_closed:
         assert (left, stop) == (stream[taken:], STOPS[why])
         assert rig.stored() == twin_stored(broker)
