@@ -56,10 +56,9 @@ from shm.kernels.request.produce import (
     produce,
     write_answers,
 )
-from shm.timings import Errors
 from smq.log.log import Log
 from smq.model.config import Config
-from smq.shard.answers import PRODUCE_KEY, LeaderOf, RefusedRecord, answers_of, nobody
+from smq.shard.answers import LeaderOf, RefusedRecord, answers_of, nobody
 from smq.shard.references import Handles, NoFiler
 from smq.shard.throttle import Throttle
 
@@ -111,7 +110,8 @@ class Producing:
 
     With `transactional` it serves requests with a transactional id, one at a time (parse, resume);
     otherwise it leaves them to smq.shard.transactional. `before_drain` is called before a drain may
-    show appended records in the middle of a request. `errors` counts those of the answers.
+    show appended records in the middle of a request. `errors` (int64 by code + 1)
+    counts those of the answers.
     """
 
     def __init__(  # noqa: PLR0913  (what producing needs of a shard)
@@ -124,9 +124,9 @@ class Producing:
         *,
         leader_of: LeaderOf = nobody,
         transactional: bool = False,
-        errors: Errors | None = None,
+        errors: np.ndarray | None = None,
     ) -> None:
-        self._errors = (errors or Errors.private()).table[PRODUCE_KEY]
+        self._errors = errors
         self._logs = list(logs.values())
         self._drain, self._throttle, self._handles = drain, throttle, handles
         self._leader_of = leader_of
@@ -302,4 +302,5 @@ class Producing:
         plan[HEAD_REQUEST_BYTES_MAX] = self._request_bytes_max
         plan[HEAD_TRANSACTIONS] = self._takes_transactions
         plan[HEAD_RULES : HEAD_RULES + 2] = self._rules.ctypes.data, len(self._rules)
-        plan[HEAD_ERRORS : HEAD_ERRORS + 2] = self._errors.ctypes.data, len(self._errors)
+        if self._errors is not None:
+            plan[HEAD_ERRORS : HEAD_ERRORS + 2] = self._errors.ctypes.data, len(self._errors)

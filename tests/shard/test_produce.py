@@ -132,7 +132,9 @@ def test_a_plan_grows_for_one_request_of_very_many_partitions(tmp_path: Path) ->
     shard = new_shard(tmp_path, topic("wide", range(1, 2)), socket_request_max_bytes=len(request))
     data = np.frombuffer(bytearray(request), np.uint8)
     counted = Errors.private()
-    producing = Producing(shard.logs, shard.config, shard.drain, shard.throttle, errors=counted)
+    producing = Producing(
+        shard.logs, shard.config, shard.drain, shard.throttle, errors=counted.table[0]
+    )
     produced = producing.run(data, 0, len(data), shard.directory, NOW_MS)
     [(_, response)] = responses(bytes(produced.answers))
     errors = {each.index: each.error_code for each in response.responses[0].partition_responses}

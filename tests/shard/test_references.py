@@ -101,7 +101,7 @@ class Bench:
             self.shard.drain,
             self.shard.throttle,
             references,
-            errors=self.errors,
+            errors=self.errors.table[0],
         )
 
     def produce(self, *requests: bytes) -> list[ProduceResponse]:

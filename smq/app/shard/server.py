@@ -34,7 +34,7 @@ from smq.app.shard.parked_fetches import ParkedFetches
 from smq.app.shard.payloads import payloads_of
 from smq.app.shard.quick_turns import QuickTurns
 from smq.app.shard.receive import Buffer, BufferPool
-from smq.app.shard.request_times import RequestTimes
+from smq.app.shard.request_times import PRODUCE_KEY, RequestTimes
 from smq.app.shard.requests import Requests
 from smq.app.shard.session import Session
 from smq.app.shard.touched import Touched
@@ -73,7 +73,9 @@ class ShardServer:
         checks = self._checks = Validation(references, shard.topic_of, shard.config)
         needs = shard.logs, shard.config, shard.drain, shard.throttle, checks
         timings = timings or NodeTimings.private()
-        producing = Producing(*needs, leader_of=shard.leader_of, errors=timings.errors)
+        producing = Producing(
+            *needs, leader_of=shard.leader_of, errors=timings.errors.table[PRODUCE_KEY]
+        )
         fetching = QuickFetch(shard)
         self._buffers = BufferPool(shard.config.socket_request_max_bytes)
         self._acks = acks or Acks(shard)
@@ -88,7 +90,10 @@ class ShardServer:
         self.touched = Touched(quick_turns, self._answering)
         self.clients = Clients(loop, shard, self, quick_turns, self.touched)
         transactions = Producing(
-            *needs, leader_of=shard.leader_of, transactional=True, errors=timings.errors
+            *needs,
+            leader_of=shard.leader_of,
+            transactional=True,
+            errors=timings.errors.table[PRODUCE_KEY],
         )
         ends = self._acks, self._answering, self.touched
         transactional = TransactionalRequests(loop, peers, shard, transactions, *ends)

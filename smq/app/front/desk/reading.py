@@ -9,6 +9,7 @@ partition: that much is always read, so a search always gets on.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from smq.app.front.desk.places import place_of
 from smq.client.client import Client
@@ -36,6 +37,13 @@ FETCH_BYTES = 1024 * 1024  # Of a partition, at a time.
 WINDOW = 1000  # Offsets of each partition that a search for the newest begins with.
 WINDOW_MAX = 64_000
 WHOLE_BYTES_MAX = 8 * 1024 * 1024  # Of one record that is shown by itself, or downloaded.
+
+_CONSUMER: dict[str, Any] = {
+    "start": "earliest",
+    "batch_bytes_max": FETCH_BYTES,
+    "isolation_level": "read_committed",
+}
+"""Records of aborted and of open transactions are not shown."""
 
 Positions = dict[TopicPartition, int]
 
@@ -178,7 +186,7 @@ def read(client: Client, count: int, wanted: Wanted, clock_s: Callable[[], float
     """
     bounds = _Bounds(clock_s)
     bounds.begin()
-    with client.consumer(start="earliest", batch_bytes_max=FETCH_BYTES) as consumer:
+    with client.consumer(**_CONSUMER) as consumer:
         consumer.assign(_names(count, wanted))
         firsts, ends = consumer.find("earliest"), consumer.find("latest")
         if wanted.until:
@@ -198,7 +206,7 @@ def read(client: Client, count: int, wanted: Wanted, clock_s: Callable[[], float
 
 def record(client: Client, name: TopicPartition, offset: int) -> Seen | None:
     """A record, whole up to WHOLE_BYTES_MAX; None: there is none at this offset."""
-    with client.consumer(start="earliest", batch_bytes_max=FETCH_BYTES) as consumer:
+    with client.consumer(**_CONSUMER) as consumer:
         consumer.assign([name])
         if not consumer.find("earliest")[name] <= offset < consumer.find("latest")[name]:
             return None

@@ -1,6 +1,7 @@
 """Records are found on a real broker, in both directions, within bounds, and further on."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -33,6 +34,10 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
                     partition=n % PARTITIONS,
                 )
         yield client
+
+
+class _TakenBackError(Exception):
+    """Aborts a transaction."""
 
 
 class Clock:
@@ -116,6 +121,42 @@ def test_a_record_is_whole_or_is_not_there(client: Client) -> None:
     assert found is not None
     assert (found.value, found.key, found.headers) == (b"value 16", b"key-2", (("trace", b"t1"),))
     assert record(client, TopicPartition("clicks", 1), 100) is None
+
+
+def of_topic(client: Client, topic: str, start: str) -> list[bytes | None]:
+    """The values of a topic of one partition, asked for two at a time."""
+    wanted = Wanted(topic=topic, start=start, limit=2)
+    found = read(client, 1, wanted, Clock())
+    values = [each.value for each in found.records]
+    while found.cursor:
+        wanted = Wanted(topic=topic, start=start, limit=2, cursor=found.cursor)
+        found = read(client, 1, wanted, Clock())
+        values += [each.value for each in found.records]
+        assert len(values) <= 10
+    return values
+
+
+def test_only_records_of_committed_transactions_are_shown(client: Client) -> None:
+    client.create_topic("paid", 1)
+    with client.producer(transactional_id="till") as producer:
+        for name, is_kept in (("a", True), ("b", False), ("c", True), ("d", False)):
+            with suppress(_TakenBackError), producer.transaction():
+                for part in (1, 2):
+                    producer.send("paid", f"{name}{part}".encode())
+                producer.flush()
+                if not is_kept:
+                    raise _TakenBackError
+        kept = [b"a1", b"a2", b"c1", b"c2"]
+        assert of_topic(client, "paid", "earliest") == kept
+        assert of_topic(client, "paid", "newest") == kept[::-1]
+        assert record(client, TopicPartition("paid", 0), 1) is not None
+        assert record(client, TopicPartition("paid", 0), 3) is None, "it was aborted"
+        with producer.transaction():
+            producer.send("paid", b"e1")
+            producer.flush()
+            assert of_topic(client, "paid", "earliest") == kept, "nobody knows yet how it ends"
+            assert of_topic(client, "paid", "newest") == kept[::-1]
+        assert of_topic(client, "paid", "earliest") == [*kept, b"e1"]
 
 
 def test_what_cannot_be_read_is_said(client: Client) -> None:
