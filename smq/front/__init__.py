@@ -1,1 +1,1 @@
-"""The HTTP door: the filer, and how the broker is, for programs that speak nothing else."""
+"""The HTTP application: the filer, health, metrics and the console."""

@@ -3,14 +3,14 @@
     /health        state of the broker's processes: 200 when all serve, else 503
     /health/live   200 while this process answers
     /health/ready  200 when every process serves and the log has room, else 503 with the reasons
-    /debug/…       insides, for programs on this host (smq.front.debug)
+    /debug/…       internal state, for programs on this host (smq.front.debug)
     /metrics       Prometheus' text format (smq.front.metrics)
     /filer/<key>   objects of the filer (smq.front.files)
 
-More routes come from the process that serves this (smq.app.front.queries).
+The process that serves this adds more routes (smq.app.front.queries).
 
-Failures are {"error": sentence}. There is no authentication yet: whoever can connect may do all
-this, as on the Kafka port. Pages of other sites cannot: there is no CORS, writes are no simple
+Failures are {"error": sentence}. There is no authentication yet: any client that can connect may do
+all this, as on the Kafka port. Pages of other sites cannot: there is no CORS, writes are not simple
 requests, and the gate refuses unknown Host headers (smq.front.gate).
 """
 
@@ -54,15 +54,15 @@ from smq.model.errors import (
 )
 
 COUNT_PERIOD_S = 60.0  # Delay until quotas include deletions and uploads that bypass the front.
-LOOK_S = 1.0  # Whether there are quotas now, where there were none.
-COUNT_PAUSE_TIMES = 100  # Longer if a count takes long: on S3 list requests cost money.
+LOOK_S = 1.0  # The interval of checks for a first quota.
+COUNT_PAUSE_TIMES = 100  # A longer pause after a slow count: on S3 list requests cost money.
 STATUSES: tuple[tuple[type[StoreError], int], ...] = (
     (NotFound, 404),
     (AlreadyExists, 409),
     (PreconditionFailed, 412),
     (Full, 507),
     (Unavailable, 503),
-    (StoreError, 400),  # No store can hold such a key.
+    (StoreError, 400),  # A key that no store accepts.
 )
 
 Health = Callable[[], Mapping[str, Any]]
@@ -74,7 +74,7 @@ class Broker:
 
     health, readiness   {"ready": …, …}
     metrics             the page of /metrics
-    look, insides       what there is to know, for /debug
+    look, insides       the facts for /debug
     """
 
     health: Health
@@ -91,9 +91,9 @@ def application(
     hosts: frozenset[str],
     routes: Sequence[Route] = (),
 ) -> ASGIApp:
-    """The application. `hosts` are the names of this host, `routes` more than these."""
+    """The application. `hosts` are the names of this host; `routes` are added to these."""
 
-    # Answered even while all threads wait for a filer that hangs, or for a shard.
+    # These answer even while all threads wait for a hanging filer or shard.
     alone, asking, counting = (CapacityLimiter(1) for _ in range(3))
 
     async def counted(_request: Request) -> Response:
@@ -170,4 +170,4 @@ async def _silent(_request: Request, _reason: Silent) -> Response:
 
 
 async def _gone(_request: Request, _reason: ClientDisconnect) -> Response:
-    return Response(None, 400)  # The client is gone: nobody reads this.
+    return Response(None, 400)  # The client has disconnected: nobody reads this.

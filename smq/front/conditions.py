@@ -17,7 +17,7 @@ class BadCondition(ValueError):
 
 
 class Unsatisfiable(Exception):
-    """The range begins behind the object's end. Answer 416."""
+    """The range begins beyond the object's end. Answer 416."""
 
 
 class Span(NamedTuple):
@@ -32,7 +32,7 @@ _TAG = re.compile(r'(?:W/)?"([^"]*)"')
 
 
 def combined(lines: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Headers by name; several lines of one name are joined to a list."""
+    """Headers by name; repeated headers are joined to one list."""
     headers = dict[str, str]()
     for name, value in lines:
         headers[name] = f"{headers[name]}, {value}" if name in headers else value

@@ -46,7 +46,7 @@ class Connection(H11Protocol):
         super().data_received(data)
         if not self.rests:
             self._stop_timer()
-        elif self.conn.their_state is h11.SEND_BODY:  # It may finish sending.
+        elif self.conn.their_state is h11.SEND_BODY:  # It may finish sending the body.
             self._set_timer()
 
     def on_response_complete(self) -> None:

@@ -1,21 +1,21 @@
-"""/debug/…: the insides of the broker as JSON, for programs on this host only.
+"""/debug/…: the broker's internal state as JSON, for programs on this host only.
 
     /debug              the names of these pages
     /debug/processes    CPU, memory, descriptors, threads of each process
     /debug/logs         counters and positions of each log
-    /debug/partitions   offsets and sizes of each partition, where its log and its sealed segments
-                        end; ?topic=… for one topic
+    /debug/partitions   offsets and sizes of each partition, and the ends of its log and of its
+                        sealed segments; ?topic=… for one topic
     /debug/groups       committed offsets and lag of each group, ?group=… for one group
     /debug/members      state, generation, members and timers of each group
     /debug/slow         the last 1,000 slow requests of each node, and where their time went
-    /debug/connections  clients, as the kernel lists them
-    /debug/helpers      each process, its threads, and what it has started
-    /debug/locks        who holds the locks of the data directory
+    /debug/connections  client connections, from the kernel
+    /debug/helpers      each process, its threads and its children
+    /debug/locks        the holders of the data directory's locks
     /debug/telemetry    clients that push metrics (KIP-714), and the newest push of each
     /debug/stacks       the Python stack of each thread, by py-spy (the extra `debug`)
 
-There is nothing of a record in it. Other hosts get 403: until there is authentication, nobody else
-is known to be an operator.
+No page shows record data. Other hosts get 403: until there is authentication, only programs on this
+host count as the operator.
 """
 
 import ipaddress
@@ -33,11 +33,11 @@ from smq.front.metrics.facts import Facts
 
 Look = Callable[[], Facts]
 Inside = Callable[[], list[dict[str, Any]]]  # Raises StoreError.
-ROWS_MAX = 10_000  # Of an answer: about two megabytes.
+ROWS_MAX = 10_000  # In one answer: about two megabytes.
 
 
 def routes(look: Look, insides: Mapping[str, Inside]) -> list[Route]:
-    """The routes; `look` returns the facts. One thread at a time calls it, and the `insides`."""
+    """The routes; `look` returns the facts. `look` and `insides` run in one thread at a time."""
     limiter, searching = CapacityLimiter(1), CapacityLimiter(1)
 
     def found(name: str, find: Inside) -> Route:
@@ -80,7 +80,7 @@ def _page(path: str, answer: Callable[[Request], Awaitable[Response]]) -> Route:
 
 
 def is_from_here(request: Request) -> bool:
-    """Whether the client is on this host, and addressed the broker as such."""
+    """Whether the client uses a loopback address, as only programs on this host can."""
     return request.client is not None and ipaddress.ip_address(request.client.host).is_loopback
 
 

@@ -10,7 +10,7 @@ class NotThePayload(ValueError):
 
 
 class Promise:
-    """Length and CRC-32C in a payload's key, compared with the bytes that arrive."""
+    """The length and CRC-32C in a payload's key, checked against the bytes received."""
 
     def __init__(self, key: str) -> None:
         parts = key.removeprefix(PREFIX).split("/")

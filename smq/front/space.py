@@ -1,11 +1,12 @@
-"""Room for uploads: a quota for each namespace, and the disk's reserve for the log.
+"""Room for uploads: a quota per namespace, and disk space reserved for the log.
 
 The namespace of a key is its part behind payloads/, or else its first part. Sealed segments do not
-count: retention bounds them. Usage is not stored, so it cannot stay wrong: it is counted in the
-filer at start and periodically, and uploads since the last count are added. Uploads in progress
+count: retention bounds them. Usage is not stored, so errors in it do not persist: it is counted in
+the filer at start and periodically, and uploads since the last count are added. Uploads in progress
 count as arrived.
 
-Memory is bounded too: uploads to a store that is no directory are held in parts.
+Memory is bounded too: only so many uploads in parts run at a time. A store that is no directory
+buffers parts.
 """
 
 from collections import Counter
@@ -19,7 +20,7 @@ from smq.model.references import PREFIX as PAYLOADS_PREFIX
 from smq.model.segments import SEGMENTS_PREFIX
 
 NO_QUOTA = -1
-UPLOADS_IN_PARTS_MAX = 32  # Each holds some parts of 8 MiB, or 64 MiB that replace a version.
+UPLOADS_IN_PARTS_MAX = 32  # Each holds parts of 8 MiB, or 64 MiB when it replaces a version.
 
 
 def namespace_of(key: str) -> str:
@@ -45,7 +46,7 @@ class Space:
         self.counted = quota_bytes == NO_QUOTA
 
     def limit(self, quota_bytes: int, reserve_bytes: int) -> None:
-        """Have other limits from now on. With the first quota uploads wait for a count."""
+        """Set new limits. The first quota makes uploads wait for a count."""
         if quota_bytes == NO_QUOTA:
             self.counted = True
         elif not self.has_quota:
@@ -67,11 +68,11 @@ class Space:
         return held
 
     def begin_count(self) -> None:
-        """Begin a count. It may or may not include what arrives until its end."""
+        """Begin a count. It may or may not include uploads that arrive before its end."""
         self._arrived.clear()
 
     def end_count(self, held: Counter[str]) -> None:
-        """End a count: use it plus, to be safe, what arrived meanwhile."""
+        """End a count: add what arrived meanwhile, to be safe."""
         self._used = held + self._arrived
         self.counted = True
 
@@ -127,7 +128,7 @@ class Space:
 
 
 class Upload:
-    """One upload's share."""
+    """The share of one upload."""
 
     def __init__(self, space: Space, namespace: str) -> None:
         self._space, self._namespace = space, namespace
@@ -143,7 +144,7 @@ class Upload:
         self._taken += byte_count
 
     def arrived(self, replaced_bytes: int) -> None:
-        """The upload is in the filer, and replaced this many bytes."""
+        """Record that the upload is in the filer and replaced this many bytes."""
         self._arrived = self._taken - replaced_bytes
 
     def __enter__(self) -> Self:

@@ -1,6 +1,6 @@
-"""Between asyncio and the filer, whose calls block: they run in threads, one call at a time.
+"""Runs the filer's blocking calls in threads for asyncio, one call at a time.
 
-Only a few pieces of an object are in memory, whatever its size: the store waits for a slow client.
+Only a few pieces of an object are in memory, whatever its size: the store waits for slow clients.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ from starlette.types import Receive, Scope, Send
 from smq.filer.store import Data, Reading
 from smq.model.errors import StoreError
 
-PIECE_BYTES = 1 << 20  # Amortizes the switch of threads over many reads of the socket.
+PIECE_BYTES = 1 << 20  # Amortizes thread switches over many reads of the socket.
 DRAIN_BYTES_MAX = 64 << 20  # Of a refused body: enough for most clients, too little for an attack.
 DRAIN_S = 2.0
-SILENCE_S = 60.0  # A client that is silent for this long is taken for gone.
+SILENCE_S = 60.0  # A client that is silent for this long counts as gone.
 
 T = TypeVar("T")
 

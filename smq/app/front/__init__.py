@@ -1,1 +1,1 @@
-"""The process that serves HTTP. smq.front answers."""
+"""The HTTP server process. The application itself is smq.front."""

@@ -1,7 +1,7 @@
-"""What /debug shows beside the facts of /metrics: it costs more to find, so only who asks pays.
+"""The data of /debug that is too expensive for /metrics: it is collected only on request.
 
-No shard is asked: connections are the kernel's own list, times are read from shared memory, groups
-from the store. So it answers while a shard hangs. Groups' states are the coordinator's.
+It works while a shard hangs, as it asks no shard: connections come from the kernel, times from
+shared memory, groups from the store. Only the groups' states come from the coordinator.
 """
 
 import os
@@ -21,7 +21,7 @@ from smq.model.errors import BrokerError, PeerError, Unavailable
 from smq.store.overview import open_overview
 
 LOCK_FILES = ("lock", "supervisor.lock")
-STACK_S_MAX = 10.0  # For py-spy to read the stacks of one process.
+STACK_S_MAX = 10.0  # Timeout of py-spy for the stacks of one process.
 WAITS_FOR = {Where.KERNEL: "the disk", Where.COORDINATOR: "the coordinator", Where.SHARD: "records"}
 
 Rows = list[dict[str, Any]]
@@ -29,7 +29,7 @@ Inside = Callable[[], Rows]
 
 
 def insides(data_dir: Path) -> dict[str, Inside]:
-    """The pages by name. Each raises Unavailable: no broker serves, or a tool is missing."""
+    """The pages by name. Each raises Unavailable if no broker runs or a tool is missing."""
     pages: dict[str, Callable[[Status, Path], Iterator[dict[str, Any]]]] = {
         "slow": _slow,
         "connections": _connections,
@@ -102,7 +102,7 @@ def _members(_: Status, data_dir: Path) -> Iterator[dict[str, Any]]:
         overview.close()
     try:
         states = {each.group: each.state for each in SdkDesk(data_dir).groups()}
-    except (BrokerError, PeerError):  # The coordinator hangs: the store is all that is known.
+    except (BrokerError, PeerError):  # The coordinator hangs: show what the store has.
         states = {}
     for group in groups:
         yield {**group._asdict(), "state": states.get(group.group_id, "unknown"),
@@ -110,7 +110,7 @@ def _members(_: Status, data_dir: Path) -> Iterator[dict[str, Any]]:
 
 
 def _helpers(status: Status, _: Path) -> Iterator[dict[str, Any]]:
-    """Our processes and those that they have started: workers, decoders, queries; with threads."""
+    """Our processes and their children (workers, decoders, queries), with thread counts."""
     ours = {each.pid for each in status.processes.values()}
 
     def look(name: str, process: psutil.Process) -> Iterator[dict[str, Any]]:
@@ -136,7 +136,7 @@ def _thread_name(pid: int, tid: int) -> str:
 
 
 def _locks(_: Status, data_dir: Path) -> Iterator[dict[str, Any]]:
-    """Who holds the locks of the data directory, as the kernel says."""
+    """The holders of the data directory's locks, from the kernel."""
     files = [data_dir / name for name in LOCK_FILES]
     names = {each.stat().st_ino: each.name for each in files if each.exists()}
     for line in Path("/proc/locks").read_text().splitlines():
@@ -147,7 +147,7 @@ def _locks(_: Status, data_dir: Path) -> Iterator[dict[str, Any]]:
 
 
 def _stacks(status: Status, _: Path) -> Iterator[dict[str, Any]]:
-    """The Python stack of each thread, by py-spy: the process goes on meanwhile."""
+    """The Python stack of each thread, by py-spy, which does not pause the process."""
     program = shutil.which("py-spy", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if program is None:
         raise Unavailable("py-spy", "it is not installed; `pip install 'smq-broker[debug]'`")
@@ -169,7 +169,7 @@ def _stacks(status: Status, _: Path) -> Iterator[dict[str, Any]]:
 def _of_each(
     status: Status, look: Callable[[str, psutil.Process], Iterator[dict[str, Any]]]
 ) -> Iterator[dict[str, Any]]:
-    """Rows of each process, but of one that has just ended, or belongs to somebody else."""
+    """Rows of each process. Skips processes that have just ended or belong to another user."""
     pids = {name: each.pid for name, each in status.processes.items() if each.pid}
     for name, pid in (pids | {"supervisor": status.supervisor_pid}).items():
         try:

@@ -1,7 +1,7 @@
-"""The main of the front: HTTP, and the only process of ours with asyncio and threads.
+"""The main of the front: HTTP, and the broker's only process with asyncio and threads.
 
-It holds nothing that is worth keeping. Its listener is the supervisor's, so that nobody is refused
-while it is restarted; what it was uploading is not there, and the client sees the connection end.
+It holds no state worth keeping. The supervisor owns the listener, so connections are not refused
+while the front restarts. A restart drops uploads in progress and closes their connections.
 """
 
 from smq.app.process.inheritance import Inheritance

@@ -1,4 +1,4 @@
-"""The page of /metrics, made at most once a second, and what is watched between pages."""
+"""Caches the page of /metrics for a second, and samples counters and lags between scrapes."""
 
 import asyncio
 import sys
@@ -14,12 +14,12 @@ from smq.front.metrics.facts import Facts
 from smq.front.metrics.page import page
 from smq.model.lag_rules import LagRule
 
-FRESH_MS = 1000  # However many scrapers there are, a page is made once in this time.
-COUNTERS_MS = 2000  # Between two samples of the console's charts.
+FRESH_MS = 1000  # A page is rendered once in this time, however many scrapers there are.
+COUNTERS_MS = 2000  # The interval of samples for the console's charts.
 
 
 class Metrics:
-    """Pages of an observer, which works in a thread of its own. Any thread may ask."""
+    """Renders pages from an observer in a thread of its own. Thread-safe."""
 
     def __init__(
         self,
@@ -36,11 +36,11 @@ class Metrics:
         self._facts: tuple[int, Facts] | None = None
 
     def alert_by(self, rules: Sequence[LagRule], webhook: Webhook | None) -> None:
-        """Tell of late groups by other rules from now on. What fires by the old ones is over."""
+        """Replace the alert rules. Alerts that fire by the old rules end."""
         self._alerts, self._webhook = Alerts(rules), webhook
 
     def page(self) -> bytes:
-        """The page, which may be a moment old."""
+        """The page; may be up to FRESH_MS old."""
         return self._thread.submit(self._fresh_page).result()
 
     def _fresh_page(self) -> bytes:
@@ -49,11 +49,11 @@ class Metrics:
         return self._page
 
     def look(self) -> Facts:
-        """The facts of this moment."""
+        """Read the facts now."""
         return self._thread.submit(self._observer.look).result()
 
     def recent(self) -> Facts:
-        """The facts of a moment ago: however many look, they are read once in this time."""
+        """The facts, at most FRESH_MS old: concurrent callers share one read."""
         return self._thread.submit(self._recent).result()
 
     def _recent(self) -> Facts:
@@ -63,14 +63,14 @@ class Metrics:
         return self._facts[1]
 
     async def count(self) -> None:
-        """Note the counters, for charts."""
+        """Sample the counters for the charts."""
         await asyncio.wrap_future(self._thread.submit(self._count))
 
     def _count(self) -> None:
         self.history.add_counters(wall_ms(), self._observer.counters())
 
     async def watch(self) -> None:
-        """Note where the partitions end, and tell of groups that are late."""
+        """Sample the partitions' ends and report late groups."""
         await asyncio.wrap_future(self._thread.submit(self._watch))
 
     def _watch(self) -> None:
@@ -86,14 +86,14 @@ class Metrics:
 
 
 async def keep_watching(metrics: Metrics) -> None:
-    """Watch for ever."""
+    """Watch for ever, periodically."""
     while True:
         await metrics.watch()
         await asyncio.sleep(SAMPLE_MS / 1000)
 
 
 async def keep_counting(metrics: Metrics) -> None:
-    """Count for ever."""
+    """Count for ever, periodically."""
     while True:
         await metrics.count()
         await asyncio.sleep(COUNTERS_MS / 1000)

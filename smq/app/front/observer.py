@@ -1,6 +1,6 @@
-"""Reads what /metrics tells: shared memory, the SQL store, and the kernel's view of processes.
+"""Collects the facts of /metrics from shared memory, the SQL store and the kernel.
 
-Nobody is asked, so the metrics are there while a shard hangs, and cost the data path nothing.
+It asks no other process, so metrics work while a shard hangs, and cost the data path nothing.
 """
 
 import shutil
@@ -48,14 +48,14 @@ from smq.store.overview import Committed, Overview, Sealed, open_overview
 if TYPE_CHECKING:
     from shm.segment import LogMemory
 
-SEALED_MS = 15_000  # How old the sizes of sealed segments may be: SQLite scans all of them.
+SEALED_MS = 15_000  # The maximum age of sealed sizes: SQLite scans all segments.
 BUCKETS_SHOWN = [round(1e6 * each).bit_length() - 1 for each in BOUNDS_S]
-SAMPLE_MS = 10_000  # Between two samples of the partitions' ends.
+SAMPLE_MS = 10_000  # The interval of samples of the partitions' ends.
 _NAMES = {each.value: each.name for each in ErrorCode}
 
 
 class Observer:
-    """Of one broker. One and the same thread uses it: SQLite wants that."""
+    """The observer of one broker. Must be used from one thread: SQLite requires it."""
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
@@ -74,13 +74,13 @@ class Observer:
         self._missing: list[str] = []
 
     def look(self) -> Facts:
-        """The facts of this moment."""
+        """Read the facts now."""
         self._missing = []
         found = read_status(self._data_dir)
         if found is None:
             return Facts(version=self._version, is_ready=False, started_ms=0)
         status, block = found
-        if not self._memories:  # They are the supervisor's, and live as long as we do.
+        if not self._memories:  # The supervisor's memory lives as long as this process.
             self._memories = attach_logs(status)
             self._timings = attach_timings(status)
         self._read_store()
@@ -105,14 +105,14 @@ class Observer:
         )
 
     def counters(self) -> dict[str, int]:
-        """What all logs have counted since the broker's start."""
+        """The sums of all logs' counters since the broker's start."""
         if not self._memories:
             self.look()
         each = [counters_of(memory) for memory in self._memories]
         return {name: sum(counters[name] for counters in each) for name in COUNTERS}
 
     def lags(self) -> tuple[tuple[str, ...], np.ndarray]:
-        """The groups, and the lag of each in records: int64 in their order."""
+        """The groups, and the lag of each in records: int64 in the same order."""
         if not self._memories:
             self.look()
         self._missing = []
@@ -120,14 +120,14 @@ class Observer:
         return self._table.groups, self._table.lags(self._rows()[:, words.P_HIGH_WATERMARK])
 
     def sample(self) -> None:
-        """Note where the partitions end now; called now and then, asked for metrics or not."""
+        """Sample the partitions' ends. Called periodically, whether or not metrics are scraped."""
         if not self._memories:
             self.look()
         else:
             self._sample(self._rows())
 
     def _lake_tables(self) -> list[TableFacts]:
-        if self._overview is None:  # It could not be read, and that is said.
+        if self._overview is None:  # Reading failed; the failure is reported.
             return []
         try:
             manifest = self._overview.manifest
@@ -137,7 +137,7 @@ class Observer:
             return []
 
     def _rows(self) -> np.ndarray:
-        """The partitions' rows by number: int64 [numbers, columns], P_FLAGS 0: nobody leads it."""
+        """The rows by partition number: int64 [numbers, columns]; P_FLAGS is 0 without a leader."""
         tables = [
             memory.partitions[: int(memory.words[words.WORD_PARTITION_COUNT])]
             for memory in self._memories
@@ -241,7 +241,7 @@ class Observer:
         return self._timings.nodes() if self._timings else []
 
     def _times(self) -> Iterator[ApiTimes]:
-        """How long requests took, of each API that was asked."""
+        """The latency histogram of each API that was called."""
         nodes = self._nodes_timings()
         if not nodes:
             return
@@ -279,7 +279,7 @@ def _error(slot: int) -> str:
 
 
 class _Table:
-    """Committed offsets as columns, so that the lags of all groups are one sum."""
+    """Committed offsets as columns, so that one sum yields the lags of all groups."""
 
     def __init__(self, committed: list[Committed]) -> None:
         self.groups = tuple(dict.fromkeys(each.group_id for each in committed))
@@ -325,5 +325,5 @@ def _process(name: str, status: ProcessStatus) -> ProcessFacts:
                 process.num_fds(),
                 process.num_threads(),
             )
-    except (psutil.Error, OSError):  # It has just ended.
+    except (psutil.Error, OSError):  # The process has just ended.
         return ProcessFacts(name, is_ready=False, restarts=status.restarts)

@@ -1,8 +1,8 @@
-"""Metrics by OTLP over HTTP, for a collector that does not scrape: the extra `otel`.
+"""Exports metrics by OTLP over HTTP, for collectors that do not scrape: the extra `otel`.
 
-The library's own thread asks for the facts and sends them, every `otlp.interval.ms`; a collector
-that does not answer costs nobody else anything. What there is of partitions is left to /metrics:
-sums over a topic, and each group's lag in it, go out.
+The library's own thread collects and sends them every `otlp.interval.ms`, so a collector that hangs
+delays nothing else. The export has sums over each topic and each group's lag in it; metrics of
+single partitions exist only in /metrics.
 """
 
 import logging
@@ -28,14 +28,14 @@ Series = Mapping[str, tuple[bool, str, Sequence[Sample]]]
 
 
 def is_installed() -> bool:
-    """Whether the extra is."""
+    """Whether the extra is installed."""
     return find_spec("opentelemetry") is not None and (
         find_spec("opentelemetry.exporter.otlp.proto.http") is not None
     )
 
 
 def series_of(facts: Facts) -> Series:
-    """What is sent. A histogram is sent as its count and its sum."""
+    """The exported series. A histogram is exported as its count and its sum."""
     found: dict[str, tuple[bool, str, list[Sample]]] = {}
     for family in few(facts):
         is_counter = family.type in {"counter", "histogram"}
@@ -52,7 +52,7 @@ def series_of(facts: Facts) -> Series:
 def start_sending(
     endpoint: str, interval_ms: int, cluster_id: str, look: Callable[[], Facts]
 ) -> "MeterProvider":
-    """Send for ever; `shutdown()` of what is returned ends it. `look` is called by any thread."""
+    """Start exporting; `shutdown()` of the result stops it. `look` is called from any thread."""
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # noqa: PLC0415  (an extra)
         OTLPMetricExporter,
     )

@@ -2,10 +2,10 @@
 
     curl --data-binary "SELECT count(*) FROM clicks" http://127.0.0.1:8080/sql
 
-The body is the query; the answer is JSON (smq.sql.worker). Each query runs in a process of its own,
-which is killed when its time is over: whatever a query does, the front goes on. The bounds are
-AT_ONCE queries, SECONDS, MEMORY_BYTES, and ROWS_MAX rows of BYTES_MAX bytes ("truncated" says that
-there were more).
+The body is the query; the answer is JSON (smq.sql.worker). Each query runs in a process of its own
+that is killed at its deadline, so no query can hang the front. The bounds are AT_ONCE queries,
+SECONDS, MEMORY_BYTES, and ROWS_MAX rows of BYTES_MAX bytes ("truncated" says that there were
+more).
 """
 
 import asyncio
@@ -26,7 +26,7 @@ MiB = 1024 * 1024
 QUERY_BYTES_MAX = 64 * 1024
 AT_ONCE = 2
 SECONDS = 10.0
-START_SECONDS = 10.0  # Of the process, beside the query's own time: imports, and the broker.
+START_SECONDS = 10.0  # The process's start (imports, connecting), beyond the query's own time.
 MEMORY_BYTES = 256 * MiB
 ROWS_MAX = 10_000
 BYTES_MAX = 8 * MiB
@@ -34,7 +34,7 @@ RETRY_AFTER_S = 1
 
 
 class Queries:
-    """Of one front."""
+    """The query route of one front."""
 
     def __init__(self, data_dir: Path, config: Config, program: str = "smq.sql.worker") -> None:
         filer = [str(config.filer_root), config.filer_s3_endpoint, config.filer_s3_region]
@@ -54,7 +54,7 @@ class Queries:
         return [Route("/sql", self.answer, methods=["POST"])]
 
     async def answer(self, request: Request) -> Response:
-        """Answer a query, or say why not."""
+        """Run a query, or explain why not."""
         if not is_from_here(request):
             return error(403, "only programs on the broker's host may query topics")
         if find_spec("duckdb") is None:
@@ -83,7 +83,7 @@ class Queries:
             out, _ = await asyncio.wait_for(process.communicate(task), SECONDS + START_SECONDS)
         except TimeoutError:
             return error(504, f"the query took longer than {SECONDS:g} s")
-        finally:  # Also when the front stops, or the client has left.
+        finally:  # Also when the front stops or the client disconnects.
             if process.returncode is None:
                 process.kill()
                 await process.wait()
@@ -94,7 +94,7 @@ class Queries:
 
 
 async def _query_of(request: Request) -> str | None:
-    """The body; None: it is too long, or no text."""
+    """The body; None if it is too long or not text."""
     body = bytearray()
     try:
         async for piece in request.stream():

@@ -1,6 +1,6 @@
 """/health/ready: whether each process serves, each shard answers, and the log has room.
 
-Kubernetes asks every few seconds. A shard that hangs is found by asking it for its versions.
+Kubernetes asks every few seconds. A request for its API versions detects a shard that hangs.
 """
 
 from collections.abc import Iterator
@@ -14,12 +14,12 @@ from smq.client.kafka.connection import Connection
 from smq.front.debug import Look
 from smq.model.errors import BrokerError, PeerError
 
-ANSWER_S_MAX = 1.0  # Kubernetes waits one second by default, but asks again before it acts.
-DISK_FREE_SEGMENTS_MIN = 2  # The one that is written next, and a checkpoint's worth of everything.
+ANSWER_S_MAX = 1.0  # Kubernetes' default timeout is one second, but it retries before it acts.
+DISK_FREE_SEGMENTS_MIN = 2  # The next segment, and a checkpoint of everything.
 
 
 def readiness(data_dir: Path, look: Look) -> dict[str, Any]:
-    """{"ready": all are well, "checks": {name: {"ready", "reason"}}}; a reason is a sentence."""
+    """{"ready": all checks pass, "checks": {name: {"ready", "reason"}}}; a reason is a sentence."""
     checks = {
         name: {"ready": not reason, "reason": reason} for name, reason in _checks(data_dir, look)
     }

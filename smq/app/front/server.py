@@ -1,4 +1,4 @@
-"""uvicorn on the supervisor's listener, with the filer and the broker's health behind it."""
+"""Runs uvicorn on the supervisor's listener: the filer, health, metrics and the console."""
 
 import asyncio
 import socket
@@ -33,22 +33,22 @@ from smq.front.console.routes import console_routes
 from smq.front.space import Space
 from smq.model.errors import StoreError
 
-STOP_WAIT_S = 3  # For requests that are being answered; the supervisor waits a little longer.
+STOP_WAIT_S = 3  # For requests in progress; the supervisor waits a little longer.
 
 
 class OurServer(Server):
-    """Stops when the supervisor says so, and tells it when it serves."""
+    """Stops at the supervisor's request, and reports to it once serving."""
 
     def __init__(self, config: UvicornConfig, inheritance: Inheritance) -> None:
         super().__init__(config)
         self._inheritance = inheritance
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
-        """Leave them to smq.app.process.child."""
+        """Leave signals to smq.app.process.child."""
         return nullcontext()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and say so."""
+        """Listen, and report readiness."""
         await super().startup(sockets)
         stop_fd = self._inheritance.stop.fd
         asyncio.get_running_loop().add_reader(stop_fd, self._stop, stop_fd)
@@ -60,7 +60,7 @@ class OurServer(Server):
 
 
 def serve_http(inheritance: Inheritance) -> None:
-    """Serve until asked to stop. Raises SystemExit when the filer cannot be used at all."""
+    """Serve until asked to stop. Raises SystemExit if the filer cannot be used at all."""
     asyncio.run(_serve(inheritance))
 
 
@@ -68,8 +68,8 @@ async def _serve(inheritance: Inheritance) -> None:
     config = inheritance.config
     store = Location.of(config).open()
     if store.capabilities.local_paths:
-        with suppress(StoreError):  # The uploader gets the error.
-            store.sweep(before_ms=0)  # What a front before us was killed over.
+        with suppress(StoreError):  # Later uploads will get the error.
+            store.sweep(before_ms=0)  # Unfinished uploads of a front that was killed.
     space = Space(store, config.filer_quota_bytes, config.filer_reserve_bytes)
     hosts = frozenset({config.host, config.advertised(1, 0)[0], socket.gethostname()})
     metrics = Metrics(Observer(inheritance.data_dir))
@@ -102,7 +102,7 @@ async def _serve(inheritance: Inheritance) -> None:
             lifespan="off",
             timeout_keep_alive=REST_S,
             log_config=None,
-            log_level="error",  # What a client does wrong is told to the client.
+            log_level="error",  # The client is told of its own errors.
             access_log=False,
             server_header=False,
             proxy_headers=False,
@@ -138,7 +138,7 @@ def _sender(inheritance: Inheritance, metrics: Metrics) -> Any:  # noqa: ANN401 
 
 
 def health(data_dir: Path) -> Mapping[str, Any]:
-    """How the broker's processes are, as its supervisor says."""
+    """The state of the broker's processes, from the supervisor's status file."""
     found = read_status(data_dir)
     if found is None:
         return {"ready": False, "processes": {}}

@@ -1,4 +1,4 @@
-"""Settings of the front that change while it serves: quotas of uploads, alerts of late groups."""
+"""Settings of the front that change at run time: upload quotas, and alerts for late groups."""
 
 import asyncio
 
@@ -11,11 +11,11 @@ from smq.model.config import Config
 from smq.model.lag_rules import parse_lag_rules
 from smq.model.live_config import in_force
 
-LOOK_S = 0.5  # How late a change takes effect here.
+LOOK_S = 0.5  # The delay until a change takes effect here.
 
 
 class FrontSettings:
-    """Has the parts of the front use what the catalog says."""
+    """Applies the catalog's settings to the parts of the front."""
 
     def __init__(self, inheritance: Inheritance, space: Space, metrics: Metrics) -> None:
         self._inheritance, self._space, self._metrics = inheritance, space, metrics
@@ -24,13 +24,13 @@ class FrontSettings:
         self._config: Config | None = None
 
     async def keep_looking(self) -> None:
-        """Look for ever."""
+        """Poll for ever."""
         while True:
             self.look()
             await asyncio.sleep(LOOK_S)
 
     def look(self) -> None:
-        """Use other settings, if there are."""
+        """Apply the settings if they have changed."""
         block = self._inheritance.catalog
         if self._config is not None and not block.has_moved(self._version):
             return

@@ -1,7 +1,7 @@
-"""What /debug/telemetry shows: the clients that push metrics (KIP-714), as the shards know them.
+"""/debug/telemetry: the clients that push metrics (KIP-714), as the shards know them.
 
-A push is OpenTelemetry's MetricsData. Which metrics are in it is shown where its protobuf messages
-are installed, as the extra `otel` does; its size and time are known anyway.
+A push is OpenTelemetry's MetricsData. Listing its metrics requires the protobuf messages (extra
+`otel`); its size and time are always shown.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,19 +15,19 @@ from smq.app.process.inheritance import Inheritance, shard_name, socket_path
 from smq.model.errors import ErrorCode
 from smq.wire.internal.telemetry import FindPush, ListPushes
 
-CLIENTS_MAX = 1000  # Of each shard.
-READ_MAX = 20  # Pushes of each shard that are read: each may have two megabytes.
-NAMES_MAX = 500  # Of a push.
+CLIENTS_MAX = 1000  # Per shard.
+READ_MAX = 20  # Pushes decoded per shard: each may have two megabytes.
+NAMES_MAX = 500  # Per push.
 MESSAGES = "opentelemetry.proto.metrics.v1.metrics_pb2"
 
 
 def telemetry(inheritance: Inheritance) -> Callable[[], list[dict[str, Any]]]:
-    """The page of the front. It raises Unavailable when a shard does not answer."""
+    """The front's page. It raises Unavailable if a shard does not answer."""
     return telemetry_of(inheritance.runtime_dir, inheritance.config.node_ids)
 
 
 def telemetry_of(runtime_dir: Path, node_ids: range) -> Callable[[], list[dict[str, Any]]]:
-    """The page of a broker's nodes."""
+    """The page for these nodes of a broker."""
 
     def page() -> list[dict[str, Any]]:
         return [
@@ -55,7 +55,7 @@ def _of_shard(node_id: int, path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_metrics(pushed: bytes) -> Mapping[str, int] | None:
-    """The data points of each metric in a push; None: it cannot be read, or not here."""
+    """The data points of each metric in a push; None if it cannot be decoded here."""
     if find_spec("opentelemetry") is None or find_spec(MESSAGES) is None:
         return None
     from google.protobuf.message import DecodeError  # noqa: PLC0415  (only beside the messages)

@@ -1,7 +1,7 @@
-"""Tells a webhook of events. One that does not answer delays nobody and costs a bounded memory.
+"""Posts events to a webhook. A hanging webhook delays nothing else and uses bounded memory.
 
-A thread of its own sends; events wait in a bounded queue. When it is full the newest is dropped,
-and said so on stderr: the log has each event anyway.
+A thread of its own sends events from a bounded queue. If the queue is full, the newest event is
+dropped and reported on stderr; the log has every event anyway.
 """
 
 import json
@@ -17,14 +17,14 @@ from typing import Any
 WAITING_MAX = 100
 ANSWER_S_MAX = 5.0
 TRIES = 3
-PAUSE_S = 2.0  # Between two tries.
+PAUSE_S = 2.0  # Between two attempts.
 
 Send = Callable[[bytes], None]
 """Sends a body. Raises OSError."""
 
 
 class Webhook:
-    """Of one URL."""
+    """The sender for one URL."""
 
     def __init__(self, url: str, send: Send | None = None, pause_s: float = PAUSE_S) -> None:
         self._url, self._pause_s = url, pause_s
@@ -33,7 +33,7 @@ class Webhook:
         threading.Thread(target=self._run, name="webhook", daemon=True).start()
 
     def tell(self, event: Mapping[str, Any]) -> None:
-        """Send an event soon. Never waits."""
+        """Queue an event. Never blocks."""
         try:
             self._waiting.put_nowait(json.dumps(event).encode())
         except queue.Full:
@@ -44,7 +44,7 @@ class Webhook:
             self._deliver(body)
 
     def close(self) -> None:
-        """Send what waits, and end. Never waits."""
+        """Send what is queued, then end. Never blocks."""
         threading.Thread(target=self._waiting.put, args=(None,), daemon=True).start()
 
     def _deliver(self, body: bytes) -> None:

@@ -1,1 +1,1 @@
-"""The console: pages for the operator of a broker, made here, without a build step."""
+"""The console: pages for the broker's operator, rendered here without a build step."""

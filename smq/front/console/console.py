@@ -7,8 +7,8 @@
     /topics/<topic>/messages/<p>/<o> a record
     /files, /files/one?key           the filer   /settings          settings, and who changed them
 
-Pages are whole without scripts; scripts add charts, previews and actions. An action is a POST whose
-answer is a sentence, or a header that tells the page where to go (HX-Redirect).
+Pages work without scripts; scripts add charts, previews and actions. An action is a POST whose
+answer is a sentence, or a header that redirects the page (HX-Redirect).
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ from smq.front.console.templates import render
 from smq.front.metrics.facts import Facts
 from smq.model.errors import BrokerError, ErrorCode, NotFound, PeerError, StoreError
 
-AT_ONCE = 4  # Pages that ask the broker: each has a thread, and records in memory.
+AT_ONCE = 4  # Pages that query the broker: each uses a thread, and holds records in memory.
 FIELDS_MAX = 100
 FORM_BYTES_MAX = 2 * 1024 * 1024  # A record that is typed or pasted.
 
@@ -40,7 +40,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """What the pages are made from. `facts` are at most a moment old."""
+    """The sources of the pages. `facts` may be a moment old."""
 
     facts: Callable[[], Facts]
     history: History
@@ -52,11 +52,11 @@ class Console:
     looking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
 
     async def ask(self, work: Callable[..., Found], *arguments: object) -> Found:
-        """Let the desk work in a thread."""
+        """Run a call of the desk in a thread."""
         return await run_sync(partial(work, *arguments), limiter=self.asking)
 
     async def look(self) -> Facts:
-        """The facts of this moment."""
+        """Read the facts now."""
         return await run_sync(self.facts, limiter=self.looking)
 
     def page(self, path: str, answer: Answer) -> Route:
@@ -69,17 +69,17 @@ class Console:
 
 
 def told(sentence: str, status: int = 200) -> HTMLResponse:
-    """The answer of an action: a sentence, where the form wants it."""
+    """The answer of an action: a sentence, shown beside the form."""
     return render("said.html", {"sentence": sentence, "is_error": status >= 400}, status)
 
 
 def gone_to(path: str) -> Response:
-    """The answer of an action after which the page is another."""
+    """The answer of an action that redirects to another page."""
     return Response(None, 204, {"hx-redirect": path})
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """The fields of an action's form, URL-encoded. Raises ValueError: too long, or no text."""
+    """The URL-encoded fields of a form. Raises ValueError if it is too long or not text."""
     body = bytearray()
     async for piece in request.stream():
         body += piece
@@ -113,7 +113,7 @@ def _or_say(answer: Answer) -> Answer:
 
 
 def sentence_of(reason: Exception) -> str:
-    """What to say of a failure."""
+    """The sentence to show for a failure."""
     return str(reason) or type(reason).__name__
 
 

@@ -1,7 +1,7 @@
-"""What the pages ask of the broker: the port that `smq.app.front.desk` implements with the SDK.
+"""The pages' port to the broker. `smq.app.front.desk` implements it with the SDK.
 
 Each call blocks, for a few seconds at most. Each raises BrokerError with a sentence, or ValueError
-where what the operator has typed means nothing.
+for invalid input of the operator.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,12 @@ from smq.store.config_changes import ConfigChange
 
 PREVIEW_BYTES = 2048  # Of a key and of a value in a list.
 HEADERS_MAX = 100  # Of a record in a list.
-PARTITIONS_AT_ONCE = 64  # That a list of records reads; of a topic with more one is to be chosen.
+PARTITIONS_AT_ONCE = 64  # That one list reads; beyond, the operator selects a partition.
 NEWEST, EARLIEST = "newest", "earliest"
 
 
 class Seen(NamedTuple):
-    """A record, with the beginnings of its key and value."""
+    """A record with its key and value, perhaps truncated."""
 
     topic: str
     partition: int
@@ -32,11 +32,11 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which records of a topic.
+    """A filter for a topic's records.
 
     partition   None: all
     start       NEWEST (newest first), EARLIEST, an offset, or @ and a time: milliseconds since
-                1970, or ISO 8601 (UTC unless it says another zone)
+                1970, or ISO 8601 (UTC unless it names another zone)
     until       where to end, an offset or time as above (exclusive); "": the end
     key, text   only records whose key contains this, or whose key or value does
     header      only records with this header: `name`, or `name=part of the value`
@@ -60,10 +60,10 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Records, and how far they were looked for.
+    """Records, and how far the search got.
 
-    cursor    where to go on, by partition; empty: there is no more
-    looked    records that were looked at, and their bytes
+    cursor    where to continue, by partition; empty at the end
+    looked    the number of records examined, and their bytes
     """
 
     records: Sequence[Seen]
@@ -73,7 +73,7 @@ class Found:
 
 
 class Setting(NamedTuple):
-    """A setting and where it is from: `is_set` here, or a default."""
+    """A setting and its origin: `is_set` here, or a default."""
 
     name: str
     value: str
@@ -82,7 +82,7 @@ class Setting(NamedTuple):
 
 
 class BrokerSetting(NamedTuple):
-    """A setting of the broker; `source` says in words where its value is from."""
+    """A setting of the broker; `source` describes the value's origin in words."""
 
     name: str
     value: str
@@ -92,7 +92,7 @@ class BrokerSetting(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """A sealed segment, of the offsets from base to before end, that refers to a payload."""
+    """A sealed segment with offsets in [base, end) that refers to a payload."""
 
     topic: str
     partition: int
@@ -137,7 +137,7 @@ class Move(NamedTuple):
 
 
 class NewRecord(NamedTuple):
-    """A record to be produced. `partition` None: by the key."""
+    """A record to produce. `partition` None: chosen by the key."""
 
     topic: str
     partition: int | None
@@ -150,15 +150,15 @@ class Desk(Protocol):
     """The broker."""
 
     def read(self, wanted: Wanted) -> Found:
-        """Look for records, within bounds."""
+        """Search for records within the bounds."""
         ...
 
     def record(self, topic: str, partition: int, offset: int) -> Seen | None:
-        """A record, whole."""
+        """One whole record."""
         ...
 
     def produce(self, record: NewRecord) -> tuple[int, int]:
-        """Append a record. Its partition and offset."""
+        """Append a record; returns its partition and offset."""
         ...
 
     def settings(self, topic: str) -> list[Setting]:
@@ -170,19 +170,19 @@ class Desk(Protocol):
         ...
 
     def set_broker(self, name: str, value: str | None) -> None:
-        """Set a setting of all brokers, or give it what they were started with."""
+        """Set a setting for all brokers; None restores the value from their start."""
         ...
 
     def changes(self, count: int) -> list[ConfigChange]:
-        """The newest changes of settings of any resource."""
+        """The newest configuration changes of all resources."""
         ...
 
     def references(self, payload: str) -> list[Reference]:
-        """The sealed segments that refer to a payload, by its id."""
+        """The sealed segments that refer to a payload, by payload id."""
         ...
 
     def create(self, topic: str, partitions: int | None, configs: Mapping[str, str]) -> int:
-        """Create a topic. The number of its partitions."""
+        """Create a topic; returns its number of partitions."""
         ...
 
     def delete(self, topic: str) -> None:
@@ -190,11 +190,11 @@ class Desk(Protocol):
         ...
 
     def set(self, topic: str, name: str, value: str | None) -> None:
-        """Set a topic's setting, or give it its default again."""
+        """Set a topic config; None restores the default."""
         ...
 
     def add_partitions(self, topic: str, added: int) -> int:
-        """Give a topic more partitions. How many it has then."""
+        """Add partitions to a topic; returns the new number."""
         ...
 
     def groups(self) -> list[GroupRow]:
@@ -206,11 +206,11 @@ class Desk(Protocol):
         ...
 
     def moves(self, group: str, topic: str, place: str) -> list[Move]:
-        """Where a reset to a place (as in Wanted.start) would move the group's offsets."""
+        """The offsets that resetting the group to a place (as in Wanted.start) would change."""
         ...
 
     def reset(self, group: str, moves: Sequence[Move]) -> None:
-        """Commit such a plan. Refuses if the group has members."""
+        """Commit the moves. Refuses if the group has members."""
         ...
 
     def delete_group(self, group: str) -> None:

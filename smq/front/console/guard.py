@@ -1,9 +1,9 @@
-"""Who may use the console: programs on this host; to change something, whoever has the token.
+"""Access to the console: pages for programs on this host, actions for holders of the token.
 
-`smq serve` prints the token as part of the console's address, behind the #, which browsers do not
-send. The page keeps it in the browser's storage and sends it as a header with each action. There is
-no cookie, so another site's page cannot act in the operator's name (CSRF), and no other server on
-this host is sent the token, as it would be sent a cookie.
+`smq serve` prints the token in the console's address, behind the #, which browsers do not send. The
+page keeps it in the browser's storage and sends it as a header with each action. There is no
+cookie, so another site's page cannot act in the operator's name (CSRF), and other servers on this
+host do not receive the token, as they would receive a cookie.
 """
 
 import secrets
@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 from smq.front.debug import is_from_here
 
 TOKEN_HEADER = "x-smq-token"  # noqa: S105  (its name)
-# Nothing but our own files; no frame around us. Scripts and styles are never inline.
+# Only our own files; no framing by other pages. Scripts and styles are never inline.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -31,14 +31,14 @@ Answer = Callable[[Request], Awaitable[Response]]
 
 
 class Guard:
-    """Wraps the console's endpoints. `token` is what actions need."""
+    """Wraps the console's endpoints. Actions require `token`."""
 
     def __init__(self, token: str) -> None:
         assert token
         self._token = token.encode()
 
     def page(self, answer: Answer) -> Answer:
-        """For programs on this host."""
+        """An endpoint for programs on this host."""
 
         async def guarded(request: Request) -> Response:
             if not is_from_here(request):
@@ -56,7 +56,7 @@ class Guard:
         return guarded
 
     def action(self, answer: Answer) -> Answer:
-        """The same with the token."""
+        """An endpoint that also requires the token."""
 
         async def guarded(request: Request) -> Response:
             given = request.headers.get(TOKEN_HEADER, "").encode()

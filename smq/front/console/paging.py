@@ -1,4 +1,4 @@
-"""Numbers that come with a request: which page of a long list, and what a form says."""
+"""Parses numbers in requests: the page of a long list, and form fields."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,9 +10,9 @@ from smq.model.setting import INT64_MAX
 
 
 def paged(rows: Sequence[Any], size: int, request: Request) -> dict[str, Any]:
-    """The rows of the page that is asked for, and links to its neighbours.
+    """The rows of the requested page, and links to its neighbours.
 
-    A page that does not exist is the nearest that does.
+    A page number that does not exist selects the nearest page.
     """
     last = max(1, -(-len(rows) // size))
     asked = request.query_params.get("page", "1")
@@ -33,7 +33,7 @@ def _link(request: Request, page: int) -> str:
 
 
 def whole(text: str, what: str, least: int = 0, most: int = INT64_MAX) -> int:
-    """A whole number. Raises ValueError."""
+    """Parse an integer. Raises ValueError."""
     text = text.strip()
     if text.isascii() and text.isdecimal() and len(text) < 20 and least <= int(text) <= most:
         return int(text)

@@ -1,4 +1,4 @@
-"""The templates, and the functions that they call. Whatever is put into a page is escaped."""
+"""The templates and their functions. All inserted values are escaped."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -18,12 +18,12 @@ TYPES = {
     "svg": "image/svg+xml",
 }
 STATIC = "/console/static"
-COLORS = 12  # Classes c0 … of members in a picture.
+COLORS = 12  # Classes c0, c1, … for members in a diagram.
 
 
 @cache
 def environment() -> Environment:
-    """The environment, made at its first use."""
+    """The template environment, created at first use."""
     made = Environment(
         loader=PackageLoader("smq.front.console"),
         autoescape=True,
@@ -43,12 +43,12 @@ def environment() -> Environment:
 
 
 def render(name: str, values: Mapping[str, Any], status: int = 200) -> HTMLResponse:
-    """A page or a part of one."""
+    """Render a page or a part of one."""
     return HTMLResponse(environment().get_template(name).render(values), status)
 
 
 def static_routes() -> list[Route]:
-    """A route for each file of ours that pages refer to; their names are all there is."""
+    """A route for each static file. No other names exist, so no path can escape."""
     folder = files("smq.front.console") / "static"
     return [
         _static_route(each.name, each.read_bytes())

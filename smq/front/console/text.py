@@ -1,6 +1,6 @@
-"""How bytes, numbers and times look to a person. Records' bytes are anybody's.
+"""Formats bytes, numbers and times for people. Record bytes are untrusted.
 
-HTML is escaped by the templates. Here characters that would hide or turn text become visible.
+The templates escape HTML. This module makes characters visible that would hide or reverse text.
 """
 
 import json
@@ -12,8 +12,8 @@ from typing import NamedTuple
 from smq.model.references import HEADER as REFERENCE_HEADER
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-HEX_BYTES = 512  # Of binary data that is shown.
-JSON_BYTES_MAX = 256 * 1024  # That is indented; longer text stays as it is.
+HEX_BYTES = 512  # Shown of binary data.
+JSON_BYTES_MAX = 256 * 1024  # Longer JSON is not indented.
 CONTENT_TYPE = "content-type"
 _KINDS_BY_TYPE = {
     b"application/vnd.apache.arrow.stream": "Arrow",
@@ -22,14 +22,14 @@ _KINDS_BY_TYPE = {
     b"application/avro": "Avro",
 }
 _KINDS_BY_START = {b"\x93NUMPY": "NumPy", b"Obj\x01": "Avro", b"\xff\xff\xff\xff": "Arrow"}
-DECODED_KINDS = frozenset({"Arrow", "NumPy", "Avro"})  # By a process of their own.
-PICTURES = 0x2400  # Unicode's pictures of the control characters.
+DECODED_KINDS = frozenset({"Arrow", "NumPy", "Avro"})  # Decoded in a subprocess.
+PICTURES = 0x2400  # Unicode's symbols for control characters.
 
 Headers = Sequence[tuple[str, bytes | None]]
 
 
 class Shown(NamedTuple):
-    """Bytes as text. `is_cut`: there are more."""
+    """Bytes as text. `is_cut`: the text is truncated."""
 
     kind: str
     text: str
@@ -37,7 +37,7 @@ class Shown(NamedTuple):
 
 
 def shown(data: bytes | None, size: int, headers: Headers = ()) -> Shown:
-    """The beginning of a key or value of `size` bytes as a line of text, or several."""
+    """The beginning of a key or value of `size` bytes as one or more lines of text."""
     if data is None:
         return Shown("null", "null")
     if not data:
@@ -56,7 +56,7 @@ def shown(data: bytes | None, size: int, headers: Headers = ()) -> Shown:
 
 
 def pretty(data: bytes | None, size: int, headers: Headers = ()) -> Shown:
-    """The same with JSON indented, for a page of its own."""
+    """The same with indented JSON, for a record's own page."""
     found = shown(data, size, headers)
     if found.kind != "JSON" or found.is_cut or data is None or len(data) > JSON_BYTES_MAX:
         return found
@@ -65,7 +65,7 @@ def pretty(data: bytes | None, size: int, headers: Headers = ()) -> Shown:
 
 
 def kind_of(data: bytes, headers: Headers) -> str:
-    """What the bytes are, by their headers or their beginning; "" if nothing says so."""
+    """The format of the bytes, from headers or their beginning; "" if unknown."""
     for name, value in headers:
         if name == REFERENCE_HEADER:
             return "reference"
@@ -75,7 +75,7 @@ def kind_of(data: bytes, headers: Headers) -> str:
 
 
 def visible(text: str) -> str:
-    """Text in which control and format characters, as those that turn its direction, are seen."""
+    """Text with control and format characters, such as direction overrides, made visible."""
     return text if text.isprintable() else "".join(map(_visible, text))
 
 
@@ -90,13 +90,13 @@ def _visible(character: str) -> str:
 
 
 def _text(data: bytes, *, is_cut: bool) -> str | None:
-    """None: it is no text."""
+    """None if it is not text."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         if not (is_cut and error.end >= len(data) and error.start >= len(data) - 3):
             return None
-        text = data[: error.start].decode()  # Cut within a character.
+        text = data[: error.start].decode()  # The cut is within a character.
     controls = sum(each < " " and each not in "\n\r\t" for each in text)
     return text if controls * 10 <= len(text) else None
 
@@ -123,12 +123,12 @@ def size(count: float) -> str:
 
 
 def number(count: float) -> str:
-    """A number with thin groups of three."""
+    """A number with thin spaces between groups of three digits."""
     return f"{count:,.0f}".replace(",", "\u202f")
 
 
 def moment(time_ms: int) -> str:
-    """A time in UTC to the millisecond; the number itself where no calendar has it."""
+    """A UTC time in milliseconds; the plain number if no calendar date represents it."""
     try:
         time = datetime.fromtimestamp(time_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):
@@ -137,7 +137,7 @@ def moment(time_ms: int) -> str:
 
 
 def seconds(span_s: float | None) -> str:
-    """A duration in its largest unit; a dash if it is not known."""
+    """A duration in its largest unit; a dash if unknown."""
     if span_s is None:
         return "\u2013"
     for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):

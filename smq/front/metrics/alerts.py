@@ -1,4 +1,4 @@
-"""Which consumer groups are too late, by rules; what changed since the last look.
+"""Evaluates lag rules for consumer groups, and reports changes since the last evaluation.
 
 quiet ─above the limit→ pending ─for long enough→ firing ─below, or gone→ resolved = quiet
 """
@@ -11,14 +11,14 @@ from smq.model.lag_rules import LagRule
 
 
 class Lag(NamedTuple):
-    """A group's lag: records in all its partitions, seconds in the latest of them."""
+    """A group's lag: the sum of records over partitions, the maximum of seconds."""
 
     records: int
     seconds: float
 
 
 class Event(NamedTuple):
-    """A rule begins or ends to fire for a group."""
+    """A rule starts or stops firing for a group."""
 
     is_firing: bool
     rule: LagRule
@@ -35,7 +35,7 @@ class Event(NamedTuple):
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The body of a webhook's request."""
+        """The webhook's request body."""
         return {
             "event": "lag",
             "state": "firing" if self.is_firing else "resolved",
@@ -57,7 +57,7 @@ class Alerts:
         self._firing: dict[tuple[int, str], int] = {}
 
     def look(self, offsets: Iterable[GroupOffset], now_ms: int) -> list[Event]:
-        """The alerts that began or ended. `now_ms` is the wall clock's, for the events."""
+        """The alerts that began or ended. `now_ms` is wall-clock time, for the events."""
         lags = lags_of(offsets)
         above = {
             (number, group)

@@ -1,10 +1,9 @@
-"""The ends that partitions had in the past: what turns a lag in records into one in seconds.
+"""The past ends of partitions, which convert a lag in records to a lag in seconds.
 
     lag in seconds = now - the time when the committed offset was the partition's end
 
-found between two samples by interpolation. A sample is taken now and then; when there are too many,
-every second of the older half goes, so that the past is known for ever longer times, and the recent
-past well.
+That time is interpolated between two samples. When there are too many samples, every second one of
+the older half is dropped: the history covers ever longer times, and is precise for recent ones.
 """
 
 import numpy as np
@@ -13,16 +12,16 @@ SAMPLES_MAX = 64  # 8 bytes each for every partition: 5 MB for 10,000.
 
 
 class Ends:
-    """Samples of the end offsets of partitions, by partition number."""
+    """Samples of end offsets, by partition number."""
 
     def __init__(self) -> None:
         self._times_ms: list[int] = []
         self._samples: list[np.ndarray] = []
 
     def add(self, now_ms: int, ends: np.ndarray) -> None:
-        """Take a sample: int64 by partition number, -1 where there is no partition."""
+        """Add a sample: int64 by partition number, -1 where there is no partition."""
         if self._times_ms and now_ms <= self._times_ms[-1]:
-            return  # The clock was set back: what follows it is taken when time has passed.
+            return  # The clock was set back: sampling resumes when it has caught up.
         self._times_ms.append(now_ms)
         self._samples.append(ends)
         if len(self._times_ms) > SAMPLES_MAX:
@@ -31,9 +30,9 @@ class Ends:
             self._samples[:half] = self._samples[:half:2]
 
     def lag_s(self, number: int, offset: int, now_ms: int) -> float | None:
-        """How long ago a committed offset was the end; 0 if it is the end; None: not known.
+        """How long ago a committed offset was the end; 0 if it still is; None if unknown.
 
-        An offset that is older than all samples is at least as late as the first of them.
+        For an offset older than all samples, the age of the oldest sample is a lower bound.
         """
         later: tuple[int, int] | None = None
         for time_ms, ends in zip(reversed(self._times_ms), reversed(self._samples), strict=True):

@@ -1,15 +1,15 @@
-"""The facts about a broker that its metrics are made from."""
+"""The facts about a broker that metrics are rendered from."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-# Upper bounds of the histograms of times: powers of two of microseconds.
+# Upper bounds of the latency histograms: powers of two of microseconds.
 BOUNDS_S = tuple(2**each / 1e6 for each in (6, 7, 8, 9, 10, 11, 12, 13, 15, 17, 19, 21, 23))
 
 
 class ProcessFacts(NamedTuple):
-    """A process of the broker; all zero but restarts while it is down."""
+    """A process of the broker; while it is down all fields but restarts are zero."""
 
     name: str
     is_ready: bool
@@ -30,11 +30,11 @@ class NodeFacts(NamedTuple):
 
 
 class LogFacts(NamedTuple):
-    """A log: its counters since the broker's start by name, and how full it is, in bytes.
+    """A log: its counters by name since the broker's start, and its fill level in bytes.
 
-    Four are positions: where it ends, what the WAL has, what the disk has, and where what the ring
-    holds begins. `syncs_below`: how many syncs took less than each of BOUNDS_S, then how many there
-    were, which took `sync_s` in all.
+    Four are positions: the end, what the WAL has, what the disk has, and the start of what the ring
+    holds. `syncs_below`: how many syncs were faster than each of BOUNDS_S, then the number of all
+    syncs, which took `sync_s` in total.
     """
 
     log: int
@@ -53,7 +53,7 @@ class LogFacts(NamedTuple):
 
 
 class PartitionFacts(NamedTuple):
-    """A partition that a shard leads now."""
+    """A partition that a shard currently leads."""
 
     topic: str
     partition: int
@@ -72,7 +72,7 @@ class PartitionFacts(NamedTuple):
 
 
 class ApiTimes(NamedTuple):
-    """How long requests of an API took; `below`: how many less than each of BOUNDS_S."""
+    """Latencies of an API; `below`: how many requests were faster than each of BOUNDS_S."""
 
     api: str
     below: tuple[int, ...]
@@ -81,7 +81,7 @@ class ApiTimes(NamedTuple):
 
 
 class ApiErrors(NamedTuple):
-    """How often answers of an API, or rows of them, had an error; Kafka's name of it."""
+    """How often answers of an API, or rows of them, had an error, by its Kafka name."""
 
     api: str
     error: str
@@ -89,7 +89,7 @@ class ApiErrors(NamedTuple):
 
 
 class GroupOffset(NamedTuple):
-    """A group's committed offset. `lag_s` is None where nobody knows when that was the end."""
+    """A group's committed offset. `lag_s` is None if unknown."""
 
     group: str
     topic: str
@@ -100,7 +100,7 @@ class GroupOffset(NamedTuple):
 
 
 class TableFacts(NamedTuple):
-    """A topic's lake table: how far it is behind what is sealed. `synced_ms` 0: never published."""
+    """A topic's lake table: its lag behind sealed segments. `synced_ms` 0: never published."""
 
     topic: str
     format: str
@@ -116,7 +116,7 @@ class TableFacts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """One moment of a broker. `missing` says in words what could not be read."""
+    """A snapshot of a broker. `missing` describes in words what could not be read."""
 
     version: str
     is_ready: bool

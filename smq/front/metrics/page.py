@@ -1,9 +1,9 @@
-"""/metrics: facts as Prometheus' text format, version 0.0.4.
+"""/metrics: facts in Prometheus' text format, version 0.0.4.
 
-What there is a few of goes through prometheus-client. Lines of partitions and groups, of which
-there may be a hundred thousand, are written directly: the library would take half a second.
+The few metrics of the broker go through prometheus-client. Lines of partitions and groups, up to a
+hundred thousand, are written directly: the library would take half a second.
 
-Names of kafka_exporter stand beside our own, so that dashboards made for Kafka show this broker.
+kafka_exporter's names appear beside our own, so Kafka dashboards work with this broker.
 """
 
 from collections import defaultdict
@@ -40,14 +40,14 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def page(facts: Facts) -> bytes:
-    """The page."""
+    """Render the page."""
     registry = CollectorRegistry()
     registry.register(_Few(facts))
     return generate_latest(registry) + "".join(_many(facts)).encode()
 
 
 def few(facts: Facts) -> Iterator[Metric]:
-    """What there is a few of: of the broker, its processes, nodes, logs and APIs."""
+    """The metrics of few series: the broker, its processes, nodes, logs and APIs."""
     return _Few(facts).collect()
 
 
@@ -229,7 +229,7 @@ def _labels(each: GroupOffset) -> str:
 
 
 def sums(facts: Facts) -> Iterator[tuple[str, str, list[tuple[dict[str, str], int]]]]:
-    """Over the partitions of each topic that a group reads: name, what it is, labels and sums."""
+    """Sums over each topic's partitions for each of its groups: name, help, labels and sums."""
     found: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     for each in facts.offsets:
         of_topic = found[each.group, each.topic]
@@ -259,5 +259,5 @@ def _head(name: str, words: str) -> str:
 
 
 def _text(label: str) -> str:
-    """A label's value: a group may have any name."""
+    """An escaped label value: a group may have any name."""
     return label.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

@@ -1,1 +1,1 @@
-"""What the console asks of the broker, through the SDK, as any client would."""
+"""The console's access to the broker: the SDK, as for any other client."""

@@ -1,8 +1,8 @@
-"""Arrow, NumPy and Avro values as rows of text, by a process of its own: `python -m` this.
+"""Decodes Arrow, NumPy and Avro values to rows of text in a subprocess: `python -m` this module.
 
-The bytes are anybody's: a decoder that crashes, hangs or wants too much memory ends the process,
-and the console says so. The process reads {"kind", "value": base64} from its standard input, and
-writes {"note", "columns", "rows"} or {"error": sentence}.
+The input is untrusted: if decoding crashes, hangs or exceeds its memory, only the subprocess ends,
+and the console reports it. The subprocess reads {"kind", "value": base64} from stdin and writes
+{"note", "columns", "rows"} or {"error": sentence}.
 """
 
 import json
@@ -16,13 +16,13 @@ from math import prod
 from struct import error as StructError  # noqa: N812  (an exception)
 from typing import Any
 
-SECONDS = 10.0  # With the imports: Arrow's take a second on a busy machine.
-MEMORY_BYTES = 2 << 30  # Address space; Arrow and NumPy map a lot, and touch little of it.
+SECONDS = 10.0  # Includes imports: Arrow's take a second on a busy machine.
+MEMORY_BYTES = 2 << 30  # Address space: Arrow and NumPy map a lot and touch little of it.
 ROWS_MAX, COLUMNS_MAX, CELL_MAX = 50, 40, 200
 
 
 def decoded(kind: str, value: bytes, program: str = "smq.app.front.desk.decode") -> dict[str, Any]:
-    """The rows of a value, or why there are none. Blocks for SECONDS at most."""
+    """Decode a value to rows, or explain why not. Blocks for SECONDS at most."""
     task = json.dumps({"kind": kind, "value": b64encode(value).decode()}).encode()
     command = [sys.executable, "-m", program]
     try:
@@ -39,14 +39,14 @@ def decoded(kind: str, value: bytes, program: str = "smq.app.front.desk.decode")
 
 
 def main() -> None:
-    """Answer one question."""
+    """Answer the one question on stdin."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     task = json.load(sys.stdin.buffer)
     json.dump(answer(task["kind"], b64decode(task["value"])), sys.stdout)
 
 
 def answer(kind: str, value: bytes) -> dict[str, Any]:
-    """The rows of a value, or why there are none."""
+    """Decode a value to rows, or explain why not."""
     try:
         return {"Arrow": _arrow, "NumPy": _numpy, "Avro": _avro}[kind](value)
     except ImportError:

@@ -1,4 +1,4 @@
-"""The desk of the console: one connection, or a few, for each question, closed behind it."""
+"""The console's desk: opens one or a few connections per question and closes them afterwards."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -41,11 +41,11 @@ from smq.store.config_changes import ConfigChange, open_config_changes
 from smq.store.overview import open_overview
 from smq.wire.generated.describe_groups import DescribedGroup
 
-PATIENCE_S = 5.0  # For a broker that does not answer.
+PATIENCE_S = 5.0  # Give up on a broker that does not answer.
 
 
 class SdkDesk:
-    """See smq.front.console.desk. Any thread may ask."""
+    """See smq.front.console.desk. Thread-safe."""
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
@@ -63,20 +63,20 @@ class SdkDesk:
     # --- records ---------------------------------------------------------------------------------
 
     def read(self, wanted: Wanted) -> Found:
-        """Look for records, within bounds."""
+        """Search for records within the bounds."""
         count = self._partition_count(wanted.topic)
         with self._client() as client:
             return read(client, count, wanted, _clock_s)
 
     def record(self, topic: str, partition: int, offset: int) -> Seen | None:
-        """A record, whole."""
+        """One whole record."""
         if partition >= self._partition_count(topic):
             return None
         with self._client() as client:
             return record(client, TopicPartition(topic, partition), offset)
 
     def produce(self, record: NewRecord) -> tuple[int, int]:
-        """Append a record. Its partition and offset."""
+        """Append a record; returns its partition and offset."""
         self._partition_count(record.topic)
         with self._client() as client, client.producer() as producer:
             future = producer.send(
@@ -122,13 +122,13 @@ class SdkDesk:
         ]
 
     def set_broker(self, name: str, value: str | None) -> None:
-        """Set a setting of all brokers, or give it what they were started with."""
+        """Set a setting for all brokers; None restores the value from their start."""
         with self._cluster() as cluster:
             new = {} if value is None else {name: value}
             alter_broker(cluster, ALL_BROKERS, new, [] if new else [name])
 
     def changes(self, count: int) -> list[ConfigChange]:
-        """The newest changes of settings of any resource."""
+        """The newest configuration changes of all resources."""
         table = open_config_changes(self._data_dir / "store.sqlite")
         try:
             return list(table.newest(count, "", ""))
@@ -136,7 +136,7 @@ class SdkDesk:
             table.close()
 
     def references(self, payload: str) -> list[Reference]:
-        """The sealed segments that refer to a payload, by its id."""
+        """The sealed segments that refer to a payload, by payload id."""
         overview = open_overview(self._data_dir / "store.sqlite")
         try:
             return [Reference(*each) for each in overview.references(payload)]
@@ -144,7 +144,7 @@ class SdkDesk:
             overview.close()
 
     def create(self, topic: str, partitions: int | None, configs: Mapping[str, str]) -> int:
-        """Create a topic. The number of its partitions."""
+        """Create a topic; returns its number of partitions."""
         count = admin.DEFAULT_OF_THE_BROKER if partitions is None else partitions
         with self._cluster() as cluster:
             return admin.create_topic(cluster, topic, count, configs)
@@ -155,7 +155,7 @@ class SdkDesk:
             admin.delete_topic(cluster, topic)
 
     def set(self, topic: str, name: str, value: str | None) -> None:
-        """Set a topic's setting, or give it its default again."""
+        """Set a topic config; None restores the default."""
         with self._cluster() as cluster:
             alter_topic(
                 cluster,
@@ -165,7 +165,7 @@ class SdkDesk:
             )
 
     def add_partitions(self, topic: str, added: int) -> int:
-        """Give a topic more partitions. How many it has then."""
+        """Add partitions to a topic; returns the new number."""
         with self._cluster() as cluster:
             return add_partitions(cluster, topic, added)
 
@@ -190,7 +190,7 @@ class SdkDesk:
         )
 
     def moves(self, group: str, topic: str, place: str) -> list[Move]:
-        """Where a reset to a place would move the group's offsets."""
+        """The offsets that resetting the group to a place would change."""
         where = place_of(place)
         with self._cluster() as cluster:
             committed = committed_offsets(cluster, group)
@@ -213,7 +213,7 @@ class SdkDesk:
         ]
 
     def reset(self, group: str, moves: Sequence[Move]) -> None:
-        """Commit such a plan. Refuses if the group has members."""
+        """Commit the moves. Refuses if the group has members."""
         with self._cluster() as cluster:
             if _has_members(cluster, group):
                 raise BrokerError(
@@ -248,7 +248,7 @@ def _has_members(cluster: Cluster, group: str) -> bool:
     try:
         return describe_group(cluster, group).group_state not in WITHOUT_MEMBERS
     except BrokerError as error:
-        if error.code == ErrorCode.GROUP_ID_NOT_FOUND:  # A commit makes it.
+        if error.code == ErrorCode.GROUP_ID_NOT_FOUND:  # The commit creates the group.
             return False
         raise
 
@@ -267,7 +267,7 @@ def _members(group: DescribedGroup) -> list[Member]:
 
 
 def _partitions(assignment: bytes) -> tuple[tuple[str, int], ...]:
-    """The partitions that a member says it has; none if it speaks another protocol."""
+    """The partitions in a member's assignment; empty if it uses another protocol."""
     try:
         return tuple(sorted(read_assignment(assignment)))
     except PeerError:

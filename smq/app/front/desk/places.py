@@ -1,4 +1,4 @@
-"""Places that an operator types: newest, earliest, an offset, or @ and a time."""
+"""Parses places that an operator types: newest, earliest, an offset, or @ and a time."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -11,7 +11,7 @@ EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 def place_of(text: str) -> Place:
-    """The place. Raises ValueError with a sentence."""
+    """Parse a place. Raises ValueError with a sentence."""
     if text in WORDS:
         return WORDS[text]
     if re.fullmatch(r"@?[0-9]{1,19}", text) and int(text.lstrip("@")) <= INT64_MAX:
@@ -26,4 +26,4 @@ def place_of(text: str) -> Place:
             f"not {text[:60]!r}"
         ) from None
     time_ms = (time.replace(tzinfo=time.tzinfo or UTC) - EPOCH) // timedelta(milliseconds=1)
-    return EARLIEST if time_ms < 0 else Place(timestamp=time_ms)  # Negative ones mean other things.
+    return EARLIEST if time_ms < 0 else Place(timestamp=time_ms)  # Negative: special values.

@@ -1,10 +1,10 @@
-"""Looks for records in a topic within bounds of time, records and bytes; says how far it came.
+"""Searches a topic for records, bounded by time, records and bytes; reports how far it got.
 
-    forward    from a place on, until enough are found or a bound is reached; go on from there
-    newest     windows of records below the ends, each wholly read, the newest first; go on below
+    forward    from a place on, until it has enough records or reaches a bound; continues there
+    newest     windows of offsets below the ends, newest first, each read whole; continues below
 
-A first window that cannot be read within the bounds is made smaller, down to one offset of each
-partition: that much is always read, so a search always gets on.
+If the first window does not fit into the bounds, it shrinks, down to one offset of each partition.
+That much is always read, so a search always makes progress.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -28,15 +28,15 @@ from smq.front.console.desk import (
 )
 from smq.model.errors import BrokerError, ErrorCode
 
-SECONDS = 2.0  # Of one answer.
-RECORDS_MAX = 200_000  # Looked at for one answer.
+SECONDS = 2.0  # For one answer.
+RECORDS_MAX = 200_000  # Examined for one answer.
 LOOKED_BYTES_MAX = 64 * 1024 * 1024
 POLL_S = 0.5
 SILENT_S = 10.0  # Without any record: a cold read may fetch a segment from S3.
-FETCH_BYTES = 1024 * 1024  # Of a partition, at a time.
-WINDOW = 1000  # Offsets of each partition that a search for the newest begins with.
+FETCH_BYTES = 1024 * 1024  # Per partition and fetch.
+WINDOW = 1000  # The first window of a search for the newest: offsets of each partition.
 WINDOW_MAX = 64_000
-WHOLE_BYTES_MAX = 8 * 1024 * 1024  # Of one record that is shown by itself, or downloaded.
+WHOLE_BYTES_MAX = 8 * 1024 * 1024  # The largest record shown on its own page, or downloaded.
 
 _CONSUMER: dict[str, Any] = {
     "start": "earliest",
@@ -49,12 +49,12 @@ Positions = dict[TopicPartition, int]
 
 
 class _TooMuch(Exception):
-    """The bounds were reached within a window."""
+    """A window exceeds the bounds."""
 
 
 @dataclass(slots=True)
 class _Bounds:
-    """What one answer may use, and has used."""
+    """The budget of one answer, and how much of it is used."""
 
     clock_s: Callable[[], float]
     until_s: float = 0.0
@@ -62,12 +62,12 @@ class _Bounds:
     looked_bytes: int = 0
 
     def begin(self) -> None:
-        """Begin again, with nothing used."""
+        """Reset the usage to zero."""
         self.until_s = self.clock_s() + SECONDS
         self.looked = self.looked_bytes = 0
 
     def add(self, record: Record) -> None:
-        """Count a record."""
+        """Count a record against the budget."""
         self.looked += 1
         self.looked_bytes += _size(record.key) + _size(record.value)
 
@@ -82,7 +82,7 @@ class _Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """A search by one consumer."""
+    """One search, with one consumer."""
 
     consumer: Consumer
     wanted: Wanted
@@ -93,7 +93,7 @@ class Looking:
         object.__setattr__(self, "_matches", matcher(self.wanted))
 
     def forward(self, starts: Positions, ends: Positions) -> Found:
-        """Records from `starts` up to `ends`, in the order in which they come."""
+        """Records from `starts` up to `ends`, in arrival order."""
         found: list[Seen] = []
         positions = dict(starts)
         for record in self._records(positions, ends):
@@ -106,7 +106,7 @@ class Looking:
         return self._found(found, cursor)
 
     def newest(self, firsts: Positions, ends: Positions) -> Found:
-        """The newest records below `ends`, the newest first."""
+        """The newest records below `ends`, newest first."""
         found: list[Seen] = []
         highs = dict(ends)
         window = WINDOW if self.wanted.is_search else self.wanted.limit
@@ -126,7 +126,7 @@ class Looking:
                 break
         found.sort(key=lambda each: (each.timestamp_ms, each.partition, each.offset), reverse=True)
         taken, rest = found[: self.wanted.limit], found[self.wanted.limit :]
-        for each in rest:  # They are found again, from above them on.
+        for each in rest:  # A later search continues above them and finds them again.
             name = TopicPartition(each.topic, each.partition)
             highs[name] = max(highs[name], each.offset + 1)
         is_more = any(highs[name] > firsts[name] for name in highs)
@@ -134,7 +134,7 @@ class Looking:
         return self._found(taken, cursor)
 
     def _window(self, lows: Positions, highs: Positions, *, is_least: bool) -> list[Seen]:
-        """All records of a window that match. Raises _TooMuch unless it is the least there is."""
+        """All matching records of a window. Raises _TooMuch unless it has the minimum size."""
         found = []
         for record in self._records(dict(lows), highs):
             if self._matches(record):
@@ -144,9 +144,9 @@ class Looking:
         return found
 
     def _records(self, positions: Positions, ends: Positions) -> Iterator[Record]:
-        """Records from `positions`, which move along, up to `ends`.
+        """Records from `positions` up to `ends`; advances `positions`.
 
-        Raises BrokerError: nothing has come for a while.
+        Raises BrokerError if no record arrives for SILENT_S.
         """
         left = {name for name, at in positions.items() if at < ends[name]}
         if not left:
@@ -180,7 +180,7 @@ class Looking:
 
 
 def read(client: Client, count: int, wanted: Wanted, clock_s: Callable[[], float]) -> Found:
-    """The records that are wanted, as far as the bounds allow; the topic has `count` partitions.
+    """Search for the wanted records within the bounds; `count` is the topic's number of partitions.
 
     Raises ValueError, BrokerError.
     """
@@ -205,7 +205,7 @@ def read(client: Client, count: int, wanted: Wanted, clock_s: Callable[[], float
 
 
 def record(client: Client, name: TopicPartition, offset: int) -> Seen | None:
-    """A record, whole up to WHOLE_BYTES_MAX; None: there is none at this offset."""
+    """A record, whole up to WHOLE_BYTES_MAX; None if the offset has no record."""
     with client.consumer(**_CONSUMER) as consumer:
         consumer.assign([name])
         if not consumer.find("earliest")[name] <= offset < consumer.find("latest")[name]:
@@ -237,7 +237,7 @@ def _clamped(consumer: Consumer, place: Place, firsts: Positions, ends: Position
 
 
 def matcher(wanted: Wanted) -> Callable[[Record], bool]:
-    """Whether a record is wanted. Text is compared as UTF-8, letter by letter."""
+    """A predicate for wanted records. Text is compared as UTF-8, case-sensitively."""
     key, text = wanted.key.encode(), wanted.text.encode()
     name, sign, part = wanted.header.partition("=")
     needle = part.encode()
@@ -256,7 +256,7 @@ def matcher(wanted: Wanted) -> Callable[[Record], bool]:
 
 
 def seen_of(record: Record, bytes_max: int) -> Seen:
-    """A copy of a record, its key, value and each header cut to so many bytes."""
+    """A copy of a record; key, value and each header are cut to `bytes_max`."""
     key, value = record.key, record.value
     return Seen(
         record.topic,

@@ -1,1 +1,1 @@
-"""The pages, a file for each subject."""
+"""The pages, one file per subject."""

@@ -1,4 +1,4 @@
-"""Files of the filer: a folder at a time, one file, and the records that refer to a payload."""
+"""The filer's pages: a folder, a file, and the records that refer to a payload."""
 
 import re
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ from smq.filer.store import KEY_BYTES_MAX, Facts, Store
 from smq.front.console.console import Console
 from smq.front.console.templates import render
 
-ROWS_A_PAGE = 100  # A folder costs a listing of its own.
-BEHIND = "/\U0010ffff"  # After a folder's name: behind all that is in it.
+ROWS_A_PAGE = 100  # Each row that is a folder costs a list request.
+BEHIND = "/\U0010ffff"  # Appended to a folder's name: sorts after everything in it.
 _SEGMENT = re.compile(
     r"topics/kafka/(?P<topic>[^/]+)/partition=(?P<partition>\d{1,10})"
     r"/(?P<base>\d{20})-(?P<end>\d{1,20})-[^/]*"
@@ -31,14 +31,14 @@ class Row(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """Some of a folder. `after`: from where to go on, "": there is no more."""
+    """A part of a folder. `after` continues the list; "" at the end."""
 
     rows: list[Row]
     after: str
 
 
 class Segment(NamedTuple):
-    """A sealed segment, by its name: the records from `base` to before `end`."""
+    """A sealed segment from its file's name: the offsets in [base, end)."""
 
     topic: str
     partition: int
@@ -84,7 +84,7 @@ def _key(request: Request, name: str) -> str:
 
 
 def listing(store: Store, prefix: str, after: str) -> Listing:
-    """The folders and files right below `prefix` ("" or with a slash at its end)."""
+    """The folders and files directly below `prefix` ("" or ending with a slash)."""
     rows: list[Row] = []
     at: str | None = after
     while at is not None:
@@ -97,7 +97,7 @@ def listing(store: Store, prefix: str, after: str) -> Listing:
 
 
 def _listed(store: Store, prefix: str, after: str, rows: list[Row]) -> tuple[bool, str | None]:
-    """Add files up to the next folder, and that; whether there was any, and where to go on."""
+    """Add files up to and with the next folder; whether any exist, and where to continue."""
     is_any = False
     for facts in store.list(prefix, after):
         is_any = True
@@ -112,14 +112,14 @@ def _listed(store: Store, prefix: str, after: str, rows: list[Row]) -> tuple[boo
 
 
 def crumbs(prefix: str) -> Iterator[tuple[str, str]]:
-    """The folders on the way to `prefix`: names and keys."""
+    """The parent folders of `prefix`: names and keys."""
     parts = prefix.split("/")[:-1]
     for count, name in enumerate(parts, 1):
         yield name, "/".join(parts[:count]) + "/"
 
 
 def segment_of(key: str) -> Segment | None:
-    """What a key says of a sealed segment; None: it is something else."""
+    """Parse a sealed segment's key; None for other keys."""
     found = _SEGMENT.fullmatch(key)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Groups: the list, one group's members and offsets, and where a reset would move it."""
+"""Groups: the list, a group's members and offsets, and a preview of a reset."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -16,8 +16,8 @@ from smq.front.metrics.facts import Facts, GroupOffset
 
 GROUPS_A_PAGE = 100
 OFFSETS_A_PAGE = 200
-CELLS_MAX = 2000  # Of the picture.
-MOVES_MAX = 20_000  # Partitions of a reset.
+CELLS_MAX = 2000  # In the diagram.
+MOVES_MAX = 20_000  # Partitions in one reset.
 
 
 def group_routes(console: Console) -> list[Route]:
@@ -78,12 +78,12 @@ def _actions(console: Console) -> list[Route]:
 
 
 def plan_of(moves: list[Move]) -> str:
-    """A plan as a form's field: what was shown is what is committed."""
+    """Encode a plan as a form field, so that exactly the plan shown is committed."""
     return "\n".join(f"{each.topic},{each.partition},{each.after}" for each in moves)
 
 
 def moves_of(plan: str) -> list[Move]:
-    """The moves of such a field. Raises ValueError."""
+    """Decode the moves from that field. Raises ValueError."""
     rows = [line.split(",") for line in plan.splitlines()]
     if not rows or len(rows) > MOVES_MAX or any(len(row) != 3 for row in rows):
         raise ValueError("the plan is not valid; preview it again")

@@ -1,4 +1,4 @@
-"""Records of a topic: listed, searched, looked at one by one, downloaded, produced."""
+"""A topic's records: list, search, view, download, produce."""
 
 import json
 from base64 import b64encode
@@ -18,10 +18,10 @@ from smq.front.console.text import DECODED_KINDS, pretty, shown
 from smq.model.errors import NotFound
 from smq.model.references import NotAHandle, Reference
 
-LIMIT, LIMIT_MAX = 50, 500  # Records of a page.
+LIMIT, LIMIT_MAX = 50, 500  # Records per page.
 PARTITION_MAX = 2**31 - 1
-CURSOR_MAX = 200  # Entries: more than any answer of ours has.
-SHOWN_BYTES_MAX = 256 * 1024  # Of a record's value on its own page.
+CURSOR_MAX = 200  # Entries: more than our own links ever have.
+SHOWN_BYTES_MAX = 256 * 1024  # Of a value on its record's page.
 
 
 def message_routes(console: Console) -> list[Route]:
@@ -60,7 +60,7 @@ def message_routes(console: Console) -> list[Route]:
 
 
 def wanted_of(topic: str, query: Mapping[str, str]) -> Wanted:
-    """What a request asks for. Raises ValueError."""
+    """Parse a search from a request. Raises ValueError."""
     partition = query.get("partition", "").strip()
     return Wanted(
         topic=topic,
@@ -86,7 +86,7 @@ def _cursor_of(text: str) -> dict[int, int]:
 
 
 def new_record(topic: str, form: Mapping[str, str]) -> NewRecord:
-    """The record that a form describes. Raises ValueError."""
+    """Parse a record from a form. Raises ValueError."""
     partition = form.get("partition", "").strip()
     lines = [line for line in form.get("headers", "").splitlines() if line.strip()]
     headers = [line.partition("=") for line in lines]
@@ -165,7 +165,7 @@ async def _details(console: Console, seen: Seen) -> dict[str, Any]:
 
 
 def _line(seen: Seen) -> bytes:
-    """As `smq consume --json` prints it."""
+    """A line of JSON, as `smq consume --json` prints it."""
     fields = {
         "topic": seen.topic,
         "partition": seen.partition,
@@ -192,6 +192,6 @@ def _json_of(data: bytes | None) -> object:
 
 
 def _download(name: str, body: bytes) -> Response:
-    # No name of ours has a quote or a line's end: topics' have letters, digits and ._- only.
+    # Safe in a header: topic names have only letters, digits and ._- characters.
     headers = {"content-disposition": f'attachment; filename="{name}"'}
     return Response(body, 200, headers, "application/octet-stream")

@@ -1,4 +1,4 @@
-"""The overview: rates, storage and processes; and the numbers of all charts."""
+"""The overview: rates, storage and processes; also the data of all charts."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ from smq.front.metrics.alerts import lags_of
 from smq.front.metrics.facts import Facts
 
 CHARTED = ("records_in", "bytes_in", "bytes_out", "produce_requests", "fetch_requests")
-PARTS = {"cards": "overview_cards.html", "facts": "overview_facts.html"}  # They come anew.
-GROUPS_SHOWN = 10  # Those that are most behind.
+PARTS = {"cards": "overview_cards.html", "facts": "overview_facts.html"}  # Refreshed periodically.
+GROUPS_SHOWN = 10  # Those with the largest lag.
 
 
 def overview_routes(console: Console) -> list[Route]:

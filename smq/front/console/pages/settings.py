@@ -1,4 +1,4 @@
-"""Settings of the broker: what is set where, changes that need no restart, and who made which."""
+"""The broker's settings: their origins, changes without a restart, and who made which."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -9,7 +9,7 @@ from smq.front.console.paging import paged
 from smq.front.console.templates import render
 
 CHANGES_A_PAGE = 50
-CHANGES_MAX = 1000  # That are looked at; `smq config history` shows all.
+CHANGES_MAX = 1000  # Examined here; `smq config history` shows all.
 
 
 def setting_routes(console: Console) -> list[Route]:

@@ -1,4 +1,4 @@
-"""Topics: the list, one topic's partitions and settings, and what can be done to it."""
+"""Topics: the list, a topic's partitions and settings, and actions on it."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -16,11 +16,11 @@ from smq.front.metrics.facts import Facts, PartitionFacts
 
 TOPICS_A_PAGE = 100
 PARTITIONS_A_PAGE = 200
-PARTITIONS_MAX = 100_000  # That a form may ask for; the broker has limits of its own.
+PARTITIONS_MAX = 100_000  # The most a form may request; the broker has limits of its own.
 
 
 class TopicRow(NamedTuple):
-    """A topic in the list. `records` are the offsets that it spans."""
+    """A topic in the list. `records` is the number of offsets it spans."""
 
     name: str
     partitions: int
@@ -104,7 +104,7 @@ def _actions(console: Console) -> list[Route]:
 
 
 def rows_of(partitions: Iterable[PartitionFacts]) -> list[TopicRow]:
-    """A row for each topic, by name."""
+    """One row per topic, sorted by name."""
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0, 0])
     for each in partitions:
         row = sums[each.topic]
