@@ -1,4 +1,4 @@
-"""Files of a snapshot: hard links where both names are on one file system, else copies.
+"""Writes files of a snapshot: hard links within one file system, else copies.
 
 Links suit files that never change in place. New files are durable once their directory is
 (`sync_directories`).
@@ -14,7 +14,7 @@ _NO_RANGE = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
 def link(source: Path, target: Path) -> bool:
-    """Give a file another name, its content synced; False: they are on two file systems.
+    """Hard-link a file and sync its content; False if the paths are on two file systems.
 
     Raises OSError.
     """
@@ -30,7 +30,7 @@ def link(source: Path, target: Path) -> bool:
 
 
 def copy(source: Path, target: Path, length: int | None = None) -> None:
-    """Copy a file's first bytes, all by default; behind them the copy has zeros up to its size.
+    """Copy a file's first bytes, by default all; zeros fill the copy up to the file's size.
 
     Blocks are shared where the file system can. Raises OSError.
     """
@@ -59,7 +59,7 @@ def _copy_bytes(fd: int, out: int, length: int) -> None:
             if reason.errno not in _NO_RANGE:
                 raise
             count = 0
-        if count == 0:  # Some file systems say so for what they cannot do.
+        if count == 0:  # Some file systems report an unsupported operation this way.
             shares = False
             piece = os.pread(fd, size, at)
             if not piece:
@@ -69,7 +69,7 @@ def _copy_bytes(fd: int, out: int, length: int) -> None:
 
 
 def write(path: Path, content: bytes) -> None:
-    """A new file, its content synced. Raises OSError."""
+    """Create a file with synced content. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with path.open("xb") as file:
         file.write(content)
@@ -78,7 +78,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def sync_directories(root: Path) -> None:
-    """Make the names of all files below durable, and the root's own. Raises OSError."""
+    """Sync `root` and all directories below, so that names are durable. Raises OSError."""
     for directory, _, _ in os.walk(root):
         _sync(Path(directory))
     _sync(root.parent)

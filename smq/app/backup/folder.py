@@ -1,15 +1,15 @@
-"""The folder that a snapshot is.
+"""The layout of a snapshot's folder.
 
-    snapshot.json   what it is; written last
+    snapshot.json   its description; written last
     files           a line for each other file: its bytes, a space, its path
-    meta.json       as in a data directory, and so are
-    store.sqlite    ...
+    meta.json       as in a data directory, like the next two
+    store.sqlite
     logs/<log>/     <position>.wal, checkpoint
-    filer/          topics/…, payloads/…, and what else the filer has
-    unfinished      exists while the snapshot is being taken: such a folder is no snapshot
+    filer/          topics/…, payloads/…, and the filer's other objects
+    unfinished      exists while the snapshot is being taken: such a folder is not a snapshot
 
-The WAL, the checkpoint, the sealed segments and the payloads carry checksums of their own, and the
-store is checked when it is restored; so the list has sizes only. `format` is the version.
+The WAL, the checkpoint, the sealed segments and the payloads carry their own checksums, and a
+restore checks the store; so the list has only sizes. `format` is the version.
 """
 
 import json
@@ -29,10 +29,10 @@ META, STORE, LOGS, FILER = "meta.json", "store.sqlite", "logs", "filer"
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What snapshot.json says.
+    """The content of snapshot.json.
 
-    topics      "namespace/name" of those it has; None: all
-    log_ends    the position at which each log was cut, by number; empty: nobody served it
+    topics      the included topics, as "namespace/name"; None: all
+    log_ends    the position at which each log was cut, by number; empty if no broker served it
     check       CRC-32 of the file `files`
     """
 
@@ -48,13 +48,13 @@ class About:
 
 
 class NotWhole(Exception):
-    """A folder that is no snapshot, or not a whole one; the text says why."""
+    """The folder is not a complete snapshot; the text says why."""
 
 
 def begin(folder: Path) -> None:
-    """Make the folder, which may be empty, or an unfinished snapshot: that is removed.
+    """Create the folder. It may exist if it is empty or an unfinished snapshot, which is removed.
 
-    Raises FileExistsError when anything else is there, and OSError.
+    Raises FileExistsError if it has anything else, and OSError.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if any(folder.iterdir()):
@@ -77,7 +77,7 @@ def remove(folder: Path) -> None:
 
 
 def finish(folder: Path, about: About) -> About:
-    """List what is there, and make it a snapshot; returns what it says of itself."""
+    """List the files and complete the snapshot; returns its description."""
     own = {folder / each for each in (ABOUT, FILES, UNFINISHED)}
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and path not in own)
     sizes = [path.stat().st_size for path in paths]

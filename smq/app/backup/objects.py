@@ -1,4 +1,4 @@
-"""The filer's objects, for a snapshot and from one."""
+"""Copies the filer's objects to and from a snapshot."""
 
 from collections.abc import Callable, Collection
 
@@ -12,7 +12,7 @@ Topics = Collection[tuple[str, str]]  # Namespace and name of each.
 
 
 def belongs(key: str, topics: Topics | None) -> bool:
-    """Whether an object is of one of these topics; None: any object is wanted."""
+    """Whether an object belongs to one of these topics; None accepts any object."""
     if topics is None:
         return True
     if not key.startswith((SEGMENTS_PREFIX, PAYLOADS_PREFIX)):

@@ -1,10 +1,10 @@
-"""Restoring a snapshot into an empty data directory.
+"""Restores a snapshot into an empty data directory.
 
-    restoring   the mark: no broker may serve the directory, and a restore begins anew
-    then        filer, logs, store; meta.json last, and the mark goes
+    restoring   the mark: no broker may serve the directory, and a restore starts over
+    then        filer, logs, store; meta.json last, then the mark is removed
 
-The lost broker may have continued after the snapshot. So leader epochs and producer ids of the
-restored one begin far above the snapshot's, and clients that remember the lost one accept it.
+The lost broker may have continued after the snapshot. So the restored one starts with leader epochs
+and producer ids far above the snapshot's, and clients that remember the lost one accept it.
 """
 
 import shutil
@@ -34,7 +34,7 @@ from smq.model.errors import StoreError
 from smq.store.copying import check_store, partition_numbers, raise_counters
 from smq.store.database import refuse_newer
 
-GENERATIONS_SKIPPED = 10_000  # Restarts of shards since the snapshot that clients may have seen.
+GENERATIONS_SKIPPED = 10_000  # Shard restarts since the snapshot that clients may have seen.
 IDS_SKIPPED = {"producer_id": 1_000_000, "coordinator_epoch": 10_000}
 _LOCKS = {"lock", "supervisor.lock"}
 
@@ -45,8 +45,8 @@ Advance = Callable[[int], None]
 class Restoring:
     """One restore. Raises NotWhole, Refused, StoreError, OSError, SystemExit.
 
-    `filer_root` is where the filer's store is. `is_new_cluster`: beside the broker that the
-    snapshot is of, not in its place.
+    `filer_root` is the location of the filer's store. `is_new_cluster`: the restored broker
+    runs beside the snapshot's original instead of replacing it.
     """
 
     source: Path
@@ -58,7 +58,7 @@ class Restoring:
     advance: Advance
 
     def run(self) -> About:
-        """The whole of it; returns what the snapshot says of itself."""
+        """Restore everything; returns the snapshot's description."""
         about = folder.read(self.source)
         refuse_newer(self.source / folder.STORE)
         meta = read_meta(self.source)
@@ -99,7 +99,7 @@ class Restoring:
             )
 
     def _check_filer(self, mark: Path) -> None:
-        """Files of an unfinished restore may be there."""
+        """Accept the files of an unfinished restore."""
         is_ours = mark.exists() and mark.read_text() == self.filer_root
         if not is_ours and next(iter(self.filer.list()), None) is not None:
             raise Refused(
@@ -130,7 +130,7 @@ class Restoring:
                 copy(path, to)
             self.advance(path.stat().st_size)
         for log in (self.data_dir / folder.LOGS).iterdir():
-            # All that was restored is on the disk: what is not whole was damaged before.
+            # All restored data is on disk: anything incomplete was already damaged.
             write(log / BOOT_FILE, boot_id())
         objects = LocalStore(self.source / folder.FILER)
         bring(objects, self.filer, self.topics, lambda _, length: self.advance(length))

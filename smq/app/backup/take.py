@@ -1,4 +1,4 @@
-"""Taking a snapshot of a data directory, served or not.
+"""Takes a snapshot of a data directory, served or not.
 
     1  link the WAL's segments, copy the checkpoints, bring the filer's objects
     2  the cut: hold the store for an instant, note where each log ends       (store.copying)
@@ -6,11 +6,11 @@
     4  each log up to its end at the cut; then meta.json, whose generation no frame exceeds
 
 The cut is the state after a power loss at that instant that loses nothing: each partition is whole
-up to its log's end, no committed offset lies beyond, no transaction is decided in one log and not
-in another. Data appended to two logs within the instant may fall on either side.
+up to its log's end, no committed offset lies beyond it, and no transaction is decided in one log
+but not in another. Data appended to two logs within the instant may fall on either side.
 
-`pins/` in the data directory holds links to segments meanwhile. The next start, and the next
-snapshot, remove leftovers of a killed one.
+During a snapshot, `pins/` in the data directory holds links to segments. The next start and the
+next snapshot remove the leftovers of one that was killed.
 """
 
 import fcntl
@@ -39,8 +39,8 @@ from smq.filer.store import Store
 from smq.model.errors import StoreError
 from smq.store.copying import StoreCopy, keep_topics, partition_numbers, topics_of
 
-WRITTEN_WAIT_MS = 30_000  # Until the WAL has what the rings had at the cut.
-CUTS_MAX = 10  # Retention deletes files between a cut and the look at the filer: then cut again.
+WRITTEN_WAIT_MS = 30_000  # For the WAL to hold what was in the rings at the cut.
+CUTS_MAX = 10  # Retention may delete files between a cut and the filer's listing; then cut again.
 _POLL_S = 0.005
 
 Advance = Callable[[int], None]
@@ -52,7 +52,7 @@ class Refused(Exception):
 
 @dataclass(slots=True)
 class Taking:
-    """One snapshot on its way to `target`. Raises Refused, StoreError, OSError, SystemExit."""
+    """A snapshot to `target`. Raises Refused, StoreError, OSError, SystemExit."""
 
     data_dir: Path
     filer: Store
@@ -63,7 +63,7 @@ class Taking:
     _started_ms: int | None = None
 
     def run(self) -> About:
-        """The whole of it; returns what the snapshot says of itself. What fails is removed."""
+        """Take it; returns its description. Removes the snapshot on failure."""
         try:
             return self._run()
         except BaseException:
@@ -101,7 +101,7 @@ class Taking:
             return folder.finish(self.target, about)
 
     def _find_broker(self, stack: ExitStack) -> None:
-        """The broker's memory; or the locks of a directory that nobody serves."""
+        """Attach the broker's memory; or lock a directory that no broker serves."""
         found = read_status(self.data_dir)
         if found is None:
             if not (self.data_dir / folder.META).exists():
@@ -115,7 +115,7 @@ class Taking:
         self._memories = attach_logs(status)
 
     def _cut(self, store: StoreCopy, brought: set[str]) -> list[int]:
-        """The store's copy, with all files that it names; where each log ended then."""
+        """Copy the store with all files it names; returns the logs' ends at that moment."""
         copied = self.target / folder.STORE
         target = LocalStore(self.target / folder.FILER)
 
@@ -158,7 +158,7 @@ class Taking:
 
 
 def prepare(target: Path, data_dir: Path, filer_root: Path) -> None:
-    """Make the folder for a snapshot. Raises Refused, OSError."""
+    """Create the folder for a snapshot. Raises Refused, OSError."""
     for home in (data_dir, filer_root):
         if target.resolve().is_relative_to(home.resolve()):
             raise Refused(f"{target} lies in {home}, which the broker uses; choose another place")
@@ -169,7 +169,7 @@ def prepare(target: Path, data_dir: Path, filer_root: Path) -> None:
 
 
 def keep_found_topics(store: Path, topics: Topics) -> None:
-    """Have a copied store forget all other topics. Raises Refused when one is not there."""
+    """Delete all other topics from a copied store. Raises Refused if one is missing."""
     missing = {*topics} - topics_of(store)
     if missing:
         names = ", ".join(sorted(name for _, name in missing))

@@ -1,12 +1,12 @@
 """The files of one log, for a snapshot.
 
-    pin()       hard links of all segments, then a copy of the checkpoint
-    pin_new()   of those begun since; after the log's end at the cut is written
-    write()     those below the end, and the checkpoint
+    pin()       hard-links all segments, then copies the checkpoint
+    pin_new()   hard-links newer segments; call it once the log's end at the cut is written
+    write()     writes the segments below the end, and the checkpoint
 
-A segment that is sealed is freed only after a checkpoint says so, and a linked one is not written
-again (smq.log.files.wal). So the segments that are linked first, and the checkpoint that is read
-after them, together hold everything that no later manifest names.
+A sealed segment is freed only after a checkpoint says so, and a linked one is not written again
+(smq.log.files.wal). So the segments linked first and the checkpoint read afterwards together hold
+everything that no later manifest names.
 """
 
 import os
@@ -40,13 +40,13 @@ from smq.log.files.checkpoint import FILE_NAME, FILE_NAME_BEFORE, Checkpoint
 from smq.log.files.filed_index import FiledIndex
 from smq.model.errors import StoreError
 
-CHECKPOINT_WAIT_MS = 10_000  # Between two renames of the shard's there is none for an instant.
+CHECKPOINT_WAIT_MS = 10_000  # Between the shard's two renames no checkpoint exists for an instant.
 _POLL_S = 0.01
 _SCAN_ROWS = 65536
 
 
 class LogFiles:
-    """One log's directory, and the directory of this snapshot's links to its segments."""
+    """A log's directory, and this snapshot's directory of links to its segments."""
 
     def __init__(self, directory: Path, pins: Path) -> None:
         self.directory, self.pins = directory, pins
@@ -54,7 +54,7 @@ class LogFiles:
         pins.mkdir(parents=True, mode=0o700)
 
     def pin(self) -> None:
-        """Keep what the log has now. Raises OSError, MadeByNewer."""
+        """Link the current segments and copy the checkpoint. Raises OSError, MadeByNewer."""
         self._link_segments()
         deadline = monotonic_ms() + CHECKPOINT_WAIT_MS
         while not self._copy_checkpoint() and monotonic_ms() < deadline:
@@ -62,14 +62,14 @@ class LogFiles:
         self._checkpoint, _ = Checkpoint.load(self.pins)
 
     def pin_new(self) -> None:
-        """Keep what it has begun since. Raises OSError."""
+        """Link segments begun since. Raises OSError."""
         self._link_segments()
 
     def write(self, target: Path, end: int | None, known: AbstractSet[int], *, only: bool) -> None:
-        """Write what lies below `end` (None: all) and is not sealed in whole.
+        """Write what lies below `end` (None: all), except segments that are sealed in whole.
 
-        `known` are the numbers of the partitions that the snapshot has; `only`: of others' batches
-        it has nothing. Raises OSError, StoreError.
+        `known` are the numbers of the partitions in the snapshot. `only` leaves out the batches of
+        all other partitions. Raises OSError, StoreError.
         """
         for path in sorted(self.pins.glob("*.wal")):
             start, size = int(path.stem), path.stat().st_size
@@ -87,14 +87,14 @@ class LogFiles:
     def _link_segments(self) -> None:
         for path in self.directory.glob("*.wal"):
             if path.stem.isdigit():
-                # It is freed just now, or its table is not there yet.
+                # It has just been freed, or its table does not exist yet.
                 with suppress(FileNotFoundError):
                     _link_again(path, self.pins / path.name)
                     index = path.with_suffix(".index")
                     _link_again(index, self.pins / index.name)
 
     def _copy_checkpoint(self) -> bool:
-        """Whether there is the newest one now, or there never was one."""
+        """Copy the newest checkpoint; True also if there never was one."""
         try:
             content = (self.directory / FILE_NAME).read_bytes()
         except FileNotFoundError:
@@ -103,8 +103,8 @@ class LogFiles:
         return True
 
     def _is_sealed(self, path: Path, known: AbstractSet[int]) -> bool:
-        """Whether the log could have freed the segment: its partitions are sealed beyond it, or
-        gone, and the checkpoint says so."""
+        """Whether the log may free the segment: its partitions are sealed beyond it or deleted,
+        and the checkpoint says so."""
         if self._checkpoint is None:
             return False
         if int(path.stem) + path.stat().st_size > self._checkpoint.position:
@@ -133,7 +133,7 @@ def blank_others(
 ) -> None:
     """Turn the batches of other partitions in data[:end] into padding.
 
-    Raises StoreError when the frames are damaged: what is whose cannot be told behind.
+    Raises StoreError for damaged frames: beyond them a batch's partition is unknown.
     """
     rows, at, generation = np.zeros((_SCAN_ROWS, SCAN_COLUMNS), np.int64), 0, 0
     while at < end:
@@ -168,14 +168,14 @@ def _blank(
 
 
 def _is_full(path: Path, length: int, end: int | None) -> bool:
-    """Whether nothing is written to a segment any more. Of a log that nobody serves only a full
-    one has a table."""
+    """Whether nothing more is written to a segment. Of a log that no shard serves, only a full
+    segment has a table."""
     is_filed = path.with_suffix(".index").exists()
     return length == path.stat().st_size and (end is not None or is_filed)
 
 
 def _link_again(path: Path, pin: Path) -> None:
-    """Link a file, in place of one that had its name before."""
+    """Link a file, replacing an existing link."""
     if pin.exists():
         if path.samefile(pin):
             return

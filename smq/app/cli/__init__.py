@@ -1,1 +1,1 @@
-"""The command `smq`: a file for each verb, and the facts that they show."""
+"""The command `smq`: a file per verb, and the facts that verbs show."""

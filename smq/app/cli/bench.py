@@ -122,9 +122,9 @@ def report_results(
 
 
 def steps_for(workload: str, given: Sequence[str], *, find_rate: bool = False) -> "list[Step]":
-    """The steps of a workload, by its name or its file; ends the verb if it cannot be run.
+    """The steps of a workload, by its name or file. Exits if the workload cannot run.
 
-    A file may have several documents, one after the other.
+    A file may have several YAML documents.
     """
     missing = [each for each in NEEDED if find_spec(each) is None]
     if missing:
@@ -179,7 +179,7 @@ def measured_step(
 
 
 class _shown:  # noqa: N801  (used as a block, like a function)
-    """The progress of a step: a line on stderr that changes each second, if that is a terminal."""
+    """Shows a step's progress: on a terminal, a line on stderr that updates each second."""
 
     def __init__(self, step: "Step") -> None:
         from rich.console import Console  # noqa: PLC0415  (takes its time)
@@ -202,7 +202,7 @@ class _shown:  # noqa: N801  (used as a block, like a function)
 
 
 def second_in_words(row: dict[str, Any]) -> str:
-    """A second of a run as a line."""
+    """Format one second of a run as a line."""
     mb = row["message_size"] / 1e6
     acked, received = row.get("acked", 0), row.get("received", 0)
     words = [
@@ -218,7 +218,7 @@ def second_in_words(row: dict[str, Any]) -> str:
 
 
 def keep(path: Path | None, result: "Result") -> None:
-    """Append a result to a file, if there is one."""
+    """Append a result to the file, if one is given."""
     from smq.app.load.results import append  # noqa: PLC0415  (as above)
 
     if path is None:
@@ -255,7 +255,7 @@ def _summary(result: "Result") -> str:
 
 
 def say_comparison(measured: "Sequence[Result]", before: "Sequence[Result]") -> None:
-    """Print each figure beside what it was."""
+    """Print each figure beside its earlier value."""
     from smq.app.load.results import compared, number  # noqa: PLC0415  (as above)
 
     rows = list(compared(measured, before))
@@ -271,7 +271,7 @@ def say_comparison(measured: "Sequence[Result]", before: "Sequence[Result]") -> 
 
 
 def write_report(path: Path, measured: "Sequence[Result]", before: "Sequence[Result]") -> None:
-    """Write the page."""
+    """Write the HTML page."""
     from smq.app.load.page import page  # noqa: PLC0415  (as above)
 
     try:

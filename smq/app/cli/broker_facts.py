@@ -1,6 +1,6 @@
 """Facts of a running broker, read without asking it, so also while a shard hangs.
 
-From the supervisor's status file, the shared memory it names, and the data directory.
+The sources are the supervisor's status file, the shared memory it names, and the data directory.
 """
 
 import os

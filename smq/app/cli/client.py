@@ -30,7 +30,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
 
 def _checked_name(context: typer.Context, name: str) -> str:
     problem = topic_name_problem(name)
-    if problem and not context.resilient_parsing:  # During the shell's completion.
+    if problem and not context.resilient_parsing:  # During shell completion.
         raise refusal(problem)
     return name
 
@@ -90,7 +90,7 @@ def _check_addresses(bootstrap: str) -> None:
 
 @contextmanager
 def failures_told(bootstrap: str) -> Iterator[None]:
-    """Ends with one sentence and exit code 1 on every failure of a broker."""
+    """Turns every failure of a broker into one sentence and exit code 1."""
     try:
         yield
     except BrokerError as error:
@@ -112,7 +112,7 @@ def _sentence(error: BrokerError) -> str:
 
 
 def split_pair(text: str, option: str) -> tuple[str, str]:
-    """`name=value` of an option."""
+    """Split an option's `name=value`."""
     name, equals, value = text.partition("=")
     if not (name and equals):
         raise refusal(f"{option} takes name=value, not {text!r}")
@@ -121,7 +121,7 @@ def split_pair(text: str, option: str) -> tuple[str, str]:
 
 
 def utf8(text: str, option: str) -> bytes:
-    """The bytes of an argument, decoded by Python with surrogates."""
+    """The bytes of an argument, which Python has decoded with surrogates."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -129,7 +129,7 @@ def utf8(text: str, option: str) -> bytes:
 
 
 def to_json(data: bytes | None) -> str | dict[str, str] | None:
-    """Bytes in JSON: text where they are UTF-8, else base64."""
+    """Bytes as JSON: text if they are UTF-8, else base64."""
     if data is None:
         return None
     try:
@@ -139,7 +139,7 @@ def to_json(data: bytes | None) -> str | dict[str, str] | None:
 
 
 def from_json(value: object) -> bytes | None:
-    """The bytes that `to_json` wrote. Raises ValueError."""
+    """Decode what `to_json` wrote. Raises ValueError."""
     match value:
         case None:
             return None

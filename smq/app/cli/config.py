@@ -1,4 +1,4 @@
-"""`smq config list|set|unset|history`: settings, where each is from, and who has changed it."""
+"""`smq config list|set|unset|history`: settings, their origins, and their history."""
 
 import json
 from datetime import UTC, datetime
@@ -195,7 +195,7 @@ def _check_one(topic: str | None, broker: str | None) -> None:
 
 
 def _broker_name(broker: str | None) -> str:
-    """A broker as Kafka's APIs name it: "" is all of them."""
+    """A broker's name in Kafka's APIs: "" stands for all brokers."""
     if broker in {None, ALL_BROKERS}:
         return ""
     assert broker is not None

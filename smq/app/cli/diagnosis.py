@@ -1,6 +1,6 @@
-"""What looks wrong with a broker, in sentences, from evidence that others have gathered.
+"""Diagnoses a broker from collected evidence.
 
-A finding says what is, and what to do about it.
+Each finding is a sentence on a problem and its remedy.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,14 +14,14 @@ ROOM_SHARE_MIN = 0.25  # Of wal.bytes.max: below, producers are slowed.
 DISK_FREE_BYTES_MIN = 4 * GiB  # Below, the log leaves the rest of the disk to others.
 DESCRIPTORS_SHARE_MAX = 0.8
 LAG_S_MAX = 3600.0
-CLOCK_MOVED_S_MAX = 5.0  # The kernel tells when it booted by whole seconds.
+CLOCK_MOVED_S_MAX = 5.0  # The kernel reports its boot time in whole seconds.
 FILER_S_MAX = 1.0
 CGROUP_SHARE_MAX = 0.9
 TABLE_BEHIND_S_MAX = 600.0
 
 
 class ProcessLimits(NamedTuple):
-    """What the kernel says of a process, in counts and bytes."""
+    """A process's usage and limits according to the kernel, in counts and bytes."""
 
     name: str
     descriptors: int
@@ -30,11 +30,11 @@ class ProcessLimits(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """What the kernel says of the machine, in bytes; times in seconds.
+    """The machine according to the kernel, in bytes; times in seconds.
 
-    filer_s         until the filer has answered, None: it has not
-    clock_moved_s   by how much the clock was set since the shards were started
-    cgroup_bytes    what this container has of memory, of how much; 0: it has no limit
+    filer_s         the filer's response time; None if it did not answer
+    clock_moved_s   how far the wall clock was set since the shards started
+    cgroup_bytes    this container's memory usage and limit; 0: no limit
     """
 
     memory_bytes: int

@@ -1,6 +1,6 @@
-"""`smq doctor`: what looks wrong, in sentences, and an archive to send along when asking for help.
+"""`smq doctor`: reports problems in sentences, and writes an archive for support requests.
 
-The archive has names of topics, groups and clients' counts, and nothing of any record.
+The archive has names of topics and groups and counts of clients, but no record data.
 """
 
 import io
@@ -99,7 +99,7 @@ def _limits(status: "Status") -> "list[ProcessLimits]":
             most, _ = process.rlimit(psutil.RLIMIT_NOFILE)
             swapped = process.memory_full_info().swap
             limits.append(ProcessLimits(name, process.num_fds(), most, swapped))
-        except psutil.Error:  # It has just ended, or belongs to somebody else.
+        except psutil.Error:  # It has just ended, or belongs to another user.
             continue
     return limits
 
@@ -110,7 +110,7 @@ def _pids(status: "Status") -> dict[str, int]:
 
 
 def _clock_moved_s(block: "ClusterBlock") -> float:
-    """By how much the clock was set: a process's start as noted then, and as it is told now."""
+    """How far the clock was set: a process's recorded start compared with the one reported now."""
     import psutil  # noqa: PLC0415  (as above)
 
     moved = 0.0
@@ -123,7 +123,7 @@ def _clock_moved_s(block: "ClusterBlock") -> float:
 
 
 def _filer_s(settings: "Config") -> float | None:
-    """How long the filer takes to say what it has; None: it fails."""
+    """How long the filer takes to list objects; None if it fails."""
     from smq.filer.location import Location  # noqa: PLC0415  (as above)
     from smq.model.errors import StoreError  # noqa: PLC0415  (as above)
 
@@ -136,7 +136,7 @@ def _filer_s(settings: "Config") -> float | None:
 
 
 def _cgroup() -> tuple[int, int]:
-    """What the container has of memory, and may have; zeros where nothing says so."""
+    """The container's memory usage and limit; zeros if unknown."""
     try:
         used, most = (CGROUP / f"memory.{each}" for each in ("current", "max"))
         return int(used.read_text()), int(most.read_text())
@@ -163,10 +163,10 @@ def _machine(settings: "Config") -> "Machine":
 
 
 def _sync_s(directory: Path) -> float:
-    """How long the disk takes for a small file that is gone afterwards."""
+    """How long the disk takes to sync a small temporary file."""
     try:
         fd = os.open(directory, os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC, 0o600)
-    except OSError:  # Somebody else's directory, or a file system without such files.
+    except OSError:  # Another user's directory, or an unsupported file system.
         return 0.0
     try:
         os.write(fd, bytes(4096))
@@ -188,7 +188,7 @@ def _versions() -> dict[str, Any]:
 
 
 def _files(status: "Status") -> dict[str, str]:
-    """What the kernel says, as far as this user may read it."""
+    """The kernel's files on our processes, as far as this user may read them."""
     paths = {path.strip("/"): Path(path) for path in SYSTEM_FILES}
     for name, pid in _pids(status).items():
         paths |= {f"{name}/{each}": Path(f"/proc/{pid}/{each}") for each in PROCESS_FILES}

@@ -1,7 +1,7 @@
-"""The lag of each consumer group, asked of the brokers as any client would.
+"""The lag of each consumer group, requested from the brokers as by any client.
 
-A thread asks each node, so a node that hangs only hides what it alone knows. The wait is bounded by
-the patience of a person at a terminal.
+One thread per node asks, so a node that hangs hides only the groups it alone coordinates. The wait
+is bounded, as a person waits at the terminal.
 """
 
 import threading
@@ -27,7 +27,7 @@ class GroupFacts:
 
 
 def group_facts(bootstrap: str, deadline_s: float = DEADLINE_S) -> GroupFacts:
-    """Every group with its lag in each topic, as far as known before the deadline."""
+    """Every group with its lag in each topic, as far as known by the deadline."""
     facts = GroupFacts()
     threads = {
         address: threading.Thread(target=_ask, args=(address, facts, deadline_s), daemon=True)

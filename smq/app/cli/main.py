@@ -1,7 +1,7 @@
 """`smq`: the command line.
 
-Each verb is a module that imports what it needs when it runs: `smq --help` imports neither NumPy
-nor Numba nor PyArrow. A refusal is a sentence on stderr and exit code 1; wrong usage is 2.
+Each verb is a module with deferred imports: `smq --help` imports neither NumPy nor Numba nor
+PyArrow. A refusal is a sentence on stderr and exit code 1; wrong usage is 2.
 """
 
 from importlib.metadata import version

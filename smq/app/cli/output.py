@@ -1,6 +1,6 @@
-"""Standard output of the verbs, and their exit when it cannot be written.
+"""Standard output of the verbs. They exit when it cannot be written.
 
-A closed pipe is no failure; a full disk is one, reported in a sentence.
+A closed pipe is not a failure. A full disk is, and is reported in a sentence.
 """
 
 import os
@@ -15,7 +15,7 @@ def say(line: str) -> None:
 
 
 def write(data: bytes, *, at_once: bool = True) -> None:
-    """Write bytes, buffered until there are many or `flush`. May end the verb."""
+    """Write bytes; unless `at_once`, buffer them until `flush` or a full buffer. May exit."""
     if sys.stdout is None:  # None: Python found it closed.
         raise refusal("there is no standard output to write to")
     output = sys.stdout.buffer

@@ -1,4 +1,4 @@
-"""How an option of a verb names a place in a topic: a word, an offset, or a time."""
+"""Parses options that name a place in a topic: a word, an offset, or a time."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -15,7 +15,7 @@ EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 def place(text: str, option: str) -> "Place":
-    """What an option says of a place in the log."""
+    """Parse an option's place in the log."""
     from smq.client.kafka.offsets import EARLIEST, LATEST, Place  # noqa: PLC0415  (takes its time)
 
     if text in {"earliest", "latest"}:

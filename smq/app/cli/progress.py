@@ -1,4 +1,4 @@
-"""The progress of long work, on stderr where that is a terminal."""
+"""Shows the progress of long work on stderr, if that is a terminal."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -9,9 +9,9 @@ Advance = Callable[[int], None]
 
 @contextmanager
 def progress(label: str, total: int | None, *, is_bytes: bool = False) -> Iterator[Advance]:
-    """Shows how much is done while the block runs; call what it gives with each further amount.
+    """Show progress while the block runs. Call the yielded function with each further amount.
 
-    `total` is None while nobody knows it. Nothing is shown where stderr is no terminal.
+    `total` is None if unknown. Nothing is shown unless stderr is a terminal.
     """
     from rich.console import Console  # noqa: PLC0415  (takes its time)
     from rich.progress import (  # noqa: PLC0415  (as above)

@@ -1,7 +1,7 @@
-"""docs/cli.md: the reference of the command line, written from the verbs themselves.
+"""Generates docs/cli.md, the reference of the command line, from the verbs.
 
-Typer's newer releases carry Click inside, older ones use the package: only Typer's own classes are
-the same in both.
+Typer's newer releases bundle Click, older ones import the package: only Typer's own classes are the
+same in both.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from smq.app.cli.main import app
 
 
 def verbs() -> Iterator[tuple[str, Any]]:
-    """Each verb by its full name, such as `smq topic create`, as a command of Typer's."""
+    """Each verb as a Typer command, by its full name, such as `smq topic create`."""
     yield from _verbs(typer.main.get_command(app), "smq")
 
 
@@ -39,7 +39,7 @@ def _section(path: str, command: Any) -> Iterator[str]:  # noqa: ANN401  (as abo
     settings = [each for each in command.params if getattr(each, "rich_help_panel", None)]
     yield from (_row(each) for each in command.params if each not in settings)
     yield ""
-    if settings:  # Those of `smq serve` have a page of their own.
+    if settings:  # The options of `smq serve` have their own page.
         yield "And the settings of [configuration.md](configuration.md).\n"
     if command.epilog:
         head, _, shape = command.epilog.partition(": ")

@@ -62,7 +62,7 @@ def serve(*, config: Path | None, print_config: bool, **given: str | None) -> No
         typer.echo(size_wal(sized, sized.shards, disk_bytes).text(), nl=False)
         return
     os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
-    gc.disable()  # Modules stay: the collector need not scan them again.
+    gc.disable()  # Modules stay loaded: the collector need not scan them again.
     from smq.app.supervisor.composition import serve_broker  # noqa: PLC0415  (NumPy reads the environment)
 
     raise typer.Exit(serve_broker(settings, machine))

@@ -1,4 +1,4 @@
-"""`smq snapshot` and `smq restore`: a copy of a data directory, taken while it is served."""
+"""`smq snapshot` and `smq restore`: back up a data directory, even while it is served."""
 
 import json
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ def snapshot(
 
     settings = _settings(config, data_dir)
     found = read_status(settings.data_dir)
-    if found is not None:  # It may have been given another one on its command line.
+    if found is not None:  # The broker may use another one, from its command line.
         settings = replace(settings, filer_root=PathOrUrl(found[0].filer_root))
     started_ms = monotonic_ms()
     with _failures_told(folder), progress("files", None, is_bytes=True) as advance:

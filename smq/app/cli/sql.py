@@ -151,7 +151,7 @@ def _topics(
 
 
 def _client_of(data_dir: Path, tail: Tail) -> "AbstractContextManager[Client | None]":
-    """A client of the broker that serves a data directory, if one does and it is wanted."""
+    """A client of the broker that serves a data directory, if there is one and it is wanted."""
     from smq.client.client import connect  # noqa: PLC0415  (as above)
     from smq.client.errors import BrokerUnavailable  # noqa: PLC0415  (as above)
 

@@ -1,4 +1,4 @@
-"""Writes the rows of a query: a table to read, CSV, JSON lines, or a Parquet file."""
+"""Writes query results: a text table, CSV, JSON lines, or a Parquet file."""
 
 import csv
 import io
@@ -30,7 +30,7 @@ Write = Callable[[pa.RecordBatchReader], None]
 
 @contextmanager
 def writer(output_format: "Format", path: Path | None) -> Iterator[Write]:
-    """A function that writes the rows of one result; a later one follows the former."""
+    """A function that writes the rows of a result; results are appended."""
     try:
         if output_format == "parquet":
             assert path is not None
@@ -137,7 +137,7 @@ def _text(value: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """A value as JSON has it: times in ISO 8601, bytes as `smq consume --json` writes them."""
+    """A JSON value: times in ISO 8601, bytes as `smq consume --json` writes them."""
     match value:
         case bytes():
             return to_json(value)

@@ -78,7 +78,7 @@ def _show(data_dir: Path, *, as_json: bool, is_watched: bool) -> None:
         say(CLEAR)
     for line in _lines(facts):
         say(line)
-    # Last: this asks the shards. If one hangs, the rest is on the screen by now.
+    # Last: this asks the shards. If one hangs, everything else is already on the screen.
     for line in _group_lines(group_facts(facts["bootstrap"])):
         say(line)
 

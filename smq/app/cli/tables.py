@@ -1,4 +1,4 @@
-"""`smq tables`: topics as lake tables: where each is, and how far."""
+"""`smq tables`: topics as lake tables: their locations and lag."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 app = typer.Typer(name="tables", help="Topics as lake tables.", no_args_is_help=True)
 DataDir = Annotated[str | None, typer.Option("--data-dir", help="The broker's data directory.")]
 RECORDS_READ = 1000
-SILENCE_S = 2.0  # What is there comes sooner.
+SILENCE_S = 2.0  # Stored records arrive sooner.
 LIST_JSON = (
     'JSON: [{"topic", "format", "location", "files", "records_behind", "behind_s", "raw_records", '
     '"synced_ms", "error", "note"}]'

@@ -1,1 +1,1 @@
-"""The coordinator's process. smq.coordinator decides."""
+"""The coordinator's process. The decisions are in smq.coordinator."""

@@ -1,7 +1,7 @@
-"""The coordinator's links to the shards: carries the orders of transactions and their results.
+"""The coordinator's links to the shards: send the orders of transactions, return the results.
 
-A broken link answers with nothing, and so does a shard that does not know the question; the order
-is then repeated until the shard has carried it out.
+The answer is empty if the link breaks or the shard does not know the question. The order is then
+repeated until the shard has executed it.
 """
 
 from collections.abc import Callable
@@ -20,19 +20,19 @@ from smq.wire.internal.form import Failed, decode_answer, encode_question
 
 Sent: TypeAlias = list[int] | bool | Failed
 
-# A shard that has heard of a later epoch of the producer has nothing open of this one.
+# A shard that knows a later epoch of the producer has no open transaction of this one.
 _DONE = frozenset({ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH})
 
 
 class Errands:
-    """A link to each shard that has been asked something."""
+    """A link to each shard that has been sent an order."""
 
     def __init__(self, loop: Loop, path_of: Callable[[int], Path]) -> None:
         self._loop, self._path_of = loop, path_of
         self._shards: dict[int, Peer] = {}
 
     def send(self, order: Order, answered: Callable[[Sent], None]) -> None:
-        """Ask the shard; `answered` gets Failed when it could not do it or does not answer."""
+        """Send an order; `answered` gets Failed if the shard cannot execute it or is silent."""
         if order.node not in self._shards:
             self._shards[order.node] = Peer(self._loop, self._path_of(order.node))
         question = _question(order)
@@ -44,14 +44,14 @@ class Errands:
         self._shards[order.node].ask(partial(encode_question, question=question), parsed)
 
     def close(self) -> None:
-        """Close every link. Errands under way get no answer."""
+        """Close every link. Pending orders get no answer."""
         for shard in self._shards.values():
             shard.close()
         self._shards.clear()
 
 
 def report(endings: Endings, order: Order, sent: Sent, now: Now) -> None:
-    """Tell transactions how an order went."""
+    """Report an order's outcome to transactions."""
     if isinstance(order, SyncOrder):
         if sent is True:
             endings.synced(order, now)

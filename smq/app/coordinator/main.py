@@ -1,4 +1,4 @@
-"""The main of the coordinator: opens the store, serves links, stops in good order."""
+"""The main of the coordinator: opens the store, serves links, shuts down cleanly."""
 
 import gc
 import random
@@ -20,7 +20,7 @@ from smq.store.store import FILE_NAME, Store
 
 
 def coordinator_main(inheritance: Inheritance) -> None:
-    """Serve until asked to stop. Requests without an answer by then have no effect."""
+    """Serve until asked to stop. Requests unanswered by then have no effect."""
     config, loop = inheritance.config, Loop()
     try:
         store = Store.open(inheritance.data_dir / FILE_NAME)
@@ -41,7 +41,7 @@ def coordinator_main(inheritance: Inheritance) -> None:
             inheritance.timings.coordinator_errors(),
         ),
     )
-    loop.run_once(0)  # The catalog is there before anybody asks.
+    loop.run_once(0)  # Publishes the catalog before the first request.
     Acceptor(loop, inheritance.unix_listeners[COORDINATOR], server.accepted)
     loop.register(inheritance.stop.fd, select.EPOLLIN, lambda _events: loop.stop())
     gc.collect()

@@ -1,14 +1,14 @@
 """The coordinator's loop: links in, one commit a turn, then catalog and answers out.
 
     a turn      links bring requests and commands -> state and the store's transaction change
-    its end     what is due -> commit -> catalog published -> answers go out, and orders to shards
+    its end     due work -> commit -> catalog published -> answers and orders to shards sent
 
 This order ensures that a client with an answer sees its effect, and that a death at any moment
-loses nothing answered. A write to a link never blocks (smq.app.process.link): the server drops a
-hanging process that has fallen too far behind.
+loses nothing that was answered. A write to a link never blocks (smq.app.process.link): the server
+drops a hanging process that falls too far behind.
 
-If the store fails (a full disk), nothing of the turn has been answered: every link is closed, so
-that clients retry, and the state is rebuilt from the last commit.
+If the store fails (a full disk), nothing of the turn has been answered: the server closes every
+link, so that clients retry, and rebuilds the state from the last commit.
 """
 
 import socket
@@ -36,10 +36,10 @@ from smq.model.errors import PeerError, StoreError
 from smq.wire.internal.form import encode_answer
 from smq.wire.internal.frames import KIND_KAFKA, InternalFrame, decode_relay, encode_frame
 
-# Of members whose group has come to a decision. Each costs some microseconds to write and send: a
+# Answers to members after a group's decision. Each costs some microseconds to write and send: a
 # group of thousands is answered over several turns, with other requests in between.
 GROUP_ANSWERS_A_TURN = 250
-CLOSE_CONNECTION = b""  # The answer that has a shard close its client's connection.
+CLOSE_CONNECTION = b""  # The answer that makes a shard close its client's connection.
 
 
 class Around(NamedTuple):
@@ -54,7 +54,7 @@ class Around(NamedTuple):
 
 
 class CoordinatorServer:
-    """Serves links over one coordinator, which `build` makes from what was committed."""
+    """Serves links with one coordinator, which `build` creates from the committed state."""
 
     def __init__(self, loop: Loop, build: Callable[[], Coordinator], around: Around) -> None:
         self._loop, self._build = loop, build
@@ -72,11 +72,11 @@ class CoordinatorServer:
         loop.turn_ends.append(self._end_turn)
 
     def accepted(self, sock: socket.socket, _address: str) -> None:
-        """Serve one more process of ours."""
+        """Serve a connection from one of our processes."""
         self._links.add(Link(self._loop, sock, self._frame, self._links.discard))
 
     def close(self) -> None:
-        """Close every link: shards that wait for an answer learn that it will not come."""
+        """Close every link: waiting shards learn that no answer will come."""
         self._errands.close()
         for link in self._links:
             link.close()
@@ -105,7 +105,7 @@ class CoordinatorServer:
             send(self._encoded(asked.origin, asked.response))
 
     def _step(self, link: Link, parts: Parts, send: Callable[[bytes], None]) -> bool:
-        """One step of an answer that is made in parts; whether there are more to take."""
+        """A step of an answer in parts; returns whether more parts follow."""
         if link.closed:
             return False
         try:
@@ -146,21 +146,21 @@ class CoordinatorServer:
         self._set_alarm(now)
 
     def _ordered(self, order: Order, sent: Sent) -> None:
-        """Take a shard's answer to an order."""
+        """Handle a shard's answer to an order."""
         try:
             report(self._coordinator.transactions.endings, order, sent, self._clock())
         except StoreError as reason:
             self._start_over(reason)
 
     def _collect_answers(self) -> None:
-        """The answers of groups and transactions, as responses to the waiting requests."""
+        """Send the answers of groups and transactions as responses to the waiting requests."""
         for of_group in self._coordinator.groups.take_answers(GROUP_ANSWERS_A_TURN):
             self._place(of_group.ticket, of_group.answer)
         for ended in self._coordinator.transactions.take_answers():
             self._place(ended.ticket, ended.answer)
 
     def _place(self, ticket: object, answer: object) -> None:
-        """Have a request answered that has waited."""
+        """Answer a waiting request."""
         assert isinstance(ticket, Ticket)
         origin = ticket.origin
         assert isinstance(origin, Origin)
@@ -168,7 +168,7 @@ class CoordinatorServer:
         origin.place(self._encoded(origin, ticket.respond(answer)))
 
     def _encoded(self, origin: Origin, response: Message) -> bytes:
-        """A response as it goes out; counts its errors."""
+        """Encode a response and count its errors."""
         key, version = origin.header.api_key, origin.header.api_version
         try:
             encoded = origin.encode(response)
@@ -184,13 +184,13 @@ class CoordinatorServer:
             self._publish(topics.catalog.encode())
 
     def _set_alarm(self, now: Now) -> None:
-        """Have a turn when groups or transactions have something to do."""
+        """Schedule a turn for the next due work of groups and transactions."""
         both = self._coordinator.groups, self._coordinator.transactions
         wake_ms = min(each.next_wake_ms() for each in both)
         if any(each.has_answers for each in both):
             wake_ms = now.monotonic_ms
         if self._alarm is not None and now.monotonic_ms < self._alarm_ms <= wake_ms:
-            return  # It wakes us in time; what has moved since is found out then.
+            return  # It fires early enough, and then recomputes the due time.
         if self._alarm is not None:
             self._alarm.cancel()
         self._alarm_ms = wake_ms
@@ -200,7 +200,7 @@ class CoordinatorServer:
         sys.stderr.write(f"coordinator: {reason}; clients are asked to try again\n")
         self.close()
         self._answers.clear()
-        self._steps.clear()  # They are about a state that is no more.
+        self._steps.clear()  # They refer to discarded state.
         self._coordinator.store.rollback()
         self._coordinator = self._build()
         self._published_changes = -1

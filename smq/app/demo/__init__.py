@@ -1,1 +1,1 @@
-"""`make demo`: the whole system on real input, told as a story of five scenes."""
+"""`make demo`: the whole system on real input, in five scenes."""

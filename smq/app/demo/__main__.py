@@ -1,6 +1,6 @@
-"""The story: `make demo`. Real flights through a real client, with kills, to Parquet and Spark.
+"""`make demo`: real flights through a real client, with kills, to Parquet and Spark.
 
-It ends with numbers that had to agree; if one does not, it says which and ends with exit code 1.
+At the end it compares numbers; on a mismatch it names the number and exits with code 1.
 """
 
 import json
@@ -31,7 +31,7 @@ SIDE_TOPICS = (("weather", "origin"), ("airlines", "carrier"))
 
 
 class Story:
-    """One telling of it, in a directory that is emptied first."""
+    """One run of the demo, in a directory that is emptied first."""
 
     def __init__(self, directory: Path) -> None:
         self.console = Console(highlight=False, soft_wrap=True)
@@ -47,12 +47,12 @@ class Story:
             self.broker = Broker(directory / "data", self.say)
 
     def say(self, text: str) -> None:
-        """One line of the story."""
+        """Print a line."""
         seconds = (monotonic_ms() - self.started_ms) / 1000
         self.console.print(f"[dim]{seconds:6.1f} s[/dim]  {text}")
 
     def must_be(self, what: str, found: object, expected: object) -> None:
-        """Two numbers that have to agree."""
+        """Check that two numbers agree."""
         if found != expected:
             self.wrong.append(f"{what}: {found}, but it should be {expected}")
 
@@ -114,7 +114,7 @@ class Story:
         return told
 
     def seal(self, expected: dict[str, int], live: dict[str, Any]) -> None:
-        """Scene three: everything lies in sealed segments, and one line of SQL reads them."""
+        """Scene three: everything is in sealed segments, and one line of SQL reads them."""
         deadline_ms = monotonic_ms() + SEALED_MS_MAX
         while True:
             sealed = self._segments()
@@ -189,7 +189,7 @@ class Story:
         )
 
     def report(self, sending: Sending) -> None:
-        """The end: what it was, in numbers."""
+        """The end: a summary in numbers."""
         p50, p99 = np.percentile(np.array(sending.latencies_s) * 1000, [50, 99])
         rate = sending.payload_bytes / 1e6 / self.produce_s
         data_dir = self.broker.data_dir
@@ -205,7 +205,7 @@ class Story:
 
 
 def tell(directory: Path) -> int:
-    """The whole story; the exit code."""
+    """Run the whole demo; returns the exit code."""
     story = Story(directory)
     try:
         story.say(f"SMQ serves at {story.broker.bootstrap}")

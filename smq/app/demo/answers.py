@@ -1,7 +1,7 @@
-"""The questions of the story, as SQL: over the sealed files, and over the source for comparison.
+"""The demo's queries in SQL: over the sealed files, and over the source for comparison.
 
-Delays are whole minutes and everything is counted or summed as integers, so that two engines must
-agree to the last digit. Rain is rain at the airport in the hour of departure.
+Delays are whole minutes and all counts and sums are integers, so two engines must agree to the last
+digit. A flight is rainy if it rains at the airport in the hour of departure.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The demo's broker: `smq serve` as a child, and what the story does to it."""
+"""The demo's broker: `smq serve` as a child, with the demo's kills."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ STOP_S_MAX = 6.0
 
 
 class Broker:
-    """One shard on a free port, with its data in a directory of its own. `say` gets its news."""
+    """One shard on a free port, with its own data directory. `say` gets its news."""
 
     def __init__(self, data_dir: Path, say: Callable[[str], None]) -> None:
         self.data_dir = data_dir
@@ -29,7 +29,7 @@ class Broker:
             if line.startswith("ready "):
                 self.bootstrap = line.split()[1]
                 return
-            if "kernels" in line:  # They take a while, once on a machine.
+            if "kernels" in line:  # Loading takes a while, once per machine.
                 say(line.rstrip())
         raise SystemExit(f"smq serve ended, with exit code {self._process.wait()}")
 
@@ -41,7 +41,7 @@ class Broker:
         return found[0]
 
     def kill(self, name: str) -> int:
-        """SIGKILL to one of its processes; returns the pid that is no more."""
+        """SIGKILL one of its processes; returns the pid that died."""
         pid = self.status().processes[name].pid
         os.kill(pid, signal.SIGKILL)
         return pid
@@ -53,7 +53,7 @@ class Broker:
 
 
 def run_module(log: Path, module: str, *arguments: str) -> str:
-    """Run one of our programs to its end; what it printed. Its murmurs go to a log."""
+    """Run one of our programs to its end; returns its stdout. Its stderr goes to a log."""
     with log.open("w") as murmurs:
         done = subprocess.run(  # noqa: S603  (ourselves)
             [sys.executable, "-m", module, *arguments],

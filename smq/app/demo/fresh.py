@@ -1,4 +1,4 @@
-"""Flights that depart now: a Spark stream counts them, and SQL does, while they come."""
+"""Live departures: a Spark stream and SQL count flights as they arrive."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ from smq.client.client import Client, connect
 from smq.filer.location import Location
 from smq.sql.session import Bounds, Topics, running
 
-TOPIC = "departures"  # Of spark_jobs.departures too.
+TOPIC = "departures"  # Also in spark_jobs.departures.
 COUNT, A_SECOND = 4_000, 1_000
 STEPS_A_SECOND = 50
 QUERY = """
@@ -32,7 +32,7 @@ Flight = dict[str, str | int | float | None]
 
 
 class Fresh(NamedTuple):
-    """Flights by carrier: as sent, as the stream had them, as SQL counted them; and their ages."""
+    """Flights by carrier, as sent, as the stream and as SQL counted them; and their ages."""
 
     sent: dict[str, int]
     streamed: dict[str, int]
@@ -48,7 +48,7 @@ def depart(broker: Broker, flights: Path, log: Path) -> Fresh:
     sent: Counter[str] = Counter()
     with connect(broker.data_dir) as client, log.open("w") as murmurs:
         client.create_topic(TOPIC, 2)
-        _send(client, islice(departing, 1), sent)  # The stream warms up with it.
+        _send(client, islice(departing, 1), sent)  # The first flight warms up the stream.
         with subprocess.Popen(  # noqa: S603  (ourselves)
             [*command, "--until", str(COUNT)], stdout=subprocess.PIPE, stderr=murmurs, text=True
         ) as stream:
@@ -64,7 +64,7 @@ def depart(broker: Broker, flights: Path, log: Path) -> Fresh:
 
 
 def _send(client: Client, flights: Iterable[Flight], sent: Counter[str]) -> None:
-    """Flights at A_SECOND, counted by carrier."""
+    """Send flights at A_SECOND per second, counted by carrier."""
     with client.producer() as producer:
         due_s = time.monotonic()
         for number, row in enumerate(flights):
@@ -76,7 +76,7 @@ def _send(client: Client, flights: Iterable[Flight], sent: Counter[str]) -> None
 
 
 def _ask(topics: Topics) -> tuple[dict[str, int], float]:
-    """Flights by carrier, and the age of the youngest when the answer was there."""
+    """Flights by carrier, and the youngest flight's age when the answer arrived."""
     with running(QUERY, topics, Bounds(QUERY_BYTES)) as found:
         answer = found.read_all().to_pylist()
     youngest = max(row["youngest"] for row in answer).replace(tzinfo=UTC)

@@ -1,8 +1,8 @@
 """Another process maps the live frames as Arrow and counts delays without a copy.
 
 `python -m smq.app.demo.live <data dir> <topic>` prints a line of JSON. It maps each log's memory
-read-only, finds the topic's frames through the index, and hands their values to DuckDB as Arrow
-views: 16 bytes a record that point at the payload where the broker put it.
+read-only, finds the topic's frames through the index, and passes their values to DuckDB as Arrow
+views: 16 bytes a record that point at the payload in the broker's memory.
 """
 
 import json
@@ -28,7 +28,7 @@ QUERY = """
 
 
 def partition_numbers(data_dir: Path, topic: str) -> set[int]:
-    """The numbers that frames call the topic's partitions by."""
+    """The numbers of the topic's partitions in frames."""
     with open_manifest(data_dir / "store.sqlite") as manifest:
         return {
             n for each in manifest.topics() if each.name == topic for n in each.partition_numbers
@@ -36,7 +36,7 @@ def partition_numbers(data_dir: Path, topic: str) -> set[int]:
 
 
 class Batch(NamedTuple):
-    """A record batch where it lies in a ring."""
+    """A record batch in place in a ring."""
 
     number: int
     base_offset: int
@@ -44,20 +44,20 @@ class Batch(NamedTuple):
 
 
 def visible_batches(log: LogReader, snapshot: Snapshot, numbers: set[int]) -> Iterator[Batch]:
-    """The batches of these partitions that lie in the ring and are visible."""
+    """The visible batches of these partitions in the ring."""
     for number in numbers:
         for place in log.visible(snapshot, number):
             yield Batch(number, place.base_offset, read_only(place.data))
 
 
 def values_of(batches: list[Batch]) -> pa.ChunkedArray:
-    """The values of their records, as views on the payload."""
+    """The values of their records, as views of the payload."""
     values = (views(batch.data)[1].view(pa.string_view()) for batch in batches)
     return pa.chunked_array(list(values), pa.string_view())
 
 
 def spans(batches: list[Batch], flights: int) -> dict[int, list[int]]:
-    """The first offset and the one after the last, by partition; nothing is missing in between."""
+    """The first and end offset of each partition; checks that nothing is missing in between."""
     found: dict[int, list[int]] = {}
     for batch in batches:
         end = batch.base_offset + len(views(batch.data)[1])
@@ -71,7 +71,7 @@ def main() -> None:
     found = read_status(data_dir)
     assert found, "the broker does not run"
     numbers = partition_numbers(data_dir, topic)
-    views(read_only(bytes(0)))  # Loads the kernels, which is not what we want to time.
+    views(read_only(bytes(0)))  # Load the kernels outside the timed part.
     started_ns = monotonic_ns()
     snapshots = [(log, log.snapshot()) for log in map(LogReader, attach_logs(found[0]))]
     batches = [b for log, seen in snapshots for b in visible_batches(log, seen, numbers)]

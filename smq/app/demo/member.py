@@ -1,7 +1,7 @@
-"""A member of the consumer group: reads flights until it is told to stop, or killed.
+"""A member of the consumer group: reads flights until it is stopped or killed.
 
 `python -m smq.app.demo.member <bootstrap> <file>`. It appends the id of each flight to its file
-before it commits, so that the files of all members together tell what was read, whoever was killed.
+before it commits. So the files of all members together show what was read, despite kills.
 """
 
 import signal
@@ -17,13 +17,13 @@ from smq.app.process.clock import monotonic_ms
 
 TOPIC = "flights"
 GROUP = "delays"
-SESSION_TIMEOUT_MS = 6000  # The shortest a broker allows: how long a killed member is missed.
+SESSION_TIMEOUT_MS = 6000  # The broker's minimum: how long a killed member goes unnoticed.
 COMMIT_EVERY_MS = 500
 BATCH_MESSAGES_MAX = 5000
 
 
 def flight_id(message: Message) -> int:
-    """The number of the row; it is in a header, so that nothing need be parsed."""
+    """The row number, from a header, so that nothing need be parsed."""
     headers = message.headers()
     assert isinstance(headers, list)
     value = headers[0][1]
@@ -63,7 +63,7 @@ def main() -> None:
             "enable.auto.commit": False,
             "session.timeout.ms": SESSION_TIMEOUT_MS,
             "heartbeat.interval.ms": 500,
-            "log_level": 0,  # A killed broker is part of the story, not news for the screen.
+            "log_level": 0,  # A killed broker is expected here.
         }
     )
     consumer.subscribe([TOPIC])

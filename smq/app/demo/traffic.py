@@ -1,8 +1,8 @@
-"""The first scene of the story: a producer, a group of three, and two kills.
+"""The demo's first scene: a producer, a group of three, and two kills.
 
-The producer is idempotent and librdkafka's; keys go to partitions by Kafka's own rule. Every flight
-carries its row number in a header, and each member notes what it read: so the story can tell what
-was lost (nothing) and what was read twice (what the killed member had not committed).
+The producer is librdkafka's idempotent one; Kafka's own partitioner assigns keys. Every flight
+carries its row number in a header, and each member records what it read. This shows what was lost
+(nothing) and what was read twice (what the killed member had not committed).
 """
 
 import subprocess
@@ -22,7 +22,7 @@ from smq.app.process.clock import monotonic_ms
 
 PARTITIONS = 3
 MEMBERS = 3
-# Enough to keep the broker busy; more would only measure how long the queue is.
+# Enough to keep the broker busy; more would only measure the queue's length.
 IN_FLIGHT_MAX = 20_000
 CATCH_UP_MS_MAX = 60_000
 
@@ -42,7 +42,7 @@ def create_topics(bootstrap: str, seal_ms: int) -> None:
 
 @dataclass
 class Sending:
-    """A producer and what became of what it sent."""
+    """A producer, and the outcome of its messages."""
 
     bootstrap: str
     records: int = 0
@@ -86,13 +86,13 @@ class Sending:
 
 
 def send_file(sending: Sending, file: Path, topic: str, key: str) -> None:
-    """Every row of a CSV file as a record."""
+    """Send every row of a CSV file as a record."""
     for number, row in enumerate(rows(file)):
         sending.send(topic, str(row[key]).encode(), encode(row), number)
 
 
 def send_flights(sending: Sending, file: Path, at_percent: Callable[[int], None]) -> None:
-    """Every flight; `at_percent` is called at each whole percent that is sent."""
+    """Send every flight; `at_percent` is called at each whole percent."""
     percent = 0
     for number, row in enumerate(rows(file)):
         sending.send(TOPIC, str(row["carrier"]).encode(), encode(row), number)
@@ -113,26 +113,26 @@ class Group:
         ]
 
     def kill_one(self) -> int:
-        """SIGKILL to the first member; returns its pid."""
+        """SIGKILL the first member; returns its pid."""
         self._members[0].kill()
         self._members[0].wait()
         return self._members[0].pid
 
     def seen(self) -> tuple[int, int]:
-        """How many flights were read, and how often one was read again."""
+        """How many flights were read, and how many repeated reads there were."""
         read = [np.fromfile(file, "<u4") for file in self.files if file.exists()]
         counts = np.bincount(np.concatenate(read), minlength=FLIGHT_COUNT)
         return int((counts > 0).sum()), int((counts - 1).clip(0).sum())
 
     def wait_all_read(self, poll: Callable[[], object]) -> tuple[int, int]:
-        """Wait until every flight was read by somebody; `seen` of then."""
+        """Wait until every flight was read; returns `seen` at that time."""
         deadline_ms = monotonic_ms() + CATCH_UP_MS_MAX
         while self.seen()[0] < FLIGHT_COUNT and monotonic_ms() < deadline_ms:
             poll()
         return self.seen()
 
     def stop(self) -> None:
-        """End every member that is still there."""
+        """Stop every member that still runs."""
         for member in self._members:
             member.terminate()
         for member in self._members:

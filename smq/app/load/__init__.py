@@ -1,5 +1,5 @@
 """The load generator: workloads, worker processes, results and their report.
 
-run.py puts one step of a workload (workload.py) to work in worker processes (worker.py), which
-speak through clients.py; results.py keeps what they counted, page.py shows it.
+run.py runs one step of a workload (workload.py) in worker processes (worker.py), which use the
+clients of clients.py. results.py stores the counts, page.py renders them.
 """

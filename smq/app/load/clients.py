@@ -1,13 +1,13 @@
-"""Producers and consumers behind one face: librdkafka, or SMQ's SDK.
+"""A common interface to producers and consumers: librdkafka, or SMQ's SDK.
 
 A message carries the nanosecond at which it was due, in its first eight bytes:
 
     0           8                messageSize
     | due_ns i64 | payload …     |              little-endian; the clock is this machine's
 
-Delivery and failure are counted for each message of the SDK. Of librdkafka, messages without a
-callback are counted as delivered when they have left its queue: a callback for each would be the
-bottleneck. What the broker's offsets say at the end is the truth of both.
+The SDK reports delivery and failure of each message. With librdkafka, messages without a callback
+count as delivered when they have left its queue: a callback for each would be the bottleneck. For
+both, the broker's offsets at the end are authoritative.
 """
 
 import struct
@@ -22,9 +22,9 @@ STAMP = struct.Struct("<q")
 TAKE_MESSAGES_MAX = 1000
 QUEUE_BYTES = 256 << 20
 QUEUE_MESSAGES = 200_000
-OVERHEAD_BYTES = 4096  # Of a batch of one message, generously.
+OVERHEAD_BYTES = 4096  # Per batch of one message, generously.
 BATCH_BYTES = 1_000_000
-JOINED_S_MAX = 10.0  # A member of the SDK that has no partition by then gets none.
+JOINED_S_MAX = 10.0  # A member that has no partition by then gets none.
 Settings = Mapping[str, Any]
 
 PRODUCER_SETTINGS: Settings = {
@@ -49,7 +49,7 @@ Delivered = Callable[[int, bool], object]
 
 
 class QueueFull(Exception):
-    """The client takes no more messages until some are acknowledged."""
+    """The client accepts no more messages until some are acknowledged."""
 
 
 class Producer(Protocol):
@@ -58,23 +58,23 @@ class Producer(Protocol):
     failed: int
 
     def send(self, due_ns: int, *, told: bool) -> None:
-        """Send a message; with `told` its outcome is reported. Raises QueueFull."""
+        """Send a message; with `told`, report its outcome. Raises QueueFull."""
 
     def poll(self, seconds: float) -> None:
-        """Wait for outcomes at most so long."""
+        """Wait for outcomes, for at most this long."""
 
     def unfinished(self) -> int:
-        """How many messages are not acknowledged yet."""
+        """The number of unacknowledged messages."""
 
     def finish(self, seconds: float) -> None:
-        """Wait until all are."""
+        """Wait until all messages are acknowledged."""
 
     def close(self) -> None:
-        """Let go of the broker."""
+        """Disconnect."""
 
 
 class Taken(NamedTuple):
-    """How many messages a consumer took, and when some of them were due."""
+    """How many messages a consumer received, and the due times of some of them."""
 
     messages: int
     stamps: Sequence[int]
@@ -84,13 +84,13 @@ class Consumer(Protocol):
     """A member of a group that reads one topic."""
 
     def take(self, seconds: float, every: int) -> Taken:
-        """What is there, or comes in time; the stamps of each `every`-th message."""
+        """Receive messages for at most `seconds`; returns the stamp of every `every`-th."""
 
     def assigned_ns(self) -> int:
-        """When the group gave it its partitions, perhaps none; 0 before that."""
+        """When the group assigned it partitions, perhaps none; 0 before that."""
 
     def commit(self) -> None:
-        """Commit what was taken, and wait for the answer."""
+        """Commit what was received, and wait for the answer."""
 
     def close(self) -> None:
         """Leave the group."""
@@ -197,11 +197,11 @@ class KafkaConsumer:
 
 
 class CommitFailed(Exception):
-    """A commit was refused, or had no answer."""
+    """A commit was refused or unanswered."""
 
 
 class SdkProducer:
-    """SMQ's SDK, one call a message; by reference if the workload says so."""
+    """SMQ's SDK, one call per message; by reference if the workload says so."""
 
     def __init__(
         self, bootstrap: str, workload: Workload, topic: str, delivered: Delivered
@@ -225,7 +225,7 @@ class SdkProducer:
         sent.add_done_callback(partial(self._done, due_ns, told))
 
     def _done(self, due_ns: int, told: bool, future: Any) -> None:  # noqa: FBT001, ANN401
-        self._finished += 1  # By the producer's own thread alone.
+        self._finished += 1  # Only the producer's own thread writes it.
         is_good = future.exception() is None
         self.failed += not is_good
         if told:
@@ -234,7 +234,7 @@ class SdkProducer:
     def poll(self, seconds: float) -> None:
         from time import sleep  # noqa: PLC0415
 
-        sleep(seconds)  # Outcomes come in the producer's own thread.
+        sleep(seconds)  # Outcomes arrive in the producer's own thread.
 
     def unfinished(self) -> int:
         return self._sent - self._finished
@@ -245,7 +245,7 @@ class SdkProducer:
         try:
             self._producer.flush(seconds)
         except BrokerError:
-            return  # Counted, message by message.
+            return  # Already counted, message by message.
 
     def close(self) -> None:
         self._client.close()
@@ -294,25 +294,25 @@ class SdkConsumer:
 
 
 def producer_of(bootstrap: str, workload: Workload, topic: str, delivered: Delivered) -> Producer:
-    """The workload's kind of producer."""
+    """A producer for the workload."""
     if workload.client == KAFKA:
         return KafkaProducer(bootstrap, workload, topic, delivered)
     return SdkProducer(bootstrap, workload, topic, delivered)
 
 
 def consumer_of(bootstrap: str, workload: Workload, topic: str, group: str) -> Consumer:
-    """The workload's kind of consumer."""
+    """A consumer for the workload."""
     if workload.client == KAFKA:
         return KafkaConsumer(bootstrap, workload, topic, group)
     return SdkConsumer(bootstrap, workload, topic, group)
 
 
 def ceiling(workload: Workload, seconds: float) -> dict[str, float]:
-    """What librdkafka's producer does against the mock broker in its own process, a null sink."""
+    """The rate of librdkafka's producer against its in-process mock broker, a null sink."""
     producer = KafkaProducer(
         "mock", workload, "ceiling", lambda _due_ns, _ok: None, **{"test.mock.num.brokers": 1}
     )
-    # Its partitions keep 5 MB; the first message waits for its topic.
+    # Its partitions keep 5 MB; the first message waits for topic creation.
     producer.send(monotonic_ns(), told=False)
     producer.finish(10)
     began_ns = monotonic_ns()
@@ -330,7 +330,7 @@ def ceiling(workload: Workload, seconds: float) -> dict[str, float]:
 
 
 def _tail(workload: Workload) -> bytes:
-    """A value behind its stamp: a share of it random, the rest zeros."""
+    """A value's bytes after the stamp: a random part, then zeros."""
     from random import Random  # noqa: PLC0415
 
     size = workload.message_size - STAMP_BYTES
@@ -344,7 +344,7 @@ def _stamp(value: Any) -> int:  # noqa: ANN401  (bytes or a view)
 
 
 def _silent() -> Any:  # noqa: ANN401
-    """librdkafka's log lines go nowhere: failures are counted, and the run says what they mean."""
+    """Silences librdkafka's log: failures are counted, and the run explains them."""
     import logging  # noqa: PLC0415
 
     logger = logging.getLogger("smq.load.librdkafka")

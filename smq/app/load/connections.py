@@ -1,4 +1,4 @@
-"""Many mostly idle connections, which send a request now and then."""
+"""Holds many mostly idle connections, each with an occasional request."""
 
 import resource
 import socket
@@ -13,15 +13,16 @@ from smq.client.kafka.cluster import addresses_of
 # ApiVersions, version 0 (KIP-35): size, key 18, version, correlation id, client id "bench".
 REQUEST = struct.pack(">ihhih5s", 15, 18, 0, 1, 5, b"bench")
 SPARE_FILES = 100
-PAUSE_S = 0.001  # Between two requests, of all connections together.
+PAUSE_S = 0.001  # Between two requests, over all connections.
 ANSWER_S_MAX = 30.0
 
 
 def hold(bootstrap: str, count: int) -> Generator[int, None, None]:
-    """Open so many connections, each answered once; then ask on them in turn, without end.
+    """Open `count` connections and await an answer on each; then send requests on them in turn,
+    without end.
 
-    Gives a first number when all are open, and after it the ns at which each request was sent, as
-    soon as it is answered. Raises OSError.
+    The first yield, a number, means that all are open. Each later one is the ns at which a request
+    was sent, yielded once it is answered. Raises OSError.
     """
     _allow_files(count + SPARE_FILES)
     addresses = cycle(addresses_of(bootstrap))

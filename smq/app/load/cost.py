@@ -1,4 +1,4 @@
-"""What a broker on this host costs: its processes, their memory and CPU time."""
+"""Measures a broker on this host: its processes, their memory and CPU time."""
 
 import os
 import signal
@@ -13,11 +13,11 @@ from smq.client.kafka.cluster import Cluster, addresses_of
 from smq.model.errors import BrokerError
 
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
-RINGS = "memfd:smq-log"  # Shared memory of the logs, there from the start whatever the load.
+RINGS = "memfd:smq-log"  # Shared memory of the logs, allocated from the start whatever the load.
 
 
 def with_children(pids: Iterable[int]) -> set[int]:
-    """Processes and all that they have started: a sealer's workers come and go."""
+    """Processes and all their descendants: a sealer's workers come and go."""
     found = set()
     for pid in pids:
         try:
@@ -29,7 +29,7 @@ def with_children(pids: Iterable[int]) -> set[int]:
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """User and system time of processes so far, and of the children that they have waited for."""
+    """User and system time of processes so far, and of the children they have reaped."""
     total = 0
     for pid in with_children(pids):
         try:
@@ -41,7 +41,7 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 
 def pss_mb(pids: Iterable[int], *, without: str = "") -> float:
-    """Proportional set size of processes, in MB; mappings whose name has `without` left out."""
+    """Proportional set size of processes, in MB, except mappings whose name contains `without`."""
     total = 0
     for pid in with_children(pids):
         try:
@@ -58,7 +58,7 @@ def pss_mb(pids: Iterable[int], *, without: str = "") -> float:
 
 
 def broker_pids(bootstrap: str) -> list[int]:
-    """The broker's first processes if it runs on this host; else, or if nobody may see, none."""
+    """The broker's main processes on this host; empty if it runs elsewhere or is not visible."""
     data_dir = data_dir_of(bootstrap)
     found = read_status(data_dir) if data_dir else None
     if found is not None:
@@ -78,7 +78,7 @@ def broker_pids(bootstrap: str) -> list[int]:
 
 
 def data_dir_of(bootstrap: str) -> Path | None:
-    """The data directory of an SMQ on this host; None of any other broker."""
+    """The data directory of an SMQ on this host; None for any other broker."""
     try:
         with Cluster(bootstrap) as cluster:
             settings = cluster.retrying(lambda: broker_facts(cluster)).settings
@@ -89,9 +89,9 @@ def data_dir_of(bootstrap: str) -> Path | None:
 
 
 def killer(bootstrap: str) -> Callable[[], str] | None:
-    """Each call kills the next process of an SMQ on this host, and names it; None elsewhere.
+    """Each call kills the next process of an SMQ on this host and returns its name; None elsewhere.
 
-    The supervisor is left alone: nobody restarts it.
+    The supervisor is spared: nothing would restart it.
     """
     data_dir = data_dir_of(bootstrap)
     if data_dir is None:

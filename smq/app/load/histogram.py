@@ -12,7 +12,7 @@ PERCENTILES = (50.0, 75.0, 90.0, 99.0, 99.9, 99.99)
 
 
 class Latencies:
-    """A histogram that takes many values at once."""
+    """A histogram that records many values at once."""
 
     def __init__(self) -> None:
         self._histogram = HdrHistogram(1, HIGHEST_US, DIGITS)
@@ -22,21 +22,21 @@ class Latencies:
         return int(self._histogram.get_total_count())
 
     def record(self, values_us: Sequence[int]) -> None:
-        """Count each value; one beyond the range is counted at its edge."""
+        """Count each value; clamp values beyond the range."""
         values, counts = np.unique(np.clip(values_us, 1, HIGHEST_US), return_counts=True)
         for value, count in zip(values.tolist(), counts.tolist(), strict=True):
             self._histogram.record_value(int(value), int(count))
 
     def add_encoded(self, text: str) -> None:
-        """Add what another histogram's `encoded` gave."""
+        """Add another histogram from its `encoded` form."""
         self._histogram.add(HdrHistogram.decode(text.encode()))
 
     def encoded(self) -> str:
-        """As the HDR histogram logs of all languages write it: V2, compressed, base64."""
+        """The V2 compressed format of HDR histogram logs, in base64, which all languages read."""
         return bytes(self._histogram.encode()).decode()
 
     def at(self, percentile: float) -> int:
-        """The value in µs below which so many percent lie."""
+        """The value in µs below which that many percent lie."""
         return int(self._histogram.get_value_at_percentile(percentile))
 
     def summary(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Results as one page of HTML that needs nothing else: tables, and plots in SVG."""
+"""Renders results as one self-contained HTML page: tables, and plots in SVG."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -18,7 +18,7 @@ from smq.app.load.results import (
     spoken,
 )
 
-CURVES_MAX = 8  # Of one plot: as many as there are colours.
+CURVES_MAX = 8  # Per plot: the number of colours.
 CHANGED = 0.05  # A ratio further from 1 is coloured.
 # What is left out of 100 %: the axis of percentiles, as HDR histograms are drawn.
 PERCENTILES = (0, 50, 75, 90, 95, 98, 99, 99.5, 99.9, 99.95, 99.99, 99.999)
@@ -36,7 +36,7 @@ th { color: #555 } td:first-child, th:first-child, .words { text-align: left }
 
 
 def page(results: Sequence[Result], before: Sequence[Result] = ()) -> str:
-    """The page: a section for each workload, in the order of the results."""
+    """The page: a section per workload, in the order of the results."""
     names = dict.fromkeys(each["workload"] for each in results)
     sections = [
         _section(name, [each for each in results if each["workload"] == name]) for name in names
@@ -71,7 +71,7 @@ def _section(name: str, results: Sequence[Result]) -> str:
 
 
 def _names(results: Sequence[Result]) -> list[str]:
-    """What tells results apart: broker, step, and the time where these are the same."""
+    """Distinct names of results: broker and step, with the time where these are equal."""
     brokers = len({each["broker"] for each in results}) > 1
     names = []
     for each in results:
@@ -86,7 +86,7 @@ def _names(results: Sequence[Result]) -> list[str]:
 
 
 def _table(results: Sequence[Result]) -> str:
-    """A line for each step, a column for each figure that one of them has."""
+    """A row for each step, a column for each figure that any of them has."""
     columns = [
         figure for figure in FIGURES if any(figure_of(each, figure) is not None for each in results)
     ]
@@ -100,7 +100,7 @@ def _table(results: Sequence[Result]) -> str:
 
 
 def _notes(results: Sequence[Result]) -> str:
-    """What became of every message, what the client can do at most, and how a run ended."""
+    """The fate of all messages, the client's ceiling, and how a run ended."""
     lines = []
     for name, each in zip(_names(results), results, strict=True):
         words = []
@@ -143,7 +143,7 @@ def _comparison(results: Sequence[Result], before: Sequence[Result]) -> str:
 
 
 def _percentiles(results: Sequence[Result]) -> str:
-    """Latency by percentile; the axis is what a percentile leaves out, so the tail has room."""
+    """Latency by percentile, on an axis of 100 % minus the percentile, which stretches the tail."""
     named = list(zip(_names(results), results, strict=True))
     kinds = ("publish", "end_to_end") if len(named) * 2 <= CURVES_MAX else ("end_to_end",)
     if not any("end_to_end" in each.get("latency_us", {}) for each in results):
@@ -172,7 +172,7 @@ def _percentile_curve(name: str, encoded: str) -> Curve:
 
 
 def _over_time(results: Sequence[Result]) -> Iterable[str]:
-    """Throughput and p99, second by second."""
+    """Throughput and p99 for each second."""
     seconds = Axis(lambda second: f"{second:g}", "second of the run")
     rates: list[Curve] = []
     tails: list[Curve] = []

@@ -1,4 +1,4 @@
-"""A plot of some curves as SVG: small enough to keep beside the docs, or inside a page."""
+"""Plots curves as SVG, small enough to keep beside the docs or inside a page."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,14 +10,14 @@ LEFT, RIGHT, TOP, BOTTOM = 80, 30, 40, 56
 COLOURS = ("#b3412f", "#2f6db3", "#2f8f5b", "#8a6d1f", "#6b4ba3", "#3b8c94", "#a33b72", "#555555")
 STYLE = "font: 12px sans-serif; fill: #555"
 TICKS = 6
-LEGEND = 16  # Pixels of a line below the plot, which names a curve.
-LETTER = 6.6  # Pixels of a letter, about.
+LEGEND = 16  # Pixels of a line below the plot that names a curve.
+LETTER = 6.6  # Approximate width in pixels.
 
 Label = Callable[[float], str]
 
 
 class Curve(NamedTuple):
-    """Points, and what they are."""
+    """Points, and their name."""
 
     name: str
     xs: Sequence[float]
@@ -26,7 +26,7 @@ class Curve(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """How an axis is divided and what it is called."""
+    """An axis's scale and label."""
 
     label: Label
     name: str = ""
@@ -34,7 +34,7 @@ class Axis(NamedTuple):
 
 
 class _Scale:
-    """Values onto pixels, and the values that are marked."""
+    """Maps values to pixels, and selects the marked values."""
 
     def __init__(self, axis: Axis, values: Sequence[float], start: float, end: float) -> None:
         self._axis, self._start, self._end = axis, start, end
@@ -59,13 +59,13 @@ class _Scale:
 
 
 def _round_step(step: float) -> float:
-    """The next 1, 2 or 5 times a power of ten."""
+    """The next number of the form 1, 2 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(step))
     return next(each * power for each in (1, 2, 5, 10) if each * power >= step)
 
 
 def plot(title: str, curves: Sequence[Curve], x: Axis, y: Axis, marks: Sequence[float] = ()) -> str:
-    """The picture. `marks` are the values that the horizontal axis names, if not round ones."""
+    """The SVG. `marks` label the horizontal axis, by default round values."""
     curves = [_drawable(each, x, y) for each in curves]
     curves = [each for each in curves if each.xs]
     if not curves:
@@ -91,7 +91,7 @@ def plot(title: str, curves: Sequence[Curve], x: Axis, y: Axis, marks: Sequence[
 
 
 def _drawable(curve: Curve, x: Axis, y: Axis) -> Curve:
-    """The points that a logarithm allows."""
+    """The points that a logarithmic scale can show."""
     pairs = [
         (a, b)
         for a, b in zip(curve.xs, curve.ys, strict=True)
@@ -101,7 +101,7 @@ def _drawable(curve: Curve, x: Axis, y: Axis) -> Curve:
 
 
 def _below(x: Axis, across: _Scale, marks: Sequence[float]) -> list[str]:
-    """The names of values below the plot; one that would overlap the last is left out."""
+    """The labels below the plot; skips one that would overlap the last."""
     parts, free = [], 0.0
     for value in marks:
         at, words = across.at(value), x.label(value)

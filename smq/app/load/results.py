@@ -1,4 +1,4 @@
-"""Results: a line of JSON for each step, appended to a file, and two of them compared."""
+"""Stores results, one line of JSON per step in a file, and compares them."""
 
 import json
 import os
@@ -14,15 +14,15 @@ from smq.app.process.clock import wall_ms
 
 FORMAT = 1
 Result = Mapping[str, Any]
-HIGHER, LOWER = "higher", "lower"  # Which is better.
+HIGHER, LOWER = "higher", "lower"  # Which direction is better.
 
 
 class BadResults(Exception):
-    """A file of results that cannot be read; the sentence says why."""
+    """A results file that cannot be read; the sentence says why."""
 
 
 class Figure(NamedTuple):
-    """A figure of a result: its words, where it is found, and which is better."""
+    """A figure of a result: its name, its path in the result, and which direction is better."""
 
     words: str
     path: tuple[str, ...]
@@ -63,7 +63,7 @@ def figure_of(result: Result, figure: Figure) -> float | None:
 
 
 def stamped(result: Result, name: str, changes: Mapping[str, Any], label: str) -> dict[str, Any]:
-    """A result with what says where it is from. `label` names the broker."""
+    """A result with its origin. `label` names the broker."""
     when = datetime.fromtimestamp(wall_ms() / 1000, UTC).isoformat(timespec="seconds")
     machine = {
         "cores": os.cpu_count(),
@@ -103,7 +103,7 @@ def read(path: Path) -> list[Result]:
 
 
 def title(result: Result) -> str:
-    """The workload, and the values that make the step."""
+    """The workload and the values that define the step."""
     step = ", ".join(f"{name} {spoken(value)}" for name, value in result["step"].items())
     return f"{result['workload']}, {step}" if step else str(result["workload"])
 
@@ -129,7 +129,7 @@ class Comparison(NamedTuple):
 
 def compared(results: Sequence[Result], before: Sequence[Result]) -> Iterator[Comparison]:
     """Each figure beside that of the newest earlier result of the same step."""
-    earlier = {title(each): each for each in before}  # The last of a title stays.
+    earlier = {title(each): each for each in before}  # The last of each title wins.
     for result in results:
         old = earlier.get(title(result))
         if old is None:
@@ -141,7 +141,7 @@ def compared(results: Sequence[Result], before: Sequence[Result]) -> Iterator[Co
 
 
 def number(value: float | None) -> str:
-    """A figure with three digits, or as many as it has."""
+    """Format a figure with three significant digits, or all digits of its integer part."""
     if value is None:
         return ""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

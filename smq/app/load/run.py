@@ -1,8 +1,8 @@
-"""One step of a workload against a broker: topics, workers, phases, and what they counted.
+"""Runs one step of a workload against a broker: topics, workers, phases, and their counts.
 
-backlog   producers alone, until it has its size; then consumers start
+backlog   producers alone, until the backlog has its size; then consumers start
 warm-up   the load of the test, not counted
-test      counted; with a backlog it goes on until consumers have caught up
+test      counted; with a backlog it lasts until consumers have caught up
 end       producers finish, consumers read the rest, offsets say what is stored
 """
 
@@ -32,21 +32,21 @@ from smq.model.errors import BrokerError
 Show = Callable[[dict[str, Any]], object]
 READY_S_MAX = 300.0
 SILENT_S_MAX = 20.0
-LEAD_S = 0.3  # Until all producers start at once.
-CAUGHT_UP_S = 0.5  # A backlog is drained when less than so much traffic is unread.
+LEAD_S = 0.3  # Gives all producers time to start simultaneously.
+CAUGHT_UP_S = 0.5  # A backlog counts as drained when less traffic than this is unread.
 TRIAL_S, TRIAL_WARM_UP_S = 5.0, 2.0
 CEILING_S = 2.0
-READERS_THREADS_MAX = 50  # Of one process.
+READERS_THREADS_MAX = 50  # Per process.
 
 
 class RunEnded(Exception):
-    """The run cannot go on; the sentence says why. `result` has what was measured until then."""
+    """The run had to end; the sentence says why. `result` has the measurements until then."""
 
     result: dict[str, Any] | None = None
 
 
 class _Process(NamedTuple):
-    """A worker process and how to command it."""
+    """A worker process and its command stream."""
 
     kind: str
     process: subprocess.Popen[str]
@@ -57,11 +57,11 @@ class _Process(NamedTuple):
             self.process.stdin.write(json.dumps(words) + "\n")
             self.process.stdin.flush()
         except BrokenPipeError:
-            return  # Its last words, or its end, are in the queue.
+            return  # Its last lines, or its end, are in the queue.
 
 
 class _Workers:
-    """All worker processes, and the lines that they tell."""
+    """All worker processes, and the lines they report."""
 
     def __init__(self, bootstrap: str, workload: Workload, start_ns: int) -> None:
         self._common = {
@@ -95,16 +95,16 @@ class _Workers:
         return [each for each in self._all if each.kind == kind]
 
     def command(self, kind: str, words: dict[str, Any]) -> None:
-        """Say something to all workers of a kind."""
+        """Send a command to all workers of a kind."""
         for each in self.of(kind):
             each.say(words)
 
     def seen(self, word: str) -> int:
-        """How many workers have said it."""
+        """How many workers have reported it."""
         return self._seen[word]
 
     def hear(self, seconds: float) -> None:
-        """Take in what workers tell, for so long. Raises RunEnded if one failed."""
+        """Process reports for this long. Raises RunEnded if a worker failed."""
         end_ns = monotonic_ns() + int(seconds * NS)
         while (left_ns := end_ns - monotonic_ns()) > 0:
             try:
@@ -127,7 +127,7 @@ class _Workers:
             self._seen[word] += 1
 
     def until(self, is_so: Callable[[], bool], what: str, seconds: float) -> None:
-        """Hear until something is so. Raises RunEnded when it takes too long."""
+        """Process reports until a condition holds. Raises RunEnded on timeout."""
         end_ns = monotonic_ns() + int(seconds * NS)
         while not is_so():
             if monotonic_ns() > end_ns:
@@ -135,7 +135,7 @@ class _Workers:
             self.hear(0.05)
 
     def end(self) -> None:
-        """End them all, whatever they do."""
+        """Kill them all."""
         for each in self._all:
             each.process.kill()
         for each in self._all:
@@ -149,7 +149,7 @@ class _Workers:
 
 
 class Run:
-    """A step while it runs."""
+    """A running step."""
 
     def __init__(self, bootstrap: str, workload: Workload, show: Show, processes: int = 0) -> None:
         self._bootstrap, self._workload, self._show = bootstrap, workload, show
@@ -167,7 +167,7 @@ class Run:
         self._facts: dict[str, Any] = {}
 
     def result(self) -> dict[str, Any]:
-        """Run it; returns what results keep of a step. Raises RunEnded, BrokerError."""
+        """Run the step; returns its result. Raises RunEnded, BrokerError."""
         workload = self._workload
         if workload.kill_every_seconds and self._kill is None:
             raise RunEnded("killEverySeconds needs an SMQ that runs on this host")
@@ -210,7 +210,7 @@ class Run:
             for name in self._topics:
                 try:
                     delete_topic(cluster, name)
-                except BrokerError:  # The broker is gone; the run has said so.
+                except BrokerError:  # The broker is gone; the run has reported it.
                     break
 
     @contextmanager
@@ -257,7 +257,7 @@ class Run:
         self._await_ready()
 
     def _start_consumers(self) -> None:
-        """Start them and wait for their partitions; those behind a backlog read at once."""
+        """Start consumers and await their partitions; with a backlog, they read at once."""
         workload = self._workload
         members = [
             (topic, f"{topic}-{group}")
@@ -267,7 +267,7 @@ class Run:
         ]
         most = -(-len(members) // READERS_THREADS_MAX)
         count = min(len(members), max(self._processes, most))
-        for number in range(count):  # A group's members side by side: they join together.
+        for number in range(count):  # All members of a group start together, so they join together.
             first, end = number * len(members) // count, (number + 1) * len(members) // count
             self._workers.start("consume", members=members[first:end])
         if workload.backlog_messages:
@@ -307,7 +307,7 @@ class Run:
         }
 
     def _drain(self) -> None:
-        """Go on until each subscription is within a moment of what is acknowledged."""
+        """Continue until each subscription is within a moment of what is acknowledged."""
         totals, rate = self._workers.timeline.totals, self._workload.producer_rate
         groups = self._workload.subscriptions_per_topic
         began_ns = self._start_ns + self._phases[-1][1] * NS
@@ -315,11 +315,11 @@ class Run:
         while totals["received"] < (totals["acked"] - slack) * groups:
             self._drive(0.1)
             if rate is None:
-                break  # Nobody catches up with a producer without bounds.
+                break  # No consumer catches up with an unlimited producer.
         self._facts["backlog"]["drained_seconds"] = round((monotonic_ns() - began_ns) / NS, 2)
 
     def _phase(self, name: str) -> None:
-        """Begin a phase with the next second; the end of the load leaves out what has begun."""
+        """Begin a phase with the next second; the end of the load drops the second in progress."""
         passed_ns = monotonic_ns() - self._start_ns
         if name == END:
             self._phases.append((name, passed_ns // NS))
@@ -329,7 +329,7 @@ class Run:
         self._phases.append((name, second))
 
     def _drive(self, seconds: float) -> None:
-        """Let the load go on, and disturb it if the workload says so."""
+        """Let the load run, and disturb it if the workload says so."""
         end_ns = monotonic_ns() + int(seconds * NS)
         while (now_ns := monotonic_ns()) < end_ns:
             self._workers.hear(min(0.1, (end_ns - now_ns) / NS))
@@ -371,7 +371,7 @@ class Run:
         self._events.append({"second": second, "what": what})
 
     def _show_seconds(self) -> None:
-        """Show each second that is complete: all workers have reported it a second later."""
+        """Show each complete second: all workers report it within a second."""
         last = (monotonic_ns() - self._start_ns) // NS - 1
         while self._shown < last:
             row = self._workers.timeline.row(self._shown, self._phase_of(self._shown))
@@ -410,7 +410,7 @@ class Run:
 
         def ask() -> int:
             ends = find_offsets(cluster, topic, partitions, LATEST_TIMESTAMP)
-            return sum(ends.values())  # Its first record has offset 0.
+            return sum(ends.values())  # The first record has offset 0.
 
         return cluster.retrying(ask)
 
@@ -442,7 +442,7 @@ class Run:
 
 
 def run_step(bootstrap: str, workload: Workload, show: Show, processes: int = 0) -> dict[str, Any]:
-    """Run a step; a rate of 0 is searched first. Raises RunEnded, BrokerError."""
+    """Run a step; for rate 0, first search the rate. Raises RunEnded, BrokerError."""
     if not workload.searches:
         return Run(bootstrap, workload, show, processes).result()
     trials = []

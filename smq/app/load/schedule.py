@@ -1,6 +1,6 @@
-"""When messages are due, and which rates are tried: an open loop, and a search above it.
+"""When messages are due (an open loop), and which rates to try (a search).
 
-A message's latency is counted from the moment it is due, not from the call that sends it. Messages
+A message's latency counts from the moment it is due, not from the call that sends it. Messages
 that a stall of the broker delays count as late: none is left out because the generator had to wait
 (coordinated omission).
 """
@@ -29,9 +29,9 @@ class Schedule:
 
 
 class RateSearch:
-    """Bisects, by ratio, between a rate that was kept and one that was not.
+    """Bisects, by ratio, between a sustained and a failed rate.
 
-    `highest` is what a closed loop reached: no open loop does much better.
+    `highest` is the rate of a closed loop: an open loop hardly exceeds it.
     """
 
     def __init__(self, highest: float) -> None:
@@ -39,7 +39,7 @@ class RateSearch:
         self._lowest = highest / 64
 
     def next_rate(self) -> float | None:
-        """The rate to try next; None when the answer is known well enough."""
+        """The rate to try next; None once the result is precise enough."""
         if self._refused <= max(self._kept, self._lowest) * SEARCH_PRECISION:
             return None
         if not self._kept:
@@ -47,7 +47,7 @@ class RateSearch:
         return float(round((self._kept * self._refused) ** 0.5))
 
     def tell(self, rate: float, *, kept: bool) -> None:
-        """What came of a trial."""
+        """Record the outcome of a trial."""
         if kept:
             self._kept = max(self._kept, rate)
         else:
@@ -55,14 +55,14 @@ class RateSearch:
 
     @property
     def found(self) -> float:
-        """The highest rate that was kept; 0 if none was."""
+        """The highest sustained rate; 0 if none was."""
         return self._kept
 
 
 def is_kept(rate: float, acked_s: float, read_s: float | None) -> bool:
-    """Whether a trial kept its rate: what was acknowledged, and read, keeps up with what is due.
+    """Whether a trial sustained its rate: acknowledged and read messages keep up with due ones.
 
-    `read_s` is what the slowest subscription read a second; None without one.
+    `read_s` is the slowest subscription's read rate per second; None without one.
     """
     wanted = SUSTAINED_SHARE * rate
     return acked_s >= wanted and (read_s is None or read_s >= wanted)

@@ -19,7 +19,7 @@ LATENCIES = {
 
 
 class Timeline:
-    """Counts and latencies of each second; seconds are those of the run's start."""
+    """Counts and latencies of each second since the run's start."""
 
     def __init__(self) -> None:
         self._counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
@@ -38,14 +38,14 @@ class Timeline:
         self.totals.update(counts)
 
     def counts(self, seconds: Iterable[int]) -> Counter[str]:
-        """What was counted in some seconds together."""
+        """The total counts of some seconds."""
         total: Counter[str] = Counter()
         for second in seconds:
             total.update(self._counts.get(second, {}))
         return total
 
     def latencies(self, seconds: Iterable[int]) -> dict[str, Any]:
-        """The latencies of some seconds together, by name."""
+        """The combined latencies of some seconds, by name."""
         merged: dict[str, Latencies] = {}
         for second in seconds:
             for name, each in self._latencies.get(second, {}).items():
@@ -53,7 +53,7 @@ class Timeline:
         return {name: each.summary() for name, each in merged.items()}
 
     def row(self, second: int, phase: str) -> dict[str, Any]:
-        """A second as the results keep it."""
+        """A second's row for the results."""
         summaries = self.latencies([second])
         return {
             "second": second,

@@ -1,15 +1,15 @@
-"""A process of the load generator: producers, consumers or idle connections, a thread for each.
+"""A process of the load generator: producers, consumers or idle connections, one thread each.
 
-Run as `python -m smq.app.load.worker`. A line of JSON on stdin says what to be, later ones are
-commands; lines of JSON on stdout are what was counted, a line a second. Times are in ns of this
+Run as `python -m smq.app.load.worker`. The first line of JSON on stdin defines its role, later ones
+are commands; it writes its counts to stdout as a line of JSON per second. Times are in ns of this
 machine's monotonic clock, which all processes share.
 
     in   {"kind", "bootstrap", "workload", "topics" | "members" | "connections", "start_ns",
           "run_pid"}
-         {"go": {"rate", "limit", "start_ns"}}     producers: a rate each, or null for no waiting
-         {"stop": true}                            finish, tell the rest, end
+         {"go": {"rate", "limit", "start_ns"}}     producers: a rate each, or null for unlimited
+         {"stop": true}                            finish, report the rest, end
     out  {"ready": true}                           connected; consumers have their partitions
-         {"second", "sent", "acked", …}            since the line before; histograms encoded
+         {"second", "sent", "acked", …}            since the previous line; encoded histograms
          {"reached": true}                         the limit was sent and acknowledged
          {"done": true} | {"error": sentence}
 """
@@ -38,18 +38,18 @@ from smq.app.load.workload import REFERENCE, Workload
 from smq.app.process.clock import monotonic_ns
 
 Told = dict[str, Any]
-TOLD_RATE_MAX = 20_000  # Messages a second of one producer whose latency is looked at.
-TOLD_EVERY_MAX, TOLD_BYTES = 50, 100_000  # At full speed: one in so many, or in so many bytes.
-BURST = 500  # Messages between two looks at outcomes and commands.
+TOLD_RATE_MAX = 20_000  # Messages a second of one producer whose latency is measured.
+TOLD_EVERY_MAX, TOLD_BYTES = 50, 100_000  # At full speed: one per so many messages or bytes.
+BURST = 500  # Messages between two checks of outcomes and commands.
 NAP_S_MAX = 0.01
 POLL_S = 0.1
 FINISH_S = 60.0
-ORPHAN_S = 1.0  # Between two looks at whether the run still lives.
-SWITCH_S = 0.0005  # Threads hand over sooner than Python's 5 ms: it would be seen as latency.
+ORPHAN_S = 1.0  # Between two checks that the run still lives.
+SWITCH_S = 0.0005  # Python's 5 ms between thread switches would show up as latency.
 
 
 class Tally:
-    """Counts since the last report, by name, and latencies by name. Threads may share it."""
+    """Counts and latencies since the last report, by name. Thread-safe."""
 
     def __init__(self) -> None:
         self._counts: defaultdict[str, int] = defaultdict(int)
@@ -62,13 +62,13 @@ class Tally:
             self._counts[name] += count
 
     def late(self, name: str, since_ns: list[int], until_ns: int = 0) -> None:
-        """Record how long each moment was before another one, by default now."""
+        """Record the time from each moment to another one, by default now."""
         until_ns = until_ns or monotonic_ns()
         with self._lock:
             self._latencies[name] += [(until_ns - each) // 1000 for each in since_ns]
 
     def report(self, second: int) -> Told:
-        """Everything since the last report."""
+        """Take everything since the last report."""
         with self._lock:
             counts, self._counts = self._counts, defaultdict(int)
             latencies, self._latencies = self._latencies, defaultdict(list)
@@ -81,7 +81,7 @@ class Tally:
 
 
 def told_every(workload: Workload) -> int:
-    """The latency of one in so many messages is looked at: of all, unless there are too many."""
+    """The latency of one in this many messages is measured: of all, unless the rate is too high."""
     if workload.producer_rate is None:
         is_slow = workload.client == REFERENCE
         return 1 if is_slow else min(TOLD_EVERY_MAX, 1 + TOLD_BYTES // workload.message_size)
@@ -151,7 +151,7 @@ class Sending(threading.Thread):
             self._producer.poll(POLL_S)
 
     def counted(self) -> None:
-        """Add to the tally what was acknowledged, and what failed, since the last call."""
+        """Add new acknowledgements and failures to the tally."""
         failed = self._producer.failed - self._failed_before
         acked = max(self._reported[0], self._sent - self._producer.unfinished() - failed)
         self._tally.add("acked", acked - self._reported[0])
@@ -160,7 +160,7 @@ class Sending(threading.Thread):
 
 
 class Reading(threading.Thread):
-    """One consumer: takes, commits now and then, and leaves and returns if it is asked to."""
+    """One consumer: reads, commits periodically, and leaves and rejoins on request."""
 
     def __init__(
         self, open_one: Callable[[], Consumer], workload: Workload, every: int, tally: Tally
@@ -182,7 +182,7 @@ class Reading(threading.Thread):
     def _membership(self) -> None:
         began_ns, is_back = monotonic_ns(), self.is_ready.is_set()
         consumer = self._open()
-        has_joined = has_read = not is_back  # Only a return is timed.
+        has_joined = has_read = not is_back  # Only a rejoin is timed.
         self.leave.clear()
         while not (self.stopped.is_set() or self.leave.is_set()):
             taken = consumer.take(POLL_S, self._every)
@@ -214,7 +214,7 @@ class Reading(threading.Thread):
 
 
 class Worker:
-    """What all kinds share: lines in, lines out."""
+    """The base of all kinds: lines in, lines out."""
 
     def __init__(self, task: Told) -> None:
         self.workload = Workload(**task["workload"])
@@ -224,13 +224,13 @@ class Worker:
         self._lock = threading.Lock()
 
     def tell(self, **words: Any) -> None:  # noqa: ANN401
-        """Write a line."""
+        """Write a line of JSON."""
         with self._lock:
             sys.stdout.write(json.dumps(words) + "\n")
             sys.stdout.flush()
 
     def report_each_second(self, count: Callable[[], None]) -> None:
-        """Report until it is over; the last report has the rest."""
+        """Report each second until the end; the last report has the rest."""
         start_ns = self.task["start_ns"]
         while True:
             second = (monotonic_ns() - start_ns) // NS
@@ -248,7 +248,7 @@ class Worker:
 
 
 def produce(worker: Worker) -> None:
-    """Be producers, one for each topic that is named."""
+    """Run a producer for each named topic."""
     tally, every = worker.tally, told_every(worker.workload)
 
     def delivered(due_ns: int, is_good: bool) -> None:  # noqa: FBT001  (a callback)
@@ -285,7 +285,7 @@ def _begin(worker: Worker, sending: list[Sending], *, is_bounded: bool) -> None:
 
 
 def _say_hello(producer: Producer, tally: Tally) -> None:
-    """Send a message before the load: connections are made, and the SDK's kernels loaded."""
+    """Send a message before the load: this connects, and loads the SDK's kernels."""
     producer.send(monotonic_ns(), told=False)
     producer.finish(FINISH_S)
     tally.add("acked", 1 - producer.unfinished() - producer.failed)
@@ -311,7 +311,7 @@ def _await_limit(worker: Worker, sending: list[Sending]) -> None:
 
 
 def consume(worker: Worker) -> None:
-    """Be consumers, one for each member that is named: a topic and a group."""
+    """Run a consumer for each named member (a topic and a group)."""
     bootstrap, every = worker.task["bootstrap"], told_every(worker.workload)
 
     def opening(topic: str, group: str) -> Callable[[], Consumer]:
@@ -370,14 +370,14 @@ KINDS: Mapping[str, Callable[[Worker], None]] = {
 
 
 def _end_with(parent: int) -> None:
-    """A run that was killed leaves no load behind."""
+    """Exit with a killed run, so no load is left behind."""
     while os.getppid() == parent:
         sleep(ORPHAN_S)
     os._exit(1)
 
 
 def main() -> None:
-    """Be what the first line of stdin says, until told to stop."""
+    """Take the role in the first line of stdin, until told to stop."""
     sys.setswitchinterval(SWITCH_S)
     worker = Worker(json.loads(sys.stdin.readline()))
     threading.Thread(target=_end_with, args=(worker.task["run_pid"],), daemon=True).start()

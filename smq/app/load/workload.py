@@ -1,8 +1,8 @@
-"""A workload: what is sent and read, by the names of the OpenMessaging Benchmark.
+"""A workload: what to send and read, in the fields of the OpenMessaging Benchmark.
 
 https://github.com/openmessaging/benchmark, io.openmessaging.benchmark.Workload. Fields that the
-benchmark does not have are marked as ours. A field with a list of values makes a step for each;
-several such fields make a step for each combination.
+benchmark lacks are marked as ours. A field with a list of values makes a step for each; several
+such fields make a step for each combination.
 """
 
 import itertools
@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple, TypeAlias
 
-Value: TypeAlias = Any  # What YAML gives.
+Value: TypeAlias = Any  # A YAML value.
 MAX = "max"
 STAMP_BYTES = 8
 KAFKA, SDK, REFERENCE = "kafka", "sdk", "reference"
 CLIENTS = (KAFKA, SDK, REFERENCE)
 MINUTE_S = 60
 GB = 10**9
-# Of the OpenMessaging Benchmark, without effect here: payloads are always made.
+# Fields of the OpenMessaging Benchmark without effect here: payloads are always generated.
 WITHOUT_EFFECT = {
     "payloadFile",
     "useRandomizedPayloads",
@@ -31,7 +31,7 @@ class BadWorkload(Exception):
 
 
 class Rule(NamedTuple):
-    """What a field may be: `read` gives its value, or raises ValueError with what it takes."""
+    """A field's rule: `read` returns its value, or raises ValueError with the accepted values."""
 
     name: str
     read: Callable[[Value], Any]
@@ -62,7 +62,7 @@ def _number(low: float, high: float | None = None) -> Callable[[Value], float]:
 
 
 def _rate(value: Value) -> float | None:
-    """Messages a second; None is as fast as it goes."""
+    """Messages a second; None is unlimited."""
     if value == MAX:
         return None
     try:
@@ -104,7 +104,7 @@ def _rule(name: str, read: Callable[[Value], Any], default: Any, words: str) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """One step: every field has one value. Rates are of all producers together."""
+    """One step: every field has one value. Rates are totals over all producers."""
 
     name: str = _rule("name", _text, "", "What the results are filed under.")
     topics: int = _rule("topics", _count(1), 1, "Topics, made for the run and deleted after it.")
@@ -181,7 +181,7 @@ class Workload:
 
     @property
     def searches(self) -> bool:
-        """Whether the sustainable rate is searched."""
+        """Whether to search the sustainable rate."""
         return self.producer_rate == 0
 
     @property
@@ -201,7 +201,7 @@ class Workload:
         return replace(self, producer_rate=rate)
 
     def trial(self, rate: float | None, test_s: float, warmup_s: float) -> "Workload":
-        """The same at another rate, for at most so long."""
+        """The same at another rate, with these durations as upper bounds."""
         return replace(
             self,
             producer_rate=rate,
@@ -211,7 +211,7 @@ class Workload:
 
 
 class Step(NamedTuple):
-    """A workload, and the values that make it this step of its document."""
+    """A workload, and the values that distinguish this step in its document."""
 
     changes: Mapping[str, Value]
     workload: Workload

@@ -17,7 +17,7 @@ Accepted: TypeAlias = Callable[[socket.socket, Any], None]
 
 
 class Acceptor:
-    """Calls `accepted(socket, address)` for each connection that comes; the socket never blocks."""
+    """Calls `accepted(socket, address)` for each connection; the socket is non-blocking."""
 
     def __init__(self, loop: Loop, listener: socket.socket, accepted: Accepted) -> None:
         self._loop, self._listener, self._accepted = loop, listener, accepted

@@ -1,7 +1,7 @@
 """The only clock. All other code takes the time as an argument.
 
 Retention and timestamps use wall time; timeouts use monotonic time. The simulator replaces the
-system's clocks by its own, here and nowhere else, for a block of code.
+system's clocks here, and nowhere else, for a block of code.
 """
 
 import time
@@ -29,7 +29,7 @@ def monotonic_ms() -> int:
 
 @contextmanager
 def replaced(wall_ns: Callable[[], int], monotonic_ns: Callable[[], int]) -> Iterator[None]:
-    """Read these clocks while the block lasts."""
+    """Use these clocks within the block."""
     global _wall_ns, _monotonic_ns
     before = _wall_ns, _monotonic_ns
     _wall_ns, _monotonic_ns = wall_ns, monotonic_ns

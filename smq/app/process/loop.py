@@ -1,10 +1,11 @@
 """The event loop of a process: one epoll, callbacks, timers.
 
 Level-triggered. A callback does a bounded amount of work and returns; if work is left, it is called
-again. `turn_starts` run once a turn before the callbacks, and `turn_ends` after them: there the
-shard writes what the turn appended, with one system call for all connections. `quick` is offered a
-turn's events before the callbacks and may take them all; `sleep` is offered the wait, until a
-monotonic time, and may take events meanwhile. Otherwise `Spin` decides whether to spin.
+Level-triggered. A callback does bounded work and returns; if work remains, it is called again.
+`turn_starts` run once a turn before the callbacks, and `turn_ends` after them: there the shard
+writes what the turn appended, with one system call for all connections. `quick` is offered a turn's
+events before the callbacks and may handle all of them. `sleep` is offered the wait, until a
+monotonic time, and may handle events meanwhile. Otherwise `Spin` decides whether to spin.
 """
 
 import heapq
@@ -22,18 +23,18 @@ from typing import Protocol
 from shm.kernels.turn.spin import may_spin, new_spin, note_spin
 from smq.app.process.clock import monotonic_ns
 
-EVENTS_MAX = 128  # Of one turn: bounds how long the first event's acks wait.
+EVENTS_MAX = 128  # Per turn: bounds how long the first event's acks wait.
 IDLE_TIMEOUT_S = 0.5  # An idle process reads the shared words twice a second.
-CANCELLED_MAX = 1000  # Cancelled timers that may stay; a client may wait for weeks.
+CANCELLED_MAX = 1000  # Cancelled timers to keep: a client's timer may be due in weeks.
 
 Callback = Callable[[int], None]
 
 
 class Spin:
-    """Whether a loop waits awake after a turn (shm.kernels.turn.spin).
+    """Decides whether a loop busy-waits after a turn (shm.kernels.turn.spin).
 
     wanted_ns   set in a turn after which the next event may be near: how long to wait for it
-    words       what a kernel takes that waits in the loop's place
+    words       the arguments of a kernel that waits instead of the loop
     """
 
     __slots__ = ("wanted_ns", "words")
@@ -43,7 +44,7 @@ class Spin:
         self.words = new_spin()
 
     def take_ns(self) -> int:
-        """How long to wait awake now; 0: not at all. Call it once after each turn."""
+        """How long to busy-wait now; 0: not at all. Call it once after each turn."""
         wanted_ns, self.wanted_ns = self.wanted_ns, 0
         return wanted_ns if wanted_ns and may_spin(self.words) else 0
 
@@ -75,13 +76,13 @@ class Poller(Protocol):
         """Watch a descriptor."""
 
     def modify(self, fd: int, eventmask: int, /) -> None:
-        """Watch it for other events."""
+        """Change the watched events."""
 
     def unregister(self, fd: int, /) -> None:
-        """Watch it no more."""
+        """Stop watching it."""
 
     def poll(self, timeout: float, maxevents: int, /) -> list[tuple[int, int]]:
-        """The descriptors that are ready, each with its events."""
+        """The ready descriptors with their events."""
 
     def fileno(self) -> int:
         """The epoll's descriptor, for kernels."""
@@ -130,7 +131,7 @@ class Loop:
         return int(buffered)
 
     def connect(self, path: Path) -> socket.socket:
-        """A connection to a unix socket of ours. Raises OSError when nobody listens there."""
+        """Connect to one of our unix sockets. Raises OSError if no process listens there."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         try:
             sock.connect(str(path))
@@ -140,7 +141,7 @@ class Loop:
         return sock
 
     def next_due_ns(self) -> int | None:
-        """When the next timer is due (monotonic), cancelled ones counted; None: there is none."""
+        """When the next timer is due (monotonic), including cancelled ones; None without timers."""
         return self._timers[0][0] if self._timers else None
 
     def call_at(self, due_ns: int, action: Callable[[], None]) -> Timer:

@@ -15,7 +15,7 @@ import psutil
 
 from smq.model.config_sources import Machine
 
-# Of one process, beside its clients' connections: WAL segments, sockets, cold reads.
+# Per process, beside client connections: WAL segments, sockets, cold reads.
 DESCRIPTORS_OF_OURS = 4096
 
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -25,7 +25,7 @@ _LIBC = ctypes.CDLL(None)
 
 
 def boot_id() -> bytes:
-    """16 characters that are others after each boot of this machine."""
+    """16 characters that change with each boot of this machine."""
     return _BOOT_ID.read_text().strip().replace("-", "")[:16].encode()
 
 
@@ -95,7 +95,7 @@ def give_back_code(library: str) -> None:
 
 
 def room_for_logs(directory: Path) -> int:
-    """How many bytes of the disk the logs in a directory have, or could take."""
+    """The disk space that the logs in a directory occupy, plus the free space."""
     files = (path.stat() for path in directory.glob("*/*") if path.is_file())
     there = next(each for each in (directory, *directory.parents) if each.exists())
     found = os.statvfs(there)
@@ -103,9 +103,9 @@ def room_for_logs(directory: Path) -> int:
 
 
 def room_for(connections: int) -> int:
-    """Let this process have as many descriptors as the user may; how many clients may connect.
+    """Raise the descriptor limit as far as the user may; returns how many clients may connect.
 
-    They must leave some for the log, which would fail without.
+    The rest stays reserved for the log, which would fail without.
     """
     wanted = connections + DESCRIPTORS_OF_OURS
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -19,7 +19,7 @@ class Lately:
         self._told_ms: dict[str, int] = {}
 
     def is_new(self, what: str, now_ms: int) -> bool:
-        """Whether a notice is not a recent repetition; records it as told."""
+        """Whether the notice was not printed recently; records it as printed."""
         told = self._told_ms.items()
         self._told_ms = {each: told_ms for each, told_ms in told if now_ms - told_ms < REPEAT_MS}
         is_new = what not in self._told_ms
@@ -28,7 +28,7 @@ class Lately:
 
 
 class Notices:
-    """Collects notices from their sources and prints those that are no recent repetitions."""
+    """Collects notices from their sources and prints each at most once a minute."""
 
     def __init__(self, telling: Iterable[Telling], say: Callable[[str], object]) -> None:
         self._telling, self._say = list(telling), say

@@ -2,8 +2,8 @@
 
 A broken link answers its open questions with nothing. For a relayed request that closes the
 client's connection, like the death of any broker. A question to the sealer only reads, so it is
-asked once more, of the next sealer, within SEALER_WAIT_MS in all. The next question connects again:
-the supervisor owns the listening sockets, which accept at once.
+retried once, with the next sealer, within SEALER_WAIT_MS in all. The next question reconnects: the
+supervisor owns the listening sockets, which accept at once.
 """
 
 from collections.abc import Callable
@@ -20,8 +20,8 @@ from smq.wire.internal.frames import KIND_KAFKA, InternalFrame, encode_frame, en
 
 A = TypeVar("A")
 
-# Bytes that the other side has not taken. Beyond this a client's request is refused; at four times
-# this the link is closed.
+# The limit of unsent bytes. Above it, clients' requests are refused; at four times the limit the
+# link is closed.
 UNSENT_BYTES_MAX = 64 * 1024 * 1024
 SEALER_WAIT_MS = 10_000  # By default, clients disconnect after 30 s without an answer.
 

@@ -1,6 +1,6 @@
 """A refusal: a sentence on stderr that says what to do, and exit code 1.
 
-It is a SystemExit, not a fifth family of failure: to the caller it means just that.
+It is a SystemExit, not a fifth family of failures: the caller need not handle it.
 """
 
 from shm.system import why_wire_only
@@ -14,7 +14,7 @@ def refuse_wire_only() -> None:
 
 
 def or_refuse(config: Config | list[str]) -> Config:
-    """The config, or an exit that names all its problems."""
+    """Return the config, or exit with all its problems."""
     if isinstance(config, Config):
         return config
     raise SystemExit("\n".join(f"smq: {problem}" for problem in config))

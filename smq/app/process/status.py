@@ -1,8 +1,8 @@
 """<data>/status.json: where the running broker is, for `smq status` and test drivers.
 
 The supervisor writes it whenever a process starts, is ready or ends, and removes it when it stops.
-A stale file of a killed supervisor names a cluster block that no longer exists: that was memory of
-the supervisor.
+A stale file of a killed supervisor names a cluster block that no longer exists, as that was memory
+of the supervisor.
 """
 
 import json
@@ -46,8 +46,8 @@ class ProcessStatus:
 class Status:
     """A running broker, as its supervisor knows it.
 
-    `http` is the front's address, "" when there is none. Memory is named by paths that the broker's
-    user may open: the cluster block, the timings, and that of each log in the order of the logs.
+    `http` is the front's address; "" without a front. Memory is named by paths that the broker's
+    user may open: the cluster block, the timings, and each log's memory in the order of the logs.
     """
 
     cluster_id: str
@@ -95,7 +95,7 @@ def read_status(data_dir: Path) -> tuple[Status, ClusterBlock] | None:
         return None
     try:
         block = ClusterBlock.attach(fd)
-    except ValueError:  # The pid belongs to another program by now.
+    except ValueError:  # The pid now belongs to another program.
         return None
     finally:
         os.close(fd)
@@ -103,7 +103,7 @@ def read_status(data_dir: Path) -> tuple[Status, ClusterBlock] | None:
 
 
 def attach_logs(status: Status) -> list[LogMemory]:
-    """The memory of every log, read-only, without those that went with their supervisor."""
+    """The memory of every log, read-only; skips memory whose supervisor has died."""
     attached = []
     for path in status.log_memories:
         try:
@@ -114,7 +114,7 @@ def attach_logs(status: Status) -> list[LogMemory]:
 
 
 def attach_timings(status: Status) -> Timings | None:
-    """How long requests took, read-only; None: it went with its supervisor."""
+    """The request latencies, read-only; None if the supervisor has died."""
     try:
         fd = os.open(status.timings, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -128,5 +128,5 @@ def attach_timings(status: Status) -> Timings | None:
 
 
 def counters_of(memory: LogMemory) -> dict[str, int]:
-    """The shard's counters of a log since the broker's start."""
+    """A log's counters since the broker's start."""
     return {name: int(memory.words[word]) for name, word in COUNTERS.items()}

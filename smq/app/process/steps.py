@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 from smq.app.process.loop import Loop
 
-Work = Callable[[], bool]  # A step; False: it was the last one, or the work goes on by itself.
+Work = Callable[[], bool]  # One step; False if it was the last or the work continues by itself.
 
 
 class Steps:
-    """All work of a loop that is done in steps."""
+    """All work that a loop does in steps."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
@@ -23,12 +23,12 @@ class Steps:
         return len(self._waiting)
 
     def add(self, work: Work) -> None:
-        """Take the steps of some work, the first of them in a turn to come."""
+        """Schedule some work; its first step runs in a later turn."""
         self._waiting.append(work)
         self._call()
 
     def clear(self) -> None:
-        """Forget all of it."""
+        """Drop all work."""
         self._waiting.clear()
 
     def _call(self) -> None:

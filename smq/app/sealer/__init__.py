@@ -1,1 +1,1 @@
-"""The sealer's process and its workers. smq.sealer decides."""
+"""The sealer's process and its workers. The decisions are in smq.sealer."""

@@ -1,11 +1,11 @@
 """Retention, compaction, merging and sweeps, in small jobs: the worker has one at a time.
 
-    due  ──▶  a line of chores  ──one──▶  worker "seal"
-              ▲                             │
-              └── a sweep's next page ──────┘
+    due  ──▶  queue of chores  ──one──▶  worker "seal"
+                 ▲                          │
+                 └── a sweep's next page ───┘
 
-Other work of the worker waits for one of them at most: a seal that a full log needs never waits for
-a whole sweep.
+Other work of the worker waits for one chore at most: a seal that a full log needs never waits for a
+whole sweep.
 """
 
 from collections import deque
@@ -46,7 +46,7 @@ class Known(Protocol):
 
 
 class Chores:
-    """The chores that are due, and those in progress. `states` is the shards' last report.
+    """The chores that are due or running. `states` is the shards' last report.
 
     `changed` is called with the number of a partition whose segments have changed.
     """
@@ -64,11 +64,11 @@ class Chores:
         self._say_problem, self._changed = say_problem, changed
         self._line: deque[Callable[[], None]] = deque()
         self._is_in_hand = False
-        self._retaining = self._sweeping = 0  # Chores that are not done.
+        self._retaining = self._sweeping = 0  # Unfinished chores.
         self._retained_ms = self._swept_ms = 0
 
     def look(self, now_ms: int) -> None:
-        """Have done what is due, unless the last time's is not done yet."""
+        """Queue what is due, unless the last round is unfinished."""
         interval_ms = self.config.log_retention_check_interval_ms
         if not self._retaining and now_ms - self._retained_ms >= interval_ms:
             self._retained_ms = now_ms
@@ -80,11 +80,11 @@ class Chores:
         self._next()
 
     def _retain(self, number: int, now_ms: int) -> None:
-        if number not in self._known.places:  # Its topic is gone.
+        if number not in self._known.places:  # Its topic was deleted.
             return
         state, (place, settings, node) = self._states[number], self._known.places[number]
         if is_overdue(state, settings, now_ms):
-            # The log wants the room now; seals may each wait for a filer that hangs.
+            # The log needs the room now; seals may each wait for a hanging filer.
             self._retaining += 1
             job = DropUnsealed(node, place, settings, state.unsealed_bytes)
             self._hands.do(job, self._dropped, is_urgent=True)
@@ -114,7 +114,7 @@ class Chores:
         self._give(Retain(node, place, settings, state.start, state.unsealed_bytes), answered)
 
     def _give_compact(self, number: int) -> None:
-        """Compact, if its topic is to be, step by step: the worker remembers one partition's."""
+        """Compact if the topic wants it, step by step: the worker keeps one partition's state."""
 
         def answered(has_more: bool | Failed) -> None:  # noqa: FBT001  (the job's answer)
             self._changed(number)
@@ -130,7 +130,7 @@ class Chores:
             self._give_merge(number)
 
     def _give_merge(self, number: int) -> None:
-        """Merge small segments, some at a time, until none are to be merged."""
+        """Merge small segments, a few at a time, until none qualify."""
 
         def answered(count: int | Failed) -> None:
             if isinstance(count, Failed) or count == 0:
@@ -163,11 +163,11 @@ class Chores:
         self._line.append(lambda: self._give_page(payloads, ""))
 
     def _give_page(self, page: Callable[[str], Question[Swept]], after: str) -> None:
-        """A page of a sweep; what it finds tells where the next one begins."""
+        """Sweep a page; its result tells where the next page begins."""
 
         def answered(answer: Swept | Failed) -> None:
             following = answer.after if isinstance(answer, Swept) else None
-            if following is None:  # It is through, or fails: then the next sweep begins anew.
+            if following is None:  # Complete or failed: the next sweep starts over.
                 self._sweeping -= 1
                 return
             assert following > after, "it comes further each time"
@@ -191,12 +191,12 @@ class Chores:
         self._hands.do(job, done)
 
     def _next(self) -> None:
-        """Hand over the next of the line, if none is in the worker's hands."""
+        """Send the next chore, unless the worker has one."""
         if self._line and not self._is_in_hand:
             self._line.popleft()()
 
     def invariants(self) -> None:
-        """Check what must hold between any two answers."""
+        """Check the invariants that hold between any two answers."""
         assert len(self._line) + self._is_in_hand <= self._retaining + self._sweeping
         assert 0 <= self._sweeping <= SWEEP_CHORES
         assert self._retaining >= 0

@@ -1,10 +1,10 @@
-"""The main of the sealer: polls the shards, and hands work to its workers.
+"""The main of the sealer: polls the shards, and assigns work to its workers.
 
     shards  ──partitions──▶  what is due  ──▶  worker "seal": seals, retention, sweeps
     shards  ──cold, offset_for_time──────────▶  workers "cold": read back
 
-A read never waits for a seal: reading has workers of its own (smq.app.sealer.workers). This process
-itself holds no state worth keeping: after a death, the next one polls the shards and continues.
+A read never waits for a seal: reads have their own workers (smq.app.sealer.workers). This process
+holds no state worth keeping: after a death, the next one polls the shards and continues.
 """
 
 import os
@@ -64,14 +64,14 @@ from smq.wire.internal.messages import (
 # Sealing trails: it must not take a core from clients that wait for an ack. Linux derives the
 # priority of its reads and writes from it, too.
 NICENESS = 10
-POLL_MS = 500  # How late a partition may be sealed; small beside any sensible smq.seal.ms.
-PROBE_WAIT_MS = 5000  # A filer that does not answer does not hold up the start any longer.
+POLL_MS = 500  # The delay until a partition may be sealed; small beside any sensible smq.seal.ms.
+PROBE_WAIT_MS = 5000  # The start waits no longer for a filer that does not answer.
 PROBE_RETRY_MS = 5000
 
 
 @dataclass(slots=True)
 class _Known:
-    """The catalog by partition number, at a version."""
+    """The catalog by partition number, as of `version`."""
 
     version: int = 0
     config: Config | None = None
@@ -124,7 +124,7 @@ class _Known:
 
 
 class Sealer:
-    """The rounds: ask the shards, hand out what is due, again. And the doors for cold reads."""
+    """Polls the shards, assigns work that is due, and serves cold reads."""
 
     def __init__(
         self, loop: Loop, inheritance: Inheritance, hire: Hire = Hands, sealers: int = 1
@@ -170,7 +170,7 @@ class Sealer:
             self._tables.changed,
         )
         self._is_marked = False
-        # A directory needs no look: that of two links one fails is what a file system is.
+        # A directory needs no probe: file systems guarantee that only one of two links succeeds.
         self._is_fit = not Location.of(config).is_s3
         self._has_reported = False
 
@@ -183,8 +183,8 @@ class Sealer:
         Acceptor(self._loop, listener, accepted)
 
     def begin(self) -> None:
-        """Serve, once it is known what the filer can do, or takes long to be known."""
-        self._mark_filer()  # A client that finds the broker ready may upload.
+        """Start once the filer was probed, or the probe takes too long."""
+        self._mark_filer()  # Clients may upload as soon as the broker is ready.
         if self._is_fit:
             self._report_ready()
         else:
@@ -193,9 +193,9 @@ class Sealer:
         self.round()
 
     def _probe(self) -> None:
-        """Look at the filer, and again until it answers; nothing is sealed before.
+        """Probe the filer, and retry until it answers; nothing is sealed before.
 
-        Raises SystemExit when it must not be used.
+        Raises SystemExit if the filer must not be used.
         """
 
         def answered(answer: str | Failed | None) -> None:
@@ -216,7 +216,7 @@ class Sealer:
             self._inheritance.report_ready()
 
     def round(self) -> None:
-        """Ask every shard that is not being asked; come back later."""
+        """Poll every shard without a pending question; reschedules itself."""
         self._known.look(self._inheritance)
         self._mark_filer()
         for node in self._shards:
@@ -234,21 +234,21 @@ class Sealer:
         self._loop.call_later(POLL_MS, self.round)
 
     def _ask(self, node: int) -> None:
-        """Ask a shard what has changed of its partitions."""
+        """Ask a shard for its partitions' changes."""
         self._asked.add(node)
         question = partial(encode_question, question=self._watched[node].question())
         self._shards[node].ask(question, partial(self._shard_answered, node))
 
     def _mark_filer(self) -> None:
-        """Have clients on this host know the filer's directory, as soon as it can be written."""
+        """Mark the filer's directory for clients on this host, once it can be written."""
         location = Location.of(self._inheritance.config)
         if not (self._is_marked or location.is_s3):
-            with suppress(OSError):  # The next use of the filer reports what is wrong with it.
+            with suppress(OSError):  # The next use of the filer reports the problem.
                 mark(Path(location.root), self._inheritance.cluster_id)
                 self._is_marked = True
 
     def stop(self) -> None:
-        """End the workers, and all conversations."""
+        """End the workers, and close all links."""
         self.sealing.stop()
         self.publishing.stop()
         self.reading.stop()
@@ -263,7 +263,7 @@ class Sealer:
         except PeerError as reason:
             link.send(encode_answer(frame.id, Failed(str(reason))))
             return
-        self._known.look(self._inheritance)  # A shard that asks may know of a topic before us.
+        self._known.look(self._inheritance)  # A shard may know a new topic before we do.
         match question:
             case Pressure():
                 self._pressure = True
@@ -326,7 +326,7 @@ class Sealer:
 
 
 def empty(directory: Path) -> None:
-    """Have nothing in a directory: no name of what an earlier sealer cached is known any more."""
+    """Delete a directory's content: files cached by an earlier sealer are no longer tracked."""
     for entry in directory.iterdir() if directory.exists() else ():
         if entry.is_dir():
             shutil.rmtree(entry)
@@ -335,7 +335,7 @@ def empty(directory: Path) -> None:
 
 
 def sealer_main(inheritance: Inheritance) -> None:
-    """Seal, keep house and serve cold reads until asked to stop."""
+    """Seal, do chores and serve cold reads until asked to stop."""
     os.nice(NICENESS)
     loop = Loop()
     sealer = Sealer(loop, inheritance, sealers=sealers_of(len(os.sched_getaffinity(0))))

@@ -33,32 +33,32 @@ class ShardOverSocket:
         self._asker = asker
 
     def batches(self, number: int, offset: int, bytes_max: int, *, synced: bool = True) -> bytes:
-        """Whole batches from the one that holds `offset` on; `synced`: when they are on disk."""
+        """Whole batches from the one with `offset` on; `synced`: only those on disk."""
         return self._asker.ask(Batches(number, offset, bytes_max, synced=synced))[1]
 
     def tail(self, number: int, offset: int, bytes_max: int) -> bytes:
-        """As `batches`, and those too that nobody may see yet or the disk does not have."""
+        """Like `batches`, but including batches that are not yet visible or not yet on disk."""
         asked = Batches(number, offset, bytes_max, synced=False, shown=False)
         return self._asker.ask(asked)[1]
 
     def sealed(self, number: int, end: int) -> None:
-        """Everything below `end` is sealed."""
+        """Report that everything below `end` is sealed."""
         self._asker.ask(MarkSealed(number, end))
 
     def compacted(self, number: int, end: int) -> None:
-        """Everything below `end` is compacted."""
+        """Report that everything below `end` is compacted."""
         self._asker.ask(MarkCompacted(number, end))
 
     def log_start(self, number: int, offset: int) -> None:
-        """Records below `offset` are deleted."""
+        """Report that records below `offset` are deleted."""
         self._asker.ask(RaiseLogStart(number, offset))
 
     def unsealed(self, number: int) -> list[UnsealedPart]:
-        """What full segments of the log hold of a partition that is not sealed, in order."""
+        """The unsealed parts of a partition in full segments of the log, in order."""
         return self._asker.ask(Unsealed(number))[0]
 
     def ends(self, number: int) -> Ends:
-        """Up to where the partition is sealed, and where it ends."""
+        """The partition's sealed end, and its end."""
         return self._asker.ask(FindEnds(number))[0]
 
 
@@ -70,7 +70,7 @@ class StoredManifest:
         self._manifest: Manifest | None = None
 
     def has_topic(self, namespace: str, name: str) -> bool:
-        """Whether there is such a topic now."""
+        """Whether the topic exists now."""
         return self._opened().has_topic(namespace, name)
 
     def segments(
@@ -87,7 +87,7 @@ class StoredManifest:
         )
 
     def sealed_end(self, partition_number: int) -> int:
-        """Where the last segment ends; 0: there is none."""
+        """The end of the last segment; 0 without segments."""
         return self._opened().sealed_end(partition_number)
 
     def sealed_bytes(self, partition_number: int) -> int:
@@ -95,11 +95,11 @@ class StoredManifest:
         return self._opened().sealed_bytes(partition_number)
 
     def named_files(self, paths: Sequence[str]) -> set[str]:
-        """Those of these files that are segments."""
+        """The subset of these files that are segments."""
         return self._opened().named_files(paths)
 
     def replaced_files(self, paths: Sequence[str], since_ms: int) -> set[str]:
-        """Those of these files that were segments until they were replaced since a time."""
+        """The subset of these files that were segments and were replaced since a time."""
         return self._opened().replaced_files(paths, since_ms)
 
     def replace_segments(
@@ -109,29 +109,29 @@ class StoredManifest:
         now_ms: int,
         payloads: Sequence[str] | None = None,
     ) -> bool:
-        """Have one in place of its neighbours; False: the partition is gone."""
+        """Replace adjacent segments by one; False if the partition was deleted."""
         ids = None if payloads is None else list(payloads)
         return self._coordinator.ask(ReplaceSegments(list(old), new, now_ms, ids))[0]
 
     def log_start(self, partition_number: int) -> int:
-        """Where retention has moved the partition's start to."""
+        """The start offset that retention has set."""
         return self._opened().log_start(partition_number)
 
     def commit_segments(
         self, segments: list[Segment], payloads: Sequence[Sequence[str]] = ()
     ) -> list[Segment]:
-        """Add these; what the manifest holds in their place."""
+        """Add segments; returns the segments that the manifest then holds in their place."""
         asked = CommitSegments(segments, [list(ids) for ids in payloads])
         return self._coordinator.ask(asked)[0]
 
     def named_payloads(self, ids: Sequence[str]) -> set[str]:
-        """Those of these payloads that records in segments name."""
+        """The subset of these payloads that records in segments refer to."""
         return self._opened().named_payloads(ids)
 
     def delete_segments(
         self, partition_number: int, base_offsets: list[int], replaced_ms: int = 0
     ) -> None:
-        """Take these out; with a time their files count as replaced then."""
+        """Delete segments; with a time, their files count as replaced then."""
         self._coordinator.ask(DeleteSegments(partition_number, base_offsets, replaced_ms))
 
     def topic_ids(self) -> dict[tuple[str, str], str]:

@@ -1,11 +1,11 @@
-"""Schedules the publishing of lake tables: as segments land, and now and then as a check.
+"""Schedules the publishing of lake tables: when segments change, and periodically as a check.
 
-    segment sealed, merged, gone  ──▶  due  ──one──▶  worker "tables"
-                    ▲                              │
-                    └── more to do, or later ◀─────┘
+    segment sealed, merged, deleted  ──▶  due  ──one──▶  worker "tables"
+                      ▲                              │
+                      └── more to do, or later ◀─────┘
 
-Tables have a worker of their own: a hanging catalog delays other tables, but neither seals nor
-reads. Publishing that fails is retried with growing pauses.
+Tables have their own worker: a hanging catalog delays other tables, but neither seals nor reads.
+Failed publishing is retried with growing pauses.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,7 +21,7 @@ RETRY_MS, RETRY_MS_MAX = 1000, 300_000
 
 
 class Name(NamedTuple):
-    """Which table."""
+    """The identity of a table."""
 
     namespace: str
     topic: str
@@ -29,7 +29,7 @@ class Name(NamedTuple):
 
 
 class Known(Protocol):
-    """The catalog, as far as it is about tables."""
+    """The part of the catalog that concerns tables."""
 
     version: int
     tables: dict[Name, PublishTable]
@@ -46,7 +46,7 @@ class _Table:
 
 
 class Tables:
-    """What is due, and what of it is being done. `published` names the tables that there are."""
+    """Which tables are due, and which is being published. `published` names the existing tables."""
 
     def __init__(
         self,
@@ -63,13 +63,13 @@ class Tables:
         self._version, self._checked_ms = -1, 0
 
     def changed(self, number: int) -> None:
-        """The segments of a partition have changed."""
+        """Note that a partition's segments have changed."""
         name = self._known.table_of.get(number)
         if name is not None:
             self._tables.setdefault(name, _Table()).is_due = True
 
     def look(self, now_ms: int) -> None:
-        """Have done what is due, one table at a time."""
+        """Start what is due, one table at a time."""
         is_time = now_ms - self._checked_ms >= self.check_ms
         if is_time or self._known.version != self._version:
             self._look_around(now_ms, check=is_time)
@@ -85,7 +85,7 @@ class Tables:
             self._give(name, now_ms)
 
     def _look_around(self, now_ms: int, *, check: bool) -> None:
-        """Note which tables there should be, and which there are."""
+        """Find out which tables should exist, and which do."""
         self._version = self._known.version
         if check:
             self._checked_ms = now_ms

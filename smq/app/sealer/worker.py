@@ -1,8 +1,8 @@
-"""A child of the sealer that does its work: the only process of the broker that holds pyarrow.
+"""A worker process of the sealer: the only process of the broker that loads pyarrow.
 
-It is forked on demand, takes one job after another (the FOR_WORKER of smq.wire.internal.messages),
-and exits after an idle while: only that returns Arrow's memory to the machine. It may be killed at
-any moment; its parent's death ends it too.
+It is forked on demand, does one job at a time (the FOR_WORKER of smq.wire.internal.messages), and
+exits when idle for a while: only that returns Arrow's memory to the machine. It may be killed at
+any moment, and ends with its parent.
 """
 
 import os
@@ -66,13 +66,13 @@ if TYPE_CHECKING:
 IDLE_S = 15.0
 RECEIVE_BYTES = 1 << 16
 CACHE_BYTES_MAX = 1 << 30
-INLINE_BATCHES_BYTES = 1 << 20  # Of handles looked at for one answer: some thousands.
+INLINE_BATCHES_BYTES = 1 << 20  # Of handles scanned for one answer: some thousands.
 
 A = TypeVar("A")
 
 
 class Surroundings(NamedTuple):
-    """Where everything is."""
+    """The locations of everything a worker uses."""
 
     data_dir: Path
     filer: Location
@@ -82,7 +82,7 @@ class Surroundings(NamedTuple):
 
 
 class Worker:
-    """Does jobs. The first job of a kind opens and imports what the kind needs."""
+    """Does jobs. The first job of a kind opens and imports what that kind needs."""
 
     merge_run_min = RUN_MIN
 
@@ -110,9 +110,9 @@ class Worker:
         }
 
     def do(self, job: Question[A]) -> A | Failed:
-        """The answer to a job.
+        """Do a job and return its answer.
 
-        A filer that is away is the same `problem`, whatever was wanted of it.
+        An unavailable filer yields the same `problem` for every kind of job.
         """
         try:
             return cast("A", self.jobs[type(job)](job))
@@ -122,7 +122,7 @@ class Worker:
             return Failed(str(reason))
 
     def probe(self, _job: Probe) -> str | None:
-        """Why the filer must not be used, if it must not."""
+        """Why the filer must not be used; None if it may be."""
         if isinstance(self.store, S3Store):
             try:
                 self.store.probe()
@@ -131,7 +131,7 @@ class Worker:
         return None
 
     def seal(self, job: Seal) -> int:
-        """Seal a partition; up to which offset it is sealed now."""
+        """Seal a partition; returns its new sealed end."""
         from smq.sealer.seal import Gone, Sealing  # noqa: PLC0415  (It imports pyarrow.)
 
         sealing = Sealing(
@@ -143,7 +143,7 @@ class Worker:
             return job.end
 
     def drop_unsealed(self, job: DropUnsealed) -> int:
-        """Drop what could not be sealed and is no longer kept; where the log starts then."""
+        """Drop records past retention that could not be sealed; returns the log's new start."""
         return drop_unsealed(
             self._shard(job.node),
             self.manifest,
@@ -154,7 +154,7 @@ class Worker:
         )
 
     def retain(self, job: Retain) -> Retained:
-        """Delete some of what a partition no longer keeps; which files went."""
+        """Delete some of what retention no longer keeps; returns which files."""
         retention = Housekeeping(self.store, self._shard(job.node), self.manifest).retain(
             job.place,
             job.settings,
@@ -165,7 +165,7 @@ class Worker:
         return Retained([segment.path for segment in retention.deleted], retention.has_more)
 
     def merge(self, job: Merge) -> int:
-        """Merge some of a partition's small segments, if that is due; how many became one."""
+        """Merge some of a partition's small segments, if due; returns how many became one."""
         from smq.sealer.merge import Merging  # noqa: PLC0415  (It imports pyarrow.)
 
         self._at.cache_dir.mkdir(parents=True, exist_ok=True)
@@ -175,7 +175,7 @@ class Worker:
         return merging.merge(job.place, job.settings)
 
     def compact(self, job: Compact) -> bool:
-        """Take a step of compacting a partition, if that is due; whether there is more to do."""
+        """Do a step of compacting a partition, if due; returns whether more remains."""
         from smq.sealer.compact import Compaction, Ports  # noqa: PLC0415  (It imports pyarrow.)
 
         compaction, self._compaction = self._compaction, None
@@ -190,18 +190,18 @@ class Worker:
         return has_more
 
     def sweep(self, job: Sweep) -> Swept:
-        """Delete the files of a page that no line of the manifest names."""
+        """Delete the files of a page that are not in the manifest."""
         page = self._segment_files.take(job.after)
         keeping = Housekeeping(self.store, self._shard(1), self.manifest)
         swept = keeping.sweep(page.files, job.before_ms, self._tables_in_step())
         return Swept(swept, page.following)
 
     def publish_table(self, job: PublishTable) -> bool:
-        """Have a topic's lake table follow the manifest; whether more is to come."""
+        """Update a topic's lake table from the manifest; returns whether more remains."""
         return self._publishing().publish(job)
 
     def withdraw_table(self, job: WithdrawTable) -> bool:
-        """Drop a lake table that no topic has any more."""
+        """Drop a lake table that its topic no longer has."""
         self._publishing().withdraw(job.namespace, job.topic, job.format)
         return True
 
@@ -212,17 +212,17 @@ class Worker:
         return Publishing(self.store, self.manifest, at.filer, at.catalog, at.data_dir, wall_ms)
 
     def _tables_in_step(self) -> dict[str, int]:
-        """Of the directory of each topic that has a table: since when it follows; 0: not known."""
+        """Since when each topic directory with a table has been in step with it; 0: unknown."""
         found = list(states(self._at.data_dir))
         ids = self.manifest.topic_ids() if found else {}
         return in_step(found, ids, wall_ms())
 
     def forget_unfinished(self, job: ForgetUnfinished) -> int:
-        """Forget unfinished writes that nobody has touched since; how many there were."""
+        """Delete unfinished writes not touched since the given time; returns their number."""
         return self.store.sweep(job.before_ms)
 
     def sweep_payloads(self, job: SweepPayloads) -> Swept:
-        """Delete the payloads of a page that no record names, and none can name any more."""
+        """Delete the payloads of a page to which no record refers or can still refer."""
         page = self._payload_files.take(job.after)
         sweep = PayloadSweep(self.store, self._shard, self.manifest)
         return Swept(sweep.sweep(page.files, job.owners, wall_ms(), job.before_ms), page.following)
@@ -236,7 +236,7 @@ class Worker:
         return _answer(self._cold(job.number, job.offset, job.bytes_max))
 
     def inline(self, job: MakeInline) -> BatchFile:
-        """Batches with payloads in place of their handles, as a range of a file."""
+        """Batches with handles replaced by their payloads, as a range of a file."""
         from smq.sealer.inline import deliver, payload_in  # noqa: PLC0415  (For a rare topic.)
 
         at, offset, bytes_max = job.place, job.offset, job.bytes_max
@@ -253,7 +253,7 @@ class Worker:
         return _answer(found._replace(is_cached=is_cached))
 
     def read_ahead(self) -> None:
-        """Prepare what will be asked next, while nobody waits."""
+        """Prefetch what is likely requested next, while idle."""
         if "_reader" in self.__dict__:
             self._reader.read_ahead()
 
@@ -261,7 +261,7 @@ class Worker:
         """A partition's batches from `offset` on, from the log or from segments."""
         try:
             return self._shard(node).batches(number, offset, bytes_max, synced=False)
-        except StoreError:  # They have left the log.
+        except StoreError:  # They are no longer in the log.
             found = self._cold(number, offset, bytes_max)
             with found.path.open("rb") as file:
                 return os.pread(file.fileno(), found.length, found.at)
@@ -273,12 +273,12 @@ class Worker:
         return found
 
     def offset_for_time(self, job: OffsetForTime) -> RecordTime | None:
-        """The first sealed record of a time or later."""
+        """The first sealed record at or after a time."""
         found = self._reader.offset_for_time(job.number, job.timestamp, job.log_start)
         return None if found is None else RecordTime(*found)
 
     def storage(self, job: DescribeStorage) -> Storage:
-        """How much is stored of partitions, and of the disk."""
+        """How much partitions store, and the disk's usage."""
         disk = shutil.disk_usage(self._at.data_dir)
         sealed_bytes = [self.manifest.sealed_bytes(number) for number in job.numbers]
         return Storage(sealed_bytes, disk.total, disk.free)
@@ -328,7 +328,7 @@ def _answer(found: "Found") -> BatchFile:
 
 
 def work(sock: socket.socket, at: Surroundings, idle_s: float = IDLE_S) -> None:
-    """Do the jobs that come, until none comes for a while or nobody is there to send one."""
+    """Do jobs until idle for `idle_s` or the peer disconnects."""
     worker, reader = Worker(at), InternalReader()
     sock.settimeout(idle_s)
     while True:

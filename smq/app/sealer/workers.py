@@ -1,12 +1,12 @@
-"""The sealer's hands: workers that exist while there is work, and are replaced when they hang.
+"""The sealer's worker processes: started when there is work, replaced when they hang.
 
-    Hands     one worker, one job after the other
-    Sealers   as many as there are processors to spare, each for partitions of its own
-    Readers   some, for the shards' questions: no read waits long for a slow one
+    Hands     one worker, one job at a time
+    Sealers   one for every two processors, each for its own partitions
+    Readers   some, for the shards' questions: a slow read does not block the others
 
-A worker whose filer hangs, or that was suspended, cannot be told to stop: when it has used no CPU
-for a while, it is killed, and waiting jobs go to a new one. Its current job fails; the sealer's
-next rounds find it undone.
+A worker whose filer hangs, or that was suspended, cannot be asked to stop. If it uses no CPU time
+for a while, it is killed, and a new one takes the waiting jobs. Its current job fails; the sealer's
+next rounds schedule it again.
 """
 
 import os
@@ -40,7 +40,7 @@ from smq.wire.internal.messages import (
     Seal,
 )
 
-JOB_ATTEMPTS_MAX = 2  # A job whose worker dies twice is at fault itself.
+JOB_ATTEMPTS_MAX = 2  # A job whose worker dies twice is itself at fault.
 SEALERS_MAX = 4  # More would wait for the disk.
 READERS_MAX = 3  # Each may hold pyarrow's memory, and a cache of its own.
 
@@ -48,7 +48,7 @@ A = TypeVar("A")
 
 
 class Patience(NamedTuple):
-    """How long work may take."""
+    """Timeouts of work."""
 
     slow_ms: int = 1000
     """Then others need not wait for a read."""
@@ -68,7 +68,7 @@ class _Job:
 
 @dataclass(slots=True)
 class _Progress:
-    """A worker's processor time, and since when it has not grown."""
+    """A worker's CPU time, and since when it has not grown."""
 
     ticks: int = -1
     since_ms: int = 0
@@ -78,7 +78,7 @@ PATIENCE = Patience()
 
 
 class Jobs(Protocol):
-    """Takes jobs; see Hands."""
+    """Accepts jobs; see Hands."""
 
     def do(
         self,
@@ -87,20 +87,20 @@ class Jobs(Protocol):
         *,
         is_urgent: bool = False,
     ) -> None:
-        """Have a job done; see Hands."""
+        """Queue a job; see Hands."""
 
 
 class Hand(Jobs, Protocol):
-    """Does jobs, one after the other."""
+    """Does one job at a time."""
 
     def taking_ms(self, now_ms: int) -> int:
-        """How long the job that is being done takes already; 0: there is none."""
+        """How long the current job has been running; 0 without one."""
 
     def look(self) -> None:
-        """See whether it has come further; to be called now and then."""
+        """Check for progress; call this periodically."""
 
     def stop(self) -> None:
-        """End it."""
+        """Kill the worker."""
 
 
 Hire = Callable[[Loop, str, Surroundings, int], Hand]
@@ -108,7 +108,7 @@ Hire = Callable[[Loop, str, Surroundings, int], Hand]
 
 
 class Hands:
-    """One worker, when there is work: jobs in, answers out, in order."""
+    """At most one worker process: jobs in, answers out, in order."""
 
     def __init__(
         self, loop: Loop, name: str, at: Surroundings, hung_ms: int = PATIENCE.hung_ms
@@ -132,9 +132,9 @@ class Hands:
         *,
         is_urgent: bool = False,
     ) -> None:
-        """Have a job done; `answered` gets the answer.
+        """Queue a job; `answered` gets the answer.
 
-        One that is urgent waits for the one that is being done, and no other.
+        An urgent job waits only for the current job.
         """
         place = min(1, len(self._jobs)) if is_urgent else len(self._jobs)
         self._jobs.insert(place, _Job(question, answered))
@@ -142,14 +142,14 @@ class Hands:
             self._send()
 
     def taking_ms(self, now_ms: int) -> int:
-        """How long the job that is being done takes already; 0: there is none."""
+        """How long the current job has been running; 0 without one."""
         return now_ms - self._jobs[0].begun_ms if self._jobs else 0
 
     def look(self) -> None:
-        """See whether the worker has come further; to be called now and then.
+        """Check the worker's progress; call this periodically.
 
-        One that hangs is given up, as is what it was at. It may be where no signal reaches it: it
-        is not waited for, but the next one is given twice the time, for memory has an end.
+        A worker that hangs is killed, and its job fails. Its end is not awaited, as the kernel may
+        delay the signal. Each further worker gets twice the time: dismissed ones may hold memory.
         """
         self._dismissed = [pid for pid in self._dismissed if os.waitpid(pid, os.WNOHANG)[0] == 0]
         if not self._jobs:
@@ -164,7 +164,7 @@ class Hands:
             self._settle(Failed(f"a worker hangs ({what}): it is replaced"))
 
     def stop(self) -> None:
-        """End the worker; what it was at is found again by the next start."""
+        """Kill the worker; the next start finds its work undone."""
         self._stopped = True
         if self._link is not None:
             self._dismiss()
@@ -197,7 +197,7 @@ class Hands:
         self._settle(decode_answer(type(self._jobs[0].question), frame.body))
 
     def _settle(self, answer: object) -> None:
-        """Answer the first job, and go on. While it is there a new one is only put behind it."""
+        """Answer the first job, then send the next. Jobs added meanwhile queue up behind it."""
         self._jobs[0].answered(answer)
         self._jobs.popleft()
         if self._jobs:
@@ -211,7 +211,7 @@ class Hands:
         self._pid, self._link = 0, None
 
     def _left(self, _link: Link) -> None:
-        """The worker is gone: for want of work, or in the middle of a job."""
+        """The worker has exited: idle, or in the middle of a job."""
         os.waitpid(self._pid, 0)
         self._pid, self._link = 0, None
         if not self._jobs or self._stopped:
@@ -223,14 +223,14 @@ class Hands:
 
 
 def sealers_of(processors: int) -> int:
-    """How many workers seal: of two processors one is left to those who produce."""
+    """The number of sealing workers: half the processors, so that producers keep the rest."""
     return max(1, min(SEALERS_MAX, processors // 2))
 
 
 class Sealers:
-    """Workers that seal, so many at most.
+    """A fixed number of workers that seal.
 
-    One of them does all jobs of a partition, in order. The first does what concerns no partition.
+    One worker does all jobs of a partition, in order. The first does the jobs without a partition.
     """
 
     def __init__(
@@ -246,7 +246,7 @@ class Sealers:
         *,
         is_urgent: bool = False,
     ) -> None:
-        """Have a job done; see Hands."""
+        """Queue a job; see Hands."""
         match question:
             case Seal() | DropUnsealed() | Retain() | Merge() | Compact():
                 number = question.place.number
@@ -255,7 +255,7 @@ class Sealers:
         self.hands[number % len(self.hands)].do(question, answered, is_urgent=is_urgent)
 
     def look(self) -> None:
-        """See whether they have come further; to be called now and then."""
+        """Check for progress; call this periodically."""
         for hands in self.hands:
             hands.look()
 
@@ -273,10 +273,10 @@ class _Read:
 
 
 class Readers:
-    """Workers that read, `READERS_MAX` at most: the second comes when the first is slow, and so on.
+    """Workers that read, `READERS_MAX` at most; another starts only while the others are slow.
 
-    What concerns one partition is done by one worker at a time: a file that hangs holds up its own
-    readers and no others, and nothing is fetched twice at once.
+    One worker at a time does all jobs of a partition: a file that hangs delays only its own
+    readers, and nothing is fetched twice at once.
     """
 
     def __init__(
@@ -294,14 +294,14 @@ class Readers:
         self._waiting: deque[_Read] = deque()
 
     def do(self, question: Question[A], answered: Callable[[A | Failed], None]) -> None:
-        """Have something read; `answered` gets the answer."""
+        """Queue a read; `answered` gets the answer."""
         self._waiting.append(_Read(question, answered, monotonic_ms()))
         self._hand_out()
 
     def look(self) -> None:
-        """See what takes too long; to be called now and then."""
+        """Check for hanging reads; call this periodically."""
         now_ms = monotonic_ms()
-        for hands in list(self._hands):  # What is given up may have another one hired.
+        for hands in list(self._hands):  # Giving one up may start another.
             hands.look()
         while self._waiting and now_ms - self._waiting[0].asked_ms >= self._patience.wait_ms:
             read = self._waiting.popleft()
@@ -331,7 +331,7 @@ class Readers:
         self._hand_out()
 
     def _free(self) -> Hand | None:
-        """The worker for the next job. None is hired while a busy one may be free in a moment."""
+        """A worker for the next job. Starts no new one while a busy one may soon be free."""
         now_ms = monotonic_ms()
         for hands in self._hands:
             if hands not in self._in_hand:
@@ -359,6 +359,6 @@ def _subject(question: Question[Any]) -> str:
 
 
 def processor_ticks(pid: int) -> int:
-    """What all threads of a process have had of the processor, in ticks of 10 ms."""
+    """The CPU time of all threads of a process, in ticks of 10 ms."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     return int(fields[11]) + int(fields[12])

@@ -1,1 +1,1 @@
-"""smq serve: the data directory, listeners, memory, and the processes it forks and restarts."""
+"""`smq serve`: the data directory, listeners, memory, and the processes it forks and restarts."""

@@ -25,10 +25,10 @@ from smq.model.config_sources import Machine
 
 
 def complete_mark() -> Path:
-    """The last file of a cache, which has all kernels of this installation then.
+    """The file that marks a complete cache of this installation's kernels.
 
-    Numba files a kernel under its source's path, and takes it for stale when the source's time has
-    changed: another environment, or the same version installed again, compiles once more.
+    Numba stores a kernel under its source's path, and treats it as stale if the source's time has
+    changed: another environment, or the same version reinstalled, compiles again.
     """
     digest = hashlib.sha256()
     for source in sorted(SOURCES.rglob("*.py")):
@@ -43,9 +43,9 @@ def serve_broker(config: Config, machine: Machine) -> int:
 
 
 def warm_kernels() -> None:
-    """Load the kernels; compile them if this machine never has, and say so: it takes a while.
+    """Load the kernels. Compile and announce them if this machine never has, as it takes a while.
 
-    Without the collector: both make very many objects, and keep most of them.
+    The garbage collector is off: both create very many objects and keep most of them.
     """
     gc.disable()
     started_ms = monotonic_ms()
@@ -55,7 +55,7 @@ def warm_kernels() -> None:
     else:
         say("compiling the kernels, once on this machine …")
         with _alone(complete.parent):
-            if not complete.exists():  # Another process may have done it while we waited.
+            if not complete.exists():  # Another process may have compiled meanwhile.
                 _compile_by_two()
             warm()
             complete.touch()
@@ -65,7 +65,7 @@ def warm_kernels() -> None:
 
 @contextmanager
 def _alone(directory: Path) -> Iterator[None]:
-    """A lock for all processes that compile: Numba may give two versions of a kernel one file."""
+    """A lock between compiling processes: Numba may give two versions of a kernel one file."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -75,8 +75,8 @@ def _alone(directory: Path) -> Iterator[None]:
 
 
 def _compile_by_two() -> None:
-    """Fill the cache with two processes; what one of them could not do, loading does."""
-    # A broker calls none of the clients' kernels: it compiles them and does not load them.
+    """Fill the cache with two processes. Loading compiles what they could not."""
+    # A broker calls no client kernels: it compiles them without loading them.
     from shm.warm.client import warm_client  # noqa: PLC0415
     from shm.warm.reader import warm_reader  # noqa: PLC0415
 

@@ -4,14 +4,14 @@
     <data>/supervisor.lock   held by the supervisor alone: "already served by process N"
     <data>/restoring         exists while `smq restore` fills the directory: not servable
     <data>/lock              held by the supervisor and inherited by every process it forks
-    <data>/logs/<log id>/  store.sqlite  filer/  cache/      others' business
+    <data>/logs/<log id>/  store.sqlite  filer/  cache/      of other modules
 
-Two locks, because a supervisor may die before its children have noticed: the first lock is free at
-once, the second only when the last of them has gone, and the next start waits for that instead of
-sharing the data with them. The first is a POSIX lock (a fork does not inherit it), the second a
+There are two locks, because a supervisor may die before its children notice. The first lock is free
+at once, the second only when the last child has exited, and the next start waits for that instead
+of sharing the data with them. The first is a POSIX lock (a fork does not inherit it), the second a
 flock (all forks share it).
 
-A generation is durable before its first use, so that none is ever used twice.
+A generation is durable before its first use, so none is ever used twice.
 """
 
 import base64
@@ -33,7 +33,7 @@ from smq.model.errors import MadeByNewer
 FORMAT_VERSION = 1
 RESTORING = "restoring"
 _NEWEST = {"format_version": FORMAT_VERSION, "wal_format": WAL_FORMAT}
-STRAGGLERS_WAIT_MS = 10_000  # Children see the supervisor's death in milliseconds; a dump is slow.
+STRAGGLERS_WAIT_MS = 10_000  # Children notice a supervisor's death in ms; a core dump is slow.
 _POLL_S = 0.02
 _KINDS = {
     "format_version": int,
@@ -46,7 +46,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What meta.json says. `generation` is the last one taken, -1 before the first."""
+    """The content of meta.json. `generation` is the last one taken, -1 before the first."""
 
     cluster_id: str
     log_count: int
@@ -54,10 +54,10 @@ class Meta:
 
 
 class DataDirectory:
-    """A data directory that this process, and those it forks, alone may serve.
+    """A data directory that only this process and its forks may serve.
 
-    Opening it raises SystemExit with a sentence when that cannot be. `may_be_restoring`: for who
-    goes on with an unfinished restore.
+    Opening it raises SystemExit with a sentence if that is impossible. `may_be_restoring` is for a
+    restore, which may continue an unfinished one.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class DataDirectory:
             raise SystemExit(f"smq: {unusable(path, reason)}") from reason
 
     def start(self, shards: int) -> Meta:
-        """Take the generation of a new start, with a log for every shard at least."""
+        """Take the generation of a new start; each shard has at least one log."""
         log_count = max(self.meta.log_count, shards)
         try:
             return self._write(Meta(self.meta.cluster_id, log_count, self.meta.generation + 1))
@@ -93,17 +93,17 @@ class DataDirectory:
             raise SystemExit(f"smq: {unusable(self.path, reason)}") from reason
 
     def take_generation(self) -> int:
-        """The next generation, durable. Raises OSError when it cannot be made so."""
+        """Take the next generation, durably. Raises OSError if that fails."""
         meta = self.meta
         return self._write(Meta(meta.cluster_id, meta.log_count, meta.generation + 1)).generation
 
     def close(self) -> None:
-        """Let others serve it."""
+        """Release the directory to others."""
         os.close(self._supervisor_fd)
         os.close(self._fd)
 
     def close_in_child(self) -> None:
-        """In a fork: keep only what makes the next start wait for us."""
+        """In a fork: keep only the lock that makes the next start wait for us."""
         os.close(self._supervisor_fd)
 
     @staticmethod
@@ -150,12 +150,12 @@ class DataDirectory:
 
 
 def new_cluster_id() -> str:
-    """As Kafka writes its cluster ids."""
+    """A cluster id in Kafka's format."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
 def read_meta(directory: Path) -> Meta:
-    """Read a directory's meta.json; that of a new cluster if there is none.
+    """Read a directory's meta.json; without one, return that of a new cluster.
 
     Raises SystemExit with a sentence, and OSError.
     """
@@ -179,7 +179,7 @@ def read_meta(directory: Path) -> Meta:
 
 
 def meta_text(meta: Meta) -> bytes:
-    """The content of a meta.json that says this."""
+    """Encode a meta.json."""
     fields = {
         **_NEWEST,
         "cluster_id": meta.cluster_id,
@@ -190,12 +190,12 @@ def meta_text(meta: Meta) -> bytes:
 
 
 def _fields_of_meta(content: bytes) -> dict[str, Any]:
-    """What meta.json says; a newer format may say other things. Raises ValueError with a reason."""
+    """Decode meta.json; a newer format may have other fields. Raises ValueError with a reason."""
     try:
         fields = json.loads(content)
     except ValueError:
         raise ValueError("it is not JSON") from None
-    # What was written before the logs' format had a number is of the first one.
+    # Data from before the logs' format had a number is of the first format.
     given = {"wal_format": 1, **fields} if isinstance(fields, dict) else {}
     version = given.get("format_version")
     is_newer = isinstance(version, int) and version > FORMAT_VERSION
@@ -206,7 +206,7 @@ def _fields_of_meta(content: bytes) -> dict[str, Any]:
 
 
 def replace_durably(path: Path, content: bytes) -> None:
-    """Make the file hold this content, whole or not at all, whatever fails in between."""
+    """Replace the file's content, all or nothing, whatever fails in between."""
     temporary = path.with_name(path.name + ".new")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
@@ -238,7 +238,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def unusable(path: Path, reason: OSError) -> str:
-    """A sentence for a data directory that cannot be used."""
+    """The sentence for a data directory that cannot be used."""
     why = _WHY.get(reason.errno or 0, str(reason))
     remedy = "free some space, or choose" if reason.errno in _FULL else "choose"
     return f"the data directory {path} cannot be used: {why}; {remedy} another with --data-dir"

@@ -1,7 +1,7 @@
-"""Listening sockets: TCP for clients, unix for our own processes. The supervisor opens them all.
+"""Listening sockets: TCP for clients, unix for our own processes. The supervisor opens all of them.
 
-They stay open while a process behind them is restarted, so that connections queue up instead of
-being refused.
+They stay open while a process behind them restarts, so connections queue up instead of being
+refused.
 """
 
 import errno
@@ -21,19 +21,19 @@ from smq.app.process.clock import monotonic_ms, wall_ms
 from smq.app.process.inheritance import socket_path
 from smq.model.config import Config, bracketed
 
-TCP_BACKLOG = 1024  # Clients that come back at once after a restart.
-# A process that is killed lets go of its files one by one: of the data's lock, which the next start
-# has waited for, before its clients and its port.
+TCP_BACKLOG = 1024  # Clients that reconnect at once after a restart.
+# A killed process closes its files one by one: it may release the data's lock, for which the next
+# start has waited, before its connections and its port.
 PORT_WAIT_MS = 1000
 _POLL_S = 0.01
 UNIX_BACKLOG = 128  # Our own processes, some of them attaching again and again.
 UNIX_PATH_BYTES_MAX = 107  # sun_path, less its final zero.
-CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{22}")  # As directories of sockets are called.
-DESERTED_MS = 60_000  # A directory that is younger may be about to be used.
+CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{22}")  # The name of a directory of sockets.
+DESERTED_MS = 60_000  # A younger directory may belong to a broker that is starting.
 
 
 def open_tcp_listeners(config: Config) -> dict[int, socket.socket]:
-    """One for each node. Raises SystemExit with a sentence."""
+    """A listener for each node. Raises SystemExit with a sentence."""
     return {
         node_id: _open_tcp(config.host, config.listen_port(node_id), "--port")
         for node_id in config.node_ids
@@ -41,7 +41,7 @@ def open_tcp_listeners(config: Config) -> dict[int, socket.socket]:
 
 
 def open_http_listener(config: Config) -> socket.socket | None:
-    """The front's, if there is to be one. Raises SystemExit with a sentence."""
+    """The front's listener, if it is configured. Raises SystemExit with a sentence."""
     if config.http_port < 0:
         return None
     return _open_tcp(config.host, config.http_port, "--http-port")
@@ -90,7 +90,7 @@ def _cannot_listen(host: str, port: int, option: str, reason: OSError) -> str:
 
 
 def _by_whom(port: int) -> str:
-    """' by process N (name)' where we are allowed to know."""
+    """' by process N (name)', if we may know."""
     try:
         for connection in psutil.net_connections("tcp"):
             listens = connection.status == psutil.CONN_LISTEN and connection.laddr.port == port
@@ -102,11 +102,11 @@ def _by_whom(port: int) -> str:
 
 
 def open_unix_listeners(directory: Path, names: Sequence[str]) -> dict[str, socket.socket]:
-    """One for each name, in a private directory. Raises SystemExit with a sentence."""
+    """A listener for each name, in a private directory. Raises SystemExit with a sentence."""
     try:
         _make_private(directory.parent)
         _make_private(directory)
-        os.utime(directory)  # Else it is taken for deserted, here or by a broker that starts now.
+        os.utime(directory)  # Otherwise we or a starting broker would take it for deserted.
         _clear_deserted(directory.parent)
         return {name: _open_unix(socket_path(directory, name)) for name in names}
     except OSError as reason:
@@ -117,7 +117,7 @@ def open_unix_listeners(directory: Path, names: Sequence[str]) -> dict[str, sock
 
 
 def _make_private(directory: Path) -> None:
-    """Make it, ours and closed to others; somebody else's would let them in between us."""
+    """Create it, private to this user: another user's directory would let them intercept links."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     status = directory.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
@@ -129,14 +129,14 @@ def _open_unix(path: Path) -> socket.socket:
     if len(os.fsencode(path)) > UNIX_PATH_BYTES_MAX:
         raise OSError(errno.ENAMETOOLONG, f"a socket's path has {UNIX_PATH_BYTES_MAX} bytes")
     deadline_ms = monotonic_ms() + PORT_WAIT_MS
-    while _is_answered(path):  # By a process of the last run that is just dying, or by a clone.
+    while _is_answered(path):  # By a dying process of the last run, or by a clone.
         if monotonic_ms() >= deadline_ms:
             raise SystemExit(
                 f"smq: another broker with this cluster id has its sockets in {path.parent}; stop "
                 "it, choose another --runtime-dir, or restore with --new-cluster"
             )
         sleep(_POLL_S)
-    path.unlink(missing_ok=True)  # Of a run that was killed: the data directory is locked by us.
+    path.unlink(missing_ok=True)  # Of a killed run: the data directory is locked by us.
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         listener.bind(str(path))
@@ -148,18 +148,18 @@ def _open_unix(path: Path) -> socket.socket:
 
 
 def _clear_deserted(home: Path) -> None:
-    """Remove what killed brokers have left: directories of sockets at which nobody listens."""
+    """Remove what killed brokers left: socket directories without listeners."""
     for each in home.iterdir():
         if CLUSTER_ID.fullmatch(each.name) and _is_deserted(each):
             shutil.rmtree(each, ignore_errors=True)
 
 
 def _is_deserted(directory: Path) -> bool:
-    """Whether nobody listens there; of a broker that has just begun nobody does yet."""
+    """Whether no process listens there. A broker that is just starting does not listen yet."""
     try:
         is_old = wall_ms() - 1000 * directory.lstat().st_mtime > DESERTED_MS
         sockets = [*directory.iterdir()]
-    except OSError:  # It goes just now, or is no directory.
+    except OSError:  # It is being removed, or is not a directory.
         return False
     return is_old and bool(sockets) and all(map(_is_refused, sockets))
 
@@ -168,7 +168,7 @@ def _is_answered(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
         try:
             probe.connect(str(path))
-        except BlockingIOError:  # Its backlog is full: somebody is slow.
+        except BlockingIOError:  # Its backlog is full: a slow process listens.
             return True
         except OSError:
             return False

@@ -1,6 +1,6 @@
-"""`smq serve` up to the first fork, in the order that wastes least when it refuses.
+"""`smq serve` up to the first fork, in the order that wastes least on a refusal.
 
-    lock the data directory → sizes → sockets → kernels → what a newer SMQ has made
+    lock the data directory → sizes → sockets → kernels → check for data of a newer SMQ
         → a generation, durable → memory → forks
 
 Refusals come before any resource is taken. Nothing here starts a thread: a fork copies only one
@@ -45,16 +45,16 @@ from smq.model.errors import MadeByNewer
 from smq.store.database import refuse_newer as refuse_newer_database
 from smq.store.store import FILE_NAME as STORE
 
-PINS = "pins"  # Of the data directory: links to what a snapshot wants of the logs.
-TOKEN_BYTES = 18  # Of the console's token: nobody guesses it.
-LOGS = "logs"  # Of the data directory: a directory for each log.
-COMPILER = "libllvmlite"  # Loading kernels was the last that anybody wants of it.
+PINS = "pins"  # In the data directory: links to log segments for a snapshot.
+TOKEN_BYTES = 18  # Of the console's token: not guessable.
+LOGS = "logs"  # In the data directory: a directory for each log.
+COMPILER = "libllvmlite"  # Not needed again once kernels are loaded.
 
 
 def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], None]) -> int:
     """Serve until a signal stops us; returns the exit code. Raises SystemExit with a sentence.
 
-    `warm` loads the kernels, or compiles them.
+    `warm` loads or compiles the kernels.
     """
     directory = DataDirectory(config.data_dir)
     log_count = max(directory.meta.log_count, config.shards)
@@ -66,11 +66,11 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     runtime_dir = config.runtime_dir / directory.meta.cluster_id
     tcp_listeners = open_tcp_listeners(config)
     http_listener = open_http_listener(config)
-    if http_listener is not None:  # Clients learn it from the setting: port 0 is none to go to.
+    if http_listener is not None:  # Clients learn the port from the setting: replace 0.
         config = replace(config, http_port=http_listener.getsockname()[1])
     names = [*map(shard_name, tcp_listeners), *map(attach_name, tcp_listeners)]
     unix_listeners = open_unix_listeners(runtime_dir, [*names, COORDINATOR, SEALER])
-    shutil.rmtree(config.data_dir / PINS, ignore_errors=True)  # Of a snapshot that was killed.
+    shutil.rmtree(config.data_dir / PINS, ignore_errors=True)  # Left by a snapshot that was killed.
     say(f"smq serves {config.data_dir}")
     say("settings: " + ", ".join(f"{name} = {value}" for name, value in config.changed().items()))
     warm()
@@ -99,14 +99,14 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     )
     assert len([*Path("/proc/self/task").iterdir()]) == 1, "a thread was started before the forks"
     give_back_code(COMPILER)
-    gc.freeze()  # What is shared from now on is not copied by a collection that touches it.
+    gc.freeze()  # Keeps collections from touching, and so copying, shared pages.
     exit_code = Supervisor(directory, estate, mains, say).run()
     shutil.rmtree(runtime_dir, ignore_errors=True)
     return exit_code
 
 
 def refuse_newer(data_dir: Path) -> None:
-    """Look at what a start would write to. Raises SystemExit: a newer SMQ made some of it."""
+    """Check the data that a start would write. Raises SystemExit if a newer SMQ wrote any."""
     try:
         refuse_newer_database(data_dir / STORE)
         for directory in sorted((data_dir / LOGS).glob("*")):
@@ -122,7 +122,7 @@ def _log_memory(log: int, config: Config) -> LogMemory:
 
 
 def say(sentence: str) -> None:
-    """One line of news. Nobody reading it is no reason to stop."""
+    """Print a line of news. A closed stdout is no reason to stop."""
     with suppress(OSError):
         sys.stdout.write(sentence + "\n")
         sys.stdout.flush()

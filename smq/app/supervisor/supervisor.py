@@ -1,13 +1,13 @@
-"""The supervisor: holds the resources that must outlive the other processes, which it forks,
+"""The supervisor: owns the resources that must outlive the other processes, which it forks,
 watches and restarts.
 
-It touches no data and has one thread for life, so that a fork copies nothing in motion.
+It touches no data and always has a single thread, so a fork copies nothing in motion.
 
 A process that dies is restarted at once, with growing pauses if it keeps dying young. A restarted
-shard gets the next generation, made durable before the fork. SIGTERM, SIGINT and SIGHUP stop: all
-are asked to end, and those that have not ended at the deadline are killed.
+shard gets the next generation, made durable before the fork. SIGTERM, SIGINT and SIGHUP stop the
+broker: all processes are asked to end, and killed at the deadline.
 
-`smq.app.supervisor.serve` prepares what it owns; `smq.app.process.child` begins and ends a fork.
+`smq.app.supervisor.serve` prepares its resources; `smq.app.process.child` begins and ends a fork.
 """
 
 import os
@@ -27,9 +27,9 @@ from smq.app.process.status import ProcessStatus, Status, status_path
 from smq.app.supervisor.datadir import DataDirectory
 from smq.model.config import bracketed
 
-STOP_DEADLINE_MS = 4500  # We promise to stop in 5 s; the rest is for the kernel to free memory.
+STOP_DEADLINE_MS = 4500  # The documented limit is 5 s; the kernel needs the rest to free memory.
 LATE_MS = 5000  # A start takes one second; two, with a large log to recover.
-YOUNG_MS = 1000  # A process that dies younger did not come to serve.
+YOUNG_MS = 1000  # A process that dies younger has not served.
 RESTART_PAUSE_MS_MIN = 100
 RESTART_PAUSE_MS_MAX = 5000
 
@@ -45,7 +45,7 @@ class Mains(NamedTuple):
 
 @dataclass(slots=True)
 class Process:
-    """One process of the broker over all its lives. `pid` is 0 while it is down."""
+    """A process of the broker across restarts. `pid` is 0 while it is down."""
 
     name: str
     main: Callable[[Inheritance], None]
@@ -69,7 +69,7 @@ class Process:
 
 
 def restart_pause_ms(died_young: int) -> int:
-    """How long a process stays down that has died young so many times in a row."""
+    """How long to wait before restarting a process that has died young so often in a row."""
     if died_young <= 1:
         return 0
     return int(min(RESTART_PAUSE_MS_MIN * 2 ** (died_young - 2), RESTART_PAUSE_MS_MAX))
@@ -77,9 +77,9 @@ def restart_pause_ms(died_young: int) -> int:
 
 @dataclass(slots=True)
 class Supervisor:
-    """The processes, and the estate that each gets its share of.
+    """The processes, and the resources they share.
 
-    A process that is down has a restart pending, unless we are stopping.
+    Unless the supervisor is stopping, each process that is down has a restart pending.
     """
 
     directory: DataDirectory
@@ -115,7 +115,7 @@ class Supervisor:
         return Process(shard_name(node_id), main, node_id)
 
     def _start(self, process: Process) -> None:
-        """Fork a process, under the generation taken last. Raises OSError when there is no room."""
+        """Fork a process under the last generation taken. Raises OSError if resources run out."""
         process.generation = self.directory.meta.generation
         process.started_ms = monotonic_ms()
         process.ready_fd, ready_write = os.pipe2(os.O_CLOEXEC)
@@ -138,7 +138,7 @@ class Supervisor:
         self._write_status()
 
     def _live(self, process: Process, share: Inheritance) -> None:
-        """In the child: let go of what is not ours, then be the process."""
+        """In the child: release what is not ours, then run the process's main."""
         self.directory.close_in_child()
         self.estate.stop.close()
         for each in self.processes:
@@ -147,7 +147,7 @@ class Supervisor:
         process.main(share.keep(process.name, process.node_id))
 
     def _reported(self, process: Process) -> None:
-        """A process has said that it serves, or has closed the pipe before it could."""
+        """A process has reported that it serves, or has closed the pipe before."""
         process.ready = bool(os.read(process.ready_fd, 1))
         self._forget_ready_fd(process)
         self._write_status()
@@ -170,7 +170,7 @@ class Supervisor:
             process.ready_fd = -1
 
     def _ended(self, process: Process) -> None:
-        """A process is gone: reap it, and start the next unless there is a reason not to."""
+        """Reap a process that has exited, and restart it unless there is a reason not to."""
         how = self._reap(process)
         if self.stopping:
             self._stop_when_all_ended()
@@ -202,7 +202,7 @@ class Supervisor:
             if process.node_id is not None:
                 self.directory.take_generation()
             self._start(process)
-        except OSError as reason:  # A full disk, too many processes: it may pass.
+        except OSError as reason:  # A full disk or too many processes: it may pass.
             self.say(f"{process.name} cannot be started yet; the others continue: {reason}")
             self.loop.call_later(RESTART_PAUSE_MS_MAX, lambda: self._restart(process))
         else:
@@ -210,7 +210,7 @@ class Supervisor:
             self._write_status()
 
     def _stop(self) -> None:
-        """Ask everybody to end, and see to it."""
+        """Ask all processes to end; kill those that do not."""
         self.loop.unregister(self.estate.stop.fd)
         if self.stopping:
             return
@@ -233,7 +233,7 @@ class Supervisor:
                 signal.pidfd_send_signal(process.pidfd, signal.SIGKILL)
 
     def _publish(self, process: Process) -> None:
-        """Let the other processes know what we know of a node."""
+        """Publish a node's state to the other processes."""
         process.invariants()
         if process.node_id is not None:
             port = self.estate.tcp_listeners[process.node_id].getsockname()[1]
@@ -280,5 +280,5 @@ class Supervisor:
                 for process in self.processes
             },
         )
-        with suppress(OSError):  # A full disk is no reason to stop: it is news, not state.
+        with suppress(OSError):  # A full disk is no reason to stop: the file is news, not state.
             status.write(self.directory.path)

@@ -1,1 +1,1 @@
-"""`smq group`: its verbs, the work behind them, and plans to move offsets."""
+"""`smq group`: its verbs, their work, and plans to move offsets."""

@@ -1,6 +1,6 @@
-"""Where the offsets of a group would move: the plan that `smq group reset` shows or commits.
+"""The plan that `smq group reset` shows or commits: where each offset moves.
 
-A plan is computed from what the caller read of the brokers, and does no IO.
+The functions compute a plan from offsets that the caller has read; they do no IO.
 """
 
 import csv
@@ -19,7 +19,7 @@ UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The offsets that a partition has: from `first` up to and without `end`."""
+    """A partition's offsets: `first` to `end` (exclusive)."""
 
     first: int
     end: int

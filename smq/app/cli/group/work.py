@@ -1,4 +1,4 @@
-"""The work of `smq group`: what a group is, where a reset would move it, and the commit of it."""
+"""The work of `smq group`: describe a group, plan a reset, commit it."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -25,7 +25,7 @@ from smq.wire.generated.describe_groups import DescribedGroup
 
 
 class Wanted:
-    """The partitions that a reset is about, and what the brokers say of them."""
+    """The partitions of a reset, and their state at the brokers."""
 
     def __init__(
         self, cluster: Cluster, group: str, topics: list[str], partitions: list[int] | None
@@ -113,7 +113,7 @@ def commit(cluster: Cluster, group: str, moves: list[Move]) -> None:
 
 
 def delete_offsets(cluster: Cluster, group: str, topics: list[str]) -> list[TopicPartition]:
-    """Forget a group's offsets in these topics; which ones. Exits with a sentence if refused."""
+    """Delete a group's offsets in these topics; returns which. Exits with a sentence if refused."""
     wanted = set(topics)
     names = [name for name in committed_offsets(cluster, group) if name.topic in wanted]
     try:
@@ -133,7 +133,7 @@ def _check_without_members(cluster: Cluster, group: str) -> None:
     try:
         state = describe_group(cluster, group).group_state
     except BrokerError as error:
-        if error.code == ErrorCode.GROUP_ID_NOT_FOUND:  # A commit creates it.
+        if error.code == ErrorCode.GROUP_ID_NOT_FOUND:  # The commit creates it.
             return
         raise
     if state not in WITHOUT_MEMBERS:
@@ -141,7 +141,7 @@ def _check_without_members(cluster: Cluster, group: str) -> None:
 
 
 def refused(group: str, error: BrokerError) -> SystemExit | BrokerError:
-    """The sentence of what a coordinator refuses; else the error itself."""
+    """The exit for a coordinator's refusal; else the error itself."""
     if error.code in {ErrorCode.NON_EMPTY_GROUP, ErrorCode.UNKNOWN_MEMBER_ID}:
         return refusal(
             f"group {group} has members; stop its consumers first: "
@@ -153,7 +153,7 @@ def refused(group: str, error: BrokerError) -> SystemExit | BrokerError:
 
 
 def facts_of(cluster: Cluster, group: str) -> dict[str, Any]:
-    """What `smq group describe --json` prints."""
+    """The facts that `smq group describe --json` prints."""
     try:
         described = describe_group(cluster, group)
     except BrokerError as error:

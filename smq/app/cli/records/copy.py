@@ -1,4 +1,4 @@
-"""`smq copy`: a topic to another one, of this broker or of another, Apache Kafka's included."""
+"""`smq copy`: copies a topic to another topic of any Kafka broker, SMQ or Apache Kafka."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ JSON = (
     'JSON: {"source", "destination", "partitions", "records", "bytes", "payloads", '
     '"payload_bytes", "seconds"}'
 )
-SAVE_MS = 1000  # How much of a copy is read again after a kill.
+SAVE_MS = 1000  # Between two saves: how much of a copy is repeated after a kill.
 
 
 def copy(  # noqa: PLR0913  (Each is an option.)
@@ -91,7 +91,7 @@ def copy(  # noqa: PLR0913  (Each is an option.)
 
 
 def _run(work: "Copy", saving: "Saving") -> None:
-    """Copy, and save how far it came, unless the destination is not what was left there."""
+    """Copy and save progress. Refuses if the destination differs from the saved state."""
     from smq.app.cli.records import copying  # noqa: PLC0415  (NumPy)
 
     try:
@@ -121,7 +121,7 @@ def _counts(work: "Copy", payloads: "PayloadCopy") -> dict[str, int]:
 
 
 class Saving:
-    """Writes the state now and then, if there is a file for it."""
+    """Saves the state periodically, if there is a file for it."""
 
     def __init__(
         self, path: Path | None, source: "Side", destination: "Side", lanes: "dict[int, Lane]"
@@ -137,7 +137,7 @@ class Saving:
             self.save_now()
 
     def save_now(self) -> None:
-        """Save what is acknowledged."""
+        """Save the acknowledged progress."""
         from smq.app.cli.records.copy_state import write_state  # noqa: PLC0415
 
         self._saved_ms = monotonic_ms()
@@ -150,7 +150,7 @@ class Saving:
 
 
 def name_of(side: "Side") -> str:
-    """What identifies a topic of a cluster in the state."""
+    """The identity of a cluster's topic in the state file."""
     return f"{side.cluster.cluster_id}/{side.topic}"
 
 

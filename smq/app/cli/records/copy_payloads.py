@@ -1,8 +1,8 @@
-"""Copies the payloads that copied records refer to, before the records are produced.
+"""Copies the payloads that copied records refer to, before producing the records.
 
-A payload keeps its id, so that its handle is right in the destination too; one that is there
-already is not sent again. Handles are never compressed (docs/adr/handles-are-sent-uncompressed.md),
-so other batches cost one search for the header's name.
+A payload keeps its id, so its handle is valid in the destination too. Payloads that exist there are
+skipped. Handles are never compressed (docs/adr/handles-are-sent-uncompressed.md), so other batches
+cost one search for the header's name.
 """
 
 from shm.arrow import read_only
@@ -16,11 +16,11 @@ from smq.wire.codec import Buffer
 from smq.wire.references import handles_of_batch
 
 PIECE_BYTES = 4 * 1024 * 1024
-KNOWN_MAX = 100_000  # Payloads of this run that are not looked at again, some 10 MB.
+KNOWN_MAX = 100_000  # Payloads seen by this run, which it does not check again; some 10 MB.
 
 
 class PayloadCopy:
-    """Of one copy. The brokers are asked for their filers when the first handle comes."""
+    """The payloads of one copy. Looks up the brokers' filers at the first handle."""
 
     def __init__(self, source: Side, destination: Side) -> None:
         self._sides = source, destination
@@ -30,7 +30,7 @@ class PayloadCopy:
         self.count = self.bytes = 0
 
     def bring(self, batch: Buffer) -> None:
-        """Bring the payloads that a batch refers to. Raises BrokerError, StoreError."""
+        """Copy the payloads that a batch refers to. Raises BrokerError, StoreError."""
         data = read_only(batch)
         if not (self._is_possible and may_refer(data, 0, len(data))):
             return
@@ -42,7 +42,7 @@ class PayloadCopy:
                 self._bring(*spaces, each)
 
     def _found(self) -> tuple[Space, Space] | None:
-        """Where payloads are; None: one of the brokers has no filer, and no handles."""
+        """Both payload spaces; None if a broker has no filer, and thus no handles."""
         if self._spaces is None:
             facts = [broker_facts(side.cluster) for side in self._sides]
             self._is_possible = all("filer.root" in each.settings for each in facts)
@@ -59,7 +59,7 @@ class PayloadCopy:
             with destination.store.writing(destination.keys + reference.id) as sink:
                 for at in range(0, len(payload), PIECE_BYTES):
                     sink.write(payload[at : at + PIECE_BYTES])
-        except AlreadyExists:  # An earlier run has brought it.
+        except AlreadyExists:  # An earlier run has copied it.
             pass
         else:
             self.count += 1

@@ -1,9 +1,9 @@
-"""The file that makes a copy resumable: pairs of offsets that belong together, by partition.
+"""The file that makes a copy resumable: corresponding offsets of both topics, by partition.
 
     {"version": 1, "source": NAME, "destination": NAME, "partitions": {"0": [OFFSET, OFFSET]}}
 
-An old pair is as right as a new one, as long as only the copy writes to the destination: what the
-destination has above it was copied in the source's order. So the file need not be synced.
+An old pair is as valid as a new one as long as only the copy writes to the destination: everything
+above the pair was copied in the source's order. So the file need not be synced.
 """
 
 import json
@@ -19,7 +19,7 @@ Pairs = dict[int, tuple[int, int]]
 
 
 def read_state(path: Path, source: str, destination: str) -> Pairs:
-    """The pairs in a file; none if it does not exist. Refuses what is another copy's file."""
+    """The pairs in a file; none if it does not exist. Refuses the file of a different copy."""
     try:
         found = json.loads(path.read_text())
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 """Copies the partitions of a topic to another topic: fetch, restamp, produce, all pipelined.
 
-A fetch is always under way while the last answer is produced. The first failure ends the copy; the
-destination's ends say how far it came, so that the next run goes on there.
+The next fetch is in flight while the previous response is produced. The first failure ends the
+copy. The destination's end offsets record the progress, and the next run continues there.
 """
 
 from collections import deque
@@ -35,7 +35,7 @@ MiB = 1024 * 1024
 FETCH_BYTES = 8 * MiB  # Of one answer: enough to keep both brokers busy, and little memory.
 PARTITION_BYTES = 4 * MiB
 FETCH_WAIT_MS = 500
-IN_FLIGHT_MAX = 5  # Requests to produce, at each broker: as many as Kafka's own clients allow.
+IN_FLIGHT_MAX = 5  # Produce requests per broker: as many as Kafka's own clients allow.
 ACKS_ALL = -1
 PRODUCE_TIMEOUT_MS = 30_000
 
@@ -51,12 +51,12 @@ class Side(NamedTuple):
 
 @dataclass(slots=True)
 class Lane:
-    """A partition on its way.
+    """The copy of one partition.
 
     position     the source's next offset to read, and `end` where to stop
     destination  the destination's next offset, after all that was acknowledged
-    acknowledged the source's offset that belongs to it
-    skip         records that an earlier run has copied already
+    acknowledged the source's offset that corresponds to it
+    skip         records that an earlier run has already copied
     """
 
     partition: int
@@ -75,18 +75,18 @@ Sent = tuple[Lane, Ready]
 
 
 class Interloper(Exception):
-    """The destination has records that this copy did not bring. The message says where."""
+    """The destination has records of another writer. The message says where."""
 
 
 class OffsetsNotKept(Exception):
-    """A record would get another offset than it has. The message says which."""
+    """A record would change its offset. The message says which."""
 
 
 class Copy:
     """One run. `saved` is called after each round of acknowledged requests, `bring` with each batch
     before it is produced.
 
-    With `keep_offsets` it ends before the first record that would get another offset.
+    With `keep_offsets` it fails before the first record that would change its offset.
     """
 
     def __init__(  # noqa: PLR0913  (it is what a copy is told)
@@ -146,9 +146,9 @@ class Copy:
         self._saved()
 
     def _ask(self, connection: Connection, partitions: list[int]) -> bool:
-        """Send the next fetch; False: all these partitions are done."""
+        """Send the next fetch; False if all these partitions are done."""
         left = [self._lanes[each] for each in partitions if not self._lanes[each].is_done]
-        left.sort(key=lambda lane: lane.position - lane.end)  # The one with most left comes first.
+        left.sort(key=lambda lane: lane.position - lane.end)  # The longest remainder first.
         if not left:
             return False
         rows = [
@@ -170,7 +170,7 @@ class Copy:
         return True
 
     def _read(self, data: PartitionData) -> list[Sent]:
-        """What is to be produced of a partition; moves its position."""
+        """The batches of a partition to produce; advances its position."""
         check(data.error_code)
         lane = self._lanes[data.partition_index]
         assert isinstance(data.records, memoryview | None)  # As it was received, in its buffer.
@@ -190,7 +190,7 @@ class Copy:
         return found
 
     def _plan(self, lane: Lane, ready: Ready) -> None:
-        """Note which offsets the records will have."""
+        """Record which offsets the records will get."""
         planned = self._planned[lane.partition]
         self._planned[lane.partition] = planned + ready.record_count
         has = ready.source_next - ready.record_count
@@ -209,7 +209,7 @@ class Copy:
         lane.acknowledged = ready.source_next
 
     def _produce(self, ready: list[list[Sent]]) -> None:
-        """Send a request for each row of batches, a partition's one after the other."""
+        """Send the batches in rows of one per partition, which keeps each partition's order."""
         cluster, topic = self._destination
         for row in zip_longest(*ready):
             by_leader: dict[int, list[Sent]] = {}
@@ -228,7 +228,7 @@ class Copy:
         return self._producing[leader]
 
     def _await(self, producing: "Producing", in_flight_max: int) -> None:
-        """Wait for the oldest answers until at most so many are owed."""
+        """Wait until at most `in_flight_max` requests are unanswered."""
         while len(producing.owed) > in_flight_max:
             for (lane, ready), base_offset in producing.finish():
                 if base_offset != lane.destination:
@@ -247,14 +247,14 @@ class Copy:
 
 
 class Producing:
-    """The requests under way to one broker, oldest first."""
+    """The requests in flight to one broker, oldest first."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.owed: deque[list[Sent]] = deque()
 
     def send(self, topic: str, batches: list[Sent]) -> None:
-        """Send a request with a batch for each of some partitions."""
+        """Send a request with one batch for each of some partitions."""
         data = [
             PartitionProduceData(index=lane.partition, records=ready.data)
             for lane, ready in batches

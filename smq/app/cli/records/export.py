@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 JSON = 'JSON: {"topic", "file", "records"}'
 SUFFIXES = (".parquet", ".arrow", ".ndjson", ".jsonl")
 LINES = {".ndjson", ".jsonl"}
-PART = ".part"  # Behind the name of a file that is not whole yet.
+PART = ".part"  # Suffix of an incomplete file.
 POLL_S = 1.0
 
 Put = Callable[["Batch", "dict[TopicPartition, int]"], int]
@@ -77,7 +77,7 @@ def export(  # noqa: PLR0913  (Each is an option.)
 
 def _export(consumer: "Consumer", put: Put) -> int:
     ends, firsts = consumer.find("latest"), consumer.find("earliest")
-    for name, first in firsts.items():  # An offset that was asked for may be in one of them only.
+    for name, first in firsts.items():  # One of several topics may have the requested offset.
         consumer.seek(*name, min(max(consumer.position(*name), first), ends[name]))
     total = sum(end - consumer.position(*name) for name, end in ends.items())
     records = 0
@@ -96,7 +96,7 @@ def _export(consumer: "Consumer", put: Put) -> int:
 
 @contextmanager
 def _whole(file: Path) -> Iterator[Put]:
-    """A writer to a file beside `file`, which takes its name at the end of the block."""
+    """A writer to a temporary file that replaces `file` at the end of the block."""
     part = file.with_name(file.name + PART)
     try:
         with _lines(part) if file.suffix in LINES else _tables(part, file.suffix) as put:

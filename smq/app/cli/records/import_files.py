@@ -100,8 +100,8 @@ def _import_lines(
 
 
 class Objects:
-    """Makes records of a file of JSON lines: as `smq export` wrote them if the first one has a
-    `value`, else each line is a value.
+    """Parses JSON lines: as records of `smq export` if the first has a `value`, else each line
+    is a value.
     """
 
     def __init__(self, key: str | None, *, keeps_partitions: bool) -> None:
@@ -120,7 +120,7 @@ class Objects:
 
 
 def _key_of(fields: dict[str, Any], name: str) -> bytes | None:
-    """A field as a key: numbers become the text that one would read."""
+    """A field as a key: numbers become decimal text."""
     if name not in fields:
         raise ValueError(f"it has no column {name!r}, only {', '.join(fields)}")
     value = fields[name]
@@ -141,9 +141,9 @@ def _check_partition(client: "Client", topic: str, highest: int) -> None:
 
 
 class Rows:
-    """Sends the rows of files, with a few batches on their way.
+    """Sends the rows of files, with a few batches in flight.
 
-    `check_partition` is told of the partitions that a file names; None: they are ignored.
+    `check_partition` is called with the partitions that a file names; None ignores them.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class Rows:
         self._records = 0
 
     def send(self, path: Path, advance: Advance) -> int:
-        """Send a file; returns how many records were acknowledged. Raises OSError, ValueError."""
+        """Send a file; returns the number of acknowledged records. Raises OSError, ValueError."""
         from smq.app.cli.records.tables import (  # noqa: PLC0415  (PyArrow)
             highest_partition,
             read,

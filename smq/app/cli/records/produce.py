@@ -1,7 +1,6 @@
 """`smq produce`: sends each line of files or of a pipe as a record.
 
-A batch is sent when it is full, or when the pipe has no more for now, so a slow program's lines do
-not wait.
+A batch is sent when it is full or the pipe is empty, so the lines of a slow program do not wait.
 """
 
 import json
@@ -38,9 +37,9 @@ if TYPE_CHECKING:
 
 JSON = 'JSON: {"topic", "records", "next_offsets": {PARTITION: OFFSET}}'
 READ_BYTES = 1024 * 1024
-LINES_MAX = 10_000  # Of a batch: enough to amortize Python's steps, and only a few megabytes.
+LINES_MAX = 10_000  # Per batch: enough to amortize Python's steps, and only a few megabytes.
 BATCHES_ON_WAY_MAX = 4
-DELIVERY_TIMEOUT_S = 30.0  # Typed at a terminal.
+DELIVERY_TIMEOUT_S = 30.0  # A person waits at the terminal.
 NUMBERS_MAX = {"partition": PARTITION_MAX, "timestamp": INT64_MAX}
 BACKSLASH_AND_T = rb"\t"  # Other programs read it as a tab, but shells do not convert it.
 

@@ -1,12 +1,12 @@
-"""Which fetched batches are produced again, and as what: `smq copy` without its IO.
+"""Selects and rewrites the fetched batches to produce: `smq copy` without its IO.
 
-A batch goes on as it is, compressed as it is, if a broker would take it so: its header loses the
-producer, the transaction and the leader epoch, and gets a new CRC. Records are decoded and
-encoded only where that cannot be: a batch from which compaction has removed records, whose append
-time was the broker's, or that begins before the wanted offset.
+A batch is forwarded as it is, still compressed, if a broker would accept it: its header loses the
+producer, the transaction and the leader epoch, and gets a new CRC. Records are decoded and encoded
+only if necessary: in a batch from which compaction has removed records, whose append time is the
+broker's, or that begins before the wanted offset.
 
-Every record that is copied takes exactly one offset of the destination, which is what makes a copy
-resumable: its progress is the destination's end.
+Each copied record takes exactly one offset of the destination. That makes a copy resumable: its
+progress is the destination's end.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ _PRODUCER = Struct(">qhi")  # Id, epoch and base sequence.
 
 
 class Ready(NamedTuple):
-    """A batch to produce, how many records it has, and the source's offset behind it."""
+    """A batch to produce, its record count, and the source's next offset after it."""
 
     data: Buffer
     record_count: int
@@ -44,9 +44,9 @@ class Ready(NamedTuple):
 
 @dataclass(slots=True)
 class Committed:
-    """Tells committed batches from aborted ones, by the list that came with a fetch.
+    """Tells committed batches from aborted ones, by the fetch response's list.
 
-    `aborted` has (producer id, first offset), in the order of offsets.
+    `aborted` has (producer id, first offset), ordered by offset.
     """
 
     aborted: Sequence[tuple[int, int]]
@@ -54,7 +54,7 @@ class Committed:
     _open: set[int] = field(default_factory=set)  # Producers whose transaction was aborted.
 
     def has(self, batch: Batch) -> bool:
-        """Whether readers of committed records see the batch. Batches come in order."""
+        """Whether readers of committed records see the batch. Call it with batches in order."""
         while self._next < len(self.aborted) and self.aborted[self._next][1] <= batch.last_offset:
             self._open.add(self.aborted[self._next][0])
             self._next += 1
@@ -97,7 +97,7 @@ def _may_stay(batch: Batch, position: int) -> bool:
 
 
 def _anonymous(batch: Batch) -> memoryview:
-    """The batch as a producer without an id sends it, in place."""
+    """The batch as from a producer without an id, changed in place."""
     data = batch.data
     checked = np.frombuffer(data, np.uint8)
     if int(crc32c(checked, BATCH_ATTRIBUTES_AT, len(data))) != batch.crc:
@@ -114,7 +114,7 @@ def _anonymous(batch: Batch) -> memoryview:
 
 def _encoded(batch: Batch, position: int) -> Ready:
     kept = [record for record in batch.records() if record.offset >= position]
-    if not kept:  # Compaction has removed those that were asked for.
+    if not kept:  # Compaction has removed the requested ones.
         return Ready(b"", 0, batch.last_offset + 1)
     numbered = [record._replace(offset=number) for number, record in enumerate(kept)]
     data = write_batch(numbered, compression=batch.codec)

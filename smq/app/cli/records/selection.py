@@ -1,4 +1,4 @@
-"""Which records `smq consume` prints, and which of their fields."""
+"""Selects which records `smq consume` prints, and which of their fields."""
 
 import json
 import re
@@ -16,7 +16,7 @@ _ESCAPES = {r"\n": "\n", r"\t": "\t", r"\0": "\0"}
 
 
 class AnyRecord(Protocol):
-    """What is used of a record."""
+    """The attributes of a record that selection uses."""
 
     @property
     def topic(self) -> str: ...
@@ -36,7 +36,7 @@ class AnyRecord(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Records whose key and value match, and that have all these headers."""
+    """A filter: key and value match, and all these headers are present."""
 
     key: re.Pattern[bytes] | None = None
     value: re.Pattern[bytes] | None = None
@@ -62,7 +62,7 @@ def pattern(text: str) -> re.Pattern[bytes]:
 class Template:
     """`{field}` stands for a field; `{value.user.id}` and `{key.id}` for a part of JSON.
 
-    A part that a record does not have is empty. Raises ValueError: there is no such field.
+    A part that a record lacks is empty. Raises ValueError for an unknown field.
     """
 
     def __init__(self, text: str) -> None:
@@ -77,7 +77,7 @@ class Template:
             self._pieces.append((literal, name))
 
     def line(self, record: AnyRecord) -> bytes:
-        """The record's line, without the line's end."""
+        """The record's line, without a line end."""
         parts = []
         for literal, name in self._pieces:
             parts.append(literal.encode())
@@ -87,7 +87,7 @@ class Template:
 
 
 def check_field(name: str) -> None:
-    """Raises ValueError if no record has such a field."""
+    """Raises ValueError for an unknown field."""
     first, dot, _ = name.partition(".")
     if first not in FIELDS or (dot and first not in {"key", "value"}):
         known = ", ".join(FIELDS)
@@ -114,7 +114,7 @@ def field_of(record: AnyRecord, name: str) -> Any:  # noqa: ANN401  (what the fi
 def _time(timestamp_ms: int) -> str | None:
     try:
         return (EPOCH + timedelta(milliseconds=timestamp_ms)).isoformat("T", "milliseconds")
-    except OverflowError:  # Beyond the calendar: producers may send any number.
+    except OverflowError:  # Outside the calendar: producers may send any number.
         return None
 
 
@@ -154,7 +154,7 @@ def chosen(record: AnyRecord, names: list[str]) -> bytes:
 
 @dataclass(slots=True)
 class Counts:
-    """What `--stats` prints: records, bytes and times, by partition."""
+    """The statistics of `--stats`: records, bytes and times, by partition."""
 
     partitions: dict[int, dict[str, int]] = field(default_factory=dict)
 

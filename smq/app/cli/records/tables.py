@@ -1,9 +1,9 @@
-"""Files of records as Arrow tables: what `smq export` writes and `smq import` reads.
+"""Record files as Arrow tables: what `smq export` writes and `smq import` reads.
 
     topic string, partition int32, offset int64, timestamp timestamp[ms, UTC],
     key binary, value binary, headers list<struct<key: string, value: binary>>
 
-A file without a column `value` has rows of somebody's own: each becomes a JSON object.
+Each row of a file without a column `value` becomes a JSON object.
 """
 
 import json
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from smq.client.names import TopicPartition
 
-ROWS_MAX = 65_536  # Of a batch that is read: tens of megabytes at most, mostly far less.
+ROWS_MAX = 65_536  # Per batch read: tens of megabytes at most, mostly far less.
 SENT = ("key", "value", "headers", "timestamp", "partition")
 SCHEMA = pa.schema(
     [
@@ -62,7 +62,7 @@ def written(path: Path, suffix: str) -> Iterator[Any]:
 def read(path: Path) -> Iterator[pa.RecordBatch]:
     """The rows of a Parquet, Arrow or CSV file, a part at a time. Raises OSError, ValueError."""
     suffix = path.suffix
-    path.stat()  # Its error says what is wrong; Arrow's says where it was noticed.
+    path.stat()  # Its error states the problem; Arrow's states where it was noticed.
     try:
         if suffix == ".parquet":
             with pq.ParquetFile(path) as parquet:
@@ -83,7 +83,7 @@ def to_send(rows: pa.RecordBatch, key: str | None, *, keeps_partitions: bool) ->
     """The columns that a producer takes. Raises ValueError.
 
     key               the column to take keys from
-    keeps_partitions  whether a column `partition` says where a record goes
+    keeps_partitions  whether a column `partition` selects a record's partition
     """
     names = rows.schema.names
     if key is not None and key not in names:
@@ -100,7 +100,7 @@ def to_send(rows: pa.RecordBatch, key: str | None, *, keeps_partitions: bool) ->
 
 
 def highest_partition(batch: pa.RecordBatch) -> int:
-    """The highest partition that a batch to send names; -1: none."""
+    """The highest partition that a batch names; -1 if it names none."""
     if "partition" not in batch.schema.names or not pa.types.is_integer(batch["partition"].type):
         return -1
     highest = pc.max(batch["partition"]).as_py()
@@ -118,7 +118,7 @@ def _json_rows(rows: pa.RecordBatch, key: str | None) -> pa.RecordBatch:
 
 
 def _keys(column: pa.Array) -> pa.Array:
-    """Keys are bytes: numbers and dates become the text that one would read."""
+    """Convert keys to bytes: numbers and dates become text."""
     kind = column.type
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_string(kind):
         return column
