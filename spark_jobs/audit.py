@@ -25,7 +25,7 @@ from spark_jobs.session import refusals, start_session
 
 
 def transform(records: DataFrame) -> DataFrame:
-    """A row for each partition: records, offsets that occur twice, offsets without a record."""
+    """A row per partition: records, offsets that occur twice, offsets without a record."""
     rows = records.groupBy("topic", "partition").agg(
         f.count("*").alias("records"),
         f.count_distinct("offset").alias("offsets"),
@@ -44,9 +44,9 @@ def transform(records: DataFrame) -> DataFrame:
 
 
 class Expected(NamedTuple):
-    """What the manifest says of a topic's partitions: where to start, and how many records follow.
+    """The manifest's expectations for a topic's partitions: first offset and record count.
 
-    A segment that retention has cut is left out: nobody knows how many of its records are left.
+    A segment that retention has cut is left out, as its remaining record count is unknown.
     """
 
     starts: dict[int, int]
@@ -54,7 +54,7 @@ class Expected(NamedTuple):
 
 
 def expected(data_dir: Path, topic: str) -> Expected:
-    """What the manifest says. Raises Unreadable, StoreError."""
+    """Compute them from the manifest. Raises Unreadable, StoreError."""
     found = Expected({}, {})
     with open_manifest(data_dir / FILE_NAME) as manifest:
         for partition, number in enumerate(find_topic(manifest, topic).partition_numbers):

@@ -34,10 +34,10 @@ Transform = Callable[[DataFrame], DataFrame]
 
 
 class Progress:
-    """Which dates of a table are done, with their number of rows; in a file of the table."""
+    """The completed dates of a table with their row counts, in a file of the table."""
 
     def __init__(self, table: Path, topic: str) -> None:
-        """Raises Unreadable if the table is another topic's, or a stream's."""
+        """Raises Unreadable if the table belongs to another topic, or to a stream."""
         self._path, self._topic = table / DONE, topic
         if (table / LOG_OF_A_STREAM).exists():
             raise Unreadable(f"{table} is written by a stream; name a table of its own")
@@ -56,27 +56,27 @@ class Progress:
             )
 
     def add(self, day: date, rows: int) -> None:
-        """A date is done; durable when this returns."""
+        """Record that a date is done; durable on return."""
         self.rows[day.isoformat()] = rows
         save(self._path, {"format": FORMAT, "topic": self._topic, "rows": self.rows})
 
 
 def days(first: date, last: date) -> Iterator[date]:
-    """The dates from `first` to `last`, both of them."""
+    """The dates from `first` to `last`, inclusive."""
     while first <= last:
         yield first
         first += DAY
 
 
 def rows_of(records: DataFrame, day: date) -> DataFrame:
-    """The records of a date; Spark skips row groups that have none of it."""
+    """The records of a date; Spark skips row groups without any."""
     start = datetime(day.year, day.month, day.day, tzinfo=UTC)
     moment = f.col("timestamp")
     return records.where((moment >= f.lit(start)) & (moment < f.lit(start + DAY)))
 
 
 def write_day(records: DataFrame, day: date, table: Path, transform: Transform = transform) -> int:
-    """Replace a date of the table; returns the number of its rows."""
+    """Replace a date of the table; returns its row count."""
     rows = transform(rows_of(records, day)).where(f.col("date") == f.lit(day)).drop("date")
     path = table / f"date={day.isoformat()}"
     rows.write.mode("overwrite").parquet(str(path))

@@ -19,7 +19,7 @@ PLACE = ["topic", "partition", "offset"]
 
 
 def transform(records: DataFrame, *, drop_deleted: bool = False) -> DataFrame:
-    """The records that Kafka's compaction keeps; without those that delete a key, if wanted.
+    """The records that Kafka's compaction keeps; optionally without tombstones.
 
     Two passes: the first shuffles keys and offsets only, which is about three times faster than a
     window over whole records.

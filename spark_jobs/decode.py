@@ -44,7 +44,7 @@ CARRIED = ["key", "topic", "partition", "offset", "timestamp", "timestampType", 
 def transform(records: DataFrame, schema: "str | Format") -> tuple[DataFrame, DataFrame]:
     """The typed rows, and the dead letters: key, value, headers.
 
-    `schema` names columns of JSON objects as SQL's DDL does, or is a format. Raises ValueError.
+    `schema` names columns of JSON objects in SQL DDL, or is a format. Raises ValueError.
     """
     if isinstance(schema, str):
         return _split(*_json(records, schema))
@@ -65,7 +65,7 @@ def _json(records: DataFrame, schema: str) -> tuple[DataFrame, dict[str, Column]
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BAD}
     text = f.col("value").cast("string")
     parsed = records.withColumn("v", f.from_json(text, whole, options))
-    # Bytes that are no UTF-8 would be changed unseen.
+    # Spark would silently change bytes that are not UTF-8.
     is_misfit = f.col(f"v.{BAD}").isNotNull() | f.col("v").isNull()
     why = f.when(~f.is_valid_utf8(text), "not UTF-8").when(
         is_misfit, "not a JSON object of the schema"
@@ -104,7 +104,7 @@ def _split(
 
 
 def run(spark: SparkSession, given: argparse.Namespace) -> tuple[int, int]:
-    """Write both; returns the number of rows and of dead letters of this run. Raises Unreadable."""
+    """Write both; returns this run's numbers of rows and dead letters. Raises Unreadable."""
     form = form_of(given)
     table, dead = Path(given.output), Path(f"{given.output}.dead")
     claim(table / MADE, _made_of(given))
@@ -132,7 +132,7 @@ def _into_table(rows: DataFrame, table: Path) -> StreamingQuery:
 
 
 def _made_of(given: argparse.Namespace) -> dict[str, object]:
-    """What decides the rows of a table: a later run with other options is refused."""
+    """The options that determine the table's rows: a later run with others is refused."""
     schema = given.schema if given.format == "json" else Path(given.schema).read_text("latin-1")
     return {
         "topic": given.topic,
@@ -145,7 +145,7 @@ def _made_of(given: argparse.Namespace) -> dict[str, object]:
 
 
 def form_of(given: argparse.Namespace) -> "str | Format":
-    """What `transform` gets. Raises Unreadable."""
+    """The schema argument of `transform`. Raises Unreadable."""
     if given.format == "json":
         return str(given.schema)
     needed = "fastavro" if given.format == "avro" else "google.protobuf"
@@ -167,7 +167,7 @@ def form_of(given: argparse.Namespace) -> "str | Format":
 
 
 def _refuse(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
-    """End the program if options do not go together."""
+    """Exit if options conflict."""
     if (given.message is not None) != (given.format == "protobuf"):
         parser.error("--message is the type of --format protobuf, which needs it")
     if given.registry is not None and not (given.format == "avro" and given.framed):

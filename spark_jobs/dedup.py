@@ -21,15 +21,15 @@ PLACE = ["topic", "partition", "offset"]
 
 
 def transform(records: DataFrame, by: Sequence[str] = ("key", "value")) -> DataFrame:
-    """The first record of each group of equal ones, by time, then by its place.
+    """The first record of each group of equal ones, by time, then by partition and offset.
 
-    Two passes, of which the first shuffles places and hashes, not values. The hash has 256 bits.
+    Two passes, of which the first shuffles positions and hashes, not values. The hash has 256 bits.
     """
     return _kept(records, first_places(records, by))
 
 
 def first_places(records: DataFrame, by: Sequence[str]) -> DataFrame:
-    """Where the first record of each group is."""
+    """The position of the first record of each group."""
     parts = [
         f.coalesce(f.hex(f.col(each).cast("string").cast("binary")), f.lit("null"))
         if each not in {"key", "value"}
@@ -46,7 +46,7 @@ def _kept(records: DataFrame, places: DataFrame) -> DataFrame:
 
 
 def prepared(records: DataFrame, scratch: Path, by: Sequence[str]) -> Rows:
-    """What each partition keeps, once the places of all firsts are in `scratch`."""
+    """The rows each partition keeps, once the positions of all first records are in `scratch`."""
     if not scratch.exists():
         first_places(records, by).write.parquet(str(scratch))
     places = records.sparkSession.read.parquet(str(scratch))

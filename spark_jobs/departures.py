@@ -35,7 +35,7 @@ def transform(records: DataFrame) -> DataFrame:
 
 
 class Seen:
-    """What the stream has had: flights by carrier, and the greatest age of a record in ms."""
+    """What the stream has received: flights by carrier, and the maximum age of a record in ms."""
 
     def __init__(self, until: int) -> None:
         self.flights: Counter[str] = Counter()
@@ -44,7 +44,7 @@ class Seen:
         self._until = until
 
     def take(self, records: DataFrame, _: int) -> None:
-        """A batch of the stream."""
+        """Process a batch of the stream."""
         rows = transform(records).collect()
         now_ms = int(datetime.now(UTC).timestamp() * 1000)
         for row in rows:
@@ -72,7 +72,7 @@ def main() -> None:
         writer = rows.load().writeStream.foreachBatch(seen.take)
         query = writer.option("checkpointLocation", checkpoint).start()
         query.processAllAvailable()
-        seen.age_ms_max = 0  # What came before waited for Spark to start.
+        seen.age_ms_max = 0  # Earlier records had waited for Spark's start.
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         while not seen.is_over.wait(POLL_S) and query.isActive:

@@ -1,6 +1,6 @@
-"""A small JSON file that says what a job's directory is, or how far the job is.
+"""A small JSON file that describes a job's directory or its progress.
 
-It is replaced as a whole, and durable on return.
+It is replaced atomically, and durable on return.
 """
 
 import json
@@ -26,7 +26,7 @@ def save(path: Path, value: object) -> None:
 
 
 def load(path: Path) -> dict[str, object] | None:
-    """What the file says; None if there is none. Raises Unreadable."""
+    """The file's content; None without a file. Raises Unreadable."""
     try:
         found = json.loads(path.read_text())
     except FileNotFoundError:
@@ -39,9 +39,9 @@ def load(path: Path) -> dict[str, object] | None:
 
 
 def claim(path: Path, facts: dict[str, object]) -> None:
-    """Say in a table's directory what the table is made of; later runs must be of the same.
+    """Record in a table's directory what the table is made of; later runs must match.
 
-    Raises Unreadable if they are not, or if the directory has something else.
+    Raises Unreadable if they differ, or if the directory has something else.
     """
     found, directory = load(path), path.parent
     if found is None:

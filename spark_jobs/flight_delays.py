@@ -34,7 +34,7 @@ def values(records: DataFrame, schema: str) -> DataFrame:
 
 
 def delays(flights: DataFrame, weather: DataFrame, airlines: DataFrame) -> DataFrame:
-    """A row for each carrier and month; a flight counts as rainy by that hour's report."""
+    """A row per carrier and month; the weather report of its hour makes a flight rainy."""
     rain = weather.groupBy("origin", "time_hour").agg((f.max("precip") > 0).alias("rain"))
     late = f.col("dep_delay") > LATE_MINUTES
     delay_of_rainy = f.when(f.col("rain"), f.col("dep_delay"))

@@ -22,7 +22,7 @@ EVERY_SECONDS = 10
 
 
 def transform(records: DataFrame) -> DataFrame:
-    """The columns of the table: those of the topic, and the date in UTC (null without a time)."""
+    """The table's columns: those of the topic, and the date in UTC (null without a time)."""
     return records.withColumn("date", f.to_date("timestamp"))
 
 

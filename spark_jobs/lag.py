@@ -21,7 +21,7 @@ from spark_jobs.source.topics import Offsets, Topics, find_place
 
 
 class Lag(NamedTuple):
-    """A partition: where the stream is, where the partition ends."""
+    """A partition: the stream's position and the partition's end."""
 
     topic: str
     partition: int
@@ -31,13 +31,13 @@ class Lag(NamedTuple):
 
 
 def offsets_of(checkpoint: Path) -> Offsets:
-    """The offsets that a stream has planned last, of all its sources. Raises Unreadable."""
+    """The last planned offsets of a stream, over all its sources. Raises Unreadable."""
     batches = [int(each.name) for each in (checkpoint / "offsets").glob("*") if each.name.isdigit()]
     if not batches:
         raise Unreadable(f"{checkpoint} is not the checkpoint of a stream that has started")
     path = checkpoint / "offsets" / str(max(batches))
     found: Offsets = {}
-    # "v1", the batch's metadata, then a line for each source: "-" if it has none.
+    # "v1", the batch's metadata, then a line per source: "-" for one without offsets.
     for line in path.read_text().splitlines()[2:]:
         if line == "-":
             continue
@@ -49,7 +49,7 @@ def offsets_of(checkpoint: Path) -> Offsets:
 
 
 def lags(offsets: Offsets, ends: Offsets) -> list[Lag]:
-    """A row for each partition; of new ones, all is ahead."""
+    """A row per partition; a new partition counts from offset 0."""
     return [
         Lag(*name, offsets.get(name, 0), end, max(0, end - offsets.get(name, 0)))
         for name, end in sorted(ends.items())

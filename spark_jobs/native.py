@@ -1,9 +1,9 @@
-"""Pieces of topics as a DataFrame: Python plans, Spark's own Parquet reader reads.
+"""Reads pieces of topics as a DataFrame: Python plans, Spark's own Parquet reader reads.
 
 Spark gets the exact files of the manifest, so it prunes columns and skips row groups as with any
-table. `timestamp` is null where it overflows, `headers` is empty where there are none. What Spark's
-reader cannot read comes through `format("smq")`, in executors: raw segments, segments in a bucket,
-and what is not sealed yet.
+table. `timestamp` is null where it overflows, `headers` is empty where there are none. Executors
+read what Spark's reader cannot through `format("smq")`: raw segments, segments in a bucket, and
+unsealed records.
 """
 
 import json
@@ -38,20 +38,20 @@ SCHEMA = (
 )
 CREATE_TIME_TYPE, LOG_APPEND_TIME_TYPE = 0, 1  # The numbers of Spark's Kafka source.
 LABEL = b"smq.timestamp_type"
-TAIL_BYTES = 16 * 1024  # Of a file: the end of its footer, where our labels are.
+TAIL_BYTES = 16 * 1024  # The end of a file's footer, which has our labels.
 LABEL_END_BYTES = 32  # From the label's name to the end of its value.
 
 Range = tuple[int, int]
 
 
 class Reading(NamedTuple):
-    """How pieces are read.
+    """How to read pieces.
 
     staging        a directory for copies of segments in a bucket; None: executors read the bucket
-    verifies       compares each file with its checksum first, as executors always do: Spark's own
-                   reader does not notice a byte that has changed
-    schema         the topic's `smq.schema`, to have its typed columns behind Kafka's
-    fails_on_loss  whether what is gone or cannot be decoded is an error; else it is left out
+    verifies       checks each file's checksum first, as executors always do: Spark's own reader
+                   does not notice a changed byte
+    schema         the topic's `smq.schema`, which adds its typed columns to Kafka's
+    fails_on_loss  whether missing or undecodable records are an error; otherwise they are left out
     """
 
     spark: SparkSession
@@ -62,7 +62,7 @@ class Reading(NamedTuple):
     schema: str = ""
 
     def frame(self, pieces: Sequence[Piece]) -> DataFrame:
-        """The rows of some pieces: SCHEMA, and typed columns.
+        """The rows of pieces: SCHEMA, and typed columns.
 
         Raises Unreadable, StoreError, Damaged.
         """
@@ -86,7 +86,7 @@ class Reading(NamedTuple):
         return reduce(DataFrame.unionByName, frames or [nothing])
 
     def _native(self, topic: str, parts: Sequence[Part]) -> Iterable[DataFrame]:
-        """Filters by offset only segments that are read in part."""
+        """Spark's frames; filters by offset only the segments that are read in part."""
         assert self.place.filer is not None
         store = self.place.filer.open()
         files = Files(store, self.staging)
@@ -122,7 +122,7 @@ class Reading(NamedTuple):
         return files.parquet(*(str(root / part.segment.path) for part in parts))
 
     def _rows(self, ranges: Mapping[TopicPartition, Range], tail: str) -> DataFrame:
-        """Ranges through `format("smq")`."""
+        """Read ranges through `format("smq")`."""
         partitions: dict[str, list[int]] = {}
         starts: dict[str, dict[str, int]] = {}
         ends: dict[str, dict[str, int]] = {}
@@ -148,7 +148,7 @@ class Reading(NamedTuple):
 
 
 def location_options(place: Place) -> dict[str, str]:
-    """The options of `format("smq")` for a place."""
+    """The options of `format("smq")` that describe a place."""
     if place.data_dir is None:
         return {"kafka.bootstrap.servers": str(place.bootstrap)}
     assert place.filer is not None
@@ -165,7 +165,7 @@ def _filer_options(filer: Filer) -> dict[str, str]:
 
 
 def layers(pieces: Iterable[Piece]) -> list[dict[TopicPartition, Range]]:
-    """The ranges of pieces, neighbours joined; each layer has at most one of a partition."""
+    """Merge adjacent ranges of pieces into layers with at most one range per partition."""
     found: list[dict[TopicPartition, Range]] = []
     depth: dict[TopicPartition, int] = {}
     for piece in sorted(pieces, key=lambda each: (each.topic, each.partition, each.start)):
@@ -184,8 +184,8 @@ def layers(pieces: Iterable[Piece]) -> list[dict[TopicPartition, Range]]:
 def timestamp_type(path: Path) -> int:
     """The timestamps' type in a segment, from its footer. Raises Unreadable, naming the file.
 
-    The footer has its labels as plain text, near its end. To look only there takes a tenth of the
-    time of parsing it, which counts where thousands of segments are planned.
+    The footer has its labels as plain text near its end. Searching only there takes a tenth of the
+    time of parsing it, which matters when planning thousands of segments.
     """
     try:
         with path.open("rb", buffering=0) as file:
@@ -204,7 +204,7 @@ def timestamp_type(path: Path) -> int:
 
 
 def _holds(part: Part) -> Column:
-    """Whether a row of a segment that is read in part was requested."""
+    """Whether the read requested a row of a partially read segment."""
     offset = f.col("_offset")
     within = (offset >= part.start) & (offset < part.end)
     return (f.col("partition") == part.partition) & within

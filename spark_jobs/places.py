@@ -6,7 +6,7 @@ from typing import TypedDict
 
 
 class Places(TypedDict):
-    """What `read_topic` needs to find a topic."""
+    """The arguments of `read_topic` that locate a topic."""
 
     data_dir: Path
     filer_root: str | None

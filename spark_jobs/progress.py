@@ -1,7 +1,7 @@
-"""Watches a stream: a line of JSON for each batch, until it ends or is stopped.
+"""Watches a stream: prints a line of JSON per batch until the stream ends or is stopped.
 
-A Python source cannot add to the metrics of a query's progress. It reports the latest offsets, so
-what Spark's Kafka source has as metrics is computed from the progress: `behind`.
+A Python source cannot add metrics to a query's progress, but reports the latest offsets. `behind`
+computes the metrics of Spark's Kafka source from them.
 """
 
 import json
@@ -29,7 +29,7 @@ OURS = (
 
 
 class Query(Protocol):
-    """What is asked of Spark's StreamingQuery."""
+    """The part of Spark's StreamingQuery that is used."""
 
     def awaitTermination(self, timeout: int | None = None, /) -> bool | None: ...  # noqa: N802
     def stop(self) -> None: ...
@@ -39,10 +39,10 @@ class Query(Protocol):
 
 
 def watch(query: Query) -> Counter[str]:
-    """Until the stream ends; Ctrl-C stops it, and it goes on from there in the next run.
+    """Watch until the stream ends. Ctrl-C stops it; the next run continues from there.
 
     Returns the sums of what its batches observed (`DataFrame.observe`, one count each). Raises
-    Unreadable with the reason if SMQ's source or sink ended it, else what Spark raised.
+    Unreadable with the reason if SMQ's source or sink failed, else Spark's own exception.
     """
     said, observed = -1, Counter[str]()
     try:
@@ -65,16 +65,16 @@ def watch(query: Query) -> Counter[str]:
 
 
 def behind(progress: Mapping[str, Any]) -> dict[str, float]:
-    """By how many records a query's partitions are behind: the metrics of Spark's Kafka source.
+    """How many records a query's partitions are behind: the metrics of Spark's Kafka source.
 
-    `progress` is one of `query.recentProgress`. Nothing for sources that do not report offsets.
+    `progress` is one of `query.recentProgress`. Skips sources that do not report offsets.
     """
     lags: list[int] = []
     for source in progress.get("sources", ()):
         try:
             ends, latest = (_offsets(source[name]) for name in ("endOffset", "latestOffset"))
         except (KeyError, TypeError, ValueError, AttributeError):
-            continue  # Not of our kind.
+            continue  # Not one of our sources.
         lags += [max(0, latest[name] - end) for name, end in ends.items() if name in latest]
     if not lags:
         return {}
@@ -90,6 +90,6 @@ def _offsets(found: object) -> Offsets:
 
 
 def _reason(text: str) -> str:
-    """The last line of a traceback in Spark's sentence that is of ours, else the sentence."""
+    """The last traceback line in Spark's message that is ours, else the message."""
     lines = [line.partition(each)[2] for line in text.splitlines() for each in OURS if each in line]
     return lines[-1].strip() if lines else text

@@ -86,7 +86,7 @@ def _only(topic: Topics) -> str:
 
 
 def _bounds(options: dict[str, str]) -> tuple[ReadOptions, Bound]:
-    """The bounds that are options of Spark's Kafka source."""
+    """Parse the bounds given as options of Spark's Kafka source."""
     known = {each.lower() for each in BOUNDS}
     for name in options:
         if name.lower() not in known:
@@ -101,7 +101,7 @@ def _selection(topic: Topics) -> Selection:
 
 
 def _bound(names: Sequence[TopicPartition], given: Starting | Ending, default: int) -> Bound:
-    """Offsets of some partitions of a topic, and a default for the others. Raises Unreadable."""
+    """Offsets of some partitions of a topic, and a default for the rest. Raises Unreadable."""
     offsets = dict.fromkeys(names, default)
     for partition, offset in ({} if isinstance(given, str) else given).items():
         name = TopicPartition(names[0].topic, partition)

@@ -1,13 +1,13 @@
-"""A table that a job makes anew from all records of a topic, partition by partition.
+"""A table that a job rebuilds from all records of a topic, partition by partition.
 
-    TABLE/_progress.json         what the table is made of, and which partitions of `_next` are done
+    TABLE/_progress.json         what the table is made of, and the completed partitions of `_next`
     TABLE/_next/partition=<p>/   the new table, until it is complete
     TABLE/partition=<p>/         the table
 
-The first run writes down up to which offset it reads each partition, and all later runs read the
-same, until the table is complete: after a kill the next run makes what is missing. Only then do the
-new partitions replace the old ones, one by one. A run that finds nothing new in the topic does
-nothing. Readers skip names with an underscore.
+The first run records each partition's end offset, and later runs use the same ends until the table
+is complete: after a kill the next run writes what is missing. Only then do the new partitions
+replace the old ones, one by one. A run that finds nothing new in the topic does nothing. Readers
+skip names with an underscore.
 """
 
 import json
@@ -32,18 +32,18 @@ FORMAT = 1
 PROGRESS = "_progress.json"
 NEXT = "_next"
 
-# A job's rows of some records; `scratch` is a directory of this table's, for what it keeps.
+# Computes a job's rows from records; `scratch` is a working directory of this table.
 Rows = Callable[[DataFrame], DataFrame]
 Prepare = Callable[[DataFrame, Path], Rows]
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a table is made of.
+    """The inputs of a table.
 
-    topic_id  a topic that is created again is another
-    options   those of the job that decide what the rows are
-    ranges    by partition: the first offset that is read, and the end
+    topic_id  distinguishes topics that were deleted and created again
+    options   the job's options that determine the rows
+    ranges    by partition: the first offset and the end
     """
 
     job: str
@@ -53,7 +53,7 @@ class Made:
     ranges: dict[str, list[int]]
 
     def is_continued_by(self, now: "Made") -> bool:
-        """Whether what was begun as this can be completed: the same job, and no record is gone."""
+        """Whether a later run can complete this: the same job, and no record has been deleted."""
         same = (self.job, self.topic, self.topic_id, self.options)
         if same != (now.job, now.topic, now.topic_id, now.options):
             return False
@@ -65,7 +65,7 @@ class Made:
 
 @dataclass(slots=True)
 class Progress:
-    """How far a table is. rows: of the partitions of `_next` that are done."""
+    """A table's progress. rows: by completed partition of `_next`."""
 
     made: Made
     rows: dict[str, int] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Progress:
 
 
 class Table:
-    """A table in a directory of its own. `rows` is by partition, see `Progress`."""
+    """A table in its own directory. `rows` is by partition, see `Progress`."""
 
     def __init__(self, directory: Path, now: Made) -> None:
         """Raises Unreadable if the directory has something else."""
@@ -110,9 +110,9 @@ class Table:
         save(self._path, {"format": FORMAT, **asdict(self.progress)})
 
     def replace(self) -> None:
-        """The new partitions take the place of the old ones. Again after a kill: the rest of them.
+        """Replace the old partitions by the new ones; after a kill, replace the rest.
 
-        The table is complete when this returns.
+        The table is complete on return.
         """
         for old in self.directory.glob("partition=*"):
             if old.name.partition("=")[2] not in self.progress.rows:
@@ -178,7 +178,7 @@ def _say(partition: int, rows: int) -> None:
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """The options of each such job."""
+    """Add the options that all such jobs have."""
     add_places(parser)
     parser.add_argument("--output", type=Path, required=True, help="the table's directory")
     parser.add_argument("--tail", choices=["live", "sealed"], default="live", help="[live]")
@@ -202,7 +202,7 @@ def run(
 
 
 def _made(job: str, topic: str, places: Places, tail: str, options: dict[str, object]) -> Made:
-    """What a table would be made of now."""
+    """The inputs of a table built now."""
     data_dir = places["data_dir"]
     filer = Location(places["filer_root"] or str(data_dir / "filer"))
     place = Place(str(data_dir), data_dir, filer)

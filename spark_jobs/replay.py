@@ -20,7 +20,7 @@ from smq.tables.plan import Unreadable
 from spark_jobs.progress import watch
 from spark_jobs.session import refusals, start_session
 
-BATCH_SECONDS = 10  # What a batch sends at the given rate; a stop takes so long at most.
+BATCH_SECONDS = 10  # How much a batch sends at the given rate; a stop may take this long.
 BATCH_RECORDS_MAX = 1_000_000
 SENT_AS_IT_IS = {
     "headers": "array<struct<key:string,value:binary>>",
@@ -64,7 +64,7 @@ def transform(
 
 
 def source(spark: SparkSession, given: argparse.Namespace) -> DataFrame:
-    """The stream that is replayed."""
+    """The stream to replay."""
     if given.table is not None:
         rows = spark.readStream.schema(spark.read.parquet(str(given.table)).schema)
         return rows.option("maxFilesPerTrigger", 1).parquet(str(given.table))

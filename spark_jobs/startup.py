@@ -1,7 +1,7 @@
-"""Keeps what Spark says whenever it starts out of a program's stderr; the rest passes.
+"""Filters Spark's routine messages at startup from a program's stderr; passes the rest.
 
 The Java process inherits stderr, and writes to it before any of its settings apply. So it gets a
-pipe instead, whose lines a thread passes on.
+pipe instead, and a thread forwards the pipe's lines.
 """
 
 import os
@@ -25,7 +25,7 @@ ROUTINE = (
 
 @contextmanager
 def quiet_start() -> Iterator[None]:
-    """Processes that start in this block, and theirs, write to stderr without ROUTINE lines."""
+    """Processes started in this block, and their children, write stderr without ROUTINE lines."""
     sys.stderr.flush()
     ours = os.dup(STDERR)
     reading, writing = os.pipe()
@@ -40,7 +40,7 @@ def quiet_start() -> Iterator[None]:
 
 
 def _pass_on(reading: int, writing: int) -> None:
-    """Until no process has the pipe any more."""
+    """Forward lines until no process holds the pipe."""
     with os.fdopen(reading, "rb") as lines, os.fdopen(writing, "wb", buffering=0) as stderr:
         for line in lines:
             if not any(words in line for words in ROUTINE):

@@ -4,9 +4,10 @@
     query = stream.foreach_batch(write, checkpoint="/checkpoints/orders", availableNow=True)
 
 The stream itself has no records, only the range of each partition (`format("smq")` with
-mode=plan). For each batch `write(rows, batch_id)` gets a DataFrame of these ranges, as `read_topic`
-makes it. Spark's checkpoint says which ranges are done: after a crash the last batch is repeated
-with the same ranges, so a `write` that replaces what the batch wrote before is exactly once.
+mode=plan). For each batch, `write(rows, batch_id)` gets a DataFrame of these ranges, made like
+`read_topic`'s. Spark's checkpoint records which ranges are done: after a crash the last batch is
+repeated with the same ranges, so a `write` that replaces the batch's earlier output is
+exactly once.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,7 +47,7 @@ def _text(value: object) -> str:
 
 
 class TopicStream:
-    """See above."""
+    """A stream of topics; see the head of this module."""
 
     def __init__(
         self, spark: SparkSession, options: dict[str, str], staging: Path | None, *, verify: bool

@@ -18,7 +18,7 @@ from spark_jobs.session import refusals, start_session
 
 
 def statistics(records: DataFrame, by: str) -> DataFrame:
-    """A row for each partition or hour of the records of a topic."""
+    """A row per partition or hour of a topic's records."""
     groups: list[Column] = [f.col("partition")]
     if by == "hour":
         groups = [f.date_trunc("hour", "timestamp").alias("hour")]

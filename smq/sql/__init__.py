@@ -1,6 +1,6 @@
-"""SQL over topics, with DuckDB: sealed segments and what is not sealed yet, as one table each.
+"""SQL over topics with DuckDB: each topic is one table of sealed and unsealed records.
 
-topics    the rows of a topic for DuckDB, and which segments they come from
-session   one query: its topics as views, locked to them, bounded in memory, time and rows
+topics    the rows of a topic for DuckDB, and the segments they come from
+session   one query: its topics as views, no access to others; bounds on memory, time and rows
 worker    a query in a process of its own, for the HTTP door
 """

@@ -1,4 +1,4 @@
-"""A query over what comes: run again and again over the records that arrived in between."""
+"""A query over new records: run repeatedly, each time over the records since the last run."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from smq.tables.live import ISOLATION_LEVEL, arrived_rows
 def results(
     query: str, topics: Topics, client: Client, bounds: Bounds, every_s: float
 ) -> Iterator[pa.RecordBatchReader]:
-    """The results of a query over each interval's new records; intervals without any give none.
+    """The results of a query over each interval's new records; skips intervals without any.
 
     Rows have the topic's typed columns as of the end of their interval. Raises Refused, TooMuch,
     BrokerError, StoreError.

@@ -1,11 +1,11 @@
-"""One query over topics. It reads what it names and nothing else.
+"""Runs one query over topics. It can read only the topics that it names.
 
 A table is a topic of the same name: partition, offset, timestamp, key, value and headers, with key
-and value as text. In the schema `raw` the same topics have keys and values as bytes (BLOB).
-DuckDB may open the files of the named topics' segments, and no other; its configuration is locked.
+and value as text. The schema `raw` has the same topics with keys and values as bytes (BLOB).
+DuckDB may open the segment files of the named topics and no others; its configuration is locked.
 
-The rows are those at the start of the query: segments of one moment, and then, from the broker,
-what was not sealed at that moment. A record is in one of the two.
+The rows are those at the start of the query: first a snapshot of the segments, then, from the
+broker, the records not sealed at that moment. Each record is in exactly one of the two.
 """
 
 import re
@@ -51,7 +51,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a query may use: bytes of memory, and seconds (None: as long as it takes)."""
+    """A query's limits: bytes of memory, and seconds (None: unlimited)."""
 
     memory_bytes: int
     seconds: float | None = None
@@ -59,14 +59,14 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Where topics are: a data directory, its filer, and a client of the broker if one serves."""
+    """The location of topics: a data directory, its filer, and a client if a broker serves it."""
 
     data_dir: Path
     filer: Location
     client: Client | None
 
     def rows(self, query: str, bytes_max: int) -> tuple[list[str], list[TopicRows]]:
-        """All topics' names, and the rows of those that a query names.
+        """All topics' names, and the rows of those that the query names.
 
         Raises Refused, Unreadable, TooMuch, StoreError, BrokerError.
         """
@@ -79,22 +79,22 @@ class Topics:
         return sorted(topics), found
 
     def schema(self, name: str) -> str:
-        """The types of a topic's values, `smq.schema`; "" if it has none. Raises StoreError."""
+        """The topic's `smq.schema`, the types of its values; "" without one. Raises StoreError."""
         with open_manifest(self.data_dir / FILE_NAME) as manifest:
             topic = topics_of(manifest).get(name)
         return "" if topic is None else topic.configs.get(SCHEMA, "")
 
 
 def understood(query: str) -> str:
-    """The query that DuckDB runs for one: SHOW COLUMNS FROM topic is DESCRIBE topic.
+    """Rewrite a query for DuckDB: SHOW COLUMNS FROM topic becomes DESCRIBE topic.
 
-    Raises Refused if it is not one statement that reads.
+    Raises Refused unless it is a single statement that only reads.
     """
     if (listed := _LISTS.get(_folded(query))) is not None:
         return listed
     query = _COLUMNS.sub("DESCRIBE ", query, count=1)
     kind = _kind(query)
-    if kind is duckdb.StatementType.EXPLAIN:  # EXPLAIN ANALYZE runs it, and COPY would write.
+    if kind is duckdb.StatementType.EXPLAIN:  # EXPLAIN ANALYZE runs it: COPY would write.
         explain = _EXPLAIN.match(query)
         if explain is None or (kind := _kind(query[explain.end() :])) in READING[1:]:
             raise Refused("explain a query like this: EXPLAIN [ANALYZE] SELECT …")
@@ -107,7 +107,7 @@ def understood(query: str) -> str:
 
 
 def _kind(query: str) -> duckdb.StatementType:
-    """What the only statement of a query is. Raises Refused."""
+    """The type of the query's only statement. Raises Refused."""
     try:
         statements = duckdb.extract_statements(query)
     except duckdb.Error as error:
@@ -122,10 +122,10 @@ def _folded(query: str) -> str:
 
 
 def mentioned(query: str, topics: Collection[str]) -> list[str]:
-    """The topics whose names a query has as a word or as a quoted identifier.
+    """The topics whose names occur in a query as a word or a quoted identifier.
 
-    Rather one too many than one too few: a name that is only an alias costs a look at its files.
-    SQL's names ignore case, so of topics that differ only by case a query may name one.
+    It errs on the side of too many: a name that is only an alias costs a look at the topic's files.
+    SQL names ignore case, so if topics differ only by case, a query may name one of them.
     Raises Refused.
     """
     words = {quoted_.replace('""', '"') or word for quoted_, word in _IDENTIFIER.findall(query)}
@@ -225,7 +225,7 @@ def _connected(bounds: Bounds) -> duckdb.DuckDBPyConnection:
         "temp_directory": "",
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
-        "python_enable_replacements": False,  # A name is a topic, never a variable of ours.
+        "python_enable_replacements": False,  # A name is a topic, never a Python variable.
     }
     return duckdb.connect(config=settings)
 
@@ -242,7 +242,7 @@ def _create_views(database: duckdb.DuckDBPyConnection, topic: str, select: str) 
 
 @contextmanager
 def _limit(database: duckdb.DuckDBPyConnection, bounds: Bounds) -> Iterator[Callable[[], bool]]:
-    """Interrupt the query when its time is over; tells whether it was."""
+    """Interrupt the query at its deadline; yields a function that tells whether it was late."""
     late = threading.Event()
 
     def interrupt() -> None:

@@ -1,4 +1,4 @@
-"""The rows of a topic for DuckDB: its sealed files, read in place, and its live rows."""
+"""Provides a topic's rows to DuckDB: its sealed files, read in place, and its live rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from smq.tables.plan import Part, Unreadable, plan
 from smq.tables.raw_rows import Undecodable, raw_rows
 from smq.tables.staging import Files
 
-# Times are UTC without a zone: DuckDB's zones are an extension that it would download.
+# UTC without a zone: DuckDB would download its time zone extension.
 _SEALED = (
     'partition::INTEGER AS partition, _offset AS "offset", _ts::TIMESTAMP AS timestamp, '
     "_key AS key, _value AS value, _headers AS headers"
@@ -30,9 +30,9 @@ _TEXT = "coalesce(try(decode({0})), {0}::VARCHAR) AS {0}"
 class TopicRows:
     """The files and records that a query of a topic reads.
 
-    parts        of sealed segments, in order
-    arrow        rows of raw segments and of records that are not sealed, as one Arrow table
-    live_ranges  by partition: the first and the end offset of what is not sealed
+    parts        parts of sealed segments, in order
+    arrow        rows of raw segments and unsealed records, as one Arrow table
+    live_ranges  by partition: the first and the end offset of unsealed records
     """
 
     topic: Topic
@@ -43,7 +43,7 @@ class TopicRows:
 
     @property
     def schema(self) -> str:
-        """The types of its values, `smq.schema`."""
+        """The topic's `smq.schema`, the types of its values."""
         return self.topic.configs.get(SCHEMA, "")
 
     def paths(self) -> list[str]:
@@ -67,12 +67,12 @@ class TopicRows:
 
 
 def select_arrow(name: str, schema: str) -> str:
-    """SQL for the rows of an Arrow table, with the typed columns that they have (`with_typed`)."""
+    """SQL for the rows of an Arrow table, with its typed columns (`with_typed`)."""
     return f"SELECT {_LIVE}{typed_names(schema)} FROM {quoted(name)}"
 
 
 def text_select(view: str) -> str:
-    """SQL for the rows of a view, keys and values as text: bytes that are no UTF-8 escaped."""
+    """SQL for the rows of a view with keys and values as text; invalid UTF-8 is escaped."""
     key, value = _TEXT.format("key"), _TEXT.format("value")
     return f"SELECT * REPLACE ({key}, {value}) FROM {view}"
 
@@ -112,7 +112,7 @@ def topic_rows(
 
 
 def topics_of(manifest: Manifest) -> dict[str, Topic]:
-    """The users' topics by name."""
+    """All user topics by name."""
     return {each.name: each for each in manifest.topics() if each.namespace == NAMESPACE_DEFAULT}
 
 

@@ -1,4 +1,4 @@
-"""A topic's typed columns in SQL: what DuckDB calls their types, and null where a file has none."""
+"""Typed columns of a topic in SQL: their DuckDB types, and nulls where a file lacks them."""
 
 import pyarrow as pa
 
@@ -12,24 +12,24 @@ _PLAIN = {
     "float": "FLOAT",
     "double": "DOUBLE",
     "string": "VARCHAR",
-    "timestamp": "TIMESTAMP",  # UTC, without a zone, as the records' own time.
+    "timestamp": "TIMESTAMP",  # UTC without a zone, like the records' own time.
 }
 
 
 def quoted(name: str) -> str:
-    """An SQL identifier."""
+    """Quote an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def with_typed(rows: pa.Table, schema: str) -> pa.Table:
-    """Rows with a value, and behind them the typed columns that a schema gives them."""
+    """Append a schema's typed columns to rows that have a value."""
     if not schema:
         return rows
     return Typing(schema).widened(rows, "value")[0]
 
 
 def typed_names(schema: str) -> str:
-    """SQL for the typed columns, each behind a comma."""
+    """SQL for the typed columns, each preceded by a comma."""
     return "".join(
         f", {quoted(each.name)}::{_type(each.type)} AS {quoted(each.name)}"
         for each in parse_schema(schema)
@@ -37,7 +37,7 @@ def typed_names(schema: str) -> str:
 
 
 def widened(source: str, schema: str) -> str:
-    """SQL for the rows of a source that may lack typed columns, null where it does."""
+    """SQL for the rows of a source, with null for the typed columns it lacks."""
     columns = parse_schema(schema)
     if not columns:
         return source

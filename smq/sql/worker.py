@@ -2,7 +2,7 @@
 
 Reads one JSON object from standard input (see `Task`), and writes one to standard output:
 {"columns": […], "types": […], "rows": [[…], …], "truncated": false}, or {"error": sentence}. The
-process may be killed at any time: it holds nothing.
+process may be killed at any time: it holds no state.
 """
 
 import json
@@ -25,13 +25,13 @@ from smq.tables.live import TooMuch
 from smq.tables.plan import Unreadable
 
 KiB, MiB = 1024, 1024 * 1024
-BESIDE_BYTES = 256 * MiB  # Threads, the broker's client, the JSON.
+BESIDE_BYTES = 256 * MiB  # For threads, the broker's client and the JSON.
 
 
 class Task(NamedTuple):
-    """A query, where its topics are, and what it may use and give.
+    """A query, the location of its topics, and its limits.
 
-    filer is the setting filer.root with its endpoint and region; bytes_max bounds the JSON roughly.
+    filer is the setting filer.root with its endpoint and region; bytes_max roughly bounds the JSON.
     """
 
     query: str
@@ -44,7 +44,7 @@ class Task(NamedTuple):
 
 
 def answer(task: Task) -> dict[str, Any]:
-    """The result of a query, or why there is none."""
+    """Run a query, or explain why not."""
     try:
         with _client(task.data_dir) as client:
             topics = Topics(Path(task.data_dir), Location(*task.filer), client)
@@ -76,7 +76,7 @@ def _result(task: Task, topics: Topics) -> dict[str, Any]:
 
 
 def plain(value: object) -> object:
-    """A value as JSON has it: times in ISO 8601, bytes in base64."""
+    """A JSON value: times in ISO 8601, bytes in base64."""
     match value:
         case bytes():
             return {"base64": b64encode(value).decode()}
@@ -92,7 +92,7 @@ def plain(value: object) -> object:
 
 
 def bound_memory(more_bytes: int) -> None:
-    """Let this process allocate so much more at most; a call that needs more fails, or dies.
+    """Limit how much more this process may allocate; beyond, an allocation fails or kills it.
 
     DuckDB's own limit does not count what a single function builds: repeat('x', 4000000000).
     """
@@ -104,7 +104,7 @@ def bound_memory(more_bytes: int) -> None:
 
 
 def main() -> None:
-    """The program."""
+    """Answer the one task on stdin."""
     task = Task(**json.load(sys.stdin))
     bound_memory(2 * task.memory_bytes + BESIDE_BYTES)
     sys.stdout.write(json.dumps(answer(task), ensure_ascii=True, allow_nan=True))

@@ -1,4 +1,4 @@
-"""A schema from some JSON values: what all of them say of a key is its type."""
+"""Infers a schema from sample JSON values: a key's type is the one that all values agree on."""
 
 import json
 import re
@@ -20,7 +20,7 @@ INT64_END = 2**63
 
 
 class Inferred(NamedTuple):
-    """The columns, in the order in which their keys came, and why keys have none."""
+    """The columns in order of first occurrence, and why other keys have none."""
 
     columns: tuple[Column, ...]
     left_out: list[str]
@@ -29,7 +29,7 @@ class Inferred(NamedTuple):
 
 
 def inferred(values: Iterable[bytes | None]) -> Inferred:
-    """A schema that fits as many of these values as it can. Null is not looked at."""
+    """A schema that fits as many of these values as possible. Null values are ignored."""
     found: list[dict[str, object]] = []
     others = 0
     for value in values:
@@ -67,7 +67,7 @@ def _columns(
 
 
 def _name(key: str) -> str:
-    """The name of a column: that of its key, made to fit."""
+    """A column name made from a key."""
     name = re.sub(r"[^A-Za-z0-9]+", "_", key).strip("_") if not key.isidentifier() else key
     if name.startswith("_") or name.lower() in RESERVED or name[:1].isdigit():
         name = f"value_{name.lstrip('_')}"
@@ -75,7 +75,7 @@ def _name(key: str) -> str:
 
 
 def _kind(values: list[object], depth: int, left_out: list[str]) -> Kind | None:
-    """The type of all of these, or None."""
+    """The type of all these values, or None."""
     known = [each for each in values if each is not None]
     kinds = {type(each) for each in known}
     if kinds == {list}:

@@ -1,4 +1,4 @@
-"""The rows of records that are not sealed yet, read from a running broker."""
+"""The rows of unsealed records, read from a running broker."""
 
 from collections.abc import Mapping
 
@@ -22,9 +22,9 @@ SCHEMA = pa.schema(
     ]
 )
 POLL_S = 0.5
-SILENCE_S = 30.0  # A partition's end is known; a longer wait is a wait for a broker.
-BATCH_BYTES = 4 * 1024 * 1024  # Lent at a time, beside the rows that are kept.
-ISOLATION_LEVEL = "read_committed"  # As sealed segments, which have what was committed only.
+SILENCE_S = 30.0  # A partition's end is known, so silence for longer means that the broker is down.
+BATCH_BYTES = 4 * 1024 * 1024  # Lent at a time, in addition to the rows kept.
+ISOLATION_LEVEL = "read_committed"  # As in sealed segments, which have committed records only.
 
 
 class TooMuch(Exception):
@@ -36,8 +36,8 @@ def live_rows(
 ) -> tuple[pa.Table, dict[int, int]]:
     """The committed records of a topic from `starts` (by partition) to each partition's stable end.
 
-    Returns their rows (SCHEMA) and those ends. A start that retention has passed begins at the
-    first record there is. Raises TooMuch, BrokerError, BrokerUnavailable.
+    Returns their rows (SCHEMA) and those ends. A start that retention has deleted moves to the
+    first record. Raises TooMuch, BrokerError, BrokerUnavailable.
     """
     with client.consumer(
         start="earliest", batch_bytes_max=BATCH_BYTES, isolation_level=ISOLATION_LEVEL
@@ -82,7 +82,7 @@ def _is_read(consumer: Consumer, topic: str, ends: Mapping[int, int]) -> bool:
 
 
 def arrived_rows(consumer: Consumer, seconds: float, *, bytes_max: int) -> pa.Table:
-    """The records that a consumer receives within a time (SCHEMA). Raises TooMuch, BrokerError."""
+    """Records that a consumer receives within `seconds` (SCHEMA). Raises TooMuch, BrokerError."""
     tables = [SCHEMA.empty_table()]
     size, deadline = 0, consumer.clock.monotonic_s() + seconds
     while (left := deadline - consumer.clock.monotonic_s()) > 0:
@@ -96,9 +96,9 @@ def arrived_rows(consumer: Consumer, seconds: float, *, bytes_max: int) -> pa.Ta
 
 
 def owned(lent: pa.Table) -> pa.Table:
-    """A copy of a batch's rows (`Batch.to_arrow`) in their own memory.
+    """Copy a batch's rows (`Batch.to_arrow`) to memory of their own.
 
-    A time that microseconds cannot hold becomes null, as in sealed segments.
+    A time that does not fit into microseconds becomes null, as in sealed segments.
     """
     times = lent["timestamp"].to_numpy().view(np.int64)
     fits = abs(times) <= TIMESTAMP_US_MAX

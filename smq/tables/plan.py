@@ -1,7 +1,7 @@
 """Decides which parts of which segments a read of a topic needs. The manifest is an argument.
 
-Offsets are per partition, the end exclusive, as in Spark's Kafka source. A range that cannot be
-read completely is an error that names it: a reader never silently gets less than it requested.
+Offsets are per partition, ends exclusive, as in Spark's Kafka source. A range that cannot be read
+completely is an error that names it: a reader never silently gets less than it requested.
 """
 
 from collections.abc import Mapping, Sequence
@@ -67,7 +67,7 @@ def plan(manifest: Manifest, topic: Topic, starting: Starting, ending: Ending) -
 
 
 def between(manifest: Manifest, topic: Topic, partition: int, start: int, end: int) -> list[Part]:
-    """The parts of a partition from `start` to `end`, reading no other lines of the manifest.
+    """The parts of a partition from `start` to `end`; reads no other lines of the manifest.
 
     Raises Unreadable if the segments do not have all of these offsets.
     """

@@ -82,7 +82,7 @@ def _check(path: Path, segment: Segment) -> None:
 
 
 def _directory_of_this_process() -> Path:
-    """A directory that is removed when this process ends: DataFrames may read it until then."""
+    """A directory removed at process exit: DataFrames may read it until then."""
     directory = tempfile.mkdtemp(prefix="smq-staging-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return Path(directory)

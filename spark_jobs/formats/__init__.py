@@ -1,6 +1,6 @@
-"""Values of a topic as typed columns, decoded in Spark's Python workers.
+"""Decodes values of a topic to typed columns, in Spark's Python workers.
 
-Spark's own functions for Avro and Protobuf need jars that PySpark does not have.
+Spark's own functions for Avro and Protobuf need jars that PySpark lacks.
 
 columns   applies a format to a DataFrame
 avro      Avro, with the writer's schema by id if values have Confluent's frame

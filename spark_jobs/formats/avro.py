@@ -1,4 +1,4 @@
-"""Avro values as columns. Source: the Avro specification 1.12, types and binary encoding."""
+"""Decodes Avro values to columns. Source: Avro specification 1.12, types and binary encoding."""
 
 import io
 import json
@@ -47,7 +47,7 @@ LOGICAL: Mapping[str, DataType] = {
     "local-timestamp-millis": TimestampNTZType(),
     "local-timestamp-micros": TimestampNTZType(),
 }
-DIGITS_MAX = 38  # Of Spark's decimals.
+DIGITS_MAX = 38  # The limit of Spark's decimals.
 BROKEN = (
     EOFError, IndexError, KeyError, OverflowError, TypeError, ValueError, ArithmeticError,
     AttributeError, struct.error, fastavro.schema.SchemaParseException,
@@ -56,11 +56,11 @@ BROKEN = (
 
 
 class Avro:
-    """Values of a schema, JSON text; with `registry`, framed values of the schemas that it has.
+    """Values of a schema in JSON; with `registry`, framed values of the registry's schemas.
 
-    Other logical types than dates, timestamps and decimals are read as the type below them. Raises
-    ValueError for a schema that is none, or has no columns in Spark: recursive ones, and unions of
-    more than null and a type.
+    Logical types other than dates, timestamps and decimals are read as their underlying type.
+    Raises ValueError for an invalid schema, or one without columns in Spark: recursive schemas, and
+    unions other than of null and one type.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Avro:
         return parsed(self._schema)
 
     def decode(self, value: bytes) -> dict[str, Any]:
-        """A value by column. Raises Misfit, OSError if the registry does not answer."""
+        """A value by column. Raises Misfit, or OSError if the registry does not answer."""
         writer, reader = self._parsed, None
         if self._is_framed:
             number, value = unframed(value)
@@ -101,7 +101,7 @@ class Avro:
 
 
 def parsed(text: str) -> Any:  # noqa: ANN401  (fastavro's)
-    """A schema, without the logical types that are no types of Spark's. Raises ValueError."""
+    """Parse a schema; drops logical types that Spark lacks. Raises ValueError."""
     try:
         return fastavro.parse_schema(_plainer(json.loads(text)))
     except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as error:
@@ -111,7 +111,7 @@ def parsed(text: str) -> Any:  # noqa: ANN401  (fastavro's)
 @lru_cache(SCHEMAS_KEPT)
 def _writer(text: str) -> Any:  # noqa: ANN401  (fastavro's)
     try:
-        _columns(text)  # Also refuses items without bytes, of which a value may have billions.
+        _columns(text)  # Also refuses items without bytes, as a value may have billions of them.
         return parsed(text)
     except ValueError as error:
         raise Misfit(f"its schema cannot be used: {error}") from error
@@ -142,7 +142,7 @@ def _columns(text: str) -> StructType:
 
 
 def spark_type(schema: Any) -> DataType:  # noqa: ANN401  (JSON)
-    """The type of a schema in Spark. Raises ValueError if there is none."""
+    """The Spark type of a schema. Raises ValueError if there is none."""
     if isinstance(schema, list):
         others = [each for each in schema if each != "null"]
         if len(others) != 1:

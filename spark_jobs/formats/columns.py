@@ -1,4 +1,4 @@
-"""Applies a format to the values of a DataFrame, in Arrow batches: no row is a Python tuple."""
+"""Applies a format to the values of a DataFrame, in Arrow batches without Python tuples per row."""
 
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ REASON_CHARS_MAX = 200
 
 
 class Format(Protocol):
-    """What decodes values; pickled to Spark's workers."""
+    """A decoder of values; pickled to Spark's workers."""
 
     @property
     def columns(self) -> StructType:
@@ -51,7 +51,7 @@ def _decoded(values: pa.Array, form: Format, row_type: pa.DataType) -> pa.Array:
     try:
         whole = pa.array(rows, row_type)
     except (pa.ArrowException, OverflowError, ValueError, TypeError):
-        # A value decodes, but is no value of its column: find which.
+        # Some value does not fit its column: find which.
         for place, row in enumerate(rows):
             try:
                 pa.array([row], row_type)

@@ -1,4 +1,4 @@
-"""Confluent's frame before a value, and the schemas that its ids name.
+"""Confluent's frame before a value, and the schemas its ids refer to.
 
     | 0 | schema id: 4 bytes, big-endian | Protobuf: message indexes | value |
 
@@ -24,18 +24,18 @@ INDEXES_MAX = 64
 
 
 class Misfit(ValueError):
-    """A value that is not of the schema; the message is the reason."""
+    """A value that does not match the schema; the message is the reason."""
 
 
 def unframed(value: bytes) -> tuple[int, bytes]:
-    """The schema's id, and the rest. Raises Misfit."""
+    """The schema id and the rest. Raises Misfit."""
     if len(value) < HEAD.size or value[0] != MAGIC:
         raise Misfit("no schema id before the value")
     return HEAD.unpack_from(value)[1], value[HEAD.size :]
 
 
 def after_indexes(value: bytes) -> bytes:
-    """What follows the message indexes. Raises Misfit."""
+    """The bytes after the message indexes. Raises Misfit."""
     count, place = _varint(value, 0)
     if not 0 <= count <= INDEXES_MAX:
         raise Misfit(f"{count} message indexes before the value")
@@ -55,9 +55,9 @@ def _varint(value: bytes, place: int) -> tuple[int, int]:
 
 @lru_cache(SCHEMAS_KEPT)
 def schema_of(registry: str, number: int) -> str:
-    """A schema by its id, from a registry's address, or a directory with <id>.avsc.
+    """A schema by its id, from a registry's address or a directory with <id>.avsc.
 
-    Raises Misfit if there is none of this id; OSError if the registry does not answer.
+    Raises Misfit if the id is unknown; OSError if the registry does not answer.
     """
     if not re.match(r"https?://", registry):
         try:

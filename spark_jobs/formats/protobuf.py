@@ -1,7 +1,7 @@
-"""Protobuf messages as columns. Source: https://protobuf.dev/programming-guides/encoding
+"""Decodes Protobuf messages to columns. Source: https://protobuf.dev/programming-guides/encoding
 
-Protobuf itself refuses only what it cannot parse: fields that a message type does not know are left
-out, and fields that a value lacks have their defaults, or are null where they have presence.
+Protobuf refuses only what it cannot parse. Fields unknown to the message type are left out. Missing
+fields have their defaults, or are null if they have presence.
 """
 
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ MOMENT = "google.protobuf.Timestamp"
 class Protobuf:
     """Values of a message type in a descriptor set (`protoc --include_imports -o FILE`).
 
-    Raises ValueError for one that is not there, or has no columns in Spark: a recursive one.
+    Raises ValueError if the type is missing or has no columns in Spark: a recursive one.
     """
 
     def __init__(self, descriptors: bytes, message: str, *, is_framed: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""What Spark calls: `format("smq")`, its batch reader and its executors' side.
+"""Spark's entry points: `format("smq")`, its batch reader and its executors' side.
 
 Filters are not pushed down: in Spark 4.3.0 a pushed filter also filters other queries of the same
 DataFrame. Options prune instead, and so does a schema with fewer columns.
@@ -54,7 +54,7 @@ PLAN_COLUMNS = {"topic": "string", "partition": "int", "start": "bigint", "end":
 
 
 class SmqDataSource(DataSource):
-    """`spark.read.format("smq")`. Spark loads it in each session: it imports little."""
+    """`spark.read.format("smq")`. Spark loads it in each session, so it imports little."""
 
     @classmethod
     def name(cls) -> str:
@@ -62,7 +62,7 @@ class SmqDataSource(DataSource):
         return "smq"
 
     def schema(self) -> str:
-        """The columns of Spark's Kafka source, and typed ones; with mode=plan those of a range."""
+        """The columns of Spark's Kafka source, and typed ones; with mode=plan, those of a range."""
         from spark_jobs.source.typed import typed_ddl  # noqa: PLC0415  (see the class)
 
         if is_plan(self.options):
@@ -100,15 +100,15 @@ class SmqDataSource(DataSource):
 
 
 def register(spark: "SparkSession") -> None:
-    """Make `format("smq")` known, where Spark does not find it by itself (spark-submit --py-files).
+    """Register `format("smq")` where Spark does not find it (spark-submit --py-files).
 
-    Elsewhere it does: any session of a Python that SMQ is installed in.
+    Spark finds it in any session of a Python environment with SMQ.
     """
     spark.dataSource.register(SmqDataSource)
 
 
 class Task(InputPartition):
-    """What a Spark task reads."""
+    """The input of a Spark task."""
 
     def __init__(self, place: "Place", pieces: "Sequence[Piece]") -> None:
         super().__init__(None)
@@ -116,7 +116,7 @@ class Task(InputPartition):
 
 
 class Ranges(InputPartition):
-    """The ranges of a batch, of a stream with mode=plan: its rows."""
+    """The ranges of a batch of a stream with mode=plan, as rows."""
 
     def __init__(self, ranges: "Mapping[TopicPartition, tuple[int, int]]") -> None:
         super().__init__(None)
@@ -124,7 +124,7 @@ class Ranges(InputPartition):
 
 
 class SmqReader(DataSourceReader):
-    """A batch read: planned in the driver, done in executors."""
+    """A batch read: planned in the driver, executed in executors."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._read, self._ending = batch_options(options)
@@ -149,7 +149,7 @@ class SmqReader(DataSourceReader):
 
 
 def typed_schema(options: Mapping[str, str]) -> str:
-    """The `smq.schema` of the topic that is read; "" if it has none or `typed` is not set.
+    """The `smq.schema` of the topic to read; "" without one or without `typed`.
 
     Raises WrongOption, Unreadable, BrokerError.
     """
@@ -192,7 +192,7 @@ def planned(
 
 
 def columns_of(schema: StructType, columns: Mapping[str, str]) -> "pa.Schema":
-    """The Arrow schema that Spark requires. Raises WrongOption if a column is none of ours."""
+    """The Arrow schema that Spark requires. Raises WrongOption for an unknown column."""
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  (see SmqDataSource)
 
     for field in schema.fields:
@@ -241,7 +241,7 @@ def tasks_of(place: "Place", pieces: "Sequence[Piece]", read: ReadOptions) -> li
 def read_task(
     task: InputPartition | None, columns: "pa.Schema", read: ReadOptions, schema: str
 ) -> "Iterator[pa.RecordBatch]":
-    """The rows of a task; nothing for the task that Spark makes if there is none.
+    """The rows of a task; none for the task that Spark makes when there are none.
 
     `schema` is the topic's `smq.schema`, if typed columns are read.
     """

@@ -1,7 +1,7 @@
-"""The options of `format("smq")`: those of Spark's Kafka source, and where SMQ's files are.
+"""The options of `format("smq")`: those of Spark's Kafka source, and the location of SMQ's files.
 
-Names, defaults, precedence and refusals follow KafkaSourceProvider of Spark 4. Options of Spark
-come in any case. A time wins over times by partition, and these over offsets.
+Names, defaults, precedence and refusals follow KafkaSourceProvider of Spark 4. Option names ignore
+case. A time takes precedence over times by partition, and these over offsets.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from smq.client.names import TopicPartition
 
-EARLIEST, LATEST = -2, -1  # Offsets that stand for the first record and the end.
+EARLIEST, LATEST = -2, -1  # Special offsets: the first record and the end.
 STRATEGIES = ("assign", "subscribe", "subscribePattern")
 EXAMPLE_OFFSETS = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 EXAMPLE_PARTITIONS = '{"topicA":[0,1],"topicB":[0,1]}'
@@ -38,11 +38,11 @@ _TRUE_FALSE = {"true": True, "false": False}
 
 
 class WrongOption(ValueError):
-    """An option that cannot be used; the message names it, its value and what is allowed."""
+    """An invalid option; the message names it, its value and the allowed values."""
 
 
 class Selection(NamedTuple):
-    """Which topics are read: a list, a pattern of whole names, or named partitions."""
+    """The topics to read: a list, a pattern of whole names, or named partitions."""
 
     topics: frozenset[str] = frozenset()
     pattern: str | re.Pattern[str] | None = None
@@ -51,7 +51,7 @@ class Selection(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where a read starts or ends: one of these.
+    """Where a read starts or ends: exactly one of these.
 
     everywhere  an offset for all partitions: EARLIEST or LATEST
     offsets     by partition, also EARLIEST and LATEST
@@ -67,7 +67,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a broker is, as the options say: `bootstrap` or a data directory, or both.
+    """A broker's location in the options: `bootstrap` or a data directory, or both.
 
     `filer_…` are its settings `filer.root`, `filer.s3.endpoint`, `.region`, `.credentials`.
     """
@@ -82,7 +82,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a batch read and a stream have in common."""
+    """Options that a batch read and a stream share."""
 
     location: Location
     selection: Selection
@@ -97,7 +97,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """How many records a batch of a stream may have, and how long it waits for the fewest."""
+    """The maximum records of a stream's batch, and how long it waits for the minimum."""
 
     offsets_max: int | None
     offsets_min: int | None
@@ -107,7 +107,7 @@ class Admission:
 
 
 class _Given:
-    """Options by name, in any case."""
+    """Options by case-insensitive name."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = {name.lower(): value for name, value in options.items()}
@@ -116,7 +116,7 @@ class _Given:
         return self._options.get(name.lower())
 
     def number(self, name: str) -> int | None:
-        """A whole number above 0."""
+        """A positive integer."""
         text = self.get(name)
         if text is None:
             return None
@@ -133,7 +133,7 @@ class _Given:
         return _TRUE_FALSE[text.lower()]
 
     def choice(self, name: str, *allowed: str) -> str:
-        """One of these words; the first is the default."""
+        """One of the allowed words; the first is the default."""
         text = self.get(name)
         if text is None:
             return allowed[0]
@@ -153,7 +153,7 @@ def include_headers(options: Mapping[str, str]) -> bool:
 
 
 def typed_topic(options: Mapping[str, str]) -> str | None:
-    """The topic whose typed columns rows have, if they are wanted. Raises WrongOption."""
+    """The topic whose typed columns are requested, or None. Raises WrongOption."""
     given = _Given(options)
     if not given.flag("typed", default=False):
         return None
@@ -167,12 +167,12 @@ def typed_topic(options: Mapping[str, str]) -> str | None:
 
 
 def is_plan(options: Mapping[str, str]) -> bool:
-    """Whether a stream has the ranges of its batches as rows, and no records."""
+    """Whether a stream's rows are the ranges of its batches, not records."""
     return _Given(options).choice("mode", "rows", "plan") == "plan"
 
 
 def location(options: Mapping[str, str]) -> Location:
-    """Where the broker is. Raises WrongOption."""
+    """The broker's location. Raises WrongOption."""
     given = _Given(options)
     found = Location(
         given.get("kafka.bootstrap.servers"),
@@ -191,7 +191,7 @@ def location(options: Mapping[str, str]) -> Location:
 
 
 def pace(options: Mapping[str, str]) -> int | None:
-    """How many records a second a stream's sink sends at most. Raises WrongOption."""
+    """The maximum records per second of a stream's sink. Raises WrongOption."""
     return _Given(options).number("maxRecordsPerSecond")
 
 
@@ -302,7 +302,7 @@ def _bound(given: _Given, side: str, default: int) -> Bound:
 
 
 def by_partition(name: str, text: str, least: int) -> dict[TopicPartition, int]:
-    """Numbers by topic and partition, as Kafka's source writes them. Raises WrongOption."""
+    """Numbers by topic and partition, in the format of Kafka's source. Raises WrongOption."""
     found: dict[TopicPartition, int] = {}
     for topic, numbers in _json(name, text, EXAMPLE_OFFSETS).items():
         if not isinstance(numbers, dict):
@@ -341,7 +341,7 @@ def _refuse_place(side: str, bound: Bound, place: int) -> None:
 
 
 def _milliseconds(name: str, text: str) -> int:
-    """A duration as Spark's options write it: 15m, 10s, 500ms; a bare number is milliseconds."""
+    """A duration in Spark's format: 15m, 10s, 500ms; a bare number is milliseconds."""
     found = re.fullmatch(r"(\d{1,12})\s*([a-z]*)", text.strip().lower())
     unit = _UNITS_MS.get(found[2] or "ms") if found else None
     if found is None or unit is None:

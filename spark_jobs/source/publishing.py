@@ -1,12 +1,12 @@
-"""Publishes the batches of a stream to topics, each exactly once. The broker remembers which.
+"""Publishes the batches of a stream to topics, each exactly once. The broker tracks progress.
 
 A batch is one transaction: its records, and a note that it is published. The note is a committed
 offset of a group without members, named after the query: the number of the next batch, and a
-checksum of what the checkpoint says of this one. The query's name is also the transactional id, so
-a publisher whose driver was replaced is fenced, and what it left open is aborted.
+checksum of this batch's entry in the checkpoint. The query's name is also the transactional id, so
+a publisher whose driver was replaced is fenced, and its open transaction is aborted.
 
-The note also recognizes a checkpoint that is not the one of the last batch: an older copy, or a new
-one under an old name. Its batches have the same numbers and other records; they are refused.
+The note also detects a checkpoint other than the last batch's: an older copy, or a new one under an
+old name. Its batches have the same numbers but different records; they are refused.
 """
 
 import json
@@ -31,17 +31,17 @@ from smq.tables.plan import Unreadable
 from spark_jobs.source.options import WrongOption
 
 PREFIX = "spark-sink-"
-STEPS_PER_SECOND = 10  # Into how many parts a second's records are cut.
+STEPS_PER_SECOND = 10  # A second's records are sent in this many parts.
 TRANSACTION_S = 900  # The broker's bound (transaction.max.timeout.ms).
-ABANDONED_S = 24 * 3600  # A file so much older than those of a batch: no driver publishes it.
+ABANDONED_S = 24 * 3600  # Files this much older than a batch's belong to no live driver.
 
 
 class Place(NamedTuple):
-    """Where a query keeps what the sink needs.
+    """Where a query keeps the sink's data.
 
-    directory   rows wait here
+    directory   holds rows until they are published
     checkpoint  the query's, if it is a directory
-    query       the name that its user gave it, if any
+    query       the name given by its user, if any
     """
 
     directory: Path
@@ -60,9 +60,9 @@ class Place(NamedTuple):
             raise Unreadable(f"{path} does not say the query's id: {error}") from error
 
     def mark(self, batch: int) -> str:
-        """A checksum of what the checkpoint says of a batch; empty if it is no directory.
+        """A checksum of a batch's entry in the checkpoint; empty without a checkpoint directory.
 
-        Spark writes that before the batch runs, and never again.
+        Spark writes the entry before the batch runs, and never again.
         """
         if self.checkpoint is None:
             return ""
@@ -76,7 +76,7 @@ class Place(NamedTuple):
 
 
 def place_of(options: Mapping[str, str]) -> Place:
-    """Where a stream's rows wait to be published, and whose they are. Raises WrongOption."""
+    """Where a stream's rows wait for publishing, and its identity. Raises WrongOption."""
     given = {name.lower(): value for name, value in options.items()}
     query, staging = given.get("queryid"), given.get("stagingdir")
     location = given.get("checkpointlocation")
@@ -95,7 +95,7 @@ def place_of(options: Mapping[str, str]) -> Place:
 
 
 class Publisher:
-    """Publishes a query's batches. `topic`: of all rows; None: each row names its own.
+    """Publishes a query's batches. `topic` applies to all rows; None: each row names its own.
 
     `pace` bounds the records a second.
     """
@@ -106,7 +106,7 @@ class Publisher:
         self._address, self._place, self._topic, self._pace = address, place, topic, pace
 
     def publish(self, batch: int, files: Sequence[str]) -> None:
-        """Publish a batch; nothing if that was done. Raises Unreadable, BrokerError."""
+        """Publish a batch, unless it was already. Raises Unreadable, BrokerError."""
         name, mark = self._place.name(), self._place.mark(batch)
         topics = self._topics(files)
         if topics:
@@ -126,7 +126,7 @@ class Publisher:
         self, client: Client, name: str, note: Committed, topics: set[str], files: Sequence[str]
     ) -> None:
         producer = client.producer(transactional_id=name, transaction_timeout_s=TRANSACTION_S)
-        with producer:  # From here on nobody else publishes under this name.
+        with producer:  # Fences all other publishers of this name.
             if _is_published(name, note, self._last(name)):
                 return
             with producer.transaction() as transaction:
@@ -136,7 +136,7 @@ class Publisher:
                 transaction.commit_group(GroupOffsets(name, offsets, metadata=note.metadata))
 
     def _last(self, name: str) -> Committed | None:
-        """The note of the last batch that was published."""
+        """The note of the last published batch."""
         with Cluster(bootstrap_of(self._address)) as cluster:
             found = cluster.retrying(lambda: committed(cluster, name))
         return max(found.values(), default=None)
@@ -172,7 +172,7 @@ class Publisher:
         return found
 
     def _forget(self, files: Sequence[str]) -> None:
-        """Delete the files of a batch that is published, and those that dead drivers left."""
+        """Delete the files of a published batch, and those that dead drivers left."""
         newest_s = 0.0
         for path in (self._place.directory / each for each in files):
             newest_s = max(newest_s, _written_s(path))
@@ -183,7 +183,7 @@ class Publisher:
 
 
 def _written_s(path: Path) -> float:
-    """When a file was written; 0: it is gone."""
+    """When a file was written; 0 if it no longer exists."""
     try:
         return path.stat().st_mtime
     except FileNotFoundError:
@@ -191,7 +191,7 @@ def _written_s(path: Path) -> float:
 
 
 def _is_published(name: str, note: Committed, last: Committed | None) -> bool:
-    """Whether a batch was published. Raises Unreadable for one of another checkpoint."""
+    """Whether a batch was published. Raises Unreadable for a batch of another checkpoint."""
     if last is None or note.offset > last.offset:
         return False
     is_known = note.metadata and last.metadata

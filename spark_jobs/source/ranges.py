@@ -1,6 +1,6 @@
-"""Decides which offsets a read or a batch of a stream covers, and what each task reads. No IO.
+"""Decides which offsets a read or a stream's batch covers, and how tasks share them. No IO.
 
-Offsets are by partition, ends exclusive.
+Offsets are per partition, ends exclusive.
 """
 
 import logging
@@ -17,8 +17,8 @@ from spark_jobs.source.topics import Offsets, Piece
 logger = logging.getLogger(__name__)
 
 MiB = 1024 * 1024
-TASK_BYTES = 32 * MiB  # Of sealed files; a task has its price, and one per segment is ruinous.
-RECORD_BYTES = 100  # What a record that is not sealed is counted as.
+TASK_BYTES = 32 * MiB  # Of sealed files: a task has overhead, and one per segment would be ruinous.
+RECORD_BYTES = 100  # The assumed size of an unsealed record.
 
 IDS = ""  # No topic has this name.
 
@@ -27,14 +27,14 @@ Lost = Callable[[str], None]
 
 
 class Edges(NamedTuple):
-    """The first offset and the end of each partition that is read."""
+    """The first offset and the end of each partition to read."""
 
     starts: Offsets
     ends: Offsets
 
 
 def named_offsets(option: str, wanted: Mapping[TopicPartition, int], edges: Edges) -> Offsets:
-    """Offsets that an option names for exactly the partitions that are read; -2 and -1 resolved.
+    """Offsets that an option gives for exactly the partitions to read; resolves -2 and -1.
 
     Raises WrongOption.
     """
@@ -57,7 +57,7 @@ def clamped(
     edges: Edges,
     lost: Lost,
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """The ranges that can be read, sorted by partition; tells `lost` of what cannot."""
+    """The readable ranges, sorted by partition; reports the rest to `lost`."""
     found: dict[TopicPartition, tuple[int, int]] = {}
     for name in sorted(ends):
         start, end = starts[name], ends[name]
@@ -79,9 +79,9 @@ def clamped(
 def admitted(
     starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], limit: int
 ) -> Offsets:
-    """Ends that let about `limit` records in, in proportion to what each partition has.
+    """Ends that admit about `limit` records, in proportion to each partition's backlog.
 
-    The rule of Spark's Kafka source: each part is rounded down, but up where it is less than one.
+    The rule of Spark's Kafka source: each share is rounded down, but up if it is below one.
     """
     sizes = {name: max(0, end - starts[name]) for name, end in ends.items()}
     total = sum(sizes.values())
@@ -109,10 +109,10 @@ def must_wait(
 def tasks(
     pieces: Iterable[Piece], partitions_min: int | None, records_max: int | None
 ) -> list[list[Piece]]:
-    """What each task reads: pieces in order, split and packed to about TASK_BYTES.
+    """Assign pieces to tasks: in order, split and packed to about TASK_BYTES.
 
-    partitions_min  about how many tasks there are at least, if there is something for each
-    records_max     how many records a task reads at most
+    partitions_min  the approximate minimum number of tasks, if there is work for each
+    records_max     the maximum number of records per task
     """
     whole = list(pieces)
     size = min(TASK_BYTES, math.ceil(sum(map(_bytes_of, whole)) / (partitions_min or 1)))
@@ -142,7 +142,7 @@ def _split(pieces: Iterable[Piece], size: int, records_max: int | None) -> Itera
 
 
 def _bytes_of(piece: Piece) -> float:
-    """What it costs to read a piece, roughly."""
+    """The approximate cost of reading a piece."""
     records = piece.end - piece.start
     if piece.part is None:
         return records * RECORD_BYTES
@@ -153,10 +153,10 @@ def _bytes_of(piece: Piece) -> float:
 def to_json(
     offsets: Mapping[TopicPartition, int], ids: Mapping[str, str] | None = None
 ) -> dict[str, dict[str, Any]]:
-    """Offsets as Spark's Kafka source writes them, always in the same order.
+    """Offsets in the format of Spark's Kafka source, always in the same order.
 
-    Spark compares offsets as text: another order would be a batch without records, for ever.
-    With `ids`, the ids of topics stand below IDS: offsets of one mean nothing in its successor.
+    Spark compares offsets as text: another order would cause batches without records, for ever.
+    With `ids`, the topics' ids are stored under IDS: a topic's offsets mean nothing in a successor.
     """
     found: dict[str, dict[str, Any]] = {IDS: dict(sorted(ids.items()))} if ids else {}
     for name in sorted(offsets):
@@ -165,7 +165,7 @@ def to_json(
 
 
 def from_json(found: Mapping[str, Mapping[str, Any]]) -> Offsets:
-    """Offsets of a checkpoint, SMQ's or of Spark's Kafka source."""
+    """Decode a checkpoint's offsets, SMQ's or those of Spark's Kafka source."""
     return {
         TopicPartition(topic, int(partition)): offset
         for topic, offsets in found.items()
@@ -175,13 +175,13 @@ def from_json(found: Mapping[str, Mapping[str, Any]]) -> Offsets:
 
 
 def replaced(found: Mapping[str, Mapping[str, Any]], ids: Mapping[str, str]) -> set[str]:
-    """The topics that have another id now than when these offsets were written."""
+    """The topics whose id has changed since these offsets were written."""
     before = found.get(IDS, {})
     return {topic for topic, each in ids.items() if before.get(topic, each) != each}
 
 
 def losses(fails: bool) -> Lost:  # noqa: FBT001  (what failOnDataLoss says)
-    """What to do with the news that records are gone: raise Unreadable, or warn."""
+    """How to report lost records: raise Unreadable, or warn."""
     return _fail if fails else logger.warning
 
 

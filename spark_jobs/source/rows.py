@@ -1,7 +1,7 @@
 """Reads the rows of a task, as Arrow batches with the columns of Spark's Kafka source.
 
-Sealed segments are read where they are, by their store: files in place, objects of a bucket by each
-executor. What is not sealed comes from the broker.
+Sealed segments are read in place through their store: local files, or bucket objects by each
+executor. Unsealed records come from the broker.
 """
 
 import logging
@@ -43,8 +43,8 @@ class Rows:
 
     columns        the fields that Spark wants, in its order and with its types
     schema         the topic's `smq.schema`, if typed columns are among them
-    fails_on_loss  whether records that cannot be decoded are an error; else they are left out
-    silence_ms     how long to wait for a broker that sends nothing
+    fails_on_loss  whether undecodable records are an error; otherwise they are left out
+    silence_ms     how long to wait for a silent broker
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Rows:
         self._fails_on_loss, self._silence_s = fails_on_loss, silence_ms / 1000
 
     def read(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
-        """The rows of some pieces. Raises Unreadable, StoreError, BrokerError."""
+        """The rows of pieces. Raises Unreadable, StoreError, BrokerError."""
         with ExitStack() as stack:
             store: Store | None = None
             client: Client | None = None
@@ -94,7 +94,7 @@ class Rows:
         names += [each.name for each in self._typed if each.name in there]
         lacking = [each for each in self._typed if each.name not in there]
         for rows in segment.rows(part.start, part.end, names or ["_offset"]):
-            for field in lacking:  # Of a file from before the topic had this column.
+            for field in lacking:  # The file is older than this column of the topic.
                 rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))  # noqa: PLW2901
             yield self._named(rows, piece, kind)
 
@@ -130,7 +130,7 @@ class Rows:
                 yield self._named(found, piece, kinds.filter(inside))
 
     def _polled(self, consumer: Consumer, piece: Piece) -> Iterator[tuple[pa.Table, pa.Array]]:
-        """Rows up to the piece's end, and perhaps behind it, with their timestamps' types."""
+        """Rows up to the piece's end or slightly beyond, with their timestamps' types."""
         clock = consumer.clock
         deadline = clock.monotonic_s() + self._silence_s
         ends = {TopicPartition(piece.topic, piece.partition): piece.end}
@@ -148,11 +148,11 @@ class Rows:
                 )
 
     def _widened(self, rows: pa.Table) -> pa.Table:
-        """Rows that come without typed columns, with them."""
+        """Add typed columns to rows that lack them."""
         return rows if self._typing is None else self._typing.widened(rows, "_value")[0]
 
     def _named(self, rows: pa.Table, piece: Piece, kinds: int | pa.Array) -> pa.Table:
-        """The columns that Spark wants of rows with the columns of a segment."""
+        """Spark's columns from rows with a segment's columns."""
         return pa.table(
             [self._column(field.name, rows, piece, kinds) for field in self._columns],
             names=self._columns.names,
@@ -181,6 +181,6 @@ def _headers(column: pa.ChunkedArray) -> pa.Array:
     lists = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     if not pc.any(pc.greater(pc.list_value_length(lists), 0)).as_py():
         return pa.nulls(len(lists), column.type)
-    ends = pa.array(lists.offsets.to_numpy())  # A mask needs them from their start.
+    ends = pa.array(lists.offsets.to_numpy())  # A mask needs offsets that start at zero.
     is_empty = pc.fill_null(pc.equal(pc.list_value_length(lists), 0), fill_value=True)
     return pa.ListArray.from_arrays(ends, lists.values, type=column.type, mask=is_empty)

@@ -1,7 +1,7 @@
 """`write.format("smq")` and `writeStream.format("smq")`: rows to topics.
 
-A batch write sends from its tasks; a task that Spark repeats sends again. A stream is exactly once:
-its tasks put their rows into files beside the checkpoint, and the driver publishes a batch's files
+In a batch write the tasks send; a task that Spark repeats sends again. A stream is exactly once:
+its tasks write their rows to files beside the checkpoint, and the driver publishes a batch's files
 in one transaction, see `spark_jobs.source.publishing`.
 """
 
@@ -36,7 +36,7 @@ COLUMNS = {
 
 
 class Staged(WriterCommitMessage):
-    """The file that a task has written; None if it had no rows."""
+    """The file that a task has written; None without rows."""
 
     def __init__(self, name: str | None) -> None:
         self.name = name
@@ -54,7 +54,7 @@ class SmqWriter(DataSourceArrowWriter):
         self._topic = checked_topic(options, schema)
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
-        """Send a task's rows, and wait for their acks."""
+        """Send a task's rows and wait for the acks."""
         with connect(self._address) as client, client.producer() as producer:
             for batch in iterator:
                 send(producer, batch, self._topic)
@@ -72,7 +72,7 @@ class SmqStreamWriter(DataSourceStreamArrowWriter):
         self._pace = pace(options)
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
-        """Keep a task's rows in a file."""
+        """Write a task's rows to a file."""
         import pyarrow as pa  # noqa: PLC0415  (Spark loads this module to look at its classes.)
 
         first = next(iterator, None)
@@ -90,12 +90,12 @@ class SmqStreamWriter(DataSourceStreamArrowWriter):
         return Staged(name)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  (Spark's)
-        """Publish a batch, once."""
+        """Publish a batch exactly once."""
         publisher = Publisher(self._address, self._place, self._topic, self._pace)
         publisher.publish(batchId, _names(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
-        """Forget the files of a batch that failed."""
+        """Delete the files of a failed batch."""
         for name in _names(messages):
             (self._place.directory / name).unlink(missing_ok=True)
 

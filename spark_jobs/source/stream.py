@@ -1,8 +1,8 @@
-"""`readStream.format("smq")`: offsets as Spark's Kafka source writes them, admission, the hot tail.
+"""`readStream.format("smq")`: offsets in the format of Spark's Kafka source, admission, live data.
 
-Spark keeps the end of each batch in its checkpoint, but not where the first one starts. So the
-first batch has no records: its end is where the stream starts, and that survives a crash. Later
-batches read up to what readers of the broker may see.
+Spark stores the end of each batch in its checkpoint, but not the start of the first. So the first
+batch has no records: its end is the stream's start, which thus survives a crash. Later batches read
+up to the offsets visible to the broker's consumers.
 """
 
 import logging
@@ -75,11 +75,11 @@ class SmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**self.__dict__, "_opened": None}
 
     def initialOffset(self) -> Json:  # noqa: N802  (Spark's)
-        """See the top of this file."""
+        """See the head of this module."""
         return BEFORE_THE_START
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  (Spark's)
-        """A limit of the options, if they have one: Spark passes it on, or all that there is."""
+        """The option's limit if set: Spark passes it on, or no limit."""
         if self._admission.offsets_max is not None:
             return ReadMaxRows(self._admission.offsets_max)
         if self._admission.offsets_min is not None:
@@ -92,7 +92,7 @@ class SmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = topics.ends(self._names(topics))
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802  (Spark's)
-        """Where the next batch ends. Raises Unreadable, WrongOption, BrokerError, StoreError."""
+        """The end of the next batch. Raises Unreadable, WrongOption, BrokerError, StoreError."""
         topics = self._topics()[1]
         names = self._names(topics)
         edges = Edges(topics.starts(names), topics.ends(names))
@@ -110,17 +110,17 @@ class SmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(ends, ids)
 
     def _known(self, offsets: Json, ids: Mapping[str, str]) -> Offsets:
-        """Offsets, without those of topics that were deleted and created again since."""
+        """Offsets, except of topics that were deleted and created again."""
         others = replaced(offsets, ids)
         for topic in sorted(others):
             self._lost(f"Topic {topic} was deleted and created again")
         return {name: at for name, at in from_json(offsets).items() if name.topic not in others}
 
     def _commit(self, topics: Topics, offsets: Offsets) -> None:
-        """Tell the group how far the stream is: batches before these offsets have ended.
+        """Commit the stream's progress to the group: batches before these offsets are complete.
 
-        Spark's own `commit` comes a batch later, and for the last one never. Nothing is read from
-        the group, so a commit that fails is a warning.
+        Spark's own `commit` comes a batch later, and never for the last one. Nothing reads the
+        group's offsets, so a failed commit is only a warning.
         """
         group = self._admission.group
         if group is None or offsets in ({}, self._committed):
@@ -144,7 +144,7 @@ class SmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ends if most is None else admitted(starts, ends, most)
 
     def reportLatestOffset(self) -> Json | None:  # noqa: N802  (Spark's)
-        """The present ends, for the query's progress."""
+        """The current ends, for the query's progress."""
         topics = self._topics()[1]
         return to_json(topics.ends(self._names(topics)))
 
@@ -167,7 +167,7 @@ class SmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return tasks_of(place, topics.pieces(ranges), self._read)
 
     def _starts(self, start: Offsets, edges: Edges) -> Offsets:
-        """Where a batch starts: new partitions at their first record."""
+        """The starts of a batch; a new partition starts at its first record."""
         if gone := sorted(start.keys() - edges.starts.keys()):
             self._lost(f"Partition {gone[0].topic}-{gone[0].partition} is gone")
         found: Offsets = {}
@@ -190,7 +190,7 @@ class SmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_task(partition, self._columns, self._read, self._schema)
 
     def stop(self) -> None:
-        """Close what is open."""
+        """Close all connections."""
         if self._opened is not None:
             self._opened[1].close()
             self._opened = None

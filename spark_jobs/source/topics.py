@@ -1,6 +1,6 @@
-"""Topics for Spark's driver: what there is, from the manifest on this host and from the broker.
+"""Topics for Spark's driver, from the manifest on this host and from the broker.
 
-Segments are read in place where the broker's data directory is on this host. Elsewhere all records
+Segments are read in place if the broker's data directory is on this host. Otherwise all records
 come from the broker.
 """
 
@@ -43,7 +43,7 @@ class Place(NamedTuple):
 
 
 def find_place(location: Location) -> Place:
-    """Where a broker's records are. Raises Unreadable, BrokerError."""
+    """Locate a broker's records. Raises Unreadable, BrokerError."""
     if location.data_dir is not None:
         data_dir = Path(location.data_dir)
         if not (data_dir / FILE_NAME).exists():
@@ -61,7 +61,7 @@ def find_place(location: Location) -> Place:
 
 
 def _filer(location: Location, settings: Mapping[str, str]) -> Filer:
-    """The filer of a broker with these settings; options win. Executors open it by themselves."""
+    """The filer of a broker with these settings; options win. Each executor opens its own."""
     return Filer(
         location.filer_root or settings["filer.root"],
         location.filer_endpoint or settings.get("filer.s3.endpoint", ""),
@@ -81,7 +81,7 @@ class Piece(NamedTuple):
 
 
 class Topics:
-    """What the driver asks. Open one for a query, close it after it."""
+    """The driver's access to topics. Open one per query, and close it afterwards."""
 
     def __init__(self, place: Place, *, reads_live: bool) -> None:
         self._place = place
@@ -117,9 +117,9 @@ class Topics:
     def selected(
         self, selection: Selection, *, only_existing: bool = False
     ) -> list[TopicPartition]:
-        """The partitions that are read, sorted. Raises Unreadable for one that does not exist.
+        """The partitions to read, sorted. Raises Unreadable if one does not exist.
 
-        With `only_existing` these are left out.
+        With `only_existing` missing ones are skipped.
         """
         counts = self.counts()
         if selection.pattern is not None:
@@ -140,7 +140,7 @@ class Topics:
         return sorted(selection.partitions & names)
 
     def counts(self) -> dict[str, int]:
-        """The partitions of each topic."""
+        """The number of partitions of each topic."""
         if self._cluster is None:
             return {each.name: each.partition_count for each in self._sealed_topics().values()}
         cluster = self._cluster
@@ -148,7 +148,7 @@ class Topics:
         return {each.name: len(each.leaders) for each in found if not each.is_internal}
 
     def ids(self, names: Iterable[TopicPartition]) -> dict[str, str]:
-        """The ids of these partitions' topics, as far as they exist."""
+        """The ids of these partitions' topics; skips deleted topics."""
         wanted = {each.topic for each in names}
         if self._cluster is None:
             found = {each.name: each.id for each in self._sealed_topics().values()}
@@ -184,7 +184,7 @@ class Topics:
         return {name: self._manifest.log_start(number) for name, number in numbers.items()}
 
     def ends(self, names: Iterable[TopicPartition]) -> Offsets:
-        """The end offset of each partition: of what is sealed, or of what readers may see."""
+        """The end offset of each partition: of sealed records, or of records visible to readers."""
         if self._cluster is not None:
             return self._found(names, LATEST_TIMESTAMP)
         manifest = self._manifest
@@ -195,7 +195,7 @@ class Topics:
         }
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The first offset at or after a time (ms since 1970), by partition; None: none is."""
+        """The first offset at or after a time (ms since 1970), by partition; None without one."""
         if self._cluster is None:
             numbers = self._numbers(times)
             return {name: self._sealed_at(numbers[name], time) for name, time in times.items()}
@@ -237,7 +237,7 @@ class Topics:
         return found
 
     def commit(self, group: str, offsets: Offsets) -> list[str]:
-        """Commit a group's offsets; returns what the broker refuses. Raises BrokerError."""
+        """Commit a group's offsets; returns the broker's refusals. Raises BrokerError."""
         assert self._cluster is not None
         refused = commit_offsets(self._cluster, group, offsets)
         return [
@@ -245,7 +245,7 @@ class Topics:
         ]
 
     def pieces(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> list[Piece]:
-        """What to read for these offsets: sealed parts, and the rest from the broker.
+        """Where to read these offsets: sealed parts, and the rest from the broker.
 
         Raises Unreadable.
         """

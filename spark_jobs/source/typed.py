@@ -1,4 +1,4 @@
-"""A topic's typed columns in Spark: what Spark calls their types."""
+"""Spark types of a topic's typed columns."""
 
 from smq.model.topic_schema import Column, Kind, ListOf, Struct, parse_schema
 
@@ -14,12 +14,12 @@ _PLAIN = {
 
 
 def typed_kinds(schema: str) -> dict[str, str]:
-    """The typed columns of a topic's `smq.schema`, and the types of Spark's that they have."""
+    """The typed columns of a topic's `smq.schema`, with their Spark types."""
     return {each.name: _kind(each.type) for each in parse_schema(schema)}
 
 
 def typed_ddl(schema: str) -> str:
-    """The typed columns for a schema as text, each behind a comma."""
+    """The typed columns as DDL text, each preceded by a comma."""
     return "".join(f", `{name}` {kind}" for name, kind in typed_kinds(schema).items())
 
 
