@@ -1,7 +1,7 @@
-"""Programs that use the broker: they speak Kafka's protocol over simulated connections.
+"""Clients of the broker: they speak Kafka's protocol over simulated connections.
 
-A client sends a request and gets the answer, or learns that its connection is closed; it reconnects
-after a pause. Answers go to the ledger.
+A client sends a request and gets the answer, or learns that its connection has closed; it
+reconnects after a pause. The ledger records the answers.
 """
 
 import heapq
@@ -23,7 +23,7 @@ from smq.wire.headers import RequestHeader, read_response_header, write_request_
 if TYPE_CHECKING:
     from smq.testing.simulation.world import World
 
-PAUSE_MS = 20.0  # Before it connects or asks again.
+PAUSE_MS = 20.0  # Before it reconnects or retries.
 RECEIVE_BYTES = 1 << 16
 Message: TypeAlias = Any
 """One of the generated requests or responses, of which there are many."""
@@ -43,7 +43,7 @@ class Asked(NamedTuple):
 
 
 class Connection:
-    """To one node, until it breaks. Answers come in the order of the questions."""
+    """A connection to one node, until it breaks. Answers come in the order of the requests."""
 
     def __init__(self, client: "Client", node: int) -> None:
         world = client.world
@@ -57,7 +57,7 @@ class Connection:
     def ask(
         self, name: str, version: int, message: Message, answered: Answered, wait_ms: int = 0
     ) -> None:
-        """Send a request; `answered` gets the response, or None if the connection is gone."""
+        """Send a request; `answered` gets the response, or None if the connection breaks."""
         api = API_BY_KEY[API_BY_NAME[name].key]
         correlation = next(self.client.correlations)
         writer = Writer()
@@ -110,7 +110,7 @@ class Connection:
             asked.answered(read(body, at, asked.version))
 
     def broken(self) -> None:
-        """Close it; fails the waiting requests."""
+        """Close it and fail the waiting requests."""
         if self.is_open:
             self.is_open = False
             self.socket.close()
@@ -126,7 +126,7 @@ class Connection:
 
 
 class Client:
-    """One program, with a connection to each node it needs."""
+    """A client, with a connection to each node it needs."""
 
     def __init__(self, world: "World", name: str) -> None:
         self.world, self.name = world, name
@@ -141,19 +141,19 @@ class Client:
         self._tie_breaker = count()
 
     def before_call(self, _method: str) -> None:
-        """See Owner. No client dies."""
+        """See Owner. Clients never die."""
 
     def after_ns(self, delay_ms: float) -> int:
-        """A time from now, with jitter."""
+        """A time this long from now, with jitter."""
         return self.world.clock.now_ns + int(delay_ms * (0.5 + self.chance.random()) * MS)
 
     def later(self, delay_ms: float, action: Callable[[], None]) -> None:
-        """Do it after a while, with jitter."""
+        """Run an action after a delay, with jitter."""
         due_ns = self.after_ns(delay_ms)
         heapq.heappush(self._later, (due_ns, next(self._tie_breaker), action))
 
     def connection(self, node: int) -> Connection | None:
-        """A connection to a node; None: there is none now."""
+        """A connection to a node; None if there is none now."""
         if node not in self.connections:
             if self.world.clock.now_ns < self.not_before.get(node, 0):
                 return None
@@ -165,7 +165,7 @@ class Client:
         return self.connections[node]
 
     def any_connection(self) -> Connection | None:
-        """To any node: the same one until that fails."""
+        """A connection to any node: always the same one until it fails."""
         connection = self.connection(1 + self._home % self.world.host.config.shards)
         if connection is None:
             self._home += 1
@@ -180,7 +180,7 @@ class Client:
         attempts: int = 30,
         wanted: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Ask any node, repeatedly until the answer is good."""
+        """Ask any node, repeatedly until the answer is accepted."""
 
         def again() -> None:
             if attempts > 1 and wanted():
@@ -221,7 +221,7 @@ class Client:
             heapq.heappop(self._later)[2]()
 
     def next_due_ns(self) -> int | None:
-        """When it is ready by itself."""
+        """When it becomes ready by itself."""
         dues = [self._arrival_ns, self._later[0][0] if self._later else None]
         return min((due for due in dues if due is not None), default=None)
 
@@ -230,7 +230,7 @@ class Client:
         return any(each.asked for each in self.connections.values())
 
     def oldest_wait(self, now_ns: int) -> tuple[float, str]:
-        """How long it waits for an answer that is due, and to what."""
+        """How long it has waited for an overdue answer, and for which."""
         waits = [
             ((now_ns - each.sent_ns) / MS - each.wait_ms, f"{self.name}: {each.name}")
             for connection in self.connections.values()

@@ -1,12 +1,12 @@
-"""A clock that moves when the simulation says so."""
+"""A clock that the simulation advances."""
 
 MS = 1_000_000
 _BOOTED_NS = 1_000_000 * MS
-_WALL_NS = 1_700_000_000_000 * MS  # Of the moment at which `now_ns` was _BOOTED_NS.
+_WALL_NS = 1_700_000_000_000 * MS  # At the moment when `now_ns` was _BOOTED_NS.
 
 
 class SimulatedClock:
-    """What smq.app.process.clock reads in a simulation."""
+    """The simulation's replacement of the clocks in smq.app.process.clock."""
 
     def __init__(self) -> None:
         self.now_ns = _BOOTED_NS
@@ -20,5 +20,5 @@ class SimulatedClock:
         return self.now_ns - _BOOTED_NS + _WALL_NS
 
     def elapsed_ms(self) -> float:
-        """Since the simulation began."""
+        """The time since the simulation began."""
         return (self.now_ns - _BOOTED_NS) / MS

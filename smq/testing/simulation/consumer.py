@@ -40,7 +40,7 @@ class Consumer(Client):
     def fetch(
         self, incarnations: list[Incarnation], node: int, wait_ms: int, min_bytes: int, version: int
     ) -> None:
-        """Ask a node once for what it leads of these topics."""
+        """Fetch once the partitions of these topics that a node leads."""
         topics = [topic for each in incarnations if (topic := self._asked(each, node, version))]
         connection = self.connection(node) if topics else None
         if connection is None:
@@ -51,7 +51,7 @@ class Consumer(Client):
         by_key = {each.topic.id: each for each in incarnations} | {
             each.topic.name: each for each in incarnations
         }
-        # Behind another request its answer may come at any time.
+        # Its answer may be delayed by a request before it.
         sent_ns = None if connection.asked else self.world.clock.now_ns
         losses = {each: each.losses for each in incarnations}
 
@@ -99,14 +99,14 @@ class Consumer(Client):
 
 
 class Records(NamedTuple):
-    """Offsets and values, and the offset after them: the last batch may reach over a gap."""
+    """Offsets and values, and the offset after them: the last batch may extend over a gap."""
 
     rows: list[tuple[int, bytes]]
     end: int
 
 
 def records_of(data: bytes | memoryview | None) -> Records:
-    """The records that a fetch returned for a partition."""
+    """The records in a fetch response for a partition."""
     rows, end = [], 0
     for batch in read_batches(bytes(data or b"")):
         if not batch.is_control:
@@ -124,7 +124,7 @@ class Reader(Client):
         self.unread: set[Part] = set()
 
     def read(self, incarnation: Incarnation, partition: int) -> None:
-        """Read it from its start to its end."""
+        """Read a partition from its start to its end."""
         place = incarnation, partition
         self.found[place] = {}
         self.unread.add(place)
@@ -180,7 +180,7 @@ class Reader(Client):
 
 
 class Committer(Client):
-    """A group that commits: every offset is committed only once."""
+    """A group that commits each offset at most once."""
 
     def commit(self, incarnation: Incarnation, partition: int) -> None:
         """Commit the next offset."""
@@ -224,7 +224,7 @@ class Committer(Client):
 
 
 class Administrator(Client):
-    """Makes topics and deletes them."""
+    """Creates and deletes topics."""
 
     def create(self, name: str, partitions: int, level: str) -> None:
         """Create the topic, retrying until it exists."""
@@ -257,7 +257,7 @@ class Administrator(Client):
         if incarnation is None:
             return
         incarnation.is_dying = True
-        # By its id: a request that comes late must not delete the next topic of that name.
+        # By its id: a late request must not delete the next topic of that name.
         state = DeleteTopicState(name=None, topic_id=incarnation.topic.id)
         request = DeleteTopicsRequest(topics=[state], timeout_ms=1000)
         self.ask_until("DeleteTopics", 6, request, lambda _: True, 5)

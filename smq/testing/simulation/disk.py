@@ -1,7 +1,7 @@
-"""The disk of one log: real files for the page cache, and beside them the state that a power cut
-leaves.
+"""The disk of one log: real files serve as the page cache, a copy beside them has the state
+after a power cut.
 
-It injects failures, and counts calls: a process that must die does so between two calls, or in the
+It injects failures and counts calls. A process that must die does so between two calls, or in the
 middle of a write.
 """
 
@@ -37,7 +37,7 @@ class Killed(BaseException):
 
 @dataclass
 class Faults:
-    """Which calls fail, with which errno. `torn` is whether a failing write leaves a part."""
+    """Which calls fail, with which errno. `torn`: a failing write leaves a part."""
 
     failing: dict[str, int] = field(default_factory=dict)
     free_bytes: int = 1 << 40
@@ -46,7 +46,7 @@ class Faults:
 
 
 class SimulatedDisk(OsDisk):
-    """A disk for one directory, through all lives of the processes that use it.
+    """The disk of one directory, shared by all successive processes that use it.
 
     before_call   is called with each method's name; it may raise Killed
     """
@@ -98,7 +98,7 @@ class SimulatedDisk(OsDisk):
         super().close(fd)
 
     def write(self, fd: int, data: memoryview, at: int) -> None:
-        """See Disk. One that fails, or whose process dies of it, leaves a part behind."""
+        """See Disk. A failed or interrupted write leaves a part behind."""
         try:
             self._call("write")
         except (OSError, Killed):
@@ -122,7 +122,7 @@ class SimulatedDisk(OsDisk):
         at: int,
         out: np.ndarray | None = None,  # noqa: ARG002
     ) -> np.ndarray | None:
-        """See Disk. Under faults nothing is in the page cache."""
+        """See Disk. With faults, nothing is in the page cache."""
         if self.faults.slow_ms or "read" in self.faults.failing:
             return None
         return super().read(fd, length, at)
@@ -168,7 +168,7 @@ class SimulatedDisk(OsDisk):
             self.files.apply(Operation("remove", name=path.name))
 
     def space(self, path: Path) -> tuple[int, int]:  # noqa: ARG002
-        """See Disk. The real one is not ours alone."""
+        """See Disk. The real disk is shared with other programs."""
         self._call("space")
         return self.faults.free_bytes, 1 << 41
 
@@ -186,13 +186,13 @@ class SimulatedDisk(OsDisk):
     # --- what happens to it ----------------------------------------------------------------------
 
     def drop_descriptors(self) -> None:
-        """The process that had files open is dead."""
+        """Forget the descriptors of a dead process."""
         for fd in self._opened:
             os.close(fd)
         self._opened.clear()
 
     def lose_power(self) -> None:
-        """Keep any subset of unsynced data, torn anywhere."""
+        """Keep a random subset of unsynced data, torn anywhere."""
         self.drop_descriptors()
         chance, files = self.chance, self.files
         size, keep = chance.choice((SECTOR_BYTES, PAGE_BYTES)), chance.choice(KEPT_SHARES)
@@ -205,9 +205,9 @@ class SimulatedDisk(OsDisk):
         self._names, self._next_file = dict(self.files.names), len(self.files.names)
 
     def flip_a_bit(self) -> bool:
-        """Flip one bit of a segment's file, also on disk; False: there is none.
+        """Flip one bit of a segment's file, also on disk; False without a segment.
 
-        Reads find it; no failure of ours does such a thing, but disks do.
+        Reads must detect it. No failure of ours does this, but disks do.
         """
         names = sorted(name for name in self._names if name.endswith(".wal"))
         if not names:

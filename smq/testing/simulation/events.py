@@ -1,8 +1,8 @@
-"""The events of a simulation: a list that is drawn from the seed before anything runs.
+"""The events of a simulation: a list drawn from the seed before anything runs.
 
 An event is data: a time, a kind, and numbers. Numbers are valid in any list ("the n-th topic",
-modulo their count), so a sublist still runs: this is how a failing list is shrunk. A new kind is
-one more row of KINDS.
+modulo their count), so any sublist still runs: that is how a failing list is shrunk. A new kind is
+a new row of KINDS.
 """
 
 import errno
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 TOPICS = 3
 TRANSACT, TRANSACTIONS_MAX, TRANSACTIONS_SHARE = "transact", 25, 0.4
-TRANSACTIONS_FROM = 501  # Seeds before it have no transactions, and stay as they were.
+TRANSACTIONS_FROM = 501  # Earlier seeds have no transactions, so they replay unchanged.
 EVENTS_MIN, EVENTS_MAX = 10, 60
-FLOOD_TIMES = 10  # What comes then does not fit the log: see Host.is_flooded.
+FLOOD_TIMES = 10  # A flood exceeds the log's room: see Host.is_flooded.
 MOODS = (
     0.0,
     0.3,
     1.0,
     1.0,
     3.0,
-)  # Of a kind in a seed: each seed has much of some, none of others.
+)  # The frequencies of a kind: each seed has much of some, none of others.
 
 Numbers = tuple[int, ...]
 
@@ -58,7 +58,7 @@ class Kind(NamedTuple):
 def _produce(  # noqa: PLR0913, PLR0917  (An event's numbers.)
     world: "World", client: int, topic: int, mask: int, records: int, size: int
 ) -> None:
-    """Some records to the partitions of a mask; in a flood, again and again."""
+    """Send records to the partitions of a mask; in a flood, repeatedly."""
     incarnation = world.ledger.standing(name_of(topic))
     if incarnation is not None:
         count = incarnation.topic.partition_count
@@ -71,7 +71,7 @@ def _produce(  # noqa: PLR0913, PLR0917  (An event's numbers.)
 def _fetch(  # noqa: PLR0913, PLR0917  (An event's numbers.)
     world: "World", client: int, mask: int, wait_ms: int, least: int, version: int
 ) -> None:
-    """A consumer asks each node once for some topics."""
+    """A consumer fetches some topics once from each node."""
     names = (name_of(topic) for topic in range(TOPICS) if mask >> topic & 1)
     topics = [found for name in names if (found := world.ledger.standing(name)) is not None]
     consumer = world.consumers[client % len(world.consumers)]
@@ -80,7 +80,7 @@ def _fetch(  # noqa: PLR0913, PLR0917  (An event's numbers.)
 
 
 def _commit(world: "World", client: int, topic: int, partition: int) -> None:
-    """A group remembers one more offset."""
+    """A group commits one more offset."""
     incarnation = world.ledger.standing(name_of(topic))
     if incarnation is not None:
         committer = world.committers[client % len(world.committers)]
@@ -88,23 +88,23 @@ def _commit(world: "World", client: int, topic: int, partition: int) -> None:
 
 
 def _create(world: "World", topic: int, partitions: int, level: int) -> None:
-    """A topic, if there is none of this name."""
+    """Create a topic, unless the name exists."""
     world.administrator.create(name_of(topic), partitions, LEVELS[level])
 
 
 def _delete(world: "World", topic: int) -> None:
-    """A topic goes."""
+    """Delete a topic."""
     world.administrator.delete(name_of(topic))
 
 
 def _create_again(world: "World", topic: int, partitions: int, level: int) -> None:
-    """A topic goes, and another one of its name comes at once."""
+    """Delete a topic and immediately create another one of its name."""
     _delete(world, topic)
     _create(world, topic, partitions, level)
 
 
 def _kill(world: "World", victim: int, fuse: int, next_fuse: int) -> None:
-    """A process dies after so many system calls; so may its successor."""
+    """A process dies after this many system calls; so may its successor."""
     names = sorted(world.processes)
     if names:
         world.light(names[victim % len(names)], fuse, world.kill)
@@ -112,10 +112,9 @@ def _kill(world: "World", victim: int, fuse: int, next_fuse: int) -> None:
 
 
 def _kill_all(world: "World", victim: int, fuse: int, shards: int, again_ms: int) -> None:
-    """All processes die at once when one of them has made so many calls; a new number of shards
-    starts.
+    """All processes die when one of them has made this many calls; a new number of shards starts.
 
-    `again_ms`: the power fails so much later (-1: it does not).
+    `again_ms`: the power fails this much later (-1: it does not).
     """
     _all_at_once(world, victim, fuse, lambda: world.go_down(shards))
     if again_ms >= 0:
@@ -123,7 +122,7 @@ def _kill_all(world: "World", victim: int, fuse: int, shards: int, again_ms: int
 
 
 def _cut_power(world: "World", victim: int, fuse: int, shards: int, again_ms: int) -> None:
-    """As above, and the disks lose what they had not made durable. Again: all are killed."""
+    """As above, but the disks lose unsynced data. Again: all processes are killed."""
     _all_at_once(world, victim, fuse, lambda: world.lose_power(shards))
     if again_ms >= 0:
         world.after_unless_healed(again_ms, lambda: world.go_down(0))
@@ -136,7 +135,7 @@ def _all_at_once(world: "World", victim: int, fuse: int, ends: Callable[[], None
 
 
 def _disk_fails(world: "World", log: int, method: int, error: int, ms: int) -> None:
-    """Calls of one kind, or all that write, fail for a while on one log's disk, or on all."""
+    """Calls of one kind, or all that write, fail for a while on one log's disk or on all."""
     methods = FAILING[method]
     chosen = world.host.faults if log < 0 else [world.host.faults[log % len(world.host.faults)]]
     for faults in chosen:
@@ -146,9 +145,9 @@ def _disk_fails(world: "World", log: int, method: int, error: int, ms: int) -> N
 
 
 def _disk_is_slow(world: "World", log: int, slow_ms: int, ms: int, what: int) -> None:
-    """Syncs and jobs take long for a while, or jobs only: checkpoints and tables come late."""
+    """Syncs and jobs, or only jobs, are slow for a while: checkpoints and tables come late."""
     faults = world.host.faults[log % len(world.host.faults)]
-    world.disturb(ms + slow_ms)  # A fetch that the page cache cannot answer is a job.
+    world.disturb(ms + slow_ms)  # A fetch that misses the page cache is a job.
     for name in ("slow_ms", "slow_jobs_ms") if what else ("slow_jobs_ms",):
         setattr(faults, name, slow_ms)
         world.after(ms, partial(setattr, faults, name, 0.0))
@@ -181,7 +180,7 @@ def _sdk_leave(world: "World", which: int) -> None:
 
 
 def _transact(world: "World", which: int, mask: int, commits: int, level: int) -> None:
-    """A program with a transactional id writes to some partitions, and commits or aborts."""
+    """A transactional program writes to some partitions, and commits or aborts."""
     if world.ledger.standing(TRANSACTIONS) is None:
         world.administrator.create(TRANSACTIONS, TRANSACTION_PARTITIONS, LEVELS[level])
     transactors = world.transactors
@@ -189,7 +188,7 @@ def _transact(world: "World", which: int, mask: int, commits: int, level: int) -
 
 
 def _cut(world: "World", which: int) -> None:
-    """A connection is cut, between a client and a node or between two of our processes."""
+    """Cut a connection between a client and a node or between two of our processes."""
     connections = world.network.connections()
     if connections:
         connections[which % len(connections)].reset()
@@ -203,7 +202,7 @@ def _freeze(world: "World", victim: int, ms: int) -> None:
 
 
 def _flip(world: "World", log: int) -> None:
-    """A bit of a segment changes on its disk."""
+    """Flip a bit of a segment on its disk."""
     disks = world.host.disks
     if disks[log % len(disks)].flip_a_bit():
         world.ledger.damaged()
@@ -215,13 +214,13 @@ FAILING: tuple[tuple[str, ...], ...] = (
     ("replace",),
     ("create",),
     ("rename",),
-    ("replace", "create", "fill"),  # What a full disk does not take: what is allocated, it does.
+    ("replace", "create", "fill"),  # A full disk rejects new allocations only.
     ("write", "sync", "replace", "create", "fill", "rename"),
 )
 
 
 def _level(chance: Random) -> int:
-    """Less of memory: a kernel takes no turns of a shard that has a topic of this level."""
+    """`memory` is rare: no kernel takes turns of a shard that has a topic of this level."""
     return chance.choice((0, 1, 1, 2, 2, 2))
 
 
@@ -230,7 +229,7 @@ def _fuse(chance: Random) -> int:
 
 
 def _again_ms(chance: Random) -> int:
-    """The delay of a second death, soon after the first: a start must survive a crash in it."""
+    """The delay of a second death, soon after the first: a start must survive a crash."""
     return chance.choice((-1, -1, 20, 100, 400))
 
 
@@ -312,7 +311,7 @@ KINDS: dict[str, Kind] = {
     "cut": Kind(3, lambda c: (c.randrange(30),), _cut),
     "freeze": Kind(1, lambda c: (c.randrange(6), c.choice((5, 50, 500))), _freeze),
     "flip": Kind(0.1, lambda c: (c.randrange(3),), _flip),
-    # Drawn separately, by `transactions_of`: a seed's other events stay the same.
+    # Drawn separately, by `transactions_of`, so a seed's other events stay the same.
     TRANSACT: Kind(
         0,
         lambda c: (
@@ -327,12 +326,12 @@ KINDS: dict[str, Kind] = {
 
 
 def name_of(topic: int) -> str:
-    """The n-th topic's name."""
+    """The name of the n-th topic."""
     return f"topic-{topic}"
 
 
 def events_of(seed: int, kinds: Collection[str] = KINDS) -> list[Event]:
-    """All events of a seed, drawn from these kinds."""
+    """All events of a seed, of these kinds."""
     chance = Random(f"events {seed}")  # noqa: S311
     drawn = {name: kind for name, kind in KINDS.items() if name != TRANSACT}
     weights = [kind.weight * chance.choice(MOODS) * (name in kinds) for name, kind in drawn.items()]
@@ -353,7 +352,7 @@ def events_of(seed: int, kinds: Collection[str] = KINDS) -> list[Event]:
 
 
 def transactions_of(seed: int, end_ms: int) -> list[Event]:
-    """The transactions of a seed, until then: in some seeds none."""
+    """A seed's transactions until `end_ms`; some seeds have none."""
     chance = Random(f"transactions {seed}")  # noqa: S311
     if seed < TRANSACTIONS_FROM or chance.random() >= TRANSACTIONS_SHARE:
         return []

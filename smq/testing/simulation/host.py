@@ -1,8 +1,8 @@
 """The state that outlives the processes of a simulated broker: memory, listeners, files,
 generations.
 
-It plays the supervisor. A kill of one process keeps all of it; a kill of all loses the memory; a
-power cut also loses data that is not durable.
+It plays the supervisor. Killing one process keeps all of it; killing all loses the memory; a power
+cut also loses data that is not durable.
 """
 
 import os
@@ -40,7 +40,7 @@ CLUSTER_ID = "simulated-cluster-0000"
 RUNTIME_DIR = Path("/simulated")
 PARTITIONS_PER_LOG_MAX = 64
 CATALOG_BYTES_MAX = 1 << 16
-SEALING_SHARE = 0.25  # Of seeds; it takes most of their time.
+SEALING_SHARE = 0.25  # Of seeds; sealing takes most of their time.
 OFTEN_MS = 300
 LATE_MS = 1000
 LITTLE_ROOM_SEGMENTS = 4  # As much as the ring.
@@ -48,7 +48,7 @@ KiB = 1024
 
 
 def node_address(node_id: int) -> Address:
-    """Where clients find a node."""
+    """A node's address for clients."""
     return "broker", 9091 + node_id
 
 
@@ -73,7 +73,7 @@ class Host:
             auto_create_topics_enable=False,
             filer_root=PathOrUrl(directory / "filer"),
             seal_ms=chance.choice((100, LATE_MS)),
-            seal_bytes=chance.choice((1, 256, 256, 256)) * KiB,  # Small files cost a run its time.
+            seal_bytes=chance.choice((1, 256, 256, 256)) * KiB,  # Small files slow a run down.
             # Segments are merged and compacted, and replaced ones deleted, soon or not at all.
             log_retention_check_interval_ms=chance.choice((OFTEN_MS, 300_000)),
             filer_sweep_ms=chance.choice((2000, 3_600_000)),
@@ -94,7 +94,7 @@ class Host:
             self.config = replace(self.config, wal_bytes_max=LITTLE_ROOM_SEGMENTS * segment_bytes)
         self.compacts = self.seals and self.config.log_retention_check_interval_ms == OFTEN_MS
         self.store_image: StoreImage | None = None
-        self.store_chance = copy(chance)  # Seeds replay as before there was one.
+        self.store_chance = copy(chance)  # Existing seeds replay as before this was added.
         self.is_up = False
         self._blocks: list[CatalogBlock | ClusterBlock | Timings] = []
         self._stop = Stop()
@@ -102,7 +102,7 @@ class Host:
         self.listeners: dict[str, Listener] = {}
 
     def start(self, shards: int) -> None:
-        """As a supervisor does: fresh memory, listeners, a generation."""
+        """Start like a supervisor: fresh memory, listeners, a generation."""
         assert not self.is_up
         self.is_up = True
         self.config = replace(self.config, shards=shards)
@@ -138,21 +138,21 @@ class Host:
             self.set_node(node_id)
 
     def take_generation(self) -> int:
-        """The next one; durable."""
+        """The next generation, durable."""
         self.generation += 1
         return self.generation
 
     def set_node(self, node_id: int) -> None:
-        """Let the others know of a node's present generation."""
+        """Publish a node's current generation to the others."""
         port = node_address(node_id)[1]
         self.inheritance.nodes.set_node(Node(node_id, node_id, port, self.generation, 0))
 
     def leader_of(self, log: int) -> int:
-        """The node that serves a log."""
+        """The node that leads a log."""
         return Catalog.leader(log, self.config.node_ids)
 
     def go_down(self) -> None:
-        """The supervisor is gone, and all memory with it."""
+        """The supervisor dies, and all memory is lost."""
         if self.is_up:
             self.is_up = False
             self.network.close_listeners()
@@ -161,7 +161,7 @@ class Host:
             self._blocks.clear()
 
     def lose_power(self) -> None:
-        """And the disks lose what they had not made durable."""
+        """Go down, and lose all data that is not durable."""
         self.boot += 1
         for disk in self.disks:
             disk.lose_power()
@@ -170,7 +170,7 @@ class Host:
             self.store_image = None
 
     def close(self) -> None:
-        """Nothing of it is left."""
+        """Remove everything."""
         self.go_down()
         for disk in self.disks:
             disk.drop_descriptors()
@@ -179,6 +179,6 @@ class Host:
 
 
 def new_store(template: Path) -> None:
-    """A store as after a first start: made once, copied for each simulation."""
+    """A store as after a first start: created once, copied for each simulation."""
     template.mkdir(parents=True)
     Store.open(template / FILE_NAME).close()

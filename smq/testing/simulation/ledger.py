@@ -1,4 +1,4 @@
-"""The facts that clients were told and may rely on: the rules compare them with the records.
+"""What the broker has told its clients: the rules compare it with the records.
 
 A record is *claimed* from its ack, or from a consumer's read, until a failure that its topic's
 level does not survive. A record without an answer is in doubt: it may exist, once, or not.
@@ -18,15 +18,15 @@ class Broken(AssertionError):
 
 @dataclass(eq=False)
 class Incarnation:
-    """A topic from its creation until somebody asks for its deletion.
+    """A topic from its creation until a client requests its deletion.
 
     claims   by partition: the record at an offset
     places   by partition: the offset of a record
-    losses   how often something has happened that its level does not survive
-    is_damaged   a disk has changed what it had: what lies behind it may seem torn, and nothing of
-                 it can be claimed any more
-    sent_before  what had been sent to a topic of this name before: a retry of it may come after
-                 records of the same producer that were sent later
+    losses   how many failures occurred that its level does not survive
+    is_damaged   a disk has changed its content: later data may look torn, so nothing in it is
+                 claimed any more
+    sent_before  values sent to an earlier topic of this name: their retries may arrive after
+                 later records of the same producer
     """
 
     topic: Topic
@@ -44,11 +44,11 @@ class Incarnation:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether only the last record of each key is promised."""
+        """Whether only the last record of each key is guaranteed."""
         return self.topic.configs.get("cleanup.policy") == "compact"
 
     def key_of(self, value: bytes) -> bytes | None:
-        """The key that a record is sent with: few, so that each has many."""
+        """A record's key: there are few keys, so each has many records."""
         return b"key %d" % (number_of(value) % KEYS) if self.is_compacted else None
 
     def where(self, partition: int) -> str:
@@ -76,7 +76,7 @@ class Incarnation:
 
 
 def number_of(value: bytes) -> int:
-    """The number of a record in its lane."""
+    """A record's number in its lane."""
     return int(value.split(b":", 2)[1])
 
 
@@ -87,10 +87,10 @@ def said(value: bytes) -> str:
 
 
 class Commits:
-    """The commits of one group and partition: every offset is committed only once.
+    """The commits of one group and partition, each offset at most once.
 
-    What was asked for later replaces what was acked before it was asked for. All else may come in
-    any order: two requests may go different ways, and one whose connection broke may come late.
+    A commit replaces those that were acked before it was requested. Everything else may come in any
+    order: two requests may take different routes, and one whose connection broke may arrive late.
     """
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class Commits:
         self._replaced: list[set[int]] = []
 
     def ask(self) -> tuple[int, set[int]]:
-        """The next offset, and what it replaces once it is acked."""
+        """The next offset, and the offsets that its ack replaces."""
         self.last += 1
         self.possible.add(self.last)
         replaced = set(self._acked)
@@ -113,31 +113,31 @@ class Commits:
         self._acked.add(offset)
 
     def refused(self, offset: int) -> None:
-        """It was not taken."""
+        """The offset was refused."""
         self.possible.discard(offset)
 
     def lose_power(self) -> None:
-        """An earlier one may be back, also where an answer comes late: an offset is as durable as
-        the topic's records."""
+        """An earlier offset may return, also after a late answer: offsets are as durable as the
+        topic's records."""
         self.possible |= self._acked
         for replaced in self._replaced:
             replaced.clear()
 
 
 class Ledger:
-    """Of one simulation."""
+    """The ledger of one simulation."""
 
     def __init__(self) -> None:
         self.current: dict[str, Incarnation] = {}
         self.all: list[Incarnation] = []
-        self.sent: dict[str, set[bytes]] = {}  # By topic's name: whichever incarnation gets it.
+        self.sent: dict[str, set[bytes]] = {}  # By topic name, whichever incarnation gets it.
         self.commits: dict[tuple[str, Incarnation, int], Commits] = {}
         self.is_damaged = False
         self.acks = 0
-        self.acked_ns: dict[bytes, int] = {}  # When the ack of a record has come.
+        self.acked_ns: dict[bytes, int] = {}  # When a record's ack arrived.
 
     def created(self, topic: Topic) -> None:
-        """There is such a topic now."""
+        """A topic was created."""
         known = self.current.get(topic.name)
         if known is None or known.topic.id != topic.id:
             level = topic.configs.get("smq.durability", "os")
@@ -147,7 +147,7 @@ class Ledger:
             self.all.append(incarnation)
 
     def standing(self, name: str) -> Incarnation | None:
-        """The topic of a name, if there certainly is one."""
+        """The topic of a name, if it certainly exists."""
         found = self.current.get(name)
         return None if found is None or found.is_dying else found
 
@@ -156,21 +156,21 @@ class Ledger:
         return next((each for each in self.all if each.topic.name == name), None)
 
     def damaged(self) -> None:
-        """A bit of a log was flipped: from now on only check that every record was sent."""
+        """A bit of a log was flipped: from now on only check that every record read was sent."""
         self.is_damaged = True
         for each in self.all:
             each.is_damaged = True
             each.forget()
 
     def lose_power(self) -> None:
-        """All that was not synced may be gone."""
+        """Unsynced data may be lost."""
         self.lose("memory", "os")
         for (_, incarnation, _), kept in self.commits.items():
             if incarnation.level != "disk":
                 kept.lose_power()
 
     def lose(self, *levels: str) -> None:
-        """Something has happened that these levels do not survive."""
+        """Something happened that these levels do not survive."""
         for each in self.all:
             if each.level in levels:
                 each.forget()

@@ -7,7 +7,7 @@ assertions of `invariants()`, and without them, by outside effects alone.
 python -m smq.testing.simulation.mutants [--seeds 1000] [--first 1] [--only 4]
 """
 
-# ruff: noqa: SLF001  (What is mended lies inside.)
+# ruff: noqa: SLF001  (The defects lie inside.)
 
 import argparse
 import sys
@@ -34,7 +34,7 @@ SEEDS_MAX = 1000
 
 
 class Change(NamedTuple):
-    """A method, and what stands in its place."""
+    """A method and its replacement."""
 
     owner: type
     name: str
@@ -42,7 +42,7 @@ class Change(NamedTuple):
 
 
 class Mutant(NamedTuple):
-    """A row: the number of the defect in the review, what it did, its events, what is changed."""
+    """A row: the defect's number in the review, its effect, its events, its changes."""
 
     number: int
     defect: str
@@ -51,7 +51,7 @@ class Mutant(NamedTuple):
 
 
 class Found(NamedTuple):
-    """After how many seeds; None: in none of them."""
+    """After how many seeds the defect was found; None if it was not."""
 
     seeds: int
     outcome: Outcome | None
@@ -77,7 +77,7 @@ def _knows_by_position(self: _Recovery, segment: Segment, _following: Segment) -
 
 
 def _clip_last(self: _Recovery, checkpoint: Checkpoint | None, *, is_newest: bool) -> None:
-    """Producers are clipped when all frames are entered."""
+    """Clip producers after entering all frames."""
     log = self._log
     reaches = checkpoint is not None and log.words[WORD_TAIL] >= checkpoint.position
     _set_ends(self, checkpoint if reaches else None, is_newest=is_newest)
@@ -90,7 +90,7 @@ _queue, _settle_failure = Acks.queue, Acks._settle_failure
 
 
 def _want_nothing(_self: Acks) -> None:
-    """A sync is wanted by a write only."""
+    """Only a write requests a sync."""
 
 
 def _queue_for_all_logs(
@@ -110,7 +110,7 @@ def _queue_for_all_logs(
 
 
 def _want_syncs_of_touched(self: Acks) -> None:
-    """As it is, but of the logs that the request has touched. (As it is would mend both.)"""
+    """The current code, limited to the logs that the request touched, as it would fix both."""
     for ack in self._open_when_synced:
         for mark in ack.marks:
             log = self._shard.logs[mark.log]
@@ -119,12 +119,12 @@ def _want_syncs_of_touched(self: Acks) -> None:
 
 
 def _is_always_written(_self: Acks, _ack: _Ack) -> bool:
-    """What is not in doubt goes out."""
+    """Send every ack that is not in doubt."""
     return True
 
 
 def _write_or_doubt(self: Acks, log: Log) -> None:
-    """The first log that fails in a turn takes the acks of all of them."""
+    """The first log that fails in a turn takes the acks of all logs."""
     had_failed = log.failed is not None
     if not log.write() and not log.repair():
         if not had_failed:
@@ -136,7 +136,7 @@ def _write_or_doubt(self: Acks, log: Log) -> None:
 
 
 def _settle_doubt(self: Acks, log: Log) -> None:
-    """And lets them all go when it is repaired."""
+    """And its repair releases all of them."""
     if log.health.may_recover:
         return
     for ack in _in_doubt(self).pop(log.number, []):
@@ -156,7 +156,7 @@ def _in_doubt(acks: Acks) -> dict[int, list[_Ack]]:
 
 
 def _look_and_stay(self: LongPolls) -> None:
-    """A poll stays at the places of topics that are gone."""
+    """A poll stays registered at the places of deleted topics."""
     for poll in list(self._all):
         if poll in self._all:
             self._settle(poll, poll.wait.attempt(is_last=False))
@@ -214,7 +214,7 @@ MUTANTS: tuple[Mutant, ...] = (
 
 @contextmanager
 def planted(mutant: Mutant) -> Iterator[None]:
-    """The broker has this defect."""
+    """Plant the defect within the block."""
     before = [Change(each.owner, each.name, vars(each.owner)[each.name]) for each in mutant.changes]
     for change in mutant.changes:
         setattr(change.owner, change.name, change.method)
@@ -239,7 +239,7 @@ def look_for(
 
 
 def told(found: Found) -> str:
-    """In one cell of a table."""
+    """A table cell."""
     if found.outcome is None:
         return f"not in {found.seeds} seeds"
     first, *where = found.outcome.why.splitlines()

@@ -1,9 +1,9 @@
-"""Sockets without a kernel: streams between ends that are cut, delayed and full by the seed.
+"""Sockets without a kernel: the seed decides when streams are cut, delayed or full.
 
     end A ──send──▶ in flight (each piece is due at a time, in order) ──▶ arrived ──recv──▶ end B
 
-Each connection has a random generator of its own, so that its fate does not depend on the order in
-which a process serves the others. Connections overtake each other; bytes of one never do.
+Each connection has its own random generator, so its fate does not depend on the order in which a
+process serves the others. Connections overtake each other; bytes of one never do.
 """
 
 import errno
@@ -22,16 +22,16 @@ _GONE = select.EPOLLHUP | select.EPOLLERR
 
 
 class Owner(Protocol):
-    """Uses sockets. `is_touched`: something has happened to one of them since it looked."""
+    """A user of sockets. `is_touched`: something happened to one of them since its last turn."""
 
     is_touched: bool
 
     def before_call(self, method: str) -> None:
-        """It is about to; may raise Killed."""
+        """Called before each socket call; may raise Killed."""
 
 
 class Weather:
-    """How a connection behaves: drawn once from its chances."""
+    """A connection's behaviour, drawn once from its generator."""
 
     def __init__(self, chance: Random) -> None:
         self.chance = chance
@@ -40,14 +40,14 @@ class Weather:
         self.cuts_up = chance.random() < 0.3
 
     def pieces(self, data: bytes) -> list[bytes]:
-        """The data as they travel."""
+        """The data in the pieces in which they travel."""
         if not self.cuts_up or len(data) < 2:
             return [data]
         at = self.chance.randrange(1, len(data))
         return [data[:at], data[at:]]
 
     def delay_ns(self) -> int:
-        """Of one piece."""
+        """The delay of one piece."""
         return int(self.chance.random() * self.delay_ms_max * MS)
 
 
@@ -61,7 +61,7 @@ class _Stream:
         self.in_flight: deque[tuple[int, bytes]] = deque()
         self.arrived = bytearray()
         self.length = self.due_ns = 0
-        self.ends = False  # Behind what is in flight.
+        self.ends = False  # After what is in flight.
 
     def room(self) -> int:
         return self.weather.capacity - self.length
@@ -161,7 +161,7 @@ class SimulatedSocket:
         self._network.by_fd.pop(self.fd, None)
 
     def reset(self) -> None:
-        """Cut the connection: what is on its way is lost."""
+        """Cut the connection: data in flight is lost."""
         self.is_reset = self.other.is_reset = True
         self._touch_other()
         self.other._touch_other()  # noqa: SLF001  (Its other is this one.)
@@ -171,7 +171,7 @@ class SimulatedSocket:
             self.other.owner.is_touched = True
 
     def events(self) -> int:
-        """What epoll would say."""
+        """The events epoll would report."""
         if self.is_reset:
             return _GONE | select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP
         self.incoming.settle()
@@ -188,11 +188,11 @@ class SimulatedSocket:
 
 
 class Listener:
-    """A listening socket: the host's, so that it outlives the process behind it."""
+    """A listening socket of the host, which outlives the process behind it."""
 
     def __init__(self, network: "Network", address: Address) -> None:
         self.fd, self.address = network.next_fd(), address
-        self.owner: Owner | None = None  # Of what it accepts.
+        self.owner: Owner | None = None  # Of the connections it accepts.
         self.backlog: deque[SimulatedSocket] = deque()
 
     def fileno(self) -> int:
@@ -211,7 +211,7 @@ class Listener:
         return sock, sock.address
 
     def events(self) -> int:
-        """What epoll would say."""
+        """The events epoll would report."""
         return select.EPOLLIN if self.backlog else 0
 
     def next_due_ns(self) -> int | None:
@@ -229,7 +229,7 @@ class Network:
         self.by_fd: dict[int, SimulatedSocket | Listener] = {}
 
     def next_fd(self) -> int:
-        """A descriptor that nobody has had."""
+        """A descriptor that was never used."""
         self._fd += 1
         return self._fd
 
@@ -240,7 +240,7 @@ class Network:
         return listener
 
     def close_listeners(self) -> None:
-        """The host goes down: nobody listens, and who was not accepted is refused."""
+        """The host goes down: refuse connections, including those not yet accepted."""
         for listener in self.listeners.values():
             for sock in listener.backlog:
                 sock.reset()
@@ -248,7 +248,7 @@ class Network:
         self.listeners.clear()
 
     def connect(self, address: Address, own: Address) -> SimulatedSocket:
-        """A connection to whoever listens. Raises ConnectionRefusedError."""
+        """Connect to a listener. Raises ConnectionRefusedError."""
         listener = self.listeners.get(address)
         if listener is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
@@ -274,18 +274,18 @@ class Network:
         return sock.outgoing.length
 
     def sockets_of(self, owner: Owner) -> list[SimulatedSocket]:
-        """What a process holds open."""
+        """The open sockets of a process."""
         found = (each for each in self.by_fd.values() if isinstance(each, SimulatedSocket))
         return [sock for sock in found if sock.owner is owner]
 
     def connections(self) -> list[SimulatedSocket]:
-        """One end of each, the older first."""
+        """One end of each connection, oldest first."""
         found = (each for each in self.by_fd.values() if isinstance(each, SimulatedSocket))
         return [sock for sock in found if not sock.is_reset]
 
 
 class Poller:
-    """What an epoll is to a loop; see smq.app.process.loop.Poller."""
+    """The simulated epoll of a loop; see smq.app.process.loop.Poller."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -318,11 +318,11 @@ class Poller:
         return ready
 
     def is_ready(self) -> bool:
-        """Whether poll() would say anything."""
+        """Whether poll() would report anything."""
         return bool(self.poll(0, 1))
 
     def next_due_ns(self) -> int | None:
-        """When bytes arrive next."""
+        """When the next bytes arrive."""
         by_fd = self._network.by_fd
         dues = [due for fd in self.watched if (due := by_fd[fd].next_due_ns()) is not None]
         return min(dues, default=None)

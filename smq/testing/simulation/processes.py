@@ -1,4 +1,4 @@
-"""The broker's real processes within one: each is a loop that the simulation turns.
+"""The broker's real processes within one: each is a loop that the simulation steps.
 
 Forks, sleeps and threads are stepped here; all other code is the real one. A process dies between
 two system calls (`before_call`), or by an exception.
@@ -42,12 +42,12 @@ from smq.testing.simulation.store import SimulatedStore
 from smq.testing.simulation.threads import SteppedBackground, SteppedSyncer
 
 KERNEL_TURNS_SHARE = 0.5
-SYNC_MS, JOB_MS = 0.4, 0.3  # How long a sync, and a job in the background, take at most.
+SYNC_MS, JOB_MS = 0.4, 0.3  # The longest time of a sync, and of a background job.
 CATALOG_BYTES_MAX = 1 << 15
 
 
 class _NeverSpins(Spin):
-    """While it waits awake no time would pass here."""
+    """Busy-waiting would not advance the simulated time."""
 
     def take_ns(self) -> int:
         """See Spin."""
@@ -55,7 +55,7 @@ class _NeverSpins(Spin):
 
 
 class SimulatedLoop(Loop):
-    """A process's loop: events are ready in any order."""
+    """A process's loop, with its ready events in random order."""
 
     def __init__(self, process: "Process") -> None:
         self.poller = Poller(process.host.network)
@@ -77,7 +77,7 @@ class SimulatedLoop(Loop):
 
 
 class Process:
-    """One of them. `fuse` is how many calls of the system it makes before it dies."""
+    """A process. `fuse` is the number of system calls before it dies."""
 
     def __init__(self, host: Host, name: str) -> None:
         self.host, self.name = host, name
@@ -85,12 +85,12 @@ class Process:
         self.chance = Random(host.chance.getrandbits(64))  # noqa: S311
         self.loop = SimulatedLoop(self)
         self.is_woken = self.is_touched = True
-        self._arrival_ns: int | None = None  # When bytes come next, if nothing is touched.
+        self._arrival_ns: int | None = None  # When the next bytes arrive, if nothing is touched.
         self.is_alive = True
         self.said: list[str] = []
 
     def before_call(self, _method: str) -> None:
-        """A call of the system: it may be the last."""
+        """A system call, perhaps the last one."""
         if self.fuse is not None:
             self.fuse -= 1
             if self.fuse < 0:
@@ -102,10 +102,10 @@ class Process:
         self.loop.run_once(0)
 
     def invariants(self) -> None:
-        """Raise AssertionError when it is not as its rooms say."""
+        """Raise AssertionError if an invariant does not hold."""
 
     def at_work(self) -> list[str]:
-        """What it is in the midst of, in words: what a death interrupts."""
+        """Its unfinished work in words: what a death interrupts."""
         return []
 
     def is_ready(self, now_ns: int) -> bool:
@@ -119,17 +119,17 @@ class Process:
         return self.is_touched
 
     def next_due_ns(self) -> int | None:
-        """When it is ready by itself; 0: it may be now, and has not looked yet."""
+        """When it becomes ready by itself; 0: perhaps now, as it has not looked yet."""
         if self.is_touched or self.is_woken:
             return 0
         dues = (self.loop.next_due_ns(), self._arrival_ns)
         return min((due for due in dues if due is not None), default=None)
 
     def step_threads(self, now_ns: int) -> None:
-        """Do what its threads have ready."""
+        """Run the ready work of its threads."""
 
     def release(self) -> None:
-        """It is dead: what the operating system closes for it."""
+        """Close what the operating system closes for a dead process."""
         self.is_alive = False
         for sock in self.host.network.sockets_of(self):
             sock.owner = None
@@ -138,14 +138,14 @@ class Process:
             sock.close()
 
     def listener(self, name: str) -> socket.socket:
-        """A listener of the host's, whose connections are this process's now."""
+        """A listener of the host, whose connections now belong to this process."""
         listener: Listener = self.host.listeners[name]
         listener.owner = self
         return cast("socket.socket", listener)
 
 
 def nodes_of(inheritance: Inheritance) -> list[Node]:
-    """As every process tells them its clients."""
+    """The nodes, as every process reports them to clients."""
     config = inheritance.config
     return [
         Node(node.id, *config.advertised(node.id, node.port), node.generation)
@@ -154,8 +154,8 @@ def nodes_of(inheritance: Inheritance) -> list[Node]:
 
 
 class KernelAcks(Acks):
-    """Acks of a shard some of whose turns a kernel takes: it writes what is not of level disk, and
-    wants no sync (smq.app.shard.quick_turns.may_run, shm/kernels/turn/turns.py)."""
+    """The acks of a shard whose turns a kernel sometimes takes: it writes the acks below level
+    `disk`, and requests no sync (smq.app.shard.quick_turns.may_run, shm/kernels/turn/turns.py)."""
 
     def __init__(self, shard: Shard, chance: Random) -> None:
         super().__init__(shard)
@@ -193,7 +193,7 @@ class KernelAcks(Acks):
 
 
 class ShardProcess(Process):
-    """As smq.app.shard.main, but for threads, descriptors and the local door."""
+    """Like smq.app.shard.main, but without threads, descriptors and the local door."""
 
     def __init__(self, host: Host, node_id: int, fuse: int | None = None) -> None:
         super().__init__(host, shard_name(node_id))
@@ -299,11 +299,11 @@ class ShardProcess(Process):
             self.is_woken = True
 
     def has_failed_for_good(self) -> bool:
-        """Whether a log waits for a restart."""
+        """Whether a log needs a restart."""
         return any(log.failed is not None for log in self.shard.logs.values())
 
     def close(self) -> None:
-        """A clean stop: nobody is served any more, and the logs are written and remembered."""
+        """A clean stop: disconnect all clients, write the logs and their checkpoints."""
         for log in self.shard.logs.values():
             log.close()
 
@@ -315,7 +315,7 @@ class ShardProcess(Process):
 
 
 class CoordinatorProcess(Process):
-    """As smq.app.coordinator.main, but that its chance has a seed."""
+    """Like smq.app.coordinator.main, but with a seeded random generator."""
 
     def __init__(self, host: Host) -> None:
         super().__init__(host, COORDINATOR)

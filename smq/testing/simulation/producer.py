@@ -33,7 +33,7 @@ RETRIED = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR}
 
 @dataclass(eq=False)
 class Batch:
-    """Records that go together. `is_sent`: on a connection that stands."""
+    """Records of one batch. `is_sent`: in flight on an open connection."""
 
     first: int
     values: list[bytes]
@@ -43,9 +43,9 @@ class Batch:
 
 @dataclass(eq=False)
 class Lane:
-    """A producer id's way into a partition.
+    """The stream of a producer id to a partition.
 
-    `losses` are the incarnation's when it was opened: a later gap in its sequences may be a loss.
+    `losses` is the incarnation's count when the lane opened: a later sequence gap may be a loss.
     """
 
     number: int
@@ -55,7 +55,7 @@ class Lane:
     next_sequence: int = 0
     batches: deque[Batch] = field(default_factory=deque)
     losses: int = 0
-    told: ErrorCode = ErrorCode.NONE  # Last.
+    told: ErrorCode = ErrorCode.NONE  # The last one.
     is_known: bool = False
 
     @property
@@ -68,7 +68,7 @@ class Lane:
 
     def ready(self) -> Batch | None:
         """The next one to send."""
-        # A broker that does not know a producer takes any sequence: until it does, one at a time.
+        # A broker accepts any sequence of an unknown producer: until it knows it, one at a time.
         in_flight_max = IN_FLIGHT_MAX if self.is_known else 1
         for batch in islice(self.batches, in_flight_max):
             if not batch.is_sent:
@@ -76,7 +76,7 @@ class Lane:
         return None
 
     def unsend(self) -> None:
-        """Send all again."""
+        """Requeue all batches."""
         for batch in self.batches:
             batch.is_sent = False
 
@@ -93,7 +93,7 @@ class Producer(Client):
     def produce(
         self, incarnation: Incarnation, partitions: list[int], records: int, size: int
     ) -> None:
-        """A batch for each of these partitions, in one request where one node leads them."""
+        """Send a batch to each of these partitions, in one request per leader."""
         for partition in partitions:
             lane = self.lanes.get((incarnation, partition)) or self._open(incarnation, partition)
             first = lane.next_sequence
@@ -124,7 +124,7 @@ class Producer(Client):
         return self.lanes.get((lane.incarnation, lane.partition)) is lane
 
     def _pause(self) -> None:
-        """Go on after a while."""
+        """Continue after a pause."""
 
         def resume() -> None:
             self._is_pausing = False
@@ -135,7 +135,7 @@ class Producer(Client):
             self.later(PAUSE_MS, resume)
 
     def _pump(self) -> None:
-        """Send what may be sent: one batch of each lane in a request, and the next request."""
+        """Send what is allowed: one batch of each lane per request, then the next request."""
         while not self._is_pausing and (ready := self._next()):
             nodes = {self.world.host.leader_of(lane.log) for lane in ready}
             sent = False
@@ -203,7 +203,7 @@ class Producer(Client):
                     raise Broken(f"a Produce response says nothing of {key}")
                 if batch in lane.batches:
                     code, offset = codes[key]
-                    # An answer may be on its way while what it tells of is lost.
+                    # An answer may arrive after what it reports was lost.
                     is_of_before = losses[lane] != lane.incarnation.losses
                     self._settle(lane, batch, code, -1 if is_of_before else offset)
         self._pump()
@@ -229,7 +229,7 @@ class Producer(Client):
         elif code in GONE:
             self._leave(lane)
         elif code in GAP and lane.batches[0] is not batch:
-            batch.is_sent = False  # The one before it was not taken.
+            batch.is_sent = False  # The batch before it was refused.
         elif code in GAP:
             self.world.gap(lane, batch.first, code)
             self._leave(lane)
@@ -237,6 +237,6 @@ class Producer(Client):
             raise Broken(f"{self.name} gets {code.name} for a batch as all others")
 
     def _leave(self, lane: Lane) -> None:
-        """Begin anew: unacked records stay in doubt."""
+        """Start over: unacked records stay in doubt."""
         self.lanes.pop((lane.incarnation, lane.partition), None)
         lane.batches.clear()

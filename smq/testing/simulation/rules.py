@@ -1,6 +1,6 @@
-"""The rules that hold at the end, after everything was read again: a table of small functions.
+"""The rules that must hold at the end, once everything was read again: a table of small functions.
 
-Each gets the world, whose reader has read every topic that stands, and raises Broken.
+Each gets the world, whose reader has read every existing topic, and raises Broken.
 """
 
 from collections.abc import Callable
@@ -40,8 +40,8 @@ def claimed_is_there(world: "World") -> None:
 def nothing_twice(world: "World") -> None:
     """No record is in its partition twice: producers are idempotent.
 
-    See in_order for what was sent before a topic was created again: the batch that the new topic
-    took first is sent again under another epoch.
+    In a topic created again, `in_order` covers what was sent before: the batch that the new topic
+    accepted first is resent under another epoch.
     """
     for (incarnation, partition), found in world.reader.found.items():
         places: dict[bytes, int] = {}
@@ -59,8 +59,8 @@ def nothing_twice(world: "World") -> None:
 def in_order(world: "World") -> None:
     """The records of a lane are in the order of sending.
 
-    A topic that was created again knows nothing of its producers. It takes the first batch that
-    reaches it, as Kafka does, even if an earlier one was refused while there was no topic.
+    A topic that was created again knows none of its producers. It accepts the first batch that
+    arrives, as Kafka does, even if an earlier one was refused while the topic did not exist.
     """
     for (incarnation, partition), found in world.reader.found.items():
         newest: dict[bytes, int] = {}
@@ -85,7 +85,7 @@ def nothing_unknown(world: "World") -> None:
 
 
 def sdk_reads_all(world: "World") -> None:
-    """A consumer of the SDK that reads up to the end leaves out nothing."""
+    """A consumer of the SDK that reads up to the end skips nothing."""
     for consumer in world.sdk_consumers:
         for (incarnation, partition), expected in consumer.next.items():
             found = world.reader.found.get((incarnation, partition))
@@ -98,9 +98,9 @@ def sdk_reads_all(world: "World") -> None:
 
 
 def transactions_are_whole(world: "World") -> None:
-    """A reader of committed records sees all of a transaction that was committed, or a later record
-    of each key where the topic is compacted; nothing of one that was aborted; all or nothing of
-    one whose fate nobody heard. What the topic's level does not survive may tear it.
+    """A reader of committed records sees all of a committed transaction, or in a compacted topic
+    a later record of each key; nothing of an aborted one; all or nothing of one with an unknown
+    outcome. A failure that the topic's level does not survive may tear it.
     """
     incarnation = world.ledger.standing(TRANSACTIONS)
     if incarnation is None or incarnation.is_damaged:

@@ -26,16 +26,16 @@ from smq.testing.simulation.host import new_store
 from smq.testing.simulation.sdk import system
 from smq.testing.simulation.world import World
 
-MEMORY_DIRECTORY = Path("/dev/shm")  # noqa: S108  (A disk would only make it slower.)
+MEMORY_DIRECTORY = Path("/dev/shm")  # noqa: S108  (A disk would only slow it down.)
 FRAMES_SAID = 6
 SHRINK_RUNS_MAX = 400
-CHUNK = 10  # Seeds that a worker is handed at once.
+CHUNK = 10  # Seeds per task of a worker.
 
 T = TypeVar("T")
 
 
 class Outcome(NamedTuple):
-    """How a run has ended: `why` is empty if all is well; `kind` tells one failure from another."""
+    """A run's result: `why` is empty on success; `kind` distinguishes failures."""
 
     seed: int
     kind: str
@@ -45,7 +45,7 @@ class Outcome(NamedTuple):
 
 
 class Workplace:
-    """Where simulations have their files."""
+    """The working directory of simulations."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -53,7 +53,7 @@ class Workplace:
         new_store(directory / "template")
 
     def fresh(self) -> Path:
-        """A directory with a store that was never used."""
+        """A directory with a new store."""
         self._count += 1
         fresh = self.directory / f"{os.getpid()}-{self._count}"
         shutil.copytree(self.directory / "template", fresh)
@@ -62,7 +62,7 @@ class Workplace:
 
 @contextmanager
 def workplace() -> Iterator[Workplace]:
-    """One, in memory where there is such a directory."""
+    """A workplace, in memory if possible."""
     home = MEMORY_DIRECTORY if MEMORY_DIRECTORY.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="smq-simulation-", dir=home) as directory:
         yield Workplace(Path(directory))
@@ -76,7 +76,7 @@ def simulate(
     tells_details: bool = False,
     asserts: bool = True,
 ) -> Outcome:
-    """One run, of these events or of all of the seed's. `asserts`: invariants() after each turn."""
+    """Run the seed's events, or only these. `asserts`: check invariants() after each turn."""
     chosen = events_of(seed) if events is None else list(events)
     with system.installed():
         world = World(seed, chosen, place.fresh())
@@ -87,7 +87,7 @@ def simulate(
         replaced = app_clock.replaced(world.clock.wall_ns, world.clock.monotonic_ns)
         with replaced, system.installed(), redirect_stderr(operator):
             world.run()
-    except Exception as reason:  # noqa: BLE001  (Whatever it is, it is what we look for.)
+    except Exception as reason:  # noqa: BLE001  (Any failure is what we search for.)
         frames = traceback.extract_tb(reason.__traceback__)[-FRAMES_SAID:]
         where = [f"  {each.filename}:{each.lineno} {each.name}" for each in frames]
         kind = f"{type(reason).__name__} {frames[-1].name}"
@@ -102,7 +102,7 @@ def simulate(
 
 
 def shrink(items: list[T], fails: Callable[[list[T]], bool], runs_max: int) -> list[T]:
-    """A shorter list that fails too: parts are struck out, large ones first (delta debugging)."""
+    """A shorter list that still fails: delete parts, large ones first (delta debugging)."""
     size, runs = max(1, len(items) // 2), 0
     while runs < runs_max:
         at, has_shrunk = 0, False
@@ -120,7 +120,7 @@ def shrink(items: list[T], fails: Callable[[list[T]], bool], runs_max: int) -> l
 
 
 def shortest(outcome: Outcome, place: Workplace) -> list[int]:
-    """Which events of a seed are enough for it to fail in the same way."""
+    """The events of a seed that suffice for the same failure."""
     events = events_of(outcome.seed)
 
     def fails(kept: list[int]) -> bool:
@@ -132,7 +132,7 @@ def shortest(outcome: Outcome, place: Workplace) -> list[int]:
 
 # --- many ----------------------------------------------------------------------------------------
 
-_place: Workplace  # Of a worker: the parent's, with names of its own.
+_place: Workplace  # In a worker: the parent's, with its own names.
 
 
 def _try(seed: int) -> Outcome:
@@ -141,7 +141,7 @@ def _try(seed: int) -> Outcome:
 
 
 def run_many(seeds: Sequence[int], place: Workplace, workers: int) -> Iterator[Outcome]:
-    """Each in one of so many processes, forked from this one when everything is compiled."""
+    """Run each seed in one of the worker processes, forked from this one after compilation."""
     global _place  # noqa: PLW0603  (What the forks find.)
     _place = place
     simulate(seeds[0], place)
@@ -153,13 +153,13 @@ def run_many(seeds: Sequence[int], place: Workplace, workers: int) -> Iterator[O
 
 
 def say(*lines: str) -> None:
-    """To the process that has started it."""
+    """Print to the process that started this one."""
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
 
 
 def tell_failure(outcome: Outcome, place: Workplace, *, shrinks: bool) -> None:
-    """What failed, why, and how to see it again."""
+    """Report what failed, why, and how to reproduce it."""
     say(f"seed {outcome.seed} failed: {outcome.why}")
     if shrinks:
         kept = shortest(outcome, place)
@@ -171,7 +171,7 @@ def tell_failure(outcome: Outcome, place: Workplace, *, shrinks: bool) -> None:
 
 
 def run_one(seed: int, keep: str, place: Workplace) -> int:
-    """One seed, told in full; how many failed."""
+    """Run one seed with a full report; returns the number of failures."""
     events = events_of(seed)
     chosen = [events[int(i)] for i in keep.split(",")] if keep else events
     outcome = simulate(seed, place, chosen, tells_details=True)
@@ -184,7 +184,7 @@ def run_one(seed: int, keep: str, place: Workplace) -> int:
 
 
 def digest(seeds: Sequence[int], place: Workplace) -> str:
-    """Of all that happens in these runs: another process, whose hashes are others, has the same."""
+    """A digest of all that happens in these runs: it must not depend on a process's hash seed."""
     seen = hashlib.sha256()
     for seed in seeds:
         outcome = simulate(seed, place, tells_details=True)

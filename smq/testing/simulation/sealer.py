@@ -1,7 +1,7 @@
-"""The sealer: its own loop is the real one, its workers do their jobs in this process.
+"""The sealer: its loop is the real one, its workers do their jobs in this process.
 
-While a worker waits for an answer of a shard or the coordinator, the others run. It dies with the
-sealer, in the middle of a job.
+While a worker waits for an answer of a shard or the coordinator, the other processes run. It dies
+with the sealer, in the middle of a job.
 """
 
 from collections import deque
@@ -32,7 +32,7 @@ from smq.wire.internal.form import (
 from smq.wire.internal.frames import InternalReader
 from smq.wire.internal.messages import FOR_WORKER
 
-JOB_MS = 5.0  # How long a job takes at most until it asks somebody.
+JOB_MS = 5.0  # The longest time of a job until its first question.
 ANSWER_WAIT_MS = 10_000
 RECEIVE_BYTES = 1 << 16
 
@@ -40,7 +40,7 @@ A = TypeVar("A")
 
 
 class SteppedAsker(Asker):
-    """An Asker that lets the others go on while it waits."""
+    """An Asker that lets the others run while it waits."""
 
     def __init__(self, process: "SealerProcess", path: Path) -> None:
         super().__init__(path)
@@ -81,7 +81,7 @@ class SteppedAsker(Asker):
 
 
 class EagerWorker(Worker):
-    """Merges as soon as it can: a run makes few segments of a partition."""
+    """Merges as soon as it can: a run makes few segments per partition."""
 
     merge_run_min = 2
 
@@ -94,7 +94,7 @@ class SteppedHand:
         self._worker = EagerWorker(at, partial(SteppedAsker, process))
         self._jobs: deque[tuple[Question[Any], Callable[[Any], None]]] = deque()
         self._begun_ns = 0
-        self.due_ns: int | None = None  # None: nothing is to be begun.
+        self.due_ns: int | None = None  # None: no job to begin.
 
     def do(
         self,
@@ -121,12 +121,12 @@ class SteppedHand:
 
     @property
     def job(self) -> str:
-        """What it has begun and not ended, in a word."""
+        """The name of the unfinished job."""
         is_begun = self._jobs and self.due_ns is None
         return name_of(type(self._jobs[0][0])) if is_begun else ""
 
     def step(self) -> None:
-        """Do the first job to its end."""
+        """Run the first job to its end."""
         self.due_ns = None
         question, answered = self._jobs[0]
         asked = _body_of(encode_question(0, question))
@@ -149,7 +149,7 @@ def _body_of(encoded: bytes) -> bytes:
 
 
 class SealerProcess(Process):
-    """As smq.app.sealer.main. `let_others` is what it does while a worker waits."""
+    """Like smq.app.sealer.main. `let_others` runs while a worker waits."""
 
     def __init__(self, host: Host, let_others: Callable[[], None]) -> None:
         super().__init__(host, SEALER)
@@ -168,7 +168,7 @@ class SealerProcess(Process):
         return [job for hand in self._hands if (job := hand.job)]
 
     def wait(self) -> None:
-        """A worker waits: the others go on. Raises Killed when it has died meanwhile."""
+        """A worker waits: let the others run. Raises Killed if this process died meanwhile."""
         self._let_others()
         if not self.is_alive:
             raise Killed(self.name)

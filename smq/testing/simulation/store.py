@@ -1,8 +1,8 @@
-"""The coordinator's store: the real one, whose disk may be full and whose newest commits may be
+"""The coordinator's store: the real one, but its disk may fill up, and its newest commits may be
 lost.
 
-A power loss takes unsynced commits, the newest first. SQLite keeps its whole log until it is closed
-here, so that its end can be cut off.
+A power loss takes unsynced commits, newest first. SQLite keeps its whole WAL until closed, so that
+the simulation can cut off its end.
 """
 
 from collections.abc import Callable
@@ -16,13 +16,13 @@ from smq.testing.simulation.disk import Faults
 
 
 class StoreImage(NamedTuple):
-    """The bytes of a database and of its log."""
+    """The bytes of a database and of its WAL."""
 
     database: bytes
     log: bytes
 
     def write(self, path: Path) -> None:
-        """Put them in place of the files, which others may still have open."""
+        """Replace the files, which others may still have open."""
         for each in path.parent.glob(f"{path.name}*"):
             each.unlink()
         path.write_bytes(self.database)
@@ -37,7 +37,7 @@ class SimulatedStore(Store):
     _synced_bytes = 0
 
     def keep_log(self) -> None:
-        """Keep all of SQLite's log until it is closed, so that its end can be taken away."""
+        """Keep SQLite's whole WAL until it is closed, so that its end can be cut off."""
         self._database.rows("PRAGMA wal_autocheckpoint = 0")
 
     def commit(self) -> None:
@@ -50,7 +50,7 @@ class SimulatedStore(Store):
             self._synced_bytes = self._log.stat().st_size
 
     def image(self, chance: Random) -> StoreImage | None:
-        """What a power loss leaves of it now; None: all."""
+        """What a power loss now leaves of it; None: everything."""
         if not self.may_lose:
             return None
         log = self._log.read_bytes()

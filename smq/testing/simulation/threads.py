@@ -1,6 +1,6 @@
-"""A process's threads, in steps: their work is done when the simulation says so.
+"""A process's threads, in steps: the simulation decides when their work is done.
 
-A kill before that finds it undone; a slow disk is work that is due late.
+A kill before that finds it undone. On a slow disk, work is due late.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ When = Callable[[], int]
 
 
 class SteppedSyncer:
-    """A SyncThread's stand-in: one sync at a time, done by step()."""
+    """Replaces a SyncThread: one sync at a time, done by step()."""
 
     def __init__(self, memory: LogMemory, disk: Disk, when: When) -> None:
         self._memory, self._disk, self._when = memory, disk, when
@@ -50,26 +50,26 @@ class SteppedSyncer:
         self.stop()
 
     def stop(self) -> None:
-        """See Syncer: what runs is done first."""
+        """See Syncer: finishes a running sync first."""
         if self.due_ns is not None:
             self.step()
 
     def step(self) -> None:
-        """Do it."""
+        """Do the sync."""
         assert self._posted is not None
         self.due_ns = None
         fd, upto = self._posted
         try:
             self._disk.sync(fd)
         except OSError:
-            self._failed = True  # And it stays busy until it is reset, as the thread does.
+            self._failed = True  # It stays busy until it is reset, like the thread.
             return
         self._memory.words[WORD_SYNCED] = upto
         self._posted = None
 
 
 class SteppedBackground:
-    """A BackgroundThread's stand-in: in each lane one job after the other, by step()."""
+    """Replaces a BackgroundThread: one job at a time in each lane, done by step()."""
 
     def __init__(self, when: When) -> None:
         self._when = when
@@ -117,7 +117,7 @@ class SteppedBackground:
         return min(self._dues.values(), default=None)
 
     def step(self, now_ns: int) -> None:
-        """Do what is due."""
+        """Do the jobs that are due."""
         for lane in [lane for lane, due_ns in self._dues.items() if due_ns <= now_ns]:
             self._run(lane)
 

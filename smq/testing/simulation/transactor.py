@@ -1,8 +1,8 @@
-"""A program with a transactional id: transactions of one topic, one after the other.
+"""A transactional client: transactions over one topic, one after another.
 
-An attempt writes a batch to each partition, then commits or aborts; broken requests are repeated
-until there is an answer. A refusal ends the attempt: the producer begins again, which aborts the
-open transaction. What must hold is in `rules.py`; the topic is read as `read_committed` sees it.
+An attempt writes a batch to each partition, then commits or aborts. Unanswered requests are
+retried. A refusal ends the attempt: the producer reinitializes, which aborts the open transaction.
+`rules.py` has the rules; the topic is read with `read_committed`.
 """
 
 from collections import deque
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 TOPIC, PARTITIONS = "transactions", 3
 INIT, PRODUCE, END, FETCH = 4, 12, 5, 12  # Versions.
-TIMEOUT_MS = 5_000  # Less than what a healed world gets: an open transaction may fill its log.
+TIMEOUT_MS = 5_000  # Shorter than a healed world's run: an open transaction may fill its log.
 TRANSACTIONAL = 0x10
 COMMITTED_ONLY, FETCH_BYTES = 1, 1 << 14
 UNDECIDED, COMMITTED, ABORTED = "undecided", "committed", "aborted"
-# What comes of a broker that is busy, or is being started: the same is asked again.
+# Errors of a busy or starting broker: retry the same request.
 RETRIED = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.KAFKA_STORAGE_ERROR,
@@ -41,13 +41,13 @@ RETRIED = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.CONCURRENT_TRANSACTIONS,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # It was made a moment ago, and is never deleted.
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # It was just created, and is never deleted.
     ErrorCode.UNKNOWN_SERVER_ERROR,
 }
 
 
 class Who(NamedTuple):
-    """A producer as it is told its name."""
+    """A producer's id and epoch."""
 
     id: int
     epoch: int
@@ -55,9 +55,9 @@ class Who(NamedTuple):
 
 @dataclass(eq=False)
 class Attempt:
-    """A transaction: its record of each partition, and how it ended as far as anybody heard.
+    """A transaction: its record in each partition, and its outcome as far as known.
 
-    `losses`: the topic's when it began.
+    `losses`: the topic's count when it began.
     """
 
     values: dict[int, bytes]
@@ -78,10 +78,10 @@ class Transactor(Client):
         self._lane = next(lane_numbers)
         self._wanted: deque[tuple[int, bool]] = deque()
         self._who: Who | None = None
-        self._losses = 0  # Of the topic, when the id began.
+        self._losses = 0  # Of the topic, when the id was initialized.
 
     def transact(self, mask: int, *, commits: bool) -> None:
-        """One more transaction, over the partitions of a mask."""
+        """Run one more transaction, over the partitions of a mask."""
         self._wanted.append((mask, commits))
         self._go_on()
 
@@ -124,7 +124,7 @@ class Transactor(Client):
         return self.world.ledger.standing(TOPIC)
 
     def _ask(self, name: str, version: int, request: Message, answered: Answered) -> None:
-        """Ask any node; `answered` gets None when nobody answers."""
+        """Ask any node; `answered` gets None without an answer."""
         connection = self.any_connection()
         if connection is None:
             self._again(lambda: answered(None))
@@ -149,7 +149,7 @@ class Transactor(Client):
     def _write(self, attempt: Attempt, partition: int) -> None:
         incarnation, who = self._incarnation, self._who
         if incarnation is None or who is None or attempt is not self.attempts[-1]:
-            return  # It was given up meanwhile.
+            return  # It was abandoned meanwhile.
         connection = self.connection(self.world.host.leader_of(incarnation.topic.logs[partition]))
         if connection is None:
             self._again(lambda: self._write(attempt, partition))
@@ -216,7 +216,7 @@ class Transactor(Client):
             self._give_up(attempt, code)
 
     def _give_up(self, attempt: Attempt, code: ErrorCode) -> None:
-        """Begin again: what is open is aborted. A commit that was asked for stays undecided.
+        """Reinitialize: this aborts the open transaction. A requested commit stays undecided.
 
         A power loss may take the newest epochs of an id that writes to no `disk` topic.
         """
@@ -231,7 +231,7 @@ class Transactor(Client):
 
 
 class CommittedReader(Client):
-    """Reads a topic as `read_committed` sees it: `found` is each partition's, by offset."""
+    """Reads a topic with `read_committed`: `found` is each partition's records by offset."""
 
     def __init__(self, world: "World", name: str) -> None:
         super().__init__(world, name)
@@ -282,9 +282,9 @@ class CommittedReader(Client):
 
 
 def committed(row: Message) -> Iterator[tuple[int, bytes | None, int]]:
-    """Offset, value (None: nobody is to see it), and the end of the batch, of a fetched partition.
+    """The offset, value (None: invisible), and batch end of each record of a fetched partition.
 
-    A transaction that was aborted ends with its producer's next marker.
+    An aborted transaction ends with its producer's next marker.
     """
     waiting = sorted(row.aborted_transactions or (), key=lambda each: each.first_offset)
     aborted: set[int] = set()
@@ -297,6 +297,6 @@ def committed(row: Message) -> Iterator[tuple[int, bytes | None, int]]:
             bool(batch.attributes & TRANSACTIONAL) and batch.producer_id in aborted
         )
         end = batch.last_offset + 1
-        yield batch.base_offset, None, end  # Also of one that is nothing but a gap.
+        yield batch.base_offset, None, end  # Also of a batch that is only a gap.
         for record in () if is_hidden else batch.records():
             yield record.offset, record.value or b"", end

@@ -1,7 +1,7 @@
 """One simulation: its participants, their turns, its clock, and its end.
 
-until the last event     processes, threads and clients take turns as chance has it
-then all is healed       what is dead starts, disks work, nobody asks for more
+until the last event     processes, threads and clients take turns at random
+then all is healed       dead processes start, disks work, clients send nothing new
 quiet                    every request gets an answer or a closed connection
 once more                in some seeds all processes die again, or the power fails
 read                     everything, from the start; the rules decide
@@ -47,18 +47,18 @@ if TYPE_CHECKING:
     from smq.testing.simulation.clients import Client
 
 RESTART_MS_MAX = 30  # After a death.
-PAUSES_SHARE, PAUSE_MS_MAX = 0.03, 5.0  # After a turn another process may get the processor.
-QUIET_MS = 15_000  # Longer than any answer may take of a broker that nothing ails.
-REPAIR_MS = 4000  # A log is tended once a second.
+PAUSES_SHARE, PAUSE_MS_MAX = 0.03, 5.0  # After a turn the process may lose the CPU.
+QUIET_MS = 15_000  # Longer than any answer of a healthy broker may take.
+REPAIR_MS = 4000  # Logs are tended once a second.
 HANG_MS = 5000
-LATE_MS = 400  # Until a slow connection has brought an answer.
+LATE_MS = 400  # The longest delivery of an answer over a slow connection.
 ROUNDS_MAX = 200_000
 
 Ends = Callable[[str], None]
 
 
 class World:
-    """Everything. `directory` is empty but for a store, and is removed at the end."""
+    """Everything. `directory` has only a store, and is removed at the end."""
 
     def __init__(self, seed: int, events: list[Event], directory: Path) -> None:
         self.seed, self.events = seed, events
@@ -72,7 +72,7 @@ class World:
         self.next_fuse = -1
         self.trail: list[str] = []
         self.tells_details = False
-        self.asserts = True  # Processes keep their invariants.
+        self.asserts = True  # Check the processes' invariants.
         lanes = count(1)
         self.producers = [Producer(self, f"producer-{i}", lanes) for i in range(3)]
         self.consumers = [Consumer(self, f"consumer-{i}") for i in range(2)]
@@ -90,7 +90,7 @@ class World:
         ]
         self.transactors = [Transactor(self, f"transactor-{i}", lanes) for i in range(2)]
         self._programs: list[SdkProgram] = [self.sdk_producer, *self.sdk_consumers]
-        self.sdk_commits: dict[Part, tuple[int, int]] = {}  # Of its group: acked, asked for.
+        self.sdk_commits: dict[Part, tuple[int, int]] = {}  # Of its group: acked, requested.
         self._clients: list[Client | SdkProgram] = [self.administrator, self.reader]
         self._clients += [self.committed_reader, *self.transactors]
         self._clients += [*self.producers, *self.consumers, *self.committers, *self._programs]
@@ -105,8 +105,8 @@ class World:
     # --- one run ---------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """From the start to the rules. Raises whatever is wrong."""
-        # A broker that was first started with more shards has more logs.
+        """Run from the start to the rules. Raises any failure."""
+        # A broker first started with more shards has more logs.
         self._start(min(self.host.log_count, self.chance.choice((1, 2, 3, 3))))
         for event in self.events:
             self._pass(event.at_ms - self.clock.elapsed_ms())
@@ -128,16 +128,16 @@ class World:
             rule(self)
 
     def say(self, what: str) -> None:
-        """Note what happens, for the report of a failure."""
+        """Log an event for a failure's report."""
         self.trail.append(f"[{self.clock.elapsed_ms():9.3f}] {what}")
 
     def detail(self, what: Callable[[], str]) -> None:
-        """Note a detail, if somebody will read it."""
+        """Log a detail, if the report is wanted."""
         if self.tells_details:
             self.say(what())
 
     def say_notices(self) -> None:
-        """Note what the processes would have told the operator."""
+        """Log the processes' notices to the operator."""
         for process in self.processes.values():
             for line in process.said:
                 told = line.strip().replace(f"{self.host.directory}/", "")
@@ -155,9 +155,9 @@ class World:
             process.fuse = None
 
     def _settle(self) -> None:
-        """Let all open requests be answered; nothing new is asked.
+        """Wait until all open requests are answered, without sending new ones.
 
-        A log that says it is read-only until a restart gets one.
+        A log that is read-only until a restart gets one.
         """
         self._pass(REPAIR_MS, until=self._is_settled)
         for name, process in list(self.processes.items()):
@@ -216,16 +216,16 @@ class World:
     # --- turns -----------------------------------------------------------------------------------
 
     def after(self, ms: float, action: Callable[[], object]) -> None:
-        """Do it then."""
+        """Run an action after this time."""
         due_ns = self.clock.now_ns + int(ms * MS)
         heapq.heappush(self._later, (due_ns, next(self._tie_breaker), action))
 
     def after_unless_healed(self, ms: float, action: Callable[[], object]) -> None:
-        """Do it then, unless all is healed by then."""
+        """Run an action after this time, unless all is healed by then."""
         self.after(ms, lambda: self._is_healed or action())
 
     def _pass(self, ms: float, until: Callable[[], bool] = lambda: False) -> None:
-        """Let so much time pass."""
+        """Let time pass."""
         end_ns = self.clock.now_ns + int(ms * MS)
         while self.clock.now_ns < end_ns and not until():
             self._round(end_ns)
@@ -235,7 +235,7 @@ class World:
         self._round(self.clock.now_ns + MS)
 
     def _round(self, end_ns: int) -> None:
-        """Some of those who can do something do it; if nobody can, time passes until one can."""
+        """Let some ready participants act; without any, advance the clock until one is ready."""
         now_ns, chance = self.clock.now_ns, self.chance
         self.rounds += 1
         if self.rounds > ROUNDS_MAX:
@@ -254,7 +254,7 @@ class World:
             self.clock.now_ns = min(end_ns, max(now_ns + 1000, self._next_due_ns()))
 
     def _let_processes(self, now_ns: int) -> bool:
-        """In any order; whether any may move."""
+        """Let all processes act in random order; returns whether any could."""
         names = list(self.processes)
         self.chance.shuffle(names)
         has_moved = False
@@ -265,7 +265,7 @@ class World:
         return has_moved
 
     def _let(self, process: Process, now_ns: int) -> bool:
-        """One process may move."""
+        """Let one process act; returns whether it could."""
         self._run(process, lambda: process.step_threads(now_ns))
         if self.processes.get(process.name) is not process or not process.is_ready(now_ns):
             return False
@@ -290,7 +290,7 @@ class World:
         return min(dues, default=1 << 62)
 
     def _run(self, process: Process, action: Callable[[], None]) -> None:
-        """Some of a process's code, of which it may die as it is to."""
+        """Run a process's code, which may kill it as planned."""
         try:
             action()
         except Killed:
@@ -300,7 +300,7 @@ class World:
     # --- lives and deaths ------------------------------------------------------------------------
 
     def light(self, name: str, fuse: int, ends: Ends) -> None:
-        """Have a process die after so many calls of the system, and with it what `ends` says."""
+        """Make a process die after this many system calls; `ends` happens with it."""
         process = self.processes[name]
         if fuse == 0:
             ends(name)
@@ -308,16 +308,16 @@ class World:
             process.fuse, self._fates[process] = fuse, ends
 
     def freeze(self, name: str, ms: float) -> None:
-        """It gets no processor for a while."""
+        """Give a process no CPU time for a while."""
         self._pause(name, ms)
         self.disturb(ms)
 
     def disturb(self, ms: float) -> None:
-        """For so long it may take long until a client hears of something."""
+        """For this long, clients may learn of anything late."""
         self._disturbed_ns = max(self._disturbed_ns, self.clock.now_ns + int(ms * MS))
 
     def kill(self, name: str) -> None:
-        """A process dies; the next one starts soon."""
+        """Kill a process; its successor starts soon."""
         self.say(f"{name} is killed{self._amid()}")
         self._bury(name)
         self._restart_soon(name)
@@ -343,13 +343,13 @@ class World:
         self.after(self.chance.random() * RESTART_MS_MAX, start)
 
     def go_down(self, shards: int) -> None:
-        """All processes die at once; the next ones start soon, with so many shards (0: as many)."""
+        """All processes die at once and restart soon with `shards` shards (0: the same number)."""
         self._go_down()
         self.ledger.lose("memory")
         self._start_soon(shards)
 
     def lose_power(self, shards: int) -> None:
-        """The power fails, and comes back soon."""
+        """The power fails, and returns soon."""
         self._go_down()
         self.host.lose_power()
         self.ledger.lose_power()
@@ -413,7 +413,7 @@ class World:
     # --- what clients are told -------------------------------------------------------------------
 
     def topic(self, name: str) -> Topic | None:
-        """As the catalog has it now."""
+        """The topic as in the catalog now."""
         block = self.host.inheritance.catalog
         with suppress(ValueError):
             version, published = block.read() if self.host.is_up else (0, b"")
@@ -421,11 +421,11 @@ class World:
         return None
 
     def compacts(self, name: str) -> bool:
-        """Whether topics of a name are compacted: two, in some of the runs that seal."""
+        """Whether topics of a name are compacted: two names are, in some runs with sealing."""
         return self.host.compacts and name != name_of(0)
 
     def acked(self, lane: Lane, values: list[bytes], offset: int) -> None:
-        """A producer has got its ack: what it is for is visible, in the same life at least."""
+        """A producer got an ack: its records are visible, at least until the next failure."""
         incarnation, partition = lane.incarnation, lane.partition
         for i, value in enumerate(values):
             incarnation.claim(partition, offset + i, value, "what is acked")
@@ -445,7 +445,7 @@ class World:
             )
 
     def fetched(self, seen: list[bytes], sent_ns: int, wait_ms: int, least: int) -> None:
-        """A consumer has got these records: not after its time was over, if they were there."""
+        """A consumer got these records. They must not be late if they existed."""
         now_ns = self.clock.now_ns
         if not wait_ms or least > 1 or now_ns < sent_ns + wait_ms * MS:
             return
@@ -459,7 +459,7 @@ class World:
                 )
 
     def gap(self, lane: Lane, first: int, code: ErrorCode) -> None:
-        """A producer is told that what it sends does not follow what it had acked."""
+        """A producer got an error: its next batch does not follow what was acked."""
         incarnation = lane.incarnation
         if incarnation.is_dying or self.ledger.is_damaged or lane.losses != incarnation.losses:
             return

@@ -1,6 +1,6 @@
 """Programs that use the SDK, in a simulation.
 
 fibers     a program's threads: one runs at a time, until it waits
-system     what the SDK imports of the operating system, for them
-programs   a producer, a consumer and the members of a group, and what is checked of them
+system     replacements of the system modules that the SDK imports
+programs   a producer, a consumer and the members of a group, with their checks
 """

@@ -1,8 +1,8 @@
-"""The threads of a simulated program: greenlets, of which one runs at a time until it waits.
+"""The threads of a simulated program: greenlets, one of which runs at a time until it waits.
 
-A program's code blocks: it connects, waits for an answer, for a lock, for time to pass. Here each
-such call waits in `Program.wait`, which lets the rest of the simulation run, and returns when its
-condition holds or its time is over. Chance decides which waiting thread continues first.
+A program's code blocks: it connects, waits for an answer, a lock, or time to pass. Each such call
+waits in `Program.wait`, which lets the rest of the simulation run, and returns on its condition or
+timeout. Chance decides which waiting thread continues first.
 """
 
 from collections.abc import Callable
@@ -21,10 +21,10 @@ SECOND = 1000 * MS
 
 
 class Fiber(greenlet):
-    """A thread of a program. `is_ready` is what it waits for, until `due_ns`."""
+    """A thread of a program. It waits for `is_ready`, until `due_ns`."""
 
     def __init__(self, program: "Program", work: Callable[[], object]) -> None:
-        super().__init__(self._run, parent=program.hub)  # Where it goes on when it ends.
+        super().__init__(self._run, parent=program.hub)  # Where it continues when it ends.
         self.program, self._work = program, work
         self.is_ready: Callable[[], bool] = lambda: True
         self.due_ns: int | None = None
@@ -39,13 +39,13 @@ class Fiber(greenlet):
 
 
 def current() -> Fiber | None:
-    """The thread that runs; None: the simulation itself does."""
+    """The running thread; None while the simulation itself runs."""
     found = getcurrent()
     return found if isinstance(found, Fiber) else None
 
 
 class Program:
-    """A program that uses the SDK. It is the Owner of its sockets, and takes turns as a Client."""
+    """A program that uses the SDK: the Owner of its sockets, which takes turns like a Client."""
 
     def __init__(self, world: "World", name: str) -> None:
         self.world, self.name = world, name
@@ -59,21 +59,21 @@ class Program:
         self.hub: greenlet = getcurrent()
 
     def before_call(self, _method: str) -> None:
-        """See Owner. No program dies."""
+        """See Owner. Programs never die."""
 
     # --- for its threads -------------------------------------------------------------------------
 
     def spawn(self, work: Callable[[], object]) -> Fiber:
-        """A new thread, which starts when it gets a turn."""
+        """Create a thread, which starts in a later turn."""
         fiber = Fiber(self, work)
         self._fibers.append(fiber)
         self.is_touched = True
         return fiber
 
     def wait(self, is_ready: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Wait in the running thread; whether it is ready, not late. Always lets others go first.
+        """Block the running thread; returns whether it was ready in time. Always yields first.
 
-        When the simulation is over it ends the thread.
+        After the simulation's end it ends the thread.
         """
         fiber = current()
         if fiber is None or self.is_over:  # Cleaning up.
@@ -87,14 +87,14 @@ class Program:
     # --- turns, as of a Client -------------------------------------------------------------------
 
     def is_ready(self, now_ns: int) -> bool:
-        """Whether a thread can go on."""
+        """Whether a thread can continue."""
         if self.is_touched or (self._wake_ns is not None and self._wake_ns <= now_ns):
             self.is_touched = bool(self._ready(now_ns))
             self._wake_ns = self._next_ns(now_ns)
         return self.is_touched
 
     def next_due_ns(self) -> int | None:
-        """When it may be ready by itself."""
+        """When it may become ready by itself."""
         return self._wake_ns
 
     def _ready(self, now_ns: int) -> list[Fiber]:
@@ -105,7 +105,7 @@ class Program:
         ]
 
     def turn(self) -> None:
-        """One thread runs until it waits. Raises what the program has raised."""
+        """Run one thread until it waits. Raises the program's exception."""
         ready = self._ready(self.world.clock.now_ns)
         if ready:
             self.hub = getcurrent()
@@ -113,13 +113,13 @@ class Program:
             fiber.switch()
             if fiber.dead:
                 self._fibers.remove(fiber)
-        self.is_touched = True  # Another one may be ready because of it.
+        self.is_touched = True  # Its effects may have made another one ready.
         if self.failure is not None:
             failure, self.failure = self.failure, None
             raise failure
 
     def _next_ns(self, now_ns: int) -> int | None:
-        """When a thread's time is over, or bytes arrive: from now on."""
+        """The next timeout of a thread or arrival of bytes, from now on."""
         for each in self.sockets.values():
             each.incoming.settle()
         dues: list[int] = [each.due_ns for each in self._fibers if each.due_ns is not None]

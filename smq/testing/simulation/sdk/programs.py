@@ -1,8 +1,8 @@
 """Programs that use SMQ's SDK over Kafka's protocol: its real code, with fibers as threads.
 
-The programs check the SDK's promises as its callers would: each record whose future has a result is
-there (the ledger), a failure has a reason, a consumer gets each record of a partition once and in
-order, a group continues where it committed.
+The programs check the SDK's promises from a caller's view: each record whose future has a result
+exists (the ledger), a failure has a reason, a consumer gets each record of a partition once and in
+order, and a group continues where it committed.
 """
 
 from collections import deque
@@ -36,14 +36,14 @@ TIMEOUT_S = 5.0
 DELIVERY_TIMEOUTS_S = (2.0, 10.0, 60.0)
 POLL_S = 0.5
 PAUSE_S = 0.05
-PARCEL_OPEN_S_MAX = 0.5  # Records share a deadline with the first one of their parcel.
+PARCEL_OPEN_S_MAX = 0.5  # Records share their deadline with the first one of their parcel.
 GROUP = "sdk-group"
-COMMITS_SHARE = 0.5  # Of polls that gave records.
-CAUGHT_UP_POLLS = 3  # Polls in a row that must find nothing behind the end.
+COMMITS_SHARE = 0.5  # Of polls with records.
+CAUGHT_UP_POLLS = 3  # Consecutive polls that must find nothing beyond the end.
 
 
 class Expected(NamedTuple):
-    """The next record of a partition for as long as it is assigned, and nothing is lost."""
+    """The next record of a partition while it is assigned and nothing is lost."""
 
     assigned: Partition
     losses: int
@@ -51,7 +51,7 @@ class Expected(NamedTuple):
 
 
 class ProgramClock:
-    """The world's clock, as the SDK asks for it."""
+    """The world's clock, with the SDK's interface."""
 
     def __init__(self, program: Program) -> None:
         self._program, self._clock = program, program.world.clock
@@ -78,7 +78,7 @@ class ProgramClock:
 
 
 class SdkProgram(Program):
-    """A program whose main thread does one piece of work after the other."""
+    """A program whose main thread does one task after another."""
 
     def __init__(self, world: "World", name: str) -> None:
         super().__init__(world, name)
@@ -92,7 +92,7 @@ class SdkProgram(Program):
         self.spawn(self._main)
 
     def do(self, work: Callable[[], None]) -> None:
-        """Have the main thread do this, after what it was told before."""
+        """Queue a task for the main thread."""
         self._work.append(work)
         self.is_touched = True
 
@@ -106,11 +106,11 @@ class SdkProgram(Program):
                 self._is_working = False
 
     def is_waiting(self) -> bool:
-        """Whether there is something to do yet."""
+        """Whether any task is unfinished."""
         return self._is_working or bool(self._work)
 
     def oldest_wait(self, now_ns: int) -> tuple[float, str]:
-        """How long the main thread has been at what it does."""
+        """How long the main thread has been at its current task."""
         if not self._is_working:
             return 0.0, ""
         return (now_ns - self._since_ns) / MS, f"{self.name}'s main thread"
@@ -124,15 +124,15 @@ class SdkProgram(Program):
         self.world.detail(lambda: f"{self.name}: {what}")
 
     def finish(self) -> None:
-        """All is healed, and nothing more happens."""
+        """The world is healed: no more events follow."""
 
     def pause(self) -> None:
-        """Let a while pass."""
+        """Let some time pass."""
         self.wait(lambda: False, PAUSE_S)
 
 
 class SdkProducer(SdkProgram):
-    """Sends records one by one; callbacks tell what became of them."""
+    """Sends records one by one; callbacks check their outcomes."""
 
     def __init__(self, world: "World", name: str, lane_numbers: "count[int]") -> None:
         super().__init__(world, name)
@@ -146,7 +146,7 @@ class SdkProducer(SdkProgram):
     def send(
         self, incarnation: Incarnation, partitions: list[int], records: int, size: int
     ) -> None:
-        """Records for each of these partitions."""
+        """Send records to each of these partitions."""
         for partition in partitions:
             key = incarnation, partition
             if key not in self._lanes:
@@ -171,7 +171,7 @@ class SdkProducer(SdkProgram):
             try:
                 producer = self._open()
             except BrokerUnavailable:
-                return  # A producer is opened with a broker that answers now.
+                return  # Open the producer only while a broker answers.
             try:
                 future = producer.send(
                     lane.incarnation.topic.name,
@@ -181,7 +181,7 @@ class SdkProducer(SdkProgram):
                 )
             except (NoSuchTopic, BrokerUnavailable, ValueError) as error:
                 self._refused(lane, value, error, losses, sent_ns)
-                return  # What follows would stand before it, if it is sent again.
+                return  # Later records would precede it if it were resent.
             self.in_flight += 1
             future.add_done_callback(partial(self._done, lane, value, losses, sent_ns))
 
@@ -193,7 +193,7 @@ class SdkProducer(SdkProgram):
         return self._producer
 
     def close(self) -> None:
-        """End all threads. The producer has no thread any more that could send the rest."""
+        """End all threads. The producer has no thread left to send the rest."""
         super().close()
         if self._producer is not None:
             self._producer._detach_after_fork()  # noqa: SLF001  (as where there is none, too)
@@ -201,13 +201,13 @@ class SdkProducer(SdkProgram):
     def _refused(
         self, lane: Lane, value: bytes, error: Exception, losses: int, sent_ns: int
     ) -> None:
-        """`send` has raised: it has not taken the record."""
+        """`send` raised: it did not accept the record."""
         topic = lane.incarnation.topic.name
         was_created_again = lane.incarnation is not self.world.ledger.first(topic)
         if isinstance(error, BrokerUnavailable):
             self._check_late(error, sent_ns, TIMEOUT_S)
         elif isinstance(error, ValueError) and was_created_again:
-            pass  # It goes by the metadata of the topic before, which had fewer partitions.
+            pass  # The SDK still uses the previous topic's metadata, which had fewer partitions.
         elif not self._may_fail(lane, losses):
             raise Broken(f"{self.name}: `send` to {lane.where} raises {error!r}")
         self.tell(f"{value[:20]!r} is refused: {error}")
@@ -218,7 +218,7 @@ class SdkProducer(SdkProgram):
             return
         try:
             self._judge(lane, value, losses, sent_ns, future)
-        except BaseException as reason:  # noqa: BLE001  (The SDK logs what a callback raises.)
+        except BaseException as reason:  # noqa: BLE001  (The SDK logs a callback's exceptions.)
             self.failure = self.failure or reason
 
     def _judge(self, lane: Lane, value: bytes, losses: int, sent_ns: int, future: Future) -> None:
@@ -236,7 +236,7 @@ class SdkProducer(SdkProgram):
             raise Broken(f"{self.name}: {lane.where} fails with {error!r}, and nothing was lost")
 
     def _check_late(self, error: Exception, sent_ns: int, seconds: float) -> None:
-        """BrokerUnavailable comes only after so many seconds."""
+        """BrokerUnavailable must not come before the timeout."""
         waited_s = (self.world.clock.now_ns - sent_ns) / 1e9
         if waited_s < seconds - PARCEL_OPEN_S_MAX:
             raise Broken(f"{self.name} is told {error!r} after {waited_s:.3f} s of {seconds} s")
@@ -255,11 +255,11 @@ class SdkConsumer(SdkProgram):
         self._topics, self._group = topics, group
         self._consumer: Consumer | None = None
         self.next: dict[Part, Expected] = {}
-        # At the end of the last poll: records that were taken before may come in the next one.
+        # At the end of the last poll: records received before may come in the next one.
         self._losses: dict[Incarnation, int] = {}
 
     def idle(self) -> None:
-        """Wait for work. A member of a group goes on polling: else it holds up the others."""
+        """Wait for work. A member keeps polling, as it would hold up its group otherwise."""
         if self._group is None or self._consumer is None:
             super().idle()
         else:
@@ -267,11 +267,11 @@ class SdkConsumer(SdkProgram):
 
     @property
     def reads_alone(self) -> bool:
-        """Whether it reads all partitions: no group shares them, and it is open."""
+        """Whether it reads all partitions: it is open, and in no group."""
         return self._group is None and self._consumer is not None
 
     def read(self, polls: int) -> None:
-        """Poll so often; in a group commit now and then."""
+        """Poll this often; in a group, commit now and then."""
         self.do(lambda: self._read(polls))
 
     def finish(self) -> None:
@@ -309,7 +309,7 @@ class SdkConsumer(SdkProgram):
                 self._poll(consumer)
 
     def _poll(self, consumer: Consumer) -> bool:
-        """Whether there were records."""
+        """Poll once; returns whether there were records."""
         try:
             with consumer.poll(POLL_S) as batch:
                 records = list(batch)
@@ -328,7 +328,7 @@ class SdkConsumer(SdkProgram):
         self.tell(f"poll raises {error!r}")
         code = error.code if isinstance(error, BrokerError) else None
         is_excused = isinstance(error, NoSuchTopic | BrokerUnavailable | Closed)
-        # A member whose join got lost is waited for until its session is over.
+        # The group waits for a member with a lost join until its session times out.
         is_excused |= code == ErrorCode.REBALANCE_IN_PROGRESS and self._group is not None
         if code == ErrorCode.INVALID_PARTITIONS:
             self._leave()  # A topic was created again with fewer partitions.
@@ -336,7 +336,7 @@ class SdkConsumer(SdkProgram):
             raise Broken(f"{self.name}: poll raises {error!r}")
 
     def _take(self, consumer: Consumer, record: Record) -> None:
-        """A record must be the next one of its partition."""
+        """Check that a record is the next one of its partition."""
         assigned = consumer._partition(record.topic, record.partition)  # noqa: SLF001  (whose topic)
         incarnation = self._incarnation(assigned)
         if incarnation is None:
@@ -352,7 +352,7 @@ class SdkConsumer(SdkProgram):
                 f"{self.name}: {incarnation.where(record.partition)} gives offset {record.offset} "
                 f"after {expected.offset - 1}"
             )
-        # What came before a loss may be given after it, and what followed it may be gone.
+        # Records from before a loss may be delivered after it, and their successors may be gone.
         losses = self._losses.get(incarnation, 0)
         self.next[place] = Expected(assigned, losses, record.offset + 1)
         if self._losses.get(incarnation, 0) == incarnation.losses:
@@ -365,14 +365,14 @@ class SdkConsumer(SdkProgram):
         return offset >= expected if incarnation.is_compacted else offset == expected
 
     def _incarnation(self, assigned: Partition) -> Incarnation | None:
-        """The topic that a position is in, if anything can be said of it."""
+        """The incarnation that a position refers to, if it is certain."""
         for each in self.world.ledger.all:
             if each.topic.id == assigned.topic_id:
                 return None if each.is_dying or each.is_damaged else each
         return None
 
     def _check_start(self, place: Part, offset: int) -> None:
-        """A partition that is assigned begins where its group has committed, else with 0."""
+        """An assigned partition starts at the group's committed offset, else at 0."""
         incarnation, partition = place
         acked, asked = self.world.sdk_commits.get(place, (0, 0)) if self._group else (0, 0)
         is_first = incarnation is self.world.ledger.first(incarnation.topic.name)
@@ -384,7 +384,7 @@ class SdkConsumer(SdkProgram):
             )
 
     def _commit(self, consumer: Consumer) -> None:
-        """Commit the positions. What is acked is never forgotten."""
+        """Commit the positions. Acked ones must never be forgotten."""
         positions = {
             (incarnation, name.partition): consumer.position(*name)
             for name in consumer.assignment()
@@ -415,13 +415,13 @@ class SdkConsumer(SdkProgram):
             quiet = 0 if has_read or self._is_behind() else quiet + 1
 
     def _reads_what_is_gone(self) -> bool:
-        """Whether a topic that it was opened with is no more."""
+        """Whether a topic that it was opened with was deleted."""
         topics = {topic for topic, _ in self._consumer.assignment()} if self._consumer else set()
         return any(self.world.ledger.standing(each) is None for each in topics)
 
     def _is_behind(self) -> bool:
         if self.world.ledger.is_damaged:
-            return False  # It may stand before a record that cannot be read.
+            return False  # It may be stuck at a record that cannot be read.
         try:
             return self._consumer is None or any(self._consumer.lag().values())
         except BrokerError:

@@ -1,8 +1,8 @@
-"""Stand-ins for the system modules that the SDK imports, for programs in a simulation.
+"""Replacements of the system modules that the SDK imports, for simulated programs.
 
-`installed` puts stand-ins for socket, select, os, threading and the pool of threads into the SDK's
-modules, and takes them out again. All else of those modules is the real thing. A stand-in acts for
-the program whose thread runs, so the SDK's own code runs as it is.
+`installed` replaces socket, select, os, threading and the thread pool in the SDK's modules, and
+restores them. All else of those modules is real. A replacement acts for the program whose thread
+runs, so the SDK's own code runs unchanged.
 """
 
 import errno
@@ -31,7 +31,7 @@ def program() -> Program:
 
 
 class _Rest:
-    """A module of which some names are others."""
+    """A module with some names replaced."""
 
     _real: Any
 
@@ -117,7 +117,7 @@ class _Socket(_Rest):
 
     def create_connection(self, address: Address, seconds: float | None = None) -> ProgramSocket:
         owner = program()
-        owner.wait(lambda: True)  # A handshake lets others go first.
+        owner.wait(lambda: True)  # A handshake lets others run first.
         inner = owner.world.network.connect(address, (owner.name, 1))
         inner.owner = owner
         owner.sockets[inner.fd] = inner
@@ -125,7 +125,7 @@ class _Socket(_Rest):
 
 
 def ready(owner: Program, fd: int, wanted: int) -> int:
-    """What poll would say of a descriptor."""
+    """The events poll would report for a descriptor."""
     if fd in owner.counters:
         return select.POLLIN & wanted if owner.counters[fd] else 0
     if fd not in owner.sockets:
@@ -147,7 +147,7 @@ class Poll:
     def poll(self, timeout_ms: float | None = None) -> list[tuple[int, int]]:
         """See select.poll."""
         seconds = None if timeout_ms is None or timeout_ms < 0 else timeout_ms / 1000
-        # Also a look at what is there takes time: who looks again and again must not stop it.
+        # Polling takes time too: a busy loop must not stop the clock.
         self._owner.wait(lambda: bool(self._found()), seconds)
         return self._found()
 
@@ -337,7 +337,7 @@ class _Threading(_Rest):
 
 
 class _Future(Future[Any]):
-    """A future whose waiting is a program's."""
+    """A future whose wait blocks a simulated thread."""
 
     def result(self, timeout: float | None = None) -> Any:  # noqa: ANN401
         self._wait(timeout)
@@ -353,7 +353,7 @@ class _Future(Future[Any]):
 
 
 class Executor:
-    """See ThreadPoolExecutor: one thread, which takes work in order."""
+    """See ThreadPoolExecutor: one thread, which does its tasks in order."""
 
     def __init__(self, _threads_max: int, _name: str = "") -> None:
         self._work: list[tuple[_Future, Callable[[], object]]] = []
@@ -384,7 +384,7 @@ class Executor:
             future, work = self._work.pop(0)
             try:
                 future.set_result(work())
-            except Exception as reason:  # noqa: BLE001  (whose work it is asks for it)
+            except Exception as reason:  # noqa: BLE001  (The future's owner gets it.)
                 future.set_exception(reason)
             owner.is_touched = True
 
@@ -400,7 +400,7 @@ STAND_INS: dict[str, tuple[Any, Any]] = {
 
 @contextmanager
 def installed() -> Iterator[None]:
-    """While it lasts, the SDK's modules use these instead of the system's."""
+    """Within the block, the SDK's modules use these replacements."""
     replaced = [
         (module, name, real, stand_in)
         for module_name, module in list(sys.modules.items())
