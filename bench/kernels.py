@@ -99,7 +99,7 @@ class Bench:
         )
 
     def produce(self, data: np.ndarray) -> None:
-        """One recv's worth, and the log is told that all of it was written."""
+        """Append one recv's worth, and mark all of it as written."""
         self.plan[HEAD_START], self.plan[HEAD_END] = 0, len(data)
         args = self.log.memory, self.links, self.producers
         stop = produce(data, *args, self.directory, self.plan, self.out)

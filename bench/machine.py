@@ -39,7 +39,7 @@ def touch_free_memory() -> None:
     """Use most of the memory that is free, once, and give it back.
 
     A virtual machine gets its memory from the host page by page: the first touch of a page
-    takes many times as long as later ones, and whoever is measured first would pay for it.
+    takes many times as long as later ones, and the first measurement would pay for it.
     """
     wanted = int(FREE_SHARE * psutil.virtual_memory().free)
     with mmap.mmap(-1, wanted) as memory:

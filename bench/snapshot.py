@@ -1,6 +1,6 @@
 """How long a snapshot takes while its broker is loaded: `python -m bench.snapshot [GiB] [folder]`.
 
-Fills a topic with unsealed records, goes on producing, and takes two snapshots: beside
+Fills a topic with unsealed records, keeps producing, and takes two snapshots: beside
 the data (hard links), and on another file system, /dev/shm, if that has room (copies). The first is
 then restored. Prints seconds, and the rate of producing before and meanwhile. The disk's own speed
 for the same bytes stands beside: a snapshot is on the disk when it is done.

@@ -1,4 +1,4 @@
-"""Ways to hand messages from one Python process to another, SMQ among them, behind one face.
+"""Ways to hand messages from one Python process to another, SMQ among them, with one interface.
 
 Each gives two things to make in two processes: something that sends and something that receives.
 A receiver blocks until there is a message, or `spins`: then it looks, and there may be none.

@@ -1,4 +1,4 @@
-"""How long a message of 64 B takes to a shard's log when nobody sleeps: no process is woken.
+"""How long a message of 64 B takes to a shard's log when no process sleeps or is woken.
 
 The sender writes into its inbox, the shard, which looks there without sleeping (session.spin.us),
 appends, and the sender sees the log's tail move. One clock, and all the steps of a record that is

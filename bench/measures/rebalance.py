@@ -31,7 +31,7 @@ class RebalancedGroup:
         self._group_id, self._round = group_id, 0
         self._members: list[tuple[Connection, str]] = []
         self.seconds: list[float] = []
-        for connection in connections:  # A group waits for whoever was given an id.
+        for connection in connections:  # A group waits for members that have an id.
             self._members.append((connection, self._new_id(connection)))
             self.rebalance()
         self.seconds.clear()

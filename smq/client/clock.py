@@ -3,7 +3,7 @@
 A program gets `SYSTEM_CLOCK`, through `Reach.clock`. A simulator hands over a clock of its own and
 steps it.
 
-Deadlines and pauses are monotonic time, which nobody sets back. Timestamps are wall time.
+Deadlines and pauses use monotonic time, which never goes back. Timestamps are wall time.
 """
 
 import time

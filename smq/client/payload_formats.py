@@ -67,7 +67,7 @@ def write_array(array: np.ndarray) -> bytearray:
     if len(repr(facts)) > 2**15:
         write = np.lib.format.write_array_header_2_0
     write(head, facts)
-    if head.tell() > NPY_HEADER_BYTES_MAX:  # Nobody would read it.
+    if head.tell() > NPY_HEADER_BYTES_MAX:  # No reader would accept it.
         raise ValueError(
             f"array has a dtype of {len(array.dtype.names or ())} fields, "
             f"which takes {head.tell()} bytes; {NPY_HEADER_BYTES_MAX} may be taken"

@@ -37,7 +37,7 @@ class Joining:
         elif not join.member_id:
             self._join_unknown(join)
         elif join.member_id in members.pending:
-            if join.instance_id is not None:  # Only dynamic members are told their id first.
+            if join.instance_id is not None:  # Only dynamic members get their id first.
                 raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID)
             self._add(join.member_id, join)
         else:

@@ -341,7 +341,7 @@ class S3Store(Store):
             yield memoryview(piece)
 
     def _listed(self, prefix: str, after: str) -> Iterator[Facts]:
-        """Objects of the prefix's directory behind `after`, and possibly others."""
+        """Objects of the prefix's directory beyond `after`, and possibly others."""
         directory = prefix.rpartition("/")[0]
         if directory and not (directory == PROBES or is_key(directory)):
             return

@@ -1,6 +1,6 @@
 """Room for uploads: a quota per namespace, and disk space reserved for the log.
 
-The namespace of a key is its part behind payloads/, or else its first part. Sealed segments do not
+The namespace of a key is its part after payloads/, or else its first part. Sealed segments do not
 count: retention bounds them. Usage is not stored, so errors in it do not persist: it is counted in
 the filer at start and periodically, and uploads since the last count are added. Uploads in progress
 count as arrived.

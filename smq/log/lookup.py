@@ -240,7 +240,7 @@ class Lookup:
         return 0, 0
 
     def _choose_first(self, slot: int, offset: int, limit: int, bytes_max: int) -> tuple[int, int]:
-        """From the oldest batch in the window on, if all of it lies behind the offset."""
+        """From the oldest batch in the window on, if all of it lies beyond the offset."""
         entry = int(first_entry(self._memory.memory, self.links, slot))
         base = int(self._memory.column("base_offset")[entry % self._capacity]) if entry >= 0 else -1
         if base <= offset:

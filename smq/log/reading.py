@@ -57,7 +57,7 @@ def put_aside(directory: Path, position: int, data: np.ndarray) -> Path:
 class ReadableLog:
     """Finds and reads the batches of a log.
 
-    `notices` are sentences for the operator, until somebody takes them.
+    `notices` are sentences for the operator, until they are taken.
     """
 
     def __init__(self, memory: LogMemory, wal: Wal) -> None:
@@ -140,7 +140,7 @@ class ReadableLog:
 
         One batch at least, otherwise `bytes_max` at most in all.
         """
-        spans = spans[: bytes_max // BATCH_HEADER_BYTES + 1]  # There may be a million behind them.
+        spans = spans[: bytes_max // BATCH_HEADER_BYTES + 1]  # There may be a million more.
         ends = np.cumsum(spans[:, 1])
         count = max(1, int(np.searchsorted(ends, bytes_max, "right")))
         count = min(count, int(np.searchsorted(spans[:, 0], self._ring_oldest())))

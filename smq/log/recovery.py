@@ -129,7 +129,7 @@ class _Recovery:
         self._evidence = Evidence(log, log.boot_id)
         self._known_to = 0  # The checkpoint knows what lies below this position …
         self._known_generation = 0  # … and has no later generation than this one.
-        self._only_ring_from: int | None = None  # Only the ring has the frames behind.
+        self._only_ring_from: int | None = None  # Only the ring has later frames.
         self._first_offsets: dict[int, int] = {}
         self._entries: list[np.ndarray] = []  # The segment being scanned.
         self._recovered = Recovered()
@@ -470,7 +470,7 @@ class _Recovery:
         log, words = self._log, self._words
         ring_bytes, tail = log.memory.layout.ring_bytes, words[WORD_TAIL]
         assert tail % FRAME_ALIGNMENT_BYTES == 0
-        # Without segments the first one begins where writing goes on, below what the ring has.
+        # Without segments the first one begins where writing continues, below what the ring has.
         end = log.wal.segments[-1].end if log.wal.segments else words[WORD_WRITTEN]
         while end <= tail:  # The ring's frames may need segments that are not begun yet.
             end += log.wal.segment_bytes

@@ -1,7 +1,7 @@
-"""Tells the torn end of a log from damage, by what is known behind a bad frame.
+"""Tells the torn end of a log from damage, by what is known after a bad frame.
 
 A bad frame is damage if it lies below a position known to be synced, from the checkpoint or from a
-good frame behind it (a segment is synced before any sync in the next one counts). It is also damage
+good frame after it (a segment is synced before any sync in the next one counts). It is also damage
 if a good frame follows and the machine has not been booted since it was written: the page cache has
 lost nothing, and only the very last write can be torn. Otherwise the log ends there.
 """
@@ -49,7 +49,7 @@ class Evidence:
         self._rows = np.zeros((SCAN_ROWS, SCAN_COLUMNS), np.int64)
 
     def after_damage(self, data: np.ndarray, at: int, segment: Segment, generation: int) -> int:
-        """Where to continue behind the bad frame at data[at] of a segment; -1: the log ends
+        """Where to continue after the bad frame at data[at] of a segment; -1: the log ends
         there."""
         position = segment.start + at
         following = _following(data, at, segment.start, generation)

@@ -1,4 +1,4 @@
-"""Client quotas (KIP-13, KIP-124, KIP-546, KIP-599, KIP-612): to whom they apply, and their values.
+"""Client quotas (KIP-13, KIP-124, KIP-546, KIP-599, KIP-612): their clients and their values.
 
 An entity is a set of (type, name); the name None is the default of its type. Without security every
 client is the user ANONYMOUS. The quota of a client is the first of these that has one, as in Kafka:

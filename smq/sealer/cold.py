@@ -55,7 +55,7 @@ class Manifest(Lines, Protocol):
 class Found(NamedTuple):
     """Whole batches: `length` bytes at `at` of a file. The next batch begins at `next_offset`.
 
-    `is_cached`: the file was there before anybody asked for these.
+    `is_cached`: the file existed before this request.
     """
 
     path: Path

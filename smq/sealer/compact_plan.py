@@ -9,7 +9,7 @@
 A segment counts as a whole, as in Kafka (LogCleanerManager): compaction is due when more than
 `min.cleanable.dirty.ratio` of the bytes is dirty, or a dirty record is older than
 `max.compaction.lag.ms`. A segment with a record younger than `min.compaction.lag.ms` waits, and so
-do those behind it. A raw segment stays as it is, and counts as compacted.
+do those after it. A raw segment stays as it is, and counts as compacted.
 """
 
 from collections.abc import Iterable, Sequence

@@ -32,7 +32,7 @@ Fetch = Callable[[Reference], Buffer | None]
 
 
 class Delivered(NamedTuple):
-    """Batches as pieces to write in order, and the offset behind them."""
+    """Batches as pieces to write in order, and the offset after them."""
 
     pieces: list[Buffer]
     next_offset: int
@@ -95,7 +95,7 @@ class _Delivery:
         self.pieces: list[Buffer] = []
 
     def add(self, batch: Batch, offset: int) -> int:
-        """Add what fits of a batch from `offset`; returns the offset behind that."""
+        """Add what fits of a batch from `offset`; returns the offset after that."""
         handles = _handles(batch)
         if not handles:
             return self._add_whole(batch, offset)

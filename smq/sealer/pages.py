@@ -1,6 +1,6 @@
 """Lists a filer in pages, so that other work runs between pages.
 
-A page ends with a key, and the next begins behind it, in this process or in another. Within one
+A page ends with a key, and the next begins after it, in this process or in another. Within one
 process the list continues without a restart, so a large folder is read once.
 """
 
@@ -31,7 +31,7 @@ class Pages:
         self._at: str | None = None  # The last key listed.
 
     def take(self, after: str) -> Page:
-        """A page of files with keys behind this one. Raises StoreError."""
+        """A page of files with keys after this one. Raises StoreError."""
         if after != self._at:
             self._list = self._store.list(self._prefix, after)
         self._at = None  # A list that failed cannot continue.

@@ -257,7 +257,7 @@ class ParquetWriter:
         return None if self._typing is None else self._typing.columns
 
     def _typed(self, rows: pa.Table) -> pa.Table:
-        """Rows with their typed columns behind them."""
+        """Rows with their typed columns appended."""
         if self._typing is None:
             return rows
         typed, misfits = self._typing.widened(rows, "_value")
@@ -347,7 +347,7 @@ class ParquetSegment:
     def batches(self, span: Span) -> np.ndarray:
         """The record batches of a row group, with the markers between them."""
         rows = self._rows(span)
-        if span.group < 0 and not self._control:  # Only a gap: readers continue behind it.
+        if span.group < 0 and not self._control:  # Only a gap: readers continue after it.
             return read_only(write_empty(span.start, span.end, self._epoch_at(span.start), -1))
         control = {
             at: marker for at, marker in self._control.items() if span.start <= at < span.end

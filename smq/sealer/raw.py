@@ -1,4 +1,4 @@
-"""A raw segment: record batches as sent, and an index behind them.
+"""A raw segment: record batches as sent, followed by an index.
 
     0             body bytes             -48
     +-------------+----------------------+----------------------------------------------+
@@ -52,7 +52,7 @@ def index_of(facts: np.ndarray, shift: int) -> np.ndarray:
 class RawWriter:
     """Collects the batches of one raw segment."""
 
-    untyped_count = 0  # Nobody looks at its values.
+    untyped_count = 0  # Its values are not parsed.
 
     def __init__(self) -> None:
         self._body = bytearray()

@@ -1,4 +1,4 @@
-"""The metrics that clients push (KIP-714): who is subscribed to what, and the newest push of each.
+"""The metrics that clients push (KIP-714): each client's subscription and its newest push.
 
 A subscription's id is a hash of the client and of the metrics it is to push: every shard gives it
 the same id, and another when the subscriptions change. All of this is bounded and in memory only;

@@ -172,7 +172,7 @@ class FetchSession:
         self.rows[TURN, at] = self._take_turns(len(keys))
 
     def knows(self, told: Told) -> bool:
-        """Whether the client has been told exactly this."""
+        """Whether the client has received exactly this."""
         at = np.searchsorted(self.rows[KEY], self._key(told.topic, told.partition))
         seen = self.rows[[SEEN_HIGH, SEEN_START], at].tolist()
         return bool(seen == [told.high_watermark, told.log_start])

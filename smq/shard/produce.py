@@ -171,7 +171,7 @@ class Producing:
         return self.resume(data, directory, stop)
 
     def parse(self, data: np.ndarray, directory: np.ndarray, now_ms: int) -> None:
-        """Read a request into the plan; resume() goes on with it."""
+        """Read a request into the plan; resume() continues it."""
         head, throttle = self._head, self._throttle
         self.begin()
         head[HEAD_START], head[HEAD_END], head[HEAD_NOW_MS] = 0, len(data), now_ms
@@ -234,7 +234,7 @@ class Producing:
                 break
 
     def _check_references(self, log: Log, data: np.ndarray) -> None:
-        """Let the row that stopped go on, or refuse it."""
+        """Continue the row that stopped, or refuse it."""
         plan, number = self.plan, self._head[HEAD_STOPPED_ROW]
         row = plan[row_at(plan, number) :]
         code = int(row[ROW_CODE])

@@ -54,7 +54,7 @@ def watch_space(shard: Shard, now_ms: int) -> bool:
 
 
 def _say_hurry(shard: Shard, number: int, log: Log) -> None:
-    """Report once that sealing has fallen behind and producers will be slowed if this goes on."""
+    """Report once that sealing has fallen behind and producers will be slowed if this continues."""
     if log.space_left >= CALM_FROM * log.wal.limit:
         shard.hurried_logs.discard(number)
     elif log.space_left < SEAL_BELOW * log.wal.limit and number not in shard.hurried_logs:

@@ -1,9 +1,9 @@
 """A copy of the SQL store as of one moment, taken by another process while its owner serves.
 
     with StoreCopy(path) as copy:
-        with copy.held():        nobody commits meanwhile: what the block reads fits the copy
+        with copy.held():        no commit happens meanwhile: the block's reads match the copy
             ...
-        copy.write(target)       may take its time; the owner goes on
+        copy.write(target)       may take its time; the owner continues
 
 `held` takes SQLite's write lock for as long as its block lasts, and opens a read transaction, which
 keeps seeing that moment. The owner's next commit waits for the block, so it must be short.
@@ -65,7 +65,7 @@ class StoreCopy:
 
 
 def partition_numbers(path: Path) -> set[int]:
-    """The partitions of all topics in a store that nobody owns. Raises StoreError."""
+    """The partitions of all topics in a store without an owner. Raises StoreError."""
     with _failures_told(path), closing(_connect(path)) as store:
         return {number for (number,) in store.execute("SELECT number FROM partitions")}
 

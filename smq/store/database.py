@@ -1,6 +1,6 @@
 """One SQLite file: opening, migrating, and changes that are committed together.
 
-The owner makes any number of changes and calls `commit()` once before it answers anybody: a commit
+The owner makes any number of changes and calls `commit()` once before it answers: a commit
 syncs the disk, which costs far more than a row. The first change after a commit opens the
 transaction. This module alone turns exceptions of sqlite3 into StoreError.
 
@@ -21,7 +21,7 @@ from smq.model.errors import MadeByNewer, NotFound, StoreError, Unavailable
 from smq.store.migrations import FUNCTIONS, MIGRATIONS
 from smq.store.stored_version import stored_version
 
-LOCK_TIMEOUT_S = 5.0  # Readers in WAL mode block nobody; this covers another tool's checkpoint.
+LOCK_TIMEOUT_S = 5.0  # WAL readers block no writer; this covers another tool's checkpoint.
 _DAMAGE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 

@@ -230,7 +230,7 @@ class WritableManifest(Manifest):
         number = segment.partition_number
         if not self._database.rows("SELECT 1 FROM partitions WHERE number = ?", (number,)):
             return None
-        # All later segments begin behind it.
+        # All later segments begin after it.
         for other in self.segments(number, segment.base_offset, count_max=1):
             if (other.base_offset, other.end_offset) == (segment.base_offset, segment.end_offset):
                 return other

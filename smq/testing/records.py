@@ -66,7 +66,7 @@ def similar_records(draw: st.DrawFn, *, base_offset: int, most: int = 300) -> li
 
 @st.composite
 def plain_batches(draw: st.DrawFn) -> list[bytes]:
-    """One to three batches behind each other, with gaps between and inside them."""
+    """One to three consecutive batches, with gaps between and inside them."""
     batches, offset = list[bytes](), draw(st.integers(0, 5))
     for _ in range(draw(st.integers(1, 3))):
         base_timestamp = draw(_edge_times)

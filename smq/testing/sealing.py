@@ -41,7 +41,7 @@ class Fuse:
 
 
 class FakeShard:
-    """One partition's log: batches behind each other, freed as they are sealed."""
+    """One partition's log: consecutive batches, freed as they are sealed."""
 
     def __init__(self, batches: list[bytes], fuse: Fuse | None = None) -> None:
         self._log = b"".join(batches)

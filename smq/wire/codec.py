@@ -1,10 +1,10 @@
 """Readers and writers of Kafka's primitive types. The generated codecs call these.
 
-Readers take a buffer and an index, and return the value and the index behind it. They trust
+Readers take a buffer and an index, and return the value and the index after it. They trust
 nothing: an invalid value raises `Malformed`, and an index beyond the end raises one of
 `READ_ERRORS`, which the generated `read_...` functions turn into `Malformed` (cheaper than a check
 of each length). Like Kafka, they read text that is not UTF-8 with replacement characters, skip
-unknown tagged fields and ignore bytes behind a message. Unlike Kafka, they refuse lengths below -1,
+unknown tagged fields and ignore bytes after a message. Unlike Kafka, they refuse lengths below -1,
 which it reads as null.
 
 Writers take a list's `append` and add pieces. A `records` field may be *lent*: memory that is
@@ -320,7 +320,7 @@ def read_tag(buffer: Buffer, at: int) -> tuple[int, int, int]:
 
 
 def skip_tags(buffer: Buffer, at: int) -> int:
-    """The index behind the tagged fields of a structure that knows none."""
+    """The index after the tagged fields of a structure that knows none."""
     count, at = read_tag_count(buffer, at)
     for _ in range(count):
         _, _, at = read_tag(buffer, at)

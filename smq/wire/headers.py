@@ -7,7 +7,7 @@
                          ApiVersions: its client may not know flexible versions yet
 
 Both request headers have the client id in the old form, so every version's header can be read. For
-an unknown version the tagged fields are not read: nothing behind them could be read anyway.
+an unknown version the tagged fields are not read: nothing after them could be read anyway.
 """
 
 from struct import Struct

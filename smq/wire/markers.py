@@ -2,7 +2,7 @@
 
 A marker is a control batch (KIP-98): one record whose key is (version 0, type), two int16, and
 whose value is EndTxnMarker, (version 0 as int16, coordinator epoch as int32). An empty batch covers
-offsets whose records are gone, as in Kafka's log cleaner, so that readers continue behind them.
+offsets whose records are gone, as in Kafka's log cleaner, so that readers continue after them.
 """
 
 from collections.abc import Iterable
@@ -83,7 +83,7 @@ def write_empty(start: int, end: int, leader_epoch: int, timestamp_ms: int) -> b
 def without(data: bytes, aborted: Iterable[Gone]) -> bytes:
     """Whole batches, with those of aborted transactions replaced by empty ones.
 
-    Batches before `first_offset` or behind the marker at `last_offset` belong to other
+    Batches before `first_offset` or after the marker at `last_offset` belong to other
     transactions.
     """
     spans: dict[int, list[tuple[int, int]]] = {}

@@ -206,7 +206,7 @@ assert _HEAD.size == BATCH_ATTRIBUTES_AT == BATCH_CRC_AT + 4
 def batch_pieces(records: Sequence[Record], like: Batch, last_offset: int) -> list[Buffer]:
     """An uncompressed batch of some records of another batch, without a producer, without copies.
 
-    Otherwise its header equals the original's; the last offset may be behind the last record's.
+    Otherwise its header equals the original's; the last offset may be beyond the last record's.
     """
     assert records
     base_offset, base_timestamp = records[0].offset, records[0].timestamp_ms

@@ -126,7 +126,7 @@ async def _serve(inheritance: Inheritance) -> None:
 
 
 def _sender(inheritance: Inheritance, metrics: Metrics) -> Any:  # noqa: ANN401  (an extra's)
-    """Who sends metrics by OTLP; None: nobody wants them."""
+    """The sender of metrics by OTLP; None if it is not configured."""
     config = inheritance.config
     if not config.otlp_endpoint:
         return None

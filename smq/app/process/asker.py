@@ -29,7 +29,7 @@ class Asker:
         self._socket: socket.socket | None = None
 
     def ask(self, question: Question[A]) -> tuple[A, bytes]:
-        """The answer, and the bytes behind it.
+        """The answer, and the bytes after it.
 
         Raises Refused; Unavailable without an answer, which leaves the outcome unknown.
         """

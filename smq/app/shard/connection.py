@@ -1,7 +1,7 @@
 """A client's connection in a shard: bytes in, answers out in the order of the requests.
 
 Answers wait in a queue of slots. A slot is filled when its answer is known, and open when it may be
-sent: produce answers open when their records have reached their level. Nothing behind a closed slot
+sent: produce answers open when their records have reached their level. Nothing after a closed slot
 is sent. While the socket is full, only the first slot holds loans; a client that does not take its
 answers is disconnected, and holds little until then.
 """

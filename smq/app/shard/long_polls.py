@@ -148,7 +148,7 @@ class LongPolls:
             self.watched[other.wait.codes & _SLOT_MASK] |= _WIDE
 
     def end(self, poll: "LongPoll | WidePoll") -> None:
-        """Answer with what there is."""
+        """Answer with what is available."""
         if isinstance(poll, WidePoll):
             poll.wait.is_over = True
             self.go_on(poll)

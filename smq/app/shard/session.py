@@ -40,7 +40,7 @@ from smq.app.shard.connection import SLOTS_MAX, Slot
 from smq.shard.references import Patience
 
 PUT_BYTES = 64 * 1024  # Answers joined per call: those put back are copied again.
-BELLS_IN_VAIN_MAX = 4096  # In a row, without requests behind them: the program means harm.
+BELLS_IN_VAIN_MAX = 4096  # In a row, without requests: the program is hostile.
 _BELL = b"\0"
 _FAULTS = {
     FAULT_TAIL: "its inbox ends where it cannot end",

@@ -369,7 +369,7 @@ class Door:
             self._socket.close()
 
     def forget(self) -> None:
-        """In a fork: close the copy. The parent's session goes on."""
+        """In a fork: close the copy. The parent's session continues."""
         self.closed = self._is_anothers = True
         self._socket.close()
 

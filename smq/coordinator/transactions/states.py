@@ -2,7 +2,7 @@
 
     Empty           the producer has nothing open
     Ongoing         partitions or groups belong to its transaction
-    PrepareCommit   the decision is stored; shards are told until each has answered
+    PrepareCommit   the decision is stored; orders to shards are repeated until each has answered
     PrepareAbort
     CompleteCommit  every shard has written its marker
     CompleteAbort

@@ -1,6 +1,6 @@
 """Access to the console: pages for programs on this host, actions for holders of the token.
 
-`smq serve` prints the token in the console's address, behind the #, which browsers do not send. The
+`smq serve` prints the token in the console's address, after the #, which browsers do not send. The
 page keeps it in the browser's storage and sends it as a header with each action. There is no
 cookie, so another site's page cannot act in the operator's name (CSRF), and other servers on this
 host do not receive the token, as they would receive a cookie.

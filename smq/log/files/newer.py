@@ -5,7 +5,7 @@
     a frame of any other unknown kind        the start is refused
 
 `smq serve` calls refuse_newer() before it takes a generation. A start that
-meets such a frame later, behind a damaged table for example, ends there as well.
+meets such a frame later, after a damaged table for example, ends there as well.
 """
 
 import os
@@ -67,7 +67,7 @@ def refuse_newer(directory: Path, disk: Disk) -> None:
     """Walk through the segments that a start of this log would scan.
 
     Changes nothing. Raises MadeByNewer. Skips segments with a table of our version: they have no
-    frames that must be known. Looks behind a torn end too: a start would truncate there.
+    frames that must be known. Looks beyond a torn end too: a start would truncate there.
     """
     Checkpoint.load(directory)
     unknown, generation = UnknownFrames(directory), 0

@@ -124,7 +124,7 @@ class Wal:
             raise failure
 
     def own_last(self, end: int) -> None:
-        """Before a new life writes behind the log's `end`: if a snapshot shares the last file,
+        """Before a new life writes after the log's `end`: if a snapshot shares the last file,
         replace it by a copy. Raises OSError."""
         segment = self.find(end)
         if segment is not None and self._disk.is_shared(segment.path):

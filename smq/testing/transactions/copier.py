@@ -95,7 +95,7 @@ class Session(Protocol):
         """Wait until what was written is acknowledged."""
 
     def commit(self, offsets: Mapping[int, int]) -> Fate:
-        """Commit it, with the offsets behind the read records."""
+        """Commit it, with the offsets after the read records."""
 
     def abort(self) -> None:
         """Abort it, and read the same again."""
@@ -281,7 +281,7 @@ class Copier:
                     session.close()
 
     def _transact(self, session: Session) -> bool:
-        """One transaction; whether the session may go on."""
+        """One transaction; returns whether the session may continue."""
         given = session.read(self._chance.randint(1, BATCH_MAX))
         if not given:
             return True

@@ -102,7 +102,7 @@ def encode_answer(frame_id: int, answer: object, data: bytes | None = None) -> b
 
 
 def decode_answer(kind: type[Question[A]], body: bytes) -> A | Failed:
-    """The answer to a question, without the bytes behind it. A malformed answer is Failed."""
+    """The answer to a question, without the bytes after it. A malformed answer is Failed."""
     try:
         said = _parsed(body)
         if "ok" in said:

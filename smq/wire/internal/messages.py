@@ -185,7 +185,7 @@ class Pressure(Question[bool]):
 
 @dataclass(frozen=True, slots=True)
 class BatchFile:
-    """Batches as a range of a file of the sealer; the offset behind them; whether it was cached."""
+    """Batches as a range of a file of the sealer; the offset after them; whether it was cached."""
 
     path: str
     at: int

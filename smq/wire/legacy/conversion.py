@@ -68,7 +68,7 @@ def to_messages(
 ) -> Generator[None, None, Made]:
     """The records of batches from the offset `start` on, as a message set.
 
-    It ends behind the batch that reaches `bytes_max`: the client asks again.
+    It ends after the batch that reaches `bytes_max`: the client asks again.
     """
     made, error = bytearray(), ErrorCode.NONE
     try:

@@ -196,7 +196,7 @@ class Reading:
     def take(self) -> list[Taken]:
         """Take the available records, cut.
 
-        Raises BrokerError. Moves their partitions behind them. They come again after `put_back`,
+        Raises BrokerError. Moves their partitions past them. They come again after `put_back`,
         unless `is_given`.
         """
         if self.is_torn:

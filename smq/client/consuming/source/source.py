@@ -45,7 +45,7 @@ class Partition:
 class Taken(NamedTuple):
     """Batches that a source has taken, and the chunks cut from them.
 
-    ends       where their partitions go on behind the batches that were cut, or behind all of them
+    ends       where their partitions continue after the batches that were cut, or after all
     commit     tells the source how many batches were cut, unless it has cut them itself
     is_intact  whether their memory has not been overwritten
     chunks     the records of the batches that were cut; None: none has been cut yet

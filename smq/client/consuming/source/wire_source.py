@@ -1,7 +1,7 @@
 """Fetches records over Kafka's protocol.
 
 Each broker always has one Fetch in flight: the next one is sent before the records of the last one
-are handed out, with the positions behind them. Answers for positions that are no longer wanted are
+are handed out, with the positions after them. Answers for positions that are no longer wanted are
 discarded. After a transient error it fetches again, with fresh metadata, RETRY_SECONDS later. If
 no broker answers for longer than the deadline, `take` raises.
 
@@ -281,7 +281,7 @@ def _passes(error: BrokerError) -> bool:
 def _batches(
     data: np.ndarray, partition: Partition, aborted: Sequence[AbortedTransaction] | None
 ) -> tuple[Batches, int]:
-    """The batches of an answer from the partition's position on, and the position behind them.
+    """The batches of an answer from the partition's position on, and the position after them.
 
     Omits those of transactions that the answer lists as aborted.
 

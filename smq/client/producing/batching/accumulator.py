@@ -12,7 +12,7 @@ it is sent again. Three rules keep a partition's records in order and without du
   a producer takes any sequence, so a second batch could get in before a first that was refused.
  - When a sequence is refused while nothing older is unresolved, the broker knows less than the
   producer assumed (a batch failed for good, or the broker lost its last ones). It cannot have
-  appended anything behind that batch, so all batches restart at sequence 0 of the next epoch.
+  appended anything after that batch, so all batches restart at sequence 0 of the next epoch.
 
 Retriable errors are retried until the parcel's deadline. All others fail the batch's rows.
 

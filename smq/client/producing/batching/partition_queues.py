@@ -152,7 +152,7 @@ class PartitionQueues:
         self.note_resolved(queue, batch.parcel)
 
     def note_resolved(self, queue: PartitionQueue, parcel: Pending) -> None:
-        """Rows of a parcel may have been resolved, and the queue may go on."""
+        """Rows of a parcel may have been resolved, and the queue may continue."""
         queue.bump_epoch_if_refused()
         self.update_ready(queue)
         self._pending.note_resolved(parcel)

@@ -48,7 +48,7 @@ class Stamp(NamedTuple):
 
 
 class Written(NamedTuple):
-    """The row behind the batch, its end in `out`, and its size before compression."""
+    """The row after the batch, its end in `out`, and its size before compression."""
 
     row: int
     end: int
@@ -132,7 +132,7 @@ def _encode(  # noqa: PLR0913, PLR0917  (as a kernel)
     out: np.ndarray,
     at: int,
 ) -> tuple[int, int]:
-    """Write a batch, not compressed, whatever its attributes say: the row behind it, its end."""
+    """Write a batch, not compressed, whatever its attributes say: the row after it, its end."""
     if isinstance(rows, One):
         return 1, encode_one(*rows, attributes, *stamp, out, at)
     first, end = part
