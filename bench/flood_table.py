@@ -123,7 +123,7 @@ def sealed_bytes(broker: Broker) -> tuple[int, int]:
 
 
 def await_sealed(broker: Broker, records: int) -> None:
-    """Wait until segments have so many records; at once for other brokers than ours."""
+    """Wait until segments have this many records; at once for other brokers than ours."""
     deadline = time.monotonic() + SEALED_S_MAX
     while broker.name == "smq" and sealed_bytes(broker)[0] < records:
         if time.monotonic() > deadline:

@@ -24,7 +24,7 @@ from smq.testing.smq_broker import SmqCommand
 TOPICS, PARTITIONS = 10, 1000
 GROUPS = 1000
 SCRAPES = 20
-PERIOD_S = 1.1  # A page is made anew after a second.
+PERIOD_S = 1.1  # A page is made again after a second.
 CONSOLE = ("/", "/topics", "/topics/topic-0", "/groups")
 TURN_S, TURNS = 6.0, 3
 # A program of its own, as Prometheus is, and one that starts at once.

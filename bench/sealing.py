@@ -72,7 +72,7 @@ class Clock:
 
 
 def batches_of(shape: Shape, size: int) -> list[bytes]:
-    """Chunks of whole batches, as a shard hands them over; so many bytes in all."""
+    """Chunks of whole batches, as a shard hands them over; this many bytes in total."""
     chance = np.random.default_rng(1)
     records = size // shape.record_bytes
     data = np.zeros((records, shape.record_bytes), np.uint8)

@@ -54,7 +54,7 @@ def timed(*arguments: object) -> float:
 
 
 def disk_seconds(folder: Path, size: int) -> float:
-    """To write so many bytes, synced."""
+    """The time to write and sync this many bytes."""
     began = time.perf_counter()
     with (folder / "plain").open("wb") as file:
         for _ in range(size // len(VALUE)):

@@ -36,7 +36,7 @@ def text(size: int) -> bytes:
 
 
 def batch(size: int) -> np.ndarray:
-    """A batch that was sent uncompressed, of so many bytes."""
+    """A batch that was sent uncompressed, of this many bytes."""
     whole = text(int(size * BATCH_ROOM))
     records = [
         Record(number, 0, None, whole[at : at + RECORD_BYTES])

@@ -69,7 +69,7 @@ def records(count: int, seed: int = 19) -> Iterator[pa.RecordBatch]:
 
 
 def fill(broker: SmqBroker, topic: str, count: int, configs: dict[str, str]) -> None:
-    """Create a topic of four partitions with so many records."""
+    """Create a topic of four partitions with this many records."""
     with broker.connect() as client:
         client.create_topic(topic, 4, configs)
         with client.producer() as producer:

@@ -30,7 +30,7 @@ class Clock(Protocol):
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Return when so much time has passed. Negative durations return at once."""
+        """Return when this much time has passed. Negative durations return at once."""
         ...
 
 
@@ -50,7 +50,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def sleep(self, seconds: float) -> None:
-        """Return when so much time has passed. Negative durations return at once."""
+        """Return when this much time has passed. Negative durations return at once."""
         time.sleep(max(0.0, seconds))
 
 

@@ -2,7 +2,7 @@
 
 A heap has an entry for each key, not later than the key's deadline. Moving a deadline later (each
 heartbeat does) leaves the entry in place: when it comes up, it is filed again. So a heartbeat costs
-no heap operation, and a check costs only the entries that have come up.
+no heap operation, and a check costs only the entries that are due.
 """
 
 import heapq

@@ -132,7 +132,7 @@ class Groups:
         return bool(self._answers)
 
     def take_answers(self, count_max: int | None = None) -> list[Answer]:
-        """The answers that have become known since the last call, in order; at most so many."""
+        """The answers that have become known since the last call, in order; at most this many."""
         count = len(self._answers)
         count = count if count_max is None else min(count, count_max)
         return [self._answers.popleft() for _ in range(count)]

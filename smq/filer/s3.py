@@ -362,7 +362,7 @@ class S3Store(Store):
 
 
 class _Stream:
-    """A sink for a key. Sends a part once it is full and more bytes have come."""
+    """A sink for a key. Sends a part once it is full and more bytes have arrived."""
 
     def __init__(self, store: S3Store, key: str, mode: Mode) -> None:
         self._store, self._key, self._mode = store, key, mode

@@ -42,7 +42,7 @@ class Connection(H11Protocol):
             self._make_room()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have come, perhaps the end of a request's head."""
+        """Bytes have arrived, perhaps the end of a request's head."""
         super().data_received(data)
         if not self.rests:
             self._stop_timer()
@@ -50,7 +50,7 @@ class Connection(H11Protocol):
             self._set_timer()
 
     def on_response_complete(self) -> None:
-        """The answer is complete; uvicorn starts the next request, if that has come."""
+        """The answer is complete; uvicorn starts the next request, if that has arrived."""
         super().on_response_complete()
         if self.rests:
             self._rest()

@@ -24,7 +24,7 @@ class RingAhead:
         self._is_touching = False
 
     def look(self, tail: int) -> None:
-        """Have more pages touched if the tail has come near; the first call sets where the lap
+        """Have more pages touched if the tail is near; the first call sets where the lap
         begins."""
         if self._lap_end < 0:
             self._present, self._lap_end = tail, tail + self._memory.layout.ring_bytes

@@ -20,7 +20,7 @@ RULES_MAX = 100  # Each is evaluated for each group, every few seconds.
 
 
 class LagRule(NamedTuple):
-    """A matching group is too late if its lag stays above the limit for so long."""
+    """A matching group is too late if its lag stays above the limit for this long."""
 
     text: str
     group: str

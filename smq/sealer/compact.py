@@ -59,7 +59,7 @@ class KeyTable:
         self.keys, self._room = 0, slots * FILL_PERCENT // 100
 
     def has_room(self, records: int) -> bool:
-        """Whether so many records fit, whatever keys they have."""
+        """Whether this many records fit, whatever keys they have."""
         return self.keys + records <= self._room
 
     def note(self, rows: pa.Table) -> None:
@@ -97,7 +97,7 @@ class Ports(NamedTuple):
 
 
 class Compaction:
-    """One partition's compaction, step by step. Raises StoreError, Damaged: then begin anew."""
+    """One partition's compaction, step by step. Raises StoreError, Damaged: then start over."""
 
     def __init__(self, ports: Ports, place: SealedPartition, settings: TopicSettings) -> None:
         self.subject = self.place, self.settings = place, settings
@@ -105,7 +105,7 @@ class Compaction:
         self._steps = self._pass()
 
     def step(self) -> bool:
-        """Read or write one segment; whether there is more to do."""
+        """Read or write one segment; returns whether there is more to do."""
         return next(self._steps, False)
 
     def _pass(self) -> Iterator[bool]:

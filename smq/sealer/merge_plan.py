@@ -24,7 +24,7 @@ MERGED_RECORDS_MAX = 8_000_000  # Likewise: the records whose keys one pass of c
 SPAN_MS_MAX = 7 * 24 * 3600 * 1000  # Per run, from its first commit to its last.
 RETENTION_SHARE = 4  # A run may delay retention by this fraction of it at most.
 RUN_MIN = 4  # Files of the newest run that are merged at once, at least.
-LARGER = 2  # An older file joins when it has at most so many times the bytes of all after it.
+LARGER = 2  # An older file joins when it has at most this many times the bytes of all after it.
 COUNT_MAX = 200  # Files that are merged at once.
 
 

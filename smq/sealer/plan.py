@@ -93,7 +93,7 @@ def retain(  # noqa: PLR0913  (what there is, and what is wanted)
     unsealed_bytes: int = 0,
     count_max: int = sys.maxsize,
 ) -> Retention:
-    """What to delete of a partition's segments, which are in order; so many at most.
+    """Which of a partition's segments, given in order, to delete; at most this many.
 
     Kafka's rules: from the oldest on, a segment goes while its newest record is older than
     `retention.ms`, or while what stays without it still has `retention.bytes`. Records without a

@@ -181,7 +181,7 @@ class Typing:
         )
 
     def _placed(self, rows: list[int], parsed: pa.Table, count: int) -> pa.Table:
-        """The parsed rows in place among so many rows, the others null."""
+        """The parsed rows in place among this many rows, the others null."""
         table = parsed.rename_columns(self.columns.names).cast(self.columns)
         if len(rows) == count and rows == list(range(count)):
             return table

@@ -46,7 +46,7 @@ class Sendable(Protocol):
         """Have the next bytes read in the background; then `ready()` is called, in the loop."""
 
     def advance(self, sent: int) -> bool:
-        """Note that so many bytes were sent; True when nothing is left."""
+        """Note that this many bytes were sent; True when nothing is left."""
 
     def wait(self) -> None:
         """Queue it for sending: its segments stay while there is space. Holds neither memory nor a

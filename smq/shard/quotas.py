@@ -28,11 +28,11 @@ class Limits:
         self._buckets, self._limits = buckets, limits
 
     def produced(self, byte_count: int, now_ms: int) -> int:
-        """Charge received requests of so many bytes."""
+        """Charge received requests of this many bytes."""
         return self._use(PRODUCE, byte_count, now_ms)
 
     def fetched(self, byte_count: int, now_ms: int) -> int:
-        """Charge an answer of so many bytes."""
+        """Charge an answer of this many bytes."""
         return self._use(CONSUME, byte_count, now_ms)
 
     def worked(self, spent_ns: int, now_ms: int) -> int:

@@ -72,7 +72,7 @@ class Patience:
         self._since_ms = self._count = 0
 
     def ends(self, refused: int, now_ms: int) -> bool:
-        """Count refused handles; whether the client's allowance is used up."""
+        """Count refused handles; returns whether the client's allowance is used up."""
         if not 0 <= now_ms - self._since_ms < PATIENCE_MS:
             self._since_ms, self._count = now_ms, 0
         self._count += refused

@@ -2,7 +2,7 @@
 
     a compacted topic, or smq.validate=records   records are whole, their times within limits
     a compacted topic                            each record has a key
-    compression.type other than `producer`       then the batch is compressed anew
+    compression.type other than `producer`       then the batch is recompressed
 
 Kafka's LogValidator does this for all topics. Validation inflates the batch in the shard's loop,
 while others wait: a batch that inflates to more than INFLATED_BYTES_MAX is refused.

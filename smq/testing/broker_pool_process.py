@@ -95,7 +95,7 @@ def main() -> None:
 
 
 def _serve_once(brokers: Brokers, requests: socket.socket, owner: int, signals: int) -> bool:
-    """Wait for a request and handle it; whether there may be more."""
+    """Wait for a request and handle it; returns whether there may be more."""
     ready, _, _ = select.select([requests.fileno(), owner, signals], [], [])
     if owner in ready:
         return False

@@ -169,7 +169,7 @@ class Files:
             self.contents[file][write.at : write.at + len(write.data)] = write.data
 
     def move(self, count: int) -> None:
-        """Make so many of the pending renames durable."""
+        """Make this many of the pending renames durable."""
         for operation in self.moves[:count]:
             if operation.kind in {"remove", "rename"}:
                 self.names.pop(operation.name, None)

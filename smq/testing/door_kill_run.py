@@ -179,7 +179,7 @@ def beside(act: Callable[[], object]) -> Iterator[None]:
 
 
 def end(pid: int, after_ms: float) -> None:
-    """Kill a victim after so long, or wait for its own death."""
+    """Kill a victim after this long, or wait for its own death."""
     pidfd = os.pidfd_open(pid)
     select([pidfd], [], [], after_ms / 1000)
     os.kill(pid, signal.SIGKILL)

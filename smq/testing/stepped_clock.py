@@ -9,7 +9,7 @@ class SteppedClock:
         self._wall_ms = wall_ms
 
     def step(self, seconds: float) -> None:
-        """Let so much time pass."""
+        """Let this much time pass."""
         assert seconds >= 0, "time only grows"
         self._monotonic_ns += round(seconds * 1e9)
 

@@ -239,7 +239,7 @@ class RequestReader:
         )
 
     def portions(self, portion_max: int) -> Iterator[Portion]:
-        """The request in portions of so many elements, after `check`."""
+        """The request in portions of this many elements, after `check`."""
         assert self._kept, "it is checked first"
         frame = b"".join(self._kept)
         if self._array is None or self._array[1] <= 0:

@@ -153,7 +153,7 @@ class Acks:
         return is_unwritten or ack.synced.get(log.number, 0) > synced
 
     def show_synced(self) -> bool:
-        """Publish what is on disk, and send the acks that waited for it; whether there were any."""
+        """Publish what is on disk and send the acks waiting for it; returns whether any were."""
         if DURABILITY_DISK not in self._shard.levels and not self._open_when_synced:
             return False
         self._want_syncs()

@@ -103,7 +103,7 @@ class Answering:
         self._peers.relay(connection.caller.host, request, answered)
 
     def _step(self, connection: Connection, slot: Slot, parts: Parts) -> bool:
-        """Take one step of an answer in parts; whether to take another at once."""
+        """Take one step of an answer in parts; returns whether to take another at once."""
         if connection.closed:
             parts.drop()
             return False

@@ -271,7 +271,7 @@ class Connection:
         self._muted = self._loop.call_later(delay_ms, unmute)
 
     def throttle(self, delay_ms: int, now_ms: int) -> None:
-        """Take no requests for so long, unless throttled for longer already; answers go out
+        """Take no requests for this long, unless throttled for longer already; answers go out
         (KIP-219)."""
         if delay_ms > 0 and now_ms + delay_ms > self.throttled_until_ms and not self.closed:
             self.throttled_until_ms = now_ms + delay_ms
@@ -315,7 +315,7 @@ class Connection:
             self._owner.resumable(self)
 
     def _send_turn(self) -> bool:
-        """Send a turn's share; whether all open answers went out."""
+        """Send a turn's share; returns whether all open answers went out."""
         end = self._sent_bytes + TURN_BYTES
         while self.slots and self.slots[0].is_open:
             if self._sent_bytes >= end:  # It reads as fast as we send, for ever.

@@ -54,7 +54,7 @@ def identify_by(connection: Connection, buffer: Buffer, quotas: ClientQuotas) ->
 
 
 def charge_produce(connection: Connection, buffer: Buffer, now_ms: int) -> int:
-    """Charge the whole Produce requests at a buffer's start; how long to wait, in ms."""
+    """Charge the whole Produce requests at a buffer's start; returns the wait in ms."""
     limits, at = connection.limits, buffer.start
     while at + _SIZE_AND_KEY.size <= buffer.end:
         size, key = _SIZE_AND_KEY.unpack_from(buffer.array.data, at)

@@ -140,7 +140,7 @@ def _nodes(inheritance: Inheritance) -> list[Node]:
 
 
 def _take_catalog(inheritance: Inheritance, shard: Shard) -> bool:
-    """Apply a newly published catalog; whether there was one."""
+    """Apply a newly published catalog; returns whether there was one."""
     block = inheritance.catalog
     if not block.has_moved(shard.catalog_version):
         return False

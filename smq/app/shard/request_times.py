@@ -66,7 +66,7 @@ class RequestTimes:
         self._counted = np.zeros(2 * TIME_BUCKETS + 2, np.int64)
 
     def begin(self, key: int, version: int, began_ns: int, size: int, client: str) -> Timing:
-        """Time a request of so many bytes, received at `began_ns`."""
+        """Time a request of this many bytes, received at `began_ns`."""
         return Timing(self, key, version, began_ns, size, client)
 
     def count_turns(self, turn: np.ndarray) -> None:

@@ -3,7 +3,7 @@
 A turn of the loop, where a kernel does not take it whole (smq.app.shard.quick_turns):
 
     look at the catalog's version
-    read what has come    one recv a connection; all its Produce requests in one kernel call
+    read what arrived     one recv a connection; all its Produce requests in one kernel call
     write                 one pwrite for everything the turn has appended
     show                  high watermarks move; waiting fetches are answered
     send                  the acks, then everything else that is open

@@ -54,7 +54,7 @@ class Owner(Protocol):
     """Serves the session."""
 
     def take(self, session: "Session") -> bool:
-        """Take from the inbox once; whether there was anything."""
+        """Take from the inbox once; returns whether it had anything."""
 
     def wake(self, session: "Session") -> None:
         """A session is no longer full: check its inbox in the next turn."""
@@ -182,11 +182,11 @@ class Session:
             self.drop(_FAULTS[FAULT_HEAD])
 
     def spin(self, rounds: int) -> bool:
-        """Check the inbox up to so many times; whether there is something."""
+        """Check the inbox up to this many times; returns whether it has anything."""
         return bool(spin_for_requests(self.memory.memory, self.side, rounds))
 
     def fall_asleep(self) -> bool:
-        """Fall asleep if the inbox is empty, so that the next request rings; whether it did."""
+        """Sleep if the inbox is empty, so the next request rings; returns whether it does."""
         return bool(fall_asleep(self.memory.memory, self.side))
 
     def mute(self, delay_ms: int) -> None:

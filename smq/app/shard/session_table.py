@@ -99,7 +99,7 @@ class SessionTable:
             self._slots.pop(number, None)
 
     def place(self, slot_of: SlotOf) -> None:
-        """Partitions have come or gone: update the slots of watched ones."""
+        """Update the slots of watched partitions after partitions were added or removed."""
         moved = [
             (number, slot)
             for number in self._rows_of

@@ -334,7 +334,7 @@ class Sessions:
             session.tell_event()
 
     def catalog_changed(self) -> None:
-        """Ring readers: topics have come or gone."""
+        """Ring readers, as topics were added or removed."""
         self._table.place(self._slot_of)
         for session in list(self._sessions):
             if session.watched or session in self._watch_all:

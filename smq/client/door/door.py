@@ -217,7 +217,7 @@ class Door:
     # --- answers ---------------------------------------------------------------------------------
 
     def answers(self) -> list[bytes]:
-        """The answers that have come, without their sizes, in the order of the requests."""
+        """The answers that have arrived, without their sizes, in the order of the requests."""
         self._check_ours()
         found: list[bytes] = []
         count = ANSWERED_BYTES
@@ -302,7 +302,7 @@ class Door:
         return not self.closed and bool(fall_asleep_client(self._memory, self._side))
 
     def disarm(self) -> bool:
-        """After a sleep: discard the bells; whether there is news. Raises ChannelGone."""
+        """After a sleep: discard the bells; returns whether there is news. Raises ChannelGone."""
         self._check_ours()
         if not self.closed:
             self._swallow()
@@ -312,7 +312,7 @@ class Door:
         return news
 
     def spin(self) -> bool:
-        """Look for news for some microseconds, without sleeping; whether there is any."""
+        """Look for news for some microseconds, without sleeping; returns whether there is any."""
         return bool(spin(self._memory, self._side, SPIN_ROUNDS))
 
     # --- the socket ------------------------------------------------------------------------------

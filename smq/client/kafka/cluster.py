@@ -28,7 +28,7 @@ from smq.wire.generated.metadata import (
 DEADLINE_SECONDS = 30.0
 METADATA_MAX_AGE_S = 300.0  # Kafka's metadata.max.age.ms.
 RETRY_SECONDS = 0.1
-ATTEMPT_SECONDS_MIN = 0.5  # A broker gets so much time to answer, even past the deadline.
+ATTEMPT_SECONDS_MIN = 0.5  # A broker gets this much time to answer, even past the deadline.
 SILENT_SECONDS_MAX = 5.0  # Then another broker is asked, if any will do.
 PORT_MAX = 65_535
 
@@ -142,7 +142,7 @@ class Cluster:
             self.clock.sleep(RETRY_SECONDS)
 
     def within(self, seconds: float, work: Callable[[], Result]) -> Result:
-        """The result of some work, which waits for answers for so long in all."""
+        """Run some work, which waits for answers for this long in total."""
         outer, deadline = self._deadline, self.clock.monotonic_s() + seconds
         self._deadline = deadline if outer is None else min(outer, deadline)
         try:

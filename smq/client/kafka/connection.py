@@ -63,7 +63,7 @@ class Connection:
         return self._socket.fileno()
 
     def wait_at_most(self, seconds: float) -> None:
-        """Wait at most so long for each part of an answer, from now on."""
+        """Wait at most this long for each part of an answer, from now on."""
         self._socket.settimeout(seconds)
 
     def close(self) -> None:

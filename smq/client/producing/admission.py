@@ -51,7 +51,7 @@ class Admission:
         self._outbox.learn(topic, without(self._state.lock, lambda: self._links.topic(topic)))
 
     def await_room(self, topic: str, size_bytes: int) -> None:
-        """Wait until the topic is known and so many bytes may be taken. Raises also BufferFull."""
+        """Wait until the topic is known and this many bytes have room. Raises also BufferFull."""
         self.await_topic(topic)
         while not self._open_parcels.has_room(size_bytes):
             self._wait_for_room(size_bytes)
@@ -67,7 +67,7 @@ class Admission:
             )
 
     def _makes_room(self, size_bytes: int) -> bool:
-        """Whether so many bytes may be taken; open parcels that alone are in the way are sent."""
+        """Whether this many bytes have room; sends open parcels if only they are in the way."""
         open_parcels = self._open_parcels
         if open_parcels.has_room_without_open(size_bytes) and not open_parcels.has_room(size_bytes):
             self._outbox.send_all_open()

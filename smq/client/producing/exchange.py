@@ -2,7 +2,7 @@
 
 An ack that no thread waits for wakes none: waking a thread for each of many single records would
 cost more than sending them. So the sender's thread may nap for NAP_MS, during which answers do not
-wake it. The next `send`, or a call that asks for a result, takes the answers that have come by
+wake it. The next `send`, or a call that asks for a result, takes the answers that arrived by
 then. A thread that waits for an answer is woken by it.
 """
 
@@ -43,7 +43,7 @@ class Exchange:
     # --- sending ---------------------------------------------------------------------------------
 
     def send_single(self, single: SingleRecord, now_ms: int) -> bool:
-        """Send a record unless another must be sent before it; whether it did."""
+        """Send a record unless another must be sent before it; returns whether it did."""
         if not self._accumulator.send_single(single, self._by_node, now_ms):
             return False
         self._singles += 1
@@ -96,7 +96,7 @@ class Exchange:
     # --- answers ---------------------------------------------------------------------------------
 
     def poll_answers(self) -> None:
-        """Take the answers that have come, if the thread naps."""
+        """Take the answers that have arrived, if the thread naps."""
         if self.is_napping and not self._is_cut_short:
             self._is_cut_short = True
             self.settle(self._channels.answers())
@@ -157,13 +157,13 @@ class Exchange:
         self.is_napping = False
 
     def sleep(self, sleep_ms: int) -> None:
-        """Sleep until there is something to do, or for so long; without the lock."""
+        """Sleep until there is something to do, or for this long; without the lock."""
         watched = {self._wake.fileno(): READABLE}
         if self._channels.watch(watched):
             ready(watched, sleep_ms / 1000)
 
     def wake_up(self) -> list[NodeAnswers]:
-        """The answers that have come, for `settle`. Without the lock, once the nap has ended."""
+        """The answers that have arrived, for `settle`. Without the lock, once the nap has ended."""
         assert not self.is_napping, "another thread may take answers"
         self._wake.clear()
         self._channels.disarm()

@@ -84,7 +84,7 @@ class MetadataThread:
                 self._exchange.wake()
 
     def _refresh(self) -> bool:
-        """Ask for stale metadata, at most once in RETRY_MS; whether a broker was asked."""
+        """Ask for stale metadata, at most once in RETRY_MS; returns whether a broker was asked."""
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._refreshed_ms < RETRY_MS:
             return False
@@ -114,7 +114,7 @@ class MetadataThread:
                 self._outbox.drop_topic(topic)
 
     def _connect(self) -> bool:
-        """Open the channels that are missing; whether one was opened."""
+        """Open the channels that are missing; returns whether one was opened."""
         with self._state.lock:
             sizes = {
                 node_id: self._accumulator.lost.request_bytes(node_id)

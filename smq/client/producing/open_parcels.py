@@ -72,7 +72,7 @@ class OpenParcels:
         return self._pending.buffered_bytes + self._reserved_bytes
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether so many bytes more may be taken. An empty buffer takes any record."""
+        """Whether there is room for this many more bytes. An empty buffer takes any record."""
         taken = self._pending.buffered_bytes + self._reserved_bytes
         return not taken or taken + size_bytes <= self._options.buffer_bytes
 

@@ -73,7 +73,7 @@ class Outbox:
         return parcel
 
     def new_parcel(self, topic: str, room: int) -> Parcel:
-        """A parcel that is open for so many bytes."""
+        """An open parcel with room for this many bytes."""
         deadline_ms = self._clock.monotonic_ms() + self._timeout_ms
         return Parcel(topic, self._resolver, self._clock.wall_ms(), deadline_ms, room)
 

@@ -1,4 +1,4 @@
-"""A producer's lock, the threads that wait under it, and how far its closing has come."""
+"""A producer's lock, the threads that wait under it, and the progress of its closing."""
 
 import threading
 

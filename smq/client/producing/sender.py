@@ -157,7 +157,7 @@ class Sender:
             raise failures[0].error
 
     def flush_at_exit(self, timeout_s: float) -> int:
-        """At the end of the process: flush; how many records are not known to have arrived."""
+        """At process exit: flush; returns how many records are not known to have arrived."""
         with suppress(TimeoutError, Closed):
             self.send_and_wait(timeout_s)
         failed = sum(len(each.rows) for each in self._take_unreported())

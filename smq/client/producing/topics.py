@@ -3,7 +3,7 @@
 from smq.client.producing.channel.links import ProducerTopic
 
 AGE_CHECK_MS = 1000  # How often to look for topics whose metadata is old.
-GONE_MS = 3000  # A topic missing for so long has been deleted; else it has just been created.
+GONE_MS = 3000  # A topic missing for this long has been deleted; else it has just been created.
 
 
 class Topic:
@@ -61,7 +61,7 @@ class Topics:
         return {name for name, each in self._known.items() if each.learnt_ms <= oldest_ms}
 
     def is_gone(self, name: str, now_ms: int) -> bool:
-        """The cluster reports that there is no such topic: whether it has been deleted."""
+        """The cluster reports an unknown topic: returns whether it has been deleted."""
         known = self._known.get(name)
         if known is None:
             return True

@@ -34,7 +34,7 @@ class Background(Protocol):
         """Run `job` elsewhere; collect() calls `done(result)`, with an OSError if it failed."""
 
     def collect(self) -> int:
-        """Call `done` for what has finished; how many."""
+        """Call `done` of finished jobs; returns how many there were."""
 
     def wait_a_job(self, lane: Lane, /) -> None:
         """Return when the lane's next job has finished and been collected; at once if it has

@@ -1,6 +1,6 @@
 """Detects a log that a newer SMQ has written, before changing or truncating anything.
 
-    a file of an unknown version             the checkpoint refuses the start; an index is made anew
+    a file of an unknown version             the checkpoint refuses the start; an index is rebuilt
     a frame of an unknown, skippable kind    it stays in the WAL unchanged, as long as its segment
     a frame of any other unknown kind        the start is refused
 

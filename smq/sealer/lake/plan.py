@@ -2,7 +2,7 @@
 
     rearranged   files that hold exactly the rows of the files they replace: a merge
     changed      files that replace some with other rows: compaction; files that go: retention
-    added        files beyond what the table has, oldest first, so many at most
+    added        files beyond what the table has, oldest first, at most this many
 
 Each is one commit, in this order. One commit removes a replaced file and adds its replacement, so
 no snapshot has a record twice, or lacks one.

@@ -39,7 +39,7 @@ class ConfluentReader:
         self._consumer.assign([TopicPartition(*place, 0) for place in self._places])
 
     def read(self) -> None:
-        """What has come since."""
+        """Read new records."""
         for message in self._consumer.consume(READ_AT_ONCE, WAIT_SECONDS):
             error, topic, partition = message.error(), message.topic(), message.partition()
             if error is not None:
@@ -75,7 +75,7 @@ class SmqReader:
         )
 
     def read(self) -> None:
-        """What has come since."""
+        """Read new records."""
         with suppress(smq.BrokerUnavailable), self._consumer.poll(WAIT_SECONDS) as batch:
             for record in batch:
                 copy = Copy.unpacked(bytes(record.value or b""))

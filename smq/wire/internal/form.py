@@ -194,7 +194,7 @@ def _read_dict(form: Any) -> Read:  # noqa: ANN401  (as above)
 
 
 def _read_row(form: type | None, forms: tuple[Any, ...]) -> Read:
-    """Of an array of so many fields: a NamedTuple, or a plain tuple if there is no `form`."""
+    """Of an array of this many fields: a NamedTuple, or a plain tuple if there is no `form`."""
     inner, count = [_read_of(each) for each in forms], len(forms)
     make = tuple if form is None else form._make  # type: ignore[attr-defined]
     only = forms[0] if len(set(forms)) == 1 and forms[0] in _PLAIN else None

@@ -316,7 +316,7 @@ class Merge(Question[int]):
 class Compact(Question[bool]):
     """Take a step of compacting a partition, if due; answers whether there is more to do.
 
-    The worker remembers its progress. A new worker begins anew, with the remaining segments.
+    The worker remembers its progress. A new worker starts over with the remaining segments.
     """
 
     node: int

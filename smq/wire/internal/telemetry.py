@@ -26,7 +26,7 @@ class PushingClient(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListPushes(Question[list[PushingClient]]):
-    """Ask for the clients that a shard has seen last, at most so many."""
+    """Ask for the clients that a shard has seen last, at most this many."""
 
     count_max: int
 

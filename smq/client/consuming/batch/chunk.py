@@ -294,7 +294,7 @@ class Chunk:
         return self.moved(memory, np.concatenate(([0], (ends - starts).cumsum()[:-1])) - starts)
 
     def moved(self, memory: np.ndarray, moves: np.ndarray) -> "Chunk":
-        """The same records in other memory, where each batch lies so many bytes further on."""
+        """The same records in other memory, where each batch lies this many bytes further on."""
         columns, by_record = self.columns.copy(), np.repeat(moves, self.counts)
         for field in (C_KEY_AT, C_VALUE_AT, C_HEADERS_AT):
             columns[field] += by_record

@@ -11,8 +11,8 @@ An answer has room for some partitions only, and a broker fills it in the order 
 partitions that gave records come last in the next request.
 
 Brokers that know topic ids are asked by id, so that no reader continues at an old position in a
-topic that was deleted and created again: its partitions begin anew. If a topic is missing, or
-cannot begin anew, `take` raises once the other topics have returned their records, and later tries
+topic that was deleted and created again: its partitions start over. If a topic is missing, or
+cannot start over, `take` raises once the other topics have returned their records, and later tries
 again.
 """
 

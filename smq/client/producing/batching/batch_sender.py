@@ -43,7 +43,7 @@ class BatchSender:
     def send_single(
         self, single: SingleRecord, channels: Mapping[int, Channel], now_ms: int
     ) -> bool:
-        """Take and send a record, unless another must be sent before it; whether it did."""
+        """Take and send a record, unless another must be sent before it; returns whether it did."""
         queue = self._queues.get(single.topic, single.partition)
         channel, one, size = channels.get(queue.leader), single.rows, single.bytes
         if channel is None or one is None or not (self._writer.is_plain and queue.is_free(now_ms)):

@@ -18,7 +18,7 @@ class LostChannels(set[int]):
         return self._request_bytes.get(node_id, 0)
 
     def take(self) -> set[int]:
-        """The brokers whose channels are to be closed; the next call starts anew."""
+        """Take the brokers whose channels must be closed."""
         nodes = {*self}
         self.clear()
         return nodes

@@ -52,7 +52,7 @@ class PendingParcels:
             self._count_by_topic[parcel.topic] -= 1
 
     def take_changed(self) -> list[Pending]:
-        """The parcels that have changed; the next call starts anew."""
+        """Take the parcels that have changed since the last call."""
         changed, self.changed = self.changed, {}
         return [*changed]
 

@@ -37,7 +37,7 @@ class Channel(Protocol):
         """Send what was written into the room."""
 
     def answers(self) -> list[bytes]:
-        """The answers that have come, in the order of the requests, without their sizes."""
+        """The answers that have arrived, in the order of the requests, without their sizes."""
 
     def push(self) -> None:
         """Send the bytes that the other end did not take at once."""
@@ -49,7 +49,7 @@ class Channel(Protocol):
         """Have the next answer wake the thread that polls; False: there is one already."""
 
     def disarm(self) -> bool:
-        """The thread that polls is awake; whether there may be answers."""
+        """The polling thread is awake; returns whether there may be answers."""
 
     def events(self) -> int:
         """What to wait for: READABLE, and WRITABLE while there is something to push."""

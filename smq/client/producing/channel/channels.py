@@ -50,7 +50,7 @@ class Channels:
         return False
 
     def answers(self) -> list[NodeAnswers]:
-        """Take the answers that have come."""
+        """Take the answers that have arrived."""
         found: list[NodeAnswers] = []
         for node_id, channel in self._open.items():
             try:

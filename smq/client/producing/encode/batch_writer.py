@@ -83,7 +83,7 @@ class BatchWriter:
         return size if self._codec is Codec.NONE else size + size // 6 + 1024
 
     def bytes_max_in(self, room_bytes: int) -> int:
-        """The largest batch, before compression, that fits into so many bytes in any case."""
+        """The largest batch, before compression, that fits into this many bytes in any case."""
         return room_bytes if self.is_plain else (room_bytes - 1024) * 6 // 7
 
     def write(  # noqa: PLR0913, PLR0917  (as a kernel)
@@ -111,7 +111,7 @@ class BatchWriter:
         return Written(row, self._compress(size, out, at), size)
 
     def _compress(self, size: int, out: np.ndarray, at: int) -> int:
-        """Write the batch in the scratch buffer to out[at:], compressed; where it ends."""
+        """Write the batch in the scratch buffer to out[at:], compressed; returns its end."""
         records = compress(self._codec, self._scratch[BATCH_HEADER_BYTES:size].tobytes())
         records_at = at + BATCH_HEADER_BYTES
         after = records_at + len(records)
