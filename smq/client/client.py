@@ -221,7 +221,7 @@ class Client:
         spin_us              how long to poll for records before sleeping: lower latency, at the
                              cost of a core
         isolation_level      "read_committed": neither records of aborted transactions nor, until
-                             it is decided, what lies behind the begin of an open one;
+                             it is decided, records after the start of an open one;
                              "latest" and `lag` then mean the last stable offset
 
         Raises NoSuchTopic, BrokerUnavailable, TypeError, ValueError.
@@ -301,7 +301,7 @@ class Client:
         return Client, (self._reach, self._client_id)
 
     def _leave_to_parent(self) -> None:
-        """In a forked child: connect again, with a lock that nobody holds."""
+        """In a forked child: reconnect, with a new lock."""
         self._lock = threading.RLock()
         cluster, self._cluster = self._cluster, None
         if cluster is not None:

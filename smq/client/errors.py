@@ -78,7 +78,7 @@ class Overrun(Exception):
 
 
 class PayloadMissing(NotFound):
-    """A record's payload is not in the filer: retention or somebody has deleted it."""
+    """A record's payload is not in the filer: retention or a user has deleted it."""
 
     def __init__(self, key: str) -> None:
         super().__init__(key, "the payload is gone")

@@ -6,7 +6,7 @@
                 for record in batch: ...
             consumer.commit()
 
-`poll` lends a batch and moves the positions behind it. The end of the `with` block, or the next
+`poll` lends a batch and moves the positions past it. The end of the `with` block, or the next
 poll, gives the batch back. Only one thread may use a consumer. Heartbeats and asynchronous commits
 have threads of their own. A forked process cannot use its parent's consumers.
 """
@@ -256,7 +256,7 @@ class Consumer:
     def __iter__(self) -> Iterator[Record]:
         """Records as they arrive, without end: copies, which stay valid.
 
-        The position is always behind the last record given, also after `break` and for commits.
+        The position is always after the last record given, also after `break` and for commits.
         """
         return self._follow(None)
 

@@ -98,7 +98,7 @@ class Batch:
         skips all others, and nulls. Columns are views over the batch, as in `to_arrow`.
 
         Raises BatchReleased. The iterator raises ValueError at a value that is not what its header
-        says, naming topic, partition and offset; asked again, it goes on behind that record.
+        says, naming topic, partition and offset; the next call continues after that record.
         """
         return map(Record.table, self._of_type(ARROW_STREAM))
 
@@ -110,7 +110,7 @@ class Batch:
         view over the batch.
 
         Raises BatchReleased. The iterator raises ValueError at a value that is not what its header
-        says, naming topic, partition and offset; asked again, it goes on behind that record.
+        says, naming topic, partition and offset; the next call continues after that record.
         """
         return map(Record.array, self._of_type(NPY))
 

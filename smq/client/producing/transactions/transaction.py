@@ -184,7 +184,7 @@ class Transaction:
 
         `group` is a consumer, whose positions are committed unless `offsets` are given, or the name
         of a group without members. Raises ValueError, BrokerError: ILLEGAL_GENERATION … if the
-        group has shared its partitions anew.
+        group has rebalanced.
         """
         if isinstance(group, str):
             if offsets is None:
