@@ -74,19 +74,32 @@ def end_transaction(
 
 def abort_open(shard: Shard, led: Led, opened: Open, now_ms: int) -> bool:
     """Abort a transaction that has ended according to the coordinator: a power loss may have taken
-    its marker. Returns whether it is closed now."""
+    its marker. Returns whether it is closed now.
+
+    The marker has the newest epoch that the partition knows of the producer: the loss may have
+    taken later transactions too and left their epoch, below which a marker would be refused.
+    """
     transactions = led.log.transactions
     coordinator_epoch = transactions.coordinator_epoch(led.number, opened.producer_id)
-    marker = Marker(opened.producer_id, opened.epoch, False, max(0, coordinator_epoch))  # noqa: FBT003
+    epoch = _known_epoch(led, opened.producer_id)
+    marker = Marker(opened.producer_id, epoch, False, max(0, coordinator_epoch))  # noqa: FBT003
     end_transaction(shard, led.number, marker, 1, now_ms)
     return transactions.open_of(led.number, opened.producer_id) is None
+
+
+def _known_epoch(led: Led, producer_id: int) -> int:
+    """The newest epoch of a producer in a partition, -1: none is known."""
+    producers = led.log.producers.table
+    row = producer_row(producers, led.number, producer_id)
+    opened = led.log.transactions.open_of(led.number, producer_id)
+    return max(int(producers[row, R_EPOCH]) if row else -1, -1 if opened is None else opened.epoch)
 
 
 def _refusal(led: Led, marker: Marker, transaction_version: int) -> ErrorCode:
     producers = led.log.producers.table
     row = producer_row(producers, led.number, marker.producer_id)
     opened = led.log.transactions.open_of(led.number, marker.producer_id)
-    known = max(int(producers[row, R_EPOCH]) if row else -1, -1 if opened is None else opened.epoch)
+    known = _known_epoch(led, marker.producer_id)
     grows = opened is not None and transaction_version >= EPOCHS_GROW_FROM
     if marker.producer_epoch < known + grows:  # Late: it belongs to an earlier transaction.
         return ErrorCode.INVALID_PRODUCER_EPOCH

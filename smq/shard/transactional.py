@@ -164,7 +164,8 @@ class TransactionalProduce:
 
     def _abort_earlier(self, now_ms: int) -> bool:
         """Abort earlier transactions that are still open in this one's partitions; whether there
-        were any. The coordinator has ended them, and a power loss took their markers."""
+        were any. The coordinator has ended them, and a power loss took their markers. Where one
+        stays open, the batch is refused: it must not join it."""
         earlier = [
             (row.led, opened)
             for row in self._rows()
@@ -172,8 +173,10 @@ class TransactionalProduce:
             and (opened := row.led.log.transactions.open_of(row.led.number, row.producer_id))
             and opened.epoch < row.epoch
         ]
-        aborted = [abort_open(self._shard, *each, now_ms) for each in earlier]
-        return any(aborted)
+        for led, opened in earlier:
+            if not abort_open(self._shard, led, opened, now_ms):
+                self._errors[led.number] = ErrorCode.KAFKA_STORAGE_ERROR
+        return bool(earlier)
 
     def _note(self, row: _Row, end: int, now_ms: int) -> None:
         """Note that the log has a batch of the transaction, which is open now. A duplicate opens

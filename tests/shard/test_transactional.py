@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from shm.kernels.base.words import P_LAST_STABLE, WORD_SEGMENT_BYTES
+from shm.kernels.log.producers import R_EPOCH, producer_row
 from smq.model.errors import ErrorCode, PeerError
 from smq.shard.produce import Producing
 from smq.shard.shard import Offsets, Shard
@@ -175,6 +176,34 @@ def test_a_transaction_aborts_what_is_open_of_an_earlier_one(shard: Shard) -> No
     [opened] = transactions.opened()
     assert (opened.epoch, opened.first_offset) == (4, 2)
     assert [each[:4] for each in transactions.aborted_in(1, 0, 9)] == [(1, 7, 3, 0)]
+
+
+def test_what_is_open_of_an_earlier_one_is_aborted_though_a_later_epoch_is_known(
+    shard: Shard,
+) -> None:
+    """The power loss took later transactions too, and the checkpoint had their epoch."""
+    producers = Producers(shard)
+    producers.write([b"earlier"], (7, 3))
+    table = shard.logs[0].producers.table
+    table[producer_row(table, 1, 7), R_EPOCH] = 5
+    assert producers.write([b"next"], (7, 6)) == 2, "behind a marker"
+    transactions = shard.logs[0].transactions
+    [opened] = transactions.opened()
+    assert (opened.epoch, opened.first_offset) == (6, 2)
+    assert [each[:4] for each in transactions.aborted_in(1, 0, 9)] == [(1, 7, 3, 0)]
+
+
+def test_a_batch_does_not_join_an_earlier_transaction_that_cannot_be_aborted(
+    shard: Shard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producers = Producers(shard)
+    producers.write([b"earlier"], (7, 3))
+    monkeypatch.setattr("smq.shard.transactional.abort_open", lambda *_: False)
+    request = transactional_request({"one": {0: transactional_batch(b"next", producer=(7, 4))}})
+    failed = int(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert producers.send(request, [0]) == [(failed, -1)]
+    [opened] = shard.logs[0].transactions.opened()
+    assert (opened.epoch, opened.first_offset) == (3, 0)
 
 
 def test_what_is_open_stays_where_the_coordinator_refuses_the_next_transaction(

@@ -48,21 +48,25 @@ class Hanging:
         self._is_asking = False
         if isinstance(said, Failed) or len(said) != len(old):
             return
-        self._has_asked = True
-        for each, is_known in zip(old, said, strict=True):
-            if not is_known:
-                self._abort(each)
+        unknown = [each for each, is_known in zip(old, said, strict=True) if not is_known]
+        left = [each for each in unknown if not self._abort(each)]
+        self._has_asked = not left
+        if left:
+            self._next_ms = 0  # A log that could not be written is repaired soon.
 
-    def _abort(self, hanging: Open) -> None:
+    def _abort(self, hanging: Open) -> bool:
+        """Abort it; returns whether it has ended."""
         led = self._shard.by_number(hanging.number)
         if led is None:
-            return
+            return True
         transactions = led.log.transactions
         if transactions.open_of(hanging.number, hanging.producer_id) != hanging:
-            return  # It has ended meanwhile.
-        abort_open(self._shard, led, hanging, wall_ms())
+            return True  # Meanwhile.
+        if not abort_open(self._shard, led, hanging, wall_ms()):
+            return False
         led.log.notices.append(
             f"{led.topic.name}, partition {led.topic.partition_numbers.index(hanging.number)}: "
             f"aborted a transaction of producer {hanging.producer_id}, open since offset "
             f"{hanging.first_offset}, which the coordinator does not know"
         )
+        return True

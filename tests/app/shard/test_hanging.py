@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from shm.kernels.base.words import FLAG_READ_ONLY, P_FLAGS
 from smq.app.shard.hanging import ASK_AFTER_MS, Hanging
 from smq.wire.internal.form import Failed
 from smq.wire.internal.transactions import FindTransactions, OpenProducer
@@ -52,6 +53,17 @@ def test_what_the_coordinator_does_not_know_is_aborted(bench: Bench) -> None:
     assert aborted == (NUMBER, *A, 0, 2)
     [notice] = bench.log.notices
     assert "producer 7, open since offset 0" in notice
+
+
+def test_while_the_log_cannot_be_written_the_shard_asks_again(bench: Bench) -> None:
+    bench.log.partitions.table[:, P_FLAGS] |= FLAG_READ_ONLY
+    bench.hanging.look()
+    bench.answer([False, True])
+    assert (bench.open(), list(bench.log.notices)) == ([A[0], B[0]], [])
+    bench.log.partitions.table[:, P_FLAGS] &= ~FLAG_READ_ONLY
+    bench.hanging.look()
+    bench.answer([False, True])
+    assert bench.open() == [B[0]]
 
 
 @pytest.mark.parametrize("said", [Failed("gone"), [True, True], [False]])
