@@ -40,6 +40,7 @@ import numpy as np
 from shm.kernels.base.entries import INDEX_DTYPES, INDEX_ENTRY_BYTES
 from shm.kernels.base.words import (
     COUNTER_SYNC_NS,
+    COUNTER_SYNC_TIMES,
     FRAME_ALIGNMENT_BYTES,
     FRAME_BYTES_MIN,
     HEADER_BYTES,
@@ -56,10 +57,10 @@ PAGE_BYTES = 4096
 PARTITIONS_PER_LOG_MAX = 131_072
 
 COUNTER_SEALED_CACHE_HITS = 74
-"""The word behind the counters of `words`: no kernel counts these."""
+"""The word between the counters of `words` and the times of syncs: no kernel counts these."""
 
 assert FRAME_BYTES_MIN % FRAME_ALIGNMENT_BYTES == 0
-assert COUNTER_SEALED_CACHE_HITS > COUNTER_SYNC_NS
+assert COUNTER_SYNC_NS < COUNTER_SEALED_CACHE_HITS < COUNTER_SYNC_TIMES
 
 
 class Layout(NamedTuple):
