@@ -38,6 +38,12 @@ def load(path: Path) -> dict[str, object] | None:
     return found
 
 
+def check_is_new(directory: Path) -> None:
+    """Raises Unreadable if the directory has something."""
+    if directory.exists() and any(directory.iterdir()):
+        raise Unreadable(f"{directory} is not a table of this job; name a new directory")
+
+
 def claim(path: Path, facts: dict[str, object]) -> None:
     """Record in a table's directory what the table is made of; later runs must match.
 
@@ -45,8 +51,7 @@ def claim(path: Path, facts: dict[str, object]) -> None:
     """
     found, directory = load(path), path.parent
     if found is None:
-        if directory.exists() and any(directory.iterdir()):
-            raise Unreadable(f"{directory} is not a table of this job; name a new directory")
+        check_is_new(directory)
         directory.mkdir(parents=True, exist_ok=True)
         save(path, facts)
     elif found != facts:

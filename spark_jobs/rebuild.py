@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from smq.filer.location import Location
 from smq.tables.plan import Unreadable
-from spark_jobs.durable import load, save
+from spark_jobs.durable import check_is_new, load, save
 from spark_jobs.places import Places, add_places, places_in
 from spark_jobs.read import read_topic
 from spark_jobs.source.options import Selection
@@ -82,8 +82,7 @@ class Table:
         self.next = directory / NEXT
         found = load(self._path)
         if found is None:
-            if directory.exists() and any(directory.iterdir()):
-                raise Unreadable(f"{directory} is not a table of this job; name a new directory")
+            check_is_new(directory)
             self.progress = self._begin(now)
             return
         before = _progress(self._path, found)
