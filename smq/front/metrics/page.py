@@ -125,10 +125,7 @@ class _Few(Collector):
 
     def _logs(self) -> Iterator[Metric]:
         logs = self._facts.logs
-        for name in logs[0].counters if logs else ():
-            if name not in _COUNTED:  # It is in the histogram.
-                continue
-            words = _COUNTED[name]
+        for name, words in _COUNTED.items():
             counter = CounterMetricFamily(f"smq_log_{name}", words, labels=["log"])
             for each in logs:
                 counter.add_metric([str(each.log)], each.counters[name])

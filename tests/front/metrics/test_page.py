@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from smq.app.process.status import COUNTERS
 from smq.front.metrics.facts import (
     Facts,
     GroupOffset,
@@ -21,7 +22,7 @@ FACTS = Facts(
     started_ms=1500,
     processes=[ProcessFacts("shard-1", True, 2, 0.5, 1000, 7, 3)],
     nodes=[NodeFacts(1, 4, 5, 6)],
-    logs=[LogFacts(0, {"records_in": 10, "bytes_in": 20}, 100, 50, 400, 300, 1)],
+    logs=[LogFacts(0, dict.fromkeys(COUNTERS, 0) | {"records_in": 10}, 100, 50, 400, 300, 1)],
     partitions=[
         PartitionFacts("t", 0, 1, 2, 12, 30, 40, 1),
         PartitionFacts("t", 1, 1, 0, 5, 0, 0, 0),
