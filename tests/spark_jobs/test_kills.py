@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -189,7 +190,7 @@ def _table(directory: Path) -> list[int]:
 
 
 JOB_ROWS, JOB_PARTITIONS, JOB_KEYS = 4000, 8, 100
-JOB_KILLS, JOB_MOMENT_S_MAX = 3, 12.0
+JOB_KILLS, JOB_MOMENT_S_MAX = 3, 4.0  # A moment begins with a job's first new file.
 JOBS = {
     "compact_keys": [],
     "dedup": [],
@@ -204,6 +205,14 @@ def _job_records() -> list[tuple[bytes, bytes, int]]:
         key, value = number % JOB_KEYS, b'{"n": %d}' % number if number % 10 else b"bad %d" % number
         found.append((b"%d" % key, value, key % JOB_PARTITIONS))
     return found
+
+
+def _files(directory: Path) -> set[str]:
+    return {str(Path(folder, name)) for folder, _, names in os.walk(directory) for name in names}
+
+
+def _has_begun(process: subprocess.Popen[bytes], table: Path, before: set[str]) -> bool:
+    return process.poll() is not None or not _files(table) <= before
 
 
 @pytest.mark.long
@@ -224,12 +233,15 @@ def test_a_job_that_is_killed_goes_on_and_gives_each_row_once(
     command += ["--data-dir", str(smq_broker.data_dir), *JOBS[job]]
     environment = {**os.environ, "PYTHONPATH": ROOT, "JAVA_HOME": str(java_home())}
     for number in range(JOB_KILLS + 1):
+        before = _files(table)
         with (tmp_path / "job.log").open("ab") as log:
             process = subprocess.Popen(
                 command, env=environment, stdout=log, stderr=log, start_new_session=True
             )
         try:
             is_last = number == JOB_KILLS
+            if not is_last:
+                wait_for(partial(_has_begun, process, table, before), START_S_MAX)
             process.wait(None if is_last else chance.uniform(0, JOB_MOMENT_S_MAX))
         except subprocess.TimeoutExpired:
             continue
