@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import Column, DataFrame, SparkSession, functions as f
+from pyspark.sql import DataFrame, SparkSession, functions as f
 
 from smq.client.names import TopicPartition
 from smq.filer.location import Location as Filer
@@ -82,11 +82,16 @@ class Reading(NamedTuple):
         frames = [each for topic, parts in native.items() for each in self._native(topic, parts)]
         frames += [self._rows(ranges, "sealed") for ranges in layers(sealed)]
         frames += [self._rows(ranges, "live") for ranges in layers(live)]
-        nothing = self.spark.createDataFrame([], SCHEMA + typed_ddl(self.schema))
-        return reduce(DataFrame.unionByName, frames or [nothing])
+        if not frames:
+            return self.spark.createDataFrame([], SCHEMA + typed_ddl(self.schema))
+        return reduce(DataFrame.unionByName, frames)
 
     def _native(self, topic: str, parts: Sequence[Part]) -> Iterable[DataFrame]:
-        """Spark's frames; filters by offset only the segments that are read in part."""
+        """Spark's frames; filters by offset only the segments that are read in part.
+
+        Expressions are SQL text: each Column object is a few calls to the JVM, and a stream pays
+        them again for each batch.
+        """
         assert self.place.filer is not None
         store = self.place.filer.open()
         files = Files(store, self.staging)
@@ -101,17 +106,17 @@ class Reading(NamedTuple):
         for (kind, is_cut), group in sorted(groups.items()):
             rows = self._parquet(files.root, topic, group)
             if is_cut:
-                rows = rows.where(reduce(Column.__or__, map(_holds, group)))
-            yield rows.select(
-                f.col("_key").alias("key"),
-                f.col("_value").alias("value"),
-                f.lit(topic).alias("topic"),
+                rows = rows.where(" or ".join(map(_holds, group)))
+            yield rows.selectExpr(
+                "_key as key",
+                "_value as value",
+                f"'{topic}' as topic",
                 "partition",
-                f.col("_offset").alias("offset"),
-                f.col("_ts").alias("timestamp"),
-                f.lit(kind).alias("timestampType"),
-                f.col("_headers").alias("headers"),
-                *typed_kinds(self.schema),
+                "_offset as offset",
+                "_ts as timestamp",
+                f"{kind} as timestampType",
+                "_headers as headers",
+                *(f"`{name}`" for name in typed_kinds(self.schema)),
             )
 
     def _parquet(self, root: Path, topic: str, parts: Sequence[Part]) -> DataFrame:
@@ -203,8 +208,6 @@ def timestamp_type(path: Path) -> int:
     return LOG_APPEND_TIME_TYPE if is_stamped else CREATE_TIME_TYPE
 
 
-def _holds(part: Part) -> Column:
-    """Whether the read requested a row of a partially read segment."""
-    offset = f.col("_offset")
-    within = (offset >= part.start) & (offset < part.end)
-    return (f.col("partition") == part.partition) & within
+def _holds(part: Part) -> str:
+    """SQL: whether the read requested a row of a partially read segment."""
+    return f"(partition = {part.partition} and _offset >= {part.start} and _offset < {part.end})"

@@ -40,7 +40,7 @@ RECORDS = 5_000_000
 SQL_SEALED, SQL_LIVE = 10_000_000, 1_000_000
 KAFKA_RECORDS = 2_000_000
 PLANNED_SEGMENTS = 5_000
-ROUNDS = 6
+WARM_UPS, ROUNDS = 4, 6  # The JVM compiles what it runs for seconds.
 STREAM_BATCHES = 5
 RATE, FRESH_S, WARM_S = 20_000, 20.0, 10.0
 SEALS = {"smq.seal.ms": "2000"}
@@ -98,14 +98,14 @@ def noop(rows: DataFrame) -> None:
 
 
 def in_turns(ways: Mapping[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, float]:
-    """The median seconds of each."""
+    """The median seconds of each, after the warm-ups."""
     taken: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(rounds + 1):
+    for _ in range(WARM_UPS + rounds):
         for name, act in ways.items():
             began = time.perf_counter()
             act()
             taken[name].append(time.perf_counter() - began)
-    return {name: statistics.median(each[1:]) for name, each in taken.items()}
+    return {name: statistics.median(each[WARM_UPS:]) for name, each in taken.items()}
 
 
 def scans(bench: Bench) -> list[Line]:
@@ -192,10 +192,10 @@ def streams(bench: Bench) -> list[Line]:
             return _batches_s(running_query)
 
     taken: dict[str, list[float]] = {"ours": [], "theirs": []}
-    for _ in range(4):
+    for _ in range(WARM_UPS + ROUNDS):
         taken["ours"].append(ours())
         taken["theirs"].append(theirs())
-    ours_s, theirs_s = (statistics.median(taken[name][1:]) for name in ("ours", "theirs"))
+    ours_s, theirs_s = (statistics.median(taken[name][WARM_UPS:]) for name in ("ours", "theirs"))
     words = "stream_topic: M rows/s, beside Spark's file stream"
     return [Line(words, count / 1e6 / ours_s, count / 1e6 / theirs_s, "≥ 0.85")]
 
