@@ -60,7 +60,7 @@ bench-flood: setup  ## Floods and backlogs, SMQ beside Apache Kafka: an hour, 40
 bench-sealing: setup  ## How fast one core makes segments and reads them back. ARGS=--mb 1024
 	$(BIN)/python -m bench.sealing $(ARGS)
 
-bench-spark: setup  ## Spark and SQL over topics, beside Spark's own readers and its Kafka source. ARGS="--quick --only scans"
+bench-spark: setup  ## Spark and SQL over topics, beside Spark's own readers and its Kafka source. ARGS="--only scans", --quick, --write
 	$(BIN)/python -m bench.spark $(ARGS)
 
 agreement: setup  ## Every way to read a topic beside DuckDB over the raw input. ARGS="--records 10000000", --flights

@@ -2,10 +2,9 @@
 
 Both brokers run; each measurement is taken of one, then of the other, several rounds, and medians
 are compared. The other broker is stopped meanwhile (SIGSTOP). Apache Kafka is warmed up first: its
-first hundreds of megabytes are slow. `--only flood` floods both with `--flood-gb` of records and
-reads them back; SMQ takes about twice that of the disk. `--quick` is a look, `--only WORDS` takes
-some of the lines, `--write` puts the table into docs/performance.md and its headlines into
-README.md, and `--note WORDS` adds a line to the history.
+first hundreds of megabytes are slow. `--quick` is a look, `--only WORDS` takes some of the lines,
+`--write` puts the table into docs/performance.md and its headlines into README.md, and
+`--note WORDS` adds a line to the history.
 """
 
 import argparse
@@ -22,7 +21,6 @@ from statistics import median
 from bench.clients.programs import ClientFailed, has_librdkafka, librdkafka, raw
 from bench.machine import loopback_mb_s, stopped, touch_free_memory
 from bench.measures import lifecycle
-from bench.measures.flood import FLOOD, flood_measure
 from bench.measures.lines import (
     Figures,
     Measure,
@@ -39,7 +37,6 @@ from bench.report import (
     comparison_rows,
     headlines,
     table,
-    write_between,
     write_into,
 )
 from smq.app.load.cost import pss_mb
@@ -50,10 +47,6 @@ from smq.testing.smq_broker import SmqCommand
 WARM_UP_BYTES = 600_000_000
 WARM_UP_REQUESTS = 100_000
 GAPS_SECONDS = 10
-FLOOD_MARKS = (
-    "<!-- flood written by bench.run: begin -->",
-    "<!-- flood written by bench.run: end -->",
-)
 KAFKA_SETTINGS = {"broker.session.timeout.ms": "3600000"}  # It stands still for minutes.
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT, README = ROOT / "docs" / "performance.md", ROOT / "README.md"
@@ -101,9 +94,6 @@ def main() -> None:
 def _write(rows: list[Row], ceiling: Figures, note: str) -> None:
     """Put the table and its headlines into the documents; `note` names a line of the history."""
     command = f'make bench ARGS="{shlex.join(sys.argv[1:])}"'
-    if all(row.words.startswith(FLOOD) for row in rows):
-        write_between(DOCUMENT, *FLOOD_MARKS, f"{table(rows)}\n\nPrinted by `{command}`.")
-        return
     write_into(DOCUMENT, rows, ceiling, command)
     write_into(README, headlines(rows), {}, command)
     if note:
@@ -115,7 +105,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, one round")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="lines whose name has these words")
-    parser.add_argument("--flood-gb", type=float, default=10.0, help="of --only flood")
     parser.add_argument("--write", action="store_true", help="into docs/performance.md")
     parser.add_argument(
         "--note", default="", help="with --write: the name of a line in the history"
@@ -129,8 +118,6 @@ def _all(scale: float) -> list[Measure]:
 
 def _wanted(options: argparse.Namespace, scale: float) -> list[Measure]:
     only = options.only.lower()
-    if "flood" in only and has_librdkafka():
-        return [flood_measure(options.flood_gb)]
     return [each for each in _all(scale) if only in each.name.lower()]
 
 

@@ -2,7 +2,7 @@
 
 It needs the extras `spark`, `sql` and `bench`; the lines beside Spark's Kafka source also Maven and
 Java, for Apache Kafka and that source's jars. Whatever is compared takes turns; a line gives the
-median of the rounds, the first of which is not counted.
+median of the rounds after some warm-ups. `--write` puts the table into docs/performance.md.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession, functions as f
 
+from bench.report import write_between
 from bench.spark.inputs import (
     fill,
     fill_kafka,
@@ -46,6 +47,8 @@ RATE, FRESH_S, WARM_S = 20_000, 20.0, 10.0
 SEALS = {"smq.seal.ms": "2000"}
 STAYS = {"smq.seal.ms": "3600000", "smq.seal.bytes": str(1 << 40)}
 SMQ_SETTINGS = {"shards": "1"}
+DOCUMENT = Path(__file__).resolve().parent.parent.parent / "docs" / "performance.md"
+BEGIN, END = "<!-- written by bench.spark: begin -->", "<!-- written by bench.spark: end -->"
 GiB = 1 << 30
 SQL_BYTES = 4 * GiB
 
@@ -321,6 +324,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.spark", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a fiftieth of the records")
     parser.add_argument("--only", nargs="+", choices=[*PARTS, KAFKA], help="these parts")
+    parser.add_argument("--write", action="store_true", help="into docs/performance.md")
     given = parser.parse_args()
     wanted = given.only or [*PARTS, KAFKA]
     settings = {"spark.driver.memory": "4g"}
@@ -342,8 +346,13 @@ def main() -> None:
             lines += PARTS[part](bench)
         if kafka is not None:
             lines += beside_kafka(bench, kafka)
-    print("\n| measure | SMQ | other | ratio | target |\n|---|---|---|---|---|")
-    print("\n".join(map(str, lines)))
+    table = "\n".join(
+        ["| measure | SMQ | other | ratio | target |", "|---|---|---|---|---|", *map(str, lines)]
+    )
+    print(f"\n{table}")
+    if given.write:
+        command = " ".join(["python -m bench.spark", *sys.argv[1:]])
+        write_between(DOCUMENT, BEGIN, END, f"{table}\n\nPrinted by `{command}`.")
 
 
 if __name__ == "__main__":
