@@ -12,16 +12,21 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, functions as f
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
 
 from bench.report import write_between
 from bench.spark.inputs import (
+    VALUE_BYTES,
     fill,
     fill_kafka,
     kafka_source_jars,
@@ -35,7 +40,8 @@ from smq.sql.session import Bounds, Topics, running
 from smq.testing.kafka import Kafka, KafkaUnavailable
 from smq.testing.smq_broker import SmqCommand
 from spark_jobs import read_topic, start_session, stream_topic
-from spark_jobs.native import FILE_SCHEMA
+from spark_jobs.native import FILE_SCHEMA, SCHEMA
+from spark_jobs.source.rows import BATCH_ROWS
 
 RECORDS = 5_000_000
 SQL_SEALED, SQL_LIVE = 10_000_000, 1_000_000
@@ -43,6 +49,8 @@ KAFKA_RECORDS = 2_000_000
 PLANNED_SEGMENTS = 5_000
 WARM_UPS, ROUNDS = 4, 6  # The JVM compiles what it runs for seconds.
 STREAM_BATCHES = 5
+TASKS = 8  # Of the source in memory.
+HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 RATE, FRESH_S, WARM_S = 20_000, 20.0, 10.0
 SEALS = {"smq.seal.ms": "2000"}
 STAYS = {"smq.seal.ms": "3600000", "smq.seal.bytes": str(1 << 40)}
@@ -147,7 +155,50 @@ def scans(bench: Bench) -> list[Line]:
         ours=lambda: noop(bench.rows("smq", "scan", bootstrap, includeHeaders="true")),
         plain=lambda: noop(plain),
     )  # fmt: skip
+    bench.spark.dataSource.register(in_memory(count))
+    compare(
+        "a Python source of such rows in memory, beside spark.read.parquet", "",
+        ours=lambda: noop(bench.spark.read.format("in-memory").load()),
+        plain=lambda: noop(plain),
+    )  # fmt: skip
     return lines
+
+
+def in_memory(count: int) -> type[DataSource]:
+    """A source of rows like those of `format("smq")` without reading any: the limit of Python's."""
+    batches = -(-count // (TASKS * BATCH_ROWS))
+    rows = count // TASKS // batches
+    columns = {
+        "key": pa.array([b"%08d" % n for n in range(rows)]),
+        "value": pa.array([b"x" * VALUE_BYTES] * rows),
+        "topic": pa.array(["scan"] * rows),
+        "partition": pa.array(range(rows), pa.int32()),
+        "offset": pa.array(range(rows), pa.int64()),
+        "timestamp": pa.array(range(rows), pa.timestamp("us", "UTC")),
+        "timestampType": pa.array(range(rows), pa.int32()),
+        "headers": pa.nulls(rows, pa.list_(HEADER)),
+    }
+    batch = pa.table(columns).to_batches()[0]
+
+    class Reader(DataSourceReader):
+        def partitions(self) -> list[InputPartition]:
+            return [InputPartition(task) for task in range(TASKS)]
+
+        def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+            return repeat(batch, batches)
+
+    class Source(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "in-memory"
+
+        def schema(self) -> str:
+            return SCHEMA
+
+        def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
+            return Reader()
+
+    return Source
 
 
 def planning(bench: Bench) -> list[Line]:
