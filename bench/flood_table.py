@@ -101,13 +101,9 @@ class Part(NamedTuple):
 
 
 def flood(run: Run, broker: Broker) -> Figures:
-    """1 KiB, half random, through librdkafka, and all of it read back."""
-    records = int(run.gb * GB / RECORD_BYTES)
+    """1 KiB through librdkafka, and all of it read back."""
     with topic(broker) as name:
-        figures = librdkafka(
-            broker.bootstrap, "flood", topic=name, records=records, record_bytes=RECORD_BYTES,
-            **FLOOD_CLIENT,
-        )  # fmt: skip
+        records, figures = fill(broker, name, run.gb)
         figures["slowest_of_median"] = figures["slowest_second"] / figures["median_second"]
         read = librdkafka(broker.bootstrap, "consume", topic=name, records=records, **READER)
     return figures | {"read_mb_s": read["mb_s"]}
@@ -140,20 +136,20 @@ def await_sealed(broker: Broker, records: int) -> None:
         time.sleep(0.2)
 
 
-def fill(broker: Broker, name: str, gigabytes: float) -> int:
-    """So many GB of 1 KiB; how many records."""
-    records = int(gigabytes * GB / RECORD_BYTES) // 5 * 5
-    librdkafka(
+def fill(broker: Broker, name: str, gigabytes: float) -> tuple[int, Figures]:
+    """So many GB of 1 KiB, half random: how many records, and the flood's figures."""
+    records = int(gigabytes * GB / RECORD_BYTES)
+    figures = librdkafka(
         broker.bootstrap, "flood", topic=name, records=records, record_bytes=RECORD_BYTES,
         **FLOOD_CLIENT,
     )  # fmt: skip
-    return records
+    return records, figures
 
 
 def read_sealed(run: Run, broker: Broker) -> Figures:
     """Read from the earliest what has left the log."""
     with topic(broker) as name:
-        records = fill(broker, name, run.gb / 2)
+        records, _ = fill(broker, name, run.gb / 2)
         await_sealed(broker, records)
         read = librdkafka(broker.bootstrap, "consume", topic=name, records=records, **READER)
     return {"mb_s": read["mb_s"]}
@@ -187,7 +183,7 @@ def beside_a_drain(run: Run, broker: Broker) -> Figures:
     """Producers at 10,000 messages a second, alone, and while a backlog is read again and again."""
     alone = run.p99_us(broker, "publish", "latency", producerRate=10_000)
     with topic(broker) as name:
-        records = fill(broker, name, min(run.gb, 4))
+        records, _ = fill(broker, name, min(run.gb, 4))
         read = partial(
             librdkafka, broker.bootstrap, "consume", topic=name, records=records, **READER
         )

@@ -35,21 +35,19 @@ static void set(rd_kafka_conf_t *conf, const char *name, const char *value) {
     if (rd_kafka_conf_set(conf, name, value, error, sizeof error) != RD_KAFKA_CONF_OK) fail(error);
 }
 
-enum { SECONDS_MAX = 600, STEPS = 5, VALUES = 256 };
+enum { SECONDS_MAX = 600, VALUES = 256 };
 
-static int64_t failed, delivered, step_records;
-static uint64_t flood_ns, step_ns[STEPS + 1];
+static int64_t failed, delivered;
+static uint64_t flood_ns;  // When the flood began; 0: there is none.
 static double by_second[SECONDS_MAX];
 
 static void on_delivery(rd_kafka_t *kafka, const rd_kafka_message_t *message, void *opaque) {
     (void)kafka, (void)opaque;
     delivered++;
     if (message->err) failed++;
-    if (!step_records) return;
+    if (!flood_ns) return;
     uint64_t second = (now_ns() - flood_ns) / 1000000000;
     if (second < SECONDS_MAX) by_second[second] += (double)message->len;
-    if (delivered % step_records == 0 && delivered / step_records <= STEPS)
-        step_ns[delivered / step_records] = now_ns();
 }
 
 // A client with the options of the command line.
@@ -112,29 +110,25 @@ static int compare_doubles(const void *one, const void *other) {
     return (a > b) - (a < b);
 }
 
-// As produce, with values that are half random. Each fifth on its own, and the slowest second.
+// As produce, with values that are half random, and its slowest second.
 static int flood(const Options *options) {
     rd_kafka_t *kafka = client(options, RD_KAFKA_PRODUCER);
     rd_kafka_topic_t *topic = rd_kafka_topic_new(kafka, options->topic, NULL);
     int bytes = options->record_bytes;
     char *values = malloc((size_t)VALUES * (size_t)bytes);
     for (int i = 0; i < VALUES * bytes; i++) values[i] = (char)(i % bytes < bytes / 2 ? rand() : 'x');
-    step_records = options->records / STEPS;
-    flood_ns = step_ns[0] = now_ns();
-    for (int64_t i = 0; i < step_records * STEPS; i++)
+    flood_ns = now_ns();
+    for (int64_t i = 0; i < options->records; i++)
         send_one(kafka, topic, values + rand() % VALUES * bytes, bytes);
     rd_kafka_flush(kafka, 120000);
     double seconds = (double)(now_ns() - flood_ns) / 1e9, total = (double)bytes * (double)delivered;
     printf("{\"seconds\":%.4f,\"bytes\":%.0f,\"mb_s\":%.2f,\"errors\":%" PRId64, seconds, total,
            total / seconds / 1e6, failed);
-    for (int i = 0; i < STEPS; i++)
-        printf(",\"fifth_%d\":%.2f", i + 1,
-               (double)bytes * (double)step_records / ((double)(step_ns[i + 1] - step_ns[i]) / 1e3));
     int whole = (int)seconds < SECONDS_MAX ? (int)seconds : SECONDS_MAX;
     qsort(by_second, (size_t)whole, sizeof *by_second, compare_doubles);
     printf(",\"slowest_second\":%.2f,\"median_second\":%.2f}\n", whole ? by_second[0] / 1e6 : 0.0,
            whole ? by_second[whole / 2] / 1e6 : 0.0);
-    return failed != 0 || delivered != step_records * STEPS;
+    return failed != 0 || delivered != options->records;
 }
 
 static rd_kafka_t *reader(const Options *options, int64_t offset) {
