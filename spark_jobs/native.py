@@ -89,8 +89,8 @@ class Reading(NamedTuple):
     def _native(self, topic: str, parts: Sequence[Part]) -> Iterable[DataFrame]:
         """Spark's frames; filters by offset only the segments that are read in part.
 
-        Expressions are SQL text: each Column object is a few calls to the JVM, and a stream pays
-        them again for each batch.
+        Expressions are SQL text, since each Column object is a few calls to the JVM, which a stream
+        repeats for each batch. A topic's name has no quotes.
         """
         assert self.place.filer is not None
         store = self.place.filer.open()
@@ -112,7 +112,7 @@ class Reading(NamedTuple):
                 "_value as value",
                 f"'{topic}' as topic",
                 "partition",
-                "_offset as offset",
+                "_offset as `offset`",  # A reserved word where Spark enforces those of ANSI.
                 "_ts as timestamp",
                 f"{kind} as timestampType",
                 "_headers as headers",
