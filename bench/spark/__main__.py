@@ -165,7 +165,10 @@ def scans(bench: Bench) -> list[Line]:
 
 
 def in_memory(count: int) -> type[DataSource]:
-    """A source of rows like those of `format("smq")` without reading any: the limit of Python's."""
+    """A source of rows like those of `format("smq")` without reading any: the limit of Python's.
+
+    It is here since workers cannot import `bench`: Spark sends them classes of `__main__` whole.
+    """
     batches = -(-count // (TASKS * BATCH_ROWS))
     rows = count // TASKS // batches
     columns = {
