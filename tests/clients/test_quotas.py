@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 VALUE = b"x" * 10_000
 COUNT = 60
 PRODUCE_RATE, FETCH_RATE = 200_000, 300_000
+TWICE_S_MIN = COUNT * len(VALUE) / PRODUCE_RATE - 1  # The last batches are answered at once.
 
 
 @pytest.fixture
@@ -34,8 +35,8 @@ def limit(broker: SmqBroker, parts: list[Part], *ops: tuple[str, float | None]) 
     assert [each.error_code for each in answer.entries] == [0]
 
 
-def produce(broker: SmqBroker, client_id: str) -> tuple[float, int]:
-    """How long it takes, and the longest throttle time that was reported."""
+def produce(broker: SmqBroker, client_id: str) -> int:
+    """The longest throttle time that was reported."""
     told: list[int] = []
 
     def statistics(text: str) -> None:
@@ -50,14 +51,12 @@ def produce(broker: SmqBroker, client_id: str) -> tuple[float, int]:
         "stats_cb": statistics,
     }
     producer = Producer(settings)
-    begun = time.monotonic()
     for _ in range(COUNT):
         producer.produce("t", VALUE)
         producer.poll(0)
     assert producer.flush(120) == 0
-    took_s = time.monotonic() - begun
     producer.poll(0.5)  # The last statistics.
-    return took_s, max(told, default=0)
+    return max(told, default=0)
 
 
 def consume(broker: SmqBroker, client_id: str, count: int) -> float:
@@ -87,21 +86,19 @@ def consume(broker: SmqBroker, client_id: str, count: int) -> float:
 def test_rates_of_a_client_are_kept_and_others_are_as_fast_as_ever(broker: SmqBroker) -> None:
     slow: list[Part] = [("client-id", "slow")]
     limit(broker, slow, ("producer_byte_rate", PRODUCE_RATE), ("consumer_byte_rate", FETCH_RATE))
-    _, told_ms = produce(broker, "fast")
-    assert told_ms == 0
+    assert produce(broker, "fast") == 0
+    begun = time.monotonic()
     produce(broker, "slow")  # It is answered at once, and owes what is above a second's worth.
-    took_s, told_ms = produce(broker, "slow")
-    assert took_s > COUNT * len(VALUE) / PRODUCE_RATE - 1.5
-    assert told_ms > 0
+    assert produce(broker, "slow") > 0
+    assert time.monotonic() - begun > TWICE_S_MIN
     assert consume(broker, "slow", 2 * COUNT) > 2 * COUNT * len(VALUE) / FETCH_RATE - 2.5
     limit(broker, slow, ("producer_byte_rate", None), ("consumer_byte_rate", None))
-    _, told_ms = produce(broker, "slow")
-    assert told_ms == 0
+    assert produce(broker, "slow") == 0
 
 
 def test_every_client_is_the_anonymous_user(broker: SmqBroker) -> None:
     limit(broker, [("user", "ANONYMOUS")], ("producer_byte_rate", PRODUCE_RATE))
+    begun = time.monotonic()
     produce(broker, "anybody")
-    took_s, told_ms = produce(broker, "somebody else")
-    assert took_s > COUNT * len(VALUE) / PRODUCE_RATE - 1.5
-    assert told_ms > 0
+    assert produce(broker, "somebody else") > 0
+    assert time.monotonic() - begun > TWICE_S_MIN
