@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from smq.app.shard.acks import Acks
+from smq.testing.simulation.defects.mutant import Mutant
 from smq.testing.simulation.mutants import (
     MUTANTS,
     SEEDS_MAX,
     Found,
-    Mutant,
     look_for,
     planted,
     told,
@@ -25,7 +25,7 @@ def place() -> Iterator[Workplace]:
 
 @pytest.mark.sim
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda each: str(each.number))
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda each: each.name)
 def test_a_mutant_is_found_and_only_the_mutant_fails(place: Workplace, mutant: Mutant) -> None:
     found = look_for(mutant, range(1, SEEDS_MAX + 1), place)
     assert found.outcome is not None, told(found)
@@ -36,7 +36,7 @@ def test_a_mutant_is_found_and_only_the_mutant_fails(place: Workplace, mutant: M
 
 
 def test_a_mutant_stands_for_one_run_only() -> None:
-    [mutant] = [each for each in MUTANTS if each.number == 2]
+    [mutant] = [each for each in MUTANTS if each.name == "no-sync-for-a-repeat"]
     whole = Acks._want_syncs
     with planted(mutant):
         assert Acks._want_syncs is not whole
@@ -46,7 +46,8 @@ def test_a_mutant_stands_for_one_run_only() -> None:
 def test_every_mutant_changes_methods_that_exist() -> None:
     changes = [change for mutant in MUTANTS for change in mutant.changes]
     assert all(callable(vars(change.owner)[change.name]) for change in changes)
-    assert [each.number for each in MUTANTS] == [1, 2, 3, 4, 5]
+    names = [each.name for each in MUTANTS]
+    assert len(names) == len(set(names))
 
 
 def test_what_is_told_says_who_has_found_it() -> None:

@@ -1,0 +1,105 @@
+"""Acks that go out too early, or wait for the wrong log."""
+
+# ruff: noqa: SLF001  (The defects lie inside.)
+
+from shm.kernels.base.words import DURABILITY_DISK, DURABILITY_OS, WORD_WRITTEN
+from smq.app.shard.acks import Acks, _Ack
+from smq.app.shard.connection import Connection, Slot
+from smq.app.shard.session import Session
+from smq.log.log import Log
+from smq.shard.produce import Marks
+from smq.testing.simulation.defects.mutant import DISKS, Change, Mutant
+
+_queue, _settle_failure = Acks.queue, Acks._settle_failure
+
+
+def _want_nothing(_self: Acks) -> None:
+    """Only a write requests a sync."""
+
+
+def _queue_for_all_logs(
+    self: Acks,
+    client: Connection | Session,
+    answers: bytes,
+    marks: Marks,
+    slot: Slot | None = None,
+) -> None:
+    """A `disk` ack waits for the tails of all logs of the shard."""
+    waiting = self._open_when_synced
+    before = len(waiting)
+    _queue(self, client, answers, marks, slot)
+    if len(waiting) > before:
+        tails = {log.number: log.tail for log in self._shard.logs.values()}
+        waiting[-1] = waiting[-1]._replace(synced=tails)
+
+
+def _want_syncs_of_touched(self: Acks) -> None:
+    """The current code, limited to the logs that the request touched, as it would fix both."""
+    for ack in self._open_when_synced:
+        for mark in ack.marks:
+            log = self._shard.logs[mark.log]
+            if log.syncs.wanted < mark.position <= log.words[WORD_WRITTEN]:
+                log.want_sync()
+
+
+def _is_always_written(_self: Acks, _ack: _Ack) -> bool:
+    """Send every ack that is not in doubt."""
+    return True
+
+
+def _write_or_doubt(self: Acks, log: Log) -> None:
+    """The first log that fails in a turn takes the acks of all logs."""
+    had_failed = log.failed is not None
+    if not log.write() and not log.repair():
+        if not had_failed:
+            _in_doubt(self)[log.number], self._open_now = self._open_now, []
+        return
+    if DURABILITY_DISK in self._shard.levels:
+        log.want_sync()
+    self._shard.publish(log, DURABILITY_OS)
+
+
+def _settle_doubt(self: Acks, log: Log) -> None:
+    """And its repair releases all of them."""
+    if log.health.may_recover:
+        return
+    for ack in _in_doubt(self).pop(log.number, []):
+        if log.failed is None:
+            self._open_now.append(ack)
+        else:
+            ack.client.close()
+    _settle_failure(self, log)
+
+
+def _in_doubt(acks: Acks) -> dict[int, list[_Ack]]:
+    found: dict[int, list[_Ack]] = vars(acks).setdefault("in_doubt", {})
+    return found
+
+
+MUTANTS = (
+    Mutant(
+        "no-sync-for-a-repeat",
+        "a `disk` batch that is sent again wants no sync",
+        DISKS | {"cut", "kill"},
+        (Change(Acks, "_want_syncs", _want_nothing),),
+    ),
+    Mutant(
+        "acks-wait-for-all-logs",
+        "a `disk` ack waits for all logs of its shard, and only those it touched are synced",
+        DISKS | {"kill-all"},
+        (
+            Change(Acks, "queue", _queue_for_all_logs),
+            Change(Acks, "_want_syncs", _want_syncs_of_touched),
+        ),
+    ),
+    Mutant(
+        "repair-releases-all-acks",
+        "acks of all logs go out when the one that failed first is repaired",
+        DISKS | {"kill-all"},
+        (
+            Change(Acks, "_is_written", _is_always_written),
+            Change(Acks, "_write", _write_or_doubt),
+            Change(Acks, "_settle_failure", _settle_doubt),
+        ),
+    ),
+)

@@ -1,0 +1,25 @@
+"""A known defect: methods without their mend, and the events that bring it to light."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+TOPICS = frozenset({"produce", "create", "create-again"})
+DISKS = TOPICS | {"disk-fails", "disk-is-slow"}
+CRASHES = DISKS | {"kill", "kill-all", "cut-power"}
+
+
+class Change(NamedTuple):
+    """A method and its replacement."""
+
+    owner: type
+    name: str
+    method: Callable[..., Any]
+
+
+class Mutant(NamedTuple):
+    """A row: the defect's name, its effect, the kinds of its events, its changes."""
+
+    name: str
+    defect: str
+    kinds: frozenset[str]
+    changes: tuple[Change, ...]
