@@ -91,7 +91,7 @@ class Transactions:
             first = opened if known is None else opened._replace(first_offset=known.first_offset)
             by_producer[opened.producer_id] = first
             self._show(opened.number)
-        self._mark_producer(opened.number, opened.producer_id)
+        self._mark_producer(opened.number, opened.producer_id, is_open=True)
 
     def ended(self, number: int, marker: Marker, offset: int, now_ms: int) -> None:
         """A marker was appended at an offset."""
@@ -104,6 +104,7 @@ class Transactions:
             self._aborted.setdefault(number, []).append(aborted)
         self._show(number)
         self.fence(number, marker, now_ms)
+        self._mark_producer(number, marker.producer_id, is_open=False)
 
     def fence(self, number: int, marker: Marker, now_ms: int) -> None:
         """A marker's epochs are the producer's from now on.
@@ -148,7 +149,7 @@ class Transactions:
             self._aborted.setdefault(each.number, []).append(each)
         for opened in kept.open:
             self._open.setdefault(opened.number, {})[opened.producer_id] = opened
-            self._mark_producer(opened.number, opened.producer_id)
+            self._mark_producer(opened.number, opened.producer_id, is_open=True)
         for number in self._open.keys() | self._aborted.keys():
             self._show(number)
 
@@ -177,11 +178,11 @@ class Transactions:
                 opened[each.producer_id] = each._replace(first_offset=offset)
         self._show(number)
 
-    def _mark_producer(self, number: int, producer_id: int) -> None:
+    def _mark_producer(self, number: int, producer_id: int, *, is_open: bool) -> None:
         table = self._producers.table
         row = producer_row(table, number, producer_id)
         if row:
-            table[row, R_OPEN] = 1
+            table[row, R_OPEN] = is_open
 
     def _show(self, number: int) -> None:
         """Update the partition's row."""

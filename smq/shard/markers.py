@@ -74,34 +74,29 @@ def end_transaction(
 
 def abort_open(shard: Shard, led: Led, opened: Open, now_ms: int) -> bool:
     """Abort a transaction that has ended according to the coordinator: a power loss may have taken
-    its marker. Returns whether it is closed now.
-
-    The marker has the newest epoch that the partition knows of the producer: the loss may have
-    taken later transactions too and left their epoch, below which a marker would be refused.
-    """
+    its marker. Returns whether it is closed now."""
     transactions = led.log.transactions
     coordinator_epoch = transactions.coordinator_epoch(led.number, opened.producer_id)
-    epoch = _known_epoch(led, opened.producer_id)
-    marker = Marker(opened.producer_id, epoch, False, max(0, coordinator_epoch))  # noqa: FBT003
+    producer = opened.producer_id, opened.epoch
+    marker = Marker(*producer, False, max(0, coordinator_epoch))  # noqa: FBT003
     end_transaction(shard, led.number, marker, 1, now_ms)
     return transactions.open_of(led.number, opened.producer_id) is None
 
 
-def _known_epoch(led: Led, producer_id: int) -> int:
-    """The newest epoch of a producer in a partition, -1: none is known."""
-    producers = led.log.producers.table
-    row = producer_row(producers, led.number, producer_id)
-    opened = led.log.transactions.open_of(led.number, producer_id)
-    return max(int(producers[row, R_EPOCH]) if row else -1, -1 if opened is None else opened.epoch)
-
-
 def _refusal(led: Led, marker: Marker, transaction_version: int) -> ErrorCode:
+    """Why a marker is late; INVALID_PRODUCER_EPOCH: its transaction is over here.
+
+    The open transaction decides. The producer's row may be newer: a checkpoint copies rows later
+    than transactions, and a power loss may take the marker that a row has seen.
+    """
     producers = led.log.producers.table
     row = producer_row(producers, led.number, marker.producer_id)
     opened = led.log.transactions.open_of(led.number, marker.producer_id)
-    known = _known_epoch(led, marker.producer_id)
-    grows = opened is not None and transaction_version >= EPOCHS_GROW_FROM
-    if marker.producer_epoch < known + grows:  # Late: it belongs to an earlier transaction.
+    if opened is None:
+        first = int(producers[row, R_EPOCH]) if row else -1
+    else:
+        first = opened.epoch + (transaction_version >= EPOCHS_GROW_FROM)
+    if marker.producer_epoch < first:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if row and marker.coordinator_epoch < producers[row, R_COORDINATOR_EPOCH] - 1:
         return ErrorCode.TRANSACTION_COORDINATOR_FENCED

@@ -5,11 +5,23 @@ from pathlib import Path
 import pytest
 
 from shm.kernels.base.words import P_FLAGS, WORD_SPACE_END
+from shm.kernels.log.producers import R_EPOCH, R_OPEN, fence_producer, producer_row
+from smq.log.files.disk import OsDisk
+from smq.log.log import Log
+from smq.model.config import Config
 from smq.model.errors import ErrorCode
-from smq.shard.markers import end_transaction
+from smq.shard.markers import abort_open, end_transaction
 from smq.shard.shard import Shard
 from smq.wire.markers import Marker
-from tests.shard.shard_bench import NOW_MS, HeldSyncer, new_shard, topic
+from tests.shard.shard_bench import (
+    NODES,
+    NOW_MS,
+    HeldSyncer,
+    catalog,
+    new_log,
+    new_shard,
+    topic,
+)
 from tests.shard.transactional_bench import (
     Producers,
     transactional_batch,
@@ -143,3 +155,56 @@ def test_a_commit_is_of_the_transaction_before_its_epoch_and_aborts_an_earlier_o
     assert stable(shard) == (2, 2)
     found = shard.logs[0].transactions.aborted_in(NUMBER, 0, 9)
     assert found == ([(NUMBER, *PRODUCER, 0, 1)] if aborts else [])
+
+
+def lose_from(log: Log, position: int) -> None:
+    """What a power loss does to frames that were not synced."""
+    segment = log.wal.find(position)
+    assert segment is not None
+    data = bytearray(segment.path.read_bytes())
+    data[position - segment.start :] = bytes(len(data) - (position - segment.start))
+    segment.path.write_bytes(data)
+
+
+def test_a_marker_that_a_checkpoint_in_pieces_has_seen_and_the_log_has_lost_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data fault 20: a committed transaction was aborted, since its marker seemed to be late."""
+    monkeypatch.setattr("smq.log.producers.ROWS_AT_ONCE", 1)
+    disk = topic("one", configs={"smq.durability": "disk"})
+    shard = new_shard(tmp_path, disk)
+    producers, log = Producers(shard), shard.logs[0]
+    producers.write([b"another's"], (6, 0))
+    producers.write([b"a"], PRODUCER)
+    snapshot = log.freeing.snapshot()  # Of this moment, but for rows that are copied later.
+    end = log.tail
+    marker = Marker(7, 4, committed=True, coordinator_epoch=2)
+    producers.end(NUMBER, marker, version=2)
+    snapshot.save_now(OsDisk(), log.directory)
+    lose_from(log, end)
+
+    log = new_log(tmp_path, generation=1)
+    shard = Shard(1, Config(), {0: log}, lambda: NODES)
+    shard.take_catalog(catalog(disk), 1)
+    row = producer_row(log.producers.table, NUMBER, 7)
+    assert (int(log.producers.table[row, R_EPOCH]), stable(shard)) == (4, (0, 2))
+    producers = Producers(shard)
+    assert producers.end(NUMBER, marker, version=2).outcome(shard) == ErrorCode.NONE
+    assert log.transactions.open_of(NUMBER, 7) is None
+    assert log.transactions.aborted_in(NUMBER, 0, 9) == []
+
+
+def test_an_open_transaction_is_aborted_though_the_producers_row_is_newer(
+    shard: Shard, producers: Producers
+) -> None:
+    """Data fault 20, its kind: a row that is newer than the transaction hides nothing."""
+    producers.write([b"a"], PRODUCER)
+    led = shard.by_number(NUMBER)
+    assert led is not None
+    table = led.log.producers.table
+    fence_producer(table, NUMBER, 7, 9, 2, NOW_MS)
+    table[producer_row(table, NUMBER, 7), R_OPEN] = 1
+    [opened] = led.log.transactions.opened()
+    assert abort_open(shard, led, opened, NOW_MS)
+    row = producer_row(table, NUMBER, 7)
+    assert (int(table[row, R_EPOCH]), int(table[row, R_OPEN])) == (9, 0)
