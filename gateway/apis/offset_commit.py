@@ -90,7 +90,7 @@ class _Commits:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         if topic.is_internal:  # It is always empty: there is nothing to remember.
             return ErrorCode.NONE
-        now_ms, retention_ms = self._context.now.wall_ms, self._request.retention_time_ms
+        now_ms, retention_ms = self._context.now.monotonic_ms, self._request.retention_time_ms
         self.taken[topic.partition_numbers[asked.partition_index]] = CommittedOffset(
             asked.committed_offset,
             asked.committed_leader_epoch,

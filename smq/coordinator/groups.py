@@ -116,7 +116,7 @@ class Groups:
     def _handle(self, group: Group, event: Event, now: Now) -> None:
         for effect in group.handle(event, now.monotonic_ms):
             if isinstance(effect, Save):
-                self._store.save_group(effect.change, now.wall_ms)
+                self._store.save_group(effect.change, now.monotonic_ms)
             else:
                 self._answers.append(effect)
 
@@ -164,7 +164,7 @@ class Groups:
             self._handle(group, TimePasses(), now)
             self._schedule(group)
         if self._expiry.is_walking:
-            for group_id in self._expiry.step(now.wall_ms, self._kept_of):
+            for group_id in self._expiry.step(now.monotonic_ms, self._kept_of):
                 if self._groups[group_id].is_idle():
                     self._forget(self._groups[group_id])
         elif self._next_check_ms <= now.monotonic_ms:

@@ -5,10 +5,15 @@ from uuid import UUID
 
 
 class Now(NamedTuple):
-    """Timeouts use the monotonic clock; retention and stored times the wall clock."""
+    """Ages and deadlines, stored ones too, use the monotonic clock; the wall clock is what people
+    read."""
 
     monotonic_ms: int
     wall_ms: int
+
+    def wall_of(self, moment_ms: int) -> int:
+        """What the wall clock, as it is set now, would have said at a monotonic moment."""
+        return self.wall_ms - (self.monotonic_ms - moment_ms)
 
 
 class Chance(Protocol):

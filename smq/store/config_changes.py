@@ -15,7 +15,7 @@ class Changer(NamedTuple):
 
     client_id: str
     client_host: str
-    now_ms: int
+    wall_ms: int
 
 
 class ConfigChange(NamedTuple):
@@ -51,7 +51,7 @@ class ConfigChanges:
             "INSERT INTO config_changes (changed_ms, resource_type, resource, name, before, after, "
             "client_id, client_host) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [
-                (by.now_ms, kind, resource, name, before.get(name), after.get(name), *who)
+                (by.wall_ms, kind, resource, name, before.get(name), after.get(name), *who)
                 for name in sorted({*before, *after})
                 if before.get(name) != after.get(name)
             ],

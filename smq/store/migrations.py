@@ -199,6 +199,12 @@ MIGRATIONS = (
     """
     ALTER TABLE segments ADD COLUMN untyped_count INTEGER NOT NULL DEFAULT 0;
     """,
+    # Which of two commits of an offset came later; a time does not tell.
+    """
+    INSERT INTO counters VALUES ('arrival', 1);
+    ALTER TABLE committed_offsets ADD COLUMN arrival INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE transaction_offsets ADD COLUMN arrival INTEGER NOT NULL DEFAULT 0;
+    """,
 )
 
 # SQL functions that the steps call.

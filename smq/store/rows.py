@@ -11,6 +11,7 @@ class CommittedOffset(NamedTuple):
     leader_epoch: int
     metadata: str
     commit_ms: int
+    """On the time line, as `expire_ms`. It says how old an offset is, not which came later."""
     expire_ms: int | None = None
     """Set by clients that request a retention (OffsetCommit 2-4)."""
 
@@ -68,7 +69,7 @@ class StoredTransaction:
     last_epoch    the epoch before, if its producer may still name it
     version       of transactions, in which the last one was ended: 1, or 2 where the epoch rises
     previous_producer_id, next_producer_id   around the end of an id's epochs
-    started_ms    of the transaction that is open or was the last (wall clock), as updated_ms
+    started_ms    of the transaction that is open or was the last, on the time line, as updated_ms
     partitions    numbers of those that need a marker
     groups        those whose offsets the transaction may commit
     """

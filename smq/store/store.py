@@ -12,6 +12,7 @@ from typing import Any, Literal, Self, TypeAlias
 from uuid import UUID
 
 from smq.model.catalog import Topic
+from smq.store.arrivals import Arrivals
 from smq.store.config_changes import ConfigChanges
 from smq.store.database import Database
 from smq.store.manifest import WritableManifest
@@ -31,7 +32,8 @@ class Store:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.manifest = WritableManifest(database)
-        self.transactions = TransactionTables(database)
+        self._arrivals = Arrivals(database)
+        self.transactions = TransactionTables(database, self._arrivals)
         self.config_changes = ConfigChanges(database)
         self.resource_configs = ResourceConfigs(database, self.config_changes)
 
@@ -52,6 +54,7 @@ class Store:
     def rollback(self) -> None:
         """Undo every change since the last commit."""
         self._database.rollback()
+        self._arrivals.forget_block()
 
     def close(self) -> None:
         """Close the database."""
@@ -159,9 +162,10 @@ class Store:
         self, group_id: str, offsets: Mapping[int, CommittedOffset], *, lazy: bool = False
     ) -> None:
         """Save offsets of a group, by partition number."""
+        arrival = self._arrivals.next()
         self._database.change_many(
-            "INSERT OR REPLACE INTO committed_offsets VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [(group_id, number, *committed) for number, committed in offsets.items()],
+            "INSERT OR REPLACE INTO committed_offsets VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            [(group_id, number, *committed, arrival) for number, committed in offsets.items()],
             lazy=lazy,
         )
 

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
+from smq.store.arrivals import Arrivals
 from smq.store.database import Database
 from smq.store.rows import CommittedOffset, StoredTransaction
 
@@ -19,8 +20,8 @@ _NAMES, _MARKS = ", ".join(_COLUMNS), ", ".join("?" * len(_COLUMNS))
 class TransactionTables:
     """Rows of transactions."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, arrivals: Arrivals) -> None:
+        self._database, self._arrivals = database, arrivals
 
     def all(self) -> list[StoredTransaction]:
         """Every transactional id, with the partitions and groups of its open transaction."""
@@ -83,10 +84,11 @@ class TransactionTables:
         self, transactional_id: str, group_id: str, offsets: Mapping[int, CommittedOffset]
     ) -> None:
         """Keep offsets, by partition number, until the transaction is decided."""
+        arrival = self._arrivals.next()
         self._database.change_many(
-            "INSERT OR REPLACE INTO transaction_offsets VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO transaction_offsets VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [
-                (group_id, number, transactional_id, *committed[:4])
+                (group_id, number, transactional_id, *committed[:4], arrival)
                 for number, committed in offsets.items()
             ],
         )
@@ -102,16 +104,16 @@ class TransactionTables:
     def apply_offsets(self, transactional_id: str, *, lazy: bool = False) -> None:
         """Commit the offsets of a transaction.
 
-        Offsets that the group has committed otherwise since then stay, as in Kafka.
+        Offsets that arrived later stay, as in Kafka.
         """
         self._database.change(
             "INSERT INTO committed_offsets "
-            "SELECT group_id, partition_number, offset, leader_epoch, metadata, commit_ms, NULL "
-            "FROM transaction_offsets WHERE transactional_id = ? "
+            "SELECT group_id, partition_number, offset, leader_epoch, metadata, commit_ms, NULL, "
+            "arrival FROM transaction_offsets WHERE transactional_id = ? "
             "ON CONFLICT DO UPDATE SET offset = excluded.offset, "
             "leader_epoch = excluded.leader_epoch, metadata = excluded.metadata, "
-            "commit_ms = excluded.commit_ms, expire_ms = NULL "
-            "WHERE excluded.commit_ms >= committed_offsets.commit_ms",
+            "commit_ms = excluded.commit_ms, expire_ms = NULL, arrival = excluded.arrival "
+            "WHERE excluded.arrival >= committed_offsets.arrival",
             (transactional_id,),
             lazy=lazy,
         )

@@ -25,7 +25,7 @@ class CoordinatorDriver:
             "cluster", log_count=3, partitions_per_log_max=2_000, catalog_bytes_max=1 * MiB
         )
         self._chance = Random(1)
-        self.now = Now(monotonic_ms=5_000, wall_ms=1_700_000_000_000)
+        self.now = Now(monotonic_ms=100_000_000_000, wall_ms=1_700_000_000_000)
         self.store = Store.open(path)
         self.coordinator = self._load()
 
@@ -44,13 +44,15 @@ class CoordinatorDriver:
             groups.tick(self.now)
         raise AssertionError("the groups never come to rest")
 
+    def set_clock(self, step_ms: int) -> None:
+        """Somebody sets the wall clock."""
+        self.now = self.now._replace(wall_ms=self.now.wall_ms + step_ms)
+
     def restart(self, *, config: dict[str, Any] | None = None) -> None:
         """The process dies; another one starts from what was committed."""
         self.store.close()
         self.config = replace(self.config, **(config or {}))
         self.store = Store.open(self._path)
-        # A monotonic clock begins anywhere.
-        self.now = self.now._replace(monotonic_ms=self.now.monotonic_ms // 7)
         self.coordinator = self._load()
 
     def close(self) -> None:

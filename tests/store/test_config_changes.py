@@ -9,8 +9,8 @@ from smq.store.config_changes import Changer, ConfigChange, open_config_changes
 from smq.store.store import Store
 
 
-def by(now_ms: int, client: str = "c") -> Changer:
-    return Changer(client, "/127.0.0.1", now_ms)
+def by(wall_ms: int, client: str = "c") -> Changer:
+    return Changer(client, "/127.0.0.1", wall_ms)
 
 
 def test_each_setting_that_differs_is_a_change(tmp_path: Path) -> None:
@@ -33,9 +33,9 @@ def test_each_setting_that_differs_is_a_change(tmp_path: Path) -> None:
 def test_old_changes_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config_changes, "CHANGES_MAX", 5)
     store = Store.open(tmp_path / "s")
-    for now_ms in range(20):
-        before, after = {"a": str(now_ms)}, {"a": str(now_ms + 1)}
-        store.config_changes.note("topic", "t", before, after, by(now_ms))
+    for wall_ms in range(20):
+        before, after = {"a": str(wall_ms)}, {"a": str(wall_ms + 1)}
+        store.config_changes.note("topic", "t", before, after, by(wall_ms))
     found = [each.changed_ms for each in store.config_changes.newest(100)]
     assert found == [19, 18, 17, 16, 15]
     store.close()

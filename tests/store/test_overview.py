@@ -28,7 +28,7 @@ def test_it_sees_what_was_committed_and_that_there_is_more(tmp_path: Path) -> No
     store.manifest.commit_segments(segments)
     store._database.change(
         "INSERT INTO committed_offsets VALUES"
-        " ('g', 1, 7, -1, '', 0, NULL), ('g', 2, 8, -1, '', 0, NULL)"
+        " ('g', 1, 7, -1, '', 0, NULL, 0), ('g', 2, 8, -1, '', 0, NULL, 0)"
     )
     store._database.change("INSERT INTO groups VALUES ('g', NULL, 0, NULL, NULL, NULL)")
     assert overview.version() == before

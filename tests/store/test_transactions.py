@@ -93,10 +93,37 @@ def test_offsets_are_applied_or_dropped_once(store: Store) -> None:
     assert store.committed_offsets("g") == {2: committed}
 
 
-def test_a_later_commit_of_the_group_itself_stays(store: Store) -> None:
+@pytest.mark.parametrize("own_ms", [21, 20, -600_000])
+def test_a_later_commit_of_the_group_itself_stays(store: Store, own_ms: int) -> None:
+    """Data fault 1: the times said which came later, though clocks are set back."""
     saved(store, TXN)
     store.transactions.put_offsets("t", "g", {2: CommittedOffset(5, -1, "", 20)})
-    own = CommittedOffset(9, -1, "", 21, 99)
+    own = CommittedOffset(9, -1, "", own_ms, 99)
     store.commit_offsets("g", {2: own})
     store.transactions.apply_offsets("t")
     assert store.committed_offsets("g") == {2: own}
+
+
+@pytest.mark.parametrize("own_ms", [19, 20, 600_000])
+def test_offsets_of_a_transaction_replace_those_that_came_before_them(
+    store: Store, own_ms: int
+) -> None:
+    """Data fault 1: after a step back of the clock EndTxn said yes, and the offsets stayed."""
+    saved(store, TXN)
+    store.commit_offsets("g", {2: CommittedOffset(5, -1, "", own_ms)})
+    later = CommittedOffset(9, -1, "", 20)
+    store.transactions.put_offsets("t", "g", {2: later})
+    store.transactions.apply_offsets("t")
+    assert store.committed_offsets("g") == {2: later}
+
+
+def test_of_two_transactions_the_later_offsets_stay_whichever_ends_last(store: Store) -> None:
+    """Data fault 1, as Kafka's record offsets say it."""
+    saved(store, TXN)
+    saved(store, replace(TXN, transactional_id="u", partitions=frozenset()))
+    store.transactions.put_offsets("t", "g", {2: CommittedOffset(5, -1, "", 20)})
+    later = CommittedOffset(9, -1, "", 20)
+    store.transactions.put_offsets("u", "g", {2: later})
+    store.transactions.apply_offsets("u")
+    store.transactions.apply_offsets("t")
+    assert store.committed_offsets("g") == {2: later}

@@ -45,11 +45,15 @@ def _describe(transactional_id: str, context: CoordinatorContext) -> Transaction
         transactional_id=transactional_id,
         transaction_state=txn.state,
         transaction_timeout_ms=txn.timeout_ms,
-        transaction_start_time_ms=txn.started_ms,
+        transaction_start_time_ms=_start_time_ms(txn, context),
         producer_id=txn.producer_id,
         producer_epoch=txn.epoch,
         topics=_topics(txn, context),
     )
+
+
+def _start_time_ms(txn: StoredTransaction, context: CoordinatorContext) -> int:
+    return context.now.wall_of(txn.started_ms) if txn.started_ms >= 0 else -1
 
 
 def _topics(txn: StoredTransaction, context: CoordinatorContext) -> list[TopicData]:

@@ -81,7 +81,8 @@ class _Wanted:
     def has(self, txn: StoredTransaction) -> bool:
         """Whether to list a transactional id."""
         name, context = txn.transactional_id, self._context
-        age_ms = context.now.wall_ms - txn.started_ms
+        has_begun, now = txn.started_ms >= 0, context.now
+        age_ms = now.monotonic_ms - txn.started_ms if has_begun else now.wall_ms
         return (
             (not self._states or txn.state in self._states)
             and (not self._producers or txn.producer_id in self._producers)

@@ -110,6 +110,6 @@ def _take(
     if len(metadata) > context.coordinator.config.offset_metadata_max_bytes:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     taken[topic.partition_numbers[asked.partition_index]] = CommittedOffset(
-        asked.committed_offset, asked.committed_leader_epoch, metadata, context.now.wall_ms
+        asked.committed_offset, asked.committed_leader_epoch, metadata, context.now.monotonic_ms
     )
     return ErrorCode.NONE

@@ -1,7 +1,12 @@
 """The only clock. All other code takes the time as an argument.
 
-Retention and timestamps use wall time; timeouts use monotonic time. The simulator replaces the
-system's clocks here, and nowhere else, for a block of code.
+    wall_ms        what people read, and what Kafka defines by it: records' times, retention. It may
+                   be set at any time, by seconds or by years
+    monotonic_ms   ages and deadlines (`now_ms` in arguments): the time line of the data directory,
+                   which continues over restarts (smq.app.supervisor.timeline)
+    monotonic_ns   how long something takes. Starts at a boot; kernels read the same clock
+
+The simulator replaces the system's clocks here, and nowhere else, for a block of code.
 """
 
 import time
@@ -10,6 +15,7 @@ from contextlib import contextmanager
 
 _wall_ns: Callable[[], int] = time.time_ns
 _monotonic_ns: Callable[[], int] = time.monotonic_ns
+_ahead_ms = 0
 
 
 def wall_ms() -> int:
@@ -23,17 +29,28 @@ def monotonic_ns() -> int:
 
 
 def monotonic_ms() -> int:
-    """Monotonic milliseconds from an arbitrary start."""
-    return _monotonic_ns() // 1_000_000
+    """Monotonic milliseconds on the time line, if one was begun, or from an arbitrary start."""
+    return _monotonic_ns() // 1_000_000 + _ahead_ms
+
+
+def ahead_ms() -> int:
+    """How far the time line is ahead of the system's monotonic clock, which kernels read."""
+    return _ahead_ms
+
+
+def begin_at(now_ms: int) -> None:
+    """Begin a time line: it is `now_ms` now, here and in every later fork."""
+    global _ahead_ms  # noqa: PLW0603  (A process has one clock.)
+    _ahead_ms = now_ms - _monotonic_ns() // 1_000_000
 
 
 @contextmanager
 def replaced(wall_ns: Callable[[], int], monotonic_ns: Callable[[], int]) -> Iterator[None]:
-    """Use these clocks within the block."""
-    global _wall_ns, _monotonic_ns
-    before = _wall_ns, _monotonic_ns
-    _wall_ns, _monotonic_ns = wall_ns, monotonic_ns
+    """Use these clocks within the block, and no time line from before it."""
+    global _wall_ns, _monotonic_ns, _ahead_ms
+    before = _wall_ns, _monotonic_ns, _ahead_ms
+    _wall_ns, _monotonic_ns, _ahead_ms = wall_ns, monotonic_ns, 0
     try:
         yield
     finally:
-        _wall_ns, _monotonic_ns = before
+        _wall_ns, _monotonic_ns, _ahead_ms = before

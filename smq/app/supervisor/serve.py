@@ -1,7 +1,7 @@
 """`smq serve` up to the first fork, in the order that wastes least on a refusal.
 
     lock the data directory → sizes → sockets → kernels → check for data of a newer SMQ
-        → a generation, durable → memory → forks
+        → a generation, durable → the time line → memory → forks
 
 Refusals come before any resource is taken. Nothing here starts a thread: a fork copies only one
 thread, but the locks of all.
@@ -33,7 +33,8 @@ from smq.app.process.inheritance import (
 )
 from smq.app.process.machine import give_back_code, room_for, room_for_logs
 from smq.app.process.refusal import or_refuse
-from smq.app.supervisor.datadir import DataDirectory
+from smq.app.supervisor import timeline
+from smq.app.supervisor.datadir import DataDirectory, unusable
 from smq.app.supervisor.listeners import open_http_listener, open_tcp_listeners, open_unix_listeners
 from smq.app.supervisor.supervisor import Mains, Supervisor
 from smq.filer.location import Location
@@ -80,6 +81,7 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
         shutil.rmtree(runtime_dir, ignore_errors=True)
         raise
     meta = directory.start(config.shards)
+    _resume_time(config.data_dir)
     estate = Inheritance(
         config=config,
         data_dir=config.data_dir,
@@ -103,6 +105,13 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     exit_code = Supervisor(directory, estate, mains, say).run()
     shutil.rmtree(runtime_dir, ignore_errors=True)
     return exit_code
+
+
+def _resume_time(data_dir: Path) -> None:
+    try:
+        timeline.resume(data_dir)
+    except OSError as reason:
+        raise SystemExit(f"smq: {unusable(data_dir, reason)}") from reason
 
 
 def refuse_newer(data_dir: Path) -> None:

@@ -24,6 +24,7 @@ from smq.app.process.clock import monotonic_ms, wall_ms
 from smq.app.process.inheritance import COORDINATOR, FRONT, SEALER, Inheritance, Stop, shard_name
 from smq.app.process.loop import Loop
 from smq.app.process.status import ProcessStatus, Status, status_path
+from smq.app.supervisor import timeline
 from smq.app.supervisor.datadir import DataDirectory
 from smq.model.config import bracketed
 
@@ -104,6 +105,7 @@ class Supervisor:
         for process in self.processes:
             self._start(process)
         self.loop.call_later(LATE_MS, self._tell_who_is_late)
+        self.loop.call_later(timeline.KEEP_EVERY_MS, self._keep_time)
         self.loop.run()
         status_path(self.directory.path).unlink(missing_ok=True)
         return self.exit_code
@@ -162,6 +164,11 @@ class Supervisor:
         if not (self.announced or self.stopping):
             self.say(f"still starting: {', '.join(late)}")
             self.loop.call_later(LATE_MS, self._tell_who_is_late)
+
+    def _keep_time(self) -> None:
+        with suppress(OSError):  # A full disk: after the host's next start, ages are less exact.
+            timeline.keep(self.directory.path)
+        self.loop.call_later(timeline.KEEP_EVERY_MS, self._keep_time)
 
     def _forget_ready_fd(self, process: Process) -> None:
         if process.ready_fd >= 0:

@@ -111,12 +111,12 @@ class Endings:
             self._decide(ended, now)
 
     def _ended(self, txn: StoredTransaction, end: End, now: Now) -> StoredTransaction:
-        return decisions.ended(txn, end, self._producer_ids.next, now.wall_ms)
+        return decisions.ended(txn, end, self._producer_ids.next, now.monotonic_ms)
 
     def fence(self, txn: StoredTransaction, now: Now) -> None:
         """Abort the open transaction, whichever producer began it."""
         self._give_up(txn.transactional_id, ErrorCode.PRODUCER_FENCED)
-        self._decide(decisions.fenced(txn, now.wall_ms), now)
+        self._decide(decisions.fenced(txn, now.monotonic_ms), now)
 
     def _decide(self, decided: StoredTransaction, now: Now) -> None:
         key = decided.transactional_id
@@ -147,7 +147,7 @@ class Endings:
 
     def _complete(self, txn: StoredTransaction, now: Now) -> None:
         del self._unmarked[txn.transactional_id]
-        completed = decisions.completed(txn, now.wall_ms)
+        completed = decisions.completed(txn, now.monotonic_ms)
         self._ids.save(completed, now, lazy=True)
         ticket = self._tickets.pop(txn.transactional_id, None)
         if ticket is not None:

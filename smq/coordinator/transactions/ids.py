@@ -1,6 +1,7 @@
 """Every transactional id, in memory and in the store, with its deadline."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from smq.coordinator.deadlines import Deadlines
 from smq.coordinator.inputs import Now
@@ -17,7 +18,7 @@ class TransactionalIds:
     def __init__(self, store: Store, expiration_ms: int, now: Now) -> None:
         self._tables, self._expiration_ms = store.transactions, expiration_ms
         self.deadlines = Deadlines()
-        self._kept = {each.transactional_id: each for each in self._tables.all()}
+        self._kept = {each.transactional_id: _since(each, now) for each in self._tables.all()}
         for txn in self:
             self._set_deadline(txn, now)
 
@@ -61,13 +62,12 @@ class TransactionalIds:
 
     def _set_deadline(self, txn: StoredTransaction, now: Now) -> None:
         if txn.state in DECIDED:
-            due_ms = now.wall_ms
+            due_ms = now.monotonic_ms
         elif txn.state == TransactionState.ONGOING:
             due_ms = txn.started_ms + txn.timeout_ms
         else:
             due_ms = txn.updated_ms + self._expiration_ms
-        left_ms = max(0, due_ms - now.wall_ms)
-        self.deadlines.set(txn.transactional_id, now.monotonic_ms + left_ms)
+        self.deadlines.set(txn.transactional_id, due_ms)
 
     def invariants(self) -> None:
         """Assert the invariants between any two calls."""
@@ -76,3 +76,11 @@ class TransactionalIds:
             is_open = txn.state in DECIDED | {TransactionState.ONGOING}
             assert is_open or not txn.partitions | txn.groups
             assert txn.state in DECIDED or txn.transactional_id in self.deadlines
+
+
+def _since(kept: StoredTransaction, now: Now) -> StoredTransaction:
+    """An id as it was kept; a time in the future is the present: no age is negative."""
+    started_ms, updated_ms = (
+        min(each, now.monotonic_ms) for each in (kept.started_ms, kept.updated_ms)
+    )
+    return replace(kept, started_ms=started_ms, updated_ms=updated_ms)

@@ -68,13 +68,13 @@ class Transactions:
         txn = self._ids.get(transactional_id)
         if txn is None:
             new_id = self._producer_ids.next()
-            txn = decisions.created(transactional_id, new_id, timeout_ms, now.wall_ms)
+            txn = decisions.created(transactional_id, new_id, timeout_ms, now.monotonic_ms)
         self.endings.check_none(transactional_id)
         decisions.check_beginning(txn, brought)
         if txn.state == S.ONGOING:
             self.endings.fence(txn, now)
             raise BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS)
-        begun = decisions.begun(txn, brought, timeout_ms, self._producer_ids.next, now.wall_ms)
+        begun = decisions.begun(txn, brought, timeout_ms, self._producer_ids.next, now.monotonic_ms)
         self._ids.save(begun, now)
         return ProducerEpoch(begun.producer_id, begun.epoch)
 
@@ -90,7 +90,7 @@ class Transactions:
         """Partitions and groups join the transaction. Raises BrokerError."""
         txn = self._ids.find(transactional_id)
         self.endings.check_none(transactional_id)
-        widened = decisions.widened(txn, producer, numbers, groups, now.wall_ms)
+        widened = decisions.widened(txn, producer, numbers, groups, now.monotonic_ms)
         if widened is not txn:
             self._ids.save(widened, now)
 

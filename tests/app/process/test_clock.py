@@ -2,7 +2,14 @@
 
 from datetime import UTC, datetime
 
-from smq.app.process.clock import monotonic_ms, monotonic_ns, replaced, wall_ms
+from smq.app.process.clock import (
+    ahead_ms,
+    begin_at,
+    monotonic_ms,
+    monotonic_ns,
+    replaced,
+    wall_ms,
+)
 
 
 def test_wall_time_is_milliseconds_since_1970() -> None:
@@ -12,6 +19,16 @@ def test_wall_time_is_milliseconds_since_1970() -> None:
 def test_monotonic_time_does_not_go_back_and_its_units_agree() -> None:
     first_ns, between_ms, second_ns = monotonic_ns(), monotonic_ms(), monotonic_ns()
     assert first_ns // 1_000_000 <= between_ms <= second_ns // 1_000_000
+
+
+def test_a_time_line_goes_on_from_where_it_begins() -> None:
+    monotonic = [9_500_000]
+    with replaced(lambda: 7_000_000, lambda: monotonic[0]):
+        begin_at(1_000_000)
+        assert (monotonic_ms(), ahead_ms()) == (1_000_000, 999_991)
+        monotonic[0] += 3_000_000
+        assert monotonic_ms() == 1_000_003
+    assert ahead_ms() == 0
 
 
 def test_another_clock_stands_in_for_a_block() -> None:

@@ -13,10 +13,10 @@ def test_the_deadline_moves_with_the_state(driver: TransactionsDriver) -> None:
     now = driver.now
     ids = TransactionalIds(driver.store, RULES.expiration_ms, now)
     assert ids.deadlines.next_ms() == NEVER_MS
-    txn = created("t", 7, 60_000, now.wall_ms)
+    txn = created("t", 7, 60_000, now.monotonic_ms)
     ids.save(txn, now)
     assert ids.deadlines.next_ms() == now.monotonic_ms + RULES.expiration_ms
-    opened = widened(txn, ProducerEpoch(7, -1), frozenset({1}), frozenset(), now.wall_ms)
+    opened = widened(txn, ProducerEpoch(7, -1), frozenset({1}), frozenset(), now.monotonic_ms)
     ids.save(opened, now)
     assert ids.deadlines.next_ms() == now.monotonic_ms + 60_000
     assert ids.take_due(now) == []
@@ -26,7 +26,7 @@ def test_the_deadline_moves_with_the_state(driver: TransactionsDriver) -> None:
 
 def test_an_id_that_is_forgotten_is_not_known_again(driver: TransactionsDriver) -> None:
     ids = TransactionalIds(driver.store, RULES.expiration_ms, driver.now)
-    txn = created("t", 7, 60_000, driver.now.wall_ms)
+    txn = created("t", 7, 60_000, driver.now.monotonic_ms)
     ids.save(txn, driver.now)
     assert ids.find("t") == txn
     ids.take_due(driver.now._replace(monotonic_ms=2**62))

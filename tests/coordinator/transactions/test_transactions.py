@@ -126,7 +126,7 @@ def test_a_commit_outside_after_that_of_the_transaction_stays(driver: Transactio
     producer = driver.begin()
     driver.offset(producer, 4, 17)
     driver.wait(5)
-    driver.store.commit_offsets("g", {4: CommittedOffset(30, -1, "", driver.now.wall_ms)})
+    driver.store.commit_offsets("g", {4: CommittedOffset(30, -1, "", driver.now.monotonic_ms)})
     driver.commit(producer)
     assert driver.store.committed_offsets("g")[4].offset == 30
 
@@ -199,3 +199,70 @@ def test_a_commit_to_a_disk_topic_or_of_its_offsets_survives_a_power_loss(
     driver.turn()
     assert driver.state == "CompleteCommit"
     assert may_lose(driver), "at worst the markers are sent again"
+
+
+DAY_MS = 24 * 3_600_000
+
+
+@pytest.mark.parametrize("step_ms", [-365 * DAY_MS, -DAY_MS, 3_600_000, 8 * DAY_MS])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_transaction_is_as_old_as_it_is_whatever_the_wall_clock_says(
+    driver: TransactionsDriver, step_ms: int, *, restarts: bool
+) -> None:
+    """Data fault 2: the second AddPartitions computed the deadline anew from wall time."""
+    producer = driver.begin()
+    driver.add(producer, 1)
+    driver.turn()
+    driver.set_clock(step_ms)
+    driver.wait(1000)
+    if restarts:
+        driver.restart()
+    driver.add(producer, 2)
+    driver.turn()
+    driver.wait(58_999)
+    driver.turn()
+    assert driver.state == "Ongoing"
+    driver.wait(1)
+    driver.turn()
+    assert driver.state == "CompleteAbort"
+
+
+@pytest.mark.parametrize("step_ms", [-8 * DAY_MS, 8 * DAY_MS])
+def test_an_unused_id_is_forgotten_after_its_time_whatever_the_wall_clock_says(
+    driver: TransactionsDriver, step_ms: int
+) -> None:
+    """Data fault 2: a restart 8 days ahead forgot ids."""
+    driver.begin()
+    driver.turn()
+    driver.set_clock(step_ms)
+    driver.restart()
+    driver.wait(RULES.expiration_ms - 1)
+    assert driver.transactions.get("t") is not None
+    driver.wait(1)
+    assert driver.transactions.get("t") is None
+
+
+def test_an_age_is_never_negative_after_a_host_has_lost_its_time(
+    driver: TransactionsDriver,
+) -> None:
+    """Data fault 2."""
+    driver.wait(10 * DAY_MS)
+    driver.add(driver.begin(), 1)
+    driver.turn()
+    driver.restart(back_ms=10 * DAY_MS)
+    driver.wait(60_000)
+    driver.turn()
+    assert driver.state == "CompleteAbort"
+
+
+@pytest.mark.parametrize("step_ms", [-600_000, 600_000])
+def test_offsets_are_committed_in_the_order_in_which_they_come(
+    driver: TransactionsDriver, step_ms: int
+) -> None:
+    """Data fault 1: after ten minutes back EndTxn said yes, and the offsets stayed."""
+    producer = driver.begin()
+    driver.store.commit_offsets("g", {4: CommittedOffset(30, -1, "", driver.now.monotonic_ms)})
+    driver.set_clock(step_ms)
+    driver.offset(producer, 4, 31)
+    driver.commit(producer)
+    assert driver.store.committed_offsets("g")[4].offset == 31

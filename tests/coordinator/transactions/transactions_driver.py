@@ -55,7 +55,7 @@ class TransactionsDriver:
 
     def offset(self, producer: ProducerEpoch, number: int, offset: int, group: str = "g") -> None:
         self.transactions.add("t", producer, self.now, groups=frozenset({group}))
-        committed = CommittedOffset(offset, -1, "", self.now.wall_ms)
+        committed = CommittedOffset(offset, -1, "", self.now.monotonic_ms)
         self.transactions.put_offsets("t", group, {number: committed})
 
     def end(
@@ -101,10 +101,15 @@ class TransactionsDriver:
         self.now = Now(self.now.monotonic_ms + wait_ms, self.now.wall_ms + wait_ms)
         self.transactions.tick(self.now)
 
-    def restart(self) -> None:
-        """The process dies; another one starts from what was committed."""
+    def set_clock(self, step_ms: int) -> None:
+        """Somebody sets the wall clock."""
+        self.now = self.now._replace(wall_ms=self.now.wall_ms + step_ms)
+
+    def restart(self, back_ms: int = 0) -> None:
+        """The process dies; another one starts from what was committed. `back_ms`: the host did,
+        and its time line has lost this much."""
         self.store.close()
-        self.now = self.now._replace(monotonic_ms=self.now.monotonic_ms // 7)
+        self.now = self.now._replace(monotonic_ms=self.now.monotonic_ms - back_ms)
         self.store = Store.open(self.path)
         self.transactions = self._load()
 

@@ -52,7 +52,7 @@ def test_what_is_committed_is_kept(bench: CoordinatorBench, version: int) -> Non
     member_id = stable_member(bench)
     assert commit(bench, version, generation_id_or_member_epoch=1, member_id=member_id) == [E.NONE]
     epoch = 3 if version >= 6 else -1
-    expected = CommittedOffset(42, epoch, "note", bench.now.wall_ms, None)
+    expected = CommittedOffset(42, epoch, "note", bench.now.monotonic_ms, None)
     assert bench.store.committed_offsets("g") == {number: expected}
 
 
@@ -65,7 +65,7 @@ def test_somebody_from_outside_makes_the_group(bench: CoordinatorBench) -> None:
 
 def test_a_retention_that_the_client_names_is_kept(bench: CoordinatorBench) -> None:
     make_topic(bench)
-    for retention_ms, expire_ms in ((5000, bench.now.wall_ms + 5000), (2**63 - 1, 2**63 - 1)):
+    for retention_ms, expire_ms in ((5000, bench.now.monotonic_ms + 5000), (2**63 - 1, 2**63 - 1)):
         commit(bench, 4, retention_time_ms=retention_ms)
         [committed] = bench.store.committed_offsets("g").values()
         assert committed.expire_ms == expire_ms

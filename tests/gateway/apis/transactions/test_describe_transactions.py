@@ -3,6 +3,7 @@
 from typing import Any
 
 from gateway.apis.transactions.describe_transactions import java_hash
+from smq.coordinator.inputs import Now
 from smq.model.errors import ErrorCode
 from smq.wire.generated.describe_transactions import DescribeTransactionsRequest
 from tests.gateway.apis.transactions.producers import add_group, begin, end, open_
@@ -52,3 +53,11 @@ def test_hashes_are_those_of_java() -> None:
     assert java_hash("") == 0
     assert java_hash("group") == 98629247
     assert java_hash("polygenelubricants") == -(2**31) & 0x7FFFFFFF
+
+
+def test_when_a_transaction_began_is_said_by_the_wall_clock_of_now(bench: CoordinatorBench) -> None:
+    """Data fault 2: ages are kept on the time line, people read wall time."""
+    open_(bench, begin(bench), "t", 2)
+    bench.now = Now(bench.now.monotonic_ms + 1000, bench.now.wall_ms + 3_600_000)
+    [found] = describe(bench, "mine")
+    assert found.transaction_start_time_ms == bench.now.wall_ms - 1000

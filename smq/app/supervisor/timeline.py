@@ -1,0 +1,77 @@
+"""The time line of a data directory: ages and deadlines that are kept over a restart count on it.
+
+    <data>/clock.json      one moment on each clock: the time line's, the system's two, and the boot
+
+    within a boot          continues as the system's monotonic clock has gone on
+    after another boot     … as far as the wall clock has gone on, which may be wrong: not at all if
+                           that was set back. So an age may come out too long, but never negative
+    without a file         begins at wall time, which versions without a time line have kept
+
+The file is written at the start and every minute; its format is that of meta.json's version. What
+was kept after the last writing may lie in the future once the host was started again: whoever
+restores a time takes the present for it.
+"""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from smq.app.process.clock import begin_at, monotonic_ms, monotonic_ns, wall_ms
+from smq.app.process.machine import boot_id
+
+FILE = "clock.json"
+KEEP_EVERY_MS = 60_000
+
+
+class Moment(NamedTuple):
+    """A moment on the system's clocks, and in which boot."""
+
+    boot_id: str
+    monotonic_ms: int
+    wall_ms: int
+
+
+class Kept(NamedTuple):
+    """A moment, and where it was on the time line."""
+
+    now_ms: int
+    moment: Moment
+
+
+def continued(kept: Kept | None, moment: Moment) -> int:
+    """Where a moment is on the time line."""
+    if kept is None:
+        return moment.wall_ms
+    passed_ms = moment.monotonic_ms - kept.moment.monotonic_ms
+    if moment.boot_id != kept.moment.boot_id or passed_ms < 0:
+        passed_ms = max(0, moment.wall_ms - kept.moment.wall_ms)
+    return kept.now_ms + passed_ms
+
+
+def resume(directory: Path) -> None:
+    """Continue a data directory's time line in this process and its forks. Raises OSError."""
+    begin_at(continued(read(directory), _moment()))
+    keep(directory)
+
+
+def keep(directory: Path) -> None:
+    """Note where the time line is. Raises OSError."""
+    kept = Kept(monotonic_ms(), _moment())
+    path = directory / FILE
+    temporary = path.with_name(path.name + ".new")
+    temporary.write_text(json.dumps({"now_ms": kept.now_ms, **kept.moment._asdict()}) + "\n")
+    temporary.replace(path)
+
+
+def read(directory: Path) -> Kept | None:
+    """What was kept; None: nothing that can be read."""
+    try:
+        fields = json.loads((directory / FILE).read_bytes())
+        moment = Moment(str(fields["boot_id"]), int(fields["monotonic_ms"]), int(fields["wall_ms"]))
+        return Kept(int(fields["now_ms"]), moment)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _moment() -> Moment:
+    return Moment(boot_id().decode(), monotonic_ns() // 1_000_000, wall_ms())

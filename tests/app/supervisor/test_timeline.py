@@ -1,0 +1,67 @@
+"""The time line of a data directory goes on over restarts, whatever the wall clock says."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from smq.app.process.clock import monotonic_ms, replaced
+from smq.app.supervisor.timeline import FILE, Kept, Moment, continued, keep, read, resume
+
+DAY_MS, YEAR_MS = 86_400_000, 365 * 86_400_000
+WALL_MS = 1_700_000_000_000
+KEPT = Kept(WALL_MS + 5, Moment("boot", 1000, WALL_MS))
+
+
+class SetClocks:
+    """The system's clocks, as a test sets them."""
+
+    def __init__(self) -> None:
+        self.wall_ms, self.monotonic_ms = WALL_MS, 50_000
+
+
+@pytest.fixture
+def clocks() -> Iterator[SetClocks]:
+    clocks = SetClocks()
+    wall, monotonic = lambda: clocks.wall_ms * 1_000_000, lambda: clocks.monotonic_ms * 1_000_000
+    with replaced(wall, monotonic):
+        yield clocks
+
+
+@pytest.mark.parametrize("step_ms", [-YEAR_MS, -1000, 0, 1000, 8 * DAY_MS, YEAR_MS])
+def test_within_a_boot_the_wall_clock_does_not_matter(step_ms: int) -> None:
+    """Data fault 2: a restart 8 days ahead forgot ids."""
+    assert continued(KEPT, Moment("boot", 3000, WALL_MS + step_ms)) == KEPT.now_ms + 2000
+
+
+def test_after_another_boot_it_goes_on_as_the_wall_clock_did() -> None:
+    assert continued(KEPT, Moment("next", 7, WALL_MS + DAY_MS)) == KEPT.now_ms + DAY_MS
+
+
+@pytest.mark.parametrize("boot", ["boot", "next"])
+def test_it_never_goes_back(boot: str) -> None:
+    assert continued(KEPT, Moment(boot, 7, WALL_MS - YEAR_MS)) == KEPT.now_ms
+
+
+def test_without_a_file_it_begins_at_wall_time() -> None:
+    assert continued(None, Moment("boot", 7, WALL_MS)) == WALL_MS
+
+
+def test_a_directory_continues_its_time_line(tmp_path: Path, clocks: SetClocks) -> None:
+    resume(tmp_path)
+    assert monotonic_ms() == WALL_MS
+    clocks.wall_ms += YEAR_MS
+    clocks.monotonic_ms += 300
+    assert monotonic_ms() == WALL_MS + 300
+    keep(tmp_path)
+    clocks.monotonic_ms += 200
+    resume(tmp_path)
+    assert monotonic_ms() == WALL_MS + 500
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"now_ms": null}', "\0" * 90])
+def test_a_damaged_file_counts_as_none(tmp_path: Path, clocks: SetClocks, content: str) -> None:
+    (tmp_path / FILE).write_text(content)
+    assert read(tmp_path) is None
+    resume(tmp_path)
+    assert monotonic_ms() == clocks.wall_ms
