@@ -41,7 +41,7 @@ def _answer(
         partition_index=asked.partition_index, error_message=None
     )
     try:
-        _check(context.shard.catalog.by_name.get(name), asked, context)
+        _check(context.shard.catalog.find(name), asked, context)
     except BrokerError as refusal:
         answer.error_code, answer.error_message = refusal.code, refusal.message
     return answer

@@ -39,8 +39,5 @@ def _verdict(wanted: AlterReplicaLogDir, name: str, index: int, context: ShardCo
     shard = context.shard
     if wanted.path != str(shard.config.log_dir):
         return ErrorCode.LOG_DIR_NOT_FOUND
-    topic = shard.catalog.by_name.get(name)
-    if topic is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    found = shard.find(topic, index)
+    found = shard.find_named(name, index)
     return found if isinstance(found, ErrorCode) else ErrorCode.NONE

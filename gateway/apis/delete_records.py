@@ -12,6 +12,7 @@ below it on its next pass. Queries leave out the other rows at once.
 
 from gateway.context import Ask, Later, ShardContext
 from smq.log.log import Log
+from smq.model.catalog import InternalPartition
 from smq.model.errors import ErrorCode
 from smq.model.topic_configs import own_or_default
 from smq.wire.generated.delete_records import (
@@ -59,16 +60,14 @@ class _Deletion:
         result = DeleteRecordsPartitionResult(
             partition_index=asked.partition_index, low_watermark=-1
         )
-        topic = self._shard.catalog.find(name)
-        if topic is None or topic.is_internal:
-            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            result.error_code = unknown if topic is None else ErrorCode.INVALID_TOPIC_EXCEPTION
-            return result
-        led = self._shard.find(topic, asked.partition_index)
+        led = self._shard.find_named(name, asked.partition_index)
         if isinstance(led, ErrorCode):
             result.error_code = led
             return result
-        if "delete" not in own_or_default("cleanup.policy", topic.configs, self._shard.config):
+        if isinstance(led, InternalPartition):
+            result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+            return result
+        if "delete" not in own_or_default("cleanup.policy", led.topic.configs, self._shard.config):
             result.error_code = ErrorCode.POLICY_VIOLATION
             return result
         end = led.offsets().high_watermark

@@ -2,7 +2,8 @@
 
 - There is one directory, that of the logs. A partition's size counts its unsealed bytes and its
   sealed segments, wherever the filer keeps them.
-- Null topics mean all that this node leads. Unknown partitions are left out.
+- Null topics mean all that this node leads. Unknown partitions are left out. Those of internal
+  topics have no bytes.
 - From 4: the size and the free space of the disk with the logs.
 """
 
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from gateway.context import Ask, ShardContext
+from smq.model.catalog import InternalPartition
 from smq.model.errors import ErrorCode
 from smq.shard.shard import Led, Shard
 from smq.wire.generated.describe_log_dirs import (
@@ -31,25 +33,22 @@ def handle(request: DescribeLogDirsRequest, context: ShardContext) -> Iterator[A
     directory = _Directory(str(context.shard.config.log_dir))
     for first in range(0, max(1, len(found)), PART_PARTITIONS):
         part = found[first : first + PART_PARTITIONS]
-        numbers = [led.number for led, _ in part]
+        numbers = [led.number for led, _ in part if isinstance(led, Led)]
         yield Ask([DescribeStorage(numbers)], partial(directory.answer, part))
 
 
-_Found = tuple[Led, int]  # (partition, its index)
+_Found = tuple[Led | InternalPartition, int]  # (partition, its index)
 
 
 def _wanted(request: DescribeLogDirsRequest, shard: Shard) -> Iterator[_Found]:
     if request.topics is None:
-        asked = {
-            topic.name: range(topic.partition_count) for topic in shard.catalog.by_name.values()
-        }
-        pairs = [(name, index) for name, indexes in asked.items() for index in indexes]
+        topics = shard.catalog.all()
+        pairs = [(topic.name, index) for topic in topics for index in range(topic.partition_count)]
     else:
         pairs = [(topic.topic, index) for topic in request.topics for index in topic.partitions]
     for name, index in dict.fromkeys(pairs):
-        topic = shard.catalog.by_name.get(name)
-        led = shard.find(topic, index) if topic is not None else None
-        if isinstance(led, Led):
+        led = shard.find_named(name, index)
+        if not isinstance(led, ErrorCode):
             yield led, index
 
 
@@ -73,10 +72,10 @@ class _Directory:
             return DescribeLogDirsResponse(results=[failed])
         self._disk = self._disk or (storage.total_bytes, storage.usable_bytes)
         topics: dict[str, list[DescribeLogDirsPartition]] = {}
-        for (led, index), sealed_bytes in zip(part, storage.sealed_bytes, strict=True):
-            row = DescribeLogDirsPartition(
-                partition_index=index, partition_size=led.unsealed_bytes() + sealed_bytes
-            )
+        sealed_bytes = iter(storage.sealed_bytes)
+        for led, index in part:
+            size = led.unsealed_bytes() + next(sealed_bytes) if isinstance(led, Led) else 0
+            row = DescribeLogDirsPartition(partition_index=index, partition_size=size)
             topics.setdefault(led.topic.name, []).append(row)
         total_bytes, usable_bytes = self._disk
         result = DescribeLogDirsResult(

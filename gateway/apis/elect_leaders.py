@@ -2,12 +2,13 @@
 
 A partition has one replica, which leads it: each named one gets ELECTION_NOT_NEEDED, as in Kafka
 where the preferred replica leads; an unknown one UNKNOWN_TOPIC_OR_PARTITION. A request for all
-partitions gets an empty answer: none had an election.
+partitions gets a row for each topic, without partitions: none had an election.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from gateway.context import ShardContext
+from smq.model.catalog import Catalog
 from smq.model.errors import ErrorCode
 from smq.wire.generated.elect_leaders import (
     ElectLeadersRequest,
@@ -17,10 +18,13 @@ from smq.wire.generated.elect_leaders import (
 )
 
 ELECTION_TYPES = {0, 1}  # Preferred, unclean.
+PART_TOPICS = 1000  # Of an answer for all partitions: a few milliseconds.
 Verdict = tuple[ErrorCode, str]
 
 
-def handle(request: ElectLeadersRequest, context: ShardContext) -> ElectLeadersResponse:
+def handle(
+    request: ElectLeadersRequest, context: ShardContext
+) -> ElectLeadersResponse | Iterator[ElectLeadersResponse]:
     """Answer for each partition that no election is needed, or why there can be none."""
     catalog = context.shard.catalog
     if request.election_type not in ELECTION_TYPES:
@@ -29,9 +33,11 @@ def handle(request: ElectLeadersRequest, context: ShardContext) -> ElectLeadersR
             lambda _name, _index: (ErrorCode.INVALID_REQUEST, "There is no such election type."),
             ErrorCode.INVALID_REQUEST,
         )
+    if request.topic_partitions is None:
+        return _all(catalog)
 
     def verdict(name: str, index: int) -> Verdict:
-        topic = catalog.by_name.get(name)
+        topic = catalog.find(name)
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}"
         if not 0 <= index < topic.partition_count:
@@ -39,6 +45,15 @@ def handle(request: ElectLeadersRequest, context: ShardContext) -> ElectLeadersR
         return ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
 
     return _answer(request, verdict)
+
+
+def _all(catalog: Catalog) -> Iterator[ElectLeadersResponse]:
+    """A row for each topic, in parts; there is one at least, since internal topics always exist."""
+    names = [topic.name for topic in catalog.all()]
+    for first in range(0, len(names), PART_TOPICS):
+        part = names[first : first + PART_TOPICS]
+        rows = [TopicElection(topic=name, partition_result=[]) for name in part]
+        yield ElectLeadersResponse(replica_election_results=rows)
 
 
 def _answer(

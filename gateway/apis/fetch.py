@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 from gateway.context import Ask, LogSlot, Message, Result, ShardContext, Wait
 from shm.kernels.request.fetch_request import FETCH_BYTES_MAX, WAIT_MS_MAX
-from smq.model.catalog import Node, Topic
+from smq.model.catalog import InternalPartition, Node, Topic
 from smq.model.errors import ErrorCode
 from smq.shard.inline import before_handles, delivers_inline
 from smq.shard.lent import FileRange, LentBatches
@@ -203,6 +203,8 @@ class Fetching:
             return _Row(asked, None, ErrorCode.UNKNOWN_SERVER_ERROR)
         error = shard.check_epoch(max(-1, asked.current_leader_epoch), led)
         leader = self._leader(error, found, asked.partition)
+        if isinstance(led, InternalPartition):  # There is nothing to read.
+            return _Row(asked, None, error, leader)
         return _Row(asked, led if error == ErrorCode.NONE else None, error, leader)
 
     def _leader(self, error: ErrorCode, topic: Topic, index: int) -> Node | None:

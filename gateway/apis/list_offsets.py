@@ -26,6 +26,7 @@ from smq.log.files.background import Lane
 from smq.log.reading import DamagedFrame
 from smq.log.record_search import Done, Searched, Wanted, search_batch
 from smq.log.times import first_batch_at
+from smq.model.catalog import InternalPartition
 from smq.model.errors import ErrorCode
 from smq.shard.shard import Led, Offsets, Shard
 from smq.wire.generated.list_offsets import (
@@ -199,14 +200,15 @@ class _Request:
         """Fill the answer for one partition, or return what it waits for."""
         version = self._context.header.api_version
         led = _find(name, asked, self._context) if is_once else ErrorCode.INVALID_REQUEST
-        if isinstance(led, ErrorCode) and led is not ErrorCode.NONE:
+        if isinstance(led, ErrorCode):
             answer.error_code = led
             return None
         answer.error_code = _refusal(asked.timestamp, self._isolation, version)
         if answer.error_code != ErrorCode.NONE:
             return None
-        if isinstance(led, ErrorCode):  # An internal topic is empty.
-            answer.offset = 0 if asked.timestamp in _ENDS else -1
+        if isinstance(led, InternalPartition):
+            if asked.timestamp in _ENDS:
+                answer.offset, answer.leader_epoch = 0, led.epoch
             return None
         return _fill(answer, led, asked.timestamp, self._isolation)
 
@@ -260,11 +262,10 @@ def steps(portions: Callable[[], Iterator[Portion]], context: ShardContext) -> I
         yield Step(_Request(message, context, budget).go_on(), continues)
 
 
-def _find(name: str, asked: ListOffsetsPartition, context: ShardContext) -> Led | ErrorCode:
-    topic = context.shard.catalog.find(name)
-    if topic is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    led = context.shard.find(topic, asked.partition_index)
+def _find(
+    name: str, asked: ListOffsetsPartition, context: ShardContext
+) -> Led | InternalPartition | ErrorCode:
+    led = context.shard.find_named(name, asked.partition_index)
     if isinstance(led, ErrorCode):
         return led
     error = context.shard.check_epoch(asked.current_leader_epoch, led)

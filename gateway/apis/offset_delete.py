@@ -45,7 +45,7 @@ class _Deletion:
         if has_members and group.protocol_type != CONSUMER:
             raise BrokerError(ErrorCode.NON_EMPTY_GROUP)
         self._read = topics_of(group)
-        self._topics = context.coordinator.topics.catalog.by_name
+        self._catalog = context.coordinator.topics.catalog
         self.numbers: list[int] = []
 
     def take(self, asked: OffsetDeleteRequestTopic) -> list[OffsetDeleteResponsePartition]:
@@ -59,7 +59,7 @@ class _Deletion:
         ]
 
     def _take(self, name: str, partition: int) -> ErrorCode:
-        topic = self._topics.get(name)
+        topic = self._catalog.find(name)
         if topic is None or not 0 <= partition < topic.partition_count:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if self._read is None or name in self._read:

@@ -7,7 +7,9 @@
 """
 
 from gateway.context import ShardContext
+from smq.model.catalog import InternalPartition
 from smq.model.errors import ErrorCode
+from smq.shard.shard import Led
 from smq.wire.generated.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -16,7 +18,7 @@ from smq.wire.generated.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 
-NO_EPOCH = -1
+NO_EPOCH = NO_OFFSET = -1
 
 
 def handle(
@@ -35,11 +37,7 @@ def handle(
 
 
 def _answer(name: str, asked: OffsetForLeaderPartition, context: ShardContext) -> EpochEndOffset:
-    found = context.shard.catalog.find(name)
-    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    led = error if found is None else context.shard.find(found, asked.partition)
-    if led is ErrorCode.NONE:  # An internal topic has no records.
-        return EpochEndOffset(partition=asked.partition)
+    led = context.shard.find_named(name, asked.partition)
     if isinstance(led, ErrorCode):
         return EpochEndOffset(error_code=led, partition=asked.partition)
     error = context.shard.check_epoch(asked.current_leader_epoch, led)
@@ -47,5 +45,11 @@ def _answer(name: str, asked: OffsetForLeaderPartition, context: ShardContext) -
         return EpochEndOffset(error_code=error, partition=asked.partition)
     if asked.leader_epoch == NO_EPOCH:
         return EpochEndOffset(partition=asked.partition)
-    epoch, end = led.log.partitions.end_of_epoch(led.number, asked.leader_epoch)
+    epoch, end = _end_of_epoch(led, asked.leader_epoch)
     return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end)
+
+
+def _end_of_epoch(led: Led | InternalPartition, epoch: int) -> tuple[int, int]:
+    if isinstance(led, InternalPartition):  # It remembers no other epoch, and has no records.
+        return (epoch, 0) if epoch <= led.epoch else (NO_EPOCH, NO_OFFSET)
+    return led.log.partitions.end_of_epoch(led.number, epoch)

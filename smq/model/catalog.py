@@ -109,6 +109,16 @@ INTERNAL_TOPICS = {
 _INTERNAL_BY_ID = {topic.id: topic for topic in INTERNAL_TOPICS.values()}
 
 
+class InternalPartition(NamedTuple):
+    """A partition of an internal topic, where its leader is asked: in no log, and always empty.
+
+    `epoch`: its leader epoch, the only one that it remembers.
+    """
+
+    topic: Topic
+    epoch: int
+
+
 class Catalog:
     """All topics and dynamic settings at one version. Immutable.
 

@@ -29,7 +29,7 @@ from shm.kernels.base.words import (
     P_LOG_END,
     P_LOG_START,
 )
-from smq.model.catalog import Topic
+from smq.model.catalog import InternalPartition, Topic
 from smq.model.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -248,7 +248,9 @@ def _signed(low: int) -> int:
 def _code(shard: "Shard", topic: Topic | None, index: int) -> int:
     led = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else shard.find(topic, index)
     if isinstance(led, ErrorCode):
-        return _EMPTY if led is ErrorCode.NONE else -1
+        return -1
+    if isinstance(led, InternalPartition):
+        return _EMPTY
     return led.log.number << 32 | led.slot
 
 

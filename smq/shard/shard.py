@@ -29,7 +29,7 @@ from shm.kernels.base.words import (
 )
 from shm.layout import COUNTER_SEALED_CACHE_HITS
 from smq.log.log import TOUCHED_MAX, Log
-from smq.model.catalog import BROKER, CLIENT_METRICS, QUOTA, Catalog, Node, Topic
+from smq.model.catalog import BROKER, CLIENT_METRICS, QUOTA, Catalog, InternalPartition, Node, Topic
 from smq.model.config import Config
 from smq.model.errors import ErrorCode
 from smq.model.live_config import in_force
@@ -201,22 +201,26 @@ class Shard:
         led = self._led.get(number)
         return None if led is None else led.log.number << 32 | led.slot
 
-    def find(self, topic: Topic, index: int) -> Led | ErrorCode:
-        """The partition `index` of a topic, or why we cannot serve it.
-
-        NONE: it belongs to an internal topic; these are empty, and each shard answers for all of
-        them.
-        """
-        if topic.is_internal and 0 <= index < topic.partition_count:
-            return ErrorCode.NONE
+    def find(self, topic: Topic, index: int) -> Led | InternalPartition | ErrorCode:
+        """The partition `index` of a topic, or why we cannot serve it."""
         if not 0 <= index < topic.partition_count:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic.is_internal:
+            leader = Catalog.leader(topic.logs[index], self.nodes())
+            if leader.id != self.node_id:
+                return ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return InternalPartition(topic, leader.epoch)
         return self._led.get(topic.partition_numbers[index], ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def find_named(self, name: str, index: int) -> Led | InternalPartition | ErrorCode:
+        """The partition `index` of the topic of a name, or why we cannot serve it."""
+        topic = self.catalog.find(name)
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else self.find(topic, index)
 
     def leader_of(self, topic: str | UUID, index: int) -> Node | None:
         """The node that leads a partition of a topic, by the topic's name or id."""
         catalog = self.catalog
-        found = catalog.by_id.get(topic) if isinstance(topic, UUID) else catalog.by_name.get(topic)
+        found = catalog.find_by_id(topic) if isinstance(topic, UUID) else catalog.find(topic)
         if found is None or not 0 <= index < found.partition_count:
             return None
         return Catalog.leader(found.logs[index], self.nodes())
@@ -241,10 +245,12 @@ class Shard:
         led = self._led.get(number)
         return None if led is None else led.topic
 
-    def check_epoch(self, claimed: int, led: Led) -> ErrorCode:
+    def check_epoch(self, claimed: int, led: Led | InternalPartition) -> ErrorCode:
         """Compare the leader epoch a client believes in (-1: none) with ours (KIP-320)."""
-        history = led.log.partitions.epochs[led.number]
-        current = history[-1][0]
+        if isinstance(led, InternalPartition):
+            current = led.epoch
+        else:
+            current = led.log.partitions.epochs[led.number][-1][0]
         if claimed in {-1, current}:
             return ErrorCode.NONE
         return (

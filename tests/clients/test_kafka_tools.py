@@ -182,6 +182,8 @@ def test_transactions_are_listed_described_and_aborted(
     assert known.split()[-1] == str(RECORDS), "where the transaction begins"
     hanging = tools.run(command, "find-hanging", *place)
     assert len(hanging.splitlines()) == 1, "the coordinator knows it"
+    everywhere = tools.run(command, "find-hanging", "--broker-id", "1")
+    assert len(everywhere.splitlines()) == 1, "internal topics are asked too: data fault 32"
     tools.run(command, "abort", *place, "--start-offset", str(RECORDS))
     ended = tools.run(command, "describe-producers", *place).splitlines()[-1]
     assert ended.split()[-1] == "None"

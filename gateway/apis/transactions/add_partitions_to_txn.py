@@ -1,14 +1,15 @@
 """AddPartitionsToTxn (key 24), versions 0-5.
 
 - All partitions of a request (of a transaction from 4 on) join, or none: if one is
-  UNKNOWN_TOPIC_OR_PARTITION, the others are OPERATION_NOT_ATTEMPTED. A large request is handled in
-  portions, each by this rule.
+  UNKNOWN_TOPIC_OR_PARTITION, or TOPIC_AUTHORIZATION_FAILED since its topic is internal, the others
+  are OPERATION_NOT_ATTEMPTED. A large request is handled in portions, each by this rule.
 - Below 2 a fenced producer gets INVALID_PRODUCER_EPOCH.
 - From 4, for brokers: several transactions at once, and `verify_only`, which checks that each
   partition belongs to the transaction; others are TRANSACTION_ABORTABLE (KIP-890).
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from gateway.apis.transactions.said import said
 from gateway.coordinator_context import CoordinatorContext
@@ -25,8 +26,17 @@ from smq.wire.generated.add_partitions_to_txn import (
 )
 
 KNOWS_FENCING_FROM, BATCHES_FROM = 2, 4
-Numbers = list[int | None]
-"""Of the partitions of a topic, in the order asked; None: there is no such partition."""
+
+
+class _Place(NamedTuple):
+    """A partition by its number, or why it can be in no transaction."""
+
+    number: int
+    refusal: ErrorCode = ErrorCode.NONE
+
+
+_INTERNAL = _Place(-1, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+_UNKNOWN = _Place(-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def handle(
@@ -54,47 +64,55 @@ def handle(
 def _results(
     asked: AddPartitionsToTxnTransaction, context: CoordinatorContext
 ) -> list[AddPartitionsToTxnTopicResult]:
-    found = [_numbers(topic, context) for topic in asked.topics]
+    found = [_places(topic, context) for topic in asked.topics]
     errors = _errors(asked, found, context)
     return [
         AddPartitionsToTxnTopicResult(
             name=topic.name,
             results_by_partition=[
                 AddPartitionsToTxnPartitionResult(
-                    partition_index=index, partition_error_code=errors[number]
+                    partition_index=index, partition_error_code=errors[place]
                 )
-                for index, number in zip(topic.partitions, numbers, strict=True)
+                for index, place in zip(topic.partitions, places, strict=True)
             ],
         )
-        for topic, numbers in zip(asked.topics, found, strict=True)
+        for topic, places in zip(asked.topics, found, strict=True)
     ]
 
 
-def _numbers(asked: AddPartitionsToTxnTopic, context: CoordinatorContext) -> Numbers:
-    topic = context.coordinator.topics.catalog.by_name.get(asked.name)
+def _places(asked: AddPartitionsToTxnTopic, context: CoordinatorContext) -> list[_Place]:
+    """Of the partitions of a topic, in the order asked."""
+    topic = context.coordinator.topics.catalog.find(asked.name)
+    if topic is not None and topic.is_internal:
+        return [_INTERNAL] * len(asked.partitions)
     numbers = topic.partition_numbers if topic is not None else ()
-    return [numbers[index] if 0 <= index < len(numbers) else None for index in asked.partitions]
+    return [
+        _Place(numbers[index]) if 0 <= index < len(numbers) else _UNKNOWN
+        for index in asked.partitions
+    ]
 
 
 def _errors(
-    asked: AddPartitionsToTxnTransaction, found: Sequence[Numbers], context: CoordinatorContext
-) -> Mapping[int | None, ErrorCode]:
-    """The error of each partition, unknown ones included."""
-    numbers = {number for of_topic in found for number in of_topic}
-    there = frozenset(number for number in numbers if number is not None)
-    errors: dict[int | None, ErrorCode] = dict.fromkeys(numbers, ErrorCode.NONE)
-    if None in numbers:
-        errors = dict.fromkeys(numbers, ErrorCode.OPERATION_NOT_ATTEMPTED)
-        return errors | {None: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    asked: AddPartitionsToTxnTransaction,
+    found: Sequence[list[_Place]],
+    context: CoordinatorContext,
+) -> Mapping[_Place, ErrorCode]:
+    """The error of each partition, refused ones included."""
+    places = {place for of_topic in found for place in of_topic}
+    if any(place.refusal for place in places):
+        return {place: place.refusal or ErrorCode.OPERATION_NOT_ATTEMPTED for place in places}
+    numbers = frozenset(place.number for place in places)
     transactions = context.coordinator.transactions
     producer = ProducerEpoch(asked.producer_id, asked.producer_epoch)
     try:
         if asked.verify_only:
             inside = transactions.verify(asked.transactional_id, producer).partitions
-            return errors | dict.fromkeys(there - inside, ErrorCode.TRANSACTION_ABORTABLE)
-        if there:
-            transactions.add(asked.transactional_id, producer, context.now, numbers=there)
+            outside = {place for place in places if place.number not in inside}
+            errors = dict.fromkeys(places, ErrorCode.NONE)
+            return errors | dict.fromkeys(outside, ErrorCode.TRANSACTION_ABORTABLE)
+        if numbers:
+            transactions.add(asked.transactional_id, producer, context.now, numbers=numbers)
     except BrokerError as refusal:
         knows_fencing = context.version >= KNOWS_FENCING_FROM
-        return dict.fromkeys(numbers, said(refusal.code, knows_fencing=knows_fencing))
-    return errors
+        return dict.fromkeys(places, said(refusal.code, knows_fencing=knows_fencing))
+    return dict.fromkeys(places, ErrorCode.NONE)

@@ -21,6 +21,7 @@ from shm.kernels.log.producers import (
     R_PARTITION,
     R_PRODUCER_ID,
 )
+from smq.model.catalog import InternalPartition
 from smq.model.errors import ErrorCode
 from smq.model.names import is_valid_topic_name
 from smq.shard.shard import Led, Shard
@@ -68,6 +69,9 @@ def _pieces(
         if isinstance(led, ErrorCode):
             yield topic, PartitionResponse(partition_index=index, error_code=led)
             continue
+        if isinstance(led, InternalPartition):  # Nobody writes there.
+            yield topic, PartitionResponse(partition_index=index)
+            continue
         those = rows.get(led.number, _NONE)
         for first in range(0, max(1, len(those)), PART_ROWS):
             described = [_described(led, row) for row in those[first : first + PART_ROWS].tolist()]
@@ -75,11 +79,10 @@ def _pieces(
             yield topic, PartitionResponse(partition_index=index, active_producers=producers)
 
 
-def _find(name: str, index: int, shard: Shard) -> Led | ErrorCode:
+def _find(name: str, index: int, shard: Shard) -> Led | InternalPartition | ErrorCode:
     if not is_valid_topic_name(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    topic = shard.catalog.by_name.get(name)
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else shard.find(topic, index)
+    return shard.find_named(name, index)
 
 
 def _rows(those: list[Led]) -> dict[int, np.ndarray]:

@@ -101,7 +101,7 @@ def _take(
     context: CoordinatorContext,
 ) -> ErrorCode:
     """Take one partition's offset or refuse it."""
-    topic = context.coordinator.topics.catalog.by_name.get(name)
+    topic = context.coordinator.topics.catalog.find(name)
     if topic is None or not 0 <= asked.partition_index < topic.partition_count:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if refusal is not ErrorCode.NONE:
@@ -109,6 +109,8 @@ def _take(
     metadata = asked.committed_metadata or ""
     if len(metadata) > context.coordinator.config.offset_metadata_max_bytes:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    if topic.is_internal:  # It is always empty: there is nothing to remember.
+        return ErrorCode.NONE
     taken[topic.partition_numbers[asked.partition_index]] = CommittedOffset(
         asked.committed_offset, asked.committed_leader_epoch, metadata, context.now.monotonic_ms
     )

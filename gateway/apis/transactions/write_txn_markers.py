@@ -14,9 +14,9 @@ request: as in Kafka, a transaction aborted here may still be committed elsewher
 from collections.abc import Sequence
 
 from gateway.context import LogSlot, ShardContext, Wait
+from smq.model.catalog import InternalPartition
 from smq.model.errors import ErrorCode
 from smq.shard.markers import Ending, end_transaction
-from smq.shard.shard import Led, Shard
 from smq.wire.generated.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -62,11 +62,13 @@ class _Writing:
                 self._endings[place] = self._end(marker, topic.name, index)
 
     def _end(self, asked: WritableTxnMarker, name: str, index: int) -> Ending:
-        led = _find(name, index, self._shard)
+        led = self._shard.find_named(name, index)
         if isinstance(led, ErrorCode):
             return Ending(-1, None, led)
         if asked.producer_id < 0 or asked.producer_epoch < 0:
             return Ending(-1, None, ErrorCode.UNKNOWN_SERVER_ERROR)
+        if isinstance(led, InternalPartition):  # No producer has a transaction open there.
+            return Ending(-1, None, ErrorCode.NONE)
         known = led.log.transactions.coordinator_epoch(led.number, asked.producer_id)
         epoch = min(asked.coordinator_epoch, max(0, known))
         producer = asked.producer_id, asked.producer_epoch
@@ -108,8 +110,3 @@ class _Writing:
                 for producer_id, topics in rows.items()
             ]
         )
-
-
-def _find(name: str, index: int, shard: Shard) -> Led | ErrorCode:
-    topic = shard.catalog.by_name.get(name)
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else shard.find(topic, index)

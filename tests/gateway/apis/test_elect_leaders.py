@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.apis import elect_leaders
 from smq.model.errors import ErrorCode
 from smq.wire.generated.elect_leaders import ElectLeadersRequest, TopicPartitions as ElectedTopic
 from tests.gateway.shard_api_bench import ShardBench
@@ -45,7 +46,21 @@ def test_what_is_not_there_has_no_leader(bench: ShardBench) -> None:
 
 
 def test_of_all_partitions_none_has_an_election(bench: ShardBench) -> None:
-    assert elect(bench, None) == (E.NONE, {})
+    """Data fault 32: each topic is named, as Kafka does."""
+    rows: dict[str, list[tuple[int, int]]] = {"t": []}
+    rows |= {"__consumer_offsets": [], "__transaction_state": []}
+    assert elect(bench, None) == (E.NONE, rows)
+
+
+def test_all_of_many_topics_are_answered_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data fault 32: no step holds the loop."""
+    monkeypatch.setattr(elect_leaders, "PART_TOPICS", 2)
+    many = [topic(f"t{number}", range(number, number + 1)) for number in range(1, 6)]
+    error, rows = elect(ShardBench(tmp_path, *many), None)
+    assert error == E.NONE
+    assert [*rows] == [each.name for each in many] + ["__consumer_offsets", "__transaction_state"]
 
 
 def test_a_type_that_is_none_is_refused(bench: ShardBench) -> None:

@@ -292,10 +292,10 @@ def test_a_sealer_that_cannot_say_is_a_storage_error(bench: ShardBench, said: An
 @pytest.mark.parametrize("version", [4, 12, 13, 18])
 def test_an_internal_topic_is_empty(bench: ShardBench, version: int) -> None:
     topic = INTERNAL_TOPICS["__consumer_offsets"]
-    asked = wanted(topic.name, FetchPartition(partition=49), topic_id=topic.id)
+    asked = wanted(topic.name, FetchPartition(partition=48), topic_id=topic.id)
     data = row(bench.ask("Fetch", version, fetch(asked)))
     assert (data.error_code, data.high_watermark, data.records) == (0, 0, b"")
-    behind = FetchPartition(partition=49, fetch_offset=1)
+    behind = FetchPartition(partition=48, fetch_offset=1)
     data = row(bench.ask("Fetch", version, fetch(wanted(topic.name, behind, topic_id=topic.id))))
     assert data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     beyond = FetchPartition(partition=50)

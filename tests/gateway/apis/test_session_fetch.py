@@ -190,11 +190,12 @@ def test_a_full_fetch_ends_the_session_it_names(bench: ShardBench) -> None:
 
 
 def test_an_internal_topic_is_no_news(bench: ShardBench) -> None:
-    partitions = [FetchPartition(partition=index, partition_max_bytes=1000) for index in range(50)]
+    led = range(0, 50, 2)  # The other node leads the rest.
+    partitions = [FetchPartition(partition=index, partition_max_bytes=1000) for index in led]
     begins = request(session_epoch=0)
     begins.topics = [FetchTopic(topic="__consumer_offsets", partitions=partitions)]
     first = ask(bench, begins)
     assert first.session_id != 0
-    assert news(first) == dict.fromkeys(range(50), 0)
+    assert news(first) == dict.fromkeys(led, 0)
     later = ask(bench, request(session_id=first.session_id, session_epoch=1))
     assert news(later) == {}
