@@ -184,11 +184,18 @@ class Group:
         return ErrorCode.NONE
 
     def _pass_time(self) -> None:
-        if self._members.pending.expire(self._members.now_ms):
-            self._rebalance.complete_if_all_joined()
-        for member in self._members.take_due():
-            is_gone = member.is_new or not member.waits()
-            if member.member_id in self.roster and is_gone:
-                self._rebalance.drop(member.member_id)
-                self._rebalance.start()
-        self._rebalance.expire()
+        """Drop all whose time is over before anything follows from it.
+
+        The end of a rebalance answers members and restarts their sessions: who is gone must be
+        decided before.
+        """
+        members, rebalance = self._members, self._rebalance
+        has_expired = members.pending.expire(members.now_ms)
+        gone = [each for each in members.take_due() if each.is_new or not each.waits()]
+        for member in gone:
+            rebalance.drop(member.member_id)
+        if gone:
+            rebalance.start()
+        elif has_expired:
+            rebalance.complete_if_all_joined()
+        rebalance.expire()

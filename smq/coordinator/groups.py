@@ -26,6 +26,10 @@ ALWAYS_MS = 0  # Before any time of a monotonic clock: there is something to do 
 # The work of one tick, unless one group has more members: some milliseconds, so that new requests
 # get their turn.
 MEMBERS_A_TICK = 1000
+# A tick that comes this late means that the process, or the machine, was stopped. What members sent
+# meanwhile lies in sockets, ours and the shards': they are heard before anybody counts as gone.
+STALL_MS = 1000
+LISTEN_MS = 500
 
 
 class GroupRules(NamedTuple):
@@ -62,6 +66,7 @@ class Groups:
         self._answers: deque[Answer] = deque()
         self._expiry = Expiry(store, rules.offsets_retention_ms)
         self._next_check_ms = now.monotonic_ms + CHECK_INTERVAL_MS
+        self._listens_until_ms: int | None = None  # After a stall.
         for stored in store.groups():
             group = Group.restore(stored, rules.limits, now.monotonic_ms)
             self._groups[group.group_id] = group
@@ -156,13 +161,31 @@ class Groups:
         """The earliest time when `tick` has something to do (monotonic)."""
         if self._expiry.is_walking:
             return ALWAYS_MS
-        return min(self._next_check_ms, self._wakes[0][0] if self._wakes else NEVER_MS)
+        return min(self._next_check_ms, max(self._next_due_ms(), self._listens_until_ms or 0))
+
+    def _next_due_ms(self) -> int:
+        return self._wakes[0][0] if self._wakes else NEVER_MS
 
     def tick(self, now: Now) -> None:
         """Handle groups whose time has come; if only some of them, `next_wake_ms` is now."""
+        if not self._listens_first(now.monotonic_ms):
+            self._handle_due(now)
+        self._expire_offsets(now)
+
+    def _listens_first(self, now_ms: int) -> bool:
+        """Whether time does not pass for groups yet: see STALL_MS."""
+        if self._listens_until_ms is None and self._next_due_ms() + STALL_MS <= now_ms:
+            self._listens_until_ms = now_ms + LISTEN_MS
+        return now_ms < (self._listens_until_ms or 0)
+
+    def _handle_due(self, now: Now) -> None:
         for group in self._take_due(now):
             self._handle(group, TimePasses(), now)
             self._schedule(group)
+        if self._next_due_ms() > now.monotonic_ms:
+            self._listens_until_ms = None
+
+    def _expire_offsets(self, now: Now) -> None:
         if self._expiry.is_walking:
             for group_id in self._expiry.step(now.monotonic_ms, self._kept_of):
                 if self._groups[group_id].is_idle():

@@ -15,7 +15,7 @@ from smq.coordinator.group_events import (
     Sync,
 )
 from smq.coordinator.group_states import GroupState
-from smq.coordinator.groups import CHECK_INTERVAL_MS, MEMBERS_A_TICK
+from smq.coordinator.groups import CHECK_INTERVAL_MS, LISTEN_MS, MEMBERS_A_TICK, STALL_MS
 from smq.coordinator.inputs import Now
 from smq.coordinator.topics import NewTopic
 from smq.model.errors import BrokerError, ErrorCode
@@ -268,7 +268,7 @@ def test_a_tick_looks_at_so_many_groups_and_is_wanted_again_at_once(
     groups = driver.coordinator.groups
     for i in range(3 * MEMBERS_A_TICK // 2):
         join(driver, f"g{i}")
-    driver.now = driver.now._replace(monotonic_ms=driver.now.monotonic_ms + 3000)
+    driver.now = driver.now._replace(monotonic_ms=groups.next_wake_ms() + STALL_MS - 1)
     completed = []
     while groups.next_wake_ms() <= driver.now.monotonic_ms:
         groups.tick(driver.now)
@@ -276,6 +276,27 @@ def test_a_tick_looks_at_so_many_groups_and_is_wanted_again_at_once(
         groups.invariants()
     assert sum(completed) == 3 * MEMBERS_A_TICK // 2
     assert len(completed) == 3  # Each group counts itself and its member.
+
+
+def test_a_member_is_heard_after_a_stall_before_it_counts_as_gone(
+    driver: CoordinatorDriver,
+) -> None:
+    """data fault 36, in a stable group: the process was stopped over the end of the sessions, and
+    the heartbeats are still in sockets when it wakes."""
+    for group_id in ("heard", "gone"):
+        stable(driver, group_id)
+    groups = driver.coordinator.groups
+    woken_ms = driver.now.monotonic_ms + SESSION_MS + STALL_MS
+    driver.now = driver.now._replace(monotonic_ms=woken_ms)
+    groups.tick(driver.now)
+    heartbeat(driver, "heard")
+    assert groups.next_wake_ms() == woken_ms + LISTEN_MS
+    driver.wait(LISTEN_MS)
+    states = {group.group_id: group.state for group in groups}
+    assert states == {"heard": GroupState.STABLE, "gone": GroupState.EMPTY}
+    driver.wait(SESSION_MS)
+    assert groups.find("heard").state is GroupState.EMPTY  # It counts as gone in its time.
+    groups.invariants()
 
 
 def test_expiry_of_many_groups_lets_requests_in_between(driver: CoordinatorDriver) -> None:

@@ -1,12 +1,13 @@
 """Rebalances: the members awaited, the deadlines, and the assignments."""
 
-from smq.coordinator.group_events import JoinAnswer
+from smq.coordinator.group_events import JoinAnswer, TimePasses
 from smq.coordinator.group_limits import GroupLimits
 from smq.coordinator.group_states import GroupState
 from smq.model.errors import ErrorCode
 from tests.coordinator.group_driver import REBALANCE_MS, SESSION_MS, Driver
 
 E, S = ErrorCode, GroupState
+NEWER = (("range", b"newer"),)  # A member that joins with other metadata starts a rebalance.
 
 
 def test_the_first_member_leads_once_the_initial_delay_is_over(g: Driver) -> None:
@@ -143,3 +144,45 @@ def test_who_does_not_rejoin_in_time_is_dropped(two: Driver) -> None:
         two.wait(REBALANCE_MS // 12)
         two.heartbeat("b")
     assert [m for m, _, _ in two.joined(a).members] == ["a"]
+
+
+def test_members_whose_sessions_end_as_one_that_is_gone_completes_their_rebalance_stay(
+    g: Driver,
+) -> None:
+    """data fault 36: due members were listed, dropping the gone one answered and restarted the
+    others, and then the list went on and dropped those too."""
+    names = ["gone", "a", "b"]
+    g.stable(*names)
+    tickets = [g.join(name, protocols=NEWER) for name in names[1:]]
+    g.now_ms += SESSION_MS  # All sessions end in one wake-up: the process was stopped.
+    g.handle(TimePasses())
+    assert [g.joined(ticket).generation for ticket in tickets] == [2] * 2
+    assert g.group.roster.members.keys() == set(names[1:])
+    g.now_ms += 1
+    synced = [g.sync("b"), g.sync("a")]
+    assert {g.synced(ticket).error for ticket in synced} == {E.NONE}
+
+
+def test_several_gone_members_and_a_told_id_leave_in_one_wake_up(g: Driver) -> None:
+    """data fault 36, several gone at once, one of them static, beside an id that nobody took."""
+    g.stable("gone", "static", "a", "b", instances={"static": "i"})
+    g.join(new_id="told", must_know_member_id=True)
+    tickets = [g.join("a", protocols=NEWER), g.join("b", protocols=NEWER)]
+    g.now_ms += SESSION_MS
+    g.handle(TimePasses())
+    assert [g.joined(ticket).error for ticket in tickets] == [E.NONE, E.NONE]
+    assert g.group.roster.members.keys() == {"a", "b"}
+
+
+def test_members_that_wait_to_sync_stay_when_the_gone_leaders_session_ends(g: Driver) -> None:
+    """data fault 36, in the other wait: the end of the leader's session answers the others."""
+    for name in ("leader", "a", "b"):
+        g.join(new_id=name)
+    g.wait(9000)
+    waiting = [g.sync("a"), g.sync("b")]
+    g.now_ms += SESSION_MS
+    g.handle(TimePasses())
+    assert [g.synced(each).error for each in waiting] == [E.REBALANCE_IN_PROGRESS] * 2
+    assert g.group.roster.members.keys() == {"a", "b"}
+    tickets = [g.join("a"), g.join("b")]
+    assert [g.joined(each).error for each in tickets] == [E.NONE, E.NONE]
