@@ -1,11 +1,16 @@
 """Retention, compaction, merging and sweeps, in small jobs: the worker has one at a time.
 
-    due  ──▶  queue of chores  ──one──▶  worker "seal"
-                 ▲                          │
-                 └── a sweep's next page ───┘
+    due  ──▶  line of chores  ─────────────────┐
+                 ▲                             ├─by turns──one──▶  worker "seal"
+                 └── a sweep's next page ───┐  │                      │
+    compaction: one pass at a time, a step ─┼──┘                      │
+                 ▲                          └─────────────────────────┤
+                 └── its next step ───────────────────────────────────┘
 
 Other work of the worker waits for one chore at most: a seal that a full log needs never waits for a
-whole sweep.
+whole sweep. A pass of compaction keeps a table in the worker from its first step to its last, so
+other passes wait for its end. All else does not: its steps take turns with the line, and a
+partition that waits for its pass is retained and merged meanwhile.
 """
 
 from collections import deque
@@ -63,14 +68,19 @@ class Chores:
         self._hands, self.config, self._known, self._states = hands, config, known, states
         self._say_problem, self._changed = say_problem, changed
         self._line: deque[Callable[[], None]] = deque()
-        self._is_in_hand = False
-        self._retaining = self._sweeping = 0  # Unfinished chores.
+        self._is_in_hand = self._is_choosing = False
+        self._in_line: set[int] = set()  # Partitions whose retention, then merging, is not done.
+        self._dropping: set[int] = set()
+        self._to_compact: dict[int, None] = {}  # In the order in which they are compacted.
+        self._compacting: int | None = None
+        self._has_compacted = False  # The last chore was a step of compaction.
+        self._sweeping = 0  # Unfinished sweeps.
         self._retained_ms = self._swept_ms = 0
 
     def look(self, now_ms: int) -> None:
-        """Queue what is due, unless the last round is unfinished."""
+        """Queue what is due, except what is still unfinished from the last time."""
         interval_ms = self.config.log_retention_check_interval_ms
-        if not self._retaining and now_ms - self._retained_ms >= interval_ms:
+        if now_ms - self._retained_ms >= interval_ms:
             self._retained_ms = now_ms
             for number in self._states:
                 self._retain(number, now_ms)
@@ -83,65 +93,69 @@ class Chores:
         if number not in self._known.places:  # Its topic was deleted.
             return
         state, (place, settings, node) = self._states[number], self._known.places[number]
-        if is_overdue(state, settings, now_ms):
+        if number not in self._dropping and is_overdue(state, settings, now_ms):
             # The log needs the room now; seals may each wait for a hanging filer.
-            self._retaining += 1
+            self._dropping.add(number)
             job = DropUnsealed(node, place, settings, state.unsealed_bytes)
-            self._hands.do(job, self._dropped, is_urgent=True)
-        self._retaining += 1
-        self._line.append(lambda: self._give_retain(number))
+            self._hands.do(job, lambda answer: self._dropped(number, answer), is_urgent=True)
+        if number not in self._in_line and number != self._compacting:
+            self._in_line.add(number)
+            self._line.append(lambda: self._give_retain(number))
 
-    def _dropped(self, answer: int | Failed) -> None:
-        self._retaining -= 1
+    def _dropped(self, number: int, answer: int | Failed) -> None:
+        self._dropping.discard(number)
         self._say_problem(answer)
 
     def _give_retain(self, number: int) -> None:
-        if number not in self._known.places or number not in self._states:
-            self._retaining -= 1
-            self._next()
-            return
-
         def answered(answer: Retained | Failed) -> None:
             if isinstance(answer, Failed):
-                self._retaining -= 1
+                self._in_line.discard(number)
+                return
+            if answer.deleted:
+                self._changed(number)
+            if answer.has_more:
+                self._line.append(lambda: self._give_retain(number))
+            elif number in self._known.places and self._known.places[number][1].compacts:
+                self._in_line.discard(number)
+                self._to_compact.setdefault(number)
             else:
-                if answer.deleted:
-                    self._changed(number)
-                following = self._give_retain if answer.has_more else self._give_compact
-                self._line.append(lambda: following(number))
+                self._line.append(lambda: self._give_merge(number))
 
+        if number not in self._known.places or number not in self._states:
+            self._in_line.discard(number)
+            return
         state, (place, settings, node) = self._states[number], self._known.places[number]
         self._give(Retain(node, place, settings, state.start, state.unsealed_bytes), answered)
 
     def _give_compact(self, number: int) -> None:
-        """Compact if the topic wants it, step by step: the worker keeps one partition's state."""
+        """Do a step of a pass; the worker keeps one partition's state. Its segments are merged
+        when it is over."""
 
         def answered(has_more: bool | Failed) -> None:  # noqa: FBT001  (the job's answer)
             self._changed(number)
-            if has_more is True:
-                self._line.appendleft(lambda: self._give_compact(number))
-            else:
+            if has_more is not True:
+                self._compacting = None
+                self._in_line.add(number)
                 self._line.append(lambda: self._give_merge(number))
 
         if number in self._known.places and self._known.places[number][1].compacts:
             place, settings, node = self._known.places[number]
             self._give(Compact(node, place, settings), answered)
         else:
-            self._give_merge(number)
+            self._compacting = None
 
     def _give_merge(self, number: int) -> None:
         """Merge small segments, a few at a time, until none qualify."""
 
         def answered(count: int | Failed) -> None:
             if isinstance(count, Failed) or count == 0:
-                self._retaining -= 1
+                self._in_line.discard(number)
             else:
                 self._changed(number)
                 self._line.append(lambda: self._give_merge(number))
 
         if number not in self._known.places:
-            self._retaining -= 1
-            self._next()
+            self._in_line.discard(number)
             return
         place, settings, _ = self._known.places[number]
         self._give(Merge(place, settings), answered)
@@ -191,12 +205,37 @@ class Chores:
         self._hands.do(job, done)
 
     def _next(self) -> None:
-        """Send the next chore, unless the worker has one."""
-        if self._line and not self._is_in_hand:
-            self._line.popleft()()
+        """Send the next chore, unless the worker has one.
+
+        A chore that finds nothing to do leaves the turn to the next one. None calls this: a round
+        may find that thousands of topics are gone.
+        """
+        if self._is_choosing:
+            return  # A job was answered at once.
+        self._is_choosing = True
+        while not self._is_in_hand and (chore := self._take()) is not None:
+            chore()
+        self._is_choosing = False
+
+    def _take(self) -> Callable[[], None] | None:
+        """The next chore: from the line, and a step of compaction, by turns."""
+        self._begin_pass()
+        number = self._compacting
+        self._has_compacted = number is not None and not (self._has_compacted and self._line)
+        if number is not None and self._has_compacted:
+            return lambda: self._give_compact(number)
+        return self._line.popleft() if self._line else None
+
+    def _begin_pass(self) -> None:
+        """Choose the next partition to compact, unless one is or the next is still in line."""
+        first = next(iter(self._to_compact), None)
+        if self._compacting is None and first is not None and first not in self._in_line:
+            del self._to_compact[first]
+            self._compacting = first
 
     def invariants(self) -> None:
         """Check the invariants that hold between any two answers."""
-        assert len(self._line) + self._is_in_hand <= self._retaining + self._sweeping
+        assert len(self._line) <= len(self._in_line) + self._sweeping
         assert 0 <= self._sweeping <= SWEEP_CHORES
-        assert self._retaining >= 0
+        assert self._compacting not in self._in_line
+        assert self._compacting not in self._to_compact
