@@ -11,6 +11,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
+from smq.app.process.inheritance import COORDINATOR
 from smq.testing.simulation.ledger import LEVELS
 from smq.testing.simulation.transactor import (
     PARTITIONS as TRANSACTION_PARTITIONS,
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 TOPICS = 3
 TRANSACT, TRANSACTIONS_MAX, TRANSACTIONS_SHARE = "transact", 25, 0.4
 TRANSACTIONS_FROM = 501  # Earlier seeds have no transactions, so they replay unchanged.
+# Members of a group are drawn separately, for the same reason, and over several sessions.
+MEMBERS, MEMBERS_FROM, MEMBERS_SHARE = ("come", "vanish", "coordinator-stops"), 301, 0.3
+MEMBERS_ROUNDS_MAX, MEMBERS_ROUND_MS, MEMBERS_SPREAD_MS = 4, 16_000, 6_000
 EVENTS_MIN, EVENTS_MAX = 10, 60
 FLOOD_TIMES = 10  # A flood exceeds the log's room: see Host.is_flooded.
 MOODS = (
@@ -187,6 +191,22 @@ def _transact(world: "World", which: int, mask: int, commits: int, level: int) -
     transactors[which % len(transactors)].transact(mask, commits=bool(commits))
 
 
+def _come(world: "World", which: int) -> None:
+    """A member joins its group."""
+    world.members[which % len(world.members)].come()
+
+
+def _vanish(world: "World", which: int) -> None:
+    """A member dies, and its group is not told."""
+    world.members[which % len(world.members)].vanish()
+
+
+def _coordinator_stops(world: "World", ms: int) -> None:
+    """The coordinator stops for longer than a session: many deadlines pass in one wake-up."""
+    if COORDINATOR in world.processes:
+        world.freeze(COORDINATOR, ms)
+
+
 def _cut(world: "World", which: int) -> None:
     """Cut a connection between a client and a node or between two of our processes."""
     connections = world.network.connections()
@@ -322,7 +342,12 @@ KINDS: dict[str, Kind] = {
         ),
         _transact,
     ),
+    # By `members_of`.
+    "come": Kind(0, lambda c: (c.randrange(4),), _come),
+    "vanish": Kind(0, lambda c: (c.randrange(4),), _vanish),
+    "coordinator-stops": Kind(0, lambda c: (c.randint(6_000, 9_000),), _coordinator_stops),
 }
+DRAWN_APART = frozenset({TRANSACT, *MEMBERS})
 
 
 def name_of(topic: int) -> str:
@@ -333,7 +358,7 @@ def name_of(topic: int) -> str:
 def events_of(seed: int, kinds: Collection[str] = KINDS) -> list[Event]:
     """All events of a seed, of these kinds."""
     chance = Random(f"events {seed}")  # noqa: S311
-    drawn = {name: kind for name, kind in KINDS.items() if name != TRANSACT}
+    drawn = {name: kind for name, kind in KINDS.items() if name not in DRAWN_APART}
     weights = [kind.weight * chance.choice(MOODS) * (name in kinds) for name, kind in drawn.items()]
     weights[0] = max(weights[0], KINDS["produce"].weight)
     mean_ms = chance.choice((1, 5, 20, 60))
@@ -346,9 +371,9 @@ def events_of(seed: int, kinds: Collection[str] = KINDS) -> list[Event]:
         at_ms += chance.expovariate(1 / mean_ms)
         [name] = chance.choices(list(drawn), weights)
         events.append(Event(20 + int(at_ms), name, KINDS[name].draw(chance)))
-    if TRANSACT in kinds:
-        events = sorted([*events, *transactions_of(seed, int(at_ms))], key=lambda each: each.at_ms)
-    return events
+    apart = transactions_of(seed, int(at_ms)) if TRANSACT in kinds else []
+    apart += members_of(seed) if {*MEMBERS} <= {*kinds} else []
+    return sorted([*events, *apart], key=lambda each: each.at_ms)
 
 
 def transactions_of(seed: int, end_ms: int) -> list[Event]:
@@ -361,3 +386,18 @@ def transactions_of(seed: int, end_ms: int) -> list[Event]:
         Event(20 + chance.randint(0, end_ms), TRANSACT, draw(chance))
         for _ in range(chance.randint(1, TRANSACTIONS_MAX))
     ]
+
+
+def members_of(seed: int) -> list[Event]:
+    """What the members of a group do in a seed; in most seeds there are none."""
+    chance = Random(f"members {seed}")  # noqa: S311
+    if seed < MEMBERS_FROM or chance.random() >= MEMBERS_SHARE:
+        return []
+    events = []
+    for number in range(chance.randint(1, MEMBERS_ROUNDS_MAX)):
+        at_ms = 20 + number * MEMBERS_ROUND_MS
+        events += [Event(at_ms + chance.randint(0, 500), "come", (which,)) for which in range(4)]
+        for kind in chance.choices(MEMBERS, (5, 4, 2), k=chance.randint(2, 7)):
+            due_ms = at_ms + chance.randint(2_000, MEMBERS_SPREAD_MS)
+            events.append(Event(due_ms, kind, KINDS[kind].draw(chance)))
+    return events

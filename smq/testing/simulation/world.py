@@ -25,6 +25,7 @@ from smq.testing.simulation.disk import Killed
 from smq.testing.simulation.events import KINDS, TOPICS, Event, name_of
 from smq.testing.simulation.host import Host
 from smq.testing.simulation.ledger import Broken, Incarnation, Ledger, said
+from smq.testing.simulation.members import GroupMember
 from smq.testing.simulation.network import Network
 from smq.testing.simulation.processes import CoordinatorProcess, Process, ShardProcess
 from smq.testing.simulation.producer import Lane, Producer
@@ -89,10 +90,11 @@ class World:
             SdkConsumer(self, "sdk-member-1", topics, GROUP),
         ]
         self.transactors = [Transactor(self, f"transactor-{i}", lanes) for i in range(2)]
+        self.members = [GroupMember(self, f"member-{i}") for i in range(4)]
         self._programs: list[SdkProgram] = [self.sdk_producer, *self.sdk_consumers]
         self.sdk_commits: dict[Part, tuple[int, int]] = {}  # Of its group: acked, requested.
         self._clients: list[Client | SdkProgram] = [self.administrator, self.reader]
-        self._clients += [self.committed_reader, *self.transactors]
+        self._clients += [self.committed_reader, *self.transactors, *self.members]
         self._clients += [*self.producers, *self.consumers, *self.committers, *self._programs]
         self._later: list[tuple[int, int, Callable[[], object]]] = []
         self._tie_breaker = count()
@@ -154,6 +156,8 @@ class World:
         self.next_fuse = -1
         for process in self.processes.values():
             process.fuse = None
+        for member in self.members:
+            member.vanish()
 
     def _settle(self) -> None:
         """Wait until all open requests are answered, without sending new ones.
