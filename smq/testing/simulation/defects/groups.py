@@ -1,7 +1,5 @@
 """Members that are expelled while they live."""
 
-# ruff: noqa: SLF001  (The defects lie inside.)
-
 from smq.coordinator.group import Group
 from smq.testing.simulation.defects.mutant import MEMBERS, Change, Mutant
 
