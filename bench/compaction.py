@@ -31,7 +31,7 @@ from smq.sealer.parquet import SCHEMA, ParquetWriter
 from smq.sealer.seal import parquet_writer
 from smq.store.manifest import WritableManifest
 from smq.store.store import Store
-from smq.testing.sealing import FakeShard
+from smq.testing.sealing import FakeShard, draw
 
 PLACE = SealedPartition("kafka", "state", 0, 1)
 SEGMENT_RECORDS, GROUP_RECORDS = 1_000_000, 65_536
@@ -106,7 +106,7 @@ def main() -> None:
         sql.add_topic(Topic(PLACE.topic, UUID(int=1), (1,), (0,)), 0)
         store = LocalStore(Path(directory) / "filer")
         seal(sql.manifest, store, options.records, options.keys, options.value_bytes)
-        ports = Ports(store, FakeShard([]), sql.manifest, lambda: 10**15)
+        ports = Ports(store, FakeShard([]), sql.manifest, lambda: 10**15, draw)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         seconds, steps = 0.0, 0
         while True:

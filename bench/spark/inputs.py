@@ -20,7 +20,7 @@ from smq.sealer.seal import Sealing
 from smq.store.manifest import open_manifest
 from smq.store.store import FILE_NAME, Store as SqlStore
 from smq.testing.kafka import KafkaUnavailable
-from smq.testing.sealing import FakeShard
+from smq.testing.sealing import FakeShard, draw
 from smq.testing.smq_broker import SmqBroker
 
 BATCH_RECORDS = 100_000
@@ -104,7 +104,7 @@ def make_segments(data_dir: Path, topic: str, count: int) -> None:
         records = [PlainRecord(each, each, b"key", b"value", ()) for each in offsets]
         log = FakeShard([plain_batch([each], end_offset=each.offset + 1) for each in records])
         log.sealed_end = first
-        Sealing(filer, log, store.manifest, lambda: 1, Room()).seal(place, first, log.end, 1)
+        Sealing(filer, log, store.manifest, lambda: 1, draw, Room()).seal(place, first, log.end, 1)
     store.commit()
     store.close()
 

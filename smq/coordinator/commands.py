@@ -14,16 +14,16 @@ from smq.coordinator.transactions.states import DECIDED, TransactionState
 from smq.model.errors import BrokerError, ErrorCode, PeerError, PreconditionFailed
 from smq.model.segments import Segment
 from smq.wire.internal.form import Failed, Question, decode_question
-from smq.wire.internal.messages import (
-    FOR_COORDINATOR,
+from smq.wire.internal.manifest import (
     CommitSegments,
+    CondemnFiles,
     DeleteSegments,
-    EnsureTopics,
     ListSegments,
     ReplaceSegments,
     SegmentPage,
     SetLogStart,
 )
+from smq.wire.internal.messages import FOR_COORDINATOR, EnsureTopics
 from smq.wire.internal.transactions import AddPartitions, FindTransactions
 
 LIST_SEGMENTS_MAX = 500  # Per answer: costs the loop some milliseconds.
@@ -53,8 +53,12 @@ def _commit_segments(
 
 def _delete_segments(question: DeleteSegments, coordinator: Coordinator, _now: Now) -> bool:
     manifest = coordinator.store.manifest
-    manifest.delete_segments(question.number, question.base_offsets, question.replaced_ms)
+    manifest.delete_segments(question.paths, question.replaced_ms)
     return True
+
+
+def _condemn_files(question: CondemnFiles, coordinator: Coordinator, _now: Now) -> list[str]:
+    return coordinator.store.manifest.condemn_files(question.paths)
 
 
 def _replace_segments(question: ReplaceSegments, coordinator: Coordinator, _now: Now) -> bool:
@@ -107,6 +111,7 @@ HANDLERS: Mapping[type[Question[Any]], Callable[[Any, Coordinator, Now], object]
     ListSegments: _list_segments,
     CommitSegments: _commit_segments,
     DeleteSegments: _delete_segments,
+    CondemnFiles: _condemn_files,
     ReplaceSegments: _replace_segments,
     SetLogStart: _set_log_start,
     EnsureTopics: _ensure_topics,

@@ -290,8 +290,9 @@ class Config:
     )
     filer_sweep_ms: int = setting(
         60 * MINUTE_MS,
-        "Age at which segment files that the manifest does not name are deleted; so long do files "
-        "stay that were merged into another.",
+        "Time between two sweeps. A segment file is deleted when two sweeps in a row have found "
+        "that the manifest does not name it; files stay so long, too, that were merged into "
+        "another.",
         at_least=1,
         update=Update.CLUSTER_WIDE,
     )

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 SEGMENTS_PREFIX = "topics/"
+ATTEMPT_BITS = 62  # Drawn at random, so that no name comes twice; SQL stores 63.
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -12,7 +13,8 @@ class Segment:
 
     `kind` is "parquet", or "raw" for batches as they were sent. `path` is its key in the filer,
     `bytes` and `crc32c` are those of the whole file. `untyped_count` are records whose value does
-    not fit the topic's schema. `compacted_ms` is when its records were first
+    not fit the topic's schema. `attempt` was drawn at random for the file's name, which no other
+    file ever has. `compacted_ms` is when its records were first
     compacted, with all before them; 0: never.
     """
 

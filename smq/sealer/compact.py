@@ -85,13 +85,14 @@ def _places(rows: pa.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
 
 
 class Ports(NamedTuple):
-    """What compaction uses. `now_ms` is the wall clock; `staging` takes copies of files that are
-    not on this host."""
+    """What compaction uses. `now_ms` is the wall clock, `draw` as for Sealing; `staging`
+    takes copies of files that are not on this host."""
 
     store: Store
     shard: ShardPort
     manifest: ManifestPort
     now_ms: Callable[[], int]
+    draw: Callable[[], int]
     staging: Path | None = None
     slots_max: int = SLOTS_MAX
 
@@ -178,7 +179,7 @@ class Compaction:
         data = writer.finish(*offsets)
         bytes_, now_ms = read_only(data), ports.now_ms()
         key_of = partial(self.place.key, *offsets, suffix="parquet")
-        attempt, key = put_file(ports.store, key_of, data, now_ms)
+        attempt, key = put_file(ports.store, key_of, data, ports.draw())
         new = Segment(
             partition_number=old.partition_number,
             base_offset=old.base_offset,

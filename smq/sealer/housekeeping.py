@@ -3,8 +3,10 @@
     log start raised in the manifest  →  shard told  →  lines deleted  →  files deleted
 
 This order never sends a reader to a deleted file: nothing below the log start is read. Files that
-no line names (of a killed seal, of a deleted topic) are swept once they are too old to be work in
-progress.
+no line names (of a killed seal, of a deleted topic) are swept once two sweeps have seen them so,
+which is too long for work in progress:
+
+    seen by a sweep  →  seen by the next one  →  condemned in the manifest  →  deleted
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +14,7 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import NamedTuple
 
-from smq.filer.store import Facts, Store
+from smq.filer.store import Store
 from smq.model.segments import SealedPartition, is_table_metadata, topic_directory
 from smq.model.topic_configs import NO_TABLE, TopicSettings
 from smq.sealer.plan import Retention, retain, retain_unsealed
@@ -93,40 +95,42 @@ class Housekeeping(NamedTuple):
         if retention.log_start > shard_start:
             self.shard.log_start(number, retention.log_start)
         if retention.deleted:
-            bases = [segment.base_offset for segment in retention.deleted]
+            paths = [segment.path for segment in retention.deleted]
             has_table = settings.table != NO_TABLE
-            self.manifest.delete_segments(number, bases, now_ms if has_table else 0)
+            self.manifest.delete_segments(paths, now_ms if has_table else 0)
             if has_table:  # It names the files until it follows; then they are swept.
                 return retention
         for segment in retention.deleted:
             self.store.delete(segment.path)
         return retention
 
-    def sweep(
-        self,
-        files: Iterable[Facts],
-        before_ms: int,
-        in_step_ms: Mapping[str, int] = NO_TABLES,
+    def unnamed(
+        self, paths: Iterable[str], before_ms: int, in_step_ms: Mapping[str, int] = NO_TABLES
     ) -> list[str]:
-        """Delete those of these files that are older than this, and that neither are nor lately
-        were in the manifest.
+        """Those of these files that are no segments, and were none since `before_ms`.
 
         `in_step_ms` has, for each topic directory with a table, when the table last matched the
-        manifest; 0: unknown. Files that the table may still name stay, and so does its metadata.
+        manifest; 0: unknown. Files that the table may still name count as named, and so does its
+        metadata.
         """
-        old = [
-            facts.key
-            for facts in files
-            if facts.modified_ms < before_ms and not is_table_metadata(facts.key)
-        ]
-        # Read after the list: a file committed meanwhile is found here, or is not old.
-        kept = self.manifest.named_files(old)
-        assert kept <= set(old)
-        for directory, keys in groupby(old, topic_directory):
+        some = [path for path in paths if not is_table_metadata(path)]
+        kept = self.manifest.named_files(some)
+        assert kept <= set(some)
+        for directory, keys in groupby(some, topic_directory):
             since_ms = min(before_ms, in_step_ms.get(directory, before_ms))
-            some = list(keys)
-            kept |= self.manifest.replaced_files(some, since_ms) if since_ms else set(some)
-        swept = [key for key in old if key not in kept]
-        for key in swept:
-            self.store.delete(key)
-        return swept
+            there = list(keys)
+            kept |= self.manifest.replaced_files(there, since_ms) if since_ms else set(there)
+        return [path for path in some if path not in kept]
+
+    def sweep(
+        self, paths: Iterable[str], before_ms: int, in_step_ms: Mapping[str, int] = NO_TABLES
+    ) -> list[str]:
+        """Delete those of these files that are unnamed; returns them.
+
+        They are condemned first: a line may still be on its way to a coordinator that hung when its
+        sealer gave it up.
+        """
+        condemned = self.manifest.condemn_files(self.unnamed(paths, before_ms, in_step_ms))
+        for path in condemned:
+            self.store.delete(path)
+        return condemned

@@ -41,12 +41,13 @@ class _Opened(NamedTuple):
 
 
 class Merging(NamedTuple):
-    """The job, and the ports it uses. `now_ms` is the wall clock; `staging` takes copies of files
-    that are not on this host."""
+    """The job, and the ports it uses. `now_ms` is the wall clock, `draw` as for Sealing;
+    `staging` takes copies of files that are not on this host."""
 
     store: Store
     manifest: ManifestPort
     now_ms: Callable[[], int]
+    draw: Callable[[], int]
     staging: Path | None = None
     run_min: int = RUN_MIN
 
@@ -69,7 +70,7 @@ class Merging(NamedTuple):
         data, suffix, untyped_count = _merged(place, group, schema)
         bytes_, offsets = read_only(data), (old[0].base_offset, old[-1].end_offset)
         key_of = partial(place.key, *offsets, suffix=suffix)
-        attempt, key = put_file(self.store, key_of, data, self.now_ms())
+        attempt, key = put_file(self.store, key_of, data, self.draw())
         new = Segment(
             partition_number=place.number,
             base_offset=offsets[0],

@@ -108,10 +108,12 @@ class ManifestPort(Protocol):
         """Those of these payloads that records in segments refer to."""
         ...
 
-    def delete_segments(
-        self, partition_number: int, base_offsets: list[int], replaced_ms: int = 0
-    ) -> None:
-        """Remove segments; with a time, their files count as replaced then."""
+    def delete_segments(self, paths: Sequence[str], replaced_ms: int = 0) -> None:
+        """Remove the segments in these files; with a time, these count as replaced then."""
+        ...
+
+    def condemn_files(self, paths: Sequence[str]) -> list[str]:
+        """Condemn those of these files that are no segments: no line may name them any more."""
         ...
 
     def set_log_start(self, partition_number: int, offset: int) -> None:

@@ -9,7 +9,6 @@ second. A segment is a run of batches of one kind, so a raw batch does not make 
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -30,7 +29,6 @@ MiB = 1024 * 1024
 # A file is built in memory, and query engines prefer this size, whatever `smq.seal.bytes` is.
 SEGMENT_BYTES_MAX = 128 * MiB
 SEGMENT_RECORDS_MAX = 8_000_000  # The records whose keys one pass of compaction remembers.
-ATTEMPTS_MAX = 100  # Names to try: few are taken, by deleted topics of the same name.
 SUFFIXES = {Kind.ROWS: "parquet", Kind.RAW: "batches"}
 KINDS = {Kind.ROWS: "parquet", Kind.RAW: "raw"}
 
@@ -87,13 +85,14 @@ def parquet_writer(
 class Sealing(NamedTuple):
     """The job, and the ports it uses. `now_ms` is the wall clock; files are built in the room.
 
-    `schema` is the topic's `smq.schema`.
+    `draw` gives an `attempt` for each file's name. `schema` is the topic's `smq.schema`.
     """
 
     store: Store
     shard: ShardPort
     manifest: ManifestPort
     now_ms: Callable[[], int]
+    draw: Callable[[], int]
     room: Room
     schema: str = ""
 
@@ -143,7 +142,7 @@ class Sealing(NamedTuple):
         key_of = partial(
             place.key, segment.base_offset, segment.end_offset, suffix=SUFFIXES[segment.kind]
         )
-        attempt, key = put_file(self.store, key_of, data, self.now_ms())
+        attempt, key = put_file(self.store, key_of, data, self.draw())
         line = Segment(
             partition_number=place.number,
             base_offset=segment.base_offset,
@@ -170,15 +169,18 @@ class Sealing(NamedTuple):
 
 
 def put_file(
-    store: Store, key_of: Callable[[int], str], data: Data, now_ms: int
+    store: Store, key_of: Callable[[int], str], data: Data, attempt: int
 ) -> tuple[int, str]:
-    """Write a segment's file under the first free name: (attempt, key), `key_of` an attempt.
+    """Write a segment's file under a name that nothing else ever has: (attempt, key).
 
-    Raises Unavailable if none is free: a file is where a directory should be.
+    `attempt` is drawn at random. The line may reach the manifest long after its sealer has given it
+    up: a second file of the same name would then be taken for the first.
+    Raises Unavailable if the name cannot be had: a file is where a directory should be.
     """
-    for attempt in range(now_ms, now_ms + ATTEMPTS_MAX):
-        key = key_of(attempt)
-        with suppress(AlreadyExists):
-            store.put(key, data)
-            return attempt, key
-    raise Unavailable(key, "no name is free there: is a file where a directory should be?")
+    key = key_of(attempt)
+    try:
+        store.put(key, data)
+    except AlreadyExists as reason:
+        problem = "its name cannot be had: is a file where a directory should be?"
+        raise Unavailable(key, problem) from reason
+    return attempt, key

@@ -25,6 +25,8 @@ IDS_MAX = 500  # Parameters of one query; SQLite accepts at least 999.
 INT64_MIN = -(2**63)
 REPLACED_KEEP_MS = 30 * 24 * 3600 * 1000  # Longer than a query takes; filer.sweep.ms is less.
 PAGE_SEGMENTS = 64  # Rows that `walk` reads at a time.
+# The sealer kills a worker after minutes without progress, so a line is never this far behind.
+CONDEMNED_MAX = 100_000
 
 # A partition's segments do not overlap and are sorted by their primary key, so the segment with an
 # offset is the last that begins at or before it. A query costs what it finds, not what exists;
@@ -211,7 +213,7 @@ class WritableManifest(Manifest):
         `payloads` are the ids that each segment's records refer to.
         Repeating a commit is harmless: an existing segment of the same partition, base and end
         stays, and the caller deletes its own file. Skips segments of deleted partitions. Raises
-        PreconditionFailed when one overlaps another.
+        PreconditionFailed when one overlaps another, or its file is condemned.
         """
         self._database.change("SAVEPOINT segments")
         try:
@@ -236,6 +238,8 @@ class WritableManifest(Manifest):
                 return other
             if other.base_offset < segment.end_offset:
                 raise PreconditionFailed(segment.path, f"overlaps {other.path} in the manifest")
+        if self._is_condemned(segment.path):
+            raise PreconditionFailed(segment.path, "was swept: its line comes too late")
         self._database.change(
             "INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             astuple(segment),
@@ -245,6 +249,28 @@ class WritableManifest(Manifest):
             [(number, segment.base_offset, payload) for payload in payloads],
         )
         return segment
+
+    def _is_condemned(self, path: str) -> bool:
+        return bool(self._database.rows("SELECT 1 FROM condemned_files WHERE path = ?", (path,)))
+
+    def condemn_files(self, paths: Sequence[str]) -> list[str]:
+        """Condemn those of these files that are no segments; returns them.
+
+        No line may name them from then on, so they may be deleted. A line may have been on its way
+        when its sealer gave it up: it comes after the file has gone, and must not free the log.
+        """
+        named = self.named_files(paths)
+        condemned = [path for path in paths if path not in named]
+        self._database.change_many(
+            "INSERT OR REPLACE INTO condemned_files (path) VALUES (?)",
+            [(path,) for path in condemned],
+        )
+        self._database.change(
+            "DELETE FROM condemned_files WHERE number <= "
+            "(SELECT max(number) FROM condemned_files) - ?",
+            (CONDEMNED_MAX,),
+        )
+        return condemned
 
     def replace_segments(
         self,
@@ -258,7 +284,7 @@ class WritableManifest(Manifest):
         It names these payloads; None: those that they name. Their files are no segments any more,
         and are `replaced_files` for REPLACED_KEEP_MS. Repeating it is harmless. False: the
         partition was deleted. Raises PreconditionFailed when the manifest does not have exactly
-        `old` there.
+        `old` there, or the new file is condemned.
         """
         number, begin, end = new.partition_number, new.base_offset, new.end_offset
         assert (old[0].base_offset, old[-1].end_offset) == (begin, end), "the same offsets"
@@ -295,7 +321,7 @@ class WritableManifest(Manifest):
     def _replace(
         self, old: Sequence[Segment], new: Segment, now_ms: int, payloads: Sequence[str]
     ) -> None:
-        self.delete_segments(new.partition_number, [each.base_offset for each in old])
+        self.delete_segments([each.path for each in old])
         committed = self._commit_segment(new, payloads)
         assert committed == new, "its place is free"
         self._note_replaced([each.path for each in old], now_ms)
@@ -309,26 +335,17 @@ class WritableManifest(Manifest):
             [(path, now_ms) for path in paths],
         )
 
-    def delete_segments(
-        self, partition_number: int, base_offsets: list[int], replaced_ms: int = 0
-    ) -> None:
-        """Remove segments; ignores those that do not exist.
+    def delete_segments(self, paths: Sequence[str], replaced_ms: int = 0) -> None:
+        """Remove the segments in these files; ignores those that do not exist.
 
+        A file's name is of one segment, an offset is not: an order that comes late must not remove
+        the segment that has taken the place of another.
         With `replaced_ms` their files are `replaced_files` since then.
         """
         if replaced_ms:
-            rows = [
-                path
-                for offset in base_offsets
-                for (path,) in self._database.rows(
-                    "SELECT path FROM segments WHERE partition_number = ? AND base_offset = ?",
-                    (partition_number, offset),
-                )
-            ]
-            self._note_replaced(rows, replaced_ms)
+            self._note_replaced(sorted(self.named_files(paths)), replaced_ms)
         self._database.change_many(
-            "DELETE FROM segments WHERE partition_number = ? AND base_offset = ?",
-            [(partition_number, base_offset) for base_offset in base_offsets],
+            "DELETE FROM segments WHERE path = ?", [(path,) for path in paths]
         )
 
     def set_log_start(self, partition_number: int, offset: int) -> None:

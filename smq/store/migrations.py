@@ -205,6 +205,14 @@ MIGRATIONS = (
     ALTER TABLE committed_offsets ADD COLUMN arrival INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE transaction_offsets ADD COLUMN arrival INTEGER NOT NULL DEFAULT 0;
     """,
+    # Files that are being deleted: no line may name them any more. The newest have the highest
+    # numbers.
+    """
+    CREATE TABLE condemned_files (
+        number INTEGER PRIMARY KEY,
+        path TEXT NOT NULL UNIQUE
+    );
+    """,
 )
 
 # SQL functions that the steps call.

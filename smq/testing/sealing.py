@@ -1,6 +1,7 @@
 """Fakes of the sealer's ports, and a kill that may strike at any step."""
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
 from shm.arrow import read_only
@@ -20,6 +21,14 @@ from smq.wire.internal.messages import Ends, UnsealedPart
 
 class Killed(BaseException):
     """The process ended here."""
+
+
+_drawn = count(1000)
+
+
+def draw() -> int:
+    """A number for a file's name; none comes twice."""
+    return next(_drawn)
 
 
 class Fuse:
@@ -149,13 +158,14 @@ class FusedManifest:
         )
         return is_done
 
-    def delete_segments(
-        self, partition_number: int, base_offsets: list[int], replaced_ms: int = 0
-    ) -> None:
+    def delete_segments(self, paths: Sequence[str], replaced_ms: int = 0) -> None:
         """Remove these."""
-        self.fuse.step(
-            lambda: self._manifest.delete_segments(partition_number, base_offsets, replaced_ms)
-        )
+        self.fuse.step(lambda: self._manifest.delete_segments(paths, replaced_ms))
+
+    def condemn_files(self, paths: Sequence[str]) -> list[str]:
+        """Condemn these."""
+        condemned: list[str] = self.fuse.step(lambda: self._manifest.condemn_files(paths))
+        return condemned
 
     def set_log_start(self, partition_number: int, offset: int) -> None:
         """Raise a partition's log start offset."""

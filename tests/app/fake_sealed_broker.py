@@ -21,18 +21,16 @@ from smq.store.store import FILE_NAME, Store as SqlStore
 from smq.testing.sealing import FakeShard
 from smq.wire.internal.form import Failed, decode_question
 from smq.wire.internal.frames import InternalFrame
+from smq.wire.internal.manifest import CommitSegments, CondemnFiles, DeleteSegments, SetLogStart
 from smq.wire.internal.messages import (
     FOR_COORDINATOR,
     FOR_SHARD,
     Batches,
-    CommitSegments,
-    DeleteSegments,
     MarkSealed,
     Partitions,
     PartitionState,
     RaiseLogStart,
     RawBatches,
-    SetLogStart,
     ShardFacts,
 )
 from tests.app.fake_broker import config_for
@@ -119,8 +117,10 @@ class FakeSealedBroker:
             case CommitSegments(segments, payloads):
                 manifest.commit_segments(segments, payloads)
                 answer = segments
-            case DeleteSegments(number, base_offsets):
-                manifest.delete_segments(number, base_offsets)
+            case DeleteSegments(paths):
+                manifest.delete_segments(paths)
+            case CondemnFiles(paths):
+                answer = manifest.condemn_files(paths)
             case SetLogStart(number, offset):
                 manifest.set_log_start(number, offset)
         self.store.commit()

@@ -19,15 +19,14 @@ from smq.wire.internal.form import (
     encode_question,
 )
 from smq.wire.internal.frames import InternalReader
-from smq.wire.internal.messages import (
-    FOR_COORDINATOR,
+from smq.wire.internal.manifest import (
     CommitSegments,
     DeleteSegments,
-    EnsureTopics,
     ListSegments,
     SegmentPage,
     SetLogStart,
 )
+from smq.wire.internal.messages import FOR_COORDINATOR, EnsureTopics
 from smq.wire.internal.transactions import AddPartitions, FindTransactions, OpenProducer
 from tests.coordinator.coordinator_driver import CoordinatorDriver
 
@@ -69,7 +68,7 @@ def test_segments_are_committed_listed_and_deleted(driver: CoordinatorDriver) ->
     assert commit(driver, SEGMENT) == [SEGMENT]
     assert ask(driver, ListSegments(1)) == SegmentPage(0, [SEGMENT])
     assert ask(driver, ListSegments(1, from_offset=100)).segments == []
-    assert ask(driver, DeleteSegments(1, base_offsets=[0])) is True
+    assert ask(driver, DeleteSegments([SEGMENT.path])) is True
     assert ask(driver, ListSegments(1)).segments == []
 
 

@@ -9,13 +9,15 @@ from uuid import UUID
 from shm.kernels.twin import records as plain
 from smq.filer.store import Store
 from smq.model.catalog import Topic
-from smq.model.segments import SealedPartition
+from smq.model.segments import SEGMENTS_PREFIX, SealedPartition
 from smq.sealer.cold import Cache, ColdReader
+from smq.sealer.housekeeping import Housekeeping
 from smq.sealer.ports import ManifestPort, ShardPort
 from smq.sealer.room import Room
 from smq.sealer.seal import Sealing
 from smq.store.manifest import WritableManifest
 from smq.store.store import Store as SqlStore
+from smq.testing.sealing import draw
 from smq.wire.records import read_batches
 
 PLACE = SealedPartition("kafka", "orders", 0, 1)
@@ -54,8 +56,14 @@ def seal(  # noqa: PLR0913  (A job has many sides.)
 ) -> int:
     """Seal the partition; where it is sealed up to then."""
     times = count(first_ms)
-    job = Sealing(store, shard, manifest, lambda: next(times), Room())
+    job = Sealing(store, shard, manifest, lambda: next(times), draw, Room())
     return job.seal(PLACE, sealed_end, end, segment_bytes)
+
+
+def swept(job: Housekeeping, before_ms: int) -> list[str]:
+    """Sweep all files that two sweeps have seen; returns the deleted ones."""
+    paths = [facts.key for facts in job.store.list(SEGMENTS_PREFIX)]
+    return job.sweep(job.unnamed(paths, before_ms), before_ms)
 
 
 def read_back(

@@ -11,7 +11,6 @@ from hypothesis import given, settings as hypothesis_settings, strategies as st
 from shm.kernels.twin import records as plain
 from smq.model.config import Config
 from smq.model.errors import PreconditionFailed, Unavailable
-from smq.model.segments import SEGMENTS_PREFIX
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.cold import Cache, ColdReader, Damaged
 from smq.sealer.compact import FILL_PERCENT, SLOTS_MIN, Compaction, KeyTable, Ports
@@ -20,9 +19,9 @@ from smq.sealer.merge import Merging
 from smq.store.manifest import WritableManifest
 from smq.testing.memory_store import MemoryStore
 from smq.testing.payloads import handle_batch, reference_to
-from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed
+from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed, draw
 from smq.wire.records import read_batches
-from tests.sealer.sealed import PLACE, manifest_in, seal
+from tests.sealer.sealed import PLACE, manifest_in, seal, swept
 
 NOW_MS = 100_000
 SETTINGS = TopicSettings.of(
@@ -79,6 +78,7 @@ class Log:
             self.shard,
             FusedManifest(self.manifest, fuse),
             lambda: now_ms,
+            draw,
             slots_max=self._slots_max,
         )
         return Compaction(ports, PLACE, settings)
@@ -201,7 +201,7 @@ def test_the_last_record_stays_for_readers_that_wait_for_it(log: Log) -> None:
     log.append((b"b", b"v"), (b"b", None))
     log.compact(AT_ONCE)
     log.manifest.set_log_start(1, 0)
-    ports = Ports(log.store, log.shard, FusedManifest(log.manifest), lambda: NOW_MS + 5)
+    ports = Ports(log.store, log.shard, FusedManifest(log.manifest), lambda: NOW_MS + 5, draw)
     table = KeyTable(1, 1)
     last = log.manifest.segments(1)[-1]
     assert last.compacted_ms
@@ -300,9 +300,7 @@ def test_a_kill_loses_nothing_and_the_next_one_goes_on(log: Log, step: int, *, a
     assert set(last) <= set(left) <= set(log.rows)
     log.compact()
     assert log.read() == last
-    Housekeeping(log.store, log.shard, log.manifest).sweep(
-        log.store.list(SEGMENTS_PREFIX), before_ms=NOW_MS + 1
-    )
+    swept(Housekeeping(log.store, log.shard, log.manifest), before_ms=NOW_MS + 1)
     assert log.read() == last
     assert {each.key for each in log.store.list()} == {e.path for e in log.manifest.segments(1)}
 
@@ -332,7 +330,7 @@ def test_segments_that_retention_has_deleted_meanwhile_are_not_written_again(log
     assert compaction.step()
     assert compaction.step()
     log.manifest.set_log_start(1, 3)
-    log.manifest.delete_segments(1, [0])
+    log.manifest.delete_segments([log.manifest.segments(1)[0].path])
     with pytest.raises(PreconditionFailed):
         compaction.step()
     log.compact()
@@ -353,7 +351,7 @@ def test_compacted_segments_are_merged_with_their_own(log: Log) -> None:
         log.append(*pairs(b"ab"))
     log.compact()
     log.append(*pairs(b"c"))
-    merging = Merging(log.store, FusedManifest(log.manifest), lambda: NOW_MS + 1, run_min=2)
+    merging = Merging(log.store, FusedManifest(log.manifest), lambda: NOW_MS + 1, draw, run_min=2)
     assert merging.merge(PLACE, SETTINGS) == 4
     [merged, new] = log.manifest.segments(1)
     assert (merged.compacted_ms, new.compacted_ms) == (NOW_MS, 0)
@@ -381,7 +379,9 @@ def test_whatever_comes_in_which_order_the_last_of_each_key_is_there(
             if step == "compact":
                 log.compact(AT_ONCE, now_ms=NOW_MS + number)
             elif step == "merge":
-                merging = Merging(log.store, FusedManifest(manifest), lambda: NOW_MS, run_min=2)
+                merging = Merging(
+                    log.store, FusedManifest(manifest), lambda: NOW_MS, draw, run_min=2
+                )
                 merging.merge(PLACE, SETTINGS)
             else:
                 made = [(bytes([key]), b"v" if has else None) for key, has in step]  # type: ignore[str-unpack, list-item]

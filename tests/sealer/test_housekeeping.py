@@ -1,20 +1,21 @@
 """Retention and sweeping, killed at any step; no reader is sent to a deleted file."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from smq.model.config import Config
+from smq.model.errors import PreconditionFailed, Unavailable
 from smq.model.segments import SEGMENTS_PREFIX, Segment
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.housekeeping import DELETED_MAX, Housekeeping, drop_unsealed
-from smq.sealer.pages import Pages
 from smq.store.manifest import PAGE_SEGMENTS, WritableManifest
 from smq.testing.memory_store import MemoryStore
 from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed
-from tests.sealer.sealed import PLACE, batch, manifest_in, seal
+from tests.sealer.sealed import PLACE, batch, manifest_in, seal, swept
 
 SETTINGS = TopicSettings.of({"retention.ms": "100"}, Config(shards=1))
 
@@ -76,21 +77,84 @@ def test_a_kill_at_any_step_is_made_good_by_the_next(
     job = Housekeeping(store, shard, manifest)
     assert _retain(job, shard.start) == 2
     assert (manifest.log_start(1), shard.start) == (2, 2)
-    job.sweep(store.list(SEGMENTS_PREFIX), before_ms=51)
+    swept(job, before_ms=51)
     assert [f.key for f in store.list()] == [each.path for each in manifest.segments(1)]
 
 
-def test_only_old_files_that_nothing_names_are_swept(
+def test_only_files_that_nothing_names_are_swept(
     manifest: WritableManifest, shard: FakeShard, store: MemoryStore
 ) -> None:
-    store.put("topics/kafka/deleted/partition=0/x.parquet", b"x")
-    store.put("payloads/kafka/orders/1", b"somebody else's business")
+    orphan = "topics/kafka/deleted/partition=0/x.parquet"
+    metadata = "topics/kafka/orders/metadata/1.json"
+    for key in (orphan, metadata, "payloads/kafka/orders/1"):
+        store.put(key, b"x")
     job = Housekeeping(store, shard, manifest)
-    assert job.sweep(store.list(SEGMENTS_PREFIX), before_ms=50) == []
-    assert job.sweep(store.list(SEGMENTS_PREFIX), before_ms=51) == [
-        "topics/kafka/deleted/partition=0/x.parquet"
-    ]
-    assert len(list(store.list())) == 5
+    named = [segment.path for segment in manifest.segments(1)]
+    assert job.unnamed([orphan, metadata, *named], before_ms=50) == [orphan]
+    assert job.sweep([orphan, metadata, *named], before_ms=50) == [orphan]
+    assert len(list(store.list())) == 4 + 2
+
+
+def test_a_line_that_comes_after_its_file_was_swept_frees_no_log(
+    manifest: WritableManifest, shard: FakeShard
+) -> None:
+    """Data fault 8: the coordinator hangs, its sealer gives up, and the sweep is quicker."""
+    store, lines = MemoryStore(), list[Segment]()
+
+    class Hanging(FusedManifest):
+        def commit_segments(
+            self,
+            segments: list[Segment],
+            payloads: Sequence[Sequence[str]] = (),
+        ) -> list[Segment]:
+            lines.extend(segments)
+            raise Unavailable("coordinator", "no answer")
+
+    with pytest.raises(Unavailable):
+        seal(store, shard, Hanging(manifest), sealed_end=0, end=4)
+    assert swept(Housekeeping(store, shard, manifest), before_ms=51) == [lines[0].path]
+    with pytest.raises(PreconditionFailed, match="its line comes too late"):
+        manifest.commit_segments(lines)
+    assert (manifest.segments(1), shard.sealed_end) == ([], 0)
+    assert seal(store, shard, manifest, sealed_end=0, end=4) == 4
+    [line] = manifest.segments(1)
+    assert store.head(line.path).length == line.bytes
+
+
+def test_a_file_that_is_named_between_two_looks_of_a_sweep_stays(
+    manifest: WritableManifest, shard: FakeShard, store: MemoryStore
+) -> None:
+    """Data fault 8: what the sweep has read of the manifest is old by the time it deletes."""
+
+    class Late(FusedManifest):
+        def condemn_files(self, paths: Sequence[str]) -> list[str]:
+            manifest.commit_segments([replace(line, path=path) for path in paths])
+            return super().condemn_files(paths)
+
+    store.put("topics/kafka/orders/partition=0/late.parquet", b"x")
+    line = replace(manifest.segments(1)[-1], base_offset=4, end_offset=5)
+    assert swept(Housekeeping(store, shard, Late(manifest)), before_ms=51) == []
+    assert len(list(store.list())) == len(manifest.segments(1)) == 5
+
+
+def test_retention_that_comes_late_deletes_no_segment_that_has_taken_the_place(
+    manifest: WritableManifest, shard: FakeShard, store: MemoryStore
+) -> None:
+    """Data fault 8: the order outlives its asker; meanwhile its segment was merged with others."""
+    orders = list[Sequence[str]]()
+
+    class Hanging(FusedManifest):
+        def delete_segments(self, paths: Sequence[str], replaced_ms: int = 0) -> None:
+            orders.append(paths)
+            raise Unavailable("coordinator", "no answer")
+
+    with pytest.raises(Unavailable):
+        _retain(Housekeeping(store, shard, Hanging(manifest)), 0)
+    old = manifest.segments(1)
+    merged = replace(old[0], end_offset=old[-1].end_offset, path="topics/merged")
+    assert manifest.replace_segments(old, merged, 1)
+    manifest.delete_segments(orders[0])
+    assert manifest.segments(1) == [merged]
 
 
 def test_what_could_not_be_sealed_is_dropped_behind_sealed_segments_that_go_too(
@@ -162,23 +226,16 @@ def test_so_many_segments_are_deleted_at_a_time(
     assert not list(store.list("topics/kafka"))
 
 
-def test_a_sweep_asks_for_the_files_of_its_page_only(
+def test_a_sweep_reads_no_segments(
     manifest: WritableManifest, shard: FakeShard, store: MemoryStore
 ) -> None:
     _commit_many(manifest, 1000)
     for i in range(4, 8):
         store.put(f"topics/many/{i}", b"x")
     store.put("topics/many/orphan", b"x")
-    counted, pages = CountedManifest(manifest), Pages(store, SEGMENTS_PREFIX, 3)
-    swept = []
-    page = pages.take("")
-    while True:
-        swept.append(Housekeeping(store, shard, counted).sweep(page.files, before_ms=51))
-        if page.following is None:
-            break
-        page = pages.take(page.following)
-    assert [key for keys in swept for key in keys] == ["topics/many/orphan"]
-    assert (len(swept), counted.read) == (4, 0)
+    counted = CountedManifest(manifest)
+    assert swept(Housekeeping(store, shard, counted), before_ms=51) == ["topics/many/orphan"]
+    assert counted.read == 0
     assert len(list(store.list(SEGMENTS_PREFIX))) == 8
 
 

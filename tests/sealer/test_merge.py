@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from shm.kernels.base.words import ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL
 from smq.model.config import Config
-from smq.model.segments import SEGMENTS_PREFIX, Segment
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.cold import Cache, ColdReader, Damaged, open_segment
 from smq.sealer.housekeeping import Housekeeping
@@ -15,9 +15,12 @@ from smq.sealer.merge import Merging
 from smq.sealer.parquet import ParquetSegment
 from smq.store.manifest import WritableManifest
 from smq.testing.memory_store import MemoryStore
-from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed
+from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed, draw
 from smq.wire.records import read_batches
-from tests.sealer.sealed import PLACE, batch, manifest_in, read_back, seal
+from tests.sealer.sealed import PLACE, batch, manifest_in, read_back, seal, swept
+
+if TYPE_CHECKING:
+    from smq.model.segments import Segment
 
 SETTINGS = TopicSettings.of({"retention.ms": "-1"}, Config(shards=1))
 LOG_APPEND = 8
@@ -51,7 +54,7 @@ def rows(count: int = PARTS, attributes: int = 0) -> list[bytes]:
 
 
 def merging(store: MemoryStore, manifest: WritableManifest, fuse: Fuse | None = None) -> Merging:
-    return Merging(store, FusedManifest(manifest, fuse), lambda: NOW_MS)
+    return Merging(store, FusedManifest(manifest, fuse), lambda: NOW_MS, draw)
 
 
 def test_one_file_holds_the_same_records(
@@ -136,11 +139,11 @@ def test_a_kill_loses_nothing_and_leaves_nothing(
         merging(store, manifest, Fuse(1, after=after)).merge(PLACE, SETTINGS)
     assert read_back(store, manifest, tmp_path / "killed") == before
     job = Housekeeping(store, shard, manifest)
-    job.sweep(store.list(SEGMENTS_PREFIX), before_ms=51)
+    swept(job, before_ms=51)
     kept = PARTS if not after else PARTS + 1
     assert len(list(store.list())) == kept, "what was replaced lately stays"
     merging(store, manifest).merge(PLACE, SETTINGS)
-    job.sweep(store.list(SEGMENTS_PREFIX), before_ms=NOW_MS + 1)
+    swept(job, before_ms=NOW_MS + 1)
     [line] = manifest.segments(1)
     assert [facts.key for facts in store.list()] == [line.path]
     assert read_back(store, manifest, tmp_path / "swept") == before
@@ -156,7 +159,7 @@ def test_a_partition_that_is_deleted_meanwhile_leaves_no_file(
             return False
 
     before = {facts.key for facts in store.list()}
-    assert Merging(store, Deleting(manifest), lambda: NOW_MS).merge(PLACE, SETTINGS) == 0
+    assert Merging(store, Deleting(manifest), lambda: NOW_MS, draw).merge(PLACE, SETTINGS) == 0
     assert {facts.key for facts in store.list()} == before
 
 

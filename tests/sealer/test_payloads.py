@@ -130,10 +130,11 @@ def test_what_a_record_names_stays_before_and_after_it_is_sealed(
     shard = FakeShard([batch(0), handle_batch([reference], offset=1), batch(2)])
     assert sweep(store, shard, manifest) == []
     seal(store, shard, manifest, sealed_end=0, end=3, segment_bytes=1)
+    first, second, _ = manifest.segments(PLACE.number)
     assert sweep(store, shard, manifest) == []
-    manifest.delete_segments(PLACE.number, [0])
+    manifest.delete_segments([first.path])
     assert sweep(store, shard, manifest) == []
-    manifest.delete_segments(PLACE.number, [1])
+    manifest.delete_segments([second.path])
     assert sweep(store, shard, manifest) == [reference.key(PLACE.topic)]
 
 

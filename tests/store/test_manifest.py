@@ -84,7 +84,7 @@ def test_payloads_are_named_as_long_as_a_segment_names_them(store: Store) -> Non
     manifest = store.manifest
     manifest.commit_segments([FIRST, SECOND], [["a", "b", "a"], ["b", "c"]])
     assert manifest.named_payloads(["a", "b", "c", "d"]) == {"a", "b", "c"}
-    manifest.delete_segments(1, [FIRST.base_offset])
+    manifest.delete_segments([FIRST.path])
     assert manifest.named_payloads(["a", "b", "c"]) == {"b", "c"}
     store.delete_topic(TOPIC.id)
     assert manifest.named_payloads(["a", "b", "c"]) == set()
@@ -111,8 +111,43 @@ def test_a_segment_of_a_deleted_topic_is_left_out(store: Store) -> None:
 
 def test_deleting_segments_leaves_the_others(manifest: WritableManifest) -> None:
     manifest.commit_segments([FIRST, SECOND])
-    manifest.delete_segments(1, [0, 77])
+    manifest.delete_segments([FIRST.path, "topics/none"])
     assert manifest.segments(1) == [SECOND]
+
+
+def test_an_order_to_delete_that_comes_late_finds_only_its_own_segment(
+    manifest: WritableManifest,
+) -> None:
+    """Data fault 8: by now another segment may begin at the same offset."""
+    manifest.commit_segments([FIRST, SECOND])
+    manifest.replace_segments([FIRST, SECOND], MERGED, 1000)
+    manifest.delete_segments([FIRST.path])
+    assert manifest.segments(1) == [MERGED]
+
+
+def test_no_line_may_name_a_condemned_file(manifest: WritableManifest) -> None:
+    """Data fault 8: its file is gone, or about to go."""
+    manifest.commit_segments([FIRST])
+    late = replace(THIRD, base_offset=100)
+    files = [FIRST.path, late.path, MERGED.path]
+    assert manifest.condemn_files(files) == [late.path, MERGED.path]
+    assert manifest.condemn_files(files) == [late.path, MERGED.path], "a sweep was killed"
+    with pytest.raises(PreconditionFailed, match="its line comes too late"):
+        manifest.commit_segments([late])
+    with pytest.raises(PreconditionFailed, match="its line comes too late"):
+        manifest.replace_segments([FIRST], replace(FIRST, path=MERGED.path), 1000)
+    assert manifest.segments(1) == [FIRST]
+    assert manifest.commit_segments([SECOND]) == [SECOND]
+
+
+def test_the_newest_condemned_files_are_remembered(
+    manifest: WritableManifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("smq.store.manifest.CONDEMNED_MAX", 2)
+    for path in ("a", "b", "a", "c"):
+        manifest.condemn_files([path])
+    rows = manifest._database.rows("SELECT path FROM condemned_files ORDER BY number")
+    assert rows == [("a",), ("c",)]
 
 
 def test_the_log_start_only_rises(manifest: WritableManifest) -> None:
@@ -236,7 +271,7 @@ def test_files_that_are_segments_are_told_from_others(many: WritableManifest) ->
     assert many.named_files(["topics/2/1", "topics/1/7", "x"]) == {"topics/2/1", "topics/1/7"}
     assert many.named_files([]) == set()
     assert len(many.named_files([f"topics/1/{i}" for i in range(1999, -1, -1)])) == 2000
-    many.delete_segments(1, [70])
+    many.delete_segments(["topics/1/7"])
     assert many.named_files(["topics/1/7"]) == set()
 
 
@@ -261,7 +296,7 @@ def test_one_segment_takes_the_place_of_several_with_their_payloads(
     assert manifest.named_files(paths) == {MERGED.path, THIRD.path}
     assert manifest.replaced_files(paths, 1000) == {FIRST.path, SECOND.path}
     assert manifest.replaced_files(paths, 1001) == set()
-    manifest.delete_segments(1, [0])
+    manifest.delete_segments([MERGED.path])
     assert manifest.named_payloads(["p", "q", "r", "s"]) == {"s"}
 
 

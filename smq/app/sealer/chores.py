@@ -22,10 +22,12 @@ from smq.model.config import Config
 from smq.model.segments import SealedPartition
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.plan import is_overdue
+from smq.sealer.sightings import Sightings
 from smq.wire.internal.form import Failed, Question
 from smq.wire.internal.messages import (
     Compact,
     DropUnsealed,
+    FindUnnamed,
     ForgetUnfinished,
     Merge,
     Owner,
@@ -35,6 +37,7 @@ from smq.wire.internal.messages import (
     Sweep,
     SweepPayloads,
     Swept,
+    Unnamed,
 )
 
 A = TypeVar("A")
@@ -76,6 +79,8 @@ class Chores:
         self._has_compacted = False  # The last chore was a step of compaction.
         self._sweeping = 0  # Unfinished sweeps.
         self._retained_ms = self._swept_ms = 0
+        self._is_sweep_over = False  # Seen from the next look on, once nothing of it is left.
+        self._sightings = Sightings()
 
     def look(self, now_ms: int) -> None:
         """Queue what is due, except what is still unfinished from the last time."""
@@ -84,10 +89,18 @@ class Chores:
             self._retained_ms = now_ms
             for number in self._states:
                 self._retain(number, now_ms)
-        if not self._sweeping and now_ms - self._swept_ms >= self.config.filer_sweep_ms:
-            self._swept_ms = now_ms
-            self._sweep(now_ms)
+        self._look_at_sweeps(now_ms)
         self._next()
+
+    def _look_at_sweeps(self, now_ms: int) -> None:
+        """Begin a sweep an interval after the end of the last one: see Sightings."""
+        if self._sweeping:
+            return
+        if self._is_sweep_over:
+            self._is_sweep_over, self._swept_ms = False, now_ms
+        if now_ms - self._swept_ms >= self.config.filer_sweep_ms:
+            self._is_sweep_over = True
+            self._sweep(now_ms)
 
     def _retain(self, number: int, now_ms: int) -> None:
         if number not in self._known.places:  # Its topic was deleted.
@@ -166,15 +179,32 @@ class Chores:
         self._sweeping = SWEEP_CHORES
         unfinished = ForgetUnfinished(now_ms - config.filer_unfinished_ms)
 
-        def segments(after: str) -> Sweep:
-            return Sweep(before_ms, after)
-
         def payloads(after: str) -> SweepPayloads:
             return SweepPayloads(self._known.owners(), before_ms, after)
 
         self._line.append(lambda: self._give(unfinished, self._swept))
-        self._line.append(lambda: self._give_page(segments, ""))
+        self._line.append(lambda: self._give_unnamed(before_ms, ""))
         self._line.append(lambda: self._give_page(payloads, ""))
+
+    def _give_unnamed(self, before_ms: int, after: str) -> None:
+        """Find the unnamed files of a page, and delete those that the last sweep has seen too."""
+
+        def answered(answer: Unnamed | Failed) -> None:
+            following = None
+            if isinstance(answer, Unnamed):
+                following = answer.after
+                if again := self._sightings.take(answer.files):
+                    self._sweeping += 1
+                    job = Sweep(again, before_ms)
+                    self._line.append(lambda: self._give(job, self._swept))
+            if following is None:  # Complete or failed: the next sweep starts over.
+                self._sightings.end()
+                self._sweeping -= 1
+                return
+            assert following > after, "it comes further each time"
+            self._line.append(lambda: self._give_unnamed(before_ms, following))
+
+        self._give(FindUnnamed(before_ms, after), answered)
 
     def _give_page(self, page: Callable[[str], Question[Swept]], after: str) -> None:
         """Sweep a page; its result tells where the next page begins."""
@@ -189,7 +219,7 @@ class Chores:
 
         self._give(page(after), answered)
 
-    def _swept(self, _answer: int | Failed) -> None:
+    def _swept(self, _answer: object) -> None:
         self._sweeping -= 1
 
     def _give(self, job: Question[A], answered: Callable[[A | Failed], None]) -> None:
@@ -236,6 +266,7 @@ class Chores:
     def invariants(self) -> None:
         """Check the invariants that hold between any two answers."""
         assert len(self._line) <= len(self._in_line) + self._sweeping
-        assert 0 <= self._sweeping <= SWEEP_CHORES
+        # A page of segments' files is deleted while the next one is looked for.
+        assert 0 <= self._sweeping <= SWEEP_CHORES + 1
         assert self._compacting not in self._in_line
         assert self._compacting not in self._to_compact

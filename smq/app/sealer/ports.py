@@ -10,17 +10,20 @@ from pathlib import Path
 from smq.app.process.asker import Asker
 from smq.model.segments import Segment
 from smq.store.manifest import INT64_MIN, Manifest, open_manifest
+from smq.wire.internal.manifest import (
+    CommitSegments,
+    CondemnFiles,
+    DeleteSegments,
+    ReplaceSegments,
+    SetLogStart,
+)
 from smq.wire.internal.messages import (
     Batches,
-    CommitSegments,
-    DeleteSegments,
     Ends,
     FindEnds,
     MarkCompacted,
     MarkSealed,
     RaiseLogStart,
-    ReplaceSegments,
-    SetLogStart,
     Unsealed,
     UnsealedPart,
 )
@@ -128,11 +131,13 @@ class StoredManifest:
         """The subset of these payloads that records in segments refer to."""
         return self._opened().named_payloads(ids)
 
-    def delete_segments(
-        self, partition_number: int, base_offsets: list[int], replaced_ms: int = 0
-    ) -> None:
+    def delete_segments(self, paths: Sequence[str], replaced_ms: int = 0) -> None:
         """Delete segments; with a time, their files count as replaced then."""
-        self._coordinator.ask(DeleteSegments(partition_number, base_offsets, replaced_ms))
+        self._coordinator.ask(DeleteSegments(list(paths), replaced_ms))
+
+    def condemn_files(self, paths: Sequence[str]) -> list[str]:
+        """Condemn those of these files that are no segments; returns them."""
+        return self._coordinator.ask(CondemnFiles(list(paths)))[0]
 
     def topic_ids(self) -> dict[tuple[str, str], str]:
         """The id of each topic, by namespace and name."""

@@ -6,6 +6,7 @@ any moment, and ends with its parent.
 """
 
 import os
+import secrets
 import shutil
 import socket
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from smq.filer.s3 import S3Store, Unfit
 from smq.filer.store import Store
 from smq.model.errors import PeerError, StoreError, Unavailable
 from smq.model.references import PREFIX, directory_of
-from smq.model.segments import SEGMENTS_PREFIX
+from smq.model.segments import ATTEMPT_BITS, SEGMENTS_PREFIX
 from smq.sealer.housekeeping import Housekeeping, drop_unsealed
 from smq.sealer.lake.catalog import CatalogSettings
 from smq.sealer.lake.state import in_step, states
@@ -41,6 +42,7 @@ from smq.wire.internal.messages import (
     DescribeStorage,
     DropUnsealed,
     FindPayloads,
+    FindUnnamed,
     ForgetUnfinished,
     MakeInline,
     Merge,
@@ -55,6 +57,7 @@ from smq.wire.internal.messages import (
     Sweep,
     SweepPayloads,
     Swept,
+    Unnamed,
     WithdrawTable,
 )
 
@@ -81,13 +84,22 @@ class Surroundings(NamedTuple):
     catalog: CatalogSettings = CatalogSettings("")
 
 
+def _drawn() -> int:
+    return secrets.randbits(ATTEMPT_BITS)
+
+
 class Worker:
     """Does jobs. The first job of a kind opens and imports what that kind needs."""
 
     merge_run_min = RUN_MIN
 
-    def __init__(self, at: Surroundings, asker: Callable[[Path], Asker] = Asker) -> None:
-        self._at, self._asker = at, asker
+    def __init__(
+        self,
+        at: Surroundings,
+        asker: Callable[[Path], Asker] = Asker,
+        draw: Callable[[], int] = _drawn,
+    ) -> None:
+        self._at, self._asker, self._draw = at, asker, draw
         self._shards: dict[int, ShardOverSocket] = {}
         self._compaction: Compaction | None = None
         self.jobs: dict[type[Question[Any]], Callable[[Any], object]] = {
@@ -97,6 +109,7 @@ class Worker:
             Retain: self.retain,
             Merge: self.merge,
             Compact: self.compact,
+            FindUnnamed: self.unnamed,
             Sweep: self.sweep,
             ForgetUnfinished: self.forget_unfinished,
             SweepPayloads: self.sweep_payloads,
@@ -135,7 +148,13 @@ class Worker:
         from smq.sealer.seal import Gone, Sealing  # noqa: PLC0415  (It imports pyarrow.)
 
         sealing = Sealing(
-            self.store, self._shard(job.node), self.manifest, wall_ms, self._room, job.schema
+            self.store,
+            self._shard(job.node),
+            self.manifest,
+            wall_ms,
+            self._draw,
+            self._room,
+            job.schema,
         )
         try:
             return sealing.seal(job.place, job.sealed_end, job.end, job.segment_bytes)
@@ -170,7 +189,12 @@ class Worker:
 
         self._at.cache_dir.mkdir(parents=True, exist_ok=True)
         merging = Merging(
-            self.store, self.manifest, wall_ms, self._at.cache_dir, self.merge_run_min
+            self.store,
+            self.manifest,
+            wall_ms,
+            self._draw,
+            self._at.cache_dir,
+            self.merge_run_min,
         )
         return merging.merge(job.place, job.settings)
 
@@ -182,19 +206,27 @@ class Worker:
         if compaction is None or compaction.subject != (job.place, job.settings):
             self._at.cache_dir.mkdir(parents=True, exist_ok=True)
             shard = self._shard(job.node)
-            ports = Ports(self.store, shard, self.manifest, wall_ms, self._at.cache_dir)
+            ports = Ports(self.store, shard, self.manifest, wall_ms, self._draw, self._at.cache_dir)
             compaction = Compaction(ports, job.place, job.settings)
         has_more = compaction.step()
         if has_more:
             self._compaction = compaction
         return has_more
 
-    def sweep(self, job: Sweep) -> Swept:
-        """Delete the files of a page that are not in the manifest."""
+    def unnamed(self, job: FindUnnamed) -> Unnamed:
+        """The files of a page that are not in the manifest."""
         page = self._segment_files.take(job.after)
-        keeping = Housekeeping(self.store, self._shard(1), self.manifest)
-        swept = keeping.sweep(page.files, job.before_ms, self._tables_in_step())
-        return Swept(swept, page.following)
+        paths = [facts.key for facts in page.files]
+        found = self._keeping.unnamed(paths, job.before_ms, self._tables_in_step())
+        return Unnamed(found, page.following)
+
+    def sweep(self, job: Sweep) -> list[str]:
+        """Delete those of these files that are still not in the manifest."""
+        return self._keeping.sweep(job.files, job.before_ms, self._tables_in_step())
+
+    @property
+    def _keeping(self) -> Housekeeping:
+        return Housekeeping(self.store, self._shard(1), self.manifest)
 
     def publish_table(self, job: PublishTable) -> bool:
         """Update a topic's lake table from the manifest; returns whether more remains."""

@@ -155,7 +155,7 @@ class DeltaTable:
             path=new.segment.path.removeprefix(self._directory),
             size=new.segment.bytes,
             partition_values={PARTITION: str(new.partition)},
-            modification_time=new.segment.attempt,
+            modification_time=new.segment.committed_ms,
             data_change=rows_differ,
             stats=json.dumps(statistics_of(footers[new.segment.path])),
         )

@@ -15,6 +15,7 @@ from smq.app.process.inheritance import SEALER
 from smq.app.process.loop import Loop
 from smq.app.sealer.main import Sealer
 from smq.app.sealer.worker import Surroundings, Worker
+from smq.model.segments import ATTEMPT_BITS
 from smq.testing.simulation.clock import MS
 from smq.testing.simulation.disk import Killed
 from smq.testing.simulation.host import Host
@@ -91,7 +92,8 @@ class SteppedHand:
 
     def __init__(self, process: "SealerProcess", at: Surroundings) -> None:
         self._process = process
-        self._worker = EagerWorker(at, partial(SteppedAsker, process))
+        draw = partial(process.chance.getrandbits, ATTEMPT_BITS)
+        self._worker = EagerWorker(at, partial(SteppedAsker, process), draw)
         self._jobs: deque[tuple[Question[Any], Callable[[Any], None]]] = deque()
         self._begun_ns = 0
         self.due_ns: int | None = None  # None: no job to begin.

@@ -13,9 +13,17 @@ or Failed; a misspelt field is a type error. smq.wire.internal.form encodes both
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from smq.model.segments import SealedPartition, Segment
+from smq.model.segments import SealedPartition
 from smq.model.topic_configs import TopicSettings
 from smq.wire.internal.form import Question, by_name
+from smq.wire.internal.manifest import (
+    CommitSegments,
+    CondemnFiles,
+    DeleteSegments,
+    ListSegments,
+    ReplaceSegments,
+    SetLogStart,
+)
 from smq.wire.internal.telemetry import FindPush, ListPushes
 from smq.wire.internal.transactions import AddPartitions, FindTransactions, SyncLogs, WriteMarkers
 
@@ -333,11 +341,27 @@ class Swept:
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep(Question[Swept]):
-    """Delete the files of a page of segments that no line of the manifest names."""
+class Unnamed:
+    """The files of a page that nothing names; `after` is where the next page begins, if any."""
+
+    files: list[str]
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FindUnnamed(Question[Unnamed]):
+    """Ask for the files of a page that are no segments, nor were some since `before_ms`."""
 
     before_ms: int
     after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep(Question[list[str]]):
+    """Delete those of these files that nothing names, as FindUnnamed says; answers which."""
+
+    files: list[str]
+    before_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,6 +424,7 @@ FOR_WORKER = by_name(
     Retain,
     Merge,
     Compact,
+    FindUnnamed,
     Sweep,
     SweepPayloads,
     PublishTable,
@@ -413,70 +438,7 @@ FOR_WORKER = by_name(
 )
 
 
-# Answered by the coordinator, after the change is durable.
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentPage:
-    """A partition's log start and some of its segments, in order."""
-
-    log_start: int
-    segments: list[Segment]
-
-
-@dataclass(frozen=True, slots=True)
-class ListSegments(Question[SegmentPage]):
-    """Ask for a page of the segments with records at or after `from_offset`.
-
-    After a full page the next begins at the end offset of the last.
-    """
-
-    number: int
-    from_offset: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class CommitSegments(Question[list[Segment]]):
-    """Add segments to the manifest, all or none; answers the manifest's for their offsets.
-
-    Repeating it is harmless: an existing segment is returned, and the caller deletes its own file.
-    Skips segments of deleted topics. Fails on an overlap. `payloads` are the ids that each
-    segment's records name; an empty list: none of them name any.
-    """
-
-    segments: list[Segment]
-    payloads: list[list[str]]
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteSegments(Question[bool]):
-    """Remove segments; with `replaced_ms` their files stay for a while, for a table names them."""
-
-    number: int
-    base_offsets: list[int]
-    replaced_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ReplaceSegments(Question[bool]):
-    """Replace the neighbours `old` by `new`; False: the partition was deleted.
-
-    Repeating it is harmless. Fails unless the manifest has exactly these. `payloads` are the ids
-    that its records name; None: those that the old segments name.
-    """
-
-    old: list[Segment]
-    new: Segment
-    now_ms: int
-    payloads: list[str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SetLogStart(Question[bool]):
-    """Raise a partition's log start offset; it is never lowered."""
-
-    number: int
-    offset: int
+# Answered by the coordinator, after the change is durable; so are those of `manifest`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -490,6 +452,7 @@ FOR_COORDINATOR = by_name(
     ListSegments,
     CommitSegments,
     DeleteSegments,
+    CondemnFiles,
     ReplaceSegments,
     SetLogStart,
     EnsureTopics,

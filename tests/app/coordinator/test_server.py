@@ -51,7 +51,7 @@ from smq.wire.internal.frames import (
     encode_frame,
     encode_relay,
 )
-from smq.wire.internal.messages import SetLogStart
+from smq.wire.internal.manifest import SetLogStart
 
 MiB = 1024 * 1024
 CONFIG = Config(data_dir=Path("/nowhere"), shards=2, ring_bytes=16 * MiB, wal_segment_bytes=8 * MiB)

@@ -15,6 +15,7 @@ from smq.wire.internal.form import Failed, Question
 from smq.wire.internal.messages import (
     Compact,
     DropUnsealed,
+    FindUnnamed,
     ForgetUnfinished,
     Merge,
     Owner,
@@ -25,6 +26,7 @@ from smq.wire.internal.messages import (
     Sweep,
     SweepPayloads,
     Swept,
+    Unnamed,
 )
 
 CONFIG = Config(
@@ -66,7 +68,9 @@ def _plain_answer(job: Question[Any]) -> object:
     match job:
         case Retain():
             return Retained(deleted=[], has_more=False)
-        case Sweep() | SweepPayloads():
+        case FindUnnamed():
+            return Unnamed(files=[], after=None)
+        case SweepPayloads():
             return Swept(swept=[], after=None)
     return 0
 
@@ -126,34 +130,55 @@ def test_one_chore_is_in_hand_and_a_seal_comes_right_behind_it() -> None:
     assert len(rig.hands.jobs) == 2
     done = rig.drain()
     assert done.count(Retain) == 999
-    assert {Sweep, SweepPayloads, ForgetUnfinished} <= set(done)
+    assert {FindUnnamed, SweepPayloads, ForgetUnfinished} <= set(done)
 
 
 def test_each_is_due_after_its_interval_and_not_while_the_last_is_not_done(rig: Rig) -> None:
     rig.look(BEGIN_MS)
     rig.look(BEGIN_MS + 1000)
-    sweeps = [ForgetUnfinished, Sweep, SweepPayloads]
+    sweeps = [ForgetUnfinished, FindUnnamed, SweepPayloads]
     assert rig.drain() == [Retain] * 3 + sweeps + [Merge] * 3
-    rig.look(BEGIN_MS + 1999)
+    rig.look(BEGIN_MS + 1999)  # The sweep is over: the next one is due an interval later.
     assert rig.drain() == []
     rig.look(BEGIN_MS + 2000)
     assert rig.drain() == [Retain] * 3 + [Merge] * 3
-    rig.look(BEGIN_MS + 5000)
-    assert rig.drain() == [Retain] * 3 + sweeps + [Merge] * 3
+    rig.look(BEGIN_MS + 6998)
+    assert rig.drain() == [Retain] * 3 + [Merge] * 3
+    rig.look(BEGIN_MS + 6999)
+    assert rig.drain() == sweeps
 
 
 def test_a_sweep_goes_on_from_page_to_page_with_other_chores_in_between() -> None:
     rig = Rig(partitions=0)
     rig.look(BEGIN_MS)
     rig.hands.answer()
-    assert rig.hands.answer(Swept([], "a")) == Sweep(BEGIN_MS - 5000, "")
+    assert rig.hands.answer(Unnamed([], "a")) == FindUnnamed(BEGIN_MS - 5000, "")
     rig.states[1] = PartitionState(1, 0, 7, 0, 9, 10, BEGIN_MS)
     rig.known.places[1] = (SealedPartition("kafka", "orders", 1, 1), SETTINGS, 1)
     rig.look(BEGIN_MS + 1000)  # Retention is due again, whatever the sweep is at.
     assert rig.hands.answer() == SweepPayloads(OWNERS, BEGIN_MS - 5000, "")
-    assert rig.hands.answer(Swept([], "b")) == Sweep(BEGIN_MS - 5000, "a")
-    assert rig.drain() == [Retain, Sweep, Merge]
-    assert rig.hands.done[-2] == Sweep(BEGIN_MS - 5000, "b")
+    assert rig.hands.answer(Unnamed([], "b")) == FindUnnamed(BEGIN_MS - 5000, "a")
+    assert rig.drain() == [Retain, FindUnnamed, Merge]
+    assert rig.hands.done[-2] == FindUnnamed(BEGIN_MS - 5000, "b")
+
+
+def test_a_file_is_deleted_when_two_sweeps_an_interval_apart_have_seen_it_unnamed() -> None:
+    """Data fault 8: a file's own time says nothing, as a clock may be set."""
+    rig = Rig(partitions=0)
+
+    def sweep(now_ms: int, *files: str) -> list[Sweep]:
+        rig.look(now_ms)
+        rig.hands.done.clear()
+        while rig.hands.jobs:
+            is_find = isinstance(rig.hands.jobs[0][0], FindUnnamed)
+            rig.hands.answer(Unnamed(list(files), None) if is_find else None)
+        rig.look(now_ms)
+        return [job for job in rig.hands.done if isinstance(job, Sweep)]
+
+    assert sweep(BEGIN_MS, "a", "b") == []
+    assert sweep(BEGIN_MS + 4999, "a", "b") == [], "it is not due"
+    assert sweep(BEGIN_MS + 5000, "a", "c") == [Sweep(["a"], BEGIN_MS)]
+    assert sweep(BEGIN_MS + 10_000, "b", "c") == [Sweep(["c"], BEGIN_MS + 5000)]
 
 
 def test_a_sweep_that_fails_is_told_of_and_begun_anew_the_next_time() -> None:
@@ -163,9 +188,10 @@ def test_a_sweep_that_fails_is_told_of_and_begun_anew_the_next_time() -> None:
     rig.hands.answer(Failed("the filer is away"))
     assert rig.drain() == [SweepPayloads]
     assert rig.problems == [Failed("the filer is away")]
+    rig.look(BEGIN_MS)
     rig.look(BEGIN_MS + 5000)
     rig.drain()
-    assert [job.after for job in rig.hands.done if isinstance(job, Sweep)] == [""]
+    assert [job.after for job in rig.hands.done if isinstance(job, FindUnnamed)] == [""]
 
 
 def test_a_partition_with_more_to_delete_stands_in_line_again(rig: Rig) -> None:
@@ -228,7 +254,7 @@ def test_others_are_retained_merged_and_swept_between_two_steps_of_a_compaction(
         assert rig.hands.answer(answer=True) == job
         rig.chores.invariants()
     kinds = [type(each) for each in rig.hands.done]
-    assert kinds.count(Sweep) >= 2
+    assert kinds.count(FindUnnamed) >= 2
     retained = [each.place.number for each in rig.hands.done if isinstance(each, Retain)]
     merged = {each.place.number for each in rig.hands.done if isinstance(each, Merge)}
     assert retained.count(1) >= 4  # It waits for its pass, and is retained meanwhile.

@@ -8,18 +8,16 @@ from smq.app.sealer.ports import ShardOverSocket, StoredManifest
 from smq.model.segments import Segment
 from smq.wire.internal.form import Question, decode_question
 from smq.wire.internal.frames import InternalFrame
+from smq.wire.internal.manifest import CommitSegments, DeleteSegments, SetLogStart
 from smq.wire.internal.messages import (
     FOR_COORDINATOR,
     FOR_SHARD,
     Batches,
-    CommitSegments,
-    DeleteSegments,
     Ends,
     FindEnds,
     MarkSealed,
     RaiseLogStart,
     RawBatches,
-    SetLogStart,
     Unsealed,
     UnsealedPart,
 )
@@ -85,11 +83,11 @@ def test_the_manifest_is_read_in_the_store_and_changed_by_the_coordinator(tmp_pa
         assert manifest.segments(1, 5) == []
         assert manifest.log_start(1) == 3
         assert manifest.commit_segments([SEGMENT], [("a", "b")]) == [SEGMENT]
-        manifest.delete_segments(1, [0])
+        manifest.delete_segments([SEGMENT.path])
         manifest.set_log_start(1, 5)
         asker.close()
     assert asked == [
         CommitSegments([SEGMENT], [["a", "b"]]),
-        DeleteSegments(number=1, base_offsets=[0]),
+        DeleteSegments([SEGMENT.path]),
         SetLogStart(number=1, offset=5),
     ]

@@ -18,16 +18,19 @@ from smq.wire.internal.form import (
     encode_question,
 )
 from smq.wire.internal.frames import InternalFrame, InternalReader
+from smq.wire.internal.manifest import CondemnFiles
 from smq.wire.internal.messages import (
+    FOR_COORDINATOR,
     FOR_SHARD,
     FOR_WORKER,
     Batches,
     FindPayloads,
+    FindUnnamed,
     MarkSealed,
     RawBatches,
     Seal,
     Sweep,
-    Swept,
+    Unnamed,
 )
 from tests.app.fake_peers import answer_body, answered_by_a_thread
 from tests.sealer.sealed import PLACE, batch, manifest_in
@@ -95,8 +98,19 @@ def test_files_nobody_names_are_swept(at: Surroundings) -> None:
     at.filer.open().put("topics/kafka/gone/partition=0/x.parquet", b"x")
     with manifest_in(at.data_dir) as manifest:
         manifest._database.commit()
-        swept = ["topics/kafka/gone/partition=0/x.parquet"]
-        assert Worker(at).do(Sweep(2**50, "")) == Swept(swept, after=None)
+        files = ["topics/kafka/gone/partition=0/x.parquet"]
+        worker = Worker(at)
+        assert worker.do(FindUnnamed(2**50, "")) == Unnamed(files, after=None)
+
+        def coordinator(frame: InternalFrame) -> bytes:
+            asked = decode_question(frame.body, FOR_COORDINATOR)
+            assert asked == CondemnFiles(files)
+            return answer_body(files)
+
+        with answered_by_a_thread(socket_path(at.runtime_dir, COORDINATOR), coordinator):
+            assert worker.do(Sweep(files, 2**50)) == files
+            assert list(worker.store.list()) == []
+            worker.manifest._coordinator.close()
 
 
 def test_work_answers_frame_by_frame_until_nobody_is_there(at: Surroundings) -> None:

@@ -30,7 +30,7 @@ from smq.sealer.room import Room
 from smq.sealer.seal import Sealing
 from smq.store.manifest import WritableManifest
 from smq.store.store import Store as SqlStore
-from smq.testing.sealing import FakeShard, Fuse, FusedManifest
+from smq.testing.sealing import FakeShard, Fuse, FusedManifest, draw
 from smq.wire.internal.messages import PublishTable
 from tests.sealer.sealed import batch
 
@@ -117,13 +117,13 @@ class Lake:
             log.append(each)
         times = count(self.now_ms)
         manifest = FusedManifest(self.manifest, self.fuse)
-        sealing = Sealing(self.store, log, manifest, lambda: next(times), Room())
+        sealing = Sealing(self.store, log, manifest, lambda: next(times), draw, Room())
         sealing.seal(self.place(partition), end, log.end, 1)
 
     def merge(self, partition: int) -> int:
         """Make one of all the files."""
         manifest = FusedManifest(self.manifest, self.fuse)
-        merging = Merging(self.store, manifest, lambda: self.now_ms, self.data_dir, 2)
+        merging = Merging(self.store, manifest, lambda: self.now_ms, draw, self.data_dir, 2)
         return merging.merge(self.place(partition), SETTINGS)
 
     def job(self, *, check: bool = False) -> PublishTable:

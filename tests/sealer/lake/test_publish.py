@@ -151,9 +151,8 @@ def test_expired_segments_leave_the_table_before_their_files_go(lake: Lake) -> N
     def sweep(now_ms: int) -> list[str]:
         ids = {(NAMESPACE, TOPIC): lake.topic_id}
         steps = in_step(list(states(lake.data_dir)), ids, now_ms)
-        # Files of a test are as old as the test.
-        files = [each._replace(modified_ms=0) for each in lake.store.list("topics/")]
-        return keeping.sweep(files, now_ms - KEEP_MS, steps)
+        paths = [facts.key for facts in lake.store.list("topics/")]
+        return keeping.sweep(paths, now_ms - KEEP_MS, steps)
 
     later = lake.now_ms + 2 * KEEP_MS
     assert sweep(later) == [], "the table names them"

@@ -1,0 +1,85 @@
+"""Questions about the manifest, which the coordinator answers after the change is durable.
+
+They may come long after their asker has given them up: a file's name never repeats, so each names
+what it is about.
+"""
+
+from dataclasses import dataclass
+
+from smq.model.segments import Segment
+from smq.wire.internal.form import Question
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPage:
+    """A partition's log start and some of its segments, in order."""
+
+    log_start: int
+    segments: list[Segment]
+
+
+@dataclass(frozen=True, slots=True)
+class ListSegments(Question[SegmentPage]):
+    """Ask for a page of the segments with records at or after `from_offset`.
+
+    After a full page the next begins at the end offset of the last.
+    """
+
+    number: int
+    from_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSegments(Question[list[Segment]]):
+    """Add segments to the manifest, all or none; answers the manifest's for their offsets.
+
+    Repeating it is harmless: an existing segment is returned, and the caller deletes its own file.
+    Skips segments of deleted topics. Fails on an overlap, and for a condemned file. `payloads` are
+    the ids that each segment's records name; an empty list: none of them name any.
+    """
+
+    segments: list[Segment]
+    payloads: list[list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSegments(Question[bool]):
+    """Remove the segments in these files, and no others that may have their places by now.
+
+    With `replaced_ms` the files stay for a while, for a table names them.
+    """
+
+    paths: list[str]
+    replaced_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CondemnFiles(Question[list[str]]):
+    """Condemn those of these files that are no segments, before they are deleted; answers them.
+
+    A line for a condemned file is refused, however late it comes.
+    """
+
+    paths: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceSegments(Question[bool]):
+    """Replace the neighbours `old` by `new`; False: the partition was deleted.
+
+    Repeating it is harmless. Fails unless the manifest has exactly these. `payloads` are the ids
+    that its records name; None: those that the old segments name.
+    """
+
+    old: list[Segment]
+    new: Segment
+    now_ms: int
+    payloads: list[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetLogStart(Question[bool]):
+    """Raise a partition's log start offset; it is never lowered."""
+
+    number: int
+    offset: int
