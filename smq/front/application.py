@@ -39,6 +39,7 @@ from smq.front.gate import (
     READY_PATH,
     RETRY_AFTER_S,
     Gate,
+    Page,
     error,
 )
 from smq.front.metrics.page import CONTENT_TYPE
@@ -118,14 +119,14 @@ def application(
     }
     all_routes = [
         *routes,
-        Route(HEALTH_PATH, healthy, methods=["GET"]),
-        Route(LIVE_PATH, living, methods=["GET"]),
-        Route(READY_PATH, ready, methods=["GET"]),
+        Page(HEALTH_PATH, healthy, methods=["GET"]),
+        Page(LIVE_PATH, living, methods=["GET"]),
+        Page(READY_PATH, ready, methods=["GET"]),
         *debug_routes(broker.look, broker.insides),
         Route("/metrics", counted, methods=["GET"]),
         Route("/filer/{key:path}", Files(store, space).answer, methods=METHODS),
     ]
-    return Gate(Starlette(routes=all_routes, exception_handlers=handlers), hosts)
+    return Gate(Starlette(routes=all_routes, exception_handlers=handlers), hosts, all_routes)
 
 
 async def keep_counting(space: Space) -> None:

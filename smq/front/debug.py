@@ -14,8 +14,8 @@
     /debug/telemetry    clients that push metrics (KIP-714), and the newest push of each
     /debug/stacks       the Python stack of each thread, by py-spy (the extra `debug`)
 
-No page shows record data. Other hosts get 403: until there is authentication, only programs on this
-host count as the operator.
+No page shows record data. Other hosts get 403, and so do proxies, which may speak for other hosts:
+until there is authentication, only programs on this host count as the operator.
 """
 
 import ipaddress
@@ -30,9 +30,11 @@ from starlette.routing import Route
 
 from smq.front.gate import error
 from smq.front.metrics.facts import Facts
+from smq.front.origin import is_passed_on
 
 Look = Callable[[], Facts]
 Inside = Callable[[], list[dict[str, Any]]]  # Raises StoreError.
+ONLY_HERE = "only programs on the broker's host may ask for this, and not through a proxy"
 ROWS_MAX = 10_000  # In one answer: about two megabytes.
 
 
@@ -73,15 +75,17 @@ def routes(look: Look, insides: Mapping[str, Inside]) -> list[Route]:
 def _page(path: str, answer: Callable[[Request], Awaitable[Response]]) -> Route:
     async def answer_here(request: Request) -> Response:
         if not is_from_here(request):
-            return error(403, "only programs on the broker's host may ask for this")
+            return error(403, ONLY_HERE)
         return await answer(request)
 
     return Route(path, answer_here, methods=["GET"])
 
 
 def is_from_here(request: Request) -> bool:
-    """Whether the client uses a loopback address, as only programs on this host can."""
-    return request.client is not None and ipaddress.ip_address(request.client.host).is_loopback
+    """Whether the client is a program on this host: it uses a loopback address, and is no proxy."""
+    if request.client is None or is_passed_on(dict(request.headers.raw)):
+        return False
+    return ipaddress.ip_address(request.client.host).is_loopback
 
 
 def _partitions(facts: Facts, request: Request) -> Iterable[Any]:

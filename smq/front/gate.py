@@ -1,19 +1,31 @@
-"""Checks before any route: the path, the Host header, the number of requests."""
+"""Checks before any route: the path, the Host header, the origin, the number of requests."""
 
 import asyncio
 import ipaddress
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from starlette.responses import JSONResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.routing import Match, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from smq.front.origin import is_foreign, is_navigation
 
 HEALTH_PATH, LIVE_PATH, READY_PATH = "/health", "/health/live", "/health/ready"
 HEALTH_PATHS = frozenset({HEALTH_PATH, LIVE_PATH, READY_PATH})
 REQUESTS_MAX = 512  # At a time; each holds pieces of an object, and perhaps an open file.
 SAY_S = 60.0  # Minimum time between two reports of too many requests.
 RETRY_AFTER_S = 1
+# No answer may become a part of another origin's page, nor be taken for what it is not.
+HEADERS = (
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"x-content-type-options", b"nosniff"),
+)
+
+
+class Page(Route):
+    """A page that another site may link to: it reads little, starts nothing, shows no record."""
 
 
 class Gate:
@@ -21,11 +33,13 @@ class Gate:
 
     - for a path with a line feed, which routes ignore at its end,
     - with a Host that is no address, not localhost and none of `hosts` (DNS rebinding),
+    - of another site's pages, but for links to a route that is a Page,
     - above REQUESTS_MAX at a time, except for /health.
     """
 
-    def __init__(self, inner: ASGIApp, hosts: frozenset[str]) -> None:
+    def __init__(self, inner: ASGIApp, hosts: frozenset[str], routes: Sequence[Route] = ()) -> None:
         self._inner, self._hosts = inner, hosts | {"localhost", ""}
+        self._pages = [each for each in routes if isinstance(each, Page)]
         self._answering = 0
         self._said_s: float | None = None
 
@@ -36,23 +50,30 @@ class Gate:
         try:
             # A request that outlasts a stop is cancelled: its connection just ends.
             with suppress(asyncio.CancelledError):
-                await (refusal or self._inner)(scope, receive, send)
+                await (refusal or self._inner)(scope, receive, _with_headers(send))
         finally:
             self._answering -= 1
 
     def _refusal(self, scope: Scope) -> Response | None:
         if "\n" in scope["path"]:
             return error(400, "the path has a line feed")
-        host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+        headers = dict(scope["headers"])
+        host = headers.get(b"host", b"").decode("latin-1")
         if not self._is_ours(host):
             return error(421, f"{host!r} is not a name of this host; use its address")
+        if is_foreign(headers) and not self._is_link(scope, headers):
+            return error(403, "a page of another site may not ask for this; open it directly")
         if self._answering >= REQUESTS_MAX and scope["path"] not in HEALTH_PATHS:
             return self._too_many()
         return None
 
+    def _is_link(self, scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
+        matches = (page.matches(scope)[0] for page in self._pages)
+        return is_navigation(scope["method"], headers) and Match.FULL in matches
+
     def _is_ours(self, host: str) -> bool:
-        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
-        name = name.strip("[]")
+        name, colon, port = host.rpartition(":")
+        name = (name if colon and port.isdecimal() else host).strip("[]")
         try:
             ipaddress.ip_address(name)
         except ValueError:
@@ -66,6 +87,17 @@ class Gate:
             sys.stderr.write(f"front: {REQUESTS_MAX} requests at once; more are refused\n")
         headers = {"retry-after": str(RETRY_AFTER_S)}
         return error(503, f"{REQUESTS_MAX} requests are being answered already", headers)
+
+
+def _with_headers(send: Send) -> Send:
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            there = {name.lower() for name, _ in message["headers"]}
+            added = [each for each in HEADERS if each[0] not in there]
+            message = {**message, "headers": [*message["headers"], *added]}
+        await send(message)
+
+    return sent
 
 
 def error(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> JSONResponse:

@@ -54,6 +54,14 @@ def test_other_hosts_are_refused(name: str) -> None:
     assert asked_from("192.168.0.7", f"/debug{name}").status == 403
 
 
+def test_a_proxy_on_this_host_is_refused() -> None:
+    """Door fault 10: behind it may be anybody."""
+    for name in (b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host"):
+        scope = {"type": "http", "client": ("127.0.0.1", 5), "headers": [(name, b"10.0.0.1")]}
+        assert not is_from_here(Request(scope))
+    assert is_from_here(Request({"type": "http", "client": ("127.0.0.1", 5), "headers": []}))
+
+
 def test_who_cannot_be_told_from_a_stranger_is_one() -> None:
     assert not is_from_here(Request({"type": "http", "client": None}))
 

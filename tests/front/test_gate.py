@@ -1,6 +1,7 @@
 """The front's host names, and its limit of concurrent requests."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from starlette.responses import PlainTextResponse
@@ -20,11 +21,62 @@ def test_we_are_called_by_an_address_or_our_name(host: str) -> None:
     assert call(front(MemoryStore()), "GET", "/health", host=host).status == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "8080", ":80x", "ours:"]
+)
 def test_another_name_for_us_is_refused(host: str) -> None:
+    """Door fault 15: a name of digits is no port."""
     answer = call(front(MemoryStore()), "PUT", "/filer/docs/a", b"x", host=host)
     assert answer.status == 421
-    assert "evil" in answer.json["error"]
+    assert host in answer.json["error"]
+
+
+SITES: list[dict[str, Any]] = [
+    {"sec-fetch-site": "cross-site"},
+    {"sec-fetch-site": "same-site"},
+    {"origin": "http://evil.example"},
+    {"origin": "null"},
+]
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_another_site_reads_and_changes_nothing(site: dict[str, Any]) -> None:
+    """Door fault 1."""
+    store = MemoryStore()
+    assert call(front(store), "PUT", "/filer/docs/a", b"x", host="ours").status == 201
+    for method, path in [
+        ("GET", "/filer/docs/a"),
+        ("DELETE", "/filer/docs/a"),
+        ("PUT", "/filer/docs/b"),
+        ("GET", "/filer/"),
+        ("GET", "/metrics"),
+        ("GET", "/health"),
+        ("POST", "/health"),
+        ("GET", "/debug/stacks"),
+        ("GET", "/nothing"),
+    ]:
+        assert call(front(store), method, path, b"", host="ours", **site).status == 403
+    assert [each.key for each in store.list("")] == ["docs/a"]
+
+
+def test_another_site_may_link_to_plain_pages_only() -> None:
+    link: dict[str, Any] = {
+        "host": "ours",
+        "sec-fetch-site": "cross-site",
+        "sec-fetch-mode": "navigate",
+        "sec-fetch-dest": "document",
+    }
+    app = front(MemoryStore())
+    assert call(app, "GET", "/health", **link).status == 200
+    assert call(app, "GET", "/metrics", **link).status == 403
+    assert call(app, "GET", "/health", **{**link, "sec-fetch-dest": "iframe"}).status == 403
+
+
+def test_no_answer_becomes_a_part_of_another_site() -> None:
+    for path in ("/health", "/metrics", "/nothing", "/filer/", "/filer/nothing"):
+        headers = call(front(MemoryStore()), "GET", path).headers
+        assert headers["cross-origin-resource-policy"] == "same-origin"
+        assert headers["x-content-type-options"] == "nosniff"
 
 
 def waiting() -> ASGIApp:

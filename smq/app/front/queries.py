@@ -1,8 +1,10 @@
 """POST /sql: a query over topics, for programs on this host.
 
-    curl --data-binary "SELECT count(*) FROM clicks" http://127.0.0.1:8080/sql
+    curl -H "content-type: application/sql" --data-binary "SELECT count(*) FROM clicks" \\
+        http://127.0.0.1:8080/sql
 
-The body is the query; the answer is JSON (smq.sql.worker). Each query runs in a process of its own
+The body is the query, or as JSON {"query": …}: no type that a form of another site's page can send.
+The answer is JSON (smq.sql.worker). Each query runs in a process of its own
 that is killed at its deadline, so no query can hang the front. The bounds are AT_ONCE queries,
 SECONDS, MEMORY_BYTES, and ROWS_MAX rows of BYTES_MAX bytes ("truncated" says that there were
 more).
@@ -11,14 +13,16 @@ more).
 import asyncio
 import json
 import sys
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from smq.front.debug import is_from_here
+from smq.front.debug import ONLY_HERE, is_from_here
 from smq.front.gate import error
 from smq.model.config import Config
 
@@ -54,14 +58,15 @@ class Queries:
         return [Route("/sql", self.answer, methods=["POST"])]
 
     async def answer(self, request: Request) -> Response:
-        """Run a query, or explain why not."""
+        """Run a query, or explain why not. Raises HTTPException."""
         if not is_from_here(request):
-            return error(403, "only programs on the broker's host may query topics")
+            return error(403, ONLY_HERE)
         if find_spec("duckdb") is None:
             return error(501, "DuckDB is not installed; `pip install 'smq-broker[sql]'`")
-        query = await _query_of(request)
-        if query is None:
-            return error(413, f"a query has at most {QUERY_BYTES_MAX} bytes of UTF-8")
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind not in TYPES:
+            return error(415, 'send the query as application/sql, or as JSON: {"query": …}')
+        query = await _query_of(request, TYPES[kind])
         if self._running >= AT_ONCE:
             sentence = f"{AT_ONCE} queries are running; try again in a second"
             return error(503, sentence, {"retry-after": str(RETRY_AFTER_S)})
@@ -93,14 +98,24 @@ class Queries:
         return JSONResponse(told, 400 if "error" in told else 200)
 
 
-async def _query_of(request: Request) -> str | None:
-    """The body; None if it is too long or not text."""
+def _of_json(text: str) -> str:
+    match json.loads(text):
+        case {"query": str(query)}:
+            return query
+    raise ValueError(text)
+
+
+TYPES: Mapping[str, Callable[[str], str]] = {"application/sql": str, "application/json": _of_json}
+
+
+async def _query_of(request: Request, parse: Callable[[str], str]) -> str:
+    """The query in the body. Raises HTTPException if it is too long, or not what its type says."""
     body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > QUERY_BYTES_MAX:
+            raise HTTPException(413, f"a query has at most {QUERY_BYTES_MAX} bytes")
     try:
-        async for piece in request.stream():
-            body += piece
-            if len(body) > QUERY_BYTES_MAX:
-                return None
-        return body.decode()
-    except (UnicodeDecodeError, ClientDisconnect):
-        return None
+        return parse(body.decode())
+    except (ValueError, RecursionError):
+        raise HTTPException(400, 'the body is not a query in UTF-8, or {"query": …}') from None

@@ -28,6 +28,7 @@ from smq.front.console.desk import Desk
 from smq.front.console.guard import Answer, Guard
 from smq.front.console.history import History
 from smq.front.console.templates import render
+from smq.front.gate import Page
 from smq.front.metrics.facts import Facts
 from smq.model.errors import BrokerError, ErrorCode, NotFound, PeerError, StoreError
 
@@ -60,7 +61,11 @@ class Console:
         return await run_sync(self.facts, limiter=self.looking)
 
     def page(self, path: str, answer: Answer) -> Route:
-        """The route of a page."""
+        """The route of a page that other sites may link to."""
+        return Page(path, self.guard.page(_or_sentence(answer)), methods=["GET"])
+
+    def search(self, path: str, answer: Answer) -> Route:
+        """The route of a page that shows records, or reads more than facts: no link opens it."""
         return Route(path, self.guard.page(_or_sentence(answer)), methods=["GET"])
 
     def action(self, path: str, answer: Answer) -> Route:

@@ -11,7 +11,7 @@ from smq.app.front import queries
 from smq.app.front.queries import AT_ONCE, QUERY_BYTES_MAX, Queries
 from smq.model.config import Config
 from smq.testing.smq_broker import SmqBroker
-from tests.app.http_client import ask
+from tests.app.http_client import Answer, ask
 from tests.broker.one_topic import SETTINGS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -28,12 +28,16 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmqBroker]:
         yield broker
 
 
+def ask_sql(broker: SmqBroker, body: bytes, kind: str = "application/sql") -> Answer:
+    return ask(broker, "POST", "/sql", body=body, content_type=kind)
+
+
 def test_a_query_is_answered_as_json(broker: SmqBroker) -> None:
     query = """
         SELECT (a.value->>'n')::INT AS n, b.value AS b
         FROM clicks AS a JOIN raw.clicks AS b USING ("offset") ORDER BY n
     """
-    told = ask(broker, "POST", "/sql", body=query.encode())
+    told = ask_sql(broker, query.encode())
     assert told.status == 200
     assert told.json["columns"] == ["n", "b"]
     assert [row[0] for row in told.json["rows"]] == [0, 1, 2]
@@ -47,30 +51,49 @@ def test_a_query_is_answered_as_json(broker: SmqBroker) -> None:
         (b"SELECT * FROM nope", 400, "the topics are"),
         (b"DROP TABLE clicks", 400, "is not a query"),
         (b"SELECT * FROM read_text('/etc/hostname')", 400, "disabled"),
-        (b"\xff", 413, "UTF-8"),
+        (b"\xff", 400, "UTF-8"),
         (b"-" * (QUERY_BYTES_MAX + 1), 413, "at most"),
     ],
 )
 def test_what_is_wrong_is_a_sentence(
     broker: SmqBroker, query: bytes, status: int, sentence: str
 ) -> None:
-    told = ask(broker, "POST", "/sql", body=query)
+    told = ask_sql(broker, query)
     assert told.status == status
     assert sentence in told.json["error"]
 
 
 def test_rows_are_bounded(broker: SmqBroker) -> None:
-    told = ask(broker, "POST", "/sql", body=b"SELECT * FROM range(1_000_000)")
+    told = ask_sql(broker, b"SELECT * FROM range(1_000_000)")
     assert len(told.json["rows"]) <= queries.ROWS_MAX
     assert told.json["truncated"] is True
     assert ask(broker, "GET", "/health").status == 200
+
+
+def test_a_query_comes_as_sql_or_json_and_never_as_a_form_of_another_page(
+    broker: SmqBroker,
+) -> None:
+    """Door fault 1: a page of another site may send text/plain and forms without being asked."""
+    told = ask_sql(broker, b'{"query": "SELECT 1 AS one"}', "application/json; charset=utf-8")
+    assert told.json["rows"] == [[1]]
+    for kind in ("", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
+        assert ask_sql(broker, b"SELECT 1", kind).status == 415
+    for body in (b"SELECT 1", b"[]", b'{"query": 1}', b"[" * 60_000):
+        assert ask_sql(broker, body, "application/json").status == 400
 
 
 def request_from(host: str, body: bytes) -> Request:
     async def receive() -> dict[str, object]:
         return {"type": "http.request", "body": body, "more_body": False}
 
-    scope = {"type": "http", "method": "POST", "path": "/sql", "headers": [], "client": (host, 1)}
+    headers = [(b"content-type", b"application/sql")]
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/sql",
+        "headers": headers,
+        "client": (host, 1),
+    }
     return Request(scope, receive)
 
 

@@ -27,6 +27,7 @@ from smq.front.console.desk import (
 from smq.front.console.guard import Guard
 from smq.front.console.history import History
 from smq.front.console.routes import console_routes
+from smq.front.gate import Gate
 from smq.front.metrics.facts import Facts, GroupOffset, PartitionFacts, ProcessFacts
 from smq.model.errors import BrokerError, ErrorCode
 from smq.store.config_changes import ConfigChange
@@ -136,9 +137,9 @@ class Browser:
     decoded: dict[str, Any] = field(default_factory=dict)
     host: str = "127.0.0.1"
 
-    def get(self, path: str) -> Answer:
+    def get(self, path: str, **headers: Any) -> Answer:
         """A page."""
-        return call(self._app(), "GET", path)
+        return call(self._app(), "GET", path, **headers)
 
     def text(self, path: str) -> str:
         """A page that is there."""
@@ -166,7 +167,8 @@ class Browser:
             lambda *_: self.decoded,
             Guard(TOKEN),
         )
-        inner = Starlette(routes=console_routes(console))
+        routes = console_routes(console)
+        inner = Gate(Starlette(routes=routes), frozenset(), routes)
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             await inner({**scope, "client": (self.host, 5)}, receive, send)

@@ -73,7 +73,7 @@ def file_routes(console: Console) -> list[Route]:
         }
         return render("file.html", values)
 
-    return [console.page("/files", folder), console.page("/files/one", one)]
+    return [console.page("/files", folder), console.search("/files/one", one)]
 
 
 def _key(request: Request, name: str) -> str:

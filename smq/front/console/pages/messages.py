@@ -52,9 +52,9 @@ def message_routes(console: Console) -> list[Route]:
 
     path = "/topics/{topic}/messages"
     return [
-        console.page(path, messages),
-        console.page(path + "/{partition:int}/{offset:int}", record),
-        console.page(path + "/{partition:int}/{offset:int}/value", value),
+        console.search(path, messages),
+        console.search(path + "/{partition:int}/{offset:int}", record),
+        console.search(path + "/{partition:int}/{offset:int}/value", value),
         console.action(path, produce),
     ]
 

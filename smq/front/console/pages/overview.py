@@ -36,8 +36,8 @@ def overview_routes(console: Console) -> list[Route]:
 
     return [
         console.page("/", overview),
-        console.page("/console/rates", rates),
-        console.page("/console/lag", lag),
+        console.search("/console/rates", rates),
+        console.search("/console/lag", lag),
     ]
 
 

@@ -1,0 +1,163 @@
+"""What a page of another origin reaches, in a browser; skipped without one."""
+
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from smq.testing.smq_broker import SmqBroker
+from tests.app.fake_broker import eventually
+from tests.app.http_client import ask
+
+pytest.importorskip("playwright", reason="pip install 'smq-broker[browser]'")
+CHROMIUM = shutil.which("chromium")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(CHROMIUM is None, reason="apt-get install chromium"),
+]
+PLAIN = ["/", "/topics", "/topics/clicks", "/groups", "/groups/one?group=g", "/files", "/settings"]
+READS = [
+    *PLAIN,
+    *("/topics/clicks/messages", "/topics/clicks/messages?text=pin%3D4711"),
+    *("/topics/clicks/messages/0/0", "/topics/clicks/messages/0/0/value"),
+    *("/files/one?key=docs/a", "/console/rates", "/console/lag", "/console/static/console.js"),
+    *("/health", "/health/live", "/health/ready", "/metrics", "/filer/", "/filer/docs/a"),
+    *("/debug", "/debug/logs", "/debug/partitions", "/debug/slow", "/debug/stacks"),
+]
+CHANGES = [
+    *(("POST", path) for path in ("/sql", "/topics", "/settings")),
+    *(("POST", f"/topics/clicks/{verb}") for verb in ("settings", "partitions", "delete")),
+    *(("POST", path) for path in ("/topics/clicks/messages", "/groups/reset", "/groups/delete")),
+    *(("PUT", "/filer/docs/b"), ("DELETE", "/filer/docs/a")),
+]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmqBroker]:
+    with SmqBroker(tmp_path_factory.mktemp("foreign"), {"http.port": "0"}) as broker:
+        with broker.connect() as client:
+            client.create_topic("clicks", 1)
+            with client.producer() as producer:
+                producer.send("clicks", b"pin=4711")
+        assert ask(broker, "PUT", "/filer/docs/a", body=b"a").status == 201
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def foreign_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a page that another server of this host serves."""
+    folder = tmp_path_factory.mktemp("site")
+    Path(folder, "index.html").write_text("<!doctype html><title>foreign</title>")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415  (an extra)
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(chromium: Any, foreign_page: str) -> Iterator[Any]:
+    """A page that stands on the other server, in a context of its own."""
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(foreign_page)
+    yield page
+    context.close()
+
+
+def statuses(page: Any, broker: SmqBroker, script: str, path: str, method: str) -> list[int]:
+    """What the broker answers to what a script of the page asks: the statuses.
+
+    Chromium hides an answer that may not become a part of the page; its debugger does not.
+    """
+    address = f"http://{broker.status().http}"
+    asked: set[str] = set()
+    answered: list[tuple[str, int]] = []  # The debugger may tell of an answer before its request.
+
+    def note_request(event: dict[str, Any]) -> None:
+        if event["request"]["url"].startswith(address):
+            asked.add(event["requestId"])
+
+    def note_answer(event: dict[str, Any]) -> None:
+        answered.append((event["requestId"], event["statusCode"]))
+
+    def found() -> list[int]:
+        page.wait_for_timeout(10)
+        return [status for request, status in answered if request in asked]
+
+    debugger = page.context.new_cdp_session(page)
+    debugger.on("Network.requestWillBeSent", note_request)
+    debugger.on("Network.responseReceivedExtraInfo", note_answer)
+    debugger.send("Network.enable")
+    page.evaluate(script, {"url": address + path, "method": method})
+    eventually(found, "an answer")
+    debugger.detach()
+    return found()
+
+
+FETCH = """async ({url, method}) => {
+    const body = method == 'POST' ? "SELECT * FROM clicks WHERE value LIKE 'pin=4%'" : undefined;
+    try { await fetch(url, {method, body, mode: 'no-cors'}); } catch {}
+}"""
+PREFLIGHT = """async ({url, method}) => {
+    try { await fetch(url, {method, body: method == 'PUT' ? 'x' : undefined}); } catch {}
+}"""
+IMAGE = "({url}) => { new Image().src = url; }"
+FRAME = """({url}) => {
+    const f = document.createElement('iframe'); f.src = url; document.body.append(f);
+}"""
+FORM = """({url}) => {
+    const f = document.createElement('form'); f.method = 'POST'; f.action = url;
+    f.enctype = 'text/plain'; document.body.append(f); f.submit();
+}"""
+LINK = "({url}) => { location.href = url; }"
+
+
+@pytest.mark.parametrize("path", READS)
+@pytest.mark.parametrize("script", [FETCH, IMAGE, FRAME], ids=["fetch", "image", "frame"])
+def test_a_foreign_page_reads_nothing(page: Any, broker: SmqBroker, script: str, path: str) -> None:
+    """Door fault 1."""
+    assert set(statuses(page, broker, script, path, "GET")) == {403}
+
+
+@pytest.mark.parametrize("path", READS)
+def test_a_link_opens_plain_pages_only(page: Any, broker: SmqBroker, path: str) -> None:
+    """Door fault 1."""
+    is_plain = path in PLAIN or path.startswith("/health")
+    assert (statuses(page, broker, LINK, path, "GET")[0] != 403) is is_plain
+
+
+@pytest.mark.parametrize(("method", "path"), CHANGES)
+def test_a_foreign_page_changes_nothing(
+    page: Any, broker: SmqBroker, method: str, path: str
+) -> None:
+    """Door fault 1."""
+    scripts = [FETCH, FORM] if method == "POST" else [PREFLIGHT]
+    for script in scripts:
+        assert set(statuses(page, broker, script, path, method)) == {403}
+    assert ask(broker, "GET", "/filer/docs/a").body == b"a"
+    assert ask(broker, "GET", "/filer/docs/b").status == 404
+
+
+def test_our_own_page_reads_what_it_shows(page: Any, broker: SmqBroker) -> None:
+    page.goto(f"http://{broker.status().http}/topics")
+    assert statuses(page, broker, FETCH, "/topics/clicks/messages", "GET") == [200]
+    assert statuses(page, broker, LINK, "/topics/clicks/messages/0/0", "GET")[0] == 200

@@ -1,0 +1,58 @@
+"""Which requests count as another site's, as links, and as passed on by a proxy."""
+
+import pytest
+
+from smq.front.origin import is_foreign, is_navigation, is_passed_on
+
+HOST = b"127.0.0.1:8080"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {b"sec-fetch-site": b"none"},
+        {b"sec-fetch-site": b"same-origin"},
+        {b"origin": b"http://127.0.0.1:8080"},
+        {b"origin": b"HTTP://127.0.0.1:8080", b"sec-fetch-site": b"same-origin"},
+    ],
+)
+def test_our_own_pages_and_other_programs_are_not_foreign(headers: dict[bytes, bytes]) -> None:
+    assert not is_foreign({b"host": HOST, **headers})
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {b"sec-fetch-site": b"cross-site"},
+        {b"sec-fetch-site": b"same-site"},
+        {b"sec-fetch-site": b""},
+        {b"origin": b"null"},
+        {b"origin": b""},
+        {b"origin": b"http://127.0.0.1:9090"},
+        {b"origin": b"https://127.0.0.1:8080"},
+        {b"origin": b"http://evil.example"},
+        {b"origin": b"http://evil.example", b"sec-fetch-site": b"same-origin"},
+        {b"origin": b"http://127.0.0.1:8080", b"sec-fetch-site": b"cross-site"},
+    ],
+)
+def test_another_port_or_site_is_foreign(headers: dict[bytes, bytes]) -> None:
+    """Door fault 1."""
+    assert is_foreign({b"host": HOST, **headers})
+
+
+def test_a_link_is_a_navigation_and_a_frame_an_image_a_form_are_not() -> None:
+    link = {b"sec-fetch-mode": b"navigate", b"sec-fetch-dest": b"document"}
+    assert is_navigation("GET", link)
+    assert not is_navigation("POST", link)
+    assert not is_navigation("GET", {**link, b"sec-fetch-dest": b"iframe"})
+    assert not is_navigation("GET", {b"sec-fetch-mode": b"no-cors", b"sec-fetch-dest": b"image"})
+    assert not is_navigation("GET", {**link, b"origin": b"http://evil.example"})
+    assert not is_navigation("GET", {})
+
+
+@pytest.mark.parametrize("name", [b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-proto"])
+def test_a_proxy_is_known_by_its_headers(name: bytes) -> None:
+    """Door fault 10."""
+    assert is_passed_on({name: b""})
+    assert not is_passed_on({b"host": HOST})
