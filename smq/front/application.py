@@ -33,16 +33,9 @@ from starlette.types import ASGIApp
 from smq.filer.store import Store
 from smq.front.debug import Inside, Look, routes as debug_routes
 from smq.front.files import METHODS, Files
-from smq.front.gate import (
-    HEALTH_PATH,
-    LIVE_PATH,
-    READY_PATH,
-    RETRY_AFTER_S,
-    Gate,
-    Page,
-    error,
-)
+from smq.front.gate import RETRY_AFTER_S, Gate, Page, error
 from smq.front.metrics.page import CONTENT_TYPE
+from smq.front.slots import HEALTH_PATH, LIVE_PATH, READY_PATH
 from smq.front.space import Space
 from smq.front.streams import Silent
 from smq.model.errors import (

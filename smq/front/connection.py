@@ -1,21 +1,23 @@
 """An HTTP/1.1 connection that is closed when idle for too long, or to make room for another.
 
-uvicorn has no timeout for the first request, for the rest of a request, and for a client that does
-not read its answer.
+uvicorn has no timeout for the first request, for the rest of a request, and for a client that reads
+its answer slowly or not at all.
 """
 
 import asyncio
 import json
 import socket
+from collections import Counter
 from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from smq.front.gate import REQUESTS_MAX
+from smq.front.slots import REQUESTS_MAX
 
 REST_S = 15  # Without a complete request head: before the first request, or between two.
 DEAF_MS = 60_000  # Without reading a byte of the answer.
+SLOW_S = 60.0  # Until what waits for the client (64 KiB, asyncio's high-water mark) has gone.
 CONNECTIONS_MAX = 2 * REQUESTS_MAX  # So some connections are always idle.
 
 
@@ -26,6 +28,12 @@ class Connection(H11Protocol):
         super().__init__(*args, **named)
         self.rests_since_s = 0.0
         self._rest_end: asyncio.TimerHandle | None = None
+        self._slow_end: asyncio.TimerHandle | None = None
+
+    @property
+    def address(self) -> str:
+        """The client's address."""
+        return self.client[0] if self.client else ""
 
     @property
     def rests(self) -> bool:
@@ -55,9 +63,20 @@ class Connection(H11Protocol):
         if self.rests:
             self._rest()
 
+    def pause_writing(self) -> None:
+        """Much of the answer waits for the client."""
+        super().pause_writing()
+        self._slow_end = self.loop.call_later(SLOW_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The client has read most of it."""
+        super().resume_writing()
+        self._stop_slow_end()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has disconnected."""
         self._stop_timer()
+        self._stop_slow_end()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
@@ -89,13 +108,23 @@ class Connection(H11Protocol):
             self._rest_end.cancel()
             self._rest_end = None
 
+    def _stop_slow_end(self) -> None:
+        if self._slow_end is not None:
+            self._slow_end.cancel()
+            self._slow_end = None
+
     def _make_room(self) -> None:
-        """Close the connection that is idle longest. One exists: this connection is idle itself."""
+        """Close an idle connection of the address with most connections, the one idle longest.
+
+        One exists: this connection is idle itself.
+        """
         staying = [
             each
             for each in self.connections
             if isinstance(each, Connection) and not each.transport.is_closing()
         ]
         if len(staying) > CONNECTIONS_MAX:
+            of_address = Counter(each.address for each in staying)
             resting = (each for each in staying if each.rests)
-            min(resting, key=lambda each: each.rests_since_s).timeout_keep_alive_handler()
+            leaving = min(resting, key=lambda each: (-of_address[each.address], each.rests_since_s))
+            leaving.timeout_keep_alive_handler()

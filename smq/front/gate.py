@@ -11,10 +11,8 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from smq.front.origin import is_foreign, is_navigation
+from smq.front.slots import Slot, Slots, slot_of
 
-HEALTH_PATH, LIVE_PATH, READY_PATH = "/health", "/health/live", "/health/ready"
-HEALTH_PATHS = frozenset({HEALTH_PATH, LIVE_PATH, READY_PATH})
-REQUESTS_MAX = 512  # At a time; each holds pieces of an object, and perhaps an open file.
 SAY_S = 60.0  # Minimum time between two reports of too many requests.
 RETRY_AFTER_S = 1
 # No answer may become a part of another origin's page, nor be taken for what it is not.
@@ -34,27 +32,31 @@ class Gate:
     - for a path with a line feed, which routes ignore at its end,
     - with a Host that is no address, not localhost and none of `hosts` (DNS rebinding),
     - of another site's pages, but for links to a route that is a Page,
-    - above REQUESTS_MAX at a time, except for /health.
+    - for which no slot is free (smq.front.slots).
     """
 
     def __init__(self, inner: ASGIApp, hosts: frozenset[str], routes: Sequence[Route] = ()) -> None:
         self._inner, self._hosts = inner, hosts | {"localhost", ""}
         self._pages = [each for each in routes if isinstance(each, Page)]
-        self._answering = 0
+        self._slots = Slots()
         self._said_s: float | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
-        refusal = self._refusal(scope) if scope["type"] == "http" else None
-        self._answering += 1
-        try:
-            # A request that outlasts a stop is cancelled: its connection just ends.
-            with suppress(asyncio.CancelledError):
+        if scope["type"] != "http":
+            await self._inner(scope, receive, send)
+            return
+        slot = slot_of(scope)
+        refusal = self._refusal(scope, slot)
+        # A request that outlasts a stop is cancelled: its connection just ends.
+        with suppress(asyncio.CancelledError):
+            if refusal is not None or slot is None:
                 await (refusal or self._inner)(scope, receive, _with_headers(send))
-        finally:
-            self._answering -= 1
+                return
+            with self._slots.taken(slot):
+                await self._inner(scope, receive, _with_headers(send))
 
-    def _refusal(self, scope: Scope) -> Response | None:
+    def _refusal(self, scope: Scope, slot: Slot | None) -> Response | None:
         if "\n" in scope["path"]:
             return error(400, "the path has a line feed")
         headers = dict(scope["headers"])
@@ -63,7 +65,7 @@ class Gate:
             return error(421, f"{host!r} is not a name of this host; use its address")
         if is_foreign(headers) and not self._is_link(scope, headers):
             return error(403, "a page of another site may not ask for this; open it directly")
-        if self._answering >= REQUESTS_MAX and scope["path"] not in HEALTH_PATHS:
+        if slot is not None and self._slots.is_full(slot):
             return self._too_many()
         return None
 
@@ -84,9 +86,9 @@ class Gate:
         now_s = asyncio.get_running_loop().time()
         if self._said_s is None or now_s - self._said_s >= SAY_S:
             self._said_s = now_s
-            sys.stderr.write(f"front: {REQUESTS_MAX} requests at once; more are refused\n")
+            sys.stderr.write("front: too many requests at once; more are refused\n")
         headers = {"retry-after": str(RETRY_AFTER_S)}
-        return error(503, f"{REQUESTS_MAX} requests are being answered already", headers)
+        return error(503, "too many requests are being answered already", headers)
 
 
 def _with_headers(send: Send) -> Send:

@@ -20,13 +20,20 @@ from smq.model.errors import StoreError
 PIECE_BYTES = 1 << 20  # Amortizes thread switches over many reads of the socket.
 DRAIN_BYTES_MAX = 64 << 20  # Of a refused body: enough for most clients, too little for an attack.
 DRAIN_S = 2.0
-SILENCE_S = 60.0  # A client that is silent for this long counts as gone.
+# A body keeps this pace, or its client counts as gone: one that sends a byte a minute would hold a
+# slot for ever. The client may lag behind by as many seconds of waiting.
+PACE_BYTES_S = 16 * 1024
+LARGE_LAG_S, SMALL_LAG_S = 60.0, 10.0
 
 T = TypeVar("T")
 
 
 class Silent(Exception):
-    """The client stopped sending in the middle of a body. Answer 408."""
+    """The client sends the body too slowly, or has stopped. Answer 408."""
+
+
+class TooLong(ValueError):
+    """The body is longer than its kind may be."""
 
 
 @asynccontextmanager
@@ -45,21 +52,46 @@ async def in_threads(manager: AbstractContextManager[T]) -> AsyncIterator[T]:
 
 async def body_pieces(request: Request) -> AsyncIterator[bytearray]:
     """The body in large pieces. Raises Silent, ClientDisconnect."""
-    stream, waiting = request.stream(), bytearray()
-    while True:
-        try:
-            async with asyncio.timeout(SILENCE_S):
-                piece = await anext(stream, None)
-        except TimeoutError:
-            raise Silent from None
-        if piece is None:
-            break
+    waiting = bytearray()
+    async for piece in paced(request, LARGE_LAG_S):
         waiting += piece
         if len(waiting) >= PIECE_BYTES:
             yield waiting
             waiting = bytearray()
     if waiting:
         yield waiting
+
+
+async def small_body(request: Request, bytes_max: int, what: str) -> bytes:
+    """The whole body. Raises Silent, ClientDisconnect, TooLong."""
+    body = bytearray()
+    async for piece in paced(request, SMALL_LAG_S):
+        body += piece
+        if len(body) > bytes_max:
+            raise TooLong(f"{what} has at most {bytes_max} bytes")
+    return bytes(body)
+
+
+async def paced(request: Request, lag_s: float) -> AsyncIterator[bytes]:
+    """The body as it comes in, at most `lag_s` behind PACE_BYTES_S.
+
+    Only the time that we wait for the client counts. Raises Silent, ClientDisconnect.
+    """
+    loop, stream = asyncio.get_running_loop(), request.stream()
+    left_s = lag_s
+    while True:
+        began_s = loop.time()
+        try:
+            async with asyncio.timeout(left_s):
+                piece = await anext(stream, None)
+        except TimeoutError:
+            raise Silent from None
+        if piece is None:
+            return
+        left_s = min(lag_s, left_s - (loop.time() - began_s) + len(piece) / PACE_BYTES_S)
+        if left_s <= 0:
+            raise Silent
+        yield piece
 
 
 async def drain(request: Request) -> None:

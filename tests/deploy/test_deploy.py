@@ -11,8 +11,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from smq.app.metrics_reference import ONE_OF_EACH
-from smq.front.gate import HEALTH_PATHS
 from smq.front.metrics.page import page
+from smq.front.slots import HEALTH_PATHS
 from smq.model.config import SETTINGS
 
 DEPLOY = Path("deploy")

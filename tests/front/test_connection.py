@@ -193,6 +193,24 @@ def test_who_does_not_read_an_answer_does_not_keep_us(monkeypatch: pytest.Monkey
     asyncio.run(run())
 
 
+def test_who_reads_an_answer_slowly_does_not_keep_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Door fault 9: a byte now and then is progress to TCP."""
+    monkeypatch.setattr(connection, "SLOW_S", 0.5)
+
+    async def run() -> None:
+        async with serving(rest_s=60) as clients:
+            reader, writer = await clients.connect()
+            writer.write(b"GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            async with asyncio.timeout(WAIT_S):
+                while clients.known or not reader.at_eof():
+                    try:
+                        await asyncio.wait_for(reader.read(1), 0.05)
+                    except ConnectionError:
+                        return
+
+    asyncio.run(run())
+
+
 def test_what_is_no_http_is_told_as_json() -> None:
     async def run() -> None:
         async with serving(rest_s=60) as clients:

@@ -7,7 +7,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from smq.front import gate
+from smq.front import slots
 from smq.front.gate import Gate
 from smq.testing.memory_store import MemoryStore
 from tests.front.asgi import Call, at_once, call, front
@@ -95,12 +95,12 @@ def waiting() -> ASGIApp:
 def test_too_many_at_once_are_refused_but_health_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(gate, "REQUESTS_MAX", 2)
+    monkeypatch.setattr(slots, "PAGES_MAX", 2)
     app = Gate(waiting(), frozenset())
     asked = [Call("GET", path) for path in ("/a", "/b", "/c", "/d", "/health")]
     answers = at_once(app, asked)
     assert [each.status for each in answers] == [200, 200, 503, 503, 200]
-    assert answers[2].json == {"error": "2 requests are being answered already"}
+    assert answers[2].json == {"error": "too many requests are being answered already"}
     assert answers[2].headers["retry-after"] == "1"
     assert capsys.readouterr().err.count("\n") == 1
     assert call(app, "GET", "/a").status == 200

@@ -1,6 +1,7 @@
 """Blocking calls from asyncio, one after the other, and always to their end."""
 
 import asyncio
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,7 +10,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from smq.front import streams
-from smq.front.streams import PIECE_BYTES, Silent, body_pieces, in_threads
+from smq.front.streams import PIECE_BYTES, Silent, TooLong, body_pieces, in_threads
 
 
 def request_of(pieces: list[bytes], *, then_silent: bool = False) -> Request:
@@ -37,9 +38,56 @@ def test_a_body_comes_in_pieces_worth_a_switch_of_threads() -> None:
 
 
 def test_a_client_that_says_nothing_more_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "SILENCE_S", 0.01)
+    monkeypatch.setattr(streams, "LARGE_LAG_S", 0.01)
     with pytest.raises(Silent):
         asyncio.run(all_pieces(request_of([b"half"], then_silent=True)))
+
+
+def trickling(clock: list[float], *, piece: bytes, every_s: float) -> Request:
+    """A body without end, at a steady pace of a clock of its own."""
+
+    async def receive() -> Message:
+        clock[0] += every_s
+        return {"type": "http.request", "body": piece, "more_body": True}
+
+    return Request({"type": "http", "headers": []}, receive)
+
+
+def received(
+    monkeypatch: pytest.MonkeyPatch, piece: bytes, every_s: float, pieces_max: int
+) -> float:
+    """How many seconds the body is taken, for at most so many pieces."""
+    clock = [0.0]
+
+    async def run() -> None:
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: clock[0])
+        count = 0
+        async for _ in streams.paced(trickling(clock, piece=piece, every_s=every_s), 10.0):
+            count += 1
+            if count == pieces_max:
+                return
+
+    try:
+        asyncio.run(run())
+    except Silent:
+        return clock[0]
+    return math.inf
+
+
+def test_a_body_that_trickles_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Door fault 9: a byte a second holds a slot for ten seconds, not for ever."""
+    assert received(monkeypatch, b"x", 1.0, 10_000) < 12
+    assert received(monkeypatch, bytes(streams.PACE_BYTES_S // 2), 1.0, 10_000) < 22
+    assert received(monkeypatch, bytes(streams.PACE_BYTES_S), 1.0, 1000) == math.inf
+
+
+def test_a_small_body_is_whole_or_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asyncio.run(streams.small_body(request_of([b"ab", b"c"]), 3, "a form")) == b"abc"
+    with pytest.raises(TooLong, match="a form has at most 2 bytes"):
+        asyncio.run(streams.small_body(request_of([b"ab", b"c"]), 2, "a form"))
+    monkeypatch.setattr(streams, "SMALL_LAG_S", 0.01)
+    with pytest.raises(Silent):
+        asyncio.run(streams.small_body(request_of([b"half"], then_silent=True), 9, "a form"))
 
 
 def test_what_a_refused_client_sends_is_read_up_to_a_bound(

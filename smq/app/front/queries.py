@@ -24,6 +24,7 @@ from starlette.routing import Route
 
 from smq.front.debug import ONLY_HERE, is_from_here
 from smq.front.gate import error
+from smq.front.streams import TooLong, small_body
 from smq.model.config import Config
 
 MiB = 1024 * 1024
@@ -110,12 +111,9 @@ TYPES: Mapping[str, Callable[[str], str]] = {"application/sql": str, "applicatio
 
 async def _query_of(request: Request, parse: Callable[[str], str]) -> str:
     """The query in the body. Raises HTTPException if it is too long, or not what its type says."""
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > QUERY_BYTES_MAX:
-            raise HTTPException(413, f"a query has at most {QUERY_BYTES_MAX} bytes")
     try:
-        return parse(body.decode())
+        return parse((await small_body(request, QUERY_BYTES_MAX, "a query")).decode())
+    except TooLong as reason:
+        raise HTTPException(413, str(reason)) from None
     except (ValueError, RecursionError):
         raise HTTPException(400, 'the body is not a query in UTF-8, or {"query": …}') from None

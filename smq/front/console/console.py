@@ -30,6 +30,7 @@ from smq.front.console.history import History
 from smq.front.console.templates import render
 from smq.front.gate import Page
 from smq.front.metrics.facts import Facts
+from smq.front.streams import small_body
 from smq.model.errors import BrokerError, ErrorCode, NotFound, PeerError, StoreError
 
 AT_ONCE = 4  # Pages that query the broker: each uses a thread, and holds records in memory.
@@ -85,11 +86,7 @@ def gone_to(path: str) -> Response:
 
 async def form_of(request: Request) -> dict[str, str]:
     """The URL-encoded fields of a form. Raises ValueError if it is too long or not text."""
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > FORM_BYTES_MAX:
-            raise ValueError(f"a form has at most {FORM_BYTES_MAX} bytes")
+    body = await small_body(request, FORM_BYTES_MAX, "a form")
     pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX)
     return dict(pairs)
 

@@ -1,0 +1,69 @@
+"""Slots for requests that are answered at the same time: slow uploads never shut out a page.
+
+A client decides how long a transfer takes, so transfers have slots of their own. An address beyond
+loopback gets a share of each kind's slots. Health is always answered.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import ip_address
+from typing import NamedTuple
+
+from starlette.types import Scope
+
+HEALTH_PATH, LIVE_PATH, READY_PATH = "/health", "/health/live", "/health/ready"
+HEALTH_PATHS = frozenset({HEALTH_PATH, LIVE_PATH, READY_PATH})
+TRANSFERS_MAX = 384  # Each holds pieces of an object, and perhaps an open file.
+PAGES_MAX = 128
+REQUESTS_MAX = TRANSFERS_MAX + PAGES_MAX
+SHARE = 4  # An address has at most one slot in this many.
+TRANSFERS = ("/filer/", "/sql")
+
+
+class Slot(NamedTuple):
+    """What a request occupies. `address` is None for programs on this host."""
+
+    is_transfer: bool
+    address: str | None
+
+    @property
+    def slots(self) -> int:
+        """How many slots its kind has."""
+        return TRANSFERS_MAX if self.is_transfer else PAGES_MAX
+
+
+class Slots:
+    """The slots of one front."""
+
+    def __init__(self) -> None:
+        self._taken = Counter[Slot]()
+        self._of_kind = Counter[bool]()
+
+    def is_full(self, slot: Slot) -> bool:
+        """Whether no request like this may be answered now."""
+        share = slot.slots // SHARE if slot.address else slot.slots
+        return self._of_kind[slot.is_transfer] >= slot.slots or self._taken[slot] >= share
+
+    @contextmanager
+    def taken(self, slot: Slot) -> Iterator[None]:
+        """Occupy a slot within the block."""
+        self._taken[slot] += 1
+        self._of_kind[slot.is_transfer] += 1
+        try:
+            yield
+        finally:
+            self._of_kind[slot.is_transfer] -= 1
+            self._taken[slot] -= 1
+            if not self._taken[slot]:
+                del self._taken[slot]
+
+
+def slot_of(scope: Scope) -> Slot | None:
+    """The slot that a request needs; None for health, which needs none."""
+    path = scope["path"]
+    if path in HEALTH_PATHS:
+        return None
+    host: str | None = scope["client"][0] if scope.get("client") else None
+    is_far = host is not None and not ip_address(host).is_loopback
+    return Slot(path.startswith(TRANSFERS), host if is_far else None)
