@@ -270,7 +270,7 @@ def test_a_round_over_thousands_of_deleted_topics_ends() -> None:
     rig = Rig(partitions=20_000)
     rig.look(BEGIN_MS)
     rig.known.places.clear()
-    assert rig.drain() == [Retain, ForgetUnfinished, Sweep, SweepPayloads]
+    assert rig.drain() == [Retain, ForgetUnfinished, FindUnnamed, SweepPayloads]
 
 
 def test_jobs_that_fail_at_once_do_not_pile_up() -> None:
