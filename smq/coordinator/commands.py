@@ -82,11 +82,10 @@ def _add_partitions(question: AddPartitions, coordinator: Coordinator, now: Now)
     producer = ProducerEpoch(question.producer_id, question.producer_epoch)
     there = frozenset(number for number in question.numbers if number in places)
     try:
-        if question.verify_only:
-            inside = transactions.verify(question.transactional_id, producer).partitions
-        else:
+        if not question.verify_only:
             transactions.add(question.transactional_id, producer, now, numbers=there)
-            inside = there
+        txn = transactions.verify(question.transactional_id, producer)
+        transactions.note_written(txn, there, question.generation, now)
     except BrokerError as refusal:
         return [refusal.code] * len(question.numbers)
     outside = {
@@ -94,7 +93,7 @@ def _add_partitions(question: AddPartitions, coordinator: Coordinator, now: Now)
         if number in there
         else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         for number in question.numbers
-        if number not in inside
+        if number not in txn.partitions
     }
     return [outside.get(number, ErrorCode.NONE) for number in question.numbers]
 

@@ -16,6 +16,7 @@ The log itself moves the positions. Its parts do the rest:
     freeing   checkpoints, and the segments they free       smq.log.freeing
     sealing   how far partitions are sealed                 smq.log.sealed_ends
     transactions  which are open, which were aborted        smq.log.transactions
+    losses    which starts may have lost records            smq.log.losses
 """
 
 from collections.abc import Callable, Collection
@@ -42,6 +43,7 @@ from smq.log.files.segment import NoSegment
 from smq.log.files.wal import Wal
 from smq.log.filing import Filing
 from smq.log.freeing import Freeing
+from smq.log.losses import Losses
 from smq.log.partitions import PartitionSettings
 from smq.log.producers import Producers
 from smq.log.reading import ReadableLog
@@ -81,6 +83,7 @@ class Log(ReadableLog):
         super().__init__(memory, wal)
         self.number = int(memory.words[WORD_LOG])
         self.disk, self.background, self.boot_id = disk, background, boot_id
+        self.losses = Losses(wal.directory, boot_id)
         self.producers = Producers(producers_key)
         self.transactions = Transactions(self.partitions, self.producers)
         self.syncs = Syncs(memory, wal, syncer)

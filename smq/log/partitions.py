@@ -186,6 +186,10 @@ class Partitions:
         row[P_TIMESTAMP_AFTER_MAX] = settings.timestamp_after_max_ms
         return slot
 
+    def level_of(self, slot: int) -> int:
+        """The durability of a partition's topic."""
+        return int(self.table[slot, P_FLAGS]) >> DURABILITY_SHIFT & 3
+
     def lead(self, number: int, epoch: int) -> None:
         """Begin a leader epoch at the partition's end. Epochs without a record are dropped."""
         row = self.table[self.slots[number]]

@@ -73,9 +73,10 @@ from smq.log.files.salvage import salvage
 from smq.log.files.segment import Segment
 from smq.log.files.wal import Wal
 from smq.log.log import Log
+from smq.log.losses import BOOT_FILE
 from smq.log.repair import forget_failed_sync, sync_has_failed, write_files_again
 from smq.log.sync import Syncer
-from smq.log.torn import BOOT_FILE, Evidence, generation_at
+from smq.log.torn import Evidence, generation_at
 from smq.log.transaction_replay import replay_transactions
 from smq.model.errors import MadeByNewer
 
@@ -126,7 +127,7 @@ class _Recovery:
         capacity = log.memory.layout.index_capacity
         self._rows = np.zeros((min(SCAN_ROWS, capacity), SCAN_COLUMNS), np.int64)
         self._generation = 0
-        self._evidence = Evidence(log, log.boot_id)
+        self._evidence = Evidence(log, is_same_boot=log.losses.is_same_boot)
         self._known_to = 0  # The checkpoint knows what lies below this position …
         self._known_generation = 0  # … and has no later generation than this one.
         self._only_ring_from: int | None = None  # Only the ring has later frames.
@@ -140,6 +141,7 @@ class _Recovery:
         log, words = self._log, self._words
         ring_end = words[WORD_TAIL]  # Zero in fresh memory.
         self._only_ring_from = words[WORD_WRITTEN] if ring_end else None
+        before = words[WORD_GENERATION] if ring_end else None
         log.partitions.clear()
         words[WORD_INDEX_TAIL] = words[WORD_INDEX_KEEP] = 0
         checkpoint, is_newest = Checkpoint.load(log.directory)
@@ -159,6 +161,7 @@ class _Recovery:
         log.wal.own_last(tail)
         self._set_ends(checkpoint, is_newest=is_newest)
         assert generation >= self._generation, "a start has a generation of its own"
+        log.losses.begin(generation, before, is_damaged=bool(self._recovered.damaged))
         self._begin_life(generation, ring_end)
         log.notices += self._unknown.notices()
         return self._recovered
@@ -425,7 +428,7 @@ class _Recovery:
     def _note_boot(self) -> None:
         log = self._log
         try:
-            log.disk.replace(log.directory / BOOT_FILE, log.boot_id)
+            log.losses.save(log.disk)
         except OSError as error:  # Then the next start scans instead of believing tables.
             log.notices.append(f"{log.directory / BOOT_FILE} cannot be written: {error}")
 

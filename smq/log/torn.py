@@ -27,7 +27,6 @@ from smq.log.files.segment import Segment
 from smq.log.files.wal import Wal
 from smq.log.reading import ReadableLog
 
-BOOT_FILE = "boot"
 SCAN_ROWS = 4096
 LOOK_BYTES = 1024 * 1024  # The start of a later segment: one that was begun has good frames there.
 
@@ -35,17 +34,12 @@ LOOK_BYTES = 1024 * 1024  # The start of a later segment: one that was begun has
 class Evidence:
     """What a start knows: `synced` is the highest synced position that a good frame names.
 
-    is_same_boot   the machine has not been booted since: the page cache has everything written
+    is_same_boot   see Losses
     """
 
-    def __init__(self, log: ReadableLog, boot_id: bytes) -> None:
-        self._log = log
+    def __init__(self, log: ReadableLog, *, is_same_boot: bool) -> None:
+        self._log, self.is_same_boot = log, is_same_boot
         self.synced = 0
-        path = log.directory / BOOT_FILE
-        try:
-            self.is_same_boot = path.read_bytes() == boot_id
-        except OSError:
-            self.is_same_boot = False
         self._rows = np.zeros((SCAN_ROWS, SCAN_COLUMNS), np.int64)
 
     def after_damage(self, data: np.ndarray, at: int, segment: Segment, generation: int) -> int:

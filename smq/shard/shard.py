@@ -40,6 +40,7 @@ from smq.shard.fetch_sessions import FetchSessions
 from smq.shard.quotas import ClientQuotas
 from smq.shard.settings import settings_of
 from smq.shard.throttle import Throttle
+from smq.wire.internal.transactions import NOT_WRITTEN
 
 _OFFSETS = itemgetter(
     P_LOG_START, P_SEALED_END, P_LAST_STABLE, P_HIGH_WATERMARK, P_LOG_END, P_MAX_TIMESTAMP
@@ -73,6 +74,12 @@ class Led:
     def unsealed_bytes(self) -> int:
         """The bytes of the partition that only the log holds."""
         return int(self.log.partitions.table[self.slot, P_UNSEALED_BYTES])
+
+    def may_have_lost(self, generation: int) -> bool:
+        """Whether records that were acknowledged since this generation may be lost;
+        NOT_WRITTEN: there are none."""
+        level = self.log.partitions.level_of(self.slot)
+        return generation != NOT_WRITTEN and self.log.losses.since(level, generation)
 
 
 def _difference(catalog: Catalog, other: Catalog) -> list[Topic]:

@@ -20,6 +20,7 @@ from shm.kernels.base.words import (
     BATCH_HEADER_BYTES,
     BATCH_PRODUCER_ID_AT,
     P_LOG_END,
+    WORD_GENERATION,
 )
 from shm.kernels.log.plan import (
     DONE,
@@ -107,9 +108,10 @@ class TransactionalProduce:
             self._shard.verifying[number, producer_id] = Verifying(self._guard, epoch)
         assert self._transactional_id is not None, "the kernel takes all others"
         numbers, only = sorted(unknown), self.version < ADDS_FROM
+        generation = min(row.led.log.words[WORD_GENERATION] for row in unknown.values())
         self._data = self._data.copy()
         self._asked = AddPartitions(
-            self._transactional_id, producer_id, epoch, numbers, verify_only=only
+            self._transactional_id, producer_id, epoch, numbers, generation, verify_only=only
         )
         return self._asked
 

@@ -213,6 +213,12 @@ MIGRATIONS = (
         path TEXT NOT NULL UNIQUE
     );
     """,
+    # Transactions that a power loss must not tear, and where it has.
+    """
+    ALTER TABLE transactions ADD COLUMN is_synced INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE transactions ADD COLUMN is_torn INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE transaction_partitions ADD COLUMN generation INTEGER NOT NULL DEFAULT -1;
+    """,
 )
 
 # SQL functions that the steps call.

@@ -1,6 +1,7 @@
 """Rows of the store as frozen records. Topics are `smq.model.catalog.Topic`."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
@@ -70,8 +71,11 @@ class StoredTransaction:
     version       of transactions, in which the last one was ended: 1, or 2 where the epoch rises
     previous_producer_id, next_producer_id   around the end of an id's epochs
     started_ms    of the transaction that is open or was the last, on the time line, as updated_ms
+    is_synced     whether a power loss must not tear the transaction that was decided last
+    is_torn       whether that was aborted because a log had lost some of its records
     partitions    numbers of those that need a marker
     groups        those whose offsets the transaction may commit
+    written       by number, the generation of the log when the first records went there
     """
 
     transactional_id: str
@@ -85,5 +89,8 @@ class StoredTransaction:
     version: int
     started_ms: int
     updated_ms: int
+    is_synced: bool = False
+    is_torn: bool = False
     partitions: frozenset[int] = frozenset()
     groups: frozenset[str] = frozenset()
+    written: Mapping[int, int] = field(default_factory=dict)

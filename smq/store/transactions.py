@@ -4,16 +4,16 @@ Part of the coordinator's store: changes are durable with its next commit.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from smq.store.arrivals import Arrivals
 from smq.store.database import Database
 from smq.store.rows import CommittedOffset, StoredTransaction
 
-_COLUMNS = [
-    each.name for each in fields(StoredTransaction) if each.name not in {"partitions", "groups"}
-]
+_OWN_TABLES = {"partitions", "groups", "written"}
+_COLUMNS = [each.name for each in fields(StoredTransaction) if each.name not in _OWN_TABLES]
+NOT_WRITTEN = -1
 _NAMES, _MARKS = ", ".join(_COLUMNS), ", ".join("?" * len(_COLUMNS))
 
 
@@ -26,8 +26,13 @@ class TransactionTables:
     def all(self) -> list[StoredTransaction]:
         """Every transactional id, with the partitions and groups of its open transaction."""
         partitions, groups = defaultdict[str, set[int]](set), defaultdict[str, set[str]](set)
-        for transactional_id, number in self._database.rows("SELECT * FROM transaction_partitions"):
+        written = defaultdict[str, dict[int, int]](dict)
+        for transactional_id, number, generation in self._database.rows(
+            "SELECT transactional_id, partition_number, generation FROM transaction_partitions"
+        ):
             partitions[transactional_id].add(number)
+            if generation != NOT_WRITTEN:
+                written[transactional_id][number] = generation
         for transactional_id, group_id in self._database.rows("SELECT * FROM transaction_groups"):
             groups[transactional_id].add(group_id)
         return [
@@ -35,6 +40,7 @@ class TransactionTables:
                 **dict(zip(_COLUMNS, row, strict=True)),
                 partitions=frozenset(partitions[row[0]]),
                 groups=frozenset(groups[row[0]]),
+                written=written[row[0]],
             )
             for row in self._database.rows(f"SELECT {_NAMES} FROM transactions")  # noqa: S608
         ]
@@ -51,6 +57,7 @@ class TransactionTables:
             lazy=lazy,
         )
         old_partitions = before.partitions if before is not None else frozenset()
+        old_written = before.written if before is not None else {}
         old_groups = before.groups if before is not None else frozenset()
         if old_partitions - txn.partitions:
             self._database.change(
@@ -58,19 +65,27 @@ class TransactionTables:
                 (key,),
                 lazy=lazy,
             )
-            old_partitions = frozenset()
+            old_partitions, old_written = frozenset(), {}
         if old_groups - txn.groups:
             self._database.change(
                 "DELETE FROM transaction_groups WHERE transactional_id = ?", (key,), lazy=lazy
             )
             old_groups = frozenset()
-        self._add("transaction_partitions", key, txn.partitions - old_partitions)
-        self._add("transaction_groups", key, txn.groups - old_groups)
+        new = (txn.partitions - old_partitions) | (txn.written.keys() - old_written.keys())
+        self._add(
+            "INSERT OR REPLACE INTO transaction_partitions VALUES (?, ?, ?)",
+            [(key, number, txn.written.get(number, NOT_WRITTEN)) for number in new],
+            lazy=lazy,
+        )
+        self._add(
+            "INSERT INTO transaction_groups VALUES (?, ?)",
+            [(key, group_id) for group_id in txn.groups - old_groups],
+            lazy=lazy,
+        )
 
-    def _add(self, table: str, key: str, values: Iterable[int | str]) -> None:
-        rows = [(key, value) for value in values]
+    def _add(self, sql: str, rows: Sequence[tuple[int | str, ...]], *, lazy: bool) -> None:
         if rows:
-            self._database.change_many(f"INSERT INTO {table} VALUES (?, ?)", rows)  # noqa: S608
+            self._database.change_many(sql, rows, lazy=lazy)
 
     def delete(self, transactional_id: str) -> None:
         """Forget a transactional id."""

@@ -129,18 +129,18 @@ def test_a_shard_adds_partitions_to_a_transaction_and_verifies_them(
 ) -> None:
     there, also_there = driver.coordinator.topics.catalog.by_name["a"].partition_numbers
     producer = driver.coordinator.transactions.begin("t", 1000, None, driver.now)
-    verify = AddPartitions("t", *producer, [there, 999], verify_only=True)
+    verify = AddPartitions("t", *producer, [there, 999], 7, verify_only=True)
     assert ask(driver, verify) == [
         ErrorCode.TRANSACTION_ABORTABLE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]
     assert ask(driver, FindTransactions([OpenProducer(*producer)])) == [False]
-    assert ask(driver, AddPartitions("t", *producer, [there, 999])) == [
+    assert ask(driver, AddPartitions("t", *producer, [there, 999], 7)) == [
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]
     driver.store.commit()
-    assert ask(driver, AddPartitions("t", *producer, [there, also_there], verify_only=True)) == [
+    assert ask(driver, AddPartitions("t", *producer, [there, also_there], 7, verify_only=True)) == [
         ErrorCode.NONE,
         ErrorCode.TRANSACTION_ABORTABLE,
     ]
@@ -157,4 +157,6 @@ def test_a_producer_that_may_not_write_adds_nothing(driver: CoordinatorDriver) -
         (("other", *producer), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
     ):
         for verify_only in (False, True):
-            assert ask(driver, AddPartitions(*said, [number, number], verify_only)) == [error] * 2
+            assert (
+                ask(driver, AddPartitions(*said, [number, number], 7, verify_only)) == [error] * 2
+            )

@@ -54,6 +54,7 @@ class CoordinatorBench(CoordinatorDriver):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.is_deaf = False
+        self.lost: set[int] = set()  # Partitions that may have lost records.
         self._places = count(1)
         self._answered: dict[int, Any] = {}
 
@@ -88,7 +89,7 @@ class CoordinatorBench(CoordinatorDriver):
             for order in orders:
                 endings = self.coordinator.transactions.endings
                 if isinstance(order, SyncOrder):
-                    endings.synced(order, self.now)
+                    endings.synced(order, self.lost, self.now)
                 else:
                     endings.marked(order, order.numbers, self.now)
 

@@ -9,8 +9,8 @@ from shm.kernels.base.words import WORD_SYNCED
 from smq.log.files.checkpoint import FILE_NAME
 from smq.log.files.disk import OsDisk
 from smq.log.log import Log
+from smq.log.losses import BOOT_FILE
 from smq.log.reading import QUARANTINE, DamagedFrame
-from smq.log.torn import BOOT_FILE
 from smq.testing.disk import PAGE_BYTES, FailingDisk
 from tests.log.logs import DISK, RING_BYTES, Refused, append, batch, high_watermark, read, start
 from tests.log.test_recovery import LEVELS, contents, fill, filled

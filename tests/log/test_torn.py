@@ -6,7 +6,8 @@ import pytest
 
 from shm.kernels.base.words import FRAME_ALIGNMENT_BYTES
 from smq.log.log import Log
-from smq.log.torn import BOOT_FILE, Evidence
+from smq.log.losses import BOOT_FILE, Losses
+from smq.log.torn import Evidence
 from tests.log.logs import BOOT, OTHER_BOOT, append, batch, start, turn
 
 
@@ -26,7 +27,8 @@ def bad_frame(log: Log, count: int, bad: int, *, syncs: bool = False) -> tuple[i
 
 
 def verdict(log: Log, at: int, boot: bytes, synced: int = 0) -> int:
-    evidence = Evidence(log, boot)
+    is_same_boot = Losses(log.directory, boot).is_same_boot
+    evidence = Evidence(log, is_same_boot=is_same_boot)
     evidence.synced = synced
     segment = log.wal.segments[0]
     data = log.disk.map(segment.fd, segment.end - segment.start)
@@ -88,4 +90,4 @@ def test_a_stale_frame_of_an_earlier_generation_proves_nothing(tmp_path: Path) -
     at, _ = bad_frame(log, 4, 1, syncs=True)
     segment = log.wal.segments[0]
     data = log.disk.map(segment.fd, segment.end)
-    assert Evidence(log, BOOT).after_damage(data, at, segment, 1) == -1
+    assert Evidence(log, is_same_boot=True).after_damage(data, at, segment, 1) == -1

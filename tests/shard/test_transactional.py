@@ -45,7 +45,7 @@ def test_the_coordinator_is_asked_once_for_each_partition_of_a_transaction(shard
         "none": {0: transactional_batch(b"c", producer=PRODUCER)},
     }
     first = producers.begin(transactional_request(data))
-    assert first.begin(NOW_MS) == AddPartitions("t", *PRODUCER, [1, 5], verify_only=False)
+    assert first.begin(NOW_MS) == AddPartitions("t", *PRODUCER, [1, 5], 0, verify_only=False)
     first.take([0, 0])
     answers = errors_of(bytes(first.append(NOW_MS).answers))
     assert answers == [(0, 0), (0, 0), (0, 0), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
@@ -61,7 +61,7 @@ def test_the_coordinator_is_asked_once_for_each_partition_of_a_transaction(shard
 def test_a_client_that_adds_partitions_itself_has_them_only_verified(shard: Shard) -> None:
     record = {"one": {0: transactional_batch(b"a", producer=PRODUCER)}}
     request = Producers(shard).begin(transactional_request(record, version=11))
-    assert request.begin(NOW_MS) == AddPartitions("t", *PRODUCER, [NUMBER], verify_only=True)
+    assert request.begin(NOW_MS) == AddPartitions("t", *PRODUCER, [NUMBER], 0, verify_only=True)
 
 
 @pytest.mark.parametrize(

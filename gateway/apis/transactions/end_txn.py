@@ -3,6 +3,8 @@
 - Answered when every marker is written; Kafka answers earlier
   (smq.coordinator.transactions.endings).
 - Below 2 a fenced producer gets INVALID_PRODUCER_EPOCH.
+- TRANSACTION_ABORTABLE, below 4 INVALID_TXN_STATE as Kafka maps it: a commit that was aborted,
+  since a log may have lost some of its records.
 - From 5 (KIP-890): the epoch rises with each end, and the answer carries the producer's new id and
   epoch.
 """
@@ -11,19 +13,18 @@ from gateway.apis.transactions.said import said
 from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.transactions.decisions import End, ProducerEpoch
 from smq.coordinator.transactions.endings import EndAnswer
-from smq.model.errors import BrokerError
+from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.generated.end_txn import EndTxnRequest, EndTxnResponse
 
-KNOWS_FENCING_FROM, BUMPS_FROM = 2, 5
+KNOWS_FENCING_FROM, KNOWS_ABORTABLE_FROM, BUMPS_FROM = 2, 4, 5
 
 
 def handle(request: EndTxnRequest, context: CoordinatorContext) -> EndTxnResponse | None:
     """Commit or abort a transaction."""
 
     def respond(answer: EndAnswer) -> EndTxnResponse:
-        knows_fencing = context.version >= KNOWS_FENCING_FROM
         return EndTxnResponse(
-            error_code=said(answer.error, knows_fencing=knows_fencing),
+            error_code=_said(answer.error, context.version),
             producer_id=answer.producer.id,
             producer_epoch=answer.producer.epoch,
         )
@@ -36,3 +37,9 @@ def handle(request: EndTxnRequest, context: CoordinatorContext) -> EndTxnRespons
     except BrokerError as refusal:
         return respond(EndAnswer(refusal.code))
     return None
+
+
+def _said(error: ErrorCode, version: int) -> ErrorCode:
+    if error is ErrorCode.TRANSACTION_ABORTABLE and version < KNOWS_ABORTABLE_FROM:
+        return ErrorCode.INVALID_TXN_STATE
+    return said(error, knows_fencing=version >= KNOWS_FENCING_FROM)

@@ -29,7 +29,7 @@ from smq.app.supervisor.datadir import (
 )
 from smq.filer.local import LocalStore
 from smq.filer.store import Store
-from smq.log.torn import BOOT_FILE
+from smq.log.losses import BOOT_FILE
 from smq.model.errors import StoreError
 from smq.store.copying import check_store, partition_numbers, raise_counters
 from smq.store.database import refuse_newer

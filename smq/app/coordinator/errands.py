@@ -18,7 +18,7 @@ from smq.model.errors import ErrorCode
 from smq.wire.internal import transactions as questions
 from smq.wire.internal.form import Failed, decode_answer, encode_question
 
-Sent: TypeAlias = list[int] | bool | Failed
+Sent: TypeAlias = list[int] | Failed
 
 # A shard that knows a later epoch of the producer has no open transaction of this one.
 _DONE = frozenset({ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH})
@@ -53,8 +53,8 @@ class Errands:
 def report(endings: Endings, order: Order, sent: Sent, now: Now) -> None:
     """Report an order's outcome to transactions."""
     if isinstance(order, SyncOrder):
-        if sent is True:
-            endings.synced(order, now)
+        if isinstance(sent, list):
+            endings.synced(order, frozenset(sent), now)
         else:
             endings.not_synced(order)
         return
@@ -65,7 +65,9 @@ def report(endings: Endings, order: Order, sent: Sent, now: Now) -> None:
 
 def _question(order: Order) -> questions.WriteMarkers | questions.SyncLogs:
     if isinstance(order, SyncOrder):
-        return questions.SyncLogs(_numbers(order))
+        numbers = _numbers(order)
+        written = [order.written.get(number, questions.NOT_WRITTEN) for number in numbers]
+        return questions.SyncLogs(numbers, written)
     return questions.WriteMarkers(
         producer_id=order.producer_id,
         producer_epoch=order.epoch,

@@ -237,20 +237,27 @@ class ShardCommands:
                 log.want_sync()
 
     def _sync(self, link: Link, frame_id: int, asked: SyncLogs) -> None:
-        found = [led for number in asked.numbers if (led := self._shard.by_number(number))]
-        ends = _tails(led.log for led in found)
-        self._when_written.append(partial(self._answer_sync, link, frame_id, ends))
+        found = [
+            (led, generation)
+            for number, generation in zip(asked.numbers, asked.written, strict=True)
+            if (led := self._shard.by_number(number))
+        ]
+        ends = _tails(led.log for led, _ in found)
+        lost = [led.number for led, generation in found if led.may_have_lost(generation)]
+        self._when_written.append(partial(self._answer_sync, link, frame_id, lost, ends))
 
-    def _answer_sync(self, link: Link, frame_id: int, ends: list[tuple[Log, int]]) -> None:
+    def _answer_sync(
+        self, link: Link, frame_id: int, lost: list[int], ends: list[tuple[Log, int]]
+    ) -> None:
         missing = _not_synced(ends)
         for log, _ in missing:
             if log.failed is not None:
                 link.send(encode_answer(frame_id, Failed(f"log {log.number}: {log.failed}")))
                 return
         if not missing:
-            link.send(encode_answer(frame_id, answer=True))
+            link.send(encode_answer(frame_id, lost))
         elif not link.closed:
-            again = partial(self._answer_sync, link, frame_id, missing)
+            again = partial(self._answer_sync, link, frame_id, lost, missing)
             self._loop.call_later(SYNC_POLL_MS, again)
 
     def _pushes(self, link: Link, frame_id: int, asked: ListPushes) -> None:

@@ -111,7 +111,13 @@ def fenced(txn: StoredTransaction, now_ms: int) -> StoredTransaction:
     its epoch."""
     assert txn.state == S.ONGOING
     return moved(
-        txn, S.PREPARE_ABORT, epoch=txn.epoch + 1, last_epoch=NO_EPOCH, version=2, updated_ms=now_ms
+        txn,
+        S.PREPARE_ABORT,
+        epoch=txn.epoch + 1,
+        last_epoch=NO_EPOCH,
+        version=2,
+        is_torn=False,
+        updated_ms=now_ms,
     )
 
 
@@ -152,6 +158,17 @@ def widened(
     )
 
 
+def wrote(txn: StoredTransaction, numbers: AbstractSet[int], generation: int) -> StoredTransaction:
+    """Partitions get their first records, in this generation of their logs.
+
+    Returns the same object if all have some already.
+    """
+    first = numbers - txn.written.keys()
+    if not first:
+        return txn
+    return replace(txn, written={**txn.written, **dict.fromkeys(first, generation)})
+
+
 # EndTxn
 
 
@@ -168,13 +185,14 @@ def ended(
         return txn
     decision = S.PREPARE_COMMIT if end.commits else S.PREPARE_ABORT
     if not end.bumps:
-        return moved(txn, decision, version=1, updated_ms=now_ms)
+        return moved(txn, decision, version=1, is_torn=False, updated_ms=now_ms)
     return moved(
         txn,
         decision,
         epoch=txn.epoch + 1,
         last_epoch=txn.epoch,
         version=2,
+        is_torn=False,
         next_producer_id=new_id() if txn.epoch >= EPOCH_LAST else NO_ID,
         started_ms=txn.started_ms if txn.state == S.ONGOING else now_ms,
         updated_ms=now_ms,
@@ -218,6 +236,8 @@ def _is_again(txn: StoredTransaction, end: End) -> bool:
 
 def _check_same(txn: StoredTransaction, *, commits: bool) -> None:
     same = {S.PREPARE_COMMIT, S.COMPLETE_COMMIT} if commits else {S.PREPARE_ABORT, S.COMPLETE_ABORT}
+    if txn.state not in same and commits and txn.is_torn:
+        raise BrokerError(ErrorCode.TRANSACTION_ABORTABLE)
     if txn.state not in same:
         raise BrokerError(ErrorCode.INVALID_TXN_STATE)
     if txn.state in DECIDED:
@@ -227,7 +247,7 @@ def _check_same(txn: StoredTransaction, *, commits: bool) -> None:
 def completed(txn: StoredTransaction, now_ms: int) -> StoredTransaction:
     """Every marker is written. A producer whose epochs are used up gets its next id now."""
     state = S.COMPLETE_COMMIT if txn.state == S.PREPARE_COMMIT else S.COMPLETE_ABORT
-    closed: dict[str, Any] = {"partitions": frozenset(), "groups": frozenset()}
+    closed: dict[str, Any] = {"partitions": frozenset(), "groups": frozenset(), "written": {}}
     if txn.next_producer_id != NO_ID:
         closed |= {"producer_id": txn.next_producer_id, "epoch": 0, "next_producer_id": NO_ID}
     return moved(txn, state, updated_ms=now_ms, **closed)

@@ -1,6 +1,6 @@
 """From EndTxn to the last marker.
 
-    EndTxn ──▶ SyncOrder to the nodes, if a partition is `disk` ──▶ the decision, with the offsets
+    EndTxn ──▶ SyncOrder to the nodes, if a topic is `disk` ──▶ the decision, with the offsets
            ──▶ the store's commit ──▶ MarkerOrder to the nodes ──▶ complete ──▶ the answer
 
 The answer to EndTxn waits for the markers, while Kafka sends it with the decision: so the
@@ -9,15 +9,19 @@ repeated EndTxn is CONCURRENT_TRANSACTIONS meanwhile. After the decision the mar
 each node has answered; after a restart, all of them again.
 
 A commit is synced if a power loss must not tear the transaction: if a topic that it writes, or
-whose offsets it commits, is `disk`. An abort is always synced: otherwise a power loss could reopen
-the transaction, and its records would be committed with the next one's. The completion is never
-synced: at worst the markers are sent again, before the id's next transaction has records, because a
-partition joins that transaction with a sync.
+whose offsets it commits, is `disk`. Then all that it has written is synced first, and its markers
+count once they are synced. If a log may have lost records of it before, in any of its topics, it is
+aborted instead, and the answer is TRANSACTION_ABORTABLE.
+
+An abort is always synced: otherwise a power loss could reopen the transaction, and its records
+would be committed with the next one's. The completion is never synced: at worst the markers are
+sent again, before the id's next transaction has records, because a partition joins that transaction
+with a sync.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from smq.coordinator.inputs import Now
@@ -38,6 +42,7 @@ from smq.store.rows import StoredTransaction
 from smq.store.store import Store
 
 S = TransactionState
+EVER = 0  # The generation of a first start.
 RETRY_MS = 100  # Before asking a node again that did not answer.
 
 
@@ -63,6 +68,7 @@ class _Syncing:
     end: End
     ticket: object
     nodes: set[int]
+    has_lost: bool = False
 
 
 class Endings:
@@ -87,6 +93,24 @@ class Endings:
         self.answers: list[Ended] = []
         self.orders: list[Order] = []
 
+    def note_written(
+        self, txn: StoredTransaction, numbers: AbstractSet[int], generation: int, now: Now
+    ) -> None:
+        """Partitions get their first records, in this generation of their logs.
+
+        A power loss may take the note with the records, but not if it must not tear the
+        transaction: then the note tells that there were some.
+        """
+        wrote = decisions.wrote(txn, numbers, generation)
+        if wrote is not txn:
+            self._ids.save(wrote, now, lazy=not self._must_sync(txn))
+
+    def assume_written(self, now: Now) -> None:
+        """At a start: a power loss may have taken notes, so all that joined may have records."""
+        for txn in [txn for txn in self._ids if txn.state == S.ONGOING]:
+            if not self._must_sync(txn):
+                self.note_written(txn, txn.partitions, EVER, now)
+
     def check_none(self, transactional_id: str) -> None:
         """Raise BrokerError while an EndTxn waits for a sync."""
         if transactional_id in self._syncing:
@@ -97,13 +121,12 @@ class Endings:
         ended = self._ended(txn, end, now)
         if ended is txn:
             self.answers.append(Ended(ticket, _answer(txn)))
-        elif end.commits and self._must_sync(txn):
+        elif end.commits and self._must_sync(txn) and (by_node := self._by_node(txn.partitions)):
             self._serial += 1
-            by_node = self._by_node(txn.partitions)
             waiting = _Syncing(self._serial, end, ticket, set(by_node))
             self._syncing[txn.transactional_id] = waiting
             self.orders += [
-                SyncOrder(txn.transactional_id, node, self._serial, numbers)
+                SyncOrder(txn.transactional_id, node, self._serial, numbers, txn.written)
                 for node, numbers in by_node.items()
             ]
         else:
@@ -121,7 +144,8 @@ class Endings:
     def _decide(self, decided: StoredTransaction, now: Now) -> None:
         key = decided.transactional_id
         commits = decided.state == S.PREPARE_COMMIT
-        lazy = commits and not self._must_sync(decided) and not self._has_synced_offsets(decided)
+        decided = replace(decided, is_synced=commits and self._must_sync(decided))
+        lazy = commits and not decided.is_synced
         if commits:
             self._offsets.apply_offsets(key, lazy=lazy)
         else:
@@ -140,9 +164,8 @@ class Endings:
             self._complete(txn, now)
         commits = txn.state == S.PREPARE_COMMIT
         said = txn.producer_id, txn.epoch, commits, txn.version, self._coordinator_epoch
-        is_synced = commits and self._must_sync(txn)
         self.orders += [
-            MarkerOrder(key, node, *said, is_synced, those) for node, those in by_node.items()
+            MarkerOrder(key, node, *said, txn.is_synced, those) for node, those in by_node.items()
         ]
 
     def _complete(self, txn: StoredTransaction, now: Now) -> None:
@@ -151,7 +174,7 @@ class Endings:
         self._ids.save(completed, now, lazy=True)
         ticket = self._tickets.pop(txn.transactional_id, None)
         if ticket is not None:
-            self.answers.append(Ended(ticket, _answer(completed)))
+            self.answers.append(Ended(ticket, _outcome(completed)))
 
     def _by_node(self, numbers: Iterable[int]) -> dict[int, frozenset[int]]:
         """These partitions by the node that leads them. One that was deleted needs no marker."""
@@ -163,27 +186,32 @@ class Endings:
         return {node: frozenset(those) for node, those in found.items()}
 
     def _must_sync(self, txn: StoredTransaction) -> bool:
-        """Whether a power loss must not tear it, because it has written to a `disk` topic."""
-        return has_synced(txn.partitions, self._find_place)
-
-    def _has_synced_offsets(self, txn: StoredTransaction) -> bool:
+        """Whether a power loss must not tear it, because it has written to a `disk` topic or
+        commits offsets of one."""
+        if has_synced(txn.partitions, self._find_place):
+            return True
         numbers = self._offsets.offset_numbers(txn.transactional_id) if txn.groups else ()
         return has_synced(numbers, self._find_place)
 
     # What became of orders
 
-    def synced(self, order: SyncOrder, now: Now) -> None:
-        """A node has carried out its SyncOrder; the last one brings the decision."""
+    def synced(self, order: SyncOrder, lost: AbstractSet[int], now: Now) -> None:
+        """A node has carried out its SyncOrder; the last one brings the decision.
+
+        `lost`: the partitions that may have lost records of the transaction.
+        """
         waiting = self._syncing.get(order.transactional_id)
         if waiting is None or waiting.serial != order.serial:
             return
+        waiting.has_lost |= bool(lost)
         waiting.nodes.discard(order.node)
         if waiting.nodes:
             return
         del self._syncing[order.transactional_id]
         txn = self._ids.find(order.transactional_id)
         self._tickets[order.transactional_id] = waiting.ticket
-        self._decide(self._ended(txn, waiting.end, now), now)
+        end = waiting.end._replace(commits=not waiting.has_lost)
+        self._decide(replace(self._ended(txn, end, now), is_torn=waiting.has_lost), now)
 
     def not_synced(self, order: SyncOrder) -> None:
         """A node could not sync: decide nothing; the producer may try again."""
@@ -215,6 +243,11 @@ class Endings:
         assert self._unmarked.keys() == decided >= self._tickets.keys()
         for key in self._syncing:
             assert self._ids.find(key).state == S.ONGOING
+
+
+def _outcome(txn: StoredTransaction) -> EndAnswer:
+    """The answer to the EndTxn that has brought this end; if it is torn, that was a commit."""
+    return EndAnswer(ErrorCode.TRANSACTION_ABORTABLE) if txn.is_torn else _answer(txn)
 
 
 def _answer(txn: StoredTransaction) -> EndAnswer:

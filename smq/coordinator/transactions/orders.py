@@ -4,7 +4,7 @@ Their sender reports the results. A failed order is given again after a while, b
 that time: a partition deleted meanwhile needs no marker.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 
@@ -31,7 +31,7 @@ class MarkerOrder(NamedTuple):
     """Write a decision's markers in the partitions that a node leads (by number).
 
     `version`: 2 if the epoch is one more than that of the records. `is_synced`: markers count only
-    once they are on disk, in every topic, because one of the transaction's topics is `disk`.
+    once they are on disk, in every topic, because a power loss must not tear the transaction.
     """
 
     transactional_id: str
@@ -48,13 +48,15 @@ class MarkerOrder(NamedTuple):
 class SyncOrder(NamedTuple):
     """Sync a node's part of these partitions, before a commit is decided.
 
-    `serial` tells one EndTxn from the next of the same transactional id.
+    `serial` tells one EndTxn from the next of the same transactional id. `written`: partitions, and
+    the generations of their logs in which the transaction's first records went there.
     """
 
     transactional_id: str
     node: int
     serial: int
     numbers: frozenset[int]
+    written: Mapping[int, int]
 
 
 Order: TypeAlias = MarkerOrder | SyncOrder

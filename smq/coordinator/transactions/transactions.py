@@ -42,6 +42,7 @@ class Transactions:
         self._tables, self._rules, self._producer_ids = store.transactions, rules, producer_ids
         self._ids = TransactionalIds(store, rules.expiration_ms, now)
         self.endings = Endings(store, self._ids, producer_ids, find_place)
+        self.endings.assume_written(now)
 
     def take_rules(self, rules: TransactionRules, now: Now) -> None:
         """Use other settings from now on. An open transaction keeps its timeout."""
@@ -99,6 +100,13 @@ class Transactions:
         txn = self._ids.find(transactional_id)
         decisions.check_producer(txn, producer)
         return txn
+
+    def note_written(
+        self, txn: StoredTransaction, numbers: AbstractSet[int], generation: int, now: Now
+    ) -> None:
+        """Partitions of a verified transaction get their first records, in this generation of their
+        logs; others are ignored."""
+        self.endings.note_written(txn, numbers & txn.partitions, generation, now)
 
     def put_offsets(
         self, transactional_id: str, group_id: str, offsets: Mapping[int, CommittedOffset]

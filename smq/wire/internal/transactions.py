@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from smq.wire.internal.form import Question
 
+NOT_WRITTEN = -1
+
 
 @dataclass(frozen=True, slots=True)
 class WriteMarkers(Question[list[int]]):
@@ -36,13 +38,16 @@ class WriteMarkers(Question[list[int]]):
 
 
 @dataclass(frozen=True, slots=True)
-class SyncLogs(Question[bool]):
+class SyncLogs(Question[list[int]]):
     """Sync the logs of these partitions up to their current ends.
 
-    Answered when that is on disk; Failed if it cannot be.
+    `written`: for each the generation of its log when the transaction's first records went there,
+    NOT_WRITTEN: none did. Answered when all is on disk, with the numbers of those that may have
+    lost some of the records since; Failed if it cannot be.
     """
 
     numbers: list[int]
+    written: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,8 @@ class AddPartitions(Question[list[int]]):
     """Add partitions to a producer's ongoing transaction, or begin one with them (KIP-890).
 
     `verify_only`: only check whether they are in it, for clients that add partitions themselves
-    (Produce below 12). Answered when stored. Errors as AddPartitionsToTxn 4 to 5 from brokers:
+    (Produce below 12). The partitions get their first records now, in this `generation` of their
+    logs. Answered when stored. Errors as AddPartitionsToTxn 4 to 5 from brokers:
     PRODUCER_FENCED, INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS (the former one is still
     ending: ask again), TRANSACTION_ABORTABLE (not in it), INVALID_TXN_STATE.
     """
@@ -59,6 +65,7 @@ class AddPartitions(Question[list[int]]):
     producer_id: int
     producer_epoch: int
     numbers: list[int]
+    generation: int
     verify_only: bool = False
 
 

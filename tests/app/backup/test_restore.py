@@ -8,7 +8,7 @@ from smq.app.backup.restore import GENERATIONS_SKIPPED, IDS_SKIPPED, Restoring
 from smq.app.backup.take import Refused
 from smq.app.supervisor.datadir import RESTORING, read_meta
 from smq.filer.local import LocalStore
-from smq.log.torn import BOOT_FILE
+from smq.log.losses import BOOT_FILE
 from smq.store.store import Store
 from tests.app.backup.test_take import served_once, taking
 

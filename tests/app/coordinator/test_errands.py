@@ -152,19 +152,19 @@ def test_markers_beside_a_disk_topic_are_to_be_on_disk_too(bench: Bench) -> None
         producer = bench.driver.begin()
         bench.driver.add(producer, 1, 5)
         bench.driver.end(producer, commits=commits)
-        bench.shard.answers = [True, [0, 0]] if commits else [[0, 0]]
+        bench.shard.answers = [[], [0, 0]] if commits else [[0, 0]]
         bench.send()
         bench.send()
     asked = [each for each in bench.shard.asked if isinstance(each, questions.WriteMarkers)]
     assert [(each.committed, each.is_synced) for each in asked] == [(True, True), (False, False)]
 
 
-@pytest.mark.parametrize("answer", [True, False, None, Failed("the log has failed")])
+@pytest.mark.parametrize("answer", [[], None, Failed("the log has failed")])
 def test_a_commit_is_decided_only_after_the_sync(bench: Bench, answer: object) -> None:
     producer = bench.driver.begin()
     bench.driver.add(producer, 5)
     bench.driver.end(producer)
     bench.shard.answers = [answer]
     bench.send()
-    assert bench.shard.asked == [questions.SyncLogs([5])]
-    assert bench.driver.state == ("PrepareCommit" if answer is True else "Ongoing")
+    assert bench.shard.asked == [questions.SyncLogs([5], [questions.NOT_WRITTEN])]
+    assert bench.driver.state == ("PrepareCommit" if answer == [] else "Ongoing")

@@ -148,7 +148,7 @@ def test_the_coordinator_answers_a_question_unless_it_is_gone(
     peers = Peers(loop, 3, tmp_path / "c.sock", tmp_path / "s.sock")
     answers: list[Any] = []
     for transactional_id in ("a", "b"):
-        peers.ask_coordinator(AddPartitions(transactional_id, 1, 0, [7, 8]), answers.append)
+        peers.ask_coordinator(AddPartitions(transactional_id, 1, 0, [7, 8], 0), answers.append)
         turn_until(loop, lambda: len(answers) == 1 + (transactional_id == "b"))  # noqa: B023
     assert answers == [[0, 0], Failed("the coordinator is gone")]
     peers.close()

@@ -36,7 +36,7 @@ from smq.wire.internal.messages import (
     Unsealed,
 )
 from smq.wire.internal.telemetry import FindPush, ListPushes, PushedMetrics
-from smq.wire.internal.transactions import SyncLogs, WriteMarkers
+from smq.wire.internal.transactions import NOT_WRITTEN, SyncLogs, WriteMarkers
 from smq.wire.markers import Marker
 from smq.wire.records import read_batches
 from tests.app.fake_peers import TidyLoop, listen, turn_until
@@ -327,8 +327,8 @@ def test_logs_are_synced_whatever_their_topics_promise(tmp_path: Path, durabilit
     )
     held = bench.log.syncs.syncer = HeldSyncer(bench.log.memory)
     bench.appender.append("one", 0, batch(b"x"))
-    assert bench.ask(SyncLogs([99])) is True, "of a partition that is gone nothing is synced"
-    answers = bench.begin(SyncLogs([NUMBER, 99]))
+    assert bench.ask(SyncLogs([99], [0])) == [], "of a partition that is gone nothing is synced"
+    answers = bench.begin(SyncLogs([NUMBER, 99], [-1, 0]))
     for _ in range(20):
         bench.loop.run_once(0.001)
     assert answers == []
@@ -339,7 +339,22 @@ def test_logs_are_synced_whatever_their_topics_promise(tmp_path: Path, durabilit
         return bool(answers)
 
     turn_until(bench.loop, answered)
-    assert decode_answer(SyncLogs, answers[0]) is True
+    assert decode_answer(SyncLogs, answers[0]) == []
+    bench.close()
+
+
+@pytest.mark.parametrize(("durability", "may_lose"), [("memory", True), ("disk", False)])
+def test_what_is_synced_is_told_with_the_partitions_that_may_have_lost_records(
+    tmp_path: Path, durability: str, *, may_lose: bool
+) -> None:
+    """Data fault 21: the log alone does not show what is missing at its end."""
+    bench = Bench(tmp_path)
+    one = topic("one", range(NUMBER, NUMBER + 1), {"smq.durability": durability})
+    bench.shard.take_catalog(catalog(one), 2)
+    bench.log.losses.begin(4, before=None, is_damaged=False)  # Nobody had kept the memory.
+    assert bench.ask(SyncLogs([NUMBER], [3])) == ([NUMBER] if may_lose else [])
+    assert bench.ask(SyncLogs([NUMBER], [4])) == []
+    assert bench.ask(SyncLogs([NUMBER], [NOT_WRITTEN])) == []
     bench.close()
 
 

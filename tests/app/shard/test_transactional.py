@@ -65,7 +65,7 @@ def test_a_first_batch_waits_for_the_coordinator_and_what_follows_waits_behind(m
     client, other = bench.client(), bench.client()
     client.send(transactional(b"a") + transactional(b"b", 1, correlation=2) + versions(3))
     question, answered = wait_for_question(bench)
-    assert question == AddPartitions("t", *PRODUCER, [NUMBER])
+    assert question == AddPartitions("t", *PRODUCER, [NUMBER], 0)
     other.send(produce_request({"one": {0: batch(b"of another")}}))
     other.wait(1)
     assert client.frames() == []

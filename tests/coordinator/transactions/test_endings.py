@@ -130,7 +130,7 @@ def test_disk_topics_are_synced_before_a_commit_is_decided(driver: TransactionsD
     with pytest.raises(BrokerError, match="CONCURRENT_TRANSACTIONS"):
         driver.begin()
     for order in asked:
-        driver.transactions.endings.synced(order, driver.now)
+        driver.transactions.endings.synced(order, frozenset(), driver.now)
     assert driver.turn() == (ErrorCode.NONE, (producer.id, 1))
 
 
@@ -154,8 +154,8 @@ def test_what_could_not_be_synced_is_not_decided_and_may_be_tried_again(
     assert driver.state == "Ongoing"
     driver.end(producer)
     driver.take_orders()
-    driver.transactions.endings.synced(second, driver.now)  # Late: of the first try.
-    driver.transactions.endings.synced(first, driver.now)
+    driver.transactions.endings.synced(second, frozenset(), driver.now)  # Late: of the first try.
+    driver.transactions.endings.synced(first, frozenset(), driver.now)
     assert driver.state == "Ongoing"
 
 
@@ -165,7 +165,119 @@ def test_a_transaction_times_out_while_it_waits_for_a_sync(driver: TransactionsD
     driver.end(producer)
     [order] = syncs(driver)
     driver.wait(60_000)
-    driver.transactions.endings.synced(order, driver.now)
+    driver.transactions.endings.synced(order, frozenset(), driver.now)
     driver.turn()
     assert [answer.error for _, answer in driver.answers] == [ErrorCode.PRODUCER_FENCED]
     assert driver.state == "CompleteAbort"
+
+
+def lost(driver: TransactionsDriver, *numbers: int) -> None:
+    """Each node syncs; that of these partitions says that they may have lost records."""
+    for order in syncs(driver):
+        there = order.numbers & frozenset(numbers)
+        driver.transactions.endings.synced(order, there, driver.now)
+
+
+@pytest.mark.parametrize("bumps", [True, False])
+def test_a_commit_of_which_a_log_has_lost_records_aborts(
+    driver: TransactionsDriver, *, bumps: bool
+) -> None:
+    """Data fault 21: half of a transaction over a `disk` and an `os` topic was committed."""
+    producer = driver.begin()
+    driver.add(producer, 1, 2, 5)
+    driver.offset(producer, 5, 17)
+    driver.end(producer, bumps=bumps, ticket="commit")
+    lost(driver, 2)
+    assert driver.turn() == (ErrorCode.TRANSACTION_ABORTABLE, (-1, -1))
+    assert driver.state == "CompleteAbort"
+    assert driver.store.committed_offsets("g") == {}
+    assert {each.commits for each in driver.markers} == {False}
+    driver.restart()
+    with pytest.raises(BrokerError, match="TRANSACTION_ABORTABLE"):
+        driver.end(producer, bumps=bumps)  # The answer was lost.
+    driver.end(producer, commits=False, bumps=bumps)
+    now = (producer.id, producer.epoch + bumps)
+    assert driver.turn() == (ErrorCode.NONE, now), "as the client is told to do"
+    again = ProducerEpoch(*now)
+    driver.add(again, 5)
+    assert driver.commit(again).id == producer.id
+
+
+def test_a_node_is_told_in_which_generations_partitions_got_their_first_records(
+    driver: TransactionsDriver,
+) -> None:
+    """Data fault 21: a partition that was added and never written is no reason to abort."""
+    producer = driver.begin()
+    transactions = driver.transactions
+    driver.add(producer, 1, 5)
+    driver.add(producer, 3)
+    txn = transactions.verify("t", producer)
+    transactions.note_written(txn, frozenset({3}), 7, driver.now)
+    txn = transactions.verify("t", producer)
+    transactions.note_written(txn, frozenset({1, 2}), 8, driver.now)
+    transactions.note_written(transactions.verify("t", producer), frozenset({1}), 9, driver.now)
+    driver.take_orders()
+    driver.restart()
+    driver.end(producer)
+    [order] = syncs(driver)
+    assert order.numbers == {1, 3, 5}
+    assert order.written == {1: 8, 3: 7}
+    driver.transactions.endings.synced(order, frozenset(), driver.now)
+    assert driver.turn() == (ErrorCode.NONE, (producer.id, 1))
+    assert driver.transactions.verify("t", ProducerEpoch(producer.id, 1)).written == {}
+
+
+def test_a_note_of_first_records_outlives_the_power_if_the_transaction_must(
+    driver: TransactionsDriver,
+) -> None:
+    """Data fault 21: what the power takes with the records would let half be committed."""
+    producer = driver.begin()
+    driver.add(producer, 1, 2)
+    driver.store.commit()
+    for number, may_lose in ((1, True), (2, False)):
+        txn = driver.transactions.verify("t", producer)
+        driver.transactions.note_written(txn, frozenset({number}), 8, driver.now)
+        driver.store.commit()
+        assert driver.store.may_lose is may_lose
+        driver.add(producer, 5)
+        driver.store.commit()
+
+
+def test_after_a_restart_all_that_has_joined_may_have_records_if_notes_of_them_may_be_lost(
+    driver: TransactionsDriver,
+) -> None:
+    """Data fault 21: a power loss may have taken the note, and the transaction grows."""
+    producer = driver.begin()
+    driver.add(producer, 1)
+    driver.turn()
+    driver.restart()
+    driver.add(producer, 5)
+    driver.end(producer)
+    [order] = syncs(driver)
+    assert order.written == {1: 0}
+
+
+def test_offsets_of_a_disk_topic_are_not_committed_without_the_records_made_of_them(
+    driver: TransactionsDriver,
+) -> None:
+    """Data fault 21, its kind: offsets outlived a power loss, the records beside them did not."""
+    producer = driver.begin()
+    driver.add(producer, 1)
+    driver.offset(producer, 5, 17)
+    driver.end(producer)
+    [order] = syncs(driver)
+    assert order.numbers == {1}
+    driver.transactions.endings.synced(order, frozenset(), driver.now)
+    [marker] = ordered(driver)
+    assert marker.is_synced
+    driver.restart()
+    driver.wait(0)
+    assert [each.is_synced for each in ordered(driver)] == [True]
+
+
+def test_offsets_alone_need_no_sync_of_a_log(driver: TransactionsDriver) -> None:
+    producer = driver.begin()
+    driver.offset(producer, 5, 17)
+    driver.end(producer)
+    assert driver.turn() == (ErrorCode.NONE, (producer.id, 1))
+    assert driver.syncs == []

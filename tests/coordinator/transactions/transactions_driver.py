@@ -87,7 +87,7 @@ class TransactionsDriver:
                 if isinstance(order, MarkerOrder):
                     self.transactions.endings.marked(order, order.numbers, self.now)
                 else:
-                    self.transactions.endings.synced(order, self.now)
+                    self.transactions.endings.synced(order, frozenset(), self.now)
         return self.answers[-1][1] if self.answers else None
 
     def commit(self, producer: ProducerEpoch, *, commits: bool = True) -> ProducerEpoch:

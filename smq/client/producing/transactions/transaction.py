@@ -24,7 +24,7 @@ from smq.client.producing.outbox import Outbox
 from smq.client.producing.producer_state import ProducerState
 from smq.client.producing.transactions.coordinator import TransactionCoordinator
 from smq.client.producing.transactions.enlisting import Enlisting
-from smq.model.errors import BrokerError
+from smq.model.errors import BrokerError, ErrorCode
 
 logger = logging.getLogger(__name__)
 
@@ -146,7 +146,14 @@ class Transacting:
 
     def _settle(self, *, committed: bool) -> None:
         self._unsettled = committed
-        found = self._coordinator.end(committed=committed)
+        try:
+            found = self._coordinator.end(committed=committed)
+        except BrokerError as refusal:
+            if not committed or refusal.code != ErrorCode.TRANSACTION_ABORTABLE:
+                raise
+            self._settle(committed=False)
+            lost = "the transaction was aborted: the broker may have lost some of its records"
+            raise TransactionAborted(lost) from refusal
         if found is None and not committed:
             found = self._coordinator.begin()
         with self._state.lock:
@@ -167,7 +174,7 @@ class Transacting:
 class Transaction:
     """See above; `with` begins it. Also raised at the end of the block, by the commit:
 
-    TransactionAborted  a record failed, so that nothing is committed
+    TransactionAborted  a record failed, or the broker may have lost one; nothing is committed
     ProducerFenced      another producer has the transactional id by now, or the transaction was
                         open for longer than its timeout; nothing is committed
     BrokerUnavailable   no broker answered: it is unknown whether it is committed. The next

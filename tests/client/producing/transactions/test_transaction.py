@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
+from pathlib import Path
 
 import pytest
 
@@ -188,3 +189,28 @@ def test_asyncio_has_the_same(running: SmqBroker, client: smq.Client, topic: str
 
     asyncio.run(write())
     assert values(client, topic) == [1]
+
+
+@pytest.mark.parametrize("level", ["memory", "disk"])
+def test_a_commit_of_which_the_broker_may_have_lost_records_aborts_and_says_so(
+    tmp_path: Path, level: str
+) -> None:
+    """Data fault 21: half of a transaction over two levels was committed after a failure."""
+    with SmqBroker(tmp_path) as broker, broker.connect(timeout_s=20) as client:
+        client.create_topic("kept", 1, {"smq.durability": "disk"})
+        client.create_topic("other", 1, {"smq.durability": level})
+        with client.producer(transactional_id="t") as producer:
+            transaction = producer.transaction()
+            with suppress(smq.TransactionAborted), transaction:
+                for topic in ("kept", "other"):
+                    producer.send(topic, b"1")
+                producer.flush()
+                broker.kill("supervisor")
+                broker.restart()
+            for topic in ("kept", "other"):
+                assert values(client, topic) == ([1] if level == "disk" else [])
+            with producer.transaction():
+                for topic in ("kept", "other"):
+                    producer.send(topic, b"2")
+            for topic in ("kept", "other"):
+                assert values(client, topic) == ([1, 2] if level == "disk" else [2])

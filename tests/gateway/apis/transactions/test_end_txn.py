@@ -5,6 +5,7 @@ import pytest
 from smq.model.errors import ErrorCode
 from tests.gateway.apis.transactions.producers import begin, end, open_
 from tests.gateway.coordinator_bench import CoordinatorBench
+from tests.gateway.groups import make_topic
 
 E = ErrorCode
 
@@ -41,3 +42,19 @@ def test_a_fenced_producer_ends_nothing(bench: CoordinatorBench, version: int) -
     begin(bench)
     answer = end(bench, zombie, version)
     assert answer.error_code == (E.INVALID_PRODUCER_EPOCH if version < 2 else E.PRODUCER_FENCED)
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_a_commit_that_lost_records_is_aborted_with_an_error_that_the_version_knows(
+    bench: CoordinatorBench, version: int
+) -> None:
+    """Data fault 21: half of a transaction over a `disk` and an `os` topic was committed."""
+    make_topic(bench, "d", smq_durability="disk")
+    producer = begin(bench)
+    open_(bench, producer, "t", 0)
+    open_(bench, producer, "d", 0)
+    bench.lost = set(bench.coordinator.topics.catalog.by_name["t"].partition_numbers)
+    answer = end(bench, producer, version)
+    assert answer.error_code == (E.TRANSACTION_ABORTABLE if version >= 4 else E.INVALID_TXN_STATE)
+    assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
+    assert end(bench, producer, version, committed=False).error_code == E.NONE

@@ -1,0 +1,72 @@
+"""Which starts of a log may have lost acknowledged records, by level of durability.
+
+    memory   a start with fresh memory: the supervisor had died
+    os       one on another boot of the machine: the page cache was lost
+    disk     one that found damage
+
+The coordinator asks for it before it commits a transaction that a power loss must not tear
+(smq.coordinator.transactions.endings): the log itself does not show what is missing at its end.
+
+The file `boot`: the boot id, then int64 little endian: the generation that wrote it, and for each
+level the newest generation whose start may have lost something (-1: none). It is durable before the
+start serves. With only a boot id, as a restore writes it, what was lost before is unknown.
+"""
+
+import struct
+from pathlib import Path
+
+from shm.kernels.base.words import DURABILITY_DISK, DURABILITY_MEMORY, DURABILITY_OS
+from smq.log.files.disk import Disk
+
+BOOT_FILE = "boot"
+LEVELS = (DURABILITY_MEMORY, DURABILITY_OS, DURABILITY_DISK)
+NEVER = -1
+_FACTS = struct.Struct(f"<{1 + len(LEVELS)}q")
+assert list(LEVELS) == sorted(LEVELS)
+
+
+class Losses:
+    """The losses of one log.
+
+    is_same_boot   the machine has not been booted since the last start: the page cache has
+                   everything written
+    """
+
+    def __init__(self, directory: Path, boot_id: bytes) -> None:
+        self._path, self._boot_id = directory / BOOT_FILE, boot_id
+        try:
+            data = self._path.read_bytes()
+        except OSError:
+            data = b""
+        self.is_same_boot = data[: len(boot_id)] == boot_id
+        self._written_by: int | None = None
+        self._newest = [NEVER] * len(LEVELS)
+        if len(data) == len(boot_id) + _FACTS.size:
+            self._written_by, *self._newest = _FACTS.unpack_from(data, len(boot_id))
+
+    def begin(self, generation: int, before: int | None, *, is_damaged: bool) -> None:
+        """A start, in a new generation; `before` is that of the start whose memory was kept, None:
+        it was not kept."""
+        lost = NEVER
+        if before is None:
+            lost = DURABILITY_MEMORY
+        if not self.is_same_boot or self._written_by is None:
+            lost = DURABILITY_OS
+        if before is not None and self._written_by != before:  # That start could not write it.
+            lost = DURABILITY_OS
+        if is_damaged:
+            lost = DURABILITY_DISK
+        self._newest = [
+            generation if level <= lost else newest
+            for level, newest in zip(LEVELS, self._newest, strict=True)
+        ]
+        self._written_by = generation
+
+    def save(self, disk: Disk) -> None:
+        """Write the file. Raises OSError."""
+        assert self._written_by is not None
+        disk.replace(self._path, self._boot_id + _FACTS.pack(self._written_by, *self._newest))
+
+    def since(self, level: int, generation: int) -> bool:
+        """Whether a start later than this generation may have lost records of a level."""
+        return self._newest[level] > generation
