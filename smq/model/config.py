@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 
-from smq.model.setting import GiB, KiB, MiB, PathOrUrl, Setting, Update, setting
+from smq.model.setting import HIDDEN, GiB, KiB, MiB, PathOrUrl, Setting, Update, setting
 
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS
@@ -29,6 +29,7 @@ WAL_SEGMENTS_MIN = 4
 
 DURABILITIES = ("memory", "os", "disk")
 
+HIDDEN_WORDS = "*Secret*: shown nowhere; `file:PATH`, the environment or the configuration file."
 UNSET = Path()  # Never equals a given path: those are made absolute.
 
 
@@ -124,14 +125,16 @@ class Config:
     )
     lag_alert_webhook: str = setting(
         "",
-        "URL that each alert is posted to as JSON, beside the line on stderr.",
-        update=Update.CLUSTER_WIDE,
+        "URL that each alert is posted to as JSON, beside the line on stderr. Redirects are not "
+        "followed.",
+        secret=True,
     )
 
     otlp_endpoint: str = setting(
         "",
         "URL that metrics are sent to by OTLP over HTTP, `http://collector:4318/v1/metrics`. Needs "
         "`http.port` and the extra `otel`.",
+        secret=True,
     )
     otlp_interval_ms: int = setting(
         60_000, "How often they are sent.", at_least=1000, at_most=60 * MINUTE_MS
@@ -141,6 +144,7 @@ class Config:
         "Catalog of the tables of topics with `smq.table=iceberg`: `http://…` or `https://…` of a "
         "REST catalog, or SQLAlchemy's URL of a database.",
         default_words="`<data.dir>/iceberg.sqlite`",
+        secret=True,
     )
     iceberg_catalog_warehouse: str = setting(
         "", "The warehouse that a REST catalog is asked for.", default_words="the catalog's own"
@@ -355,15 +359,18 @@ class Config:
     )
 
     def text(self) -> str:
-        """This config as a configuration file."""
-        lines = (f"{name} = {_toml(value)}" for name, value in self.values().items())
+        """This config as a configuration file; a comment stands for a secret."""
+        lines = (
+            f"# {name} is set, and hidden" if value == HIDDEN else f"{name} = {_toml(value)}"
+            for name, value in self.values().items()
+        )
         return "\n".join(lines) + "\n"
 
-    def values(self) -> dict[str, str | int | bool | Path]:
-        """Every setting's value by its public name."""
-        return {setting.name: getattr(self, setting.key) for setting in SETTINGS.values()}
+    def values(self) -> dict[str, object]:
+        """Every setting's value by its public name, as it may be shown: secrets are hidden."""
+        return {each.name: each.shown(getattr(self, each.key)) for each in SETTINGS.values()}
 
-    def changed(self) -> dict[str, str | int | bool | Path]:
+    def changed(self) -> dict[str, object]:
         """The settings that differ from the documented defaults."""
         return {
             name: value for name, value in self.values().items() if value != SETTINGS[name].default
@@ -424,5 +431,7 @@ def documentation() -> str:
     for each in SETTINGS.values():
         default = each.default_words or f"`{_toml(each.default)}`"
         choices = f" One of {', '.join(each.one_of)}." if each.one_of else ""
-        rows.append(f"| `{each.name}` | {default} | {each.update.value} | {each.doc}{choices} |")
+        secret = f" {HIDDEN_WORDS}" if each.secret else ""
+        about = f"{each.doc}{choices}{secret}"
+        rows.append(f"| `{each.name}` | {default} | {each.update.value} | {about} |")
     return "\n".join(rows) + "\n"

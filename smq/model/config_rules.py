@@ -87,9 +87,7 @@ def _alert_problems(config: Config) -> Iterator[Problem]:
         )
     url = config.lag_alert_webhook
     if url and not url.startswith(("http://", "https://")):
-        yield Problem(
-            f"lag.alert.webhook: {url!r} is no http:// or https:// URL", ("lag_alert_webhook",)
-        )
+        yield Problem("lag.alert.webhook: it is no http:// or https:// URL", ("lag_alert_webhook",))
 
 
 def fitted(config: Config, log_count: int, memory_bytes: int) -> tuple[Config, list[Problem]]:

@@ -8,14 +8,17 @@ memory, directories of the user) are an argument.
 
 import difflib
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from smq.model.config import SETTINGS, UNSET, Config
 from smq.model.config_rules import Problem, broken_relations, fitted
-from smq.model.setting import ENVIRONMENT_PREFIX, PathOrUrl, value_of
+from smq.model.setting import ENVIRONMENT_PREFIX, FROM_FILE, PathOrUrl, Setting, value_of
+
+ReadFile = Callable[[Path], str]
+"""Reads a secret's file. Raises OSError, UnicodeDecodeError."""
 
 
 class Machine(NamedTuple):
@@ -27,18 +30,20 @@ class Machine(NamedTuple):
     runtime_home: Path
 
 
-def parse(
+def parse(  # noqa: PLR0913  (each source is named)
     machine: Machine,
     *,
     file: str = "",
     file_name: str = "configuration file",
     environment: Mapping[str, str] | None = None,
     command_line: Mapping[str, Any] | None = None,
+    read: ReadFile = Path.read_text,
 ) -> Config | list[str]:
     """The config from these sources, or all problems in them.
 
     `file` is the text of a configuration file, `environment` all variables (only SMQ_ ones count),
-    `command_line` the options that were given, by the settings' names.
+    `command_line` the options that were given, by the settings' names. `read` reads the file that a
+    secret setting names.
     """
     problems: list[Problem] = []
     chosen: dict[str, Any] = {}
@@ -48,7 +53,7 @@ def parse(
         ("command line", command_line or {}),
     ):
         for name, raw in given.items():
-            _choose(chosen, name, raw, source, problems)
+            _choose(chosen, name, raw, Source(source, read, problems))
     config = _with_machine_defaults(Config(**chosen), machine)
     # A refused value has been replaced by its default, which causes no further problems.
     wrong = {key for problem in problems for key in problem.keys}
@@ -59,19 +64,38 @@ def parse(
     return [problem.sentence for problem in problems] or config
 
 
-def _choose(
-    chosen: dict[str, Any], name: str, raw: object, source: str, problems: list[Problem]
-) -> None:
+class Source(NamedTuple):
+    """Where a text is from, and where its problems go."""
+
+    name: str
+    read: ReadFile
+    problems: list[Problem]
+
+
+def _choose(chosen: dict[str, Any], name: str, raw: object, source: Source) -> None:
     found = SETTINGS.get(name)
     if found is None:
         near = difflib.get_close_matches(name, SETTINGS, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        problems.append(Problem(f"{name} ({source}): there is no such setting{hint}"))
+        source.problems.append(Problem(f"{name} ({source.name}): there is no such setting{hint}"))
         return
     try:
-        chosen[found.key] = value_of(found, raw)
+        chosen[found.key] = value_of(found, _revealed(found, raw, source.read))
     except ValueError as reason:
-        problems.append(Problem(f"{name} ({source}): {reason}", (found.key,)))
+        source.problems.append(Problem(f"{name} ({source.name}): {reason}", (found.key,)))
+
+
+def _revealed(setting: Setting, raw: object, read: ReadFile) -> object:
+    """The value, from the file that it names if it is a secret's. Raises ValueError."""
+    if not (setting.secret and isinstance(raw, str) and raw.startswith(FROM_FILE)):
+        return raw
+    path = raw.removeprefix(FROM_FILE)
+    try:
+        return read(Path(path).expanduser()).strip()
+    except UnicodeDecodeError:
+        raise ValueError(f"the file {path} is not UTF-8 text") from None
+    except (OSError, RuntimeError) as reason:
+        raise ValueError(f"the file {path} cannot be read: {reason}") from None
 
 
 def _of_file(text: str, name: str, problems: list[Problem]) -> dict[str, Any]:

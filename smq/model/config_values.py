@@ -20,6 +20,7 @@ class ConfigType(IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    PASSWORD = 9
 
 
 # Kafka's ConfigSource in words (KIP-226).
@@ -70,4 +71,5 @@ _PARSERS: Mapping[ConfigType, Callable[[str], Value]] = {
     ConfigType.LONG: _integer("LONG", INT64_MAX),
     ConfigType.DOUBLE: _double,
     ConfigType.LIST: _list,
+    ConfigType.PASSWORD: str,
 }

@@ -92,7 +92,8 @@ def usable(started: Config, stored: Changed, nodes: Iterable[str]) -> tuple[Chan
             problem = _problem_of_one(node, name, text) or conflict_of(started, candidate, nodes)
             if problem:
                 whose = f"broker {node}" if node else "all brokers"
-                problems.append(f"{name}={text}, set for {whose}, is not in force: {problem}")
+                shown = SETTINGS[name].shown(text) if name in SETTINGS else text
+                problems.append(f"{name}={shown}, set for {whose}, is not in force: {problem}")
             else:
                 changed = candidate
     return changed, problems

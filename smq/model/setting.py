@@ -13,6 +13,8 @@ KiB, MiB, GiB = 1024, 1024**2, 1024**3
 INT64_MAX = 2**63 - 1
 
 ENVIRONMENT_PREFIX = "SMQ_"
+FROM_FILE = "file:"  # The value of a secret setting is the content of this file.
+HIDDEN = "(hidden)"
 
 
 class Update(Enum):
@@ -45,6 +47,12 @@ class Setting(NamedTuple):
     default_words: str = ""
     """The documented default where a start finds the value."""
     update: Update = Update.READ_ONLY
+    secret: bool = False
+    """Its value may hold a password or token: it is shown nowhere, and never comes from argv."""
+
+    def shown(self, value: object) -> object:
+        """The value as it may be printed."""
+        return HIDDEN if self.secret and value else value
 
     @property
     def key(self) -> str:

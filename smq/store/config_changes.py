@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from smq.model.config import SETTINGS
+from smq.model.setting import HIDDEN
 from smq.store.database import Database
 
 CHANGES_MAX = 10_000  # Older ones go: clients change settings as often as they like.
@@ -69,11 +71,19 @@ class ConfigChanges:
             "WHERE ?1 = '' OR (resource_type = ?1 AND resource = ?2) ORDER BY id DESC LIMIT ?3",
             (kind, resource, count),
         )
-        return [ConfigChange(*row) for row in rows]
+        return [_shown(ConfigChange(*row)) for row in rows]
 
     def close(self) -> None:
         """Close the database."""
         self._database.close()
+
+
+def _shown(change: ConfigChange) -> ConfigChange:
+    """The change without the values of a secret, which earlier versions have noted."""
+    setting = SETTINGS.get(change.name)
+    if setting is None or not setting.secret:
+        return change
+    return change._replace(before=change.before and HIDDEN, after=change.after and HIDDEN)
 
 
 def open_config_changes(path: Path) -> ConfigChanges:

@@ -98,4 +98,4 @@ def test_a_webhook_that_does_not_answer_delays_no_alert_and_no_page(tmp_path: Pa
             eventually(lambda: "alert: group late-2 is behind" in said(), "the alerts are said")
             assert "alert: group late-1 is behind" in said()
             assert ask(broker, "GET", "/metrics").status == 200
-            eventually(lambda: "an alert was not sent to http://127.0.0.1" in said(), "it is said")
+            eventually(lambda: "an alert was not sent to the webhook" in said(), "it is said")

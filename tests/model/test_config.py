@@ -6,7 +6,7 @@ import pytest
 
 from smq.model.config import SETTINGS, documentation
 from smq.model.config_rules import size_wal
-from smq.model.setting import GiB
+from smq.model.setting import HIDDEN, GiB
 from tests.model.configs import config_of, sized
 
 
@@ -50,3 +50,13 @@ def test_every_setting_is_documented_under_each_of_its_names() -> None:
         "--wal-bytes-max",
         "SMQ_WAL_BYTES_MAX",
     )
+
+
+def test_a_secret_is_shown_nowhere() -> None:
+    """Door fault 7: a webhook's token was printed at each start, and told to every client."""
+    config = config_of(environment={"SMQ_LAG_ALERT_WEBHOOK": "https://hooks.example/t0ken"})
+    assert config.lag_alert_webhook == "https://hooks.example/t0ken"
+    assert config.changed()["lag.alert.webhook"] == HIDDEN
+    assert "t0ken" not in config.text()
+    assert "# lag.alert.webhook is set, and hidden" in config.text()
+    assert 'lag.alert.webhook = ""' in config_of().text()

@@ -49,7 +49,7 @@ def test_an_address_that_is_none_is_refused(wrong: str) -> None:
         ),
         ({"lag.alert.rules": "g: late", "http.port": 0}, "lag.alert.rules: 'g: late' is no rule"),
         ({"lag.alert.rules": "g: records > 1 for 1m"}, "lag.alert.rules: the process that serves"),
-        ({"lag.alert.webhook": "ftp://x"}, "is no http:// or https:// URL"),
+        ({"lag.alert.webhook": "ftp://x"}, "it is no http:// or https:// URL"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(given: dict[str, Any], words: str) -> None:

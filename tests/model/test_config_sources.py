@@ -34,6 +34,27 @@ def test_each_source_wins_over_the_one_before() -> None:
     assert (config.seal_bytes, config.group_max_size) == (MiB, 7)
 
 
+def test_a_secret_comes_from_the_file_that_its_value_names(tmp_path: Path) -> None:
+    """Door fault 7."""
+    kept = tmp_path / "webhook"
+    kept.write_text("https://hooks.example/t0ken\n")
+    for source in (
+        {"command_line": {"lag.alert.webhook": f"file:{kept}"}},
+        {"environment": {"SMQ_LAG_ALERT_WEBHOOK": f"file:{kept}"}},
+        {"file": f"lag.alert.webhook = 'file:{kept}'"},
+    ):
+        assert config_of(**source).lag_alert_webhook == "https://hooks.example/t0ken"
+    kept.write_bytes(b"\xff")
+    for name, sentence in ((kept, "is not UTF-8"), (tmp_path / "no", "cannot be read")):
+        [problem] = problems_of(command_line={"otlp.endpoint": f"file:{name}"})
+        assert f"otlp.endpoint (command line): the file {name} {sentence}" in problem
+
+
+def test_no_problem_tells_a_secret() -> None:
+    problems = problems_of(environment={"SMQ_LAG_ALERT_WEBHOOK": "t0ken"})
+    assert problems == ["lag.alert.webhook: it is no http:// or https:// URL"]
+
+
 def test_every_problem_is_named_at_once() -> None:
     problems = problems_of(
         file="prot = 1\nshards = 'many'",

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from smq.model.setting import HIDDEN
 from smq.store import config_changes
 from smq.store.config_changes import Changer, ConfigChange, open_config_changes
 from smq.store.store import Store
@@ -38,4 +39,14 @@ def test_old_changes_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         store.config_changes.note("topic", "t", before, after, by(wall_ms))
     found = [each.changed_ms for each in store.config_changes.newest(100)]
     assert found == [19, 18, 17, 16, 15]
+    store.close()
+
+
+def test_a_secret_that_was_changed_once_is_not_shown(tmp_path: Path) -> None:
+    """Door fault 7: the webhook could change at run time in earlier versions."""
+    store = Store.open(tmp_path / "s")
+    before, after = {"lag.alert.webhook": "http://x/t0ken"}, {"lag.alert.webhook": ""}
+    store.config_changes.note("broker", "", before, after, by(7))
+    [change] = store.config_changes.newest(1)
+    assert (change.name, change.before, change.after) == ("lag.alert.webhook", HIDDEN, "")
     store.close()

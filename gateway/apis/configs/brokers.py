@@ -75,7 +75,8 @@ def _entry(setting: Setting, value: object, layers: Layers) -> DescribeConfigsRe
     synonyms = list(broker_synonyms(setting.name, layers))
     return DescribeConfigsResourceResult(
         name=setting.name,
-        value=text_of(value),
+        value=None if setting.secret else text_of(value),
+        is_sensitive=setting.secret,
         read_only=setting.update is Update.READ_ONLY,
         config_source=synonyms[0].source if synonyms else Source.DEFAULT,
         synonyms=synonyms,

@@ -44,7 +44,7 @@ class Layers(NamedTuple):
         return cls(settings.started, settings.changed, str(context.node_id))
 
 
-def synonym(name: str, value: str, source: Source) -> DescribeConfigsSynonym:
+def synonym(name: str, value: str | None, source: Source) -> DescribeConfigsSynonym:
     """One source that a value may come from."""
     return DescribeConfigsSynonym(name=name, value=value, source=source)
 
@@ -66,11 +66,12 @@ def broker_synonyms(
             changed = layers.changed.get(node, {}).get(name)
             if changed is not None:
                 is_set = True
-                yield synonym(name, changed, source)
+                yield synonym(name, None if setting.secret else changed, source)
         value = getattr(layers.started, setting.key)
         if value != setting.default:
             is_set = True
-            yield synonym(name, text_of(value), Source.STATIC_BROKER)
+            text = None if setting.secret else text_of(value)
+            yield synonym(name, text, Source.STATIC_BROKER)
         default = default or text_of(setting.default)
     if name == RETENTION_MS and is_set:
         yield synonym(*RETENTION_HOURS, Source.DEFAULT)
@@ -80,6 +81,8 @@ def broker_synonyms(
 
 def type_of(setting: Setting) -> ConfigType:
     """Kafka's type of a broker's setting."""
+    if setting.secret:
+        return ConfigType.PASSWORD
     if setting.type is int:
         small = setting.at_most is not None and setting.at_most <= INT32_MAX
         return ConfigType.INT if small else ConfigType.LONG

@@ -15,6 +15,7 @@ from smq.app.process.refusal import or_refuse, refuse_wire_only
 from smq.model.config import SETTINGS, Config
 from smq.model.config_rules import size, size_wal
 from smq.model.config_sources import Machine, parse
+from smq.model.setting import FROM_FILE
 
 # A fork copies one thread: thread pools of OpenBLAS or OpenMP would not survive it.
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -28,6 +29,7 @@ ConfigFile = Annotated[
 def load_config(file: Path | None, given: dict[str, Any]) -> tuple[Config, Machine]:
     """The configuration of this invocation. Raises SystemExit with all problems."""
     refuse_wire_only()
+    _refuse_secrets(given)
     from smq.app.process.machine import this_machine  # noqa: PLC0415  (It exists on Linux only.)
 
     try:
@@ -44,6 +46,18 @@ def load_config(file: Path | None, given: dict[str, Any]) -> tuple[Config, Machi
     name = f"configuration file {file}"
     parsed = parse(machine, file=text, file_name=name, environment=os.environ, command_line=given)
     return or_refuse(parsed), machine
+
+
+def _refuse_secrets(given: dict[str, Any]) -> None:
+    """Every user of the host can read a program's arguments. Raises SystemExit."""
+    for name, text in given.items():
+        found = SETTINGS[name]
+        if found.secret and text and not text.startswith(FROM_FILE):
+            raise SystemExit(
+                f"smq: {found.option}: other users of this host can read the command line; write "
+                f"{found.option}={FROM_FILE}PATH, or set {found.variable} or the "
+                "configuration file"
+            )
 
 
 def serve(*, config: Path | None, print_config: bool, **given: str | None) -> None:

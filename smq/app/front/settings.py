@@ -20,7 +20,8 @@ class FrontSettings:
     def __init__(self, inheritance: Inheritance, space: Space, metrics: Metrics) -> None:
         self._inheritance, self._space, self._metrics = inheritance, space, metrics
         self._version = 0
-        self._webhook: Webhook | None = None
+        url = inheritance.config.lag_alert_webhook
+        self._webhook = Webhook(url) if url else None
         self._config: Config | None = None
 
     async def keep_looking(self) -> None:
@@ -43,11 +44,6 @@ class FrontSettings:
     def _use(self, config: Config) -> None:
         before, self._config = self._config, config
         self._space.limit(config.filer_quota_bytes, config.filer_reserve_bytes)
-        alerts = config.lag_alert_rules, config.lag_alert_webhook
-        if before is not None and alerts == (before.lag_alert_rules, before.lag_alert_webhook):
+        if before is not None and config.lag_alert_rules == before.lag_alert_rules:
             return
-        if self._webhook is not None:
-            self._webhook.close()
-        url = config.lag_alert_webhook
-        self._webhook = Webhook(url) if url else None
         self._metrics.alert_by(parse_lag_rules(config.lag_alert_rules), self._webhook)

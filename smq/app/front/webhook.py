@@ -1,5 +1,7 @@
 """Posts events to a webhook. A hanging webhook delays nothing else and uses bounded memory.
 
+The URL may hold a token, so no message names it; a redirect is not followed.
+
 A thread of its own sends events from a bounded queue. If the queue is full, the newest event is
 dropped and reported on stderr; the log has every event anyway.
 """
@@ -29,7 +31,7 @@ class Webhook:
     def __init__(self, url: str, send: Send | None = None, pause_s: float = PAUSE_S) -> None:
         self._url, self._pause_s = url, pause_s
         self._send = send or self._post
-        self._waiting: queue.Queue[bytes | None] = queue.Queue(WAITING_MAX)
+        self._waiting: queue.Queue[bytes] = queue.Queue(WAITING_MAX)
         threading.Thread(target=self._run, name="webhook", daemon=True).start()
 
     def tell(self, event: Mapping[str, Any]) -> None:
@@ -37,15 +39,11 @@ class Webhook:
         try:
             self._waiting.put_nowait(json.dumps(event).encode())
         except queue.Full:
-            sys.stderr.write(f"front: {self._url} does not answer: an alert was not sent to it\n")
+            sys.stderr.write("front: the webhook does not answer: an alert was not sent to it\n")
 
     def _run(self) -> None:
-        while (body := self._waiting.get()) is not None:
-            self._deliver(body)
-
-    def close(self) -> None:
-        """Send what is queued, then end. Never blocks."""
-        threading.Thread(target=self._waiting.put, args=(None,), daemon=True).start()
+        while True:
+            self._deliver(self._waiting.get())
 
     def _deliver(self, body: bytes) -> None:
         for left in reversed(range(TRIES)):
@@ -53,7 +51,7 @@ class Webhook:
                 self._send(body)
             except (OSError, ValueError) as reason:  # HTTPError is an OSError.
                 if not left:
-                    sys.stderr.write(f"front: an alert was not sent to {self._url}: {reason}\n")
+                    sys.stderr.write(f"front: an alert was not sent to the webhook: {reason}\n")
                     return
                 sleep(self._pause_s)
             else:
@@ -62,5 +60,15 @@ class Webhook:
     def _post(self, body: bytes) -> None:
         headers = {"content-type": "application/json"}
         request = urllib.request.Request(self._url, body, headers)  # noqa: S310  (the operator's)
-        with urllib.request.urlopen(request, timeout=ANSWER_S_MAX) as answer:  # noqa: S310
+        with _DIRECTLY.open(request, timeout=ANSWER_S_MAX) as answer:
             answer.read(1024)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect is a failure: its target is not what the operator has set."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Follow none."""
+
+
+_DIRECTLY = urllib.request.build_opener(_NoRedirect)

@@ -1,7 +1,7 @@
 """Which Iceberg catalog tables are in, from the broker's settings.
 
-Secrets are never settings, which are printed and shown to clients: they come from a file of
-properties, as pyiceberg names them, or from pyiceberg's own configuration and environment.
+Secrets besides the URI's are no settings: they come from a file of properties, as pyiceberg names
+them, or from pyiceberg's own configuration and environment.
 """
 
 import tomllib

@@ -36,6 +36,14 @@ def test_all_problems_are_refused_at_once_on_stderr() -> None:
     ]
 
 
+def test_a_secret_on_the_command_line_is_refused_and_not_repeated() -> None:
+    """Door fault 7: other users of the host read the arguments of every program."""
+    done = smq("serve", "--print-config", "--lag-alert-webhook", "https://hooks.example/t0ken")
+    assert done.returncode == 1
+    assert "--lag-alert-webhook=file:PATH, or set SMQ_LAG_ALERT_WEBHOOK" in done.stderr
+    assert "t0ken" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [

@@ -42,6 +42,40 @@ def test_an_event_is_posted_as_json() -> None:
     assert got == [{"group": "g"}]
 
 
+def test_a_redirect_is_not_followed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Door fault 11: the target would be one that no operator has set."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.path)
+            self.send_response(302)
+            self.send_header("location", "/elsewhere")
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            self.do_POST()
+
+        def log_request(self, *_: object) -> None:
+            pass
+
+    said = ""
+
+    def is_given_up() -> bool:
+        nonlocal said
+        said += capsys.readouterr().err
+        return "an alert was not sent to the webhook: HTTP Error 302" in said
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        Webhook(f"http://127.0.0.1:{server.server_port}/hook", pause_s=0).tell({"group": "g"})
+        eventually(is_given_up)
+        server.shutdown()
+        thread.join()
+    assert asked == ["/hook"] * TRIES
+
+
 def test_one_that_hangs_delays_nobody_and_holds_few_events(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -54,7 +88,7 @@ def test_one_that_hangs_delays_nobody_and_holds_few_events(
     webhook = Webhook("http://hangs", hangs)
     for number in range(3 * WAITING_MAX):
         webhook.tell({"number": number})
-    assert "http://hangs does not answer: an alert was not sent" in capsys.readouterr().err
+    assert "the webhook does not answer: an alert was not sent" in capsys.readouterr().err
     go.set()
     eventually(lambda: len(sent) >= WAITING_MAX)
     assert len(sent) <= WAITING_MAX + 1
@@ -74,4 +108,4 @@ def test_one_that_fails_is_tried_again_and_then_given_up(
     webhook.tell({"event": "kept"})
     webhook.tell({"event": "lost"})
     eventually(lambda: len(tries) == 2 + TRIES)
-    eventually(lambda: "was not sent to http://fails: refused" in capsys.readouterr().err, 5)
+    eventually(lambda: "was not sent to the webhook: refused" in capsys.readouterr().err, 5)

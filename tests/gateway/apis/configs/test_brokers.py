@@ -1,6 +1,13 @@
 """The settings of brokers: values and their sources."""
 
+from dataclasses import replace
+from typing import Any
+
+from gateway.apis.configs.brokers import _entry
+from gateway.apis.configs.entries import Layers
 from gateway.apis.configs.kinds import Resource
+from smq.model.config import SETTINGS, Config
+from smq.model.config_values import ConfigType
 from smq.model.errors import ErrorCode
 from tests.gateway.apis.configs.config_asker import APPEND, DELETE, SET, change, describe
 from tests.gateway.coordinator_bench import CoordinatorBench
@@ -25,6 +32,26 @@ def test_a_node_is_changed_by_its_id_only_where_it_is_asked(bench: CoordinatorBe
         code, _ = change(bench, BROKER, name, ("seal.ms", SET, "5"))
         assert code == ErrorCode.INVALID_REQUEST
     assert change(bench, BROKER, "2", ("seal.ms", SET, "5"), node_id=2) == (0, None)
+
+
+def test_a_secret_is_told_to_no_client() -> None:
+    """Door fault 7: any client could read a webhook's token."""
+    secrets = [each for each in SETTINGS.values() if each.secret]
+    assert {each.name for each in secrets} >= {"lag.alert.webhook", "iceberg.catalog.uri"}
+    values: dict[str, Any] = {each.key: "http://x/t0ken" for each in secrets}
+    started = replace(Config(), **values)
+    for each in secrets:
+        entry = _entry(each, getattr(started, each.key), Layers(started, {}, "1"))
+        assert (entry.value, entry.is_sensitive) == (None, True)
+        assert entry.config_type == ConfigType.PASSWORD
+        assert [like.value for like in entry.synonyms] == [None, each.default]
+
+
+def test_a_webhook_is_set_at_the_start_only(bench: CoordinatorBench) -> None:
+    """Door fault 11: any client could have the broker post to any host."""
+    code, sentence = change(bench, BROKER, "", ("lag.alert.webhook", SET, "http://10.0.0.1/"))
+    assert code == ErrorCode.INVALID_REQUEST
+    assert "needs a restart" in sentence
 
 
 def test_what_needs_a_restart_says_so(bench: CoordinatorBench) -> None:
