@@ -33,6 +33,7 @@ from shm.kernels.log.plan import (
     HEAD_NOW_MS,
     HEAD_REQUEST_BYTES_MAX,
     HEAD_START,
+    HEAD_WALL_MS,
     ROW_ERROR,
     STOP_NEED_MORE,
     new_plan,
@@ -91,7 +92,8 @@ class Bench:
         self.links = np.full((LINK_COLUMNS, self.log.layout.index_capacity), -1, np.int64)
         self.producers = np.zeros((64, PRODUCER_COLUMNS), np.int64)
         self.plan, self.out = new_plan(512, 1024, 4096), np.zeros(1 << 18, np.uint8)
-        self.plan[HEAD_NOW_MS], self.plan[HEAD_REQUEST_BYTES_MAX] = NOW_MS, 100 * MiB
+        self.plan[HEAD_NOW_MS] = self.plan[HEAD_WALL_MS] = NOW_MS
+        self.plan[HEAD_REQUEST_BYTES_MAX] = 100 * MiB
         key_hash = int(hash_key(np.frombuffer(b"t", np.uint8), 0, 1, False))  # noqa: FBT003
         buckets = [1 if i == key_hash & 1 else 0 for i in range(2)]
         self.directory = np.array(

@@ -66,7 +66,7 @@ def fill(directory: Path, total_bytes: int) -> None:
                 log.filing.make_room({DURABILITY_OS})
                 log.write()
             slot = slots[count % PARTITIONS]
-            append_batch(log.memory.memory, log.links, slot, data, 0, len(data), 1)
+            append_batch(log.memory.memory, log.links, slot, data, 0, len(data), 1, 1)
             count += 1
         log.write()
         log.publish(DURABILITY_OS)

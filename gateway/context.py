@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from smq.model.caller import Caller
+from smq.model.now import Now
 from smq.shard.shard import Shard
 from smq.wire.headers import RequestHeader
 from smq.wire.internal.form import Question
@@ -32,7 +33,7 @@ class ShardContext:
 
     header: RequestHeader
     shard: Shard
-    now_ms: int
+    now: Now
     caller: Caller = field(default_factory=Caller)
     described: dict[str, None] = field(default_factory=dict)
 

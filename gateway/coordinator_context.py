@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from smq.coordinator.coordinator import Coordinator
-from smq.coordinator.inputs import Now
 from smq.coordinator.mutations import Charge
 from smq.model.catalog import Node
+from smq.model.now import Now
 from smq.wire.headers import RequestHeader
 
 Message: TypeAlias = Any  # One of smq.wire.generated's responses.

@@ -11,9 +11,9 @@ from gateway.apis.table import API_BY_KEY, Api, Where
 from gateway.coordinator_context import CoordinatorContext, Message
 from gateway.parts import Parts, saying, taken
 from smq.coordinator.coordinator import Coordinator
-from smq.coordinator.inputs import Now
 from smq.model.catalog import Node
 from smq.model.errors import PeerError
+from smq.model.now import Now
 from smq.wire.codec import Writer
 from smq.wire.generated import metadata as metadata_codec
 from smq.wire.generated.metadata import MetadataRequest, MetadataResponse

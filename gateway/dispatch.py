@@ -13,6 +13,7 @@ from gateway.context import Message, Relay, Result, ShardContext
 from gateway.parts import Parts, saying, taken
 from smq.model.caller import Caller
 from smq.model.errors import ErrorCode, PeerError
+from smq.model.now import Now
 from smq.shard.shard import Shard
 from smq.wire.api import API_VERSIONS_KEY
 from smq.wire.codec import READ_ERRORS, Lent, Writer, skip_tags
@@ -28,7 +29,7 @@ class Dispatched(NamedTuple):
 
 
 def dispatch(
-    request: memoryview, shard: Shard, now_ms: int, caller: Caller | None = None
+    request: memoryview, shard: Shard, now: Now, caller: Caller | None = None
 ) -> Dispatched:
     """Handle one request (without its size). Raises PeerError."""
     header, at = read_request_header(request, 0)
@@ -46,7 +47,7 @@ def dispatch(
         return Dispatched(api, header, Relay())
     if api.handle is None:
         raise PeerError(f"{api.name} is malformed")  # The kernel would have taken a good one.
-    context = ShardContext(header, shard, now_ms, caller or Caller())
+    context = ShardContext(header, shard, now, caller or Caller())
     return Dispatched(api, header, taken(api, header, (request, at), api.handle, context))
 
 

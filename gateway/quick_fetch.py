@@ -30,6 +30,7 @@ from shm.kernels.request.fetch_request import (
     STATE_WORDS,
     answer_fetch,
 )
+from smq.model.now import Now
 from smq.shard.lent import LentBatches
 from smq.shard.shard import Shard
 
@@ -74,7 +75,7 @@ class QuickFetch:
             return self.answer()
         if outcome != LEFT:
             return None
-        result = dispatch(request.data, self.shard, now_ms=0).result  # Fetch asks no clock.
+        result = dispatch(request.data, self.shard, Now(0, 0)).result  # Fetch asks no clock.
         assert not isinstance(result, Relay), "a shard answers fetches itself"
         return result
 

@@ -52,8 +52,8 @@ def _voter(context: ShardContext) -> PartitionData:
     voter = ReplicaState(
         replica_id=leader,
         log_end_offset=shard.catalog_version,
-        last_fetch_timestamp=context.now_ms,
-        last_caught_up_timestamp=context.now_ms,
+        last_fetch_timestamp=context.now.wall_ms,
+        last_caught_up_timestamp=context.now.wall_ms,
     )
     return PartitionData(
         leader_id=leader,

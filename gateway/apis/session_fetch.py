@@ -61,7 +61,7 @@ def enter(request: FetchRequest, context: ShardContext) -> "Incremental | FetchR
     """Continue a session: the request, or its refusal."""
     has_ids = context.header.api_version >= IDS_FROM
     session = context.shard.fetch_sessions.enter(
-        request.session_id, request.session_epoch, context.now_ms, has_ids=has_ids
+        request.session_id, request.session_epoch, context.now.monotonic_ms, has_ids=has_ids
     )
     if isinstance(session, ErrorCode):
         return FetchResponse(error_code=session)
@@ -95,7 +95,7 @@ class Beginning:
     def end(self, response: FetchResponse) -> None:
         """All portions are answered: the last one carries the session's id."""
         if self._is_wanted and len(self._session) > PLACES_MAX:
-            sessions, now_ms = self._context.shard.fetch_sessions, self._context.now_ms
+            sessions, now_ms = self._context.shard.fetch_sessions, self._context.now.monotonic_ms
             response.session_id = sessions.add(self._session, now_ms)
 
     def again(self) -> None:

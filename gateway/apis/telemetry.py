@@ -29,7 +29,7 @@ def subscriptions(
     client = context.header.client_id or "", context.caller
     try:
         instance = context.shard.client_metrics.subscribe(
-            request.client_instance_id, *client, context.now_ms
+            request.client_instance_id, *client, context.now.monotonic_ms
         )
     except BrokerError as refusal:
         return GetTelemetrySubscriptionsResponse(error_code=refusal.code)
@@ -55,7 +55,7 @@ def push(request: PushTelemetryRequest, context: ShardContext) -> PushTelemetryR
     )
     try:
         context.shard.client_metrics.push(
-            request.client_instance_id, *client, pushed, context.now_ms
+            request.client_instance_id, *client, pushed, context.now.monotonic_ms
         )
     except BrokerError as refusal:
         return PushTelemetryResponse(error_code=refusal.code)

@@ -181,7 +181,7 @@ def _warm_recovery(log: LogMemory, links: np.ndarray, producers: np.ndarray) -> 
     restore_producers(producers, none)
     producer_row(producers, 0, 0)
     fence_producer(producers, 0, 0, 0, 0, 0)
-    append_marker(log.memory, links, 0, np.zeros(78, np.uint8), 0)
+    append_marker(log.memory, links, 0, np.zeros(78, np.uint8), 0, 0)
     words = np.zeros(8, np.int64)
     write_version(words, int(read_version(words)) + 1)
 

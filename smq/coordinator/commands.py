@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from smq.coordinator.coordinator import Coordinator
-from smq.coordinator.inputs import Now
 from smq.coordinator.transactions.decisions import ProducerEpoch
 from smq.coordinator.transactions.states import DECIDED, TransactionState
 from smq.model.errors import BrokerError, ErrorCode, PeerError, PreconditionFailed
+from smq.model.now import Now
 from smq.model.segments import Segment
 from smq.wire.internal.form import Failed, Question, decode_question
 from smq.wire.internal.manifest import (

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from smq.coordinator.group_limits import GroupLimits
 from smq.coordinator.groups import GroupRules, Groups
-from smq.coordinator.inputs import Chance, Now
+from smq.coordinator.inputs import Chance
 from smq.coordinator.mutations import Mutations
 from smq.coordinator.producer_ids import ProducerIds
 from smq.coordinator.settings import Settings
@@ -18,6 +18,7 @@ from smq.coordinator.transactions.orders import LedPartition, has_synced
 from smq.coordinator.transactions.transactions import TransactionRules, Transactions
 from smq.model.catalog import Catalog
 from smq.model.config import MINUTE_MS, Config
+from smq.model.now import Now
 from smq.model.topic_configs import own_or_default
 from smq.store.store import Store
 

@@ -16,9 +16,9 @@ from smq.coordinator.group import Group
 from smq.coordinator.group_events import Answer, Commit, Event, Join, Save, TimePasses
 from smq.coordinator.group_limits import GroupLimits
 from smq.coordinator.group_states import GroupState
-from smq.coordinator.inputs import Now
 from smq.coordinator.subscriptions import CONSUMER, topics_of
 from smq.model.errors import BrokerError, ErrorCode
+from smq.model.now import Now
 from smq.store.store import Store
 
 CHECK_INTERVAL_MS = 10 * 60_000  # Kafka's offsets.retention.check.interval.ms.

@@ -1,19 +1,7 @@
-"""Time and randomness, as inputs: decisions never read a clock or a generator themselves."""
+"""Randomness as an input: decisions never read a generator themselves."""
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 from uuid import UUID
-
-
-class Now(NamedTuple):
-    """Ages and deadlines, stored ones too, use the monotonic clock; the wall clock is what people
-    read."""
-
-    monotonic_ms: int
-    wall_ms: int
-
-    def wall_of(self, moment_ms: int) -> int:
-        """What the wall clock, as it is set now, would have said at a monotonic moment."""
-        return self.wall_ms - (self.monotonic_ms - moment_ms)
 
 
 class Chance(Protocol):

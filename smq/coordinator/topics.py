@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 from itertools import cycle, islice
 from typing import NamedTuple
 
-from smq.coordinator.inputs import Chance, Now, random_uuid
+from smq.coordinator.inputs import Chance, random_uuid
 from smq.model.catalog import INTERNAL_TOPICS, NAMESPACE_DEFAULT, Catalog, Published, Topic
 from smq.model.config import Config
 from smq.model.errors import BrokerError, ErrorCode
 from smq.model.names import collision_key, topic_name_problem
+from smq.model.now import Now
 from smq.model.topic_configs import SCHEMA, problem_of
 from smq.model.topic_schema import narrowing
 from smq.store.config_changes import Changer

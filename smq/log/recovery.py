@@ -168,6 +168,7 @@ class _Recovery:
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         log = self._log
+        checkpoint.know_no_later_than(self._now_ms)
         for state in checkpoint.partitions:
             log.partitions.restore(state)
         self._evidence.synced = checkpoint.synced

@@ -14,6 +14,7 @@ from shm.kernels.log.append import append_marker
 from shm.kernels.log.producers import R_COORDINATOR_EPOCH, R_EPOCH, producer_row
 from smq.log.files.checkpoint import Open
 from smq.model.errors import ErrorCode
+from smq.model.now import Now
 from smq.shard.shard import Led, Shard
 from smq.wire.markers import Marker, write_marker
 
@@ -44,7 +45,7 @@ class Ending(NamedTuple):
 
 
 def end_transaction(
-    shard: Shard, number: int, marker: Marker, transaction_version: int, now_ms: int
+    shard: Shard, number: int, marker: Marker, transaction_version: int, now: Now
 ) -> Ending:
     """Append a marker to a partition, unless nothing is open there.
 
@@ -63,23 +64,23 @@ def end_transaction(
     if error == ErrorCode.NONE:
         opened = led.log.transactions.open_of(number, marker.producer_id)
         if opened is None:
-            led.log.transactions.fence(number, marker, now_ms)
+            led.log.transactions.fence(number, marker, now.monotonic_ms)
         else:
             is_its = not grows or opened.epoch == marker.producer_epoch - 1
             ending = marker._replace(committed=marker.committed and is_its)
-            error = _append(shard, led, ending, now_ms)
+            error = _append(shard, led, ending, now)
     row = led.log.partitions.table[led.slot]
     return Ending(number, led, error, int(row[P_LOG_END]))
 
 
-def abort_open(shard: Shard, led: Led, opened: Open, now_ms: int) -> bool:
+def abort_open(shard: Shard, led: Led, opened: Open, now: Now) -> bool:
     """Abort a transaction that has ended according to the coordinator: a power loss may have taken
     its marker. Returns whether it is closed now."""
     transactions = led.log.transactions
     coordinator_epoch = transactions.coordinator_epoch(led.number, opened.producer_id)
     producer = opened.producer_id, opened.epoch
     marker = Marker(*producer, False, max(0, coordinator_epoch))  # noqa: FBT003
-    end_transaction(shard, led.number, marker, 1, now_ms)
+    end_transaction(shard, led.number, marker, 1, now)
     return transactions.open_of(led.number, opened.producer_id) is None
 
 
@@ -103,13 +104,14 @@ def _refusal(led: Led, marker: Marker, transaction_version: int) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _append(shard: Shard, led: Led, marker: Marker, now_ms: int) -> ErrorCode:
+def _append(shard: Shard, led: Led, marker: Marker, now: Now) -> ErrorCode:
     """Append it even when the WAL is full: only a marker lets space become free."""
-    log = led.log
-    batch = np.frombuffer(bytearray(write_marker(marker, now_ms)), np.uint8)
+    log, (now_ms, wall_ms) = led.log, now
+    batch = np.frombuffer(bytearray(write_marker(marker, wall_ms)), np.uint8)
+    memory = log.memory.memory
     row = log.partitions.table[led.slot]
     while int(row[P_FLAGS]) & FLAG_READ_ONLY == 0:
-        offset = int(append_marker(log.memory.memory, log.links, led.slot, batch, now_ms))
+        offset = int(append_marker(memory, log.links, led.slot, batch, wall_ms, now_ms))
         if offset >= 0:
             log.transactions.ended(led.number, marker, offset, now_ms)
             return ErrorCode.NONE

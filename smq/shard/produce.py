@@ -29,6 +29,7 @@ from shm.kernels.log.plan import (
     HEAD_STOPPED_ROW,
     HEAD_THROTTLE_MS,
     HEAD_TRANSACTIONS,
+    HEAD_WALL_MS,
     LEVEL_NONE,
     REFERENCES_CHECKED,
     ROW_APPEND_TIME,
@@ -58,6 +59,7 @@ from shm.kernels.request.produce import (
 )
 from smq.log.log import Log
 from smq.model.config import Config
+from smq.model.now import Now
 from smq.shard.answers import LeaderOf, RefusedRecord, answers_of, nobody
 from smq.shard.references import Handles, NoFiler
 from smq.shard.throttle import Throttle
@@ -149,7 +151,7 @@ class Producing:
         start: int,
         end: int,
         directory: np.ndarray,
-        now_ms: int,
+        now: Now,
         quota_ms: int = 0,
     ) -> Produced:
         """Take every whole Produce request of data[start:end], up to the first other request.
@@ -158,8 +160,9 @@ class Producing:
         """
         head, throttle = self._head, self._throttle
         self.begin()
-        head[HEAD_START], head[HEAD_END], head[HEAD_NOW_MS] = start, end, now_ms
-        space_ms = throttle.delay_ms(end - start, now_ms) if throttle.is_on else 0
+        head[HEAD_START], head[HEAD_END] = start, end
+        head[HEAD_NOW_MS], head[HEAD_WALL_MS] = now
+        space_ms = throttle.delay_ms(end - start, now.monotonic_ms) if throttle.is_on else 0
         head[HEAD_THROTTLE_MS] = max(space_ms, quota_ms)
         if len(self._logs) == 1:
             log = self._logs[0]
@@ -170,11 +173,13 @@ class Producing:
             stop = STOP_LOG_FULL  # Not known for any log yet: look at all.
         return self.resume(data, directory, stop)
 
-    def parse(self, data: np.ndarray, directory: np.ndarray, now_ms: int) -> None:
+    def parse(self, data: np.ndarray, directory: np.ndarray, now: Now) -> None:
         """Read a request into the plan; resume() continues it."""
         head, throttle = self._head, self._throttle
         self.begin()
-        head[HEAD_START], head[HEAD_END], head[HEAD_NOW_MS] = 0, len(data), now_ms
+        head[HEAD_START], head[HEAD_END] = 0, len(data)
+        head[HEAD_NOW_MS], head[HEAD_WALL_MS] = now
+        now_ms = now.monotonic_ms
         head[HEAD_THROTTLE_MS] = throttle.delay_ms(len(data), now_ms) if throttle.is_on else 0
         head[HEAD_PARSED] = parse_requests(data, directory, self.plan)
 
@@ -188,7 +193,11 @@ class Producing:
         marks = self._finish(data, stop)
         if head[HEAD_PARSED] == STOP_PLAN_FULL and head[HEAD_REQUEST_COUNT] == 0:
             return self._run_larger(
-                data, head[HEAD_START], head[HEAD_END], directory, head[HEAD_NOW_MS]
+                data,
+                head[HEAD_START],
+                head[HEAD_END],
+                directory,
+                Now(head[HEAD_NOW_MS], head[HEAD_WALL_MS]),
             )
         start = head[HEAD_OUT_START]
         assert head[HEAD_START] <= head[HEAD_END]
@@ -239,7 +248,7 @@ class Producing:
         row = plan[row_at(plan, number) :]
         code = int(row[ROW_CODE])
         partition = int(log.partitions.table[code & 0xFFFFFFFF, P_NUMBER])
-        verdict = self._handles.check(partition, data, int(row[ROW_AT]), self._head[HEAD_NOW_MS])
+        verdict = self._handles.check(partition, data, int(row[ROW_AT]), self._head[HEAD_WALL_MS])
         if verdict.instead is not None:
             self._append_instead(log, row, verdict.instead)
             return
@@ -260,8 +269,9 @@ class Producing:
         inner[:ROW_WORDS] = row[:ROW_WORDS]
         inner[ROW_AT], inner[ROW_BYTES] = 0, len(batch)
         inner[ROW_STATE], inner[ROW_VERSION] = REFERENCES_CHECKED, VERSION_MAX
-        single[HEAD_NOW_MS], single[HEAD_ROW_COUNT] = head[HEAD_NOW_MS], 1
-        single[HEAD_LEVEL] = LEVEL_NONE
+        for word in (HEAD_NOW_MS, HEAD_WALL_MS):
+            single[word] = head[word]
+        single[HEAD_ROW_COUNT], single[HEAD_LEVEL] = 1, LEVEL_NONE
         while append_rows(log.memory.memory, log.links, log.producers.table, batch, single):
             assert single[HEAD_STOP] == STOP_LOG_FULL, "its handles are not looked at"
             if self.before_drain is not None:
@@ -286,13 +296,13 @@ class Producing:
         self._head[HEAD_OUT_START], self._head[HEAD_OUT_BYTES] = 0, len(answers)
 
     def _run_larger(
-        self, data: np.ndarray, start: int, end: int, directory: np.ndarray, now_ms: int
+        self, data: np.ndarray, start: int, end: int, directory: np.ndarray, now: Now
     ) -> Produced:
         """Run one request that exceeds the plan with a larger plan."""
         plan = self.plan
         rows = min(2 * int(plan[HEAD_ROW_CAPACITY]), PLAN_ROWS_MAX)
         self._set_plan(new_plan(1, rows, rows))
-        produced = self.run(data, start, end, directory, now_ms)
+        produced = self.run(data, start, end, directory, now)
         self._set_plan(plan)
         self.out = np.zeros(ANSWERS_BYTES, np.uint8)
         return produced

@@ -103,7 +103,7 @@ class Rule(NamedTuple):
 class Handles(Protocol):
     """Decides which handles are valid."""
 
-    def check(self, number: int, data: np.ndarray, at: int, now_ms: int) -> Verdict:
+    def check(self, number: int, data: np.ndarray, at: int, wall_ms: int) -> Verdict:
         """Whether the uncompressed batch at data[at] may be appended to partition `number`."""
         ...
 
@@ -116,7 +116,7 @@ class Handles(Protocol):
 class NoFiler:
     """No place for payloads: this shard has no filer."""
 
-    def check(self, _number: int, _data: np.ndarray, _at: int, _now_ms: int) -> Verdict:
+    def check(self, _number: int, _data: np.ndarray, _at: int, _wall_ms: int) -> Verdict:
         """See Handles."""
         return Verdict(
             ErrorCode.INVALID_RECORD, [RefusedRecord(0, "there is no filer for payloads")]
@@ -134,7 +134,7 @@ class References:
     ) -> None:
         self._payloads, self._topic_of, self.config = payloads, topic_of, config
 
-    def check(self, number: int, data: np.ndarray, at: int, now_ms: int) -> Verdict:
+    def check(self, number: int, data: np.ndarray, at: int, wall_ms: int) -> Verdict:
         """See Handles."""
         length_at = at + BATCH_LENGTH_AT
         length = int.from_bytes(data[length_at : length_at + 4].tobytes())
@@ -147,7 +147,7 @@ class References:
         later: dict[Reference | NotAHandle, int] = {}
         for handle in handles:
             try:
-                reason = self._problem(handle.reference, topic, now_ms)
+                reason = self._problem(handle.reference, topic, wall_ms)
             except Later:  # Go on: request all payloads of the batch together.
                 later.setdefault(handle.reference, handle.record)
                 reason = TOO_MANY if len(later) > LATER_MAX else ""
@@ -169,7 +169,7 @@ class References:
     def _orphan_ms(self, topic: Topic) -> int:
         return int(own_or_default("smq.reference.orphan.ms", topic.configs, self.config))
 
-    def _problem(self, reference: Reference | NotAHandle, topic: Topic | None, now_ms: int) -> str:
+    def _problem(self, reference: Reference | NotAHandle, topic: Topic | None, wall_ms: int) -> str:
         """The error of a handle, as a sentence, or nothing. Raises Later."""
         if isinstance(reference, NotAHandle):
             return str(reference)
@@ -180,7 +180,7 @@ class References:
         if seen.length != reference.length:
             return f"payload {reference.id} has {seen.length} bytes: it is not complete"
         orphan_ms = self._orphan_ms(topic)
-        if not -AHEAD_MAX_MS <= now_ms - seen.modified_ms < orphan_ms:
+        if not -AHEAD_MAX_MS <= wall_ms - seen.modified_ms < orphan_ms:
             return (
                 f"payload {reference.id} was not uploaded within smq.reference.orphan.ms, "
                 f"{orphan_ms} ms: upload it again"

@@ -39,6 +39,7 @@ from shm.kernels.log.plan import (
 from smq.log.files.checkpoint import Open
 from smq.log.log import Log
 from smq.model.errors import ErrorCode, PeerError
+from smq.model.now import Now
 from smq.shard.markers import abort_open
 from smq.shard.produce import Produced, Producing
 from smq.shard.shard import Led, Shard, Verifying
@@ -92,9 +93,9 @@ class TransactionalProduce:
         """Its bytes."""
         return len(self._data)
 
-    def begin(self, now_ms: int) -> AddPartitions | None:
+    def begin(self, now: Now) -> AddPartitions | None:
         """The questions that the coordinator must answer before an append. Raises PeerError."""
-        self._parse(now_ms)
+        self._parse(now)
         unknown = {row.led.number: row for row in self._rows() if not row.is_open}
         if not unknown:
             return None
@@ -140,11 +141,11 @@ class TransactionalProduce:
             return int(ErrorCode.NOT_ENOUGH_REPLICAS)
         return code
 
-    def append(self, now_ms: int) -> Produced:
+    def append(self, now: Now) -> Produced:
         """Append the permitted batches, and answer."""
-        self._parse(now_ms)
-        if self._abort_earlier(now_ms):
-            self._parse(now_ms)
+        self._parse(now)
+        if self._abort_earlier(now):
+            self._parse(now)
         plan, rows = self._producing.plan, self._rows()
         for row in rows:
             error = self._errors.get(row.led.number)
@@ -156,7 +157,7 @@ class TransactionalProduce:
 
         def note(_log: Log | None = None) -> None:
             for row, end in zip(rows, ends, strict=True):
-                self._note(row, end, now_ms)
+                self._note(row, end, now)
 
         self._producing.before_drain = note
         produced = self._producing.resume(self._data, self._shard.directory, STOP_LOG_FULL)
@@ -164,7 +165,7 @@ class TransactionalProduce:
         note()
         return produced
 
-    def _abort_earlier(self, now_ms: int) -> bool:
+    def _abort_earlier(self, now: Now) -> bool:
         """Abort earlier transactions that are still open in this one's partitions; whether there
         were any. The coordinator has ended them, and a power loss took their markers. Where one
         stays open, the batch is refused: it must not join it."""
@@ -176,22 +177,22 @@ class TransactionalProduce:
             and opened.epoch < row.epoch
         ]
         for led, opened in earlier:
-            if not abort_open(self._shard, led, opened, now_ms):
+            if not abort_open(self._shard, led, opened, now):
                 self._errors[led.number] = ErrorCode.KAFKA_STORAGE_ERROR
         return bool(earlier)
 
-    def _note(self, row: _Row, end: int, now_ms: int) -> None:
+    def _note(self, row: _Row, end: int, now: Now) -> None:
         """Note that the log has a batch of the transaction, which is open now. A duplicate opens
         nothing."""
         plan, number = self._producing.plan, row.led.number
         offset = int(plan[row.at + ROW_BASE_OFFSET])
         is_new = plan[row.at + ROW_STATE] == DONE and plan[row.at + ROW_ERROR] == 0
         if is_new and offset >= end:
-            opened = Open(number, row.producer_id, row.epoch, offset, now_ms)
+            opened = Open(number, row.producer_id, row.epoch, offset, now.monotonic_ms)
             row.led.log.transactions.wrote(opened)
 
-    def _parse(self, now_ms: int) -> None:
-        self._producing.parse(self._data, self._shard.directory, now_ms)
+    def _parse(self, now: Now) -> None:
+        self._producing.parse(self._data, self._shard.directory, now)
         if int(self._producing.plan[HEAD_START]) != len(self._data):
             parsed = int(self._producing.plan[HEAD_PARSED])
             raise PeerError(f"a transactional Produce is malformed (stop {parsed})")

@@ -59,18 +59,18 @@ class Validation:
     ) -> None:
         self._handles, self._topic_of, self.config = handles, topic_of, config
 
-    def check(self, number: int, data: np.ndarray, at: int, now_ms: int) -> Verdict:
+    def check(self, number: int, data: np.ndarray, at: int, wall_ms: int) -> Verdict:
         """See Handles."""
         size = _size_of(data, at)
         topic = self._topic_of(number)
         if topic is not None and looks_into(topic, self.config):
             settings = TopicSettings.of(topic.configs, self.config)
             name = f"{topic.name}-{topic.partition_numbers.index(number)}"
-            verdict = verdict_of(data[at : at + size], name, settings, now_ms)
+            verdict = verdict_of(data[at : at + size], name, settings, wall_ms)
             if verdict.error:
                 return verdict
         if may_refer(data, at, size):
-            return self._handles.check(number, data, at, now_ms)
+            return self._handles.check(number, data, at, wall_ms)
         wanted = None if topic is None else compression_of(topic.configs)
         if wanted is None:
             return GOOD
@@ -86,7 +86,7 @@ def _size_of(data: np.ndarray, at: int) -> int:
     return BATCH_OVERHEAD_BYTES + int.from_bytes(data[length_at : length_at + 4].tobytes())
 
 
-def verdict_of(batch: np.ndarray, partition: str, settings: TopicSettings, now_ms: int) -> Verdict:
+def verdict_of(batch: np.ndarray, partition: str, settings: TopicSettings, wall_ms: int) -> Verdict:
     """The verdict on a batch; at most REASONS_MAX invalid records are named."""
     columns = _columns_of(batch)
     if columns is None:
@@ -101,8 +101,8 @@ def verdict_of(batch: np.ndarray, partition: str, settings: TopicSettings, now_m
             )
     times = columns[C_TIMESTAMP]
     first, last = (
-        max(0, now_ms - settings.timestamp_before_max_ms),
-        min(np.iinfo(np.int64).max, now_ms + settings.timestamp_after_max_ms),
+        max(0, wall_ms - settings.timestamp_before_max_ms),
+        min(np.iinfo(np.int64).max, wall_ms + settings.timestamp_after_max_ms),
     )
     late = np.flatnonzero(((times < first) & (times != NO_TIME)) | (times > last))
     if settings.log_append_time or not len(late):

@@ -48,7 +48,7 @@ class Gone(Protocol):
     def last_offset(self) -> int: ...
 
 
-def write_marker(marker: Marker, now_ms: int) -> bytes:
+def write_marker(marker: Marker, wall_ms: int) -> bytes:
     """A control batch without offset and epoch: appending sets both."""
     key = _KEY.pack(0, COMMIT if marker.committed else ABORT)
     value = _VALUE.pack(0, marker.coordinator_epoch)
@@ -57,7 +57,7 @@ def write_marker(marker: Marker, now_ms: int) -> bytes:
     record = _RECORD.pack(length, 0, timestamp, offset, key_bytes, key, value_bytes, value, 0)
     attributes = ATTRIBUTE_CONTROL | ATTRIBUTE_TRANSACTIONAL
     producer = marker.producer_id, marker.producer_epoch
-    checked = _CHECKED.pack(attributes, 0, now_ms, now_ms, *producer, -1, 1)
+    checked = _CHECKED.pack(attributes, 0, wall_ms, wall_ms, *producer, -1, 1)
     return _batch(0, -1, checked + record)
 
 

@@ -6,9 +6,9 @@ from random import Random
 from typing import Any
 
 from smq.coordinator.coordinator import Coordinator
-from smq.coordinator.inputs import Now
 from smq.coordinator.topics import Cluster
 from smq.model.config import Config
+from smq.model.now import Now
 from smq.store.store import Store
 
 MiB = 1024 * 1024

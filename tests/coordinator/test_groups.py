@@ -16,9 +16,9 @@ from smq.coordinator.group_events import (
 )
 from smq.coordinator.group_states import GroupState
 from smq.coordinator.groups import CHECK_INTERVAL_MS, LISTEN_MS, MEMBERS_A_TICK, STALL_MS
-from smq.coordinator.inputs import Now
 from smq.coordinator.topics import NewTopic
 from smq.model.errors import BrokerError, ErrorCode
+from smq.model.now import Now
 from smq.store.rows import CommittedOffset
 from tests.coordinator.coordinator_driver import CoordinatorDriver
 

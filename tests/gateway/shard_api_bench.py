@@ -11,7 +11,7 @@ from smq.model.catalog import Topic
 from smq.model.config import Config
 from smq.shard.shard import Shard
 from tests.gateway.coordinator_bench import decoded, finished, relayed
-from tests.shard.shard_bench import NODES, NOW_MS, Appender, catalog, new_log
+from tests.shard.shard_bench import NODES, NOW, Appender, catalog, new_log
 
 EPOCH = 5  # The generation of the logs that a bench has made.
 
@@ -60,7 +60,7 @@ class ShardBench:
 
     def ask(self, name: str, version: int, request: Any) -> Any:
         """The response as a client reads it; or Ask, of the sealer, Wait or Relay."""
-        asked = dispatch(relayed(name, version, request).request, self.shard, NOW_MS)
+        asked = dispatch(relayed(name, version, request).request, self.shard, NOW)
         self.asked = asked._replace(result=self.known(asked.result))
         if isinstance(self.asked.result, (Ask, Wait, Relay)):
             return self.asked.result

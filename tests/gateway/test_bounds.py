@@ -31,7 +31,7 @@ from tests.gateway.coordinator_bench import NODES, CoordinatorBench
 from tests.gateway.groups import join_request, make_topic
 from tests.gateway.largest import NOTHING, Names, largest
 from tests.gateway.shard_api_bench import ShardBench, sent
-from tests.shard.shard_bench import NOW_MS, batch, topic
+from tests.shard.shard_bench import NOW, batch, topic
 
 MiB = 1024 * 1024
 CALLS_MAX = 80_000  # Ten milliseconds, and then some.
@@ -119,7 +119,7 @@ def finish(meter: Meter, parts: Parts) -> None:
 
 
 def asked_of_shard(meter: Meter, bench: ShardBench, request: bytes) -> None:
-    asked = meter.step(lambda: dispatch(memoryview(request), bench.shard, NOW_MS))
+    asked = meter.step(lambda: dispatch(memoryview(request), bench.shard, NOW))
     result = asked.result
     if isinstance(result, Parts):
         finish(meter, result)

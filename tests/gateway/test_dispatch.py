@@ -20,7 +20,7 @@ from smq.wire.headers import RequestHeader, write_request_header
 from smq.wire.messages.tables import APIS as WIRE_APIS
 from tests.gateway.coordinator_bench import relayed
 from tests.gateway.shard_api_bench import ShardBench, sent
-from tests.shard.shard_bench import NOW_MS, batch, topic
+from tests.shard.shard_bench import NOW, batch, topic
 
 RELAYED = [api for api in APIS if api.where is Where.COORDINATOR]
 
@@ -41,7 +41,7 @@ def header(key: int, version: int) -> bytes:
 
 def answered(bench: ShardBench, request: bytes) -> None:
     """Dispatch; an answer goes out as bytes. Raises PeerError."""
-    asked = dispatch(memoryview(request), bench.shard, NOW_MS)
+    asked = dispatch(memoryview(request), bench.shard, NOW)
     result = asked.result
     if isinstance(result, Wait):
         result = result.attempt(is_last=True)
@@ -50,9 +50,7 @@ def answered(bench: ShardBench, request: bytes) -> None:
 
 
 def test_an_answer_has_its_size_and_correlation_id_in_front(bench: ShardBench) -> None:
-    data = sent(
-        dispatch(relayed("ApiVersions", 0, ApiVersionsRequest()).request, bench.shard, NOW_MS)
-    )
+    data = sent(dispatch(relayed("ApiVersions", 0, ApiVersionsRequest()).request, bench.shard, NOW))
     assert data[:8] == (len(data) - 4).to_bytes(4) + (77).to_bytes(4)
 
 
@@ -60,7 +58,7 @@ def test_an_answer_has_its_size_and_correlation_id_in_front(bench: ShardBench) -
 def test_an_unknown_key_is_refused(bench: ShardBench, key: int) -> None:
     request = key.to_bytes(2, signed=True) + b"\0\0\0\0\0\1\xff\xff"
     with pytest.raises(PeerError, match=f"API key {key} is not known"):
-        dispatch(memoryview(request), bench.shard, NOW_MS)
+        dispatch(memoryview(request), bench.shard, NOW)
 
 
 def other_versions() -> Iterator[tuple[Api, int]]:
@@ -73,18 +71,18 @@ def other_versions() -> Iterator[tuple[Api, int]]:
 def test_a_version_that_is_not_is_refused(bench: ShardBench, api: Api, version: int) -> None:
     request = api.key.to_bytes(2) + version.to_bytes(2, signed=True) + b"\0\0\0\1\xff\xff\0"
     with pytest.raises(PeerError, match=f"{api.name} has no version {version}"):
-        dispatch(memoryview(request), bench.shard, NOW_MS)
+        dispatch(memoryview(request), bench.shard, NOW)
 
 
 def test_what_the_coordinator_answers_is_relayed_unread(bench: ShardBench) -> None:
     for api in RELAYED:
         request = header(api.key, api.versions.start) + b"unreadable"
-        assert dispatch(memoryview(request), bench.shard, NOW_MS).result == Relay()
+        assert dispatch(memoryview(request), bench.shard, NOW).result == Relay()
 
 
 def test_a_produce_request_that_the_kernel_did_not_take_is_malformed(bench: ShardBench) -> None:
     with pytest.raises(PeerError, match="Produce is malformed"):
-        dispatch(memoryview(header(0, 9)), bench.shard, NOW_MS)
+        dispatch(memoryview(header(0, 9)), bench.shard, NOW)
 
 
 def test_an_api_versions_request_of_a_version_to_come_that_is_cut_is_refused(
@@ -92,7 +90,7 @@ def test_an_api_versions_request_of_a_version_to_come_that_is_cut_is_refused(
 ) -> None:
     request = (18).to_bytes(2) + (99).to_bytes(2) + b"\0\0\0\1\xff\xff"
     with pytest.raises(PeerError, match="cut"):
-        dispatch(memoryview(request + b"\1"), bench.shard, NOW_MS)
+        dispatch(memoryview(request + b"\1"), bench.shard, NOW)
 
 
 def test_an_answer_that_does_not_fit_an_old_version_is_refused(bench: ShardBench) -> None:
@@ -101,7 +99,7 @@ def test_an_answer_that_does_not_fit_an_old_version_is_refused(bench: ShardBench
     asked = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
     request = bytes(relayed("Metadata", 9, asked).request)
     request = request.replace(name.encode(), b"\xff" * len(name))
-    found = dispatch(memoryview(request), bench.shard, NOW_MS)
+    found = dispatch(memoryview(request), bench.shard, NOW)
     assert len(sent(found)) > 36_000
     with pytest.raises(PeerError, match="does not fit"):
         encode(found.api, found.header._replace(api_version=8), found.result)

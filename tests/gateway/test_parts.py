@@ -29,7 +29,7 @@ from smq.wire.generated.offset_for_leader_epoch import (
 from tests.gateway.coordinator_bench import NODES, CoordinatorBench, finished, relayed
 from tests.gateway.groups import make_topic
 from tests.gateway.shard_api_bench import ShardBench
-from tests.shard.shard_bench import NOW_MS, batch, topic
+from tests.shard.shard_bench import NOW, NOW_MS, batch, topic
 
 PARTITIONS = 900
 
@@ -80,7 +80,7 @@ def test_all_topics_are_described_in_parts(shard: ShardBench) -> None:
 def test_topics_that_are_to_be_made_have_the_whole_request_relayed(shard: ShardBench) -> None:
     topics = [MetadataRequestTopic(name=f"new-{number}") for number in range(400)]
     question = relayed("Metadata", 12, MetadataRequest(topics=topics)).request
-    asked = dispatch(question, shard.shard, NOW_MS)
+    asked = dispatch(question, shard.shard, NOW)
     assert isinstance(asked.result, Parts)
     while asked.result.pending is None:
         assert not asked.result.step()
@@ -121,7 +121,7 @@ def test_a_request_of_more_bytes_than_its_api_takes_is_refused_unread(
     head = api.key.to_bytes(2) + api.versions[-1].to_bytes(2) + b"\0\0\0\1\xff\xff"
     request = head + bytes(api.bounds.bytes_max)
     with pytest.raises(PeerError, match=f"{api.name}: a request of {len(request)} bytes"):
-        dispatch(memoryview(request), shard.shard, NOW_MS)
+        dispatch(memoryview(request), shard.shard, NOW)
 
 
 def test_what_is_malformed_at_its_end_has_changed_nothing(bench: CoordinatorBench) -> None:

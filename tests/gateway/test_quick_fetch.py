@@ -22,7 +22,7 @@ from smq.shard.lent import LentBatches
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from tests.gateway.coordinator_bench import relayed
 from tests.gateway.shard_api_bench import EPOCH, ShardBench, joined, sent
-from tests.shard.shard_bench import NOW_MS, batch, new_shard, topic
+from tests.shard.shard_bench import NOW, batch, new_shard, topic
 
 ONE, TWO, LARGE = topic("one", range(1, 4)), topic("two", range(4, 5)), topic("large", range(5, 7))
 TOPICS = {each.name: each for each in (ONE, TWO, LARGE, topic("small", range(7, 8)))}
@@ -72,7 +72,7 @@ class Both:
         self.shard = bench.shard
         self.quick = QuickFetch(bench.shard)
         self.outcome = self.quick.run(np.frombuffer(self.data, np.uint8), 0, len(self.data))
-        self.by_hand = dispatch(memoryview(self.data), bench.shard, NOW_MS)
+        self.by_hand = dispatch(memoryview(self.data), bench.shard, NOW)
 
     @property
     def answer(self) -> bytes:
@@ -158,7 +158,7 @@ def test_cut_and_garbled_requests_are_left_or_answered_as_the_handler_does(
     data = data[: max(1, len(data) - cut)]
     outcome = QuickFetch(bench.shard).run(np.frombuffer(data, np.uint8), 0, len(data))
     if isinstance(outcome, list):
-        assert joined(outcome) == sent(dispatch(memoryview(data), bench.shard, NOW_MS))
+        assert joined(outcome) == sent(dispatch(memoryview(data), bench.shard, NOW))
 
 
 @pytest.mark.parametrize("version", [4, 12, 18])

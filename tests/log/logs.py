@@ -21,6 +21,7 @@ from shm.kernels.log.append import append_rows, claim, make_room, place_of
 from shm.kernels.log.plan import (
     HEAD_NOW_MS,
     HEAD_ROW_COUNT,
+    HEAD_WALL_MS,
     ROW_AT,
     ROW_BASE_OFFSET,
     ROW_BYTES,
@@ -142,7 +143,8 @@ _plan = new_plan(0, 0, 1)
 def append(log: Log, number: int, data: bytes) -> int:
     """Append one batch; its base offset. Nothing is written but to make room. Raises Refused."""
     row = row_at(_plan, 0)
-    _plan[HEAD_ROW_COUNT], _plan[HEAD_NOW_MS] = 1, NOW_MS
+    _plan[HEAD_ROW_COUNT] = 1
+    _plan[HEAD_NOW_MS] = _plan[HEAD_WALL_MS] = NOW_MS
     _plan[row + ROW_CODE] = log.number << 32 | log.partitions.slots[number]
     _plan[row + ROW_AT], _plan[row + ROW_BYTES] = 0, len(data)
     _plan[row + ROW_VERSION], _plan[row + ROW_STATE] = 9, 0

@@ -15,6 +15,7 @@ from smq.log.recovery import open_log
 from smq.log.sync import InlineSyncer, Syncer
 from smq.model.catalog import Catalog, Node, Topic
 from smq.model.config import Config
+from smq.model.now import Now
 from smq.shard.produce import Produced, Producing
 from smq.shard.shard import Shard
 from smq.wire.codec import Writer
@@ -29,7 +30,9 @@ from smq.wire.generated.produce import (
 from smq.wire.headers import RequestHeader, read_response_header, write_request_header
 from smq.wire.records import Record, write_batch
 
-NOW_MS, DAY_MS = 1_600_000_000_000, 86_400_000
+NOW_MS, DAY_MS = 1_600_000_000_000, 86_400_000  # Wall time.
+MONOTONIC_MS = 70_000_000_000
+NOW = Now(MONOTONIC_MS, NOW_MS)
 RING_BYTES, SEGMENT_BYTES = 256 * 1024, 64 * 1024
 BOOT_ID = b"a boot of tests."
 PRODUCE, PRODUCE_VERSION = 0, 9
@@ -86,7 +89,7 @@ def new_log(
         generation=generation,
         boot_id=BOOT_ID,
         producers_key=bytes(range(16)),
-        now_ms=NOW_MS,
+        now_ms=MONOTONIC_MS,
         bytes_max=bytes_max,
     )
     return log
@@ -148,9 +151,9 @@ class Appender:
         self.shard = shard
         self.producing = Producing(shard.logs, shard.config, shard.drain, shard.throttle)
 
-    def run(self, received: bytes, now_ms: int = NOW_MS) -> Produced:
+    def run(self, received: bytes, now: Now = NOW) -> Produced:
         data = np.frombuffer(bytearray(received), np.uint8)
-        return self.producing.run(data, 0, len(data), self.shard.directory, now_ms)
+        return self.producing.run(data, 0, len(data), self.shard.directory, now)
 
     def append(self, name: str, partition: int, records: bytes) -> int:
         """Append a batch and show it at all levels; its base offset."""

@@ -20,7 +20,7 @@ HANDLE = reference_to(b"payload")
 class AllGood(NoFiler):
     """Takes handles to anything."""
 
-    def check(self, _number: int, _data: np.ndarray, _at: int, _now_ms: int) -> Verdict:
+    def check(self, _number: int, _data: np.ndarray, _at: int, _wall_ms: int) -> Verdict:
         return GOOD
 
 

@@ -15,6 +15,7 @@ from smq.shard.shard import Shard
 from smq.wire.markers import Marker
 from tests.shard.shard_bench import (
     NODES,
+    NOW,
     NOW_MS,
     HeldSyncer,
     catalog,
@@ -111,7 +112,7 @@ def test_a_marker_of_a_later_epoch_fences_batches_of_earlier_ones(
 
 
 def test_a_partition_that_is_gone_has_nothing_to_end(shard: Shard) -> None:
-    ending = end_transaction(shard, 99, COMMIT, 1, NOW_MS)
+    ending = end_transaction(shard, 99, COMMIT, 1, NOW)
     assert ending.outcome(shard) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -140,7 +141,7 @@ def test_a_log_that_cannot_be_written_takes_none(shard: Shard, producers: Produc
     led = shard.by_number(NUMBER)
     assert led is not None
     led.log.partitions.table[led.slot, P_FLAGS] |= 4
-    ending = end_transaction(shard, NUMBER, COMMIT, 1, NOW_MS)
+    ending = end_transaction(shard, NUMBER, COMMIT, 1, NOW)
     assert ending.outcome(shard) == ErrorCode.KAFKA_STORAGE_ERROR
 
 
@@ -205,6 +206,6 @@ def test_an_open_transaction_is_aborted_though_the_producers_row_is_newer(
     fence_producer(table, NUMBER, 7, 9, 2, NOW_MS)
     table[producer_row(table, NUMBER, 7), R_OPEN] = 1
     [opened] = led.log.transactions.opened()
-    assert abort_open(shard, led, opened, NOW_MS)
+    assert abort_open(shard, led, opened, NOW)
     row = producer_row(table, NUMBER, 7)
     assert (int(table[row, R_EPOCH]), int(table[row, R_OPEN])) == (9, 0)

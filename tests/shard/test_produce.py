@@ -19,7 +19,7 @@ from smq.shard.produce import (
 )
 from smq.wire.records import Record, write_batch
 from tests.shard.shard_bench import (
-    NOW_MS,
+    NOW,
     SEGMENT_BYTES,
     Appender,
     batch,
@@ -135,7 +135,7 @@ def test_a_plan_grows_for_one_request_of_very_many_partitions(tmp_path: Path) ->
     producing = Producing(
         shard.logs, shard.config, shard.drain, shard.throttle, errors=counted.table[0]
     )
-    produced = producing.run(data, 0, len(data), shard.directory, NOW_MS)
+    produced = producing.run(data, 0, len(data), shard.directory, NOW)
     [(_, response)] = responses(bytes(produced.answers))
     errors = {each.index: each.error_code for each in response.responses[0].partition_responses}
     assert len(errors) == partitions

@@ -34,7 +34,7 @@ def array(batch: bytes) -> np.ndarray:
 class AllGood(NoFiler):
     """Takes handles to anything."""
 
-    def check(self, _number: int, _data: np.ndarray, _at: int, _now_ms: int) -> Verdict:
+    def check(self, _number: int, _data: np.ndarray, _at: int, _wall_ms: int) -> Verdict:
         return GOOD
 
 

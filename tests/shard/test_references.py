@@ -30,7 +30,7 @@ from smq.testing.payloads import handle_batch, reference_to
 from smq.wire.compression import Codec
 from smq.wire.generated.produce import PartitionProduceResponse, ProduceResponse
 from smq.wire.records import Record, write_batch
-from tests.shard.shard_bench import NOW_MS, new_shard, produce_request, responses, topic
+from tests.shard.shard_bench import NOW, NOW_MS, new_shard, produce_request, responses, topic
 
 ORPHAN_MS = 1000
 GOOD = reference_to(b"payload")
@@ -106,7 +106,7 @@ class Bench:
 
     def produce(self, *requests: bytes) -> list[ProduceResponse]:
         data = np.frombuffer(bytearray(b"".join(requests)), np.uint8)
-        produced = self.producing.run(data, 0, len(data), self.shard.directory, NOW_MS)
+        produced = self.producing.run(data, 0, len(data), self.shard.directory, NOW)
         assert produced.consumed_to == len(data)
         return [response for _, response in responses(bytes(produced.answers))]
 
@@ -288,7 +288,7 @@ def test_the_other_batches_of_a_buffer_are_not_concerned(tmp_path: Path, logs: i
 def test_without_acknowledgements_the_connection_is_closed(bench: Bench) -> None:
     request = produce_request({"one": {0: handle_batch([reference_to(b"gone")])}}, acks=0)
     data = np.frombuffer(bytearray(request), np.uint8)
-    produced = bench.producing.run(data, 0, len(data), bench.shard.directory, NOW_MS)
+    produced = bench.producing.run(data, 0, len(data), bench.shard.directory, NOW)
     assert produced.close
     assert not produced.answers
 
@@ -302,7 +302,7 @@ def test_what_was_refused_is_counted(bench: Bench) -> None:
     for references, count in (([GOOD, gone, gone], 2), ([GOOD], 0), ([gone], 1)):
         request = produce_request({"one": {0: handle_batch(references)}})
         data = np.frombuffer(bytearray(request), np.uint8)
-        produced = bench.producing.run(data, 0, len(data), bench.shard.directory, NOW_MS)
+        produced = bench.producing.run(data, 0, len(data), bench.shard.directory, NOW)
         assert produced.refused == count
 
 

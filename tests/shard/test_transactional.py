@@ -14,7 +14,7 @@ from smq.wire.internal.form import Failed
 from smq.wire.internal.transactions import AddPartitions
 from smq.wire.markers import Marker
 from smq.wire.records import crc_of
-from tests.shard.shard_bench import NOW_MS, batch, new_shard, topic
+from tests.shard.shard_bench import NOW, batch, new_shard, topic
 from tests.shard.transactional_bench import (
     Producers,
     errors_of,
@@ -45,14 +45,14 @@ def test_the_coordinator_is_asked_once_for_each_partition_of_a_transaction(shard
         "none": {0: transactional_batch(b"c", producer=PRODUCER)},
     }
     first = producers.begin(transactional_request(data))
-    assert first.begin(NOW_MS) == AddPartitions("t", *PRODUCER, [1, 5], 0, verify_only=False)
+    assert first.begin(NOW) == AddPartitions("t", *PRODUCER, [1, 5], 0, verify_only=False)
     first.take([0, 0])
-    answers = errors_of(bytes(first.append(NOW_MS).answers))
+    answers = errors_of(bytes(first.append(NOW).answers))
     assert answers == [(0, 0), (0, 0), (0, 0), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
     more = transactional_batch(b"d", producer=PRODUCER, sequence=1)
     second = producers.begin(transactional_request({"one": {0: more}}))
-    assert second.begin(NOW_MS) is None, "the transaction is open there"
-    assert errors_of(bytes(second.append(NOW_MS).answers)) == [(0, 1)]
+    assert second.begin(NOW) is None, "the transaction is open there"
+    assert errors_of(bytes(second.append(NOW).answers)) == [(0, 1)]
     producers.end_turn()
     assert offsets(shard).last_stable == 0
     assert offsets(shard, 6).last_stable == 1, "no transaction is open there"
@@ -61,7 +61,7 @@ def test_the_coordinator_is_asked_once_for_each_partition_of_a_transaction(shard
 def test_a_client_that_adds_partitions_itself_has_them_only_verified(shard: Shard) -> None:
     record = {"one": {0: transactional_batch(b"a", producer=PRODUCER)}}
     request = Producers(shard).begin(transactional_request(record, version=11))
-    assert request.begin(NOW_MS) == AddPartitions("t", *PRODUCER, [NUMBER], 0, verify_only=True)
+    assert request.begin(NOW) == AddPartitions("t", *PRODUCER, [NUMBER], 0, verify_only=True)
 
 
 @pytest.mark.parametrize(
@@ -95,11 +95,11 @@ def test_a_marker_that_comes_while_the_coordinator_is_asked_refuses_the_batch(sh
     producers = Producers(shard)
     record = transactional_batch(b"a", producer=PRODUCER)
     request = producers.begin(transactional_request({"one": {0: record}}))
-    asked = request.begin(NOW_MS)
+    asked = request.begin(NOW)
     assert asked is not None
     producers.end(NUMBER, Marker(*PRODUCER, committed=False, coordinator_epoch=0))
     request.take([0])
-    [(error, _)] = errors_of(bytes(request.append(NOW_MS).answers))
+    [(error, _)] = errors_of(bytes(request.append(NOW).answers))
     assert error == ErrorCode.INVALID_TXN_STATE
     assert shard.verifying == {}
 
@@ -164,7 +164,7 @@ def test_what_is_cut_breaks_the_protocol(shard: Shard, cut: int) -> None:
     body = whole[4:-cut]
     data = np.frombuffer(bytearray(len(body).to_bytes(4) + body), np.uint8)
     with pytest.raises(PeerError):
-        Producers(shard).begin(bytes(data)).begin(NOW_MS)
+        Producers(shard).begin(bytes(data)).begin(NOW)
 
 
 def test_a_transaction_aborts_what_is_open_of_an_earlier_one(shard: Shard) -> None:
@@ -226,9 +226,9 @@ def test_a_marker_that_is_repeated_does_not_refuse_the_next_transaction(
     producers = Producers(shard)
     batch = transactional_batch(b"next", producer=(7, 4))
     request = producers.begin(transactional_request({"one": {0: batch}}))
-    assert request.begin(NOW_MS) is not None
+    assert request.begin(NOW) is not None
     producers.end(1, Marker(7, 4, committed=True, coordinator_epoch=0), version=version)
     request.take([0])
-    [(found, _)] = errors_of(bytes(request.append(NOW_MS).answers))
+    [(found, _)] = errors_of(bytes(request.append(NOW).answers))
     assert found == error
     producers.end_turn()

@@ -14,7 +14,7 @@ from smq.wire.compression import Codec
 from smq.wire.generated.produce import PartitionProduceResponse
 from smq.wire.records import Record, write_batch
 from tests.oracle.batches import with_crc
-from tests.shard.shard_bench import NOW_MS, new_shard, produce_request, responses, topic
+from tests.shard.shard_bench import NOW, NOW_MS, new_shard, produce_request, responses, topic
 from tests.shard.test_references import FakePayloads
 
 BEFORE_MS, AFTER_MS = 1000, 2000
@@ -56,7 +56,7 @@ class Bench:
     def send(self, records: bytes, name: str = "one") -> PartitionProduceResponse:
         request = produce_request({name: {0: records}})
         data = np.frombuffer(bytearray(request), np.uint8)
-        produced = self.producing.run(data, 0, len(data), self.shard.directory, NOW_MS)
+        produced = self.producing.run(data, 0, len(data), self.shard.directory, NOW)
         [(_, response)] = responses(bytes(produced.answers))
         [answer] = response.responses[0].partition_responses
         return answer

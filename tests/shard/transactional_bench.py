@@ -18,7 +18,7 @@ from smq.wire.headers import RequestHeader, read_response_header, write_request_
 from smq.wire.internal.form import Failed
 from smq.wire.markers import Marker
 from smq.wire.records import MAGIC, Record, crc_of, write_batch
-from tests.shard.shard_bench import NOW_MS, PRODUCE, Appender
+from tests.shard.shard_bench import NOW, NOW_MS, PRODUCE, Appender
 
 VERSION = 12
 
@@ -88,10 +88,10 @@ class Producers(Appender):
     ) -> list[tuple[int, int]]:
         """Send a request; the coordinator says `said`, or that all is well."""
         produce = self.begin(request)
-        asked = produce.begin(NOW_MS)
+        asked = produce.begin(NOW)
         if asked is not None:
             produce.take([0] * len(asked.numbers) if said is None else said)
-        produced: Produced = produce.append(NOW_MS)
+        produced: Produced = produce.append(NOW)
         found = errors_of(bytes(produced.answers), version)
         self.end_turn()
         return found
@@ -107,6 +107,6 @@ class Producers(Appender):
 
     def end(self, number: int, marker: Marker, version: int = 1) -> Ending:
         """End a transaction in a partition."""
-        ending = end_transaction(self.shard, number, marker, version, NOW_MS)
+        ending = end_transaction(self.shard, number, marker, version, NOW)
         self.end_turn()
         return ending

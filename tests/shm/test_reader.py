@@ -49,7 +49,7 @@ class Writer:
         self.memory.words[WORD_WRITTEN] = self.memory.words[WORD_TAIL]
         self.memory.words[WORD_INDEX_KEEP] = self.memory.words[WORD_INDEX_TAIL]
         assert make_room(self.memory.memory, frame_bytes(len(data)))
-        append_batch(self.memory.memory, self.links, 0, data, 0, len(data), 0)
+        append_batch(self.memory.memory, self.links, 0, data, 0, len(data), 0, 0)
         return len(data)
 
     def show(self) -> None:

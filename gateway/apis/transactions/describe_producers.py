@@ -24,6 +24,7 @@ from shm.kernels.log.producers import (
 from smq.model.catalog import InternalPartition
 from smq.model.errors import ErrorCode
 from smq.model.names import is_valid_topic_name
+from smq.model.now import Now
 from smq.shard.shard import Led, Shard
 from smq.wire.generated.describe_producers import (
     DescribeProducersRequest,
@@ -44,7 +45,7 @@ def handle(
     """The producers of each partition, in parts."""
     rows = [TopicResponse(name=each.name) for each in request.topics if not each.partition_indexes]
     held, last, partitions = 0, "", list[PartitionResponse]()
-    for topic, piece in _pieces(request, context.shard):
+    for topic, piece in _pieces(request, context.shard, context.now):
         if held >= PART_ROWS:
             yield DescribeProducersResponse(topics=rows)
             rows, held, last = [], 0, ""
@@ -57,7 +58,7 @@ def handle(
 
 
 def _pieces(
-    request: DescribeProducersRequest, shard: Shard
+    request: DescribeProducersRequest, shard: Shard, now: Now
 ) -> Iterator[tuple[str, PartitionResponse]]:
     """Each partition with some of its producers; one with many comes several times."""
     asked = dict.fromkeys(
@@ -74,7 +75,8 @@ def _pieces(
             continue
         those = rows.get(led.number, _NONE)
         for first in range(0, max(1, len(those)), PART_ROWS):
-            described = [_described(led, row) for row in those[first : first + PART_ROWS].tolist()]
+            some = those[first : first + PART_ROWS].tolist()
+            described = [_described(led, row, now) for row in some]
             producers = [each for each in described if each is not None]
             yield topic, PartitionResponse(partition_index=index, active_producers=producers)
 
@@ -97,7 +99,7 @@ def _rows(those: list[Led]) -> dict[int, np.ndarray]:
     return found
 
 
-def _described(led: Led, row: int) -> ProducerState | None:
+def _described(led: Led, row: int, now: Now) -> ProducerState | None:
     """One producer; None: the log has forgotten it since its row was found."""
     state = led.log.producers.table[row].tolist()
     if state[R_PARTITION] != led.number + 1:
@@ -109,7 +111,7 @@ def _described(led: Led, row: int) -> ProducerState | None:
         producer_id=state[R_PRODUCER_ID],
         producer_epoch=state[R_EPOCH],
         last_sequence=state[newest + _LAST_SEQUENCE] if has_batches else -1,
-        last_timestamp=state[newest + _TIMESTAMP] if has_batches else state[R_LAST_MS],
+        last_timestamp=state[newest + _TIMESTAMP] if has_batches else now.wall_of(state[R_LAST_MS]),
         coordinator_epoch=state[R_COORDINATOR_EPOCH] - 1,
         current_txn_start_offset=-1 if opened is None else opened.first_offset,
     )

@@ -51,7 +51,7 @@ class _Writing:
     counts."""
 
     def __init__(self, context: ShardContext) -> None:
-        self._shard, self._now_ms = context.shard, context.now_ms
+        self._shard, self._now = context.shard, context.now
         self._endings: dict[_Place, Ending] = {}
 
     def append(self, marker: WritableTxnMarker) -> None:
@@ -74,7 +74,7 @@ class _Writing:
         producer = asked.producer_id, asked.producer_epoch
         marker = Marker(*producer, asked.transaction_result, epoch)
         version = asked.transaction_version
-        return end_transaction(self._shard, led.number, marker, version, self._now_ms)
+        return end_transaction(self._shard, led.number, marker, version, self._now)
 
     def find_places(self) -> Sequence[LogSlot]:
         """The places whose high watermarks the answer waits for."""

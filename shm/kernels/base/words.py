@@ -59,7 +59,7 @@ P_LAST_ENTRY = 11  # The newest index entry of this partition, -1: none.
 P_UNSEALED_BYTES = 12
 P_MAX_TIMESTAMP = 13
 P_DIRTY = 14  # Touched since the caller last looked (scratch of `publish`).
-P_UNSEALED_SINCE_MS = 15  # When the oldest unsealed batch came (wall clock), 0: none.
+P_UNSEALED_SINCE_MS = 15  # When the oldest unsealed batch came (time line), 0: none.
 P_OPEN_FROM = 16  # 1 + the first offset of the oldest open transaction, 0: none is open.
 P_ABORTED_END = 17  # After the last marker of an aborted transaction that the log has, 0: none.
 

@@ -71,6 +71,7 @@ from shm.kernels.log.plan import (
     HEAD_ROW_COUNT,
     HEAD_STOP,
     HEAD_STOPPED_ROW,
+    HEAD_WALL_MS,
     REFERENCES_CHECKED,
     ROW_APPEND_TIME,
     ROW_AT,
@@ -164,12 +165,12 @@ def make_room(memory, size):
 
 
 @kernel
-def _stamp_time_type(memory, start, batch_bytes, is_append_time, now_ms):
+def _stamp_time_type(memory, start, batch_bytes, is_append_time, wall_ms):
     """Set a batch's timestamp type; compute a new CRC if that changes it."""
     attributes = get16(memory, start + BATCH_ATTRIBUTES_AT)
     if is_append_time:
         put16(memory, start + BATCH_ATTRIBUTES_AT, attributes | ATTRIBUTE_LOG_APPEND_TIME)
-        put64(memory, start + BATCH_MAX_TIMESTAMP_AT, now_ms)
+        put64(memory, start + BATCH_MAX_TIMESTAMP_AT, wall_ms)
     elif attributes & ATTRIBUTE_LOG_APPEND_TIME:
         put16(memory, start + BATCH_ATTRIBUTES_AT, attributes & ~ATTRIBUTE_LOG_APPEND_TIME)
     else:
@@ -191,7 +192,7 @@ def account(memory, slot, count, batch_bytes, timestamp, now_ms):
 
 
 @kernel
-def append_batch(memory, links, slot, data, at, batch_bytes, now_ms):
+def append_batch(memory, links, slot, data, at, batch_bytes, wall_ms, now_ms):
     """Copy one checked batch to the tail and publish its frame; returns its base offset.
 
     There must be room (make_room).
@@ -205,7 +206,7 @@ def append_batch(memory, links, slot, data, at, batch_bytes, now_ms):
     put64(memory, start + BATCH_BASE_OFFSET_AT, base_offset)
     put32(memory, start + BATCH_LEADER_EPOCH_AT, get_partition(memory, slot, P_EPOCH))
     flags = get_partition(memory, slot, P_FLAGS)
-    _stamp_time_type(memory, start, batch_bytes, flags & FLAG_LOG_APPEND_TIME != 0, now_ms)
+    _stamp_time_type(memory, start, batch_bytes, flags & FLAG_LOG_APPEND_TIME != 0, wall_ms)
     stamps = (get_word(memory, WORD_SYNCED), get_word(memory, WORD_GENERATION))
     number = get_partition(memory, slot, P_NUMBER)
     level = (flags >> DURABILITY_SHIFT) & 3
@@ -225,12 +226,14 @@ def append_batch(memory, links, slot, data, at, batch_bytes, now_ms):
 
 
 @kernel
-def append_marker(memory, links, slot, data, now_ms):
+def append_marker(memory, links, slot, data, wall_ms, now_ms):
     """Append a control batch of our own, which no limit refuses; returns its offset, or -1 if the
     log must be written first."""
     if not make_room(memory, frame_bytes(data.size)):
         return np.int64(-1)
-    return append_batch(memory, links, slot, data, np.int64(0), np.int64(data.size), now_ms)
+    return append_batch(
+        memory, links, slot, data, np.int64(0), np.int64(data.size), wall_ms, now_ms
+    )
 
 
 @kernel
@@ -253,7 +256,7 @@ def _check(plan, row, data, memory, slot):
     plan[row + ROW_LOG_START] = get_partition(memory, slot, P_LOG_START)
     error = check_content(data, at, size)
     if error == 0:
-        error = check_times(data, at, memory, slot, plan[HEAD_NOW_MS])
+        error = check_times(data, at, memory, slot, plan[HEAD_WALL_MS])
     return error, size
 
 
@@ -305,7 +308,8 @@ def _make_way(memory, slot, data, plan, row, size):
 @kernel
 def _append_row(memory, links, producers, data, plan, row):
     """Append one row's batch; returns 0, or the reason why the log must be helped first."""
-    slot, at, now_ms = plan[row + ROW_CODE] & 0xFFFFFFFF, plan[row + ROW_AT], plan[HEAD_NOW_MS]
+    slot, at = plan[row + ROW_CODE] & 0xFFFFFFFF, plan[row + ROW_AT]
+    wall_ms, now_ms = plan[HEAD_WALL_MS], plan[HEAD_NOW_MS]
     error, size = _check(plan, row, data, memory, slot)
     plan[row + ROW_ERROR] = error
     if error != 0:
@@ -319,12 +323,12 @@ def _append_row(memory, links, producers, data, plan, row):
     stop = _make_way(memory, slot, data, plan, row, size)
     if stop != 0 or plan[row + ROW_ERROR] != 0:
         return stop
-    base_offset = append_batch(memory, links, slot, data, at, size, now_ms)
+    base_offset = append_batch(memory, links, slot, data, at, size, wall_ms, now_ms)
     stamped = get_partition(memory, slot, P_FLAGS) & FLAG_LOG_APPEND_TIME
     plan[row + ROW_BASE_OFFSET] = base_offset
-    plan[row + ROW_APPEND_TIME] = now_ms if stamped else -1
+    plan[row + ROW_APPEND_TIME] = wall_ms if stamped else -1
     if idempotent:
-        timestamp = now_ms if stamped else get64(data, at + BATCH_MAX_TIMESTAMP_AT)
+        timestamp = wall_ms if stamped else get64(data, at + BATCH_MAX_TIMESTAMP_AT)
         remember_batch(producers, place, number, data, at, (base_offset, timestamp, now_ms))
     return 0
 

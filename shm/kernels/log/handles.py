@@ -20,7 +20,7 @@ from shm.kernels.base.atomics import address, bytes_at, words_at
 from shm.kernels.base.bytes import copy_bytes, get32
 from shm.kernels.base.jit import kernel
 from shm.kernels.base.words import BATCH_HEADER_BYTES, BATCH_RECORD_COUNT_AT
-from shm.kernels.log.plan import HEAD_NOW_MS, HEAD_RULES, ROW_AT, ROW_CODE
+from shm.kernels.log.plan import HEAD_RULES, HEAD_WALL_MS, ROW_AT, ROW_CODE
 from shm.kernels.record.references import GOOD_HEADER, NO_HEADER, look_at_record
 
 AHEAD_MAX_MS = 60_000  # How far the filer's clock may be ahead of ours.
@@ -172,7 +172,7 @@ def forget_rules(rules: np.ndarray) -> None:
 
 
 @kernel
-def _is_there(rules, place, data, id_at, size, now_ms):
+def _is_there(rules, place, data, id_at, size, wall_ms):
     """Whether a payload is a file of its id's length that a new record may still name."""
     paths, rule = bytes_at(rules, PATHS_AT), RULES_AT + RULE_WORDS * place
     path, name = PATH_BYTES * place, PATH_BYTES * place + rules[rule + RULE_PATH_BYTES]
@@ -184,7 +184,7 @@ def _is_there(rules, place, data, id_at, size, now_ms):
     is_told = rules[FOUND_AT + FOUND_MASK] & STATX_WANTED == STATX_WANTED
     is_file = rules[FOUND_AT + FOUND_MODE] >> MODE_SHIFT & TYPE_MASK == REGULAR
     seconds, rest_ns = rules[FOUND_AT + FOUND_SECONDS], rules[FOUND_AT + FOUND_NS] & 0xFFFFFFFF
-    age_ms = now_ms - seconds * 1000 - rest_ns // 1_000_000
+    age_ms = wall_ms - seconds * 1000 - rest_ns // 1_000_000
     is_young = -AHEAD_MAX_MS <= age_ms < rules[rule + RULE_ORPHAN_MS]
     return is_told and is_file and rules[FOUND_AT + FOUND_BYTES] == size and is_young
 
@@ -210,6 +210,6 @@ def handles_are_good(plan, row, data, size):
         id_at, payload_bytes = read_handle(data, value_at, length)
         if said != GOOD_HEADER or id_at < 0:
             return False
-        if not _is_there(rules, place, data, id_at, payload_bytes, plan[HEAD_NOW_MS]):
+        if not _is_there(rules, place, data, id_at, payload_bytes, plan[HEAD_WALL_MS]):
             return False
     return at == end

@@ -17,7 +17,7 @@ from shm.kernels.base.jit import kernel
 HEAD_WORDS = 32
 HEAD_START = 0  # in: where the unparsed bytes begin; out: after the last whole request
 HEAD_END = 1  # in: after the last byte received
-HEAD_NOW_MS = 2  # in: wall clock
+HEAD_NOW_MS = 2  # in: the time line, see smq.app.process.clock
 HEAD_REQUEST_BYTES_MAX = 3  # in: a larger request breaks the protocol
 HEAD_REQUEST_CAPACITY = 4
 HEAD_TOPIC_CAPACITY = 5
@@ -39,6 +39,7 @@ HEAD_TRANSACTIONS = 20  # in: 1: take requests with a transactional id
 HEAD_LED_ELSEWHERE = 21  # out: an answer must name the leader of a partition (KIP-951)
 HEAD_ERRORS = 22  # in: where errors are counted (shm.timings.Errors), its address or 0 …
 HEAD_ERRORS_WORDS = 23  # … and length
+HEAD_WALL_MS = 24  # in: the wall clock
 
 LEVEL_NONE = -1  # No row was appended or found to be a duplicate.
 

@@ -9,7 +9,7 @@ One table for a log, int64 [rows, 32], made once in its largest size (shm.produc
 A row:
 
     0 partition's number + 1 (0: free)   1 producer id   2 epoch   3 batches known (0-5)
-    4 newest batch's place (0-4)         5 timestamp of the last append, wall ms
+    4 newest batch's place (0-4)         5 time of the last append, on the time line
     6 + 4 i: first sequence, last sequence, base offset, timestamp    of batch i of the last five
     26 next row of the bucket, or of the free list
     27 the row that appended last before this one did, 28 the one that did after it; 0: none

@@ -137,16 +137,16 @@ def check_content(data, at, size):
 
 
 @kernel
-def check_times(data, at, memory, slot, now_ms):
+def check_times(data, at, memory, slot, wall_ms):
     """Check that the partition takes these timestamps; returns an error code. -1 is no
     timestamp."""
     if get_partition(memory, slot, P_FLAGS) & FLAG_LOG_APPEND_TIME:
         return 0
     newest = get64(data, at + BATCH_MAX_TIMESTAMP_AT)
     oldest = get64(data, at + BATCH_BASE_TIMESTAMP_AT)
-    if newest > now_ms and newest - now_ms > get_partition(memory, slot, P_TIMESTAMP_AFTER_MAX):
+    if newest > wall_ms and newest - wall_ms > get_partition(memory, slot, P_TIMESTAMP_AFTER_MAX):
         return INVALID_TIMESTAMP
-    if oldest != -1 and now_ms - oldest > get_partition(memory, slot, P_TIMESTAMP_BEFORE_MAX):
+    if oldest != -1 and wall_ms - oldest > get_partition(memory, slot, P_TIMESTAMP_BEFORE_MAX):
         return INVALID_TIMESTAMP
     return 0
 

@@ -20,6 +20,7 @@ from shm.kernels.log.plan import (
     HEAD_OUT_BYTES,
     HEAD_OUT_START,
     HEAD_START,
+    HEAD_WALL_MS,
     STOP_NEED_MORE,
     STOP_OTHER_API,
 )
@@ -43,6 +44,7 @@ from shm.kernels.turn.sessions import (
 )
 from shm.kernels.turn.waiting import add_waiting
 from shm.kernels.turn.words import (
+    AHEAD_MS,
     ANSWER_WORDS,
     AWAKE,
     BELLS,
@@ -148,7 +150,8 @@ def _produce(turn, fd, count, data, log, producing):
     memory, links, producers, directory = log
     turn[RECEIVED] += 1
     plan[HEAD_START], plan[HEAD_END] = 0, count
-    plan[HEAD_NOW_MS] = now_ns(turn, CLOCK_REALTIME) // 1_000_000
+    plan[HEAD_WALL_MS] = now_ns(turn, CLOCK_REALTIME) // 1_000_000
+    plan[HEAD_NOW_MS] = now_ns(turn, CLOCK_MONOTONIC) // 1_000_000 + turn[AHEAD_MS]
     turn[LEFT_STOP] = produce(data, memory, links, producers, directory, plan, out)
     if turn[LEFT_STOP] != STOP_NEED_MORE or plan[HEAD_START] < count or plan[HEAD_CLOSE] != 0:
         return False

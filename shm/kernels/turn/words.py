@@ -12,6 +12,7 @@ A turn's words (int64, private):
           SPIN_NS (how long to wait awake after a turn), TURNS_NS (how long to be awake at most)
           DUE_NS (until when it may sleep, monotonic; 0: it may not)
           CATALOG (the version of the catalog that `directory` is of)
+          AHEAD_MS (how far the time line is ahead of the monotonic clock)
           SESSION_SPIN_NS (how long sessions stay awake after a request)
           WAL_FD, WAL_START, WAL_END: the segment at the tail, its first position and its end
     out   TURN_COUNT; HAS_IDLED (nothing came); RECEIVED (how often something did)
@@ -35,8 +36,8 @@ from shm.kernels.base.words import TIME_BUCKETS
     EPOLL, IS_WATCHED, SPIN_NS, TURNS_NS, WAL_FD, WAL_START, WAL_END,
     TURN_COUNT, HAS_IDLED, RECEIVED, LEFT_FD, LEFT_STOP, MOVED, LEVEL, ROW, ROW_COUNT,
     UNSENT_FD, UNSENT_START, WATCH_ALL, SESSION_SPIN_NS, RUNG_FD, BELLS, AWAKE, SPIN_UNTIL_NS,
-    UNTIL_NS, DUE_NS, CATALOG, IS_SHORT, CLOCK, _CLOCK_NS,
-) = range(30)  # fmt: skip
+    UNTIL_NS, DUE_NS, CATALOG, IS_SHORT, CLOCK, _CLOCK_NS, AHEAD_MS,
+) = range(31)  # fmt: skip
 ROWS_AT, ANSWER_WORDS = 32, 3
 ROW_FD, ROW_START, ROW_END = 0, 1, 2
 ROWS_MAX = 256  # Of one turn.

@@ -230,17 +230,17 @@ def check_content(batch: bytes) -> int:
     return NONE
 
 
-def check_times(batch: bytes, limits: Limits, now_ms: int) -> int:
+def check_times(batch: bytes, limits: Limits, wall_ms: int) -> int:
     """Check a batch's timestamps against its topic: an error, or NONE."""
     header = read_header(batch)
-    too_new = header.max_timestamp - now_ms > limits.after_max_ms
-    age_ms = now_ms - header.base_timestamp
+    too_new = header.max_timestamp - wall_ms > limits.after_max_ms
+    age_ms = wall_ms - header.base_timestamp
     too_old = header.base_timestamp != -1 and limits.before_max_ms < age_ms < 2**63
     return INVALID_TIMESTAMP if (too_new or too_old) and not limits.log_append_time else NONE
 
 
 def check_batch(
-    request: PlainRequest, records: bytes | None, limits: Limits, frame_bytes_max: int, now_ms: int
+    request: PlainRequest, records: bytes | None, limits: Limits, frame_bytes_max: int, wall_ms: int
 ) -> bytes:
     """The batch to append. Raises Refused."""
     batch = shape(records, request.version, is_transactional=request.is_transactional)
@@ -249,7 +249,7 @@ def check_batch(
         raise Refused(MESSAGE_TOO_LARGE)
     if not batch_is_good(batch):
         raise Refused(CORRUPT_MESSAGE)
-    if error := check_content(batch) or check_times(batch, limits, now_ms):
+    if error := check_content(batch) or check_times(batch, limits, wall_ms):
         raise Refused(error, by_log=True)
     return batch
 
@@ -350,7 +350,7 @@ class PlainPartition:
     batches: list[bytes] = field(default_factory=list)
     producers: Producers = field(default_factory=Producers)
 
-    def append(self, batch: bytes, now_ms: int) -> tuple[int, int]:
+    def append(self, batch: bytes, wall_ms: int) -> tuple[int, int]:
         """Store a checked batch: (base offset, append time)."""
         header, stamped = read_header(batch), self.limits.log_append_time
         first = header.base_sequence
@@ -360,7 +360,7 @@ class PlainPartition:
             repeated = self.producers.check(header.producer_id, header.producer_epoch, first, last)
             if repeated is not None:
                 return repeated.base_offset, repeated.timestamp
-        timestamp = now_ms if stamped else header.max_timestamp
+        timestamp = wall_ms if stamped else header.max_timestamp
         base_offset, self.log_end = self.log_end, self.log_end + header.record_count
         stored = header._replace(
             base_offset=base_offset,
@@ -373,7 +373,7 @@ class PlainPartition:
         if idempotent:
             appended = Appended(first, last, base_offset, timestamp)
             self.producers.remember(header.producer_id, header.producer_epoch, appended)
-        return base_offset, now_ms if stamped else -1
+        return base_offset, wall_ms if stamped else -1
 
 
 @dataclass
@@ -384,14 +384,14 @@ class PlainBroker:
     frame_bytes_max: int = 1 << 30
 
     def answers(
-        self, requests: list[PlainRequest], now_ms: int
+        self, requests: list[PlainRequest], wall_ms: int
     ) -> Iterator[tuple[PlainRequest, list[list[Row]]]]:
         """The answers to each request; none after an error with acks=0, which ends the
         connection."""
         closed = False
         for request in requests:
             rows = [
-                [self._row(request, key, index, records, now_ms) for index, records in partitions]
+                [self._row(request, key, index, records, wall_ms) for index, records in partitions]
                 for key, partitions in request.topics
             ]
             if request.acks == 0:
@@ -400,7 +400,7 @@ class PlainBroker:
                 yield request, rows
 
     def _row(
-        self, request: PlainRequest, key: bytes, index: int, records: bytes | None, now_ms: int
+        self, request: PlainRequest, key: bytes, index: int, records: bytes | None, wall_ms: int
     ) -> Row:
         log_start = -1
         try:
@@ -408,8 +408,8 @@ class PlainBroker:
             if request.version >= LOG_START_FROM:
                 log_start = partition.log_start
             limits = partition.limits
-            batch = check_batch(request, records, limits, self.frame_bytes_max, now_ms)
-            base_offset, append_time = partition.append(batch, now_ms)
+            batch = check_batch(request, records, limits, self.frame_bytes_max, wall_ms)
+            base_offset, append_time = partition.append(batch, wall_ms)
         except Refused as why:
             return Row(index, why.error, log_start=log_start if why.by_log else -1)
         return Row(index, NONE, base_offset, append_time, log_start)

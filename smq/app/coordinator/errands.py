@@ -11,10 +11,10 @@ from typing import TypeAlias
 
 from smq.app.process.loop import Loop
 from smq.app.process.peers import Peer
-from smq.coordinator.inputs import Now
 from smq.coordinator.transactions.endings import Endings
 from smq.coordinator.transactions.orders import MarkerOrder, Order, SyncOrder
 from smq.model.errors import ErrorCode
+from smq.model.now import Now
 from smq.wire.internal import transactions as questions
 from smq.wire.internal.form import Failed, decode_answer, encode_question
 

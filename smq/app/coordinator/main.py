@@ -8,11 +8,10 @@ from shm.catalog import CATALOG_BYTES_MAX
 from shm.layout import PARTITIONS_PER_LOG_MAX
 from smq.app.coordinator.server import Around, CoordinatorServer
 from smq.app.process.acceptor import Acceptor
-from smq.app.process.clock import monotonic_ms, wall_ms
+from smq.app.process.clock import now
 from smq.app.process.inheritance import COORDINATOR, Inheritance, shard_name
 from smq.app.process.loop import Loop
 from smq.coordinator.coordinator import Coordinator
-from smq.coordinator.inputs import Now
 from smq.coordinator.topics import Cluster
 from smq.model.catalog import Node
 from smq.model.errors import StoreError
@@ -32,11 +31,11 @@ def coordinator_main(inheritance: Inheritance) -> None:
     chance = random.SystemRandom()
     server = CoordinatorServer(
         loop,
-        lambda: Coordinator(store, config, cluster, chance, _now()),
+        lambda: Coordinator(store, config, cluster, chance, now()),
         Around(
             lambda: _nodes(inheritance),
             inheritance.catalog.publish,
-            _now,
+            now,
             lambda node: inheritance.socket_path(shard_name(node)),
             inheritance.timings.coordinator_errors(),
         ),
@@ -50,10 +49,6 @@ def coordinator_main(inheritance: Inheritance) -> None:
     loop.run()
     server.close()
     store.close()
-
-
-def _now() -> Now:
-    return Now(monotonic_ms(), wall_ms())
 
 
 def _nodes(inheritance: Inheritance) -> list[Node]:

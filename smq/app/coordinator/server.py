@@ -29,10 +29,10 @@ from smq.app.process.loop import Loop, Timer
 from smq.app.process.steps import Steps
 from smq.coordinator.commands import execute
 from smq.coordinator.coordinator import Coordinator
-from smq.coordinator.inputs import Now
 from smq.coordinator.transactions.orders import Order
 from smq.model.catalog import Node
 from smq.model.errors import PeerError, StoreError
+from smq.model.now import Now
 from smq.wire.internal.form import encode_answer
 from smq.wire.internal.frames import KIND_KAFKA, InternalFrame, decode_relay, encode_frame
 

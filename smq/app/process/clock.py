@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from smq.model.now import Now
+
 _wall_ns: Callable[[], int] = time.time_ns
 _monotonic_ns: Callable[[], int] = time.monotonic_ns
 _ahead_ms = 0
@@ -31,6 +33,11 @@ def monotonic_ns() -> int:
 def monotonic_ms() -> int:
     """Monotonic milliseconds on the time line, if one was begun, or from an arbitrary start."""
     return _monotonic_ns() // 1_000_000 + _ahead_ms
+
+
+def now() -> Now:
+    """Both clocks."""
+    return Now(monotonic_ms(), wall_ms())
 
 
 def ahead_ms() -> int:

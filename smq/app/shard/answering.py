@@ -11,7 +11,7 @@ from gateway.error_codes import error_codes
 from gateway.parts import Parts
 from shm.kernels.base.wire import SIZE_BYTES
 from shm.timings import Errors
-from smq.app.process.clock import monotonic_ns, wall_ms
+from smq.app.process.clock import monotonic_ms, monotonic_ns
 from smq.app.process.peers import Peers
 from smq.app.process.steps import Steps
 from smq.app.shard.connection import Connection, Slot
@@ -60,18 +60,18 @@ class Answering:
         header = dispatched.header
         if isinstance(response, list):
             if not connection.closed:
-                slot.fill(settled(connection, header, response, wall_ms()))
+                slot.fill(settled(connection, header, response, monotonic_ms()))
                 self.dirty[connection] = None
             return
         if connection.closed:
             _let_go(dispatched, response)
             return
-        owed_ms = connection.owed_ms(wall_ms()) if connection.limits is not None else 0
+        owed_ms = connection.owed_ms(monotonic_ms()) if connection.limits is not None else 0
         if owed_ms and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = max(response.throttle_time_ms, owed_ms)
         try:
             pieces: Any = encode(dispatched.api, header, response)
-            slot.fill(settled(connection, header, pieces, wall_ms()))
+            slot.fill(settled(connection, header, pieces, monotonic_ms()))
         except (PeerError, DamagedFrame, OSError):
             _let_go(dispatched, response)
             connection.close()
@@ -96,7 +96,7 @@ class Answering:
             if not response:
                 connection.close()
                 return
-            obey(connection, start, response, wall_ms())
+            obey(connection, start, response, monotonic_ms())
             slot.fill([len(response).to_bytes(SIZE_BYTES), response])
             self.dirty[connection] = None
 
@@ -111,7 +111,7 @@ class Answering:
             if parts.step():
                 connection.working -= 1
                 pieces: Any = parts.written().framed()
-                slot.fill(settled(connection, parts.header, pieces, wall_ms()))
+                slot.fill(settled(connection, parts.header, pieces, monotonic_ms()))
                 self.errors.add(parts.api.key, parts.errors)
                 self.dirty[connection] = None
                 return False

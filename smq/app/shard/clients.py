@@ -4,7 +4,7 @@ import socket
 from dataclasses import replace
 
 from smq.app.process.acceptor import Acceptor
-from smq.app.process.clock import monotonic_ns, wall_ms
+from smq.app.process.clock import monotonic_ms, monotonic_ns
 from smq.app.process.loop import Loop
 from smq.app.process.machine import room_for
 from smq.app.shard.connection import Connection, Owner
@@ -52,7 +52,7 @@ class Clients:
         self._touched.add(connection)
         if self._quotas.is_on:
             look(connection, self._quotas)
-            now_ms = wall_ms()
+            now_ms = monotonic_ms()
             connection.throttle(self._quotas.connected(address[0], now_ms), now_ms)
             connection.pause_if_full()
 

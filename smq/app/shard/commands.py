@@ -9,8 +9,8 @@ from typing import Any
 from uuid import UUID
 
 from shm.kernels.base.words import DURABILITY_DISK, WORD_GENERATION, WORD_SYNCED, WORD_WRITTEN
+from smq.app.process import clock
 from smq.app.process.acceptor import Acceptor
-from smq.app.process.clock import wall_ms
 from smq.app.process.link import Link
 from smq.app.process.loop import Loop
 from smq.app.process.peers import Peers
@@ -120,7 +120,7 @@ class ShardCommands:
 
     def watch_space(self) -> None:
         """Have the sealer free WAL space; refuse producers while there is none."""
-        if watch_space(self._shard, wall_ms()):
+        if watch_space(self._shard, clock.monotonic_ms()):
             self._peers.ask_sealer(Pressure(), lambda _: None)
 
     def _partitions(self, link: Link, frame_id: int, asked: Partitions) -> None:
@@ -172,7 +172,7 @@ class ShardCommands:
 
     def _sealed(self, link: Link, frame_id: int, asked: MarkSealed) -> None:
         led = self._find(asked.number)
-        led.log.sealing.advance(asked.number, asked.end, wall_ms())
+        led.log.sealing.advance(asked.number, asked.end, clock.monotonic_ms())
         led.log.checkpoint(lambda: link.send(encode_answer(frame_id, answer=True)))
 
     def _compacted(self, link: Link, frame_id: int, asked: MarkCompacted) -> None:
@@ -202,10 +202,9 @@ class ShardCommands:
     def _markers(self, link: Link, frame_id: int, asked: WriteMarkers) -> None:
         producer = asked.producer_id, asked.producer_epoch
         marker = Marker(*producer, asked.committed, asked.coordinator_epoch)
-        version, now_ms = asked.transaction_version, wall_ms()
+        version, now = asked.transaction_version, clock.now()
         endings = [
-            end_transaction(self._shard, number, marker, version, now_ms)
-            for number in asked.numbers
+            end_transaction(self._shard, number, marker, version, now) for number in asked.numbers
         ]
         logs = [each.led.log for each in endings if each.led is not None]
         ends = _tails(logs if asked.is_synced else [])
@@ -261,11 +260,12 @@ class ShardCommands:
             self._loop.call_later(SYNC_POLL_MS, again)
 
     def _pushes(self, link: Link, frame_id: int, asked: ListPushes) -> None:
+        now = clock.now()
         newest = self._shard.client_metrics.newest(min(asked.count_max, PUSHES_MAX))
         clients = [
             PushingClient(
                 *each.client, list(each.wanted.metrics), each.wanted.interval_ms, each.push_count,
-                each.push_ms, each.pushed_bytes, each.inflated_bytes, each.error,
+                now.wall_of(each.push_ms), each.pushed_bytes, each.inflated_bytes, each.error,
             )
             for each in newest
         ]  # fmt: skip

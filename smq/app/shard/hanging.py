@@ -8,7 +8,7 @@ one that it does not know is aborted here.
 
 from functools import partial
 
-from smq.app.process.clock import wall_ms
+from smq.app.process import clock
 from smq.app.process.peers import Peers
 from smq.log.files.checkpoint import Open
 from smq.shard.markers import abort_open
@@ -31,7 +31,7 @@ class Hanging:
 
     def look(self) -> None:
         """Ask about long-open transactions, and once about all. Call about once a second."""
-        now_ms = wall_ms()
+        now_ms = clock.monotonic_ms()
         if self._is_asking or now_ms < self._next_ms:
             return
         self._next_ms = now_ms + ASK_EVERY_MS
@@ -62,7 +62,7 @@ class Hanging:
         transactions = led.log.transactions
         if transactions.open_of(hanging.number, hanging.producer_id) != hanging:
             return True  # Meanwhile.
-        if not abort_open(self._shard, led, hanging, wall_ms()):
+        if not abort_open(self._shard, led, hanging, clock.now()):
             return False
         led.log.notices.append(
             f"{led.topic.name}, partition {led.topic.partition_numbers.index(hanging.number)}: "

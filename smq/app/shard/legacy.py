@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from smq.app.process.clock import wall_ms
+from smq.app.process import clock
 from smq.app.process.loop import Loop
 from smq.app.process.steps import Steps
 from smq.app.shard.acks import Acks
@@ -115,14 +115,14 @@ class LegacyRequests:
         self._answering.errors.add(PRODUCE, Counter(old.errors.values()))
         marks: Marks = ()
         if not old.is_empty:
-            data, now_ms = np.frombuffer(newer, np.uint8), wall_ms()
-            produced = self._producing.run(data, 0, len(data), self._shard.directory, now_ms)
+            data, now = np.frombuffer(newer, np.uint8), clock.now()
+            produced = self._producing.run(data, 0, len(data), self._shard.directory, now)
             if produced.consumed_to != len(data):
                 raise PeerError("a Produce of an old version is malformed")
             answers, marks = bytes(produced.answers), produced.marks
             closes = closes or produced.close
             if self._shard.throttle.is_on:
-                connection.mute(self._shard.throttle.charge(len(data), now_ms))
+                connection.mute(self._shard.throttle.charge(len(data), now.monotonic_ms))
         if slot is not None and not (closes and not answers):
             self._acks.queue(connection, old.answer(answers), marks, slot)
         elif slot is not None:

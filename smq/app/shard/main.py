@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from shm.segment import LogMemory
-from smq.app.process.clock import monotonic_ms, wall_ms
+from smq.app.process.clock import monotonic_ms
 from smq.app.process.inheritance import COORDINATOR, SEALER, Inheritance, attach_name, shard_name
 from smq.app.process.loop import Loop
 from smq.app.process.machine import boot_id
@@ -108,7 +108,7 @@ def _open_log(inheritance: Inheritance, number: int, memory: LogMemory, wake_fd:
             generation=inheritance.generation,
             boot_id=boot_id(),
             producers_key=os.urandom(16),
-            now_ms=wall_ms(),
+            now_ms=monotonic_ms(),
             bytes_max=inheritance.config.wal_bytes_max,
             keep_bytes_max=inheritance.config.wal_keep_bytes,
         )

@@ -18,6 +18,7 @@ from shm.kernels.log.plan import HEAD_END
 from shm.kernels.turn.spin import SPIN_MAX_NS
 from shm.kernels.turn.turns import take_turns
 from shm.kernels.turn.words import (
+    AHEAD_MS,
     ANSWER_WORDS,
     AWAKE,
     BELLS,
@@ -53,6 +54,7 @@ from shm.kernels.turn.words import (
     WAL_START,
     WATCH_ALL,
 )
+from smq.app.process.clock import ahead_ms
 from smq.app.process.loop import Spin
 from smq.app.shard.connection import Connection
 from smq.app.shard.session import Session
@@ -93,6 +95,7 @@ class QuickTurns:
         turn = self._turn = np.zeros(TURN_WORDS, np.int64)
         self._words = turn.data
         self._words[EPOLL], self._words[TURNS_NS] = epoll_fd, TURNS_MAX_NS
+        self._words[AHEAD_MS] = ahead_ms()
         self._pause = 0
         self._events = np.zeros(EVENTS_MAX * EVENT_WORDS, np.int32)
         self._clients = np.zeros(DESCRIPTORS_MAX, np.int64)

@@ -18,7 +18,8 @@ from shm.kernels.base.wire import SIZE_BYTES
 from shm.kernels.log.plan import STOP_MALFORMED, STOP_NEED_MORE, STOP_OTHER_API, STOP_PLAN_FULL
 from shm.kernels.request.fetch_request import FETCH_KEY
 from shm.kernels.request.produce import VERSION_MAX, VERSION_MIN
-from smq.app.process.clock import monotonic_ns, wall_ms
+from smq.app.process import clock
+from smq.app.process.clock import monotonic_ns
 from smq.app.shard.acks import Acks
 from smq.app.shard.answering import Answering
 from smq.app.shard.connection import SHARE, Connection
@@ -65,24 +66,27 @@ class Requests:
 
     def take(self, connection: Connection, buffer: Buffer) -> None:
         """Handle every whole request in a buffer, until the connection is full."""
-        directory, now_ms, connection.spent = self._shard.directory, wall_ms(), 0
+        directory, now, connection.spent = self._shard.directory, clock.now(), 0
         while buffer.start < buffer.end and not (
             connection.closed or connection.is_closing or connection.is_full
         ):
             begun_ns, quota_ms = 0, 0
             if connection.is_limited:
                 identify_by(connection, buffer, self._shard.quotas)
-                begun_ns, quota_ms = monotonic_ns(), charge_produce(connection, buffer, now_ms)
+                begun_ns, quota_ms = (
+                    monotonic_ns(),
+                    charge_produce(connection, buffer, now.monotonic_ms),
+                )
             produced = self._producing.run(
-                buffer.array, buffer.start, buffer.end, directory, now_ms, quota_ms
+                buffer.array, buffer.start, buffer.end, directory, now, quota_ms
             )
-            self.go_on(connection, buffer, produced, now_ms)
+            self.go_on(connection, buffer, produced, now.monotonic_ms)
             if produced.stop == STOP_NEED_MORE:
                 break
             if produced.stop == STOP_PLAN_FULL:
                 connection.spent = SHARE  # A plan takes milliseconds.
             if begun_ns:
-                charge_time(connection, monotonic_ns() - begun_ns, now_ms)
+                charge_time(connection, monotonic_ns() - begun_ns, now.monotonic_ms)
             connection.end_share()
 
     def go_on(
@@ -148,7 +152,7 @@ class Requests:
         try:
             request, slot = self._legacy.newer(connection, data.data[start:end])
             if found is None:
-                dispatched = dispatch(request, self._shard, wall_ms(), connection.caller)
+                dispatched = dispatch(request, self._shard, clock.now(), connection.caller)
             else:
                 header, _ = read_request_header(request, 0)
                 dispatched = Dispatched(API_BY_KEY[FETCH_KEY], header, found)
@@ -185,22 +189,22 @@ class Requests:
 
         `first` is their result so far.
         """
-        shard, now_ms = self._shard, wall_ms()
-        produced = first or self._producing.run(data, 0, end, shard.directory, now_ms)
+        shard, now = self._shard, clock.now()
+        produced = first or self._producing.run(data, 0, end, shard.directory, now)
         while True:
             if produced.answers:
                 self._acks.queue(session, bytes(produced.answers), produced.marks)
                 self._touched.add(session)
             if produced.close:
                 return "a request that wants no answer has failed"
-            if produced.refused and session.patience.ends(produced.refused, now_ms):
+            if produced.refused and session.patience.ends(produced.refused, now.monotonic_ms):
                 return "it floods the broker with handles to missing payloads"
             start = produced.consumed_to
             if start == end:
                 break
             if produced.stop != STOP_PLAN_FULL:
                 return _WRONG.get(produced.stop, "a request is malformed")
-            produced = self._producing.run(data, start, end, shard.directory, now_ms)
+            produced = self._producing.run(data, start, end, shard.directory, now)
         if shard.throttle.is_on:
-            session.mute(shard.throttle.charge(end, now_ms))
+            session.mute(shard.throttle.charge(end, now.monotonic_ms))
         return ""

@@ -18,7 +18,7 @@ from shm.kernels.base.words import DURABILITY_MEMORY
 from shm.kernels.log.plan import STOP_NEED_MORE
 from shm.kernels.turn.spin import SPIN_MAX_NS, SPIN_SYNC_NS
 from shm.timings import NodeTimings
-from smq.app.process.clock import monotonic_ms, monotonic_ns, wall_ms
+from smq.app.process.clock import monotonic_ms, monotonic_ns
 from smq.app.process.loop import Loop
 from smq.app.process.peers import Peers
 from smq.app.process.steps import Steps
@@ -182,7 +182,7 @@ class ShardServer:
     def _resume(self, connection: Connection, buffer: Buffer, produced: Produced) -> None:
         """Continue with the requests of a connection that a kernel left."""
         self.touched.add(connection)
-        self.requests.go_on(connection, buffer, produced, wall_ms())
+        self.requests.go_on(connection, buffer, produced, monotonic_ms())
         if produced.stop != STOP_NEED_MORE:
             self.requests.take(connection, buffer)
         self._put_back(connection, buffer)

@@ -7,7 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from smq.app.process.clock import monotonic_ms, wall_ms
+from smq.app.process import clock
+from smq.app.process.clock import monotonic_ms
 from smq.app.process.loop import Loop
 from smq.app.process.peers import Peers
 from smq.app.shard.acks import Acks
@@ -46,9 +47,9 @@ class TransactionalRequests:
     def take(self, connection: Connection, data: np.ndarray) -> None:
         """Handle a whole request, its size first; `data` is lent. Raises PeerError."""
         request = TransactionalProduce(self._shard, self._producing, data)
-        asked = request.begin(wall_ms())
+        asked = request.begin(clock.now())
         if asked is None:
-            self._answer(connection, request.append(wall_ms()), None)
+            self._answer(connection, request.append(clock.now()), None)
             self._slow(connection, len(data))
             return
         slot = Slot(is_open=False)
@@ -85,7 +86,7 @@ class TransactionalRequests:
         self._answering.dirty[connection] = None
         self._touched.add(connection)
         try:
-            self._answer(connection, request.append(wall_ms()), slot)
+            self._answer(connection, request.append(clock.now()), slot)
         except PeerError:
             connection.close()
             return
@@ -94,7 +95,7 @@ class TransactionalRequests:
     def _slow(self, connection: Connection, size: int) -> None:
         throttle = self._shard.throttle
         if throttle.is_on and not connection.closed:
-            connection.mute(throttle.charge(size, wall_ms()))
+            connection.mute(throttle.charge(size, monotonic_ms()))
 
     def _answer(self, connection: Connection, produced: Produced, slot: Slot | None) -> None:
         """Queue the answer until its records are durable; acks=0 gets none."""

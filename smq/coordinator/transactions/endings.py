@@ -24,7 +24,6 @@ from collections.abc import Iterable, Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from smq.coordinator.inputs import Now
 from smq.coordinator.producer_ids import ProducerIds
 from smq.coordinator.transactions import decisions
 from smq.coordinator.transactions.decisions import NO_EPOCH, NO_ID, End, ProducerEpoch
@@ -38,6 +37,7 @@ from smq.coordinator.transactions.orders import (
 )
 from smq.coordinator.transactions.states import DECIDED, TransactionState
 from smq.model.errors import BrokerError, ErrorCode
+from smq.model.now import Now
 from smq.store.rows import StoredTransaction
 from smq.store.store import Store
 

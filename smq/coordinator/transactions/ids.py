@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from smq.coordinator.deadlines import Deadlines
-from smq.coordinator.inputs import Now
 from smq.coordinator.transactions.states import DECIDED, TransactionState
 from smq.model.errors import BrokerError, ErrorCode
+from smq.model.now import Now
 from smq.store.rows import StoredTransaction
 from smq.store.store import Store
 

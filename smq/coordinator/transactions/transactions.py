@@ -6,7 +6,6 @@ The owner commits the store once a turn, and only then sends `take_answers` and 
 from collections.abc import Iterator, Mapping, Set as AbstractSet
 from typing import NamedTuple
 
-from smq.coordinator.inputs import Now
 from smq.coordinator.producer_ids import ProducerIds
 from smq.coordinator.transactions import decisions
 from smq.coordinator.transactions.decisions import End, ProducerEpoch
@@ -15,6 +14,7 @@ from smq.coordinator.transactions.ids import TransactionalIds
 from smq.coordinator.transactions.orders import FindPlace, Order
 from smq.coordinator.transactions.states import DECIDED, TransactionState
 from smq.model.errors import BrokerError, ErrorCode
+from smq.model.now import Now
 from smq.store.rows import CommittedOffset, StoredTransaction
 from smq.store.store import Store
 

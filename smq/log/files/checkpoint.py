@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shm.kernels.base.crc32c import crc32c
-from shm.kernels.log.producers import PRODUCER_COLUMNS
+from shm.kernels.log.producers import PRODUCER_COLUMNS, R_LAST_MS
 from smq.log.files.disk import Disk
 from smq.log.files.pieces import by_pieces
 from smq.model.errors import MadeByNewer
@@ -56,7 +56,7 @@ class PartitionCheckpoint:
 
 
 class Open(NamedTuple):
-    """A transaction of a producer in a partition; `since_ms` is wall time."""
+    """A transaction of a producer in a partition; `since_ms` is on the time line."""
 
     number: int
     producer_id: int
@@ -100,6 +100,20 @@ class Checkpoint:
     partitions: list[PartitionCheckpoint]
     producers: np.ndarray
     transactions: TransactionsCopy = NO_TRANSACTIONS
+
+    def know_no_later_than(self, now_ms: int) -> None:
+        """Take the present for each time in the future: no age is negative.
+
+        The host may have been started again, and its time line have lost what was not noted yet;
+        earlier versions have kept wall time.
+        """
+        for partition in self.partitions:
+            partition.unsealed_since_ms = min(partition.unsealed_since_ms, now_ms)
+        used_ms = self.producers[:, R_LAST_MS]
+        np.minimum(used_ms, now_ms, out=used_ms)
+        kept = self.transactions
+        opened = [each._replace(since_ms=min(each.since_ms, now_ms)) for each in kept.open]
+        self.transactions = kept._replace(open=opened)
 
     def save(self, disk: Disk, directory: Path) -> None:
         """Write it to the log's directory. Raises OSError; the former one then still stands."""

@@ -26,11 +26,11 @@ from smq.app.shard.main import CATALOG_WAIT_MS, housekeep
 from smq.app.shard.server import ShardServer
 from smq.app.shard.session import Session
 from smq.coordinator.coordinator import Coordinator
-from smq.coordinator.inputs import Now
 from smq.coordinator.topics import Cluster
 from smq.log.log import Log
 from smq.log.recovery import open_log
 from smq.model.catalog import Catalog, Node
+from smq.model.now import Now
 from smq.shard.produce import Marks
 from smq.shard.shard import Shard
 from smq.store.store import FILE_NAME
@@ -242,7 +242,7 @@ class ShardProcess(Process):
             generation=host.generation,
             boot_id=f"{host.boot:016d}".encode(),
             producers_key=self.chance.randbytes(16),
-            now_ms=wall_ms(),
+            now_ms=monotonic_ms(),
             bytes_max=host.config.wal_bytes_max,
             keep_bytes_max=host.config.wal_keep_bytes,
         )

@@ -12,11 +12,11 @@ from shm.timings import Errors
 from smq.app.coordinator.server import GROUP_ANSWERS_A_TURN, Around, CoordinatorServer
 from smq.app.process.loop import Loop
 from smq.coordinator.coordinator import Coordinator
-from smq.coordinator.inputs import Now
 from smq.coordinator.topics import Cluster
 from smq.model.catalog import Catalog, Node
 from smq.model.config import Config
 from smq.model.errors import ErrorCode, Unavailable
+from smq.model.now import Now
 from smq.store.store import Store
 from smq.wire.api import API_BY_NAME
 from smq.wire.codec import Writer

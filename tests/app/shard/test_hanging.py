@@ -1,16 +1,18 @@
 """Hanging transactions: the shard asks the coordinator and aborts unknown ones."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from shm.kernels.base.words import FLAG_READ_ONLY, P_FLAGS
-from smq.app.shard.hanging import ASK_AFTER_MS, Hanging
+from smq.app.process.clock import replaced
+from smq.app.shard.hanging import ASK_AFTER_MS, ASK_EVERY_MS, Hanging
 from smq.wire.internal.form import Failed
 from smq.wire.internal.transactions import FindTransactions, OpenProducer
 from smq.wire.markers import Marker
 from tests.app.shard_client import FakePeers
-from tests.shard.shard_bench import new_shard, topic
+from tests.shard.shard_bench import NOW, new_shard, topic
 from tests.shard.transactional_bench import Producers
 
 NUMBER = 1
@@ -39,8 +41,24 @@ class Bench:
         return [each.producer_id for each in self.log.transactions.opened()]
 
 
+class SetClocks:
+    """Both clocks, as a test sets them."""
+
+    def __init__(self) -> None:
+        self.monotonic_ms, self.wall_ms = NOW
+
+
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
+def clocks() -> Iterator[SetClocks]:
+    clocks = SetClocks()
+    wall, monotonic = lambda: clocks.wall_ms * 1_000_000, lambda: clocks.monotonic_ms * 1_000_000
+    with replaced(wall, monotonic):
+        yield clocks
+
+
+@pytest.fixture
+def bench(tmp_path: Path, clocks: SetClocks) -> Bench:
+    assert clocks.monotonic_ms >= 0
     return Bench(tmp_path)
 
 
@@ -81,14 +99,17 @@ def test_what_has_ended_meanwhile_is_not_ended_again(bench: Bench) -> None:
     assert sorted(bench.open()) == [A[0], B[0]], "the next one of the same producer"
 
 
+@pytest.mark.parametrize("step_ms", [0, -3_600_000, 3_600_000])
 def test_nobody_asks_again_about_what_is_young(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, clocks: SetClocks, step_ms: int
 ) -> None:
-    bench = Bench(tmp_path)
+    """Data fault 5: after a step back nobody asked until the wall clock had caught up."""
     bench.hanging.look()  # What is open at the start.
     bench.answer([True, True])
-    monkeypatch.setattr("smq.app.shard.hanging.ASK_EVERY_MS", 0)
-    [since_ms] = {each.since_ms for each in bench.log.transactions.opened()}
-    monkeypatch.setattr("smq.app.shard.hanging.wall_ms", lambda: since_ms + ASK_AFTER_MS - 1)
+    clocks.wall_ms += step_ms
+    clocks.monotonic_ms += ASK_AFTER_MS - 1
     bench.hanging.look()
     assert bench.peers.asked_coordinator == []
+    clocks.monotonic_ms += ASK_EVERY_MS
+    bench.hanging.look()
+    bench.answer([True, True])

@@ -2,11 +2,14 @@
 
 import itertools
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from smq.app.process.clock import replaced
+from smq.model.client_quotas import CLIENT, PRODUCE, key_of
 from smq.shard.produce import REQUESTS_MAX
 from smq.shard.shard import Led
 from smq.wire.generated.find_coordinator import FindCoordinatorRequest
@@ -24,6 +27,7 @@ from tests.shard.shard_bench import (
     HeldSyncer,
     batch,
     produce_request,
+    responses,
     topic,
 )
 
@@ -140,3 +144,22 @@ def test_python_s_steps_depend_on_wake_ups_and_not_on_requests_or_partitions(mak
         client.wait(asked)
     _, least, *others = steps  # The first time is like no other.
     assert max(others) < least + 40  # A segment may begin in any turn.
+
+
+@pytest.mark.parametrize("step_ms", [-3_600_000, 3_600_000])
+def test_a_quota_slows_for_as_long_as_it_says_whatever_the_wall_clock_does(
+    make: Make, step_ms: int
+) -> None:
+    """Data fault 4: after an hour back each answer said 3,599,999 ms, and nobody was limited."""
+    wall_ms = [1_700_000_000_000]
+    with replaced(lambda: wall_ms[0] * 1_000_000, time.monotonic_ns):
+        bench = make(topic("one"))
+        bench.shard.quotas.take({key_of({CLIENT: None}): {PRODUCE: "100000.0"}})
+        client, told = bench.client(), []
+        for count in range(1, 4):
+            client.send(produce_request({"one": {0: batch(b"x" * 104_000)}}))
+            [*_, last] = client.wait(count)
+            told += [each.throttle_time_ms for _, each in responses(len(last).to_bytes(4) + last)]
+            wall_ms[0] += step_ms
+    assert told[1] > 500, "the second one has to pay"
+    assert max(told) < 5000

@@ -14,7 +14,7 @@ from smq.wire.markers import Marker
 from smq.wire.records import read_batches
 from tests.app.fake_peers import turn_until
 from tests.app.shard_client import ServerBench, benches, fetch, fetched, versions
-from tests.shard.shard_bench import NOW_MS, batch, produce_request, topic
+from tests.shard.shard_bench import NOW, batch, produce_request, topic
 from tests.shard.transactional_bench import errors_of, transactional_batch, transactional_request
 
 Make = Callable[..., ServerBench]
@@ -47,7 +47,7 @@ def wait_for_question(bench: ServerBench) -> tuple[AddPartitions, Callable[[obje
 
 def end(bench: ServerBench, *, committed: bool) -> None:
     marker = Marker(*PRODUCER, committed, coordinator_epoch=0)
-    end_transaction(bench.shard, NUMBER, marker, 1, NOW_MS)
+    end_transaction(bench.shard, NUMBER, marker, 1, NOW)
     bench.turn()
 
 

@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
-from smq.coordinator.inputs import Now
 from smq.coordinator.producer_ids import ProducerIds
 from smq.coordinator.transactions.decisions import End, ProducerEpoch
 from smq.coordinator.transactions.endings import EndAnswer
 from smq.coordinator.transactions.orders import LedPartition, MarkerOrder, Order, SyncOrder
 from smq.coordinator.transactions.transactions import TransactionRules, Transactions
 from smq.model.catalog import Topic
+from smq.model.now import Now
 from smq.store.rows import CommittedOffset
 from smq.store.store import Store
 

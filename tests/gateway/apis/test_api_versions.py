@@ -17,7 +17,7 @@ from smq.wire.generated.api_versions import (
 )
 from tests.gateway.coordinator_bench import relayed
 from tests.gateway.shard_api_bench import ShardBench, sent
-from tests.shard.shard_bench import NOW_MS, new_shard
+from tests.shard.shard_bench import NOW, new_shard
 
 KEY = (18).to_bytes(2)
 
@@ -48,7 +48,7 @@ def test_another_version_is_answered_in_version_0_with_the_whole_list(
 ) -> None:
     bench = ShardBench(tmp_path)
     request = KEY + version.to_bytes(2, signed=True) + (77).to_bytes(4) + b"\xff\xff\0"
-    bench.asked = dispatch(memoryview(request), bench.shard, NOW_MS)
+    bench.asked = dispatch(memoryview(request), bench.shard, NOW)
     assert bench.asked.header.api_version == 0
     response = bench.read(bench.asked.result)
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
@@ -57,7 +57,7 @@ def test_another_version_is_answered_in_version_0_with_the_whole_list(
 
 def test_the_response_header_is_version_0_in_flexible_versions_too(tmp_path: Path) -> None:
     shard = new_shard(tmp_path)
-    data = sent(dispatch(relayed("ApiVersions", 3, named()).request, shard, NOW_MS))
+    data = sent(dispatch(relayed("ApiVersions", 3, named()).request, shard, NOW))
     # Size, correlation id; with a header of version 1 tagged fields would stand before the error.
     assert data[4:10] == (77).to_bytes(4) + b"\0\0"
     assert data[10] == len(APIS) + 1
@@ -103,7 +103,7 @@ def test_names_of_one_letter_and_with_dots_and_dashes_are_fine(tmp_path: Path) -
     bench = ShardBench(tmp_path)
     caller = Caller("host")
     request = relayed("ApiVersions", 3, named("apache-kafka-java", "4.3.1")).request
-    dispatch(request, bench.shard, NOW_MS, caller)
+    dispatch(request, bench.shard, NOW, caller)
     assert (caller.software_name, caller.software_version) == ("apache-kafka-java", "4.3.1")
     for software, version in (("a", "1"), ("apache-kafka-java", "4.1.0-SNAPSHOT")):
         response = bench.ask("ApiVersions", 3, named(software, version))

@@ -14,7 +14,7 @@ from smq.wire.headers import RequestHeader
 from smq.wire.internal.form import Failed
 from smq.wire.internal.messages import DescribeStorage, Storage
 from tests.gateway.shard_api_bench import ShardBench
-from tests.shard.shard_bench import NOW_MS, batch, topic
+from tests.shard.shard_bench import NOW, batch, topic
 
 E = ErrorCode
 
@@ -77,7 +77,7 @@ def test_without_the_sealer_the_directory_has_an_error(tmp_path: Path) -> None:
 def test_many_partitions_come_in_parts_of_one_directory(tmp_path: Path) -> None:
     many = PART_PARTITIONS + 1
     bench = ShardBench(tmp_path, topic("t", range(1, many + 1)))
-    context = ShardContext(RequestHeader(35, 5, 1, None), bench.shard, NOW_MS)
+    context = ShardContext(RequestHeader(35, 5, 1, None), bench.shard, NOW)
     first, second = handle(DescribeLogDirsRequest(topics=None), context)
     assert (len(numbers(first)), len(numbers(second))) == (PART_PARTITIONS, 1)
     for asked, free_bytes in ((first, 5), (second, 4)):

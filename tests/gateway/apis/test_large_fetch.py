@@ -12,7 +12,7 @@ from shm.kernels.request.fetch_request import WAIT_MS_MAX
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.gateway.coordinator_bench import decoded, relayed
 from tests.gateway.shard_api_bench import ShardBench, joined
-from tests.shard.shard_bench import NOW_MS, batch, topic
+from tests.shard.shard_bench import NOW, batch, topic
 
 PARTITIONS, VERSION = 900, 12
 
@@ -31,7 +31,7 @@ def request(count: int = PARTITIONS, **fields: Any) -> FetchRequest:
 
 
 def begin(bench: ShardBench, asked: FetchRequest) -> Parts:
-    result = dispatch(relayed("Fetch", VERSION, asked).request, bench.shard, NOW_MS).result
+    result = dispatch(relayed("Fetch", VERSION, asked).request, bench.shard, NOW).result
     assert isinstance(result, Parts)
     return result
 

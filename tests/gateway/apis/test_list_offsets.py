@@ -23,7 +23,7 @@ from smq.wire.internal.messages import OffsetForTime, RecordTime
 from smq.wire.records import Record, write_batch
 from tests.gateway.coordinator_bench import relayed
 from tests.gateway.shard_api_bench import EPOCH, ShardBench
-from tests.shard.shard_bench import NOW_MS, batch, catalog, topic
+from tests.shard.shard_bench import NOW, NOW_MS, batch, catalog, topic
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = range(-1, -7, -1)
 SPECIAL_FROM = {
@@ -158,7 +158,7 @@ def test_a_topic_named_thrice_is_one_row_and_its_partitions_are_looked_at_once(
 def asked_later(bench: ShardBench, *timestamps: int, **named: Any) -> Ask:
     """What a request waits for, of which nothing is done yet."""
     frame = relayed("ListOffsets", 7, request(*timestamps, **named)).request
-    bench.asked = dispatch(frame, bench.shard, NOW_MS)
+    bench.asked = dispatch(frame, bench.shard, NOW)
     assert isinstance(bench.asked.result, Ask)
     return bench.asked.result
 
@@ -234,7 +234,7 @@ def test_a_topic_deleted_before_its_turn_is_unknown(tmp_path: Path) -> None:
     asked = [ListOffsetsPartition(partition_index=i, timestamp=NOW_MS) for i in range(2)]
     topics = [ListOffsetsTopic(name="t", partitions=asked)]
     message = ListOffsetsRequest(replica_id=-1, topics=topics)
-    bench.asked = dispatch(relayed("ListOffsets", 7, message).request, bench.shard, NOW_MS)
+    bench.asked = dispatch(relayed("ListOffsets", 7, message).request, bench.shard, NOW)
     ask, answers = bench.asked.result, list[Any]()
     assert isinstance(ask, Ask)
     [command] = ask.questions

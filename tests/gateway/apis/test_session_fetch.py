@@ -14,7 +14,7 @@ from smq.shard import fetch_sessions
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from tests.gateway.coordinator_bench import decoded, relayed
 from tests.gateway.shard_api_bench import ShardBench, joined
-from tests.shard.shard_bench import NOW_MS, batch, catalog, topic
+from tests.shard.shard_bench import NOW, batch, catalog, topic
 
 PARTITIONS, VERSION = 1000, 12
 SMALL = PLACES_MAX + 4
@@ -45,7 +45,7 @@ def begin(bench: ShardBench, count: int = SMALL, **fields: Any) -> int:
 
 
 def ask(bench: ShardBench, asked: FetchRequest) -> Any:
-    result = dispatch(relayed("Fetch", VERSION, asked).request, bench.shard, NOW_MS).result
+    result = dispatch(relayed("Fetch", VERSION, asked).request, bench.shard, NOW).result
     if not isinstance(result, Parts):
         return bench.ask("Fetch", VERSION, asked) if result is None else read(bench, result, asked)
     while not result.step():
@@ -56,7 +56,7 @@ def ask(bench: ShardBench, asked: FetchRequest) -> Any:
 def read(bench: ShardBench, result: Any, asked: FetchRequest) -> Any:
     assert not isinstance(result, (Ask, WaitForMany))
     bench.asked = dispatch(
-        relayed("Fetch", VERSION, request(session_epoch=-1)).request, bench.shard, NOW_MS
+        relayed("Fetch", VERSION, request(session_epoch=-1)).request, bench.shard, NOW
     )
     return bench.read(result)
 
@@ -96,7 +96,7 @@ def test_an_answer_holds_what_is_new(bench: ShardBench, count: int) -> None:
 def test_it_waits_for_all_of_its_partitions_and_only_one_moves(bench: ShardBench) -> None:
     id_ = begin(bench)
     asked = request(session_id=id_, session_epoch=1, max_wait_ms=700)
-    wait = dispatch(relayed("Fetch", VERSION, asked).request, bench.shard, NOW_MS).result
+    wait = dispatch(relayed("Fetch", VERSION, asked).request, bench.shard, NOW).result
     assert isinstance(wait, WaitForMany)
     assert (wait.timeout_ms, len(wait.find_codes())) == (700, SMALL)
     assert wait.attempt(is_last=False) is None
@@ -109,7 +109,7 @@ def test_it_waits_for_all_of_its_partitions_and_only_one_moves(bench: ShardBench
 def test_a_wait_that_the_client_has_left_for_another_request_is_refused(bench: ShardBench) -> None:
     id_ = begin(bench)
     asked = request(session_id=id_, session_epoch=1, max_wait_ms=700)
-    wait = dispatch(relayed("Fetch", VERSION, asked).request, bench.shard, NOW_MS).result
+    wait = dispatch(relayed("Fetch", VERSION, asked).request, bench.shard, NOW).result
     assert isinstance(wait, WaitForMany)
     assert news(ask(bench, request(session_id=id_, session_epoch=2))) == {}
     refusal: Any = wait.attempt(is_last=True)
@@ -125,7 +125,7 @@ def test_many_changes_at_once_are_taken_in_portions(bench: ShardBench) -> None:
     told |= news(ask(bench, request(session_id=id_, session_epoch=2)))
     assert told == dict.fromkeys(range(PARTITIONS), 0), "the high watermarks, and no records"
     asked = request(*everything, session_id=id_, session_epoch=3, max_wait_ms=500)
-    parts = dispatch(relayed("Fetch", VERSION, asked).request, bench.shard, NOW_MS).result
+    parts = dispatch(relayed("Fetch", VERSION, asked).request, bench.shard, NOW).result
     assert isinstance(parts, Parts)
     while not parts.step() and parts.pending is None:
         pass

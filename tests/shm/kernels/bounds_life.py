@@ -14,9 +14,9 @@ import numpy as np
 from shm.kernels.base.words import P_HIGH_WATERMARK, P_LAST_STABLE
 from shm.kernels.log.plan import (
     HEAD_END,
-    HEAD_NOW_MS,
     HEAD_REQUEST_BYTES_MAX,
     HEAD_START,
+    HEAD_WALL_MS,
     STOP_OUT_FULL,
 )
 from shm.kernels.log.recover import SCAN_COLUMNS, find_frame, scan_frames
@@ -76,7 +76,7 @@ def feed_produce(guarded: Guarded, answers: Guarded, rng: random.Random, rounds:
     rig = Rig()
     for _ in range(rounds):
         data = guarded.holding(streams(rng))
-        rig.plan[HEAD_START], rig.plan[HEAD_END], rig.plan[HEAD_NOW_MS] = 0, len(data), NOW_MS
+        rig.plan[HEAD_START], rig.plan[HEAD_END], rig.plan[HEAD_WALL_MS] = 0, len(data), NOW_MS
         rig.plan[HEAD_REQUEST_BYTES_MAX] = REQUEST_BYTES_MAX
         out = answers.holding(bytes(rng.choice([0, 64, 300, 1000, 5000])))
         args = rig.log.memory, rig.links, rig.producers

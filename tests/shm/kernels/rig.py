@@ -44,6 +44,7 @@ from shm.kernels.log.plan import (
     HEAD_REQUEST_COUNT,
     HEAD_START,
     HEAD_STOPPED_ROW,
+    HEAD_WALL_MS,
     REFERENCES_CHECKED,
     ROW_STATE,
     STOP_LOG_FULL,
@@ -60,6 +61,7 @@ from shm.producer_table import new_producers
 from shm.segment import LogMemory
 from shm.timings import ERROR_SLOTS
 from smq.model.catalog import Catalog, Topic
+from smq.model.now import Now
 from smq.shard.directory import build_directory
 from smq.wire.codec import ZERO_UUID, Writer
 from smq.wire.generated.produce import (
@@ -78,7 +80,9 @@ from smq.wire.headers import (
 
 RING_BYTES, SEGMENT_BYTES, LOG, GENERATION = 8192, 4096, 3, 5
 REQUEST_BYTES_MAX = 100_000
-NOW_MS = 1_700_000_000_000
+NOW_MS = 1_700_000_000_000  # Wall time.
+MONOTONIC_MS = 50_000_000
+NOW = Now(MONOTONIC_MS, NOW_MS)
 TOPIC = Topic("a", UUID(int=0xA), (10, 11, 12, 13), (LOG, LOG, LOG, 9))
 SMALL = Topic("\u00e9-small", UUID(int=0xE), (20,), (LOG,))
 TOPICS = {topic.name: topic for topic in (TOPIC, SMALL)}
@@ -125,11 +129,11 @@ class Rig:
         row[P_FLAGS] = LEVELS[number] << DURABILITY_SHIFT
         row[P_FLAGS] |= FLAG_LOG_APPEND_TIME * limits.log_append_time
 
-    def receive(self, data: bytes, now_ms: int = NOW_MS) -> tuple[bytes, int, int]:
+    def receive(self, data: bytes, wall_ms: int = NOW_MS) -> tuple[bytes, int, int]:
         """The answers to all whole requests in `data`, the bytes they took, why it ended."""
         array, answers = np.frombuffer(data, np.uint8).copy(), b""
         self.plan[HEAD_START], self.plan[HEAD_END] = 0, len(data)
-        self.plan[HEAD_NOW_MS] = now_ms
+        self.plan[HEAD_NOW_MS], self.plan[HEAD_WALL_MS] = MONOTONIC_MS, wall_ms
         self.plan[HEAD_REQUEST_BYTES_MAX] = REQUEST_BYTES_MAX
         while True:
             args = self.log.memory, self.links, self.producers
@@ -148,6 +152,7 @@ class Rig:
     def _larger_plan(self) -> np.ndarray:
         plan = new_plan(8, len(self.plan), len(self.plan))
         plan[: HEAD_REQUEST_BYTES_MAX + 1] = self.plan[: HEAD_REQUEST_BYTES_MAX + 1]
+        plan[HEAD_WALL_MS] = self.plan[HEAD_WALL_MS]
         self._count_errors(plan)
         return plan
 

@@ -26,7 +26,7 @@ from smq.shard.produce import Producing
 from smq.shard.throttle import Throttle
 from tests.log.logs import BOOT, LEVELS, OTHER_BOOT, memory_of, read_batch, start, turn
 from tests.oracle.batches import batch
-from tests.shm.kernels.rig import NOW_MS, TOPIC, request_of
+from tests.shm.kernels.rig import NOW, TOPIC, request_of
 
 NUMBERS = {10: 0, 11: 1, 12: 2, 13: 1}  # The partitions of the rig's topic, and their levels.
 CATALOG = Catalog("c", 1, {TOPIC.name: TOPIC})
@@ -58,7 +58,7 @@ def live(directory: Path, generation: int, boot: bytes) -> None:
         producer = (i % 9, 0, i // 9) if generation == 0 else (-1, -1, -1)
         records = batch(b"v" * 100, producer=producer)
         data = np.frombuffer(bytearray(request_of([("a", [(i % 3, records)])])), np.uint8)
-        producing.run(data, 0, len(data), codes, NOW_MS)
+        producing.run(data, 0, len(data), codes, NOW)
         turn(log)
     for number in NUMBERS:
         first_batch_at(log, number, 0, 1 << 40, 5)

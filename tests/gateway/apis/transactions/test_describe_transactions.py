@@ -3,8 +3,8 @@
 from typing import Any
 
 from gateway.apis.transactions.describe_transactions import java_hash
-from smq.coordinator.inputs import Now
 from smq.model.errors import ErrorCode
+from smq.model.now import Now
 from smq.wire.generated.describe_transactions import DescribeTransactionsRequest
 from tests.gateway.apis.transactions.producers import add_group, begin, end, open_
 from tests.gateway.coordinator_bench import CoordinatorBench

@@ -17,7 +17,7 @@ from shm.kernels.log.handles import (
     new_rules,
     read_handle,
 )
-from shm.kernels.log.plan import HEAD_NOW_MS, HEAD_RULES, ROW_AT, ROW_CODE, new_plan, row_at
+from shm.kernels.log.plan import HEAD_RULES, HEAD_WALL_MS, ROW_AT, ROW_CODE, new_plan, row_at
 from smq.filer.local import LocalStore
 from smq.model.references import LENGTH_MAX, NotAHandle, Reference, directory_of
 from smq.testing.payloads import HANDLE_HEADERS, handle_batch, reference_to, uploaded
@@ -74,7 +74,7 @@ class Bench:
         self.rules, self.paths = new_rules()
         self.good = self.upload(PAYLOAD)
         self.plan = new_plan(1, 1, 1)
-        self.plan[HEAD_NOW_MS] = NOW_MS
+        self.plan[HEAD_WALL_MS] = NOW_MS
         self.plan[HEAD_RULES : HEAD_RULES + 2] = self.rules.ctypes.data, len(self.rules)
         self.add()
 

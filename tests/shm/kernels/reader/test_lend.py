@@ -76,7 +76,7 @@ class Writer:
         self.memory.words[WORD_WRITTEN] = self.memory.words[WORD_TAIL]
         self.memory.words[WORD_INDEX_KEEP] = self.memory.words[WORD_INDEX_TAIL]
         assert make_room(self.memory.memory, frame_bytes(len(data)))
-        append_batch(self.memory.memory, self.links, slot, data, 0, len(data), 0)
+        append_batch(self.memory.memory, self.links, slot, data, 0, len(data), 0, 0)
 
     def show(self, *slots: int) -> None:
         for slot in slots:

@@ -83,13 +83,13 @@ def test_a_few_batches_are_what_the_way_of_all_gives(
 
 def compressed(writer: Writer) -> None:
     data = np.frombuffer(write_batch([Record(0, 1, None, b"v")], compression=Codec.GZIP), np.uint8)
-    append_batch(writer.memory.memory, writer.links, 0, data, 0, len(data), 0)
+    append_batch(writer.memory.memory, writer.links, 0, data, 0, len(data), 0, 0)
 
 
 def garbage(writer: Writer) -> None:
     data = np.frombuffer(bytearray(write_batch([Record(0, 1, None, b"v")])), np.uint8)
     data[-1] = 200  # More headers than there are bytes.
-    append_batch(writer.memory.memory, writer.links, 0, data, 0, len(data), 0)
+    append_batch(writer.memory.memory, writer.links, 0, data, 0, len(data), 0, 0)
 
 
 def many(writer: Writer) -> None:

@@ -81,7 +81,7 @@ def test_a_producer_is_remembered_for_five_batches_of_its_newest_epoch() -> None
 
 def test_a_partition_stores_a_batch_at_its_end() -> None:
     partition = PlainPartition(Limits(1000, log_append_time=True), leader_epoch=3, log_end=8)
-    assert partition.append(batch(b"a", b"b"), now_ms=99) == (8, 99)
+    assert partition.append(batch(b"a", b"b"), wall_ms=99) == (8, 99)
     (stored,) = read_batches(partition.batches[0])
     assert (stored.base_offset, stored.leader_epoch, stored.max_timestamp) == (8, 3, 99)
     assert stored.is_log_append_time
@@ -93,7 +93,7 @@ def test_a_twin_answers_for_topics_by_name_and_by_id() -> None:
     broker = plain.PlainBroker({b"a": [partition], TOPICS["a"].id.bytes: [partition]})
     for version in (9, 13):
         read = plain.parse_request(request_of([("a", [(0, batch())])], version)[4:])
-        ((_, rows),) = broker.answers([read], now_ms=5)
+        ((_, rows),) = broker.answers([read], wall_ms=5)
         assert rows[0][0].error == 0
     assert partition.log_end == 2
 
