@@ -81,8 +81,10 @@ class _Cold(NamedTuple):
     bytes_max: int
 
     def question(self) -> Cold | Inline:
-        ask = Inline if delivers_inline(self.led.topic) else Cold
-        return ask(self.led.number, self.offset, self.bytes_max)
+        number = self.led.number
+        if delivers_inline(self.led.topic):
+            return Inline(number, self.offset, self.bytes_max, self.led.epoch)
+        return Cold(number, self.offset, self.bytes_max)
 
 
 def _nobody(_topics: Sequence[FetchTopic], _response: FetchResponse) -> None:

@@ -129,16 +129,21 @@ class _Queue:
 class Cache:
     """Files of batches in a private directory, bounded in bytes.
 
+    A shard opens a file again long after it was told of it, when this cache may be gone and its
+    successor is at work in the same directory. So a name never comes again: `life` is random.
+
     Two queues, after 2Q (Johnson and Shasha, VLDB 1994). A first request's result goes
     soon: the files of a backlog that is read once are deleted before the system writes them to the
     disk. A result that is requested again after that is kept for long.
     """
 
-    def __init__(self, directory: Path, bytes_max: int, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, directory: Path, bytes_max: int, now_ms: Callable[[], int], life: str
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         for left_behind in directory.iterdir():
             left_behind.unlink()
-        self.directory, self._now_ms = directory, now_ms
+        self.directory, self._now_ms, self._life = directory, now_ms, life
         self._once = _Queue(min(bytes_max, ONCE_BYTES_MAX), ONCE_KEEP_MS)
         self._again = _Queue(bytes_max, CACHE_KEEP_MS)
         self._gone: OrderedDict[Key, None] = OrderedDict()
@@ -151,7 +156,7 @@ class Cache:
 
     def put(self, key: Key, pieces: Iterable[Buffer], index: np.ndarray) -> Batches:
         """Store batches, in any pieces, under a key that it does not have."""
-        path = self.directory / f"{self._next_name}.batches"
+        path = self.directory / f"{self._life}-{self._next_name}.batches"
         self._next_name += 1
         with path.open("wb") as file:
             file.writelines(pieces)

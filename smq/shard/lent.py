@@ -216,7 +216,8 @@ class FileRange:
     """Bytes of a cache file that the sealer has written for us.
 
     While held, the open file outlives its name. Waiting ranges keep no file open: otherwise a
-    client that asks for much and reads nothing would use up all descriptors.
+    client that asks for much and reads nothing would use up all descriptors. So a file is opened
+    again by its name, which no other file ever has; one that is not the first is refused.
     """
 
     def __init__(self, path: str, at: int, length: int, background: Background) -> None:
@@ -224,12 +225,19 @@ class FileRange:
         self._at, self._end, self.length = at, at + length, length
         self._background = background
         self._loaded: bytes | OSError | None = None
+        self._file: tuple[int, ...] | None = None
         self._open()
 
     def _open(self) -> int:
-        """The open file. Raises OSError."""
+        """The open file. Raises OSError, also if its name has come to another one."""
         if self._fd < 0:
             self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            status = os.fstat(self._fd)
+            file = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+            if file != (self._file or file):
+                self.release()
+                raise OSError("a cache file of the sealer is another one than before")
+            self._file = file
         return self._fd
 
     def next_buffers(self) -> list[memoryview]:

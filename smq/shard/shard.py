@@ -71,6 +71,11 @@ class Led:
         """The partition's current offsets."""
         return Offsets(*_OFFSETS(self.log.partitions.table[self.slot].tolist()))
 
+    @property
+    def epoch(self) -> int:
+        """The partition's leader epoch."""
+        return self.log.partitions.epochs[self.number][-1][0]
+
     def unsealed_bytes(self) -> int:
         """The bytes of the partition that only the log holds."""
         return int(self.log.partitions.table[self.slot, P_UNSEALED_BYTES])
@@ -254,15 +259,10 @@ class Shard:
 
     def check_epoch(self, claimed: int, led: Led | InternalPartition) -> ErrorCode:
         """Compare the leader epoch a client believes in (-1: none) with ours (KIP-320)."""
-        if isinstance(led, InternalPartition):
-            current = led.epoch
-        else:
-            current = led.log.partitions.epochs[led.number][-1][0]
-        if claimed in {-1, current}:
+        if claimed in {-1, led.epoch}:
             return ErrorCode.NONE
-        return (
-            ErrorCode.FENCED_LEADER_EPOCH if claimed < current else ErrorCode.UNKNOWN_LEADER_EPOCH
-        )
+        is_stale = claimed < led.epoch
+        return ErrorCode.FENCED_LEADER_EPOCH if is_stale else ErrorCode.UNKNOWN_LEADER_EPOCH
 
     # --- turns -----------------------------------------------------------------------------------
 

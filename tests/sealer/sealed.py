@@ -70,7 +70,7 @@ def read_back(
     store: Store, manifest: ManifestPort, cache_dir: Path, *, offset: int = 0, bytes_max: int = 200
 ) -> list[tuple[int, bytes | None]]:
     """Offsets and values as a consumer that begins at `offset` gets them."""
-    reader = ColdReader(store, manifest, Cache(cache_dir, 1 << 20, lambda: 0))
+    reader = ColdReader(store, manifest, Cache(cache_dir, 1 << 20, lambda: 0, "a"))
     records: list[tuple[int, bytes | None]] = []
     while (found := reader.read(PLACE.number, offset, bytes_max)) is not None:
         data = found.path.read_bytes()[found.at : found.at + found.length]

@@ -34,7 +34,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 def _reader(store: Store, manifest: WritableManifest, tmp_path: Path, **cache: int) -> ColdReader:
     bytes_max = cache.get("bytes_max", 1 << 20)
-    return ColdReader(store, manifest, Cache(tmp_path / "cache", bytes_max, lambda: 0))
+    return ColdReader(store, manifest, Cache(tmp_path / "cache", bytes_max, lambda: 0, "a"))
 
 
 def _seal(store: Store, manifest: WritableManifest, batches: list[bytes]) -> None:
@@ -82,7 +82,7 @@ def test_who_reads_on_finds_the_next_row_group_decoded(
     shard = FakeShard([batch(i, 5) for i in range(0, 30, 5)])
     seal(store, shard, manifest, sealed_end=0, end=30, segment_bytes=500)
     assert len(manifest.segments(1)) > 1
-    cache = Cache(tmp_path / "cache", 1 << 20, lambda: 0)
+    cache = Cache(tmp_path / "cache", 1 << 20, lambda: 0, "a")
     reader, decoded = ColdReader(store, manifest, cache), list[int]()
     decode = ParquetSegment.batches
 
@@ -216,7 +216,7 @@ class TestCache:
 
     @pytest.fixture
     def cache(self, tmp_path: Path, now: list[int]) -> Cache:
-        return Cache(tmp_path / "cache", 100, lambda: now[0])
+        return Cache(tmp_path / "cache", 100, lambda: now[0], "a")
 
     @staticmethod
     def _put(cache: Cache, *numbers: int) -> None:
@@ -264,5 +264,14 @@ class TestCache:
     def test_what_an_earlier_life_left_is_gone(self, tmp_path: Path) -> None:
         (tmp_path / "cache").mkdir()
         (tmp_path / "cache" / "0.batches").write_bytes(b"x")
-        Cache(tmp_path / "cache", 100, lambda: 0)
+        Cache(tmp_path / "cache", 100, lambda: 0, "a")
         assert list((tmp_path / "cache").iterdir()) == []
+
+    def test_no_file_has_the_name_of_one_of_an_earlier_life(self, tmp_path: Path) -> None:
+        """Data fault 9: a shard may open a file again when its cache is gone."""
+        names = set()
+        for life in ("a", "b"):
+            cache = Cache(tmp_path / "cache", 100, lambda: 0, life)
+            self._put(cache, 0, 1)
+            names |= {each.name for each in cache.directory.iterdir()}
+        assert len(names) == 4

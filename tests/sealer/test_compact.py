@@ -97,7 +97,7 @@ class Log:
     def read(self, offset: int = 0) -> list[Row]:
         """What a consumer gets that begins at an offset; it must reach the end."""
         cache = self._directory / f"cache-{len(list(self._directory.iterdir()))}"
-        reader = ColdReader(self.store, self.manifest, Cache(cache, 1 << 20, lambda: 0))
+        reader = ColdReader(self.store, self.manifest, Cache(cache, 1 << 20, lambda: 0, "a"))
         found, end = [], self.manifest.sealed_end(1)
         while offset < end:
             batches = reader.read(1, offset, 200)
@@ -161,7 +161,7 @@ def test_a_time_is_found_behind_a_gap(log: Log, tmp_path: Path) -> None:
     log.append(*pairs(b"ab"))
     log.append(*pairs(b"abc"))
     log.compact()
-    reader = ColdReader(log.store, log.manifest, Cache(tmp_path / "times", 1 << 20, lambda: 0))
+    reader = ColdReader(log.store, log.manifest, Cache(tmp_path / "times", 1 << 20, lambda: 0, "a"))
     assert reader.offset_for_time(1, 0) == (2, 2)
     assert reader.offset_for_time(1, 4) == (4, 4)
     assert reader.offset_for_time(1, 5) is None

@@ -116,7 +116,7 @@ def test_raw_segments_are_merged_as_they_are(
     assert merging(store, manifest).merge(PLACE, SETTINGS) == PARTS
     assert [each.kind for each in manifest.segments(1)] == ["raw"]
     assert read_back(store, manifest, tmp_path / "after") == before
-    reader = ColdReader(store, manifest, Cache(tmp_path / "times", 1 << 20, lambda: 0))
+    reader = ColdReader(store, manifest, Cache(tmp_path / "times", 1 << 20, lambda: 0, "a"))
     assert reader.offset_for_time(1, 4) == (6, 4)
 
 

@@ -239,6 +239,19 @@ def test_a_range_that_waits_keeps_no_file_open(cache_file: Path) -> None:
     assert opened(cache_file) == 0
 
 
+def test_a_range_is_not_of_another_file_that_has_come_to_its_name(cache_file: Path) -> None:
+    """Data fault 9: while it waits nothing holds the file, and its name may come again."""
+    part = FileRange(str(cache_file), 6, 70, InlineBackground())
+    part.wait()
+    cache_file.unlink()
+    cache_file.write_bytes(b"before" + b"SECRETS" * 10 + b"after")
+    for take in (part.hold, part.next_buffers):
+        with pytest.raises(OSError, match="another one"):
+            take()
+    assert opened(cache_file) == 0
+    part.release()
+
+
 def test_a_file_shorter_than_it_should_be_is_an_error(cache_file: Path) -> None:
     part = FileRange(str(cache_file), 6, 700, InlineBackground())
     assert part.next_buffers() == []

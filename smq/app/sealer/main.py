@@ -278,7 +278,7 @@ class Sealer:
             link.send(encode_answer(frame_id, Failed("the topic is gone")))
             return
         place, _, node = self._known.places[asked.number]
-        job = MakeInline(node, place, asked.offset, asked.bytes_max)
+        job = MakeInline(node, place, asked.offset, asked.bytes_max, asked.epoch)
         self.reading.do(job, partial(self._answer_to, link, frame_id))
 
     def _answer_to(self, link: Link, frame_id: int, answer: object) -> None:

@@ -272,7 +272,7 @@ class Worker:
         from smq.sealer.inline import deliver, payload_in  # noqa: PLC0415  (For a rare topic.)
 
         at, offset, bytes_max = job.place, job.offset, job.bytes_max
-        key = f"inline {at} {bytes_max}", offset
+        key = self._inline_key(job)
         is_cached = (kept := self._cache.get(key)) is not None
         if kept is None:
             batches_max = min(bytes_max, INLINE_BATCHES_BYTES)
@@ -283,6 +283,13 @@ class Worker:
         found = kept.find(offset, bytes_max)
         assert found is not None, "what was asked for is in what was made for it"
         return _answer(found._replace(is_cached=is_cached))
+
+    def _inline_key(self, job: MakeInline) -> tuple[str, int]:
+        """What is made at an offset differs once compaction has replaced the segment there, or the
+        log has lost its end and gone on."""
+        segments = self.manifest.segments(job.place.number, job.offset, count_max=1)
+        path = segments[0].path if segments else ""
+        return f"inline {job.place.number} {job.epoch} {job.bytes_max} {path}", job.offset
 
     def read_ahead(self) -> None:
         """Prefetch what is likely requested next, while idle."""
@@ -346,7 +353,7 @@ class Worker:
     def _cache(self) -> "Cache":
         from smq.sealer.cold import Cache  # noqa: PLC0415  (It imports pyarrow.)
 
-        return Cache(self._at.cache_dir, CACHE_BYTES_MAX, monotonic_ms)
+        return Cache(self._at.cache_dir, CACHE_BYTES_MAX, monotonic_ms, f"{self._draw():016x}")
 
     def _shard(self, node: int) -> ShardOverSocket:
         if node not in self._shards:

@@ -213,11 +213,15 @@ class Cold(Question[BatchFile]):
 
 @dataclass(frozen=True, slots=True)
 class Inline(Question[BatchFile]):
-    """Ask for batches with payloads in place of their handles, from the log or from segments."""
+    """Ask for batches with payloads in place of their handles, from the log or from segments.
+
+    `epoch` is the partition's leader epoch: in another one the log may have other records there.
+    """
 
     number: int
     offset: int
     bytes_max: int
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,6 +419,7 @@ class MakeInline(Question[BatchFile]):
     place: SealedPartition
     offset: int
     bytes_max: int
+    epoch: int
 
 
 FOR_WORKER = by_name(

@@ -136,11 +136,11 @@ def test_a_shard_asks_for_payloads_and_for_batches_with_them(loop: TidyLoop, sta
     facts = store.head(key)
     assert _ask(loop, broker, look) == {key: (7, facts.modified_ms), "other": None}
     for _ in range(2):  # Made once, then from the cache.
-        found = _ask(loop, broker, Inline(NUMBER, offset=0, bytes_max=100_000))
+        found = _ask(loop, broker, Inline(NUMBER, offset=0, bytes_max=100_000, epoch=1))
         assert isinstance(found, BatchFile)
         [record] = [each for made in read_batches(_read(found)) for each in made.records()]
         assert (record.offset, record.value, found.next_offset) == (0, b"payload", 1)
-    gone = _ask(loop, broker, Inline(99, offset=0, bytes_max=100_000))
+    gone = _ask(loop, broker, Inline(99, offset=0, bytes_max=100_000, epoch=1))
     assert gone == Failed("the topic is gone")
 
 

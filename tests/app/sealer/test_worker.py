@@ -5,11 +5,14 @@ from pathlib import Path
 from threading import Thread
 from typing import get_type_hints
 
+import numpy as np
 import pytest
 
 from smq.app.process.inheritance import COORDINATOR, shard_name, socket_path
 from smq.app.sealer.worker import Surroundings, Worker, work
 from smq.filer.location import Location
+from smq.model.segments import Segment
+from smq.sealer.raw import INDEX_DTYPE
 from smq.wire.internal.form import (
     Failed,
     answer_type,
@@ -24,8 +27,10 @@ from smq.wire.internal.messages import (
     FOR_SHARD,
     FOR_WORKER,
     Batches,
+    BatchFile,
     FindPayloads,
     FindUnnamed,
+    MakeInline,
     MarkSealed,
     RawBatches,
     Seal,
@@ -111,6 +116,47 @@ def test_files_nobody_names_are_swept(at: Surroundings) -> None:
             assert worker.do(Sweep(files, 2**50)) == files
             assert list(worker.store.list()) == []
             worker.manifest._coordinator.close()
+
+
+def test_each_life_of_a_worker_draws_names_of_its_own(at: Surroundings) -> None:
+    """Data fault 9: the worker that reads ends when idle, and its successor begins at zero."""
+    names = set()
+    for _ in range(2):
+        made = Worker(at)._cache.put(("s", 0), [b"x"], np.zeros(1, INDEX_DTYPE))
+        names.add(made.path.name)
+    assert len(names) == 2
+
+
+def test_what_was_made_of_other_records_at_an_offset_is_not_sent_for_them(
+    at: Surroundings,
+) -> None:
+    """Data fault 9: compaction replaces a segment, and a log that has lost its end goes on."""
+    place, shard = PLACE._replace(topic="orders"), [batch(0)]
+
+    def answers(_frame: InternalFrame) -> bytes:
+        return answer_body(RawBatches(len(shard[0])), shard[0])
+
+    def read(worker: Worker, epoch: int) -> bytes:
+        found = worker.do(MakeInline(1, place, 0, 1000, epoch))
+        assert isinstance(found, BatchFile)
+        return Path(found.path).read_bytes()[found.at : found.at + found.length]
+
+    with (
+        manifest_in(at.data_dir) as manifest,
+        answered_by_a_thread(socket_path(at.runtime_dir, shard_name(1)), answers),
+    ):
+        manifest._database.commit()
+        worker = Worker(at)
+        first = read(worker, epoch=1)
+        shard[0] = batch(0, 2)
+        assert read(worker, epoch=1) == first, "it is cached"
+        assert read(worker, epoch=2) != first
+        shard[0] = batch(0, 3)
+        line = Segment(1, 0, 3, "parquet", "topics/x.parquet", 1, 1, 3, 0, 0, 1, 1)
+        manifest.commit_segments([line])
+        manifest._database.commit()
+        assert len(read(worker, epoch=2)) > len(first)
+        worker._shards[1]._asker.close()
 
 
 def test_work_answers_frame_by_frame_until_nobody_is_there(at: Surroundings) -> None:

@@ -290,7 +290,7 @@ def test_payloads_and_inline_deliveries_are_read_beside_what_hangs(
 ) -> None:
     slow, answers = readers(slow_ms=1), Answers()
     ask(slow, answers, "hangs", 1)
-    slow.do(MakeInline(1, PLACE, 0, 1), partial(answers.__setitem__, "the same"))
+    slow.do(MakeInline(1, PLACE, 0, 1, 1), partial(answers.__setitem__, "the same"))
     slow.do(FindPayloads(["a"]), partial(answers.__setitem__, "payload"))
     looking_until(loop, slow, answers, 1)
     assert answers == {"payload": {"cold-2": None}}
