@@ -16,7 +16,8 @@ from typing import Protocol
 from uuid import UUID
 
 from smq.model.catalog import Topic
-from smq.model.errors import PreconditionFailed
+from smq.model.errors import PreconditionFailed, StoreError
+from smq.model.names import is_valid_topic_name
 from smq.model.segments import Segment
 from smq.store.database import Database
 
@@ -100,6 +101,8 @@ class Manifest:
         for topic_id, namespace, name in self._database.rows(
             "SELECT id, namespace, name FROM topics ORDER BY namespace, name"
         ):
+            if not (is_valid_topic_name(name) and is_valid_topic_name(namespace)):
+                raise StoreError("store.sqlite", f"{namespace}/{name!r} is no topic's name")
             numbers, logs = zip(*partitions[topic_id], strict=True)
             topic = Topic(
                 name, UUID(hex=topic_id), numbers, logs, configs.get(topic_id, {}), namespace

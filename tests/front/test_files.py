@@ -353,3 +353,11 @@ def test_an_object_that_is_replaced_between_a_look_and_its_opening_is_looked_at_
     assert call(front(replaced), "GET", "/filer/docs/a").body == b"0 times"
     replaced.times = 100
     assert call(front(replaced), "GET", "/filer/docs/a").status == 503
+
+
+@pytest.mark.parametrize("key", ["x/.hidden", ".hidden", "x/./y", "x/..", "a/.b/c"])
+def test_a_part_of_a_name_does_not_start_with_a_dot(key: str) -> None:
+    """Door fault 15."""
+    store = MemoryStore()
+    assert call(front(store), "PUT", f"/filer/{key}", b"x").status == 400
+    assert [*store.list("")] == []

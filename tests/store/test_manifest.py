@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from smq.model.catalog import Topic
-from smq.model.errors import PreconditionFailed
+from smq.model.errors import PreconditionFailed, StoreError
 from smq.model.segments import Segment
 from smq.store.manifest import (
     IDS_MAX,
@@ -48,6 +48,17 @@ def test_a_topic_is_there_until_it_is_deleted(store: Store) -> None:
     assert not manifest.has_topic("other", "flights")
     store.delete_topic(TOPIC.id)
     assert not manifest.has_topic("kafka", "flights")
+
+
+@pytest.mark.parametrize(
+    ("namespace", "name"), [("kafka", "../../x"), ("..", "x"), ("kafka", "/x"), ("kafka", "")]
+)
+def test_a_crafted_name_of_a_topic_is_refused(store: Store, namespace: str, name: str) -> None:
+    """Door fault 2: names become paths."""
+    topic = Topic(name, UUID(int=9), (90,), (0,), {}, namespace)
+    store.add_topic(topic, created_ms=0)
+    with pytest.raises(StoreError, match="is no topic's name"):
+        store.manifest.topics()
 
 
 def test_segments_come_in_order_from_an_offset(manifest: WritableManifest) -> None:

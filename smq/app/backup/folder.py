@@ -13,7 +13,9 @@ restore checks the store; so the list has only sizes. `format` is the version.
 """
 
 import json
+import os
 import shutil
+import stat
 import zlib
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -110,6 +112,7 @@ def read(folder: Path) -> About:
         listed = b""
     if zlib.crc32(listed) != about.check:
         raise NotWhole(f"{folder / FILES} is missing or damaged; copy the snapshot again")
+    _refuse_links(folder)
     for line in listed.decode().splitlines():
         size, _, name = line.partition(" ")
         try:
@@ -124,6 +127,18 @@ def read(folder: Path) -> About:
                 "copy the snapshot again"
             )
     return about
+
+
+def _refuse_links(folder: Path) -> None:
+    """A link would restore, and publish, a file that is not the snapshot's. Raises NotWhole."""
+    for home, directories, files in os.walk(folder):
+        for name in (*directories, *files):
+            mode = Path(home, name).lstat().st_mode
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                raise NotWhole(
+                    f"{Path(home, name)} is neither a file nor a directory: {folder} is not as "
+                    "`smq snapshot` made it, and is not restored"
+                )
 
 
 def _about(folder: Path) -> About:

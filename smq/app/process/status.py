@@ -7,6 +7,8 @@ of the supervisor.
 
 import json
 import os
+import re
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,6 +33,9 @@ COUNTERS = {
     "sync_ns": words.COUNTER_SYNC_NS,
 }
 """The words of a log's memory that its shard counts in, by name."""
+
+
+_MEMORY = re.compile(r"/proc/[0-9]{1,10}/fd/[0-9]{1,10}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +95,7 @@ def read_status(data_dir: Path) -> tuple[Status, ClusterBlock] | None:
     processes = {name: ProcessStatus(**each) for name, each in fields["processes"].items()}
     status = Status(**fields | {"processes": processes})
     try:
-        fd = os.open(status.cluster_block, os.O_RDONLY | os.O_CLOEXEC)
+        fd = _open_memory(status.cluster_block)
     except OSError:
         return None
     try:
@@ -102,12 +107,26 @@ def read_status(data_dir: Path) -> tuple[Status, ClusterBlock] | None:
     return (status, block) if block.supervisor_pid == status.supervisor_pid else None
 
 
+def _open_memory(path: str) -> int:
+    """Open memory of a process for reading. Raises OSError for all other paths.
+
+    A file from elsewhere may name anything: a pipe would hang us, a device count as memory.
+    """
+    if not _MEMORY.fullmatch(path):
+        raise FileNotFoundError(path)
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise FileNotFoundError(path)
+    return fd
+
+
 def attach_logs(status: Status) -> list[LogMemory]:
     """The memory of every log, read-only; skips memory whose supervisor has died."""
     attached = []
     for path in status.log_memories:
         try:
-            attached.append(LogMemory.attach(os.open(path, os.O_RDONLY | os.O_CLOEXEC)))
+            attached.append(LogMemory.attach(_open_memory(path)))
         except OSError:
             break
     return attached
@@ -116,7 +135,7 @@ def attach_logs(status: Status) -> list[LogMemory]:
 def attach_timings(status: Status) -> Timings | None:
     """The request latencies, read-only; None if the supervisor has died."""
     try:
-        fd = os.open(status.timings, os.O_RDONLY | os.O_CLOEXEC)
+        fd = _open_memory(status.timings)
     except OSError:
         return None
     try:

@@ -326,7 +326,12 @@ class Sealer:
 
 
 def empty(directory: Path) -> None:
-    """Delete a directory's content: files cached by an earlier sealer are no longer tracked."""
+    """Delete a directory's content: files cached by an earlier sealer are no longer tracked.
+
+    What lies behind a link is not ours: the link itself goes.
+    """
+    if directory.is_symlink():
+        directory.unlink()
     for entry in directory.iterdir() if directory.exists() else ():
         if entry.is_dir():
             shutil.rmtree(entry)

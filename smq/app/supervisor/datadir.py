@@ -19,7 +19,9 @@ import errno
 import fcntl
 import json
 import os
+import re
 import uuid
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,19 +30,22 @@ from typing import Any
 
 from shm.layout import WAL_FORMAT
 from smq.app.process.clock import monotonic_ms
+from smq.model.config import INT32_MAX, SETTINGS
 from smq.model.errors import MadeByNewer
 
 FORMAT_VERSION = 1
 RESTORING = "restoring"
+LOGS_MAX = SETTINGS["shards"].at_most or 0  # Each shard of a start has had a log.
 _NEWEST = {"format_version": FORMAT_VERSION, "wal_format": WAL_FORMAT}
 STRAGGLERS_WAIT_MS = 10_000  # Children notice a supervisor's death in ms; a core dump is slow.
 _POLL_S = 0.02
-_KINDS = {
-    "format_version": int,
-    "wal_format": int,
-    "cluster_id": str,
-    "log_count": int,
-    "generation": int,
+CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{22}")  # 16 bytes as Kafka writes them; names a directory.
+# What each field may be; a file from elsewhere may say anything, and names become paths.
+_BOUNDS: Mapping[str, range] = {
+    "format_version": range(INT32_MAX),
+    "wal_format": range(INT32_MAX),
+    "log_count": range(LOGS_MAX + 1),
+    "generation": range(-1, INT32_MAX),
 }
 
 
@@ -199,9 +204,13 @@ def _fields_of_meta(content: bytes) -> dict[str, Any]:
     given = {"wal_format": 1, **fields} if isinstance(fields, dict) else {}
     version = given.get("format_version")
     is_newer = isinstance(version, int) and version > FORMAT_VERSION
-    for name, kind in _KINDS.items():
-        if not (is_newer or isinstance(given.get(name), kind)):
-            raise ValueError(f"it has no {name}")
+    if is_newer:
+        return given
+    for name, bounds in _BOUNDS.items():
+        if type(given.get(name)) is not int or given[name] not in bounds:
+            raise ValueError(f"it has no valid {name}")
+    if not CLUSTER_ID.fullmatch(str(given.get("cluster_id"))):
+        raise ValueError("it has no valid cluster_id")
     return given
 
 

@@ -6,11 +6,10 @@ refused.
 
 import errno
 import os
-import re
-import shutil
 import socket
 import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -19,6 +18,7 @@ import psutil
 
 from smq.app.process.clock import monotonic_ms, wall_ms
 from smq.app.process.inheritance import socket_path
+from smq.app.supervisor.datadir import CLUSTER_ID
 from smq.model.config import Config, bracketed
 
 TCP_BACKLOG = 1024  # Clients that reconnect at once after a restart.
@@ -28,7 +28,6 @@ PORT_WAIT_MS = 1000
 _POLL_S = 0.01
 UNIX_BACKLOG = 128  # Our own processes, some of them attaching again and again.
 UNIX_PATH_BYTES_MAX = 107  # sun_path, less its final zero.
-CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{22}")  # The name of a directory of sockets.
 DESERTED_MS = 60_000  # A younger directory may belong to a broker that is starting.
 
 
@@ -151,7 +150,16 @@ def _clear_deserted(home: Path) -> None:
     """Remove what killed brokers left: socket directories without listeners."""
     for each in home.iterdir():
         if CLUSTER_ID.fullmatch(each.name) and _is_deserted(each):
-            shutil.rmtree(each, ignore_errors=True)
+            remove_sockets(each)
+
+
+def remove_sockets(directory: Path) -> None:
+    """Remove a directory of sockets, and nothing that is no socket."""
+    with suppress(OSError):
+        for each in directory.iterdir():
+            if each.is_socket():
+                each.unlink()
+        directory.rmdir()
 
 
 def _is_deserted(directory: Path) -> bool:

@@ -35,7 +35,12 @@ from smq.app.process.machine import give_back_code, room_for, room_for_logs
 from smq.app.process.refusal import or_refuse
 from smq.app.supervisor import timeline
 from smq.app.supervisor.datadir import DataDirectory, unusable
-from smq.app.supervisor.listeners import open_http_listener, open_tcp_listeners, open_unix_listeners
+from smq.app.supervisor.listeners import (
+    open_http_listener,
+    open_tcp_listeners,
+    open_unix_listeners,
+    remove_sockets,
+)
 from smq.app.supervisor.supervisor import Mains, Supervisor
 from smq.filer.location import Location
 from smq.log.files.disk import OsDisk
@@ -78,7 +83,7 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     try:
         refuse_newer(config.data_dir)
     except SystemExit:
-        shutil.rmtree(runtime_dir, ignore_errors=True)
+        remove_sockets(runtime_dir)
         raise
     meta = directory.start(config.shards)
     _resume_time(config.data_dir)
@@ -103,7 +108,7 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     give_back_code(COMPILER)
     gc.freeze()  # Keeps collections from touching, and so copying, shared pages.
     exit_code = Supervisor(directory, estate, mains, say).run()
-    shutil.rmtree(runtime_dir, ignore_errors=True)
+    remove_sockets(runtime_dir)
     return exit_code
 
 

@@ -1,6 +1,8 @@
 """The folder of a snapshot: whole, or refused with a sentence."""
 
 import json
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,28 @@ def test_a_half_copied_one_is_refused(
         (tmp_path / name).write_bytes(content)
     with pytest.raises(NotWhole, match=words):
         folder.read(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["filer/a b/c", "logs/0", "filer/docs", "more"])
+def test_a_link_is_refused_before_anything_is_restored(tmp_path: Path, name: str) -> None:
+    """Door fault 3: a link in the filer published the restorer's file over HTTP."""
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"filer/a b/c")
+    taken(tmp_path / "s")
+    path = tmp_path / "s" / name
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    path.symlink_to(outside)
+    with pytest.raises(NotWhole, match=f"{name} is neither a file nor a directory"):
+        folder.read(tmp_path / "s")
+
+
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    taken(tmp_path / "s")
+    os.mkfifo(tmp_path / "s" / "filer" / "pipe")
+    with pytest.raises(NotWhole, match="is neither a file nor a directory"):
+        folder.read(tmp_path / "s")
 
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from shm.cluster import ClusterBlock
-from smq.app.process.status import ProcessStatus, Status, read_status
+from smq.app.process.status import (
+    ProcessStatus,
+    Status,
+    attach_logs,
+    attach_timings,
+    read_status,
+)
 
 
 def status_of(block: ClusterBlock, processes: Mapping[str, ProcessStatus]) -> Status:
@@ -43,6 +49,17 @@ def test_a_broker_is_ready_when_all_of_it_is() -> None:
     processes = {"a": ProcessStatus(pid=1, ready=True), "b": ProcessStatus(pid=2)}
     assert not status_of(block, processes).ready
     assert status_of(block, processes | {"b": ProcessStatus(pid=2, ready=True)}).ready
+
+
+def test_memory_is_a_process_s_and_nothing_else(tmp_path: Path) -> None:
+    """Door fault 2: a status file from elsewhere may name a pipe, or any file."""
+    block = ClusterBlock.create(range(1, 2), os.getpid(), 5)
+    os.mkfifo(tmp_path / "pipe")
+    for path in (str(tmp_path / "pipe"), "/dev/zero", "/proc/self/fd/../fd/0", "/etc/hostname"):
+        replace(status_of(block, {}), cluster_block=path).write(tmp_path)
+        assert read_status(tmp_path) is None
+        assert attach_logs(replace(status_of(block, {}), log_memories=[path])) == []
+        assert attach_timings(replace(status_of(block, {}), timings=path)) is None
 
 
 def test_no_file_means_no_broker(tmp_path: Path) -> None:

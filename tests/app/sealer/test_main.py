@@ -233,6 +233,17 @@ def test_what_an_earlier_sealer_cached_is_removed(
     assert list((tmp_path / "cache").iterdir()) == []
 
 
+def test_what_lies_behind_a_link_is_left_alone(loop: TidyLoop, start: Any, tmp_path: Path) -> None:
+    """Door fault 2: a cache that is a link had everything behind it deleted."""
+    precious = tmp_path / "home" / "precious"
+    precious.parent.mkdir()
+    precious.write_text("data")
+    (tmp_path / "cache").symlink_to(precious.parent)
+    start([])
+    assert precious.read_text() == "data"
+    assert not (tmp_path / "cache").is_symlink()
+
+
 def test_a_damaged_segment_is_named_to_the_shard_and_in_the_log(
     loop: TidyLoop, start: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

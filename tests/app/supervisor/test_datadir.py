@@ -83,7 +83,8 @@ def test_the_next_start_waits_for_stragglers(tmp_path: Path) -> None:
     os.close(write)
 
 
-WHOLE = {"format_version": 1, "cluster_id": "x", "log_count": 1, "generation": 4}
+CLUSTER = "smq-_5678901234567890x"
+WHOLE = {"format_version": 1, "cluster_id": CLUSTER, "log_count": 1, "generation": 4}
 
 
 @pytest.mark.parametrize(
@@ -111,7 +112,7 @@ def test_where_no_format_of_the_logs_is_said_it_is_the_first_and_is_said_from_no
 ) -> None:
     (tmp_path / "meta.json").write_text(json.dumps(WHOLE))
     directory = DataDirectory(tmp_path)
-    assert directory.start(1) == Meta("x", 1, 5)
+    assert directory.start(1) == Meta(CLUSTER, 1, 5)
     directory.close()
     said = json.loads((tmp_path / "meta.json").read_bytes())
     assert (said["format_version"], said["wal_format"]) == (FORMAT_VERSION, WAL_FORMAT)
@@ -122,11 +123,11 @@ def test_where_no_format_of_the_logs_is_said_it_is_the_first_and_is_said_from_no
     [
         (b"", "it is not JSON"),
         (b"\xff", "it is not JSON"),
-        (b"[]", "it has no format_version"),
-        (b"{}", "it has no format_version"),
-        (b'{"format_version": "x"}', "it has no format_version"),
-        (b'{"format_version": 1, "cluster_id": "x"}', "it has no log_count"),
-        (b'{"format_version": 1, "wal_format": "1"}', "it has no wal_format"),
+        (b"[]", "it has no valid format_version"),
+        (b"{}", "it has no valid format_version"),
+        (b'{"format_version": "x"}', "it has no valid format_version"),
+        (b'{"format_version": 1, "cluster_id": "x"}', "it has no valid log_count"),
+        (b'{"format_version": 1, "wal_format": "1"}', "it has no valid wal_format"),
     ],
 )
 def test_a_damaged_meta_file_is_named(tmp_path: Path, content: bytes, why: str) -> None:
@@ -134,6 +135,29 @@ def test_a_damaged_meta_file_is_named(tmp_path: Path, content: bytes, why: str) 
     with pytest.raises(
         SystemExit, match=rf"meta\.json is damaged \({why}\); restore it from a backup"
     ):
+        DataDirectory(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("cluster_id", "../../home/somebody"),
+        ("cluster_id", "/home/somebody"),
+        ("cluster_id", ".."),
+        ("cluster_id", ""),
+        ("cluster_id", CLUSTER + "\n"),
+        ("cluster_id", 7),
+        ("log_count", -1),
+        ("log_count", 10**9),
+        ("log_count", True),
+        ("generation", 2**31),
+        ("generation", -2),
+    ],
+)
+def test_a_crafted_meta_file_is_refused(tmp_path: Path, name: str, value: object) -> None:
+    """Door fault 2: the cluster's id was a path, and what it named was deleted at the stop."""
+    (tmp_path / "meta.json").write_text(json.dumps(WHOLE | {name: value}))
+    with pytest.raises(SystemExit, match=rf"meta\.json is damaged \(it has no valid {name}\)"):
         DataDirectory(tmp_path)
 
 

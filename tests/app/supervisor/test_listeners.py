@@ -9,7 +9,12 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from smq.app.supervisor.listeners import open_http_listener, open_tcp_listeners, open_unix_listeners
+from smq.app.supervisor.listeners import (
+    open_http_listener,
+    open_tcp_listeners,
+    open_unix_listeners,
+    remove_sockets,
+)
 from tests.app.fake_broker import config_for
 
 
@@ -108,6 +113,21 @@ def test_a_broker_that_was_killed_after_a_long_life_has_its_sockets_again(home: 
     listener = open_unix_listeners(directory, ["shard-1"])["shard-1"]
     assert [each.name for each in directory.iterdir()] == ["shard-1.sock"]
     listener.close()
+
+
+def test_only_sockets_are_removed(tmp_path: Path) -> None:
+    """Door fault 2: the whole tree was deleted that a crafted name stood for."""
+    directory = tmp_path / "sockets"
+    directory.mkdir()
+    (directory / "precious").write_text("data")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(directory / "shard-1.sock"))
+    remove_sockets(directory)
+    assert [each.name for each in directory.iterdir()] == ["precious"]
+    (directory / "precious").unlink()
+    remove_sockets(directory)
+    assert not directory.exists()
+    remove_sockets(directory)
 
 
 def test_a_directory_that_is_not_ours_is_refused(tmp_path: Path) -> None:
