@@ -24,6 +24,7 @@ from shm.kernels.base.crc32c import crc32c
 from smq.filer.local import LocalStore
 from smq.model.catalog import Topic
 from smq.model.config import Config
+from smq.model.now import Now
 from smq.model.segments import SealedPartition, Segment
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.compact import Compaction, Ports
@@ -106,7 +107,7 @@ def main() -> None:
         sql.add_topic(Topic(PLACE.topic, UUID(int=1), (1,), (0,)), 0)
         store = LocalStore(Path(directory) / "filer")
         seal(sql.manifest, store, options.records, options.keys, options.value_bytes)
-        ports = Ports(store, FakeShard([]), sql.manifest, lambda: 10**15, draw)
+        ports = Ports(store, FakeShard([]), sql.manifest, lambda: Now(10**15, 10**15), draw)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         seconds, steps = 0.0, 0
         while True:

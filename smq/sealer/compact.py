@@ -32,6 +32,7 @@ from shm.arrow import read_only
 from shm.kernels.base.crc32c import crc32c
 from shm.kernels.record.last_of_key import SLOT_WORDS, find_last, note_keys
 from smq.filer.store import Store
+from smq.model.now import Now
 from smq.model.references import HEADER, NotAHandle, Reference
 from smq.model.segments import SealedPartition, Segment
 from smq.model.topic_configs import TopicSettings
@@ -85,13 +86,13 @@ def _places(rows: pa.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
 
 
 class Ports(NamedTuple):
-    """What compaction uses. `now_ms` is the wall clock, `draw` as for Sealing; `staging`
+    """What compaction uses. `now` reads both clocks, `draw` as for Sealing; `staging`
     takes copies of files that are not on this host."""
 
     store: Store
     shard: ShardPort
     manifest: ManifestPort
-    now_ms: Callable[[], int]
+    now: Callable[[], Now]
     draw: Callable[[], int]
     staging: Path | None = None
     slots_max: int = SLOTS_MAX
@@ -110,10 +111,10 @@ class Compaction:
         return next(self._steps, False)
 
     def _pass(self) -> Iterator[bool]:
-        now_ms = self._ports.now_ms()
+        now = self._ports.now()
         log_start = self._ports.manifest.log_start(self.place.number)
         segments = list(walk(self._ports.manifest, self.place.number, log_start))
-        dirty = deque(to_compact(segments, self.settings, now_ms))
+        dirty = deque(to_compact(segments, self.settings, now.wall_ms))
         if not dirty:
             self._report(compacted_end(segments))
             return
@@ -128,7 +129,7 @@ class Compaction:
             yield True
         for segment in segments:
             if segment.kind == "parquet" and segment.end_offset <= end:
-                drops = may_drop_tombstones(segment, segments, self.settings, now_ms)
+                drops = may_drop_tombstones(segment, segments, self.settings, now.monotonic_ms)
                 self._compact(segment, table, drops=drops, is_last=segment is segments[-1])
                 yield True
         self._report(end)
@@ -177,7 +178,7 @@ class Compaction:
             times += _ends(left)
             payloads.update(_payloads_in(left))
         data = writer.finish(*offsets)
-        bytes_, now_ms = read_only(data), ports.now_ms()
+        bytes_, now_ms = read_only(data), ports.now().monotonic_ms
         key_of = partial(self.place.key, *offsets, suffix="parquet")
         attempt, key = put_file(ports.store, key_of, data, ports.draw())
         new = Segment(

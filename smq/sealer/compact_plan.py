@@ -25,9 +25,9 @@ def is_dirty(segment: Segment) -> bool:
     return segment.kind == "parquet" and not segment.compacted_ms
 
 
-def to_compact(segments: Sequence[Segment], settings: TopicSettings, now_ms: int) -> list[Segment]:
+def to_compact(segments: Sequence[Segment], settings: TopicSettings, wall_ms: int) -> list[Segment]:
     """The dirty segments to compact now, in order, or none. `segments` are all."""
-    dirty = list(_old_enough(segments, settings, now_ms))
+    dirty = list(_old_enough(segments, settings, wall_ms))
     if not dirty:
         return []
     dirty_bytes = sum(each.bytes for each in dirty)
@@ -36,17 +36,17 @@ def to_compact(segments: Sequence[Segment], settings: TopicSettings, now_ms: int
         each.bytes for each in segments if each.base_offset < behind and not is_dirty(each)
     )
     is_much = dirty_bytes * PPM > settings.dirty_min_ppm * (clean_bytes + dirty_bytes)
-    is_old = now_ms - _oldest_ms(dirty[0]) > settings.compaction_lag_max_ms
+    is_old = wall_ms - _oldest_ms(dirty[0]) > settings.compaction_lag_max_ms
     return dirty if is_much or is_old else []
 
 
 def _old_enough(
-    segments: Iterable[Segment], settings: TopicSettings, now_ms: int
+    segments: Iterable[Segment], settings: TopicSettings, wall_ms: int
 ) -> Iterable[Segment]:
     for segment in segments:
         if not is_dirty(segment):
             continue
-        if now_ms - _newest_ms(segment) < settings.compaction_lag_min_ms:
+        if wall_ms - _newest_ms(segment) < settings.compaction_lag_min_ms:
             return
         yield segment
 

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from smq.filer.store import Store
+from smq.model.now import Now
 from smq.model.segments import SealedPartition, is_table_metadata, topic_directory
 from smq.model.topic_configs import NO_TABLE, TopicSettings
 from smq.sealer.plan import Retention, retain, retain_unsealed
@@ -30,7 +31,7 @@ def drop_unsealed(  # noqa: PLR0913  (whom it talks to, and what it is told)
     manifest: ManifestPort,
     number: int,
     settings: TopicSettings,
-    now_ms: int,
+    wall_ms: int,
     *,
     unsealed_bytes: int,
 ) -> int:
@@ -42,14 +43,14 @@ def drop_unsealed(  # noqa: PLR0913  (whom it talks to, and what it is told)
     retention = retain(
         walk(manifest, number),
         settings,
-        now_ms,
+        wall_ms,
         sealed_bytes=sealed_bytes,
         unsealed_bytes=unsealed_bytes,
     )
     if not retention.all_go:
         return 0
     log_start = retain_unsealed(
-        shard.unsealed(number), settings, now_ms, unsealed_bytes=unsealed_bytes
+        shard.unsealed(number), settings, wall_ms, unsealed_bytes=unsealed_bytes
     )
     if log_start > manifest.log_start(number):
         manifest.set_log_start(number, log_start)
@@ -68,7 +69,7 @@ class Housekeeping(NamedTuple):
         self,
         place: SealedPartition,
         settings: TopicSettings,
-        now_ms: int,
+        now: Now,
         *,
         shard_start: int,
         unsealed_bytes: int = 0,
@@ -84,7 +85,7 @@ class Housekeeping(NamedTuple):
         retention = retain(
             walk(self.manifest, number),
             settings,
-            now_ms,
+            now.wall_ms,
             log_start=max(sealed_start, shard_start),
             sealed_bytes=self.manifest.sealed_bytes(number) if wants_sizes else 0,
             unsealed_bytes=unsealed_bytes,
@@ -97,7 +98,7 @@ class Housekeeping(NamedTuple):
         if retention.deleted:
             paths = [segment.path for segment in retention.deleted]
             has_table = settings.table != NO_TABLE
-            self.manifest.delete_segments(paths, now_ms if has_table else 0)
+            self.manifest.delete_segments(paths, now.monotonic_ms if has_table else 0)
             if has_table:  # It names the files until it follows; then they are swept.
                 return retention
         for segment in retention.deleted:

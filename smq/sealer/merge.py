@@ -41,7 +41,7 @@ class _Opened(NamedTuple):
 
 
 class Merging(NamedTuple):
-    """The job, and the ports it uses. `now_ms` is the wall clock, `draw` as for Sealing;
+    """The job, and the ports it uses. `now_ms` is the time line, `draw` as for Sealing;
     `staging` takes copies of files that are not on this host."""
 
     store: Store

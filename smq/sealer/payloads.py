@@ -91,7 +91,7 @@ class PayloadSweep(NamedTuple):
     manifest: ManifestPort
 
     def sweep(
-        self, files: Iterable[Facts], owners: Sequence[Owner], now_ms: int, gone_before_ms: int
+        self, files: Iterable[Facts], owners: Sequence[Owner], wall_ms: int, gone_before_ms: int
     ) -> list[str]:
         """Delete the orphans among these payloads; returns their keys.
 
@@ -107,7 +107,7 @@ class PayloadSweep(NamedTuple):
             owner = by_directory.get(directory)
             before_ms = gone_before_ms
             if owner is not None:
-                before_ms = now_ms - owner.orphan_ms - CLOCK_STEP_MS
+                before_ms = wall_ms - owner.orphan_ms - CLOCK_STEP_MS
             if facts.modified_ms < before_ms:
                 old.setdefault(directory, []).append(facts.key)
         swept: list[str] = []

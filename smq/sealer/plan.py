@@ -86,7 +86,7 @@ class Retention(NamedTuple):
 def retain(  # noqa: PLR0913  (what there is, and what is wanted)
     segments: Iterable[Segment],
     settings: TopicSettings,
-    now_ms: int,
+    wall_ms: int,
     *,
     log_start: int = 0,
     sealed_bytes: int = 0,
@@ -108,7 +108,7 @@ def retain(  # noqa: PLR0913  (what there is, and what is wanted)
             return Retention(log_start, deleted, all_go=False, has_more=True)
         size -= segment.bytes
         too_much = 0 <= settings.retention_bytes <= size
-        if not (segment.end_offset <= log_start or too_much or _is_old(segment, settings, now_ms)):
+        if not (segment.end_offset <= log_start or too_much or _is_old(segment, settings, wall_ms)):
             return Retention(log_start, deleted, all_go=False)
         deleted.append(segment)
         log_start = max(log_start, segment.end_offset)
@@ -123,7 +123,7 @@ def is_overdue(partition: PartitionState, settings: TopicSettings, now_ms: int) 
 
 
 def retain_unsealed(
-    parts: Iterable[UnsealedPart], settings: TopicSettings, now_ms: int, *, unsealed_bytes: int
+    parts: Iterable[UnsealedPart], settings: TopicSettings, wall_ms: int, *, unsealed_bytes: int
 ) -> int:
     """The offset below which unsealed records expire, by the rules of sealed ones; 0: none.
 
@@ -133,13 +133,13 @@ def retain_unsealed(
     for part in parts:
         unsealed_bytes -= part.bytes
         too_much = 0 <= settings.retention_bytes <= unsealed_bytes
-        too_old = part.newest_ms >= 0 and 0 <= settings.retention_ms < now_ms - part.newest_ms
+        too_old = part.newest_ms >= 0 and 0 <= settings.retention_ms < wall_ms - part.newest_ms
         if not (too_much or too_old):
             break
         end_offset = part.end_offset
     return end_offset
 
 
-def _is_old(segment: Segment, settings: TopicSettings, now_ms: int) -> bool:
+def _is_old(segment: Segment, settings: TopicSettings, wall_ms: int) -> bool:
     newest_ms = segment.max_timestamp_ms if segment.max_timestamp_ms >= 0 else segment.committed_ms
-    return 0 <= settings.retention_ms < now_ms - newest_ms
+    return 0 <= settings.retention_ms < wall_ms - newest_ms

@@ -83,7 +83,7 @@ def parquet_writer(
 
 
 class Sealing(NamedTuple):
-    """The job, and the ports it uses. `now_ms` is the wall clock; files are built in the room.
+    """The job, and the ports it uses. `wall_ms` is the wall clock; files are built in the room.
 
     `draw` gives an `attempt` for each file's name. `schema` is the topic's `smq.schema`.
     """
@@ -91,7 +91,7 @@ class Sealing(NamedTuple):
     store: Store
     shard: ShardPort
     manifest: ManifestPort
-    now_ms: Callable[[], int]
+    wall_ms: Callable[[], int]
     draw: Callable[[], int]
     room: Room
     schema: str = ""
@@ -155,7 +155,7 @@ class Sealing(NamedTuple):
             min_timestamp_ms=min(segment.times),
             max_timestamp_ms=max(segment.times),
             attempt=attempt,
-            committed_ms=self.now_ms(),
+            committed_ms=self.wall_ms(),
             untyped_count=segment.writer.untyped_count,
         )
         # A failure leaves the outcome unknown: keep the file; an uncommitted one is swept.

@@ -11,6 +11,7 @@ from hypothesis import given, settings as hypothesis_settings, strategies as st
 from shm.kernels.twin import records as plain
 from smq.model.config import Config
 from smq.model.errors import PreconditionFailed, Unavailable
+from smq.model.now import Now
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.cold import Cache, ColdReader, Damaged
 from smq.sealer.compact import FILL_PERCENT, SLOTS_MIN, Compaction, KeyTable, Ports
@@ -77,7 +78,7 @@ class Log:
             self.store,
             self.shard,
             FusedManifest(self.manifest, fuse),
-            lambda: now_ms,
+            lambda: Now(now_ms, NOW_MS),
             draw,
             slots_max=self._slots_max,
         )
@@ -201,7 +202,9 @@ def test_the_last_record_stays_for_readers_that_wait_for_it(log: Log) -> None:
     log.append((b"b", b"v"), (b"b", None))
     log.compact(AT_ONCE)
     log.manifest.set_log_start(1, 0)
-    ports = Ports(log.store, log.shard, FusedManifest(log.manifest), lambda: NOW_MS + 5, draw)
+    ports = Ports(
+        log.store, log.shard, FusedManifest(log.manifest), lambda: Now(NOW_MS + 5, NOW_MS), draw
+    )
     table = KeyTable(1, 1)
     last = log.manifest.segments(1)[-1]
     assert last.compacted_ms

@@ -9,6 +9,7 @@ import pytest
 
 from smq.model.config import Config
 from smq.model.errors import PreconditionFailed, Unavailable
+from smq.model.now import Now
 from smq.model.segments import SEGMENTS_PREFIX, Segment
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.housekeeping import DELETED_MAX, Housekeeping, drop_unsealed
@@ -39,7 +40,7 @@ def store(manifest: WritableManifest, shard: FakeShard) -> MemoryStore:
 
 
 def _retain(job: Housekeeping, shard_start: int, now_ms: int = 102) -> int:
-    return job.retain(PLACE, SETTINGS, now_ms, shard_start=shard_start).log_start
+    return job.retain(PLACE, SETTINGS, Now(0, now_ms), shard_start=shard_start).log_start
 
 
 def test_old_segments_are_deleted_everywhere(
@@ -217,7 +218,7 @@ def test_so_many_segments_are_deleted_at_a_time(
     job = Housekeeping(store, shard, manifest)
     starts, has_more = [], True
     while has_more:
-        retention = job.retain(PLACE, SETTINGS, 10_000, shard_start=shard.start)
+        retention = job.retain(PLACE, SETTINGS, Now(0, 10_000), shard_start=shard.start)
         starts.append(shard.start)
         assert len(retention.deleted) <= DELETED_MAX
         assert manifest.segments(1, count_max=1) == manifest.segments(1, shard.start, count_max=1)

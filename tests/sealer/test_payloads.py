@@ -16,6 +16,7 @@ from shm.kernels.twin import records as plain
 from smq.filer.store import CREATE, Data, Facts, Mode
 from smq.model.config import Config
 from smq.model.errors import PeerError, Unavailable
+from smq.model.now import Now
 from smq.model.references import PREFIX, Reference
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.decode import cut
@@ -290,7 +291,9 @@ class World:
                 seal(self.store, self.shard, manifest, sealed_end=start, end=end, first_ms=first_ms)
             elif name == "retain":
                 job = Housekeeping(self.store, self.shard, manifest)
-                job.retain(PLACE, SETTINGS, self.now_ms, shard_start=self.shard.start)
+                job.retain(
+                    PLACE, SETTINGS, Now(self.now_ms, self.now_ms), shard_start=self.shard.start
+                )
             elif name == "sweep":
                 PayloadSweep(self.store, lambda _: self.shard, manifest).sweep(
                     self.store.list(PREFIX), [OWNER], self.now_ms, 0

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from smq.app.front.observer import SAMPLE_MS, Observer
 from smq.app.front.webhook import Webhook
-from smq.app.process.clock import monotonic_ms, wall_ms
+from smq.app.process.clock import monotonic_ms, now, wall_ms
 from smq.front.console.history import History
 from smq.front.metrics.alerts import Alerts
 from smq.front.metrics.facts import Facts
@@ -79,7 +79,7 @@ class Metrics:
         if not alerts.rules:
             self._observer.sample()
             return
-        for event in alerts.look(self._observer.look().offsets, wall_ms()):
+        for event in alerts.look(self._observer.look().offsets, now()):
             sys.stderr.write(f"alert: {event.sentence}\n")
             if webhook is not None:
                 webhook.tell(event.as_json())

@@ -155,7 +155,7 @@ class Observer:
             return
         self._sampled_ms = now_ms
         is_led = rows[:, words.P_FLAGS] != 0
-        self._ends.add(wall_ms(), np.where(is_led, rows[:, words.P_HIGH_WATERMARK], -1))
+        self._ends.add(now_ms, np.where(is_led, rows[:, words.P_HIGH_WATERMARK], -1))
 
     def _read_store(self) -> None:
         try:
@@ -203,7 +203,7 @@ class Observer:
 
     def _offsets(self, rows: np.ndarray) -> Iterator[GroupOffset]:
         self._sample(rows)
-        now_ms = wall_ms()
+        now_ms = monotonic_ms()
         names = {
             number: (topic.name, partition)
             for topic in self._topics

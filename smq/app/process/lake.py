@@ -11,7 +11,7 @@ from smq.store.manifest import Manifest
 
 
 def table_facts(
-    data_dir: Path, manifest: Manifest, topics: Iterable[Topic], now_ms: int
+    data_dir: Path, manifest: Manifest, topics: Iterable[Topic], wall_ms: int
 ) -> Iterator[TableFacts]:
     """Each table that a topic wants, and each that is still there. Raises StoreError."""
     found = {(each.namespace, each.topic, each.format): each for each in states(data_dir)}
@@ -19,7 +19,7 @@ def table_facts(
         kind = topic.configs.get("smq.table", NO_TABLE)
         if kind != NO_TABLE:
             state = found.pop((topic.namespace, topic.name, kind), None)
-            yield _facts(topic, kind, state, manifest, now_ms)
+            yield _facts(topic, kind, state, manifest, wall_ms)
     for state in found.values():
         yield TableFacts(
             state.topic,
@@ -31,11 +31,11 @@ def table_facts(
 
 
 def _facts(
-    topic: Topic, kind: str, state: TableState | None, manifest: Manifest, now_ms: int
+    topic: Topic, kind: str, state: TableState | None, manifest: Manifest, wall_ms: int
 ) -> TableFacts:
     if state is None or state.topic_id != topic.id.hex:
         state = TableState(namespace=topic.namespace, topic=topic.name, format=kind)
-    behind, oldest_ms = 0, now_ms
+    behind, oldest_ms = 0, wall_ms
     for partition, number in enumerate(topic.partition_numbers):
         end = max(state.ends.get(str(partition), 0), manifest.log_start(number))
         waiting = manifest.segments(number, end, count_max=1)
@@ -48,7 +48,7 @@ def _facts(
         state.location,
         files=state.files,
         records_behind=behind,
-        behind_s=(now_ms - oldest_ms) / 1000,
+        behind_s=(wall_ms - oldest_ms) / 1000,
         raw_records=state.raw_records,
         synced_ms=state.synced_ms,
         error=state.error,

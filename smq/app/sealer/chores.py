@@ -19,6 +19,7 @@ from typing import Protocol, TypeVar
 
 from smq.app.sealer.workers import Jobs
 from smq.model.config import Config
+from smq.model.now import Now
 from smq.model.segments import SealedPartition
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.plan import is_overdue
@@ -82,25 +83,26 @@ class Chores:
         self._is_sweep_over = False  # Seen from the next look on, once nothing of it is left.
         self._sightings = Sightings()
 
-    def look(self, now_ms: int) -> None:
+    def look(self, now: Now) -> None:
         """Queue what is due, except what is still unfinished from the last time."""
+        now_ms = now.monotonic_ms
         interval_ms = self.config.log_retention_check_interval_ms
         if now_ms - self._retained_ms >= interval_ms:
             self._retained_ms = now_ms
             for number in self._states:
                 self._retain(number, now_ms)
-        self._look_at_sweeps(now_ms)
+        self._look_at_sweeps(now)
         self._next()
 
-    def _look_at_sweeps(self, now_ms: int) -> None:
+    def _look_at_sweeps(self, now: Now) -> None:
         """Begin a sweep an interval after the end of the last one: see Sightings."""
         if self._sweeping:
             return
         if self._is_sweep_over:
-            self._is_sweep_over, self._swept_ms = False, now_ms
-        if now_ms - self._swept_ms >= self.config.filer_sweep_ms:
+            self._is_sweep_over, self._swept_ms = False, now.monotonic_ms
+        if now.monotonic_ms - self._swept_ms >= self.config.filer_sweep_ms:
             self._is_sweep_over = True
-            self._sweep(now_ms)
+            self._sweep(now)
 
     def _retain(self, number: int, now_ms: int) -> None:
         if number not in self._known.places:  # Its topic was deleted.
@@ -173,14 +175,15 @@ class Chores:
         place, settings, _ = self._known.places[number]
         self._give(Merge(place, settings), answered)
 
-    def _sweep(self, now_ms: int) -> None:
+    def _sweep(self, now: Now) -> None:
         config = self.config
-        before_ms = now_ms - config.filer_sweep_ms
+        before_ms = now.monotonic_ms - config.filer_sweep_ms
+        gone_before_ms = now.wall_ms - config.filer_sweep_ms  # By the times of the filer's files.
         self._sweeping = SWEEP_CHORES
-        unfinished = ForgetUnfinished(now_ms - config.filer_unfinished_ms)
+        unfinished = ForgetUnfinished(now.wall_ms - config.filer_unfinished_ms)
 
         def payloads(after: str) -> SweepPayloads:
-            return SweepPayloads(self._known.owners(), before_ms, after)
+            return SweepPayloads(self._known.owners(), gone_before_ms, after)
 
         self._line.append(lambda: self._give(unfinished, self._swept))
         self._line.append(lambda: self._give_unnamed(before_ms, ""))

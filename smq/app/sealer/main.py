@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from smq.app.process.acceptor import Acceptor
-from smq.app.process.clock import wall_ms
+from smq.app.process.clock import monotonic_ms, now
 from smq.app.process.inheritance import SEALER, Inheritance, shard_name
 from smq.app.process.link import Link
 from smq.app.process.loop import Loop
@@ -224,10 +224,10 @@ class Sealer:
                 self._ask(node)
         if self._known.config is not None:
             self._chores.config = self._known.config
-            self._chores.look(wall_ms())
+            self._chores.look(now())
             if self._is_fit:
                 self._tables.check_ms = self._known.config.log_retention_check_interval_ms
-                self._tables.look(wall_ms())
+                self._tables.look(monotonic_ms())
         self.sealing.look()
         self.publishing.look()
         self.reading.look()
@@ -299,7 +299,7 @@ class Sealer:
         chosen = due(
             watched.state(facts),
             self._known.settings,
-            wall_ms(),
+            monotonic_ms(),
             before=watched.take_before(),
             pressure=self._pressure,
         )
@@ -321,7 +321,7 @@ class Sealer:
         self.sealing.do(job, answered)
 
     def _say_problem(self, answer: object) -> None:
-        if isinstance(answer, Failed) and self._told.is_new(answer.what, wall_ms()):
+        if isinstance(answer, Failed) and self._told.is_new(answer.what, monotonic_ms()):
             sys.stderr.write(f"sealer: {answer.error}\n")
 
 

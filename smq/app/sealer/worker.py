@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from smq.app.process.asker import Asker
-from smq.app.process.clock import monotonic_ms, wall_ms
+from smq.app.process.clock import monotonic_ms, now, wall_ms
 from smq.app.process.inheritance import COORDINATOR, shard_name, socket_path
 from smq.app.sealer.ports import ShardOverSocket, StoredManifest
 from smq.filer.location import Location
@@ -177,7 +177,7 @@ class Worker:
         retention = Housekeeping(self.store, self._shard(job.node), self.manifest).retain(
             job.place,
             job.settings,
-            wall_ms(),
+            now(),
             shard_start=job.shard_start,
             unsealed_bytes=job.unsealed_bytes,
         )
@@ -191,7 +191,7 @@ class Worker:
         merging = Merging(
             self.store,
             self.manifest,
-            wall_ms,
+            monotonic_ms,
             self._draw,
             self._at.cache_dir,
             self.merge_run_min,
@@ -206,7 +206,7 @@ class Worker:
         if compaction is None or compaction.subject != (job.place, job.settings):
             self._at.cache_dir.mkdir(parents=True, exist_ok=True)
             shard = self._shard(job.node)
-            ports = Ports(self.store, shard, self.manifest, wall_ms, self._draw, self._at.cache_dir)
+            ports = Ports(self.store, shard, self.manifest, now, self._draw, self._at.cache_dir)
             compaction = Compaction(ports, job.place, job.settings)
         has_more = compaction.step()
         if has_more:
@@ -241,13 +241,13 @@ class Worker:
         from smq.sealer.lake.publish import Publishing  # noqa: PLC0415  (It imports pyarrow.)
 
         at = self._at
-        return Publishing(self.store, self.manifest, at.filer, at.catalog, at.data_dir, wall_ms)
+        return Publishing(self.store, self.manifest, at.filer, at.catalog, at.data_dir, now)
 
     def _tables_in_step(self) -> dict[str, int]:
         """Since when each topic directory with a table has been in step with it; 0: unknown."""
         found = list(states(self._at.data_dir))
         ids = self.manifest.topic_ids() if found else {}
-        return in_step(found, ids, wall_ms())
+        return in_step(found, ids, monotonic_ms())
 
     def forget_unfinished(self, job: ForgetUnfinished) -> int:
         """Delete unfinished writes not touched since the given time; returns their number."""

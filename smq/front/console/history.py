@@ -21,19 +21,19 @@ class History:
         self._counters: deque[tuple[int, dict[str, int]]] = deque(maxlen=COUNTER_SAMPLES_MAX)
         self._lags: deque[tuple[int, tuple[str, ...], np.ndarray]] = deque(maxlen=LAG_SAMPLES_MAX)
 
-    def add_counters(self, now_ms: int, counters: Mapping[str, int]) -> None:
+    def add_counters(self, wall_ms: int, counters: Mapping[str, int]) -> None:
         """Record the broker's counters."""
-        if self._counters and now_ms <= self._counters[-1][0]:
+        if self._counters and wall_ms <= self._counters[-1][0]:
             self._counters.clear()  # The clock was set back: no rate may span that.
-        self._counters.append((now_ms, dict(counters)))
+        self._counters.append((wall_ms, dict(counters)))
 
-    def add_lags(self, now_ms: int, groups: tuple[str, ...], lags: np.ndarray) -> None:
+    def add_lags(self, wall_ms: int, groups: tuple[str, ...], lags: np.ndarray) -> None:
         """Record the lag of each group: int64 in the order of `groups`. Equal tuples are shared."""
-        if self._lags and now_ms <= self._lags[-1][0]:
+        if self._lags and wall_ms <= self._lags[-1][0]:
             self._lags.clear()
         if self._lags and self._lags[-1][1] == groups:
             groups = self._lags[-1][1]
-        self._lags.append((now_ms, groups, lags))
+        self._lags.append((wall_ms, groups, lags))
 
     def rates(self, names: Sequence[str], since_ms: int = 0) -> list[list[float]]:
         """The sample times after `since_ms` in seconds, then the rates of each name per second."""
@@ -54,8 +54,8 @@ class History:
         """The sample times in seconds, then the group's lag in records at each."""
         times: list[float] = []
         lags: list[float] = []
-        for now_ms, groups, values in list(self._lags):
+        for wall_ms, groups, values in list(self._lags):
             if group in groups:
-                times.append(now_ms / 1000)
+                times.append(wall_ms / 1000)
                 lags.append(float(values[groups.index(group)]))
         return [times, lags]

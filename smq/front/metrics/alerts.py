@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from smq.front.metrics.facts import GroupOffset
 from smq.model.lag_rules import LagRule
+from smq.model.now import Now
 
 
 class Lag(NamedTuple):
@@ -56,8 +57,9 @@ class Alerts:
         self._above: dict[tuple[int, str], int] = {}  # Since when.
         self._firing: dict[tuple[int, str], int] = {}
 
-    def look(self, offsets: Iterable[GroupOffset], now_ms: int) -> list[Event]:
-        """The alerts that began or ended. `now_ms` is wall-clock time, for the events."""
+    def look(self, offsets: Iterable[GroupOffset], now: Now) -> list[Event]:
+        """The alerts that began or ended. Their events say wall time."""
+        now_ms = now.monotonic_ms
         lags = lags_of(offsets)
         above = {
             (number, group)
@@ -68,7 +70,7 @@ class Alerts:
         }
         self._above = {each: self._above.get(each, now_ms) for each in above}
         events = [
-            self._event(each, lags, self._firing[each], is_firing=False)
+            self._event(each, lags, now.wall_of(self._firing[each]), is_firing=False)
             for each in self._firing.keys() - above
         ]
         self._firing = {each: since for each, since in self._firing.items() if each in above}
@@ -76,7 +78,7 @@ class Alerts:
             late = now_ms - since_ms >= self.rules[each[0]].for_ms
             if late and each not in self._firing:
                 self._firing[each] = since_ms
-                events.append(self._event(each, lags, since_ms, is_firing=True))
+                events.append(self._event(each, lags, now.wall_of(since_ms), is_firing=True))
         return sorted(events, key=lambda event: (event.group, event.rule.text))
 
     def _event(

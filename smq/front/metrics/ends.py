@@ -21,7 +21,7 @@ class Ends:
     def add(self, now_ms: int, ends: np.ndarray) -> None:
         """Add a sample: int64 by partition number, -1 where there is no partition."""
         if self._times_ms and now_ms <= self._times_ms[-1]:
-            return  # The clock was set back: sampling resumes when it has caught up.
+            return
         self._times_ms.append(now_ms)
         self._samples.append(ends)
         if len(self._times_ms) > SAMPLES_MAX:

@@ -41,12 +41,17 @@ class DeltaTable:
     """A topic's Delta table; see LakeTable. `base` is the filer's root, in deltalake's form."""
 
     def __init__(
-        self, name: TableName, store: Store, base: str, storage_options: dict[str, str], now_ms: int
+        self,
+        name: TableName,
+        store: Store,
+        base: str,
+        storage_options: dict[str, str],
+        wall_ms: int,
     ) -> None:
         self._name, self._store, self._options = name, store, storage_options
         self._directory = directory_of(name.namespace, name.topic)
         self._uri = f"{base}/{self._directory.rstrip('/')}"
-        self._now_ms = now_ms
+        self._wall_ms = wall_ms
         self._log: Log | None = None
         self._sizes: dict[str, int] = {}
 
@@ -121,7 +126,7 @@ class DeltaTable:
                 library.RemoveAction(
                     key.removeprefix(self._directory),
                     change.rows_differ,
-                    self._now_ms,
+                    self._wall_ms,
                     self._sizes[key],
                     {PARTITION: str(place.partition)},
                 )

@@ -19,6 +19,7 @@ from smq.filer.location import Location
 from smq.filer.s3_uploads import Access
 from smq.filer.store import Store
 from smq.model.errors import StoreError
+from smq.model.now import Now
 from smq.sealer.lake.catalog import CatalogSettings
 from smq.sealer.lake.delta import DeltaTable
 from smq.sealer.lake.errors import LakeError
@@ -44,26 +45,26 @@ TIDY_SHARE = 4  # Metadata is tidied this many times within the time that snapsh
 
 
 class Publishing(NamedTuple):
-    """The job, and the ports it uses. `now_ms` is the wall clock."""
+    """The job, and the ports it uses. `now` reads both clocks."""
 
     store: Store
     manifest: ManifestPort
     location: Location
     catalog: CatalogSettings
     data_dir: Path
-    now_ms: Callable[[], int]
+    now: Callable[[], Now]
 
     def publish(self, job: PublishTable) -> bool:
         """Have the table follow the manifest; whether more commits remain.
 
         Raises StoreError; the table's state records the reason too.
         """
-        began_ms = self.now_ms()
+        began = self.now()
         state = self._state(job)
         try:
-            return self._publish(job, state, began_ms)
+            return self._publish(job, state, began)
         except StoreError as reason:
-            self._note(replace(state, error=str(reason), error_ms=state.error_ms or began_ms))
+            self._note(replace(state, error=str(reason), error_ms=state.error_ms or began.wall_ms))
             raise
 
     def withdraw(self, namespace: str, topic: str, format_: str) -> None:
@@ -79,16 +80,16 @@ class Publishing(NamedTuple):
         base, access = self.location.root.rstrip("/"), self.location.access(os.environ)
         if format_ == "delta":
             options = _delta_options(access) if self.location.is_s3 else {}
-            return DeltaTable(name, self.store, base, options, self.now_ms())
+            return DeltaTable(name, self.store, base, options, self.now().wall_ms)
         if self.location.is_s3:
             return IcebergTable(name, self.store, base, self.catalog, _iceberg_options(access))
         return IcebergTable(name, self.store, f"file://{base}", self.catalog, {})
 
-    def _publish(self, job: PublishTable, state: TableState, began_ms: int) -> bool:
+    def _publish(self, job: PublishTable, state: TableState, began: Now) -> bool:
         lines = self._lines(job)
         content = _digest(job, lines)
         if not job.check and content == state.content and not state.error:
-            self._note(replace(state, synced_ms=began_ms))
+            self._note(_synced(state, began))
             return False
         table = self.table(TableName(job.namespace, job.topic), job.format)
         held = table.read()
@@ -107,14 +108,14 @@ class Publishing(NamedTuple):
             files=len(now),
             raw_records=raw_records(lines),
             content="" if has_more else content,
-            synced_ms=state.synced_ms if has_more else began_ms,
             error="",
             error_ms=0,
             note=note or state.note,
         )
-        if began_ms - state.tidied_ms >= job.keep_ms // TIDY_SHARE:
-            table.tidy(began_ms - job.keep_ms)
-            state = replace(state, tidied_ms=began_ms)
+        state = state if has_more else _synced(state, began)
+        if began.monotonic_ms - state.tidied_ms >= job.keep_ms // TIDY_SHARE:
+            table.tidy(began.wall_ms - job.keep_ms)
+            state = replace(state, tidied_ms=began.monotonic_ms)
         self._note(state)
         return has_more
 
@@ -221,3 +222,7 @@ def _delta_options(access: Access) -> dict[str, str]:
     }
     found = {names[key]: str(value) for key, value in access.items() if key in names}
     return {"AWS_ALLOW_HTTP": "true", "aws_conditional_put": "etag", **found}
+
+
+def _synced(state: TableState, began: Now) -> TableState:
+    return replace(state, synced_ms=began.wall_ms, followed_ms=began.monotonic_ms)

@@ -16,7 +16,9 @@ from smq.model.segments import directory_of
 from smq.store.manifest import REPLACED_KEEP_MS
 
 DIRECTORY = "tables"
-SLACK_MS = 60_000  # From a request to change the manifest until the change is there.
+# From a request to change the manifest until the change is there, and what a time line may lose
+# when the host is started again (smq.app.supervisor.timeline).
+SLACK_MS = 180_000
 FORMATS = ("iceberg", "delta")
 
 
@@ -29,7 +31,8 @@ class TableState:
     raw_records sealed records that it lacks because they are in raw segments
     content     a digest of the content that it was last made equal to
     synced_ms   at this time of the manifest, or later, the table had the manifest's files and no
-                other; 0: never
+                other; 0: never. People read it: wall time, as error_ms
+    followed_ms the same on the time line, for the sweep, as tidied_ms
     error       why the last attempt failed, in a sentence; "" if it did not
     error_ms    since when attempts fail
     note        foreign changes that were found and mended
@@ -45,6 +48,7 @@ class TableState:
     raw_records: int = 0
     content: str = ""
     synced_ms: int = 0
+    followed_ms: int = 0
     tidied_ms: int = 0
     error: str = ""
     error_ms: int = 0
@@ -98,7 +102,10 @@ def in_step(
     """
     times: dict[str, int] = {}
     for state in found:
-        directory, time_ms = directory_of(state.namespace, state.topic), state.synced_ms - SLACK_MS
+        directory, time_ms = (
+            directory_of(state.namespace, state.topic),
+            state.followed_ms - SLACK_MS,
+        )
         is_known = topic_ids.get((state.namespace, state.topic)) == state.topic_id
         if not is_known or time_ms < now_ms - REPLACED_KEEP_MS:
             time_ms = 0

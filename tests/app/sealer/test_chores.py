@@ -9,6 +9,7 @@ import pytest
 
 from smq.app.sealer.chores import Chores
 from smq.model.config import Config
+from smq.model.now import Now
 from smq.model.segments import SealedPartition
 from smq.model.topic_configs import TopicSettings
 from smq.wire.internal.form import Failed, Question
@@ -89,6 +90,7 @@ class FakeKnown:
 class Rig:
     def __init__(self, partitions: int, oldest_ms: int = BEGIN_MS) -> None:
         self.hands, self.known = FakeHands(), FakeKnown(partitions)
+        self.step_ms = 0  # How far the wall clock is off.
         self.states = {
             number: PartitionState(number, 0, 7, 0, 9, 10, oldest_ms)
             for number in range(partitions)
@@ -103,7 +105,7 @@ class Rig:
         )
 
     def look(self, now_ms: int) -> None:
-        self.chores.look(now_ms)
+        self.chores.look(Now(now_ms, now_ms + self.step_ms))
         self.chores.invariants()
 
     def drain(self) -> list[type]:
@@ -133,8 +135,13 @@ def test_one_chore_is_in_hand_and_a_seal_comes_right_behind_it() -> None:
     assert {FindUnnamed, SweepPayloads, ForgetUnfinished} <= set(done)
 
 
-def test_each_is_due_after_its_interval_and_not_while_the_last_is_not_done(rig: Rig) -> None:
+@pytest.mark.parametrize("step_ms", [0, -3_600_000, 3_600_000])
+def test_each_is_due_after_its_interval_and_not_while_the_last_is_not_done(
+    rig: Rig, step_ms: int
+) -> None:
+    """Data fault 5: after an hour back all rounds slept until the wall clock had caught up."""
     rig.look(BEGIN_MS)
+    rig.step_ms = step_ms
     rig.look(BEGIN_MS + 1000)
     sweeps = [ForgetUnfinished, FindUnnamed, SweepPayloads]
     assert rig.drain() == [Retain] * 3 + sweeps + [Merge] * 3
@@ -292,7 +299,7 @@ def test_jobs_that_fail_at_once_do_not_pile_up() -> None:
     known = FakeKnown(20_000)
     chores = Chores(hands, CONFIG, known, rig.states, lambda _: None)
     rig.states |= {n: PartitionState(n, 0, 7, 0, 9, 10, BEGIN_MS) for n in known.places}
-    chores.look(BEGIN_MS)
+    chores.look(Now(BEGIN_MS, BEGIN_MS))
     chores.invariants()
     assert [type(job) for job in hands.done].count(Retain) == 20_000
 

@@ -19,6 +19,7 @@ from pyiceberg.table import Table
 from smq.filer.location import Location
 from smq.model.catalog import Topic
 from smq.model.config import Config
+from smq.model.now import Now
 from smq.model.segments import SealedPartition
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.lake.catalog import CatalogSettings
@@ -96,6 +97,7 @@ class Lake:
     catalog_uri: str = ""
     schema: str = ""
     now_ms: int = BEGIN_MS
+    step_ms: int = 0  # How far the wall clock is off.
     logs: dict[int, FakeShard] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -141,7 +143,7 @@ class Lake:
             self.location,
             CatalogSettings(uri),
             self.data_dir,
-            lambda: self.now_ms,
+            lambda: Now(self.now_ms, self.now_ms + self.step_ms),
         )
 
     def publish(self, *, check: bool = False) -> bool:

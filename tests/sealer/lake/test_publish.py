@@ -13,13 +13,14 @@ from pyiceberg.catalog import load_catalog
 from smq.filer.location import Location
 from smq.model.config import Config
 from smq.model.errors import StoreError
+from smq.model.now import Now
 from smq.model.segments import is_table_metadata
 from smq.model.topic_configs import TopicSettings
 from smq.model.topic_schema import PLAIN
 from smq.sealer.housekeeping import Housekeeping
 from smq.sealer.lake.errors import LakeError
 from smq.sealer.lake.plan import changes
-from smq.sealer.lake.state import in_step, states
+from smq.sealer.lake.state import SLACK_MS, in_step, states
 from smq.sealer.lake.table import TableName
 from smq.testing.s3_server import BUCKET, REGION, S3Server
 from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed
@@ -144,7 +145,7 @@ def test_expired_segments_leave_the_table_before_their_files_go(lake: Lake) -> N
     shard, manifest = FakeShard([]), FusedManifest(lake.manifest)
     lake.now_ms = BEGIN_MS + 1000
     keeping = Housekeeping(lake.store, shard, manifest)
-    retention = keeping.retain(lake.place(0), EXPIRES, lake.now_ms, shard_start=0)
+    retention = keeping.retain(lake.place(0), EXPIRES, Now(lake.now_ms, lake.now_ms), shard_start=0)
     assert len(retention.deleted) == 3
     assert len(lake.rows()) == 9, "the files are there"
 
@@ -330,3 +331,32 @@ def test_files_are_the_same_and_no_copies(lake: Lake) -> None:
     paths = list(Path(lake.location.root).rglob("*.parquet"))
     assert [str(each.relative_to(lake.location.root)) for each in paths] == [segment.path]
     assert "partition" not in pq.read_schema(paths[0]).names
+
+
+@pytest.mark.parametrize("step_ms", [0, 3_600_000])
+def test_files_that_a_table_still_names_stay_though_the_clock_was_set_back(
+    lake: Lake, step_ms: int
+) -> None:
+    """Data fault 6: what was published by a clock ahead counted as later than what came after."""
+    lake.seal(0, 3)
+    lake.step_ms = step_ms
+    lake.publish()
+    lake.step_ms = 0
+    lake.now_ms += SLACK_MS
+    named = {segment.path for segment in lake.manifest.segments(lake.numbers[0])}
+    lake.merge(0)
+    keeping = Housekeeping(lake.store, FakeShard([]), FusedManifest(lake.manifest))
+
+    def unnamed() -> set[str]:
+        steps = in_step(
+            list(states(lake.data_dir)), {(NAMESPACE, TOPIC): lake.topic_id}, lake.now_ms
+        )
+        paths = [facts.key for facts in lake.store.list("topics/")]
+        return set(keeping.unnamed(paths, lake.now_ms + 1, steps))
+
+    assert unnamed() == set(), "the table names them"
+    lake.now_ms += 1
+    lake.publish()
+    lake.now_ms += 2 * SLACK_MS
+    lake.publish()
+    assert unnamed() == named

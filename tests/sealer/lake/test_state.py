@@ -17,7 +17,13 @@ from smq.store.manifest import REPLACED_KEEP_MS
 
 NOW_MS = 10**12
 STATE = TableState(
-    namespace="a", topic="b", format="delta", topic_id="1", synced_ms=NOW_MS, ends={"0": 5}
+    namespace="a",
+    topic="b",
+    format="delta",
+    topic_id="1",
+    synced_ms=3,
+    followed_ms=NOW_MS,
+    ends={"0": 5},
 )
 IDS = {("a", "b"): "1"}
 
@@ -55,6 +61,6 @@ def test_of_an_unknown_table_nothing_may_be_swept() -> None:
     assert in_step([STATE], {}, NOW_MS) == {"topics/a/b/": 0}
     assert in_step([STATE], {("a", "b"): "2"}, NOW_MS) == {"topics/a/b/": 0}
     assert in_step([STATE], IDS, NOW_MS + REPLACED_KEEP_MS) == {"topics/a/b/": 0}
-    behind = replace(STATE, format="iceberg", synced_ms=0)
+    behind = replace(STATE, format="iceberg", followed_ms=0)
     for both in ([STATE, behind], [behind, STATE]):
         assert in_step(both, IDS, NOW_MS) == {"topics/a/b/": 0}
