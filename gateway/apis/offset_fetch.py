@@ -53,7 +53,8 @@ def handle(
                     name=topic.name, partitions=[_downgraded(each) for each in topic.partitions]
                 )
                 for topic in part.topics
-            ]
+            ],
+            error_code=part.error_code,
         )
 
 
@@ -100,6 +101,7 @@ def _downgraded(partition: OffsetFetchResponsePartitions) -> OffsetFetchResponse
         committed_offset=partition.committed_offset,
         committed_leader_epoch=partition.committed_leader_epoch,
         metadata=partition.metadata,
+        error_code=partition.error_code,
     )
 
 
