@@ -26,17 +26,17 @@ Sessions (KIP-227) are gateway.apis.session_fetch. Left out: fetching from follo
 there are none.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from gateway.apis.cold_fetch import ColdPart, find_in_log, storage_error, with_cold
 from gateway.context import Ask, LogSlot, Message, Result, ShardContext, Wait
 from shm.kernels.request.fetch_request import FETCH_BYTES_MAX, WAIT_MS_MAX
 from smq.model.catalog import InternalPartition, Node, Topic
 from smq.model.errors import ErrorCode
-from smq.shard.inline import before_handles, delivers_inline
-from smq.shard.lent import FileRange, LentBatches
-from smq.shard.shard import Led, Offsets, Shard
+from smq.model.segments import BatchLimits
+from smq.shard.lent import LentBatches
+from smq.shard.shard import Led, Offsets
 from smq.wire.generated.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -49,8 +49,6 @@ from smq.wire.generated.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from smq.wire.internal.form import Failed
-from smq.wire.internal.messages import BatchFile, Cold, Inline
 
 ABORTED_MAX = 1000  # Per partition of an answer.
 COLD_PARTITIONS_MAX = 4  # Per answer: each may make the sealer decode a row group.
@@ -70,21 +68,6 @@ class _Row(NamedTuple):
     led: Led | None
     error: ErrorCode
     leader: Node | None = None  # The actual leader, or our own epoch.
-
-
-class _Cold(NamedTuple):
-    """A partition of an answer whose records come from the sealer."""
-
-    data: PartitionData
-    led: Led
-    offset: int
-    bytes_max: int
-
-    def question(self) -> Cold | Inline:
-        number = self.led.number
-        if delivers_inline(self.led.topic):
-            return Inline(number, self.offset, self.bytes_max, self.led.epoch)
-        return Cold(number, self.offset, self.bytes_max)
 
 
 def _nobody(_topics: Sequence[FetchTopic], _response: FetchResponse) -> None:
@@ -123,7 +106,7 @@ class Fetching:
 
     def attempt(self, *, is_last: bool) -> Message | Ask | None:
         """The response if there is enough to read, Ask if the sealer has it, or None."""
-        reader = Reader(self._request)
+        reader = Reader(self._request, self._context.header.api_version)
         response = self.read(reader)
         is_enough = reader.total_bytes >= self._request.min_bytes or reader.has_error or is_last
         if not is_enough and not reader.cold:
@@ -295,12 +278,13 @@ def _empty(index: int, isolation_level: int) -> PartitionData:
 class Reader:
     """Reads a request's partitions in order, within its limits."""
 
-    def __init__(self, request: FetchRequest) -> None:
-        self._left = min(request.max_bytes, FETCH_BYTES_MAX)
+    def __init__(self, request: FetchRequest, version: int) -> None:
+        self._left = self._bytes_max = min(request.max_bytes, FETCH_BYTES_MAX)
+        self._failure = storage_error(version)
         self._isolation_level = request.isolation_level
         self.total_bytes = 0
         self.has_error = False
-        self.cold: list[_Cold] = []
+        self.cold: list[ColdPart] = []
         self._cold_count = 0
 
     @property
@@ -308,7 +292,7 @@ class Reader:
         """Whether the sealer has some of it."""
         return self._cold_count > 0
 
-    def take_cold(self) -> list[_Cold]:
+    def take_cold(self) -> list[ColdPart]:
         """Take the partitions to ask the sealer for, added since the last call."""
         cold, self.cold = self.cold, []
         return cold
@@ -340,7 +324,7 @@ class Reader:
         budget = min(self._left, asked.partition_max_bytes)
         is_wanted = asked.fetch_offset < limit
         if is_wanted and (budget > 0 or not (self.total_bytes or self._cold_count)):
-            return data, self._fill(data, row, offsets, (limit, budget))
+            return data, self._fill(data, row, limit, budget)
         return data, 0
 
     def _unled(self, row: _Row) -> PartitionData:
@@ -355,15 +339,10 @@ class Reader:
             )
         return data
 
-    def _fill(
-        self, data: PartitionData, row: _Row, offsets: Offsets, bounds: tuple[int, int]
-    ) -> int:
-        (limit, budget), led, asked = bounds, row.led, row.request
+    def _fill(self, data: PartitionData, row: _Row, limit: int, budget: int) -> int:
+        led, asked = row.led, row.request
         assert led is not None
-        found = led.log.find(led.number, asked.fetch_offset, limit, budget)
-        is_here = found is not None
-        if found is not None and delivers_inline(led.topic):
-            found = before_handles(led.log, found)
+        found = find_in_log(led, asked.fetch_offset, limit, budget)
         if found is not None:
             if found.total_bytes > budget and self.total_bytes > 0:
                 return 0
@@ -372,14 +351,21 @@ class Reader:
                 self.total_bytes += found.total_bytes
                 self._left -= found.total_bytes
             return found.total_bytes
-        if not is_here and asked.fetch_offset >= offsets.sealed_end:
-            data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-            self.has_error = True
-        elif self._cold_count < COLD_PARTITIONS_MAX:
+        if self._cold_count < COLD_PARTITIONS_MAX:
+            self.cold.append(self._cold_part(data, row, limit, budget))
             self._cold_count += 1
-            self.cold.append(_Cold(data, led, asked.fetch_offset, max(1, budget)))
             self._left -= budget
         return 0
+
+    def _cold_part(self, data: PartitionData, row: _Row, limit: int, budget: int) -> ColdPart:
+        led, asked = row.led, row.request
+        assert led is not None
+        asked_bytes = min(self._bytes_max, asked.partition_max_bytes)
+        limits = BatchLimits.of(led.batch_bytes_max(), asked_bytes)
+        must_give = not (self.total_bytes or self._cold_count)
+        return ColdPart(
+            data, led, asked.fetch_offset, limit, max(1, budget), limits, must_give, self._failure
+        )
 
     def _error(self, index: int, error: ErrorCode) -> PartitionData:
         self.has_error = True
@@ -393,36 +379,3 @@ class Reader:
             aborted_transactions=None if is_plain else [],
             records=b"",
         )
-
-
-def with_cold(response: FetchResponse, cold: list[_Cold]) -> FetchResponse | Ask:
-    """The response, or Ask where the sealer has some of it."""
-    if not cold:
-        return response
-    for lent in lent_of(response):
-        lent.hold()  # For as long as the sealer takes.
-    return Ask([each.question() for each in cold], partial(_with_cold, response, cold))
-
-
-def _with_cold(
-    response: FetchResponse, cold: list[_Cold], answers: list[BatchFile | Failed]
-) -> FetchResponse:
-    """Put the sealer's answers into their partitions."""
-    for (data, led, _, _), said in zip(cold, answers, strict=True):
-        if isinstance(said, Failed):
-            data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        elif said.length:
-            Shard.count_sealed(led.log, said.length, is_cached=said.is_cached)
-            try:
-                data.records = FileRange(said.path, said.at, said.length, led.log.background)
-            except OSError:
-                data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-    return response
-
-
-def lent_of(response: FetchResponse) -> Iterator[LentBatches | FileRange]:
-    """The loans of a response, to be released if it is not sent after all."""
-    for topic in response.responses:
-        for partition in topic.partitions:
-            if isinstance(partition.records, (LentBatches, FileRange)):
-                yield partition.records

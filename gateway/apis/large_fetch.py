@@ -13,7 +13,8 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from gateway.apis.fetch import Fetching, Reader, with_cold
+from gateway.apis.cold_fetch import with_cold
+from gateway.apis.fetch import Fetching, Reader
 from gateway.apis.session_fetch import Beginning, Incremental, enter, is_incremental
 from gateway.context import LogSlot, ShardContext, Step, WaitForAny, WaitForMany
 from shm.kernels.base.words import P_HIGH_WATERMARK
@@ -81,7 +82,7 @@ class LargeFetch:
     def _full(self, first: FetchRequest) -> Iterator[Step]:
         beginning, is_last = Beginning(first, self._context), first.max_wait_ms <= 0
         while True:
-            reader = Reader(first)
+            reader = Reader(first, self._context.header.api_version)
             for (message, continues), is_final in _marked(self._portions()):
                 response = self._read(message, reader, beginning)
                 if is_final and (is_last or _is_enough(reader, first)):

@@ -37,7 +37,7 @@ from smq.wire.generated.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from smq.wire.internal.form import Failed
-from smq.wire.internal.messages import OffsetForTime, RecordTime
+from smq.wire.internal.reads import OffsetForTime, RecordTime
 from smq.wire.portions import Portion
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = range(-1, -7, -1)
@@ -308,7 +308,4 @@ def _fill(
 
 def _set(answer: ListOffsetsPartitionResponse, led: Led, offset: int, timestamp: int) -> None:
     answer.offset, answer.timestamp = offset, timestamp
-    history = led.log.partitions.epochs[led.number]
-    answer.leader_epoch = max(
-        (epoch for epoch, start in history if start <= offset), default=history[0][0]
-    )
+    answer.leader_epoch = led.log.partitions.epoch_at(led.number, offset)

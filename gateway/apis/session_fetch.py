@@ -16,13 +16,13 @@ from copy import copy
 from uuid import UUID
 
 from gateway.apis import fetch
+from gateway.apis.cold_fetch import with_cold
 from gateway.apis.fetch import (
     IDS_FROM,
     NO_SESSION_EPOCHS,
     READ_COMMITTED,
     Fetching,
     Reader,
-    with_cold,
 )
 from gateway.context import Ask, Message, Result, ShardContext, WaitForMany
 from shm.kernels.request.fetch_request import PLACES_MAX, WAIT_MS_MAX
@@ -154,7 +154,8 @@ class Incremental:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         is_committed = request.isolation_level == READ_COMMITTED
         news = session.news(shard, is_committed=is_committed)
-        reader, asked = Reader(request), copy(request)
+        version = self._context.header.api_version
+        reader, asked = Reader(request, version), copy(request)
         asked.topics = _topics(news)
         response = Fetching(asked, self._context).read(reader)
         is_enough = reader.total_bytes >= request.min_bytes or reader.has_error or is_last

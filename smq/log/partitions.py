@@ -217,6 +217,11 @@ class Partitions:
             history[0] = (history[0][0], start)
         self.epochs[number] = history
 
+    def epoch_at(self, number: int, offset: int) -> int:
+        """The leader epoch at an offset; before the first one that is known, that one."""
+        history = self.epochs[number]
+        return max((epoch for epoch, start in history if start <= offset), default=history[0][0])
+
     def end_of_epoch(self, number: int, epoch: int) -> tuple[int, int]:
         """The largest epoch not above `epoch`, and the offset where it ended: (-1, -1) for unknown.
 

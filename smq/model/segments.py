@@ -5,6 +5,9 @@ from typing import NamedTuple
 
 SEGMENTS_PREFIX = "topics/"
 ATTEMPT_BITS = 62  # Drawn at random, so that no name comes twice; SQL stores 63.
+KiB = 1024
+BATCH_BYTES = 256 * KiB  # The largest batch of several records that is made from a segment.
+ASKED_BYTES_MIN = KiB  # A client that asks for less gets this much: a batch costs microseconds.
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -32,6 +35,30 @@ class Segment:
     committed_ms: int
     compacted_ms: int = 0
     untyped_count: int = 0
+
+
+class BatchLimits(NamedTuple):
+    """How large batches are that are made from a segment's rows.
+
+    Several records share at most `shared_bytes`, which a client may ask for. A record that exceeds
+    `alone_bytes`, the topic's `max.message.bytes`, by itself was sent compressed, and is again.
+    """
+
+    shared_bytes: int = BATCH_BYTES
+    alone_bytes: int = 2**31 - 1
+
+    @classmethod
+    def of(cls, message_bytes_max: int, asked_bytes: int) -> "BatchLimits":
+        """The limits for a topic and a client that asks for so many bytes.
+
+        `shared_bytes` is a power of two, so that clients whose wishes differ little share a cached
+        file.
+        """
+        shared = max(1, min(BATCH_BYTES, message_bytes_max, max(asked_bytes, ASKED_BYTES_MIN)))
+        return cls(1 << shared.bit_length() - 1, message_bytes_max)
+
+
+ANY_SIZE = BatchLimits()
 
 
 class SealedPartition(NamedTuple):

@@ -12,6 +12,7 @@ For a sequential reader the next row group is decoded ahead, while no request wa
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import NamedTuple, Protocol
@@ -21,12 +22,11 @@ import pyarrow as pa
 
 from shm.arrow import read_only
 from shm.kernels.base.crc32c import crc32c
-from shm.kernels.record.records import new_facts, scan_batches
 from smq.filer.store import Store
 from smq.model.errors import NotFound, StoreError, Unavailable
-from smq.model.segments import Segment
+from smq.model.segments import ANY_SIZE, BatchLimits, Segment
 from smq.sealer.parquet import ParquetSegment
-from smq.sealer.raw import NotRaw, RawSegment, index_of
+from smq.sealer.raw import NotRaw, RawSegment
 from smq.store.manifest import Lines, walk
 from smq.wire.codec import Buffer
 
@@ -37,6 +37,7 @@ FOLLOWED_MAX = 256  # Partitions whose last answer is remembered, to recognize s
 CACHE_KEEP_MS = 10_000  # Minimum time that a file stays after a shard was told of it.
 ONCE_BYTES_MAX = 128 * 1024 * 1024  # Files requested once.
 ONCE_KEEP_MS = 2000  # Its minimum time too: a repeated request in that time makes the file stay.
+NO_FILE = Path()
 GONE_MAX = 256  # Names of evicted files, to recognize repeated requests.
 
 Key = tuple[str, int]
@@ -55,7 +56,8 @@ class Manifest(Lines, Protocol):
 class Found(NamedTuple):
     """Whole batches: `length` bytes at `at` of a file. The next batch begins at `next_offset`.
 
-    `is_cached`: the file existed before this request.
+    `is_cached`: the file existed before this request. Without length and path: no segment has a
+    record up to `next_offset`.
     """
 
     path: Path
@@ -74,16 +76,16 @@ class _Part(NamedTuple):
 
 
 class Batches(NamedTuple):
-    """A cached file of batches, and their places (`smq.sealer.raw.INDEX_DTYPE`)."""
+    """A cached file of batches, and their places (`smq.sealer.read_back.PLACE`)."""
 
     path: Path
     places: np.ndarray
     length: int
 
     def find(self, offset: int, bytes_max: int) -> Found | None:
-        """Batches from the one with `offset`: as many as fit, at least one."""
+        """As many batches as fit, at least one; the first has a record at `offset` or later."""
         ends, last_offsets = self.places["end"], self.places["last_offset"]
-        first = int(np.searchsorted(last_offsets, offset))
+        first = int(np.searchsorted(self.places["last_record"], offset))
         if first == len(self.places):
             return None
         at = int(self.places["at"][first])
@@ -180,21 +182,26 @@ class ColdReader:
         self._open: OrderedDict[str, ParquetSegment | RawSegment] = OrderedDict()
         self._ends: OrderedDict[int, int] = OrderedDict()
         self._ahead: tuple[int, int] | None = None
+        self._limits = ANY_SIZE  # Of the last answer.
 
-    def read(self, number: int, offset: int, bytes_max: int) -> Found | None:
-        """Batches of a partition from `offset`; None if no segment has any.
+    def read(
+        self, number: int, offset: int, bytes_max: int, limits: BatchLimits = ANY_SIZE
+    ) -> Found | None:
+        """Batches of a partition, the first of which has a record at `offset` or later.
 
-        Raises Damaged, NotFound, Unavailable.
+        None: no segment has the offset. Raises Damaged, NotFound, Unavailable.
         """
+        end = offset
         for segment in walk(self._manifest, number, offset, page=1):
-            place = offset
-            while place < segment.end_offset:
-                part = self._part(segment, place)
+            place, end = max(offset, segment.base_offset), segment.end_offset
+            while place < end and _has_records(segment):
+                part = self._part(segment, place, limits)
                 if (found := part.batches.find(offset, bytes_max)) is not None:
                     self._follow(number, offset, found, part.end)
+                    self._limits = limits
                     return found._replace(is_cached=part.is_cached)
                 place = part.end
-        return None
+        return Found(NO_FILE, 0, 0, end) if end > offset else None
 
     def _follow(self, number: int, offset: int, found: Found, part_end: int) -> None:
         """Remember where an answer ended, and what to read ahead if it continued another."""
@@ -209,9 +216,9 @@ class ColdReader:
         if ahead is None:
             return
         with suppress(StoreError, OSError):  # The request for it reports the error.
-            for segment in walk(self._manifest, *ahead, page=1):
-                self._part(segment, max(ahead[1], segment.base_offset))
-                return
+            segments = filter(_has_records, walk(self._manifest, *ahead, page=1))
+            for segment in islice(segments, 1):
+                self._part(segment, max(ahead[1], segment.base_offset), self._limits)
 
     def offset_for_time(
         self, number: int, timestamp: int, log_start: int = 0
@@ -229,22 +236,22 @@ class ColdReader:
                 return found
         return None
 
-    def _part(self, segment: Segment, offset: int) -> _Part:
+    def _part(self, segment: Segment, offset: int, limits: BatchLimits) -> _Part:
         """The part of a segment with an offset, from the cache or put into it."""
         opened = self._opened(segment)
         span = None if isinstance(opened, RawSegment) else opened.span_of(offset)
-        key = (segment.path, -1 if span is None else span.group)
+        key = (segment.path, -1) if span is None else (f"{segment.path} {limits}", span.group)
         end = segment.end_offset if span is None else span.end
         if (cached := self._cache.get(key)) is not None:
             return _Part(cached, end, is_cached=True)
-        if isinstance(opened, RawSegment):
-            body = self._cache.put(key, [opened.body], opened.index)
-            return _Part(body, end, is_cached=False)
-        assert span is not None
         with _damage_named(segment):
-            data = opened.batches(span)
-        decoded = self._cache.put(key, [data.data], _places(data))
-        return _Part(decoded, end, is_cached=False)
+            if isinstance(opened, RawSegment):
+                back = opened.batches()
+            else:
+                assert span is not None
+                back = opened.batches(span, limits)
+        made = self._cache.put(key, back.pieces, back.places)
+        return _Part(made, end, is_cached=False)
 
     def _opened(self, segment: Segment) -> ParquetSegment | RawSegment:
         opened = self._open.get(segment.path)
@@ -309,8 +316,6 @@ def _staged(store: Store, key: str, directory: Path | None) -> np.ndarray:
         raise Unavailable(key, f"it cannot be copied to {directory}: {reason}") from reason
 
 
-def _places(data: np.ndarray) -> np.ndarray:
-    facts = new_facts(len(data))
-    count = scan_batches(data, 0, len(data), facts)
-    assert count >= 0, "our own batches"
-    return index_of(facts[:, :count], 0)
+def _has_records(segment: Segment) -> bool:
+    """Whether to look into a segment: what raw batches hold is not known for certain."""
+    return segment.record_count > 0 or segment.kind == "raw"

@@ -19,7 +19,7 @@ from shm.kernels.record.references import HEADER_KEY, may_refer
 from smq.filer.store import Store
 from smq.model.errors import NotFound, Unavailable
 from smq.model.references import Reference
-from smq.sealer.raw import INDEX_DTYPE
+from smq.sealer.read_back import PLACE
 from smq.wire.codec import Buffer
 from smq.wire.records import Batch, Record, batch_pieces, read_batches
 from smq.wire.references import handles_of_batch
@@ -38,9 +38,9 @@ class Delivered(NamedTuple):
     next_offset: int
 
     def places(self, offset: int) -> np.ndarray:
-        """The index of a cache file with all pieces as one entry, for `offset`."""
+        """Rows of PLACE for a cache file with all pieces as one entry, for `offset`."""
         length = sum(map(len, self.pieces))
-        return np.array([(offset, self.next_offset - 1, -1, 0, length)], INDEX_DTYPE)
+        return np.array([(offset, self.next_offset - 1, 0, length)], PLACE)
 
 
 def payload_in(store: Store, directory: str) -> Fetch:

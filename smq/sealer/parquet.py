@@ -51,10 +51,11 @@ from shm.kernels.record.records import (
     scan_batches,
 )
 from shm.kernels.record.records_encode import RECORD_HEAD_BYTES_MAX, Rows, Run, encode_batch
+from smq.model.segments import ANY_SIZE, BatchLimits
 from smq.sealer.decode import Kind, Piece
+from smq.sealer.read_back import Batches, ReadBack, fitting
 from smq.sealer.room import Room
 from smq.sealer.typed import Typing, leaves
-from smq.wire.markers import write_empty
 
 KiB, MiB = 1024, 1024 * 1024
 FORMAT = "1"
@@ -64,7 +65,6 @@ PAGE_BYTES = 256 * KiB  # Fits a core's nearest caches while it is compressed an
 SAMPLE_BYTES = 256 * KiB  # Sampled values, which tell whether compressing a segment's values pays.
 WORTH = 0.9  # It does if the sample shrinks below this share, of itself or the quicker result.
 LEVEL, QUICK_LEVEL = 1, -3  # Zstandard's: the second takes half of the time.
-BATCH_BYTES = 256 * KiB  # Per batch that is read back: a client may ask for few bytes.
 HEADER_HEAD_BYTES_MAX = 10  # Two lengths.
 TIMESTAMP_US_MAX = (2**63 - 1) // 1000
 CREATE_TIME, LOG_APPEND_TIME = "CreateTime", "LogAppendTime"
@@ -344,28 +344,28 @@ class ParquetSegment:
         """The row group that covers an offset; the first one for offsets before it."""
         return next((span for span in self.spans if offset < span.end), self.spans[-1])
 
-    def batches(self, span: Span) -> np.ndarray:
+    def batches(self, span: Span, limits: BatchLimits = ANY_SIZE) -> ReadBack:
         """The record batches of a row group, with the markers between them."""
-        rows = self._rows(span)
-        if span.group < 0 and not self._control:  # Only a gap: readers continue after it.
-            return read_only(write_empty(span.start, span.end, self._epoch_at(span.start), -1))
+        rows, made = self._rows(span), Batches()
+        offsets = rows.columns[C_OFFSET]
         control = {
             at: marker for at, marker in self._control.items() if span.start <= at < span.end
         }
-        out = np.empty(_encoded_bytes_max(rows) + sum(map(len, control.values())), np.uint8)
+        out = np.empty(_encoded_bytes_max(rows), np.uint8)
         # Behind the last row is a gap, which that row's batch covers: no batch begins in it.
-        last = max([*rows.columns[C_OFFSET][-1:], *control], default=span.start)
+        last = max([*offsets[-1:], *control], default=span.start)
         epochs = {start for start, _ in self.epochs if span.start < start <= last}
         row = at = 0
         for start, end in pairwise([*sorted({span.start} | epochs | control.keys()), span.end]):
             if (marker := control.get(start)) is not None:
-                out[at : at + len(marker)] = np.frombuffer(marker, np.uint8)
-                at += len(marker)
-            end_row = int(np.searchsorted(rows.columns[C_OFFSET], end))
+                made.add(np.frombuffer(marker, np.uint8), start)
+            end_row = int(np.searchsorted(offsets, end))
             run = Run(end_row, end, self._attributes, self._epoch_at(start))
             while row < end_row:
-                row, at = encode_batch(rows, row, run, BATCH_BYTES, out, at)
-        return read_only(out[:at])
+                begin = at
+                row, at = encode_batch(rows, row, run, limits.shared_bytes, out, at)
+                made.add(fitting(out[begin:at], limits), int(offsets[row - 1]))
+        return made.read_back()
 
     def tables(self) -> Iterator[pa.Table]:
         """All rows, a row group at a time."""

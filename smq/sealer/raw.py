@@ -6,18 +6,24 @@
     |             |                      | CRC-32C of the index and of these, magic     |
     +-------------+----------------------+----------------------------------------------+
 
+Markers, and what is left of aborted batches, are not written: their offsets become a gap. Files of
+earlier versions have some; they are not read.
+
 Little endian. The index finds every batch even where one is unreadable. The manifest has the CRC of
 the whole file; the one here allows reading a file without the manifest.
 """
 
 import struct
+from collections.abc import Iterator
 
 import numpy as np
 
 from shm.arrow import read_only
 from shm.kernels.base.crc32c import crc32c
+from shm.kernels.base.words import ATTRIBUTE_CONTROL, BATCH_ATTRIBUTES_AT
 from shm.kernels.record.records import B_AT, B_BASE_OFFSET, B_END, B_LAST_OFFSET, B_MAX_TIMESTAMP
-from smq.sealer.decode import Piece
+from smq.sealer.decode import Kind, Piece
+from smq.sealer.read_back import PLACE, ReadBack
 
 MAGIC = b"SMQ\x01raw\n"
 INDEX_DTYPE = np.dtype(
@@ -49,6 +55,14 @@ def index_of(facts: np.ndarray, shift: int) -> np.ndarray:
     return index
 
 
+def _runs(starts: np.ndarray, ends: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Neighbouring ranges joined, in order."""
+    if len(starts):
+        cuts = np.flatnonzero(starts[1:] != ends[:-1]) + 1
+        firsts, lasts = np.r_[0, cuts], np.r_[cuts, len(starts)] - 1
+        yield from zip(starts[firsts].tolist(), ends[lasts].tolist(), strict=True)
+
+
 class RawWriter:
     """Collects the batches of one raw segment."""
 
@@ -64,17 +78,20 @@ class RawWriter:
         return len(self._body)
 
     def add(self, piece: Piece) -> None:
-        """Add the batches of a piece of any kind."""
+        """Add the batches of a piece, unless they are markers."""
+        if piece.kind is Kind.CONTROL:
+            return
         self._index.append(index_of(piece.facts, len(self._body) - int(piece.facts[B_AT, 0])))
         self._body += piece.batches
 
     def add_segment(self, segment: "RawSegment") -> None:
         """Add all batches of another segment."""
-        index = segment.index.copy()
-        index["at"] += len(self._body)
-        index["end"] += len(self._body)
+        back, index = segment.batches(), segment.index.copy()
+        for name in ("at", "end"):
+            index[name] = back.places[name] + len(self._body)
         self._index.append(index)
-        self._body += segment.body
+        for piece in back.pieces:
+            self._body += piece
 
     def finish(self, base_offset: int, end_offset: int) -> bytes:
         """The segment's bytes."""
@@ -105,8 +122,19 @@ class RawSegment:
         check, _ = _CHECK.unpack(view[check_at:])
         if int(crc32c(data, body_bytes, check_at)) != check:
             raise NotRaw("its index has a wrong CRC")
-        self.index = data[body_bytes:facts_at].view(INDEX_DTYPE)
+        index = data[body_bytes:facts_at].view(INDEX_DTYPE)
+        attributes = data[index["at"] + BATCH_ATTRIBUTES_AT + 1]
+        self.index = index[attributes & ATTRIBUTE_CONTROL == 0]
         self.body = view[:body_bytes]
+
+    def batches(self) -> ReadBack:
+        """All batches, as they were sent."""
+        places = np.empty(len(self.index), PLACE)
+        places["last_record"] = places["last_offset"] = self.index["last_offset"]
+        places["end"] = (self.index["end"] - self.index["at"]).cumsum()
+        places["at"] = places["end"] - (self.index["end"] - self.index["at"])
+        runs = _runs(self.index["at"], self.index["end"])
+        return ReadBack([self.body[at:end] for at, end in runs], places)
 
     def find_time(self, timestamp: int, from_offset: int = 0) -> tuple[int, int] | None:
         """The first batch that may hold a record of this time or later: base offset, its newest.

@@ -15,14 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shm.kernels.base.crc32c import crc32c
 from shm.kernels.base.words import (
     ATTRIBUTE_CODEC_MASK,
     BATCH_ATTRIBUTES_AT,
-    BATCH_CRC_AT,
     BATCH_HEADER_BYTES,
-    BATCH_LENGTH_AT,
-    BATCH_OVERHEAD_BYTES,
 )
 from shm.kernels.record.references import may_refer
 from smq.wire.compression import (
@@ -33,6 +29,7 @@ from smq.wire.compression import (
     compress,
     decompress,
 )
+from smq.wire.records import with_payload
 
 AS_SENT = "producer"
 CODECS = {
@@ -95,13 +92,6 @@ def recompressed(batch: np.ndarray, wanted: Compression) -> np.ndarray | None:
         records = bytes(decompress(sent, data[BATCH_HEADER_BYTES:], wanted.bytes_max))
     except Undecodable:
         return None
-    made = bytearray(data[:BATCH_HEADER_BYTES]) + compress(codec, records, wanted.level)
-    _put(made, BATCH_LENGTH_AT, 4, len(made) - BATCH_OVERHEAD_BYTES)
-    _put(made, BATCH_ATTRIBUTES_AT, 2, attributes & ~ATTRIBUTE_CODEC_MASK | codec)
+    made = with_payload(data, codec, compress(codec, records, wanted.level))
     array = np.frombuffer(made, np.uint8)
-    _put(made, BATCH_CRC_AT, 4, int(crc32c(array, BATCH_ATTRIBUTES_AT, len(made))))
     return None if may_refer(array, 0, len(array)) else array
-
-
-def _put(made: bytearray, at: int, size: int, value: int) -> None:
-    made[at : at + size] = value.to_bytes(size)

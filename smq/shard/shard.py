@@ -18,6 +18,7 @@ from shm.kernels.base.words import (
     DURABILITY_DISK,
     DURABILITY_MEMORY,
     DURABILITY_OS,
+    P_BATCH_BYTES_MAX,
     P_HIGH_WATERMARK,
     P_LAST_STABLE,
     P_LOG_END,
@@ -75,6 +76,10 @@ class Led:
     def epoch(self) -> int:
         """The partition's leader epoch."""
         return self.log.partitions.epochs[self.number][-1][0]
+
+    def batch_bytes_max(self) -> int:
+        """The topic's `max.message.bytes`."""
+        return int(self.log.partitions.table[self.slot, P_BATCH_BYTES_MAX])
 
     def unsealed_bytes(self) -> int:
         """The bytes of the partition that only the log holds."""
@@ -291,6 +296,11 @@ class Shard:
         """Count a partition's part of a fetch that the sealer has read, or had in its cache."""
         log.words[COUNTER_FETCHES_FROM_SEALED] += 1
         log.words[COUNTER_SEALED_CACHE_HITS] += is_cached
+        log.words[COUNTER_BYTES_OUT] += records_bytes
+
+    @staticmethod
+    def count_bytes_out(log: Log, records_bytes: int) -> None:
+        """Count what the log adds to a fetch that has been counted."""
         log.words[COUNTER_BYTES_OUT] += records_bytes
 
     def drain(self, log: Log) -> None:

@@ -2,7 +2,7 @@
 
 A marker is a control batch (KIP-98): one record whose key is (version 0, type), two int16, and
 whose value is EndTxnMarker, (version 0 as int16, coordinator epoch as int32). An empty batch covers
-offsets whose records are gone, as in Kafka's log cleaner, so that readers continue after them.
+offsets whose records are gone. Only the sealer gets empty batches: some clients never get past one.
 """
 
 from collections.abc import Iterable
@@ -14,6 +14,7 @@ from shm.kernels.base.words import (
     ATTRIBUTE_TRANSACTIONAL,
     BATCH_ATTRIBUTES_AT,
     BATCH_HEADER_BYTES,
+    BATCH_LEADER_EPOCH_AT,
     BATCH_OVERHEAD_BYTES,
 )
 from smq.model.errors import PeerError
@@ -23,6 +24,7 @@ from smq.wire.records import MAGIC, Batch, crc_of, read_batches
 ABORT, COMMIT = 0, 1
 _CHECKED = Struct(">hiqqqhii")
 _HEAD = Struct(">qiibI")
+_PLACE, _EPOCH = Struct(">q"), Struct(">i")
 _KEY, _VALUE = Struct(">hh"), Struct(">hi")
 # Length, attributes, timestamp delta, offset delta; key; value; no headers. All varints are short.
 _RECORD = Struct(">bbbbb4sb6sb")
@@ -71,6 +73,17 @@ def read_marker(batch: Batch) -> Marker:
         raise PeerError(f"the batch at offset {batch.base_offset} is no marker") from reason
     committed = kind == COMMIT
     return Marker(batch.producer_id, batch.producer_epoch, committed, coordinator_epoch)
+
+
+def closing_marker(offset: int, leader_epoch: int) -> bytes:
+    """A marker of no transaction at an offset, for readers of a gap that ends there.
+
+    They continue after it, as after any marker; a batch without records strands many of them.
+    """
+    batch = bytearray(write_marker(Marker(-1, -1, committed=True, coordinator_epoch=0), -1))
+    _PLACE.pack_into(batch, 0, offset)
+    _EPOCH.pack_into(batch, BATCH_LEADER_EPOCH_AT, leader_epoch)
+    return bytes(batch)
 
 
 def write_empty(start: int, end: int, leader_epoch: int, timestamp_ms: int) -> bytes:

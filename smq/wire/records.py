@@ -35,7 +35,7 @@ INFLATED_BYTES_MAX = 256 * 1024 * 1024  # Far above any client's batch, far belo
 
 _HEADER = Struct(">qiibIhiqqqhii")
 _CHECKED = Struct(">hiqqqhii")  # The fields after the CRC in the header.
-_LENGTH = Struct(">i")
+_LENGTH, _ATTRIBUTES, _CRC = Struct(">i"), Struct(">h"), Struct(">I")
 assert _HEADER.size == BATCH_HEADER_BYTES
 assert _CHECKED.size == BATCH_HEADER_BYTES - BATCH_ATTRIBUTES_AT
 
@@ -197,6 +197,17 @@ class BatchBody:
         batch = bytearray(BATCH_ATTRIBUTES_AT) + checked + payload
         _HEAD.pack_into(batch, 0, self._base_offset, length, -1, MAGIC, crc_of(batch))
         return bytes(batch)
+
+
+def with_payload(batch: Buffer, codec: int, payload: bytes) -> bytearray:
+    """A batch with its records as this payload, compressed by this codec."""
+    made = bytearray(batch[:BATCH_HEADER_BYTES]) + payload
+    [attributes] = _ATTRIBUTES.unpack_from(batch, BATCH_ATTRIBUTES_AT)
+    _LENGTH.pack_into(made, BATCH_LENGTH_AT, len(made) - BATCH_OVERHEAD_BYTES)
+    attributes = attributes & ~ATTRIBUTE_CODEC_MASK | codec
+    _ATTRIBUTES.pack_into(made, BATCH_ATTRIBUTES_AT, attributes)
+    _CRC.pack_into(made, BATCH_CRC_AT, crc_of(made))
+    return made
 
 
 _HEAD = Struct(">qiibI")

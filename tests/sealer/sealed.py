@@ -9,7 +9,7 @@ from uuid import UUID
 from shm.kernels.twin import records as plain
 from smq.filer.store import Store
 from smq.model.catalog import Topic
-from smq.model.segments import SEGMENTS_PREFIX, SealedPartition
+from smq.model.segments import ANY_SIZE, SEGMENTS_PREFIX, BatchLimits, SealedPartition
 from smq.sealer.cold import Cache, ColdReader
 from smq.sealer.housekeeping import Housekeeping
 from smq.sealer.ports import ManifestPort, ShardPort
@@ -66,17 +66,26 @@ def swept(job: Housekeeping, before_ms: int) -> list[str]:
     return job.sweep(job.unnamed(paths, before_ms), before_ms)
 
 
-def read_back(
-    store: Store, manifest: ManifestPort, cache_dir: Path, *, offset: int = 0, bytes_max: int = 200
+def read_back(  # noqa: PLR0913  (what is read, and how)
+    store: Store,
+    manifest: ManifestPort,
+    cache_dir: Path,
+    *,
+    offset: int = 0,
+    bytes_max: int = 200,
+    limits: BatchLimits = ANY_SIZE,
 ) -> list[tuple[int, bytes | None]]:
     """Offsets and values as a consumer that begins at `offset` gets them."""
     reader = ColdReader(store, manifest, Cache(cache_dir, 1 << 20, lambda: 0, "a"))
     records: list[tuple[int, bytes | None]] = []
-    while (found := reader.read(PLACE.number, offset, bytes_max)) is not None:
-        data = found.path.read_bytes()[found.at : found.at + found.length]
-        assert data
-        for each in read_batches(data):
-            records += [(r.offset, r.value) for r in each.records() if r.offset >= offset]
+    while (found := reader.read(PLACE.number, offset, bytes_max, limits)) is not None:
         assert found.next_offset > offset
+        if not found.length:
+            break
+        data = found.path.read_bytes()[found.at : found.at + found.length]
+        for place, batch in enumerate(read_batches(data)):
+            wanted = [(r.offset, r.value) for r in batch.records() if r.offset >= offset]
+            assert wanted or place, "what comes first moves every client on"
+            records += wanted
         offset = found.next_offset
     return records

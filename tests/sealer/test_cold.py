@@ -7,17 +7,29 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shm.kernels.base.words import ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL
 from smq.filer.local import LocalStore
 from smq.filer.store import OVERWRITE, Store
 from smq.model.errors import Unavailable
-from smq.model.segments import Segment
+from smq.model.segments import BatchLimits, Segment
 from smq.sealer import parquet
-from smq.sealer.cold import CACHE_KEEP_MS, ONCE_KEEP_MS, Cache, ColdReader, Damaged, open_segment
+from smq.sealer.cold import (
+    CACHE_KEEP_MS,
+    NO_FILE,
+    ONCE_KEEP_MS,
+    Cache,
+    ColdReader,
+    Damaged,
+    Found,
+    open_segment,
+)
 from smq.sealer.parquet import ParquetSegment, Span
-from smq.sealer.raw import INDEX_DTYPE
+from smq.sealer.read_back import PLACE, ReadBack
 from smq.store.manifest import WritableManifest
 from smq.testing.memory_store import MemoryStore
 from smq.testing.sealing import FakeShard
+from smq.wire.markers import write_empty
+from smq.wire.records import read_batches
 from tests.sealer.sealed import batch, manifest_in, read_back, seal
 
 
@@ -46,14 +58,18 @@ def test_any_offset_is_found_in_whole_batches(
     store: Store, manifest: WritableManifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 7)
-    monkeypatch.setattr(parquet, "BATCH_BYTES", 120)
     batches = [batch(i, 5, key=b"\xff" if i in {20, 25} else b"h") for i in range(0, 50, 5)]
     _seal(store, manifest, batches)
     expected = [(i, b"value %d" % i) for i in range(50)]
     for offset in (0, 1, 6, 19, 20, 24, 29, 49):
         for bytes_max in (1, 200, 10_000):
             read = read_back(
-                store, manifest, tmp_path / "cache", offset=offset, bytes_max=bytes_max
+                store,
+                manifest,
+                tmp_path / "cache",
+                offset=offset,
+                bytes_max=bytes_max,
+                limits=BatchLimits(120),
             )
             assert read == expected[offset:], (offset, bytes_max)
     reader = _reader(store, manifest, tmp_path)
@@ -75,6 +91,68 @@ def test_what_is_in_a_gap_is_answered_with_what_follows(
     assert read_back(store, manifest, tmp_path / "cache") == [(10, b"value 10"), (20, b"value 20")]
 
 
+def _gap(start: int, end: int) -> bytes:
+    """What a shard gives for an aborted batch."""
+    return write_empty(start, end, 0, -1)
+
+
+MARKER = ATTRIBUTE_TRANSACTIONAL | ATTRIBUTE_CONTROL
+UNKNOWN_ATTRIBUTE = 1 << 9
+
+
+@pytest.mark.parametrize("attributes", [0, UNKNOWN_ATTRIBUTE], ids=["parquet", "raw"])
+def test_segments_without_records_are_passed_over(
+    store: Store, manifest: WritableManifest, tmp_path: Path, attributes: int
+) -> None:
+    """Use fault 1: kafka-go, kafkajs and aiokafka are stranded by an answer without a record."""
+    first, second = batch(4, 2, attributes=attributes), batch(20, attributes=attributes)
+    before, between = [_gap(0, 4)], [_gap(6, 9), batch(9, attributes=MARKER), _gap(10, 20)]
+    shard = FakeShard([*before, first, *between, second, _gap(21, 30)])
+    seal(store, shard, manifest, sealed_end=0, end=30, segment_bytes=1)
+    assert len(manifest.segments(1)) == 7
+    reader = _reader(store, manifest, tmp_path)
+    firsts = {0: 4, 4: 4, 5: 4, 6: 20, 9: 20, 13: 20, 20: 20}
+    for offset, base in firsts.items():
+        found = reader.read(1, offset, 1)
+        assert found is not None
+        data = found.path.read_bytes()[found.at : found.at + found.length]
+        assert next(read_batches(data)).base_offset == base, offset
+    assert reader.read(1, 21, 1) == Found(NO_FILE, 0, 0, 30)
+    assert reader.read(1, 30, 1) is None
+
+
+@pytest.mark.parametrize("rows", [2, 64], ids=["row group", "batch"])
+def test_a_gap_behind_a_row_is_answered_with_what_follows_it(
+    store: Store,
+    manifest: WritableManifest,
+    tmp_path: Path,
+    rows: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Use fault 1: in a compacted segment, or among what was aborted."""
+    monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", rows)
+    _seal(store, manifest, [batch(0, 2), _gap(2, 8), batch(8, 2)])
+    expected = [(0, b"value 0"), (1, b"value 1"), (8, b"value 8"), (9, b"value 9")]
+    for offset, count in ((0, 4), (1, 3), (2, 2), (7, 2), (9, 1)):
+        read = read_back(
+            store, manifest, tmp_path / "cache", offset=offset, limits=BatchLimits(100)
+        )
+        assert read == expected[-count:], offset
+
+
+def test_clients_with_other_limits_get_other_batches(
+    store: Store, manifest: WritableManifest, tmp_path: Path
+) -> None:
+    """Use fault 4: batches of 256 KiB, whatever the topic and the client allow."""
+    _seal(store, manifest, [batch(0, 50)])
+    reader = _reader(store, manifest, tmp_path)
+    for shared_bytes in (128, 512, 128):
+        found = reader.read(1, 0, 10_000, BatchLimits(shared_bytes))
+        assert found is not None
+        sizes = [len(each.data) for each in read_batches(found.path.read_bytes())]
+        assert shared_bytes // 2 < max(sizes) <= shared_bytes
+
+
 def test_who_reads_on_finds_the_next_row_group_decoded(
     store: Store, manifest: WritableManifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,9 +164,9 @@ def test_who_reads_on_finds_the_next_row_group_decoded(
     reader, decoded = ColdReader(store, manifest, cache), list[int]()
     decode = ParquetSegment.batches
 
-    def batches(segment: ParquetSegment, span: Span) -> np.ndarray:
+    def batches(segment: ParquetSegment, span: Span, limits: BatchLimits) -> ReadBack:
         decoded.append(span.start)
-        return decode(segment, span)
+        return decode(segment, span, limits)
 
     monkeypatch.setattr(ParquetSegment, "batches", batches)
 
@@ -221,7 +299,7 @@ class TestCache:
     @staticmethod
     def _put(cache: Cache, *numbers: int) -> None:
         for number in numbers:
-            cache.put(("s", number), np.zeros(40, np.uint8), np.zeros(1, INDEX_DTYPE))
+            cache.put(("s", number), np.zeros(40, np.uint8), np.zeros(1, PLACE))
 
     @staticmethod
     def _kept(cache: Cache) -> set[int]:

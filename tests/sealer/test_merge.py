@@ -99,7 +99,7 @@ def _all_batches(store: MemoryStore, manifest: WritableManifest) -> list[object]
         opened = open_segment(store, segment)
         assert isinstance(opened, ParquetSegment)
         for span in opened.spans:
-            data += opened.batches(span).tobytes()
+            data += b"".join(opened.batches(span).pieces)
     return [
         (record.offset, record.timestamp_ms, record.value, batch.attributes, batch.leader_epoch)
         for batch in read_batches(data)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 
 from shm.arrow import read_only
 from shm.kernels.twin import records as plain
+from smq.model.segments import ANY_SIZE, BatchLimits
 from smq.sealer import parquet
 from smq.sealer.decode import Kind, cut
 from smq.sealer.parquet import (
@@ -24,6 +25,7 @@ from smq.sealer.parquet import (
 )
 from smq.sealer.room import Room
 from smq.testing.records import INT64_MAX, YEAR_2263_MS, plain_batches
+from smq.wire.compression import Codec
 from smq.wire.markers import write_empty
 from smq.wire.records import read_batches
 
@@ -46,15 +48,11 @@ def _read(sealed: bytes) -> list[plain.PlainRecord]:
     return [record for batch in _batches(sealed) for record in _records(batch)]
 
 
-def _batches(sealed: bytes) -> list[bytes]:
+def _batches(sealed: bytes, limits: BatchLimits = ANY_SIZE) -> list[bytes]:
     segment = ParquetSegment(read_only(sealed))
-    data = b"".join(segment.batches(span).tobytes() for span in segment.spans)
-    batches = []
-    while data:
-        length = 12 + int.from_bytes(data[8:12], "big")
-        batches.append(data[:length])
-        data = data[length:]
-    return batches
+    return [
+        bytes(batch) for span in segment.spans for batch in segment.batches(span, limits).pieces
+    ]
 
 
 def _records(batch: bytes) -> list[plain.PlainRecord]:
@@ -157,7 +155,7 @@ def test_markers_and_what_was_aborted_leave_gaps_that_readers_pass_over() -> Non
 def test_a_segment_may_be_nothing_but_a_gap() -> None:
     marker = _sent([_one(4)], attributes=TRANSACTIONAL | CONTROL)
     sealed = _sealed(marker, base=4)
-    assert _batches(sealed) == [write_empty(4, 5, 0, -1)]
+    assert _batches(sealed) == []
     assert ParquetSegment(read_only(sealed)).find_time(-1) is None
 
 
@@ -282,7 +280,7 @@ def test_a_row_group_that_has_changed_since_the_file_was_opened_is_refused(
             with pytest.raises(pa.ArrowInvalid, match="row group 2 has changed"):
                 segment.batches(span)
         else:
-            assert len(segment.batches(span)) > 10_000
+            assert len(b"".join(segment.batches(span).pieces)) > 10_000
 
 
 def test_the_file_does_not_say_that_its_values_were_views() -> None:
@@ -291,10 +289,19 @@ def test_the_file_does_not_say_that_its_values_were_views() -> None:
     assert schema.remove_metadata() == parquet.SCHEMA
 
 
-def test_batches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "BATCH_BYTES", 1000)
-    records = [_one(i, 0, b"x" * 100) for i in range(50)]
-    back = _batches(_sealed(_sent(records)))
+@pytest.mark.parametrize("shared_bytes", [100, 1000])
+def test_batches_are_bounded(shared_bytes: int) -> None:
+    records = [_one(i, 0, b"x" * 30) for i in range(50)]
+    back = _batches(_sealed(_sent(records)), BatchLimits(shared_bytes))
+    assert max(map(len, back)) <= shared_bytes
+    assert [record for batch in back for record in _records(batch)] == records
+
+
+def test_a_record_that_fits_the_topic_only_compressed_comes_back_compressed() -> None:
+    """Use fault 4."""
+    records = [_one(0), _one(1, 0, b"x" * 5000), _one(2)]
+    back = _batches(_sealed(_sent(records)), BatchLimits(512, 1000))
+    assert [next(read_batches(batch)).codec for batch in back] == [0, Codec.GZIP, 0]
     assert max(map(len, back)) <= 1000
     assert [record for batch in back for record in _records(batch)] == records
 

@@ -4,7 +4,7 @@ import pytest
 
 from shm.arrow import read_only
 from shm.kernels.twin import records as plain
-from smq.sealer.decode import cut
+from smq.sealer.decode import Kind, cut
 from smq.sealer.raw import NotRaw, RawSegment, RawWriter
 
 
@@ -32,6 +32,25 @@ def test_batches_are_those_that_were_sent() -> None:
     assert (segment.base_offset, segment.end_offset) == (0, 9)
     assert segment.index["last_offset"].tolist() == [2, 5, 8]
     assert [bytes(segment.body[row["at"] : row["end"]]) for row in segment.index] == BATCHES
+
+
+def test_markers_are_not_written_and_those_of_earlier_versions_are_not_read() -> None:
+    marker = plain.batch([plain.PlainRecord(3, 0, None, b"v")], end_offset=4, attributes=0x30)
+    data = BATCHES[0] + marker + BATCHES[2]
+    written, before = RawWriter(), RawWriter()
+    for piece in cut(data):
+        written.add(piece)
+        before.add(piece._replace(kind=Kind.RAW))
+    merged = RawWriter()
+    merged.add_segment(RawSegment(read_only(before.finish(0, 9))))
+    merged.add_segment(RawSegment(read_only(before.finish(0, 9))))
+    for writer, times in ((written, 1), (before, 1), (merged, 2)):
+        segment = RawSegment(read_only(writer.finish(0, 9)))
+        pieces, places = segment.batches()
+        assert b"".join(pieces) == times * (BATCHES[0] + BATCHES[2])
+        assert places["last_record"].tolist() == times * [2, 8]
+        ends = [len(BATCHES[0]), len(BATCHES[0] + BATCHES[2])]
+        assert places["end"].tolist()[:2] == ends
 
 
 def test_a_time_is_found_by_the_batchs_newest() -> None:

@@ -5,7 +5,14 @@ from types import SimpleNamespace
 import pytest
 
 from smq.model.errors import PeerError
-from smq.wire.markers import Marker, read_marker, without, write_empty, write_marker
+from smq.wire.markers import (
+    Marker,
+    closing_marker,
+    read_marker,
+    without,
+    write_empty,
+    write_marker,
+)
 from smq.wire.records import Record, crc_of, read_batches, write_batch
 
 COMMIT = Marker(1, 2, committed=True, coordinator_epoch=9)
@@ -32,6 +39,13 @@ def test_an_empty_batch_covers_its_offsets() -> None:
     [batch] = read_batches(write_empty(5, 9, 3, 1_700))
     assert (batch.base_offset, batch.last_offset, batch.leader_epoch) == (5, 8, 3)
     assert list(batch.records()) == []
+
+
+def test_a_closing_marker_is_one_of_no_transaction() -> None:
+    [batch] = read_batches(closing_marker(2**40, 7))
+    assert (batch.base_offset, batch.last_offset, batch.leader_epoch) == (2**40, 2**40, 7)
+    assert read_marker(batch) == Marker(-1, -1, committed=True, coordinator_epoch=0)
+    assert batch.record_count == 1
 
 
 def test_what_is_no_marker_is_the_peers_error() -> None:

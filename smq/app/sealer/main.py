@@ -50,8 +50,6 @@ from smq.wire.internal.form import (
 from smq.wire.internal.frames import InternalFrame
 from smq.wire.internal.messages import (
     FOR_SEALER,
-    Inline,
-    MakeInline,
     Owner,
     Partitions,
     PartitionState,
@@ -60,6 +58,7 @@ from smq.wire.internal.messages import (
     PublishTable,
     Seal,
 )
+from smq.wire.internal.reads import Inline, MakeInline
 
 # Sealing trails: it must not take a core from clients that wait for an ack. Linux derives the
 # priority of its reads and writes from it, too.
@@ -278,7 +277,7 @@ class Sealer:
             link.send(encode_answer(frame_id, Failed("the topic is gone")))
             return
         place, _, node = self._known.places[asked.number]
-        job = MakeInline(node, place, asked.offset, asked.bytes_max, asked.epoch)
+        job = MakeInline(node, place, asked)
         self.reading.do(job, partial(self._answer_to, link, frame_id))
 
     def _answer_to(self, link: Link, frame_id: int, answer: object) -> None:

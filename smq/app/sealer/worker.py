@@ -36,20 +36,15 @@ from smq.wire.internal.form import Failed, Question, decode_question, encode_ans
 from smq.wire.internal.frames import InternalReader
 from smq.wire.internal.messages import (
     FOR_WORKER,
-    BatchFile,
-    Cold,
     Compact,
     DescribeStorage,
     DropUnsealed,
     FindPayloads,
     FindUnnamed,
     ForgetUnfinished,
-    MakeInline,
     Merge,
-    OffsetForTime,
     Probe,
     PublishTable,
-    RecordTime,
     Retain,
     Retained,
     Seal,
@@ -60,6 +55,7 @@ from smq.wire.internal.messages import (
     Unnamed,
     WithdrawTable,
 )
+from smq.wire.internal.reads import BatchFile, Cold, Inline, MakeInline, OffsetForTime, RecordTime
 
 if TYPE_CHECKING:
     from smq.sealer.cold import Cache, ColdReader, Found
@@ -265,50 +261,59 @@ class Worker:
 
     def cold(self, job: Cold) -> BatchFile:
         """Batches from sealed segments, as a range of a file."""
-        return _answer(self._cold(job.number, job.offset, job.bytes_max))
+        return _answer(self._found(job), job)
 
     def inline(self, job: MakeInline) -> BatchFile:
         """Batches with handles replaced by their payloads, as a range of a file."""
+        from smq.sealer.cold import Found  # noqa: PLC0415  (It imports pyarrow.)
         from smq.sealer.inline import deliver, payload_in  # noqa: PLC0415  (For a rare topic.)
 
-        at, offset, bytes_max = job.place, job.offset, job.bytes_max
-        key = self._inline_key(job)
+        at, asked = job.place, job.asked
+        offset, bytes_max = asked.offset, asked.bytes_max
+        key = self._inline_key(asked)
         is_cached = (kept := self._cache.get(key)) is not None
         if kept is None:
-            batches_max = min(bytes_max, INLINE_BATCHES_BYTES)
-            batches = self._batches(job.node, at.number, offset, batches_max)
+            batches = self._batches(job.node, asked)
+            if isinstance(batches, Found):
+                return _answer(batches, asked)
             payload_of = payload_in(self.store, directory_of(at.namespace, at.topic))
             delivered = deliver(batches, offset, bytes_max, payload_of)
             kept = self._cache.put(key, delivered.pieces, delivered.places(offset))
         found = kept.find(offset, bytes_max)
         assert found is not None, "what was asked for is in what was made for it"
-        return _answer(found._replace(is_cached=is_cached))
+        return _answer(found._replace(is_cached=is_cached), asked)
 
-    def _inline_key(self, job: MakeInline) -> tuple[str, int]:
+    def _inline_key(self, asked: Inline) -> tuple[str, int]:
         """What is made at an offset differs once compaction has replaced the segment there, or the
         log has lost its end and gone on."""
-        segments = self.manifest.segments(job.place.number, job.offset, count_max=1)
+        segments = self.manifest.segments(asked.number, asked.offset, count_max=1)
         path = segments[0].path if segments else ""
-        return f"inline {job.place.number} {job.epoch} {job.bytes_max} {path}", job.offset
+        how = f"{asked.epoch} {asked.bytes_max} {asked.limits}"
+        return f"inline {asked.number} {how} {path}", asked.offset
 
     def read_ahead(self) -> None:
         """Prefetch what is likely requested next, while idle."""
         if "_reader" in self.__dict__:
             self._reader.read_ahead()
 
-    def _batches(self, node: int, number: int, offset: int, bytes_max: int) -> bytes:
-        """A partition's batches from `offset` on, from the log or from segments."""
+    def _batches(self, node: int, asked: Inline) -> "bytes | Found":
+        """A partition's batches with their first record at `offset` or later, from the log or from
+        segments; Found: the segments have none."""
+        number, offset = asked.number, asked.offset
+        bytes_max = min(asked.bytes_max, INLINE_BATCHES_BYTES)
         try:
             return self._shard(node).batches(number, offset, bytes_max, synced=False)
         except StoreError:  # They are no longer in the log.
-            found = self._cold(number, offset, bytes_max)
-            with found.path.open("rb") as file:
-                return os.pread(file.fileno(), found.length, found.at)
+            found = self._found(Cold(number, offset, bytes_max, asked.limits))
+        if not found.length:
+            return found
+        with found.path.open("rb") as file:
+            return os.pread(file.fileno(), found.length, found.at)
 
-    def _cold(self, number: int, offset: int, bytes_max: int) -> "Found":
-        found = self._reader.read(number, offset, bytes_max)
+    def _found(self, asked: Cold) -> "Found":
+        found = self._reader.read(asked.number, asked.offset, asked.bytes_max, asked.limits)
         if found is None:
-            raise StoreError(f"partition {number}", f"no segment has offset {offset}")
+            raise StoreError(f"partition {asked.number}", f"no segment has offset {asked.offset}")
         return found
 
     def offset_for_time(self, job: OffsetForTime) -> RecordTime | None:
@@ -362,7 +367,9 @@ class Worker:
         return self._shards[node]
 
 
-def _answer(found: "Found") -> BatchFile:
+def _answer(found: "Found", asked: Cold | Inline) -> BatchFile:
+    if found.length > asked.bytes_max and not asked.must_give:
+        return BatchFile("", 0, 0, asked.offset)
     return BatchFile(str(found.path), found.at, found.length, found.next_offset, found.is_cached)
 
 

@@ -28,17 +28,8 @@ from smq.app.process.peers import SEALER_WAIT_MS
 from smq.app.sealer.worker import Surroundings, work
 from smq.wire.internal.form import Failed, Question, decode_answer, encode_question, name_of
 from smq.wire.internal.frames import InternalFrame
-from smq.wire.internal.messages import (
-    Cold,
-    Compact,
-    DropUnsealed,
-    FindPayloads,
-    MakeInline,
-    Merge,
-    OffsetForTime,
-    Retain,
-    Seal,
-)
+from smq.wire.internal.messages import Compact, DropUnsealed, FindPayloads, Merge, Retain, Seal
+from smq.wire.internal.reads import Cold, MakeInline, OffsetForTime
 
 JOB_ATTEMPTS_MAX = 2  # A job whose worker dies twice is itself at fault.
 SEALERS_MAX = 4  # More would wait for the disk.

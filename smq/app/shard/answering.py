@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gateway.apis.fetch import lent_of
+from gateway.apis.cold_fetch import lent_of
 from gateway.context import Ask, Later, Message, Relay, Result, Wait, WaitForAny, WaitForMany
 from gateway.dispatch import Dispatched, encode
 from gateway.error_codes import error_codes

@@ -24,6 +24,7 @@ from smq.wire.internal.manifest import (
     ReplaceSegments,
     SetLogStart,
 )
+from smq.wire.internal.reads import Cold, Inline, MakeInline, OffsetForTime
 from smq.wire.internal.telemetry import FindPush, ListPushes
 from smq.wire.internal.transactions import AddPartitions, FindTransactions, SyncLogs, WriteMarkers
 
@@ -189,56 +190,6 @@ FOR_SHARD = by_name(
 @dataclass(frozen=True, slots=True)
 class Pressure(Question[bool]):
     """The WAL has grown too much: seal all partitions, whatever their size."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchFile:
-    """Batches as a range of a file of the sealer; the offset after them; whether it was cached."""
-
-    path: str
-    at: int
-    length: int
-    next_offset: int
-    is_cached: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Cold(Question[BatchFile]):
-    """Ask for batches from sealed segments."""
-
-    number: int
-    offset: int
-    bytes_max: int
-
-
-@dataclass(frozen=True, slots=True)
-class Inline(Question[BatchFile]):
-    """Ask for batches with payloads in place of their handles, from the log or from segments.
-
-    `epoch` is the partition's leader epoch: in another one the log may have other records there.
-    """
-
-    number: int
-    offset: int
-    bytes_max: int
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class RecordTime:
-    """Where a record is, and its time."""
-
-    offset: int
-    timestamp: int
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetForTime(Question[RecordTime | None]):
-    """Ask for the first sealed record of a time or later, at or after `log_start`."""
-
-    number: int
-    timestamp: int
-    log_start: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,17 +360,6 @@ class ForgetUnfinished(Question[int]):
     """Delete unfinished writes that have been idle since; answers how many."""
 
     before_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class MakeInline(Question[BatchFile]):
-    """`Inline`, with the sealer's facts about the partition."""
-
-    node: int
-    place: SealedPartition
-    offset: int
-    bytes_max: int
-    epoch: int
 
 
 FOR_WORKER = by_name(

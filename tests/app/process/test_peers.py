@@ -21,14 +21,8 @@ from smq.wire.internal.frames import (
     decode_relay,
     encode_frame,
 )
-from smq.wire.internal.messages import (
-    FOR_SEALER,
-    BatchFile,
-    Cold,
-    FindPayloads,
-    OffsetForTime,
-    Pressure,
-)
+from smq.wire.internal.messages import FOR_SEALER, FindPayloads, Pressure
+from smq.wire.internal.reads import BatchFile, Cold, OffsetForTime
 from smq.wire.internal.transactions import AddPartitions
 from tests.app.fake_peers import TidyLoop, answer_body, answer_in, listen, turn_until
 

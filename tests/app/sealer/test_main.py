@@ -21,17 +21,8 @@ from smq.testing.faulty_store import Slow
 from smq.testing.payloads import handle_batch, reference_to, uploaded
 from smq.wire.internal.form import Failed, Question, decode_answer, encode_question
 from smq.wire.internal.frames import InternalFrame
-from smq.wire.internal.messages import (
-    BatchFile,
-    Cold,
-    FindPayloads,
-    Inline,
-    OffsetForTime,
-    Partitions,
-    Pressure,
-    RecordTime,
-    Unsealed,
-)
+from smq.wire.internal.messages import FindPayloads, Partitions, Pressure, Unsealed
+from smq.wire.internal.reads import BatchFile, Cold, Inline, OffsetForTime, RecordTime
 from smq.wire.records import read_batches
 from tests.app.fake_peers import TidyLoop, turn_until
 from tests.app.fake_sealed_broker import NUMBER, FakeSealedBroker

@@ -31,15 +31,13 @@ from smq.wire.internal.form import Failed, decode_question, encode_answer
 from smq.wire.internal.frames import InternalReader
 from smq.wire.internal.messages import (
     FOR_WORKER,
-    BatchFile,
-    Cold,
     Compact,
     DropUnsealed,
     FindPayloads,
     ForgetUnfinished,
-    MakeInline,
     Seal,
 )
+from smq.wire.internal.reads import BatchFile, Cold, Inline, MakeInline
 from tests.app.fake_peers import TidyLoop, turn_until
 
 Answers = dict[str, Any]
@@ -290,7 +288,10 @@ def test_payloads_and_inline_deliveries_are_read_beside_what_hangs(
 ) -> None:
     slow, answers = readers(slow_ms=1), Answers()
     ask(slow, answers, "hangs", 1)
-    slow.do(MakeInline(1, PLACE, 0, 1, 1), partial(answers.__setitem__, "the same"))
+    slow.do(
+        MakeInline(1, PLACE, Inline(PLACE.number, 0, 1, 1)),
+        partial(answers.__setitem__, "the same"),
+    )
     slow.do(FindPayloads(["a"]), partial(answers.__setitem__, "payload"))
     looking_until(loop, slow, answers, 1)
     assert answers == {"payload": {"cold-2": None}}

@@ -17,7 +17,7 @@ from smq.wire.generated.list_offsets import (
 )
 from smq.wire.generated.metadata import MetadataRequest
 from smq.wire.internal.form import Failed
-from smq.wire.internal.messages import BatchFile, Cold
+from smq.wire.internal.reads import BatchFile, Cold
 from tests.app.fake_peers import turn_until
 from tests.app.shard_client import (
     ServerBench,

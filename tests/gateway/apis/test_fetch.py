@@ -7,7 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from gateway.apis.fetch import COLD_PARTITIONS_MAX, lent_of
+from gateway.apis.cold_fetch import lent_of
+from gateway.apis.fetch import COLD_PARTITIONS_MAX
 from gateway.context import Ask, Wait
 from shm.kernels.base.words import COUNTER_BYTES_OUT, COUNTER_FETCHES_FROM_SEALED
 from shm.layout import COUNTER_SEALED_CACHE_HITS
@@ -22,7 +23,7 @@ from smq.wire.generated.fetch import (
     ReplicaState,
 )
 from smq.wire.internal.form import Failed
-from smq.wire.internal.messages import BatchFile, Cold
+from smq.wire.internal.reads import BatchFile, Cold
 from smq.wire.records import read_batches
 from tests.gateway.shard_api_bench import EPOCH, ShardBench
 from tests.shard.shard_bench import NOW_MS, batch, topic

@@ -19,7 +19,7 @@ from smq.wire.generated.list_offsets import (
     ListOffsetsTopic,
 )
 from smq.wire.internal.form import Failed
-from smq.wire.internal.messages import OffsetForTime, RecordTime
+from smq.wire.internal.reads import OffsetForTime, RecordTime
 from smq.wire.records import Record, write_batch
 from tests.gateway.coordinator_bench import relayed
 from tests.gateway.shard_api_bench import EPOCH, ShardBench

@@ -1,0 +1,127 @@
+"""The part of a Fetch's answer that has left the log: the sealer has it, in segments.
+
+    batches     a range of the sealer's file
+    a gap       no segment has a record up to E: the log's batches from E on. Where E has left the
+                log meanwhile, the sealer is asked again; where nothing follows, a marker before E
+
+The batch that comes first has a record at the offset asked for or later. An answer without one
+strands many clients: they ask for the same offset again.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+
+from gateway.context import Ask
+from smq.log.lookup import Found
+from smq.model.errors import ErrorCode
+from smq.model.segments import BatchLimits
+from smq.shard.inline import before_handles, delivers_inline
+from smq.shard.lent import FileRange, LentBatches
+from smq.shard.shard import Led, Shard
+from smq.wire.generated.fetch import FetchResponse, PartitionData
+from smq.wire.internal.form import Failed
+from smq.wire.internal.reads import BatchFile, Cold, Inline
+from smq.wire.markers import closing_marker
+
+KNOWS_STORAGE_ERROR_FROM = 6
+
+
+def storage_error(version: int) -> ErrorCode:
+    """What says to a client of this version that it may ask again (KAFKA-4858)."""
+    known = version >= KNOWS_STORAGE_ERROR_FROM
+    return ErrorCode.KAFKA_STORAGE_ERROR if known else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class ColdPart(NamedTuple):
+    """A partition of an answer whose records from `offset` on are asked of the sealer.
+
+    `limit`: the answer ends before it. `must_give`: a batch is given whatever its size.
+    """
+
+    data: PartitionData
+    led: Led
+    offset: int
+    limit: int
+    bytes_max: int
+    limits: BatchLimits
+    must_give: bool
+    failure: ErrorCode
+
+    def question(self) -> Cold | Inline:
+        """What to ask the sealer."""
+        led, sizes = self.led, (self.limits, self.must_give)
+        if delivers_inline(led.topic):
+            return Inline(led.number, self.offset, self.bytes_max, led.epoch, *sizes)
+        return Cold(led.number, self.offset, self.bytes_max, *sizes)
+
+    def take(self, said: BatchFile | Failed) -> "ColdPart | None":
+        """Put the sealer's answer into the row; returns what to ask then."""
+        if isinstance(said, Failed):
+            self.data.error_code = self.failure
+        elif said.length:
+            self._give(said)
+        elif said.next_offset > self.offset:
+            return self._pass(said.next_offset)
+        return None
+
+    def _give(self, said: BatchFile) -> None:
+        log = self.led.log
+        Shard.count_sealed(log, said.length, is_cached=said.is_cached)
+        try:
+            self.data.records = FileRange(said.path, said.at, said.length, log.background)
+        except OSError:
+            self.data.error_code = self.failure
+
+    def _pass(self, end: int) -> "ColdPart | None":
+        """No segment has a record before `end`: read on in the log."""
+        led, data = self.led, self.data
+        if led.number not in led.log.partitions.slots:  # Deleted meanwhile.
+            data.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return None
+        if end < self.limit:
+            found = find_in_log(led, end, self.limit, self.bytes_max)
+            if found is None:
+                return self._replace(offset=end)
+            if found.total_bytes > self.bytes_max and not self.must_give:
+                return None
+            if found.total_bytes:
+                Shard.count_bytes_out(led.log, found.total_bytes)
+                data.records = LentBatches(led.log, found.spans, found.total_bytes)
+                return None
+        last = min(end, self.limit) - 1
+        data.records = closing_marker(last, led.log.partitions.epoch_at(led.number, last))
+        return None
+
+
+def find_in_log(led: Led, offset: int, limit: int, bytes_max: int) -> Found | None:
+    """What is answered from the log; None: the sealer has it."""
+    found = led.log.find(led.number, offset, limit, bytes_max)
+    if found is not None and delivers_inline(led.topic):
+        return before_handles(led.log, found)
+    return found
+
+
+def with_cold(response: FetchResponse, cold: list[ColdPart]) -> FetchResponse | Ask:
+    """The response, or Ask where the sealer has some of it."""
+    if not cold:
+        return response
+    for lent in lent_of(response):
+        lent.hold()  # For as long as the sealer takes.
+    return Ask([each.question() for each in cold], partial(_with_answers, response, cold))
+
+
+def _with_answers(
+    response: FetchResponse, cold: list[ColdPart], answers: list[BatchFile | Failed]
+) -> FetchResponse | Ask:
+    """Put the sealer's answers into their partitions."""
+    asked = zip(cold, answers, strict=True)
+    return with_cold(response, [again for part, said in asked if (again := part.take(said))])
+
+
+def lent_of(response: FetchResponse) -> Iterator[LentBatches | FileRange]:
+    """The loans of a response, to be released if it is not sent after all."""
+    for topic in response.responses:
+        for partition in topic.partitions:
+            if isinstance(partition.records, (LentBatches, FileRange)):
+                yield partition.records

@@ -1,0 +1,75 @@
+"""Questions about the records of sealed segments, and their answers."""
+
+from dataclasses import dataclass
+
+from smq.model.segments import ANY_SIZE, BatchLimits, SealedPartition
+from smq.wire.internal.form import Question
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFile:
+    """Batches as a range of a file of the sealer; the offset after them; whether it was cached.
+
+    A length of 0: up to `next_offset` no segment has a record, or the first batch does not fit.
+    """
+
+    path: str
+    at: int
+    length: int
+    next_offset: int
+    is_cached: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cold(Question[BatchFile]):
+    """Ask for batches from sealed segments, the first of which has a record at the offset or later.
+
+    As many as fit; one at least if `must_give`.
+    """
+
+    number: int
+    offset: int
+    bytes_max: int
+    limits: BatchLimits = ANY_SIZE
+    must_give: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Inline(Question[BatchFile]):
+    """`Cold` with payloads in place of their handles, from the log or from segments.
+
+    `epoch` is the partition's leader epoch: in another one the log may have other records there.
+    """
+
+    number: int
+    offset: int
+    bytes_max: int
+    epoch: int
+    limits: BatchLimits = ANY_SIZE
+    must_give: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RecordTime:
+    """Where a record is, and its time."""
+
+    offset: int
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetForTime(Question[RecordTime | None]):
+    """Ask for the first sealed record of a time or later, at or after `log_start`."""
+
+    number: int
+    timestamp: int
+    log_start: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MakeInline(Question[BatchFile]):
+    """`Inline`, with the sealer's facts about the partition."""
+
+    node: int
+    place: SealedPartition
+    asked: Inline

@@ -1,0 +1,141 @@
+"""Fetches of what has left the log: answers begin with a record, whatever segments have lost."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.apis.cold_fetch import storage_error
+from gateway.context import Ask
+from shm.kernels.base.words import COUNTER_BYTES_OUT
+from smq.model.errors import ErrorCode
+from smq.model.segments import BATCH_BYTES, BatchLimits
+from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from smq.wire.internal.form import Failed
+from smq.wire.internal.reads import BatchFile, Cold
+from smq.wire.markers import read_marker
+from smq.wire.records import read_batches
+from tests.gateway.shard_api_bench import EPOCH, ShardBench
+from tests.shard.shard_bench import NOW_MS, batch, catalog, topic
+
+T = topic("t", range(1, 3), configs={"max.message.bytes": "100000"})
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> ShardBench:
+    """Partition 0 is sealed below 8; the log has a batch at 8 and 9."""
+    bench = ShardBench(tmp_path, T)
+    for log in bench.shard.logs.values():
+        for number in (1, 2):
+            log.sealing.advance(number, 8, NOW_MS)
+    bench.appender.append("t", 0, batch(b"i", b"j"))
+    return bench
+
+
+def ask(bench: ShardBench, *partitions: int, **fields: Any) -> Ask:
+    """What a fetch from offset 3 asks the sealer."""
+    wanted = [
+        FetchPartition(partition=index, fetch_offset=3, partition_max_bytes=1 << 20)
+        for index in partitions or (0,)
+    ]
+    topics = [FetchTopic(topic="t", partitions=wanted)]
+    asked = bench.ask("Fetch", 12, FetchRequest(topics=topics, **fields))
+    assert isinstance(asked, Ask)
+    return asked
+
+
+def gap(end: int) -> BatchFile:
+    return BatchFile("", 0, 0, end)
+
+
+def row(bench: ShardBench, response: Any) -> PartitionData:
+    [only] = bench.read(response).responses[0].partitions
+    return only  # type: ignore[no-any-return]
+
+
+def bases(records: Any) -> list[int]:
+    return [each.base_offset for each in read_batches(records)]
+
+
+def test_behind_a_gap_the_answer_goes_on_in_the_log(bench: ShardBench) -> None:
+    """Use fault 1."""
+    counted = bench.shard.logs[0].words
+    before = counted[COUNTER_BYTES_OUT]
+    data = row(bench, ask(bench).then([gap(8)]))
+    assert bases(data.records) == [8]
+    assert counted[COUNTER_BYTES_OUT] - before == len(data.records or b"")
+
+
+def test_what_was_sealed_meanwhile_is_asked_of_the_sealer(
+    bench: ShardBench, tmp_path: Path
+) -> None:
+    asked = ask(bench)
+    bench.shard.logs[0].sealing.advance(1, 10, NOW_MS)
+    bench.shard.logs[0].partitions.compacted[1] = 10
+    again = asked.then([gap(8)])
+    assert isinstance(again, Ask)
+    assert again.questions == [asked.questions[0].__class__(1, 8, *_others(asked))]
+    path = tmp_path / "cached"
+    path.write_bytes(batch(b"i"))
+    data = row(bench, again.then([BatchFile(str(path), 0, path.stat().st_size, 10)]))
+    assert bases(data.records) == [0]
+
+
+def _others(asked: Ask) -> tuple[int, BatchLimits, bool]:
+    [question] = asked.questions
+    assert isinstance(question, Cold)
+    return question.bytes_max, question.limits, question.must_give
+
+
+def test_at_the_end_a_marker_moves_the_client_on(bench: ShardBench) -> None:
+    """Use fault 1: aiokafka raises at a control batch without a record."""
+    data = row(bench, ask(bench, 1).then([gap(8)]))
+    assert data.high_watermark == 8
+    [marker] = read_batches(data.records or b"")
+    assert (marker.base_offset, marker.last_offset, marker.leader_epoch) == (7, 7, EPOCH)
+    assert read_marker(marker).committed
+
+
+def test_a_first_batch_that_does_not_fit_is_given_only_to_the_first_partition(
+    bench: ShardBench, tmp_path: Path
+) -> None:
+    """Use fault 4: an answer larger than the client takes at all."""
+    asked = ask(bench, 1, 0, max_bytes=10)
+    [question] = asked.questions
+    assert isinstance(question, Cold)
+    assert question.must_give
+    asked = ask(bench, 1, 0, max_bytes=3 << 19)
+    musts = [each.must_give for each in asked.questions if isinstance(each, Cold)]
+    assert musts == [True, False]
+    response: Any = asked.then([gap(8), BatchFile("", 0, 0, 3)])
+    data = bench.read(response).responses[0].partitions
+    assert [bases(each.records) for each in data] == [[7], []]
+
+
+def test_batches_are_as_small_as_the_topic_and_the_client_need(bench: ShardBench) -> None:
+    """Use fault 4."""
+    for bytes_max, shared in ((1 << 20, 1 << 16), (99_999, 1 << 16), (20_000, 1 << 14), (9, 1024)):
+        [question] = ask(bench, max_bytes=bytes_max).questions
+        assert isinstance(question, Cold)
+        assert question.limits == BatchLimits(shared, 100_000)
+    bench.shard.take_catalog(catalog(topic("t", range(1, 3))), 2)
+    [question] = ask(bench).questions
+    assert isinstance(question, Cold)
+    assert question.limits == BatchLimits(BATCH_BYTES, 1_048_588)
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_unknown(bench: ShardBench) -> None:
+    asked = ask(bench)
+    bench.shard.take_catalog(catalog(), 2)
+    data = row(bench, asked.then([gap(8)]))
+    assert data.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_old_clients_are_told_of_a_storage_error_in_words_that_they_know(bench: ShardBench) -> None:
+    """Data fault 26: below version 6 they know no KAFKA_STORAGE_ERROR, and give up."""
+    asked = FetchTopic(topic="t", partitions=[FetchPartition(fetch_offset=3)])
+    for version, error in ((5, ErrorCode.NOT_LEADER_OR_FOLLOWER), (6, 56)):
+        answer = bench.ask("Fetch", version, FetchRequest(topics=[asked]))
+        assert isinstance(answer, Ask)
+        assert row(bench, answer.then([Failed("it is away")])).error_code == error
+        assert storage_error(version) == error
