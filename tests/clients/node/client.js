@@ -59,5 +59,11 @@ async function resume() {
   console.log(JSON.stringify({ first, second, wrong }));
 }
 
-if (mode !== "resume") throw new Error(`there is no mode ${mode}`);
-await resume();
+async function onlyRead() {
+  const values = await read(count);
+  console.log(JSON.stringify({ values, wrong }));
+}
+
+const modes = { resume, read: onlyRead };
+if (!(mode in modes)) throw new Error(`there is no mode ${mode}`);
+await modes[mode]();

@@ -14,6 +14,7 @@ async def read(task: Task, count: int) -> tuple[list[str], int]:
         group_id=task.group,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
+        isolation_level="read_committed",
     )
     values: list[str] = []
     wrong = 0
@@ -43,5 +44,10 @@ def resume(task: Task) -> None:
     asyncio.run(produce_and_read(task))
 
 
+def only_read(task: Task) -> None:
+    values, wrong = asyncio.run(read(task, task.records))
+    report(values=values, wrong=wrong)
+
+
 if __name__ == "__main__":
-    run(resume=resume)
+    run(resume=resume, read=only_read)

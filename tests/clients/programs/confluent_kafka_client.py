@@ -26,6 +26,7 @@ def member(task: Task) -> Consumer:
             "group.id": task.group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
+            "isolation.level": "read_committed",
         }
     )
     consumer.subscribe([task.topic])
@@ -70,6 +71,13 @@ def resume(task: Task) -> None:
     report(first=halves[0], second=halves[1], wrong=wrong)
 
 
+def only_read(task: Task) -> None:
+    consumer = member(task)
+    values, wrong = read(consumer, partial(has, task.records))
+    consumer.close()
+    report(values=values, wrong=wrong)
+
+
 def through_a_kill(task: Task) -> None:
     producing = threading.Thread(target=produce_slowly, args=(task,), daemon=True)
     producing.start()
@@ -106,4 +114,4 @@ def produce_slowly(task: Task) -> None:
 
 
 if __name__ == "__main__":
-    run(resume=resume, through_a_kill=through_a_kill)
+    run(resume=resume, read=only_read, through_a_kill=through_a_kill)

@@ -1,11 +1,14 @@
 """The contract of the client programs, in any language: arguments and output.
 
-    <program> resume|through-a-kill <bootstrap> <topic> <group> <count>
+    <program> resume|read|through-a-kill <bootstrap> <topic> <group> <count>
 
 `resume` produces `count` records with compression, the key `k<n>`, the value `v<n>` and a header
 `n` that is the value again; reads half of them in a group, commits, leaves; joins again and reads
 the rest. It prints `{"first": [values…], "second": [values…], "wrong": n}`, where `wrong` counts
 records whose key or header is not what was sent.
+
+`read` only reads, `count` records in a group: `{"values": [values…], "wrong": n}`. Both read with
+`read_committed`.
 
 `through-a-kill` produces idempotently while a member of a group reads; prints `halfway` when half
 is acknowledged (somebody kills the broker then) and ends when the member has read every value:

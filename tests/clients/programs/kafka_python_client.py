@@ -12,6 +12,7 @@ def read(task: Task, count: int) -> tuple[list[str], int]:
         group_id=task.group,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
+        isolation_level="read_committed",
         max_poll_records=1,
     )
     values: list[str] = []
@@ -40,5 +41,10 @@ def resume(task: Task) -> None:
     report(first=first, second=second, wrong=wrong_of_first + wrong_of_second)
 
 
+def only_read(task: Task) -> None:
+    values, wrong = read(task, task.records)
+    report(values=values, wrong=wrong)
+
+
 if __name__ == "__main__":
-    run(resume=resume)
+    run(resume=resume, read=only_read)

@@ -20,6 +20,7 @@ def kcat(task: Task, *arguments: str, text: str = "") -> str:
 def read(task: Task, count: int) -> tuple[list[str], int]:
     """kcat commits what it has read when it leaves the group."""
     reading = ["-G", task.group, "-c", str(count), "-X", "auto.offset.reset=earliest"]
+    reading += ["-X", "isolation.level=read_committed"]
     lines = kcat(task, *reading, "-q", "-f", "%k %s %h\\n", task.topic).splitlines()
     values, wrong = [], 0
     for line in lines:
@@ -41,5 +42,10 @@ def resume(task: Task) -> None:
     report(first=first, second=second, wrong=wrong_of_first + wrong_of_second)
 
 
+def only_read(task: Task) -> None:
+    values, wrong = read(task, task.records)
+    report(values=values, wrong=wrong)
+
+
 if __name__ == "__main__":
-    run(resume=resume)
+    run(resume=resume, read=only_read)

@@ -19,7 +19,8 @@ func client(task contract.Task, options ...kgo.Opt) *kgo.Client {
 
 func consumer(task contract.Task) *kgo.Client {
 	return client(task, kgo.ConsumerGroup(task.Group), kgo.ConsumeTopics(task.Topic),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit())
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 }
 
 func take(reading *contract.Reading, record *kgo.Record) {
@@ -89,6 +90,10 @@ func throughAKill(task contract.Task) {
 	contract.ReportAll(all)
 }
 
+func onlyRead(task contract.Task) { contract.ReportAll(read(task, task.Count)) }
+
 func main() {
-	contract.Run(map[string]func(contract.Task){"resume": resume, "through-a-kill": throughAKill})
+	contract.Run(map[string]func(contract.Task){
+		"resume": resume, "read": onlyRead, "through-a-kill": throughAKill,
+	})
 }

@@ -28,7 +28,7 @@ func produce(task contract.Task) {
 func read(task contract.Task, count int) (reading contract.Reading) {
 	reader := kafka.NewReader(kafka.ReaderConfig{
 		Brokers: task.Bootstrap, GroupID: task.Group, Topic: task.Topic,
-		StartOffset: kafka.FirstOffset, MaxWait: 100 * time.Millisecond,
+		IsolationLevel: kafka.ReadCommitted, StartOffset: kafka.FirstOffset, MaxWait: 100 * time.Millisecond,
 	})
 	for len(reading.Values) < count {
 		message, err := reader.FetchMessage(context.Background())
@@ -50,4 +50,6 @@ func resume(task contract.Task) {
 	contract.ReportHalves(first, read(task, task.Count-task.Half()))
 }
 
-func main() { contract.Run(map[string]func(contract.Task){"resume": resume}) }
+func onlyRead(task contract.Task) { contract.ReportAll(read(task, task.Count)) }
+
+func main() { contract.Run(map[string]func(contract.Task){"resume": resume, "read": onlyRead}) }

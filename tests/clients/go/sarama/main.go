@@ -17,6 +17,7 @@ func config() *sarama.Config {
 	made.Producer.Compression = sarama.CompressionLZ4
 	made.Consumer.Offsets.Initial = sarama.OffsetOldest
 	made.Consumer.Offsets.AutoCommit.Enable = false
+	made.Consumer.IsolationLevel = sarama.ReadCommitted
 	return made
 }
 
@@ -103,4 +104,6 @@ func resume(task contract.Task) {
 	contract.ReportHalves(first, read(task, task.Count-task.Half()))
 }
 
-func main() { contract.Run(map[string]func(contract.Task){"resume": resume}) }
+func onlyRead(task contract.Task) { contract.ReportAll(read(task, task.Count)) }
+
+func main() { contract.Run(map[string]func(contract.Task){"resume": resume, "read": onlyRead}) }

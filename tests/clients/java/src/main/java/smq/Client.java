@@ -41,6 +41,7 @@ public final class Client {
             arguments[1], arguments[2], arguments[3], Integer.parseInt(arguments[4]));
         switch (arguments[0]) {
             case "resume" -> client.resume();
+            case "read" -> client.onlyRead();
             case "through-a-kill" -> client.throughAKill();
             default -> throw new IllegalArgumentException(arguments[0]);
         }
@@ -56,6 +57,11 @@ public final class Client {
         List<String> second = read(count - count / 2);
         System.out.printf(
             "{\"first\": %s, \"second\": %s, \"wrong\": %d}%n", json(first), json(second), wrong);
+    }
+
+    private void onlyRead() {
+        List<String> values = read(count);
+        System.out.printf("{\"values\": %s, \"wrong\": %d}%n", json(values), wrong);
     }
 
     private void throughAKill() {
@@ -138,6 +144,7 @@ public final class Client {
                 "group.id", group,
                 "auto.offset.reset", "earliest",
                 "enable.auto.commit", "false",
+                "isolation.level", "read_committed",
                 "max.poll.records", String.valueOf(maxPollRecords))),
             new StringDeserializer(),
             new StringDeserializer());
