@@ -27,16 +27,15 @@ from smq.wire.internal.messages import (
     FOR_SHARD,
     FOR_WORKER,
     Batches,
-    BatchFile,
     FindPayloads,
     FindUnnamed,
-    MakeInline,
     MarkSealed,
     RawBatches,
     Seal,
     Sweep,
     Unnamed,
 )
+from smq.wire.internal.reads import BatchFile, Inline, MakeInline
 from tests.app.fake_peers import answer_body, answered_by_a_thread
 from tests.sealer.sealed import PLACE, batch, manifest_in
 
@@ -137,7 +136,7 @@ def test_what_was_made_of_other_records_at_an_offset_is_not_sent_for_them(
         return answer_body(RawBatches(len(shard[0])), shard[0])
 
     def read(worker: Worker, epoch: int) -> bytes:
-        found = worker.do(MakeInline(1, place, 0, 1000, epoch))
+        found = worker.do(MakeInline(1, place, Inline(place.number, 0, 1000, epoch)))
         assert isinstance(found, BatchFile)
         return Path(found.path).read_bytes()[found.at : found.at + found.length]
 
