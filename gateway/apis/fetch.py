@@ -242,10 +242,7 @@ def _readable(
     limit = _limit(offsets, isolation_level)
     if isolation_level != READ_COMMITTED:
         return limit, None
-    aborted = led.log.transactions.aborted_in(led.number, offset, limit)
-    if len(aborted) > ABORTED_MAX:
-        limit = max(offset + 1, aborted[ABORTED_MAX].first_offset)
-        aborted = [each for each in aborted if each.first_offset < limit]
+    aborted, limit = led.log.transactions.aborted_in(led.number, offset, limit, ABORTED_MAX)
     return limit, [
         AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
         for each in aborted

@@ -8,7 +8,6 @@ holds R_OPEN. An aborted transaction is remembered as long as the log may serve 
 segments contain none of them.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterator
 from operator import attrgetter
 
@@ -22,13 +21,14 @@ from shm.kernels.log.producers import (
     fence_producer,
     producer_row,
 )
-from smq.log.files.checkpoint import Aborted, Open, TransactionsCopy
+from smq.log.aborted import LAST, AbortedIn, AbortedRows
+from smq.log.files.checkpoint import ABORTED_COLUMNS, Aborted, Open, TransactionsCopy
 from smq.log.partitions import Partitions
 from smq.log.producers import Producers
 from smq.wire.markers import Marker
 
 _first_offset = attrgetter("first_offset")
-_last_offset = attrgetter("last_offset")
+NONE_ABORTED = np.empty((0, ABORTED_COLUMNS), np.int64)
 
 
 class Transactions:
@@ -41,7 +41,7 @@ class Transactions:
     def __init__(self, partitions: Partitions, producers: Producers) -> None:
         self._partitions, self._producers = partitions, producers
         self._open: dict[int, dict[int, Open]] = {}
-        self._aborted: dict[int, list[Aborted]] = {}
+        self._aborted: dict[int, AbortedRows] = {}
 
     def invariants(self) -> None:
         """Raise AssertionError if a partition's row disagrees."""
@@ -51,9 +51,10 @@ class Transactions:
             assert opened == sorted(opened), number
             assert row[P_OPEN_FROM] == (opened[0] + 1 if opened else 0), number
             assert not opened or row[P_LAST_STABLE] <= opened[0], number
-            aborted = self._aborted.get(number, [])
-            assert aborted == sorted(aborted, key=_last_offset), number
-            assert row[P_ABORTED_END] == (aborted[-1].last_offset + 1 if aborted else 0), number
+            aborted = self._aborted.get(number)
+            assert row[P_ABORTED_END] == (aborted.end if aborted else 0), number
+            if aborted:
+                aborted.invariants()
 
     # --- questions -------------------------------------------------------------------------------
 
@@ -66,14 +67,15 @@ class Transactions:
         for by_producer in self._open.values():
             yield from by_producer.values()
 
-    def aborted_in(self, number: int, start: int, end: int) -> list[Aborted]:
-        """The aborted ones with records or markers in [start, end), in the order of their
-        markers."""
+    def aborted_in(self, number: int, start: int, end: int, count_max: int) -> AbortedIn:
+        """The aborted ones with records or markers in [start, end), in the order of their markers.
+
+        If there are more than `count_max`, of a range that ends earlier.
+        """
         aborted = self._aborted.get(number)
-        if not aborted or aborted[-1].last_offset < start:
-            return []
-        first = bisect_left(aborted, start, key=_last_offset)
-        return [each for each in aborted[first:] if each.first_offset < end]
+        if aborted is None or aborted.end <= start:
+            return AbortedIn([], end)
+        return aborted.overlapping(start, end, count_max)
 
     def coordinator_epoch(self, number: int, producer_id: int) -> int:
         """The epoch of the coordinator that wrote a producer's last marker; -1: unknown."""
@@ -101,7 +103,7 @@ class Transactions:
             self._open.pop(number, None)
         if known is not None and not marker.committed:
             aborted = Aborted(number, known.producer_id, known.epoch, known.first_offset, offset)
-            self._aborted.setdefault(number, []).append(aborted)
+            self._add(aborted)
         self._show(number)
         self.fence(number, marker, now_ms)
         self._mark_producer(number, marker.producer_id, is_open=False)
@@ -122,12 +124,8 @@ class Transactions:
     def forget(self, number: int, offset: int) -> None:
         """Forget what lies below `offset`, from where on the log serves a partition."""
         aborted = self._aborted.get(number)
-        if aborted and aborted[0].last_offset < offset:
-            # A new list: copies share the old one.
-            kept = aborted[bisect_left(aborted, offset, key=_last_offset) :]
-            if kept:
-                self._aborted[number] = kept
-            else:
+        if aborted is not None and aborted.first_marker < offset:
+            if aborted.forget(offset) is None:
                 del self._aborted[number]
             self._show(number)
 
@@ -140,13 +138,15 @@ class Transactions:
 
     def copy(self) -> TransactionsCopy:
         """The checkpoint's data, as of now."""
-        aborted = [each for of_partition in self._aborted.values() for each in of_partition]
+        aborted = [rows for each in self._aborted.values() for rows in each.copies()]
         return TransactionsCopy(list(self.opened()), aborted)
 
     def restore(self, kept: TransactionsCopy) -> None:
         """Restore the transactions from a checkpoint."""
-        for each in kept.aborted:
-            self._aborted.setdefault(each.number, []).append(each)
+        rows = np.concatenate([NONE_ABORTED, *kept.aborted])
+        starts = np.flatnonzero(np.diff(rows[:, 0], prepend=-1))
+        for of_partition in np.split(rows, starts[1:]) if len(rows) else ():
+            self._aborted[int(of_partition[0, 0])] = AbortedRows.of(of_partition)
         for opened in kept.open:
             self._open.setdefault(opened.number, {})[opened.producer_id] = opened
             self._mark_producer(opened.number, opened.producer_id, is_open=True)
@@ -159,13 +159,16 @@ class Transactions:
         `numbers` are those of all partitions, `ends` their log ends.
         """
         for number, end in zip(numbers.tolist(), ends.tolist(), strict=True):
-            lost = [each for each in self._aborted.get(number, []) if each.last_offset >= end]
-            again = [Open(*each[:4], since_ms=0) for each in lost]
+            aborted = self._aborted.get(number)
+            rows = NONE_ABORTED if aborted is None else np.concatenate(aborted.copies())
+            kept, lost = rows[rows[:, LAST] < end], rows[rows[:, LAST] >= end]
+            again = [Open(*each[:4], since_ms=0) for each in lost.tolist()]
             found = again + list(self._open.get(number, {}).values())
             if not found:
                 continue
-            kept = [each for each in self._aborted.get(number, []) if each.last_offset < end]
-            self._aborted[number] = kept
+            self._aborted.pop(number, None)
+            if len(kept):
+                self._aborted[number] = AbortedRows.of(kept)
             found = sorted((each for each in found if each.first_offset < end), key=_first_offset)
             self._open[number] = {each.producer_id: each for each in found}
             self._show(number)
@@ -177,6 +180,9 @@ class Transactions:
             if each.first_offset < offset:
                 opened[each.producer_id] = each._replace(first_offset=offset)
         self._show(number)
+
+    def _add(self, aborted: Aborted) -> None:
+        self._aborted.setdefault(aborted.number, AbortedRows()).add(aborted)
 
     def _mark_producer(self, number: int, producer_id: int, *, is_open: bool) -> None:
         table = self._producers.table
@@ -195,4 +201,4 @@ class Transactions:
         if opened is not None:  # For recovered rows: no kernel has bounded these.
             row[P_LAST_STABLE] = min(int(row[P_LAST_STABLE]), opened.first_offset)
         aborted = self._aborted.get(number)
-        row[P_ABORTED_END] = aborted[-1].last_offset + 1 if aborted else 0
+        row[P_ABORTED_END] = aborted.end if aborted else 0

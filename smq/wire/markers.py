@@ -5,6 +5,7 @@ whose value is EndTxnMarker, (version 0 as int16, coordinator epoch as int32). A
 offsets whose records are gone. Only the sealer gets empty batches: some clients never get past one.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from struct import Struct
 from typing import NamedTuple, Protocol
@@ -97,15 +98,16 @@ def without(data: bytes, aborted: Iterable[Gone]) -> bytes:
     """Whole batches, with those of aborted transactions replaced by empty ones.
 
     Batches before `first_offset` or after the marker at `last_offset` belong to other
-    transactions.
+    transactions. `aborted` is in the order of the markers.
     """
     spans: dict[int, list[tuple[int, int]]] = {}
     for each in aborted:
-        spans.setdefault(each.producer_id, []).append((each.first_offset, each.last_offset))
+        spans.setdefault(each.producer_id, []).append((each.last_offset, each.first_offset))
     pieces: list[bytes | memoryview] = []
     for batch in read_batches(data):
         of_producer = spans.get(batch.producer_id, ()) if batch.is_transactional else ()
-        if any(first <= batch.base_offset <= last for first, last in of_producer):
+        at = bisect_left(of_producer, (batch.base_offset,))  # A producer has one after the other.
+        if at < len(of_producer) and of_producer[at][1] <= batch.base_offset:
             end, epoch = batch.last_offset + 1, batch.leader_epoch
             pieces.append(write_empty(batch.base_offset, end, epoch, batch.max_timestamp))
         else:

@@ -36,7 +36,7 @@ def test_batches_open_markers_end_and_what_is_neither_is_told(tmp_path: Path) ->
     replay_transactions(log, np.frombuffer(data, np.uint8), rows, 1000, since)
     kept = log.transactions.copy()
     assert [(each.producer_id, each.first_offset) for each in kept.open] == [(7, 1)]
-    aborted = [(each.producer_id, each.first_offset, each.last_offset) for each in kept.aborted]
-    assert aborted == [(8, 3, 4)]
+    [[[_, *aborted]]] = [rows.tolist() for rows in kept.aborted]
+    assert aborted == [8, 0, 3, 4]
     assert len(log.notices) == 1
     assert "offset 2" in log.notices[0]

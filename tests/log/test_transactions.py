@@ -30,7 +30,8 @@ def facts(log: Log) -> tuple[list[Open], list[Aborted], int, int]:
     kept = log.transactions.copy()
     row = log.partitions.table[log.partitions.slots[NUMBER]]
     opened = [each._replace(since_ms=0) for each in kept.open]
-    return opened, kept.aborted, int(row[P_OPEN_FROM]), int(row[P_ABORTED_END])
+    aborted = [Aborted._make(each) for rows in kept.aborted for each in rows.tolist()]
+    return opened, aborted, int(row[P_OPEN_FROM]), int(row[P_ABORTED_END])
 
 
 @pytest.fixture

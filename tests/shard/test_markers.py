@@ -59,7 +59,7 @@ def test_a_marker_ends_what_is_open_and_a_second_one_appends_nothing(
         ending = producers.end(NUMBER, COMMIT)
         assert ending.outcome(shard) == ErrorCode.NONE
         assert stable(shard) == (3, 3)
-    assert shard.logs[0].transactions.aborted_in(NUMBER, 0, 9) == []
+    assert shard.logs[0].transactions.aborted_in(NUMBER, 0, 9, 9).rows == []
 
 
 def test_an_aborted_transaction_is_remembered_with_its_first_offset_and_its_marker(
@@ -69,9 +69,9 @@ def test_an_aborted_transaction_is_remembered_with_its_first_offset_and_its_mark
     producers.write([b"x"], (9, 0))
     producers.end(NUMBER, ABORT)
     assert stable(shard) == (2, 4), "the other producer's is still open"
-    [aborted] = shard.logs[0].transactions.aborted_in(NUMBER, 0, 9)
+    [aborted] = shard.logs[0].transactions.aborted_in(NUMBER, 0, 9, 9).rows
     assert aborted == (NUMBER, *PRODUCER, 0, 3)
-    assert shard.logs[0].transactions.aborted_in(NUMBER, 4, 9) == []
+    assert shard.logs[0].transactions.aborted_in(NUMBER, 4, 9, 9).rows == []
     producers.end(NUMBER, Marker(9, 0, True, 2))
     assert stable(shard) == (5, 5)
 
@@ -154,7 +154,7 @@ def test_a_commit_is_of_the_transaction_before_its_epoch_and_aborts_an_earlier_o
     marker = COMMIT._replace(producer_epoch=epoch)
     assert producers.end(NUMBER, marker, version=2).outcome(shard) == ErrorCode.NONE
     assert stable(shard) == (2, 2)
-    found = shard.logs[0].transactions.aborted_in(NUMBER, 0, 9)
+    found = shard.logs[0].transactions.aborted_in(NUMBER, 0, 9, 9).rows
     assert found == ([(NUMBER, *PRODUCER, 0, 1)] if aborts else [])
 
 
@@ -192,7 +192,7 @@ def test_a_marker_that_a_checkpoint_in_pieces_has_seen_and_the_log_has_lost_is_w
     producers = Producers(shard)
     assert producers.end(NUMBER, marker, version=2).outcome(shard) == ErrorCode.NONE
     assert log.transactions.open_of(NUMBER, 7) is None
-    assert log.transactions.aborted_in(NUMBER, 0, 9) == []
+    assert log.transactions.aborted_in(NUMBER, 0, 9, 9).rows == []
 
 
 def test_an_open_transaction_is_aborted_though_the_producers_row_is_newer(

@@ -175,7 +175,7 @@ def test_a_transaction_aborts_what_is_open_of_an_earlier_one(shard: Shard) -> No
     transactions = shard.logs[0].transactions
     [opened] = transactions.opened()
     assert (opened.epoch, opened.first_offset) == (4, 2)
-    assert [each[:4] for each in transactions.aborted_in(1, 0, 9)] == [(1, 7, 3, 0)]
+    assert [each[:4] for each in transactions.aborted_in(1, 0, 9, 9).rows] == [(1, 7, 3, 0)]
 
 
 def test_what_is_open_of_an_earlier_one_is_aborted_though_a_later_epoch_is_known(
@@ -190,7 +190,7 @@ def test_what_is_open_of_an_earlier_one_is_aborted_though_a_later_epoch_is_known
     transactions = shard.logs[0].transactions
     [opened] = transactions.opened()
     assert (opened.epoch, opened.first_offset) == (6, 2)
-    assert [each[:4] for each in transactions.aborted_in(1, 0, 9)] == [(1, 7, 3, 0)]
+    assert [each[:4] for each in transactions.aborted_in(1, 0, 9, 9).rows] == [(1, 7, 3, 0)]
 
 
 def test_a_batch_does_not_join_an_earlier_transaction_that_cannot_be_aborted(

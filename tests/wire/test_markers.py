@@ -79,3 +79,18 @@ def test_what_aborted_transactions_have_written_becomes_empty() -> None:
     assert [batch.record_count for batch in found] == [2, 0, 2, 0, 2]
     assert [batch.last_offset for batch in found] == [1, 3, 5, 7, 9]
     assert bytes(found[0].data) == batches[0]
+
+
+def test_many_aborted_transactions_of_one_producer_are_told_apart() -> None:
+    one = bytearray(write_batch([Record(0, 7, None, b"x")], producer_id=1, producer_epoch=0))
+    one[22] |= 16
+    batches = []
+    for i in range(3000):
+        one[:8] = (2 * i).to_bytes(8)
+        one[17:21] = crc_of(one).to_bytes(4)
+        batches.append(bytes(one))
+    aborted = [
+        SimpleNamespace(producer_id=1, first_offset=2 * i, last_offset=2 * i + 1) for i in range(0, 3000, 2)
+    ]
+    found = list(read_batches(without(b"".join(batches), aborted)))
+    assert [batch.record_count for batch in found] == [0, 1] * 1500

@@ -46,6 +46,7 @@ from smq.wire.internal.transactions import SyncLogs, WriteMarkers
 from smq.wire.markers import Marker, without
 
 BATCHES_BYTES_MAX = 16 * 1024 * 1024
+ABORTED_MAX = 1000  # Beside them; the answer ends where the next one begins.
 ABORTED_BYTES_MAX = 256 * 1024  # Batches are examined one by one, in the loop.
 SYNC_POLL_MS = 1.0
 PUSHES_MAX = 1000  # Clients per answer: a few milliseconds.
@@ -144,8 +145,11 @@ class ShardCommands:
         offsets = led.offsets()
         limit = offsets.last_stable if asked.shown else offsets.log_end
         bytes_max = min(asked.bytes_max, BATCHES_BYTES_MAX)
-        aborted = led.log.transactions.aborted_in(number, asked.offset, limit)
+        aborted, shown_limit = led.log.transactions.aborted_in(
+            number, asked.offset, limit, ABORTED_MAX
+        )
         if aborted and asked.shown:
+            limit = shown_limit
             bytes_max = min(bytes_max, ABORTED_BYTES_MAX)
         found = led.log.find(number, asked.offset, limit, bytes_max)
         if found is None:

@@ -1,9 +1,9 @@
 """The checkpoint of a log: the state of its partitions when the log had reached a position.
 
     0       8            12         16
-    +-------+------------+----------+--------------------+-------------------------+
-    |magic  |check       |JSON bytes| JSON               | producers, int64 rows   |
-    +-------+------------+----------+--------------------+-------------------------+
+    +-------+------------+----------+--------------------+------------+------------+
+    |magic  |check       |JSON bytes| JSON               | producers  | aborted    | int64 rows
+    +-------+------------+----------+--------------------+------------+------------+
 
 The last byte of the magic is the version of the format. In version 1 the check covers what follows
 it, in later ones the magic too: this tells a newer file from a damaged one.
@@ -29,7 +29,7 @@ from smq.log.files.pieces import by_pieces
 from smq.model.errors import MadeByNewer
 
 MAGIC = b"SMQCKPT"
-VERSION = 2  # Version 1 has no transactions.
+VERSION = 3  # Version 1 has no transactions; in 2 the aborted ones are in the JSON.
 _HEAD = struct.Struct("<7sBI")
 _TEXT_AT = _HEAD.size + 4
 FILE_NAME = "checkpoint"
@@ -75,11 +75,17 @@ class Aborted(NamedTuple):
     last_offset: int
 
 
+ABORTED_COLUMNS = len(Aborted._fields)
+
+
 class TransactionsCopy(NamedTuple):
-    """The transactions of all partitions, each in the order of smq.log.transactions."""
+    """The transactions of all partitions, each in the order of smq.log.transactions.
+
+    aborted  int64 arrays [n, 5] of rows with the fields of Aborted, one partition after the other
+    """
 
     open: list[Open]
-    aborted: list[Aborted]
+    aborted: list[np.ndarray]
 
 
 NO_TRANSACTIONS = TransactionsCopy([], [])
@@ -119,13 +125,17 @@ class Checkpoint:
         """Write it to the log's directory. Raises OSError; the former one then still stands."""
         assert 0 <= self.synced <= self.position
         text = self._text()
-        rows = self.producers.reshape(-1).view(np.uint8)
-        data = np.empty(_TEXT_AT + len(text) + len(rows), np.uint8)
+        parts = [self.producers, *self.transactions.aborted]
+        size = sum(each.nbytes for each in parts)
+        data = np.empty(_TEXT_AT + len(text) + size, np.uint8)
         data[_HEAD.size : _TEXT_AT] = np.frombuffer(len(text).to_bytes(4, "little"), np.uint8)
         data[_TEXT_AT : _TEXT_AT + len(text)] = np.frombuffer(text, np.uint8)
         filed = data[_TEXT_AT + len(text) :]
-        for piece in by_pieces(len(rows), BYTES_PIECE):
-            filed[piece] = rows[piece]
+        for each in parts:
+            rows = np.ascontiguousarray(each).reshape(-1).view(np.uint8)
+            for piece in by_pieces(len(rows), BYTES_PIECE):
+                filed[piece] = rows[piece]
+            filed = filed[len(rows) :]
         # The check covers the magic as if it stood right before the rest.
         data[4 : _HEAD.size] = np.frombuffer(MAGIC + bytes([VERSION]), np.uint8)
         _HEAD.pack_into(data.data, 0, MAGIC, VERSION, _check(data[4:]))
@@ -135,16 +145,19 @@ class Checkpoint:
         disk.replace(path, data.data)
 
     def _text(self) -> bytes:
-        head = {"position": self.position, "synced": self.synced, "generation": self.generation}
+        head = {
+            "position": self.position,
+            "synced": self.synced,
+            "generation": self.generation,
+            "producer_count": len(self.producers),
+        }
         rows = (
             [[getattr(each, name) for name in _FIELDS] for each in self.partitions[piece]]
             for piece in by_pieces(len(self.partitions), PARTITIONS_PIECE)
         )
         partitions = ",".join(_json(piece)[1:-1] for piece in rows)
-        transactions = ",".join(
-            f'"{name}":[{_by_pieces(rows)}]' for name, rows in self.transactions._asdict().items()
-        )
-        return f'{_json(head)[:-1]},{transactions},"partitions":[{partitions}]}}'.encode()
+        opened = f'"open":[{_by_pieces(self.transactions.open)}]'
+        return f'{_json(head)[:-1]},{opened},"partitions":[{partitions}]}}'.encode()
 
     @classmethod
     def load(cls, directory: Path) -> "tuple[Checkpoint | None, bool]":
@@ -177,7 +190,9 @@ class Checkpoint:
             raise MadeByNewer(str(path), f"its format is {version}, this SMQ knows up to {VERSION}")
         text_bytes, body = int.from_bytes(data[_HEAD.size : _TEXT_AT], "little"), data[_TEXT_AT:]
         head = json.loads(body[:text_bytes])
-        producers = np.frombuffer(body[text_bytes:], np.int64).reshape(-1, PRODUCER_COLUMNS)
+        words = np.frombuffer(body[text_bytes:], np.int64)
+        end = head.get("producer_count", len(words) // PRODUCER_COLUMNS) * PRODUCER_COLUMNS
+        aborted = words[end:] if version > 2 else np.array(head.get("aborted", []), np.int64)  # noqa: PLR2004
         return cls(
             head["position"],
             head["synced"],
@@ -186,10 +201,10 @@ class Checkpoint:
                 PartitionCheckpoint(number, [(epoch, offset) for epoch, offset in epochs], *values)
                 for number, epochs, *values in head["partitions"]
             ],
-            producers.copy(),
+            words[:end].reshape(-1, PRODUCER_COLUMNS).copy(),
             TransactionsCopy(
                 [Open._make(row) for row in head.get("open", [])],
-                [Aborted._make(row) for row in head.get("aborted", [])],
+                [aborted.reshape(-1, ABORTED_COLUMNS).copy()],
             ),
         )
 

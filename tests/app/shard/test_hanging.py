@@ -67,7 +67,7 @@ def test_what_the_coordinator_does_not_know_is_aborted(bench: Bench) -> None:
     bench.hanging.look()
     bench.answer([False, True])
     assert bench.open() == [B[0]]
-    [aborted] = bench.log.transactions.aborted_in(NUMBER, 0, 9)
+    [aborted] = bench.log.transactions.aborted_in(NUMBER, 0, 9, 9).rows
     assert aborted == (NUMBER, *A, 0, 2)
     [notice] = bench.log.notices
     assert "producer 7, open since offset 0" in notice

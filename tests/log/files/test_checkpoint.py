@@ -28,9 +28,29 @@ def checkpoint(position: int = 4096) -> Checkpoint:
     ]
     producers = np.arange(2 * PRODUCER_COLUMNS, dtype=np.int64).reshape(2, -1)
     transactions = TransactionsCopy(
-        [Open(7, 11, 3, 150, 1_700), Open(2**31, 2**40, 0, 0, 0)], [Aborted(7, 12, 0, 130, 140)]
+        [Open(7, 11, 3, 150, 1_700), Open(2**31, 2**40, 0, 0, 0)],
+        [np.array([Aborted(7, 12, 0, 130, 140), Aborted(7, 2**40, 0, 128, 141)])],
     )
     return Checkpoint(position, 2048, 9, partitions, producers, transactions)
+
+
+def told(loaded: Checkpoint) -> tuple[list[Open], list[list[int]]]:
+    """Its transactions, for comparing."""
+    kept = loaded.transactions
+    return kept.open, [row for rows in kept.aborted for row in rows.tolist()]
+
+
+def rewritten(path: Path, version: int, cut: bytes, *, by: bytes = b"") -> None:
+    """Make a checkpoint one of an earlier version, which has other text."""
+    data = path.read_bytes()
+    text_bytes = int.from_bytes(data[12:16], "little")
+    text = data[16 : 16 + text_bytes].replace(cut, by)
+    assert len(text) != text_bytes
+    body = len(text).to_bytes(4, "little") + text + data[16 + text_bytes :]
+    head = b"SMQCKPT" + bytes([version])
+    checked = np.frombuffer(body if version == 1 else head + body, np.uint8)
+    check = int(crc32c(checked, 0, len(checked)))
+    path.write_bytes(head + check.to_bytes(4, "little") + body)
 
 
 def test_a_checkpoint_is_read_back_as_it_was_written(tmp_path: Path) -> None:
@@ -41,7 +61,8 @@ def test_a_checkpoint_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     assert is_newest
     assert (loaded.position, loaded.synced, loaded.generation) == (4096, 2048, 9)
     assert loaded.partitions == written.partitions
-    assert loaded.transactions == written.transactions
+    assert told(loaded) == told(written)
+    assert len(told(loaded)[1]) == 2
     assert (loaded.producers == written.producers).all()
 
 
@@ -49,17 +70,25 @@ def test_a_checkpoint_of_version_1_has_no_transactions(tmp_path: Path) -> None:
     written = checkpoint()
     written.transactions = NO_TRANSACTIONS
     written.save(OsDisk(), tmp_path)
-    text = (tmp_path / FILE_NAME).read_bytes()[12:]
-    at = text.index(b',"open":[],"aborted":[]')
-    text = text[:at] + text[at + 23 :]
-    text = (int.from_bytes(text[:4], "little") - 23).to_bytes(4, "little") + text[4:]
-    check = int(crc32c(np.frombuffer(text, np.uint8), 0, len(text)))
-    (tmp_path / FILE_NAME).write_bytes(b"SMQCKPT\x01" + check.to_bytes(4, "little") + text)
+    rewritten(tmp_path / FILE_NAME, 1, b',"producer_count":2,"open":[]')
     loaded, is_newest = Checkpoint.load(tmp_path)
     assert loaded is not None
     assert is_newest
     assert loaded.partitions == written.partitions
-    assert loaded.transactions == NO_TRANSACTIONS
+    assert told(loaded) == ([], [])
+    assert (loaded.producers == written.producers).all()
+
+
+def test_a_checkpoint_of_version_2_has_aborted_transactions_in_its_text(tmp_path: Path) -> None:
+    written = checkpoint()
+    written.transactions = TransactionsCopy(written.transactions.open, [])
+    written.save(OsDisk(), tmp_path)
+    aborted = b',"aborted":[[7,12,0,130,140]]'
+    rewritten(tmp_path / FILE_NAME, 2, b',"producer_count":2', by=aborted)
+    loaded, _ = Checkpoint.load(tmp_path)
+    assert loaded is not None
+    assert told(loaded) == (written.transactions.open, [[7, 12, 0, 130, 140]])
+    assert (loaded.producers == written.producers).all()
 
 
 def test_without_a_file_there_is_none(tmp_path: Path) -> None:
@@ -87,7 +116,7 @@ def newer(data: bytes, version: int) -> bytes:
     return magic + check.to_bytes(4, "little") + body
 
 
-@pytest.mark.parametrize("version", [3, 4, 255])
+@pytest.mark.parametrize("version", [4, 5, 255])
 def test_a_newer_checkpoint_is_refused_though_the_one_before_is_ours(
     tmp_path: Path, version: int
 ) -> None:
@@ -96,7 +125,7 @@ def test_a_newer_checkpoint_is_refused_though_the_one_before_is_ours(
     path = tmp_path / FILE_NAME
     made = newer(path.read_bytes(), version)
     path.write_bytes(made)
-    with pytest.raises(MadeByNewer, match=f"its format is {version}, this SMQ knows up to 2"):
+    with pytest.raises(MadeByNewer, match=f"its format is {version}, this SMQ knows up to 3"):
         Checkpoint.load(tmp_path)
     assert path.read_bytes() == made
     path.write_bytes(made[:-1])  # Damaged: whatever it was, the one before serves.
@@ -108,7 +137,7 @@ def test_a_newer_checkpoint_is_refused_though_the_one_before_is_ours(
 def test_a_newer_checkpoint_is_refused_also_where_it_is_the_one_before(tmp_path: Path) -> None:
     checkpoint().save(OsDisk(), tmp_path)
     good = (tmp_path / FILE_NAME).read_bytes()
-    (tmp_path / FILE_NAME_BEFORE).write_bytes(newer(good, 3))
+    (tmp_path / FILE_NAME_BEFORE).write_bytes(newer(good, 4))
     assert Checkpoint.load(tmp_path)[1]
     (tmp_path / FILE_NAME).write_bytes(good[:-1])
     with pytest.raises(MadeByNewer, match=FILE_NAME_BEFORE):

@@ -70,7 +70,7 @@ def test_what_hangs_is_aborted_and_the_answer_waits_until_the_marker_is_durable(
     assert last_stable(bench) == (0, 2)
     assert write(bench, producers, marking()) == [E.NONE]
     assert last_stable(bench) == (3, 3)
-    [aborted] = bench.shard.logs[0].transactions.aborted_in(NUMBER, 0, 9)
+    [aborted] = bench.shard.logs[0].transactions.aborted_in(NUMBER, 0, 9, 9).rows
     assert aborted.first_offset == 0
     assert write(bench, producers, marking()) == [E.NONE], "again is harmless"
     assert last_stable(bench) == (3, 3)
