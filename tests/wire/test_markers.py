@@ -90,7 +90,8 @@ def test_many_aborted_transactions_of_one_producer_are_told_apart() -> None:
         one[17:21] = crc_of(one).to_bytes(4)
         batches.append(bytes(one))
     aborted = [
-        SimpleNamespace(producer_id=1, first_offset=2 * i, last_offset=2 * i + 1) for i in range(0, 3000, 2)
+        SimpleNamespace(producer_id=1, first_offset=2 * i, last_offset=2 * i + 1)
+        for i in range(0, 3000, 2)
     ]
     found = list(read_batches(without(b"".join(batches), aborted)))
     assert [batch.record_count for batch in found] == [0, 1] * 1500
