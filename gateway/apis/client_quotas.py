@@ -140,7 +140,7 @@ def alter(
             result.error_code, result.error_message = refusal.code, refusal.message
         entries.append(result)
     if not request.validate_only:
-        context.coordinator.take_settings(context.now)
+        context.coordinator.take_settings()
     return AlterClientQuotasResponse(entries=entries)
 
 

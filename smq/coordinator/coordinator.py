@@ -40,18 +40,18 @@ class Coordinator:
         self.transactions = Transactions(
             store, _transaction_rules(config), self.producer_ids, self._find_place, now
         )
-        self.take_settings(now)
+        self.take_settings()
 
     @property
     def config(self) -> Config:
         """The settings in force for everything that serves all nodes."""
         return self.settings.config
 
-    def take_settings(self, now: Now) -> None:
+    def take_settings(self) -> None:
         """Use and publish the settings in force. To be called after each change."""
         self.topics.take_settings(self.config, self.settings.published)
         self.groups.take_rules(_group_rules(self.config))
-        self.transactions.take_rules(_transaction_rules(self.config), now)
+        self.transactions.take_rules(_transaction_rules(self.config))
 
     def has_synced(self, numbers: Iterable[int]) -> bool:
         """Whether one of these partitions belongs to a `disk` topic."""

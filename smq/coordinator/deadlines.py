@@ -43,10 +43,11 @@ class Deadlines:
         """A lower bound of all deadlines."""
         return self._heap[0][0] if self._heap else NEVER_MS
 
-    def take_due(self, now_ms: int) -> list[str]:
-        """Remove and return the keys whose deadline has passed, the earliest first."""
-        due = []
-        while self._heap and self._heap[0][0] <= now_ms:
+    def take_due(self, now_ms: int, count_max: int | None = None) -> list[str]:
+        """Remove and return the keys whose deadline has passed, the earliest first; at most so
+        many."""
+        due: list[str] = []
+        while self._heap and self._heap[0][0] <= now_ms and len(due) != count_max:
             filed_ms, key = heapq.heappop(self._heap)
             self.steps += 1
             if self._filed_ms.get(key) != filed_ms:

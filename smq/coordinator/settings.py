@@ -35,6 +35,7 @@ class Settings:
         self.changed: Changed = {}
         self.problems: list[str] = []
         self.config = started
+        self._of_nodes: dict[int, Config] = {}
         self._use()
 
     @property
@@ -48,7 +49,9 @@ class Settings:
 
     def of_node(self, node_id: int) -> Config:
         """The config in force on a node."""
-        return in_force(self.started, self.changed, str(node_id))
+        if node_id not in self._of_nodes:
+            self._of_nodes[node_id] = in_force(self.started, self.changed, str(node_id))
+        return self._of_nodes[node_id]
 
     def names(self, kind: str) -> list[str]:
         """The resources of a type that have configs."""
@@ -116,3 +119,4 @@ class Settings:
         stored = self._configs.get(BROKER, {})
         self.changed, self.problems = usable(self.started, stored, stored)
         self.config = in_force(self.started, self.changed, ALL_NODES)
+        self._of_nodes.clear()

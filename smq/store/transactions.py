@@ -14,6 +14,7 @@ from smq.store.rows import CommittedOffset, StoredTransaction
 _OWN_TABLES = {"partitions", "groups", "written"}
 _COLUMNS = [each.name for each in fields(StoredTransaction) if each.name not in _OWN_TABLES]
 NOT_WRITTEN = -1
+_IN_ORDER = "ORDER BY group_id, partition_number LIMIT ?"
 _NAMES, _MARKS = ", ".join(_COLUMNS), ", ".join("?" * len(_COLUMNS))
 
 
@@ -59,13 +60,20 @@ class TransactionTables:
         old_partitions = before.partitions if before is not None else frozenset()
         old_written = before.written if before is not None else {}
         old_groups = before.groups if before is not None else frozenset()
-        if old_partitions - txn.partitions:
+        gone = old_partitions - txn.partitions
+        if gone and not txn.partitions:
             self._database.change(
                 "DELETE FROM transaction_partitions WHERE transactional_id = ?",
                 (key,),
                 lazy=lazy,
             )
-            old_partitions, old_written = frozenset(), {}
+        elif gone:
+            self._database.change_many(
+                "DELETE FROM transaction_partitions "
+                "WHERE transactional_id = ? AND partition_number = ?",
+                [(key, number) for number in gone],
+                lazy=lazy,
+            )
         if old_groups - txn.groups:
             self._database.change(
                 "DELETE FROM transaction_groups WHERE transactional_id = ?", (key,), lazy=lazy
@@ -116,31 +124,34 @@ class TransactionTables:
         )
         return {number for (number,) in rows}
 
-    def apply_offsets(self, transactional_id: str, *, lazy: bool = False) -> None:
-        """Commit the offsets of a transaction.
+    def apply_offsets(self, transactional_id: str, count_max: int, *, lazy: bool = False) -> bool:
+        """Commit some offsets of a transaction; returns whether there may be more.
 
         Offsets that arrived later stay, as in Kafka.
         """
         self._database.change(
             "INSERT INTO committed_offsets "
             "SELECT group_id, partition_number, offset, leader_epoch, metadata, commit_ms, NULL, "
-            "arrival FROM transaction_offsets WHERE transactional_id = ? "
+            f"arrival FROM transaction_offsets WHERE transactional_id = ? {_IN_ORDER} "  # noqa: S608
             "ON CONFLICT DO UPDATE SET offset = excluded.offset, "
             "leader_epoch = excluded.leader_epoch, metadata = excluded.metadata, "
             "commit_ms = excluded.commit_ms, expire_ms = NULL, arrival = excluded.arrival "
             "WHERE excluded.arrival >= committed_offsets.arrival",
-            (transactional_id,),
+            (transactional_id, count_max),
             lazy=lazy,
         )
-        self.drop_offsets(transactional_id, lazy=lazy)
+        return self.drop_offsets(transactional_id, count_max, lazy=lazy)
 
-    def drop_offsets(self, transactional_id: str, *, lazy: bool = False) -> None:
-        """Forget the offsets of a transaction."""
-        self._database.change(
-            "DELETE FROM transaction_offsets WHERE transactional_id = ?",
-            (transactional_id,),
+    def drop_offsets(self, transactional_id: str, count_max: int, *, lazy: bool = False) -> bool:
+        """Forget some offsets of a transaction; returns whether there may be more."""
+        dropped = self._database.change(
+            "DELETE FROM transaction_offsets WHERE transactional_id = ? "  # noqa: S608
+            "AND (group_id, partition_number) IN (SELECT group_id, partition_number "
+            f"FROM transaction_offsets WHERE transactional_id = ? {_IN_ORDER})",
+            (transactional_id, transactional_id, count_max),
             lazy=lazy,
         )
+        return dropped == count_max
 
     def undecided(self, group_id: str) -> set[int]:
         """The partitions of a group with pending offsets."""

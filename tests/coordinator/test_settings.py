@@ -100,7 +100,7 @@ def test_groups_transactions_and_topics_decide_by_what_is_in_force(
         "num.partitions": "3",
     }
     coordinator.settings.configure_broker("", new, BY)
-    coordinator.take_settings(driver.now)
+    coordinator.take_settings()
     rules = coordinator.groups._rules
     assert (rules.limits.size_max, rules.session_timeout_min_ms) == (9, 11)
     assert coordinator.groups._expiry.retention_ms == 120_000

@@ -84,12 +84,12 @@ def test_offsets_are_applied_or_dropped_once(store: Store) -> None:
     store.transactions.put_offsets("t", "g", {2: committed})
     assert store.groups_with_offsets() == ["g"]
     assert store.transactions.undecided("g") == {2}
-    store.transactions.apply_offsets("t")
+    store.transactions.apply_offsets("t", 100)
     assert store.committed_offsets("g") == {2: committed}
     assert store.transactions.undecided("g") == set()
     store.transactions.put_offsets("t", "g", {2: committed._replace(offset=6)})
-    store.transactions.drop_offsets("t")
-    store.transactions.apply_offsets("t")
+    store.transactions.drop_offsets("t", 100)
+    store.transactions.apply_offsets("t", 100)
     assert store.committed_offsets("g") == {2: committed}
 
 
@@ -100,7 +100,7 @@ def test_a_later_commit_of_the_group_itself_stays(store: Store, own_ms: int) -> 
     store.transactions.put_offsets("t", "g", {2: CommittedOffset(5, -1, "", 20)})
     own = CommittedOffset(9, -1, "", own_ms, 99)
     store.commit_offsets("g", {2: own})
-    store.transactions.apply_offsets("t")
+    store.transactions.apply_offsets("t", 100)
     assert store.committed_offsets("g") == {2: own}
 
 
@@ -113,7 +113,7 @@ def test_offsets_of_a_transaction_replace_those_that_came_before_them(
     store.commit_offsets("g", {2: CommittedOffset(5, -1, "", own_ms)})
     later = CommittedOffset(9, -1, "", 20)
     store.transactions.put_offsets("t", "g", {2: later})
-    store.transactions.apply_offsets("t")
+    store.transactions.apply_offsets("t", 100)
     assert store.committed_offsets("g") == {2: later}
 
 
@@ -124,6 +124,6 @@ def test_of_two_transactions_the_later_offsets_stay_whichever_ends_last(store: S
     store.transactions.put_offsets("t", "g", {2: CommittedOffset(5, -1, "", 20)})
     later = CommittedOffset(9, -1, "", 20)
     store.transactions.put_offsets("u", "g", {2: later})
-    store.transactions.apply_offsets("u")
-    store.transactions.apply_offsets("t")
+    store.transactions.apply_offsets("u", 100)
+    store.transactions.apply_offsets("t", 100)
     assert store.committed_offsets("g") == {2: later}

@@ -139,7 +139,7 @@ def _replace(
     coordinator = context.coordinator
     coordinator.settings.configure_broker(name, given, by, validate_only=validate_only)
     if not validate_only:
-        coordinator.take_settings(context.now)
+        coordinator.take_settings()
 
 
 BROKERS = Kind(_describe, _own, _listed, _replace)

@@ -63,7 +63,7 @@ def _replace(
         )
     coordinator.settings.configure(RESOURCE, name, given, by, validate_only=validate_only)
     if not validate_only:
-        coordinator.take_settings(context.now)
+        coordinator.take_settings()
 
 
 def _check(name: str, configs: Mapping[str, str]) -> None:

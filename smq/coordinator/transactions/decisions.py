@@ -244,6 +244,13 @@ def _check_same(txn: StoredTransaction, *, commits: bool) -> None:
         raise BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
+def marked(txn: StoredTransaction, numbers: AbstractSet[int]) -> StoredTransaction:
+    """These partitions have their markers."""
+    assert txn.state in DECIDED
+    written = {number: each for number, each in txn.written.items() if number not in numbers}
+    return replace(txn, partitions=txn.partitions - numbers, written=written)
+
+
 def completed(txn: StoredTransaction, now_ms: int) -> StoredTransaction:
     """Every marker is written. A producer whose epochs are used up gets its next id now."""
     state = S.COMPLETE_COMMIT if txn.state == S.PREPARE_COMMIT else S.COMPLETE_ABORT

@@ -6,7 +6,11 @@
 The answer to EndTxn waits for the markers, while Kafka sends it with the decision: so the
 producer's next transaction can begin at once, and a reader sees a commit once it is answered. A
 repeated EndTxn is CONCURRENT_TRANSACTIONS meanwhile. After the decision the markers are sent until
-each node has answered; after a restart, all of them again.
+each node has answered; after a restart, those again that were not known to be written.
+
+No step is larger than a portion, however many partitions and offsets a transaction has: syncs and
+markers are ordered PARTITIONS_AT_ONCE at a time, and its offsets are settled OFFSETS_A_STEP at a
+time. Until then they are undecided, as in Kafka, whose markers in __consumer_offsets take time too.
 
 A commit is synced if a power loss must not tear the transaction: if a topic that it writes, or
 whose offsets it commits, is `disk`. Then all that it has written is synced first, and its markers
@@ -20,8 +24,8 @@ with a sync.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Set as AbstractSet
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Set as AbstractSet
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from smq.coordinator.producer_ids import ProducerIds
@@ -44,6 +48,8 @@ from smq.store.store import Store
 S = TransactionState
 EVER = 0  # The generation of a first start.
 RETRY_MS = 100  # Before asking a node again that did not answer.
+PARTITIONS_AT_ONCE = 300  # In orders without an answer yet: some milliseconds of a shard's loop.
+OFFSETS_A_STEP = 500  # Likewise, of the coordinator's.
 
 
 class EndAnswer(NamedTuple):
@@ -62,13 +68,27 @@ class Ended(NamedTuple):
 
 @dataclass(slots=True)
 class _Syncing:
-    """An EndTxn whose partitions are being synced; `nodes` have not answered yet."""
+    """An EndTxn whose partitions are being synced.
+
+    `nodes` have not answered yet; `todo` are the partitions without an order.
+    """
 
     serial: int
     end: End
     ticket: object
-    nodes: set[int]
+    todo: list[int]
+    nodes: set[int] = field(default_factory=set)
     has_lost: bool = False
+
+
+@dataclass(slots=True)
+class _Left:
+    """What is left of a decision: partitions without an order and those with one, and whether there
+    are offsets."""
+
+    todo: list[int]
+    has_offsets: bool
+    asked: set[int] = field(default_factory=set)
 
 
 class Endings:
@@ -86,9 +106,8 @@ class Endings:
         self._coordinator_epoch = store.allocate("coordinator_epoch", 1)
         self._serial = 0
         self._syncing: dict[str, _Syncing] = {}
-        self._unmarked: dict[str, AbstractSet[int]] = {
-            txn.transactional_id: txn.partitions for txn in ids if txn.state in DECIDED
-        }
+        self._left = {txn.transactional_id: _left_of(txn) for txn in ids if txn.state in DECIDED}
+        self._synced: set[str] = set()  # Open ones with a partition or an offset of a `disk` topic.
         self._tickets: dict[str, object] = {}
         self.answers: list[Ended] = []
         self.orders: list[Order] = []
@@ -103,12 +122,20 @@ class Endings:
         """
         wrote = decisions.wrote(txn, numbers, generation)
         if wrote is not txn:
-            self._ids.save(wrote, now, lazy=not self._must_sync(txn))
+            self._ids.save(wrote, now, lazy=txn.transactional_id not in self._synced)
+
+    def note_joined(self, transactional_id: str, numbers: Iterable[int]) -> None:
+        """Partitions, or offsets of some, are in an open transaction."""
+        if transactional_id not in self._synced and has_synced(numbers, self._find_place):
+            self._synced.add(transactional_id)
 
     def assume_written(self, now: Now) -> None:
         """At a start: a power loss may have taken notes, so all that joined may have records."""
         for txn in [txn for txn in self._ids if txn.state == S.ONGOING]:
-            if not self._must_sync(txn):
+            key = txn.transactional_id
+            self.note_joined(key, txn.partitions)
+            self.note_joined(key, self._offsets.offset_numbers(key) if txn.groups else ())
+            if key not in self._synced:
                 self.note_written(txn, txn.partitions, EVER, now)
 
     def check_none(self, transactional_id: str) -> None:
@@ -121,17 +148,31 @@ class Endings:
         ended = self._ended(txn, end, now)
         if ended is txn:
             self.answers.append(Ended(ticket, _answer(txn)))
-        elif end.commits and self._must_sync(txn) and (by_node := self._by_node(txn.partitions)):
+        elif end.commits and self._must_sync(txn):
             self._serial += 1
-            waiting = _Syncing(self._serial, end, ticket, set(by_node))
+            waiting = _Syncing(self._serial, end, ticket, list(txn.partitions))
             self._syncing[txn.transactional_id] = waiting
-            self.orders += [
-                SyncOrder(txn.transactional_id, node, self._serial, numbers, txn.written)
-                for node, numbers in by_node.items()
-            ]
+            self._sync(txn, waiting, now)
         else:
             self._tickets[txn.transactional_id] = ticket
             self._decide(ended, now)
+
+    def _sync(self, txn: StoredTransaction, waiting: _Syncing, now: Now) -> None:
+        """Order the next syncs; after the last one, decide."""
+        by_node = dict[int, frozenset[int]]()
+        while waiting.todo and not by_node:
+            by_node = self._by_node(_taken(waiting.todo, PARTITIONS_AT_ONCE))
+        waiting.nodes = set(by_node)
+        self.orders += [
+            SyncOrder(txn.transactional_id, node, waiting.serial, those, _of(txn.written, those))
+            for node, those in by_node.items()
+        ]
+        if not by_node:
+            del self._syncing[txn.transactional_id]
+            self._tickets[txn.transactional_id] = waiting.ticket
+            end = waiting.end._replace(commits=not waiting.has_lost)
+            decided = replace(self._ended(txn, end, now), is_torn=waiting.has_lost)
+            self._decide(decided, now, is_synced=end.commits)
 
     def _ended(self, txn: StoredTransaction, end: End, now: Now) -> StoredTransaction:
         return decisions.ended(txn, end, self._producer_ids.next, now.monotonic_ms)
@@ -141,35 +182,41 @@ class Endings:
         self._give_up(txn.transactional_id, ErrorCode.PRODUCER_FENCED)
         self._decide(decisions.fenced(txn, now.monotonic_ms), now)
 
-    def _decide(self, decided: StoredTransaction, now: Now) -> None:
+    def _decide(
+        self, decided: StoredTransaction, now: Now, *, is_synced: bool = False
+    ) -> None:
+        decided = replace(decided, is_synced=is_synced)
         key = decided.transactional_id
         commits = decided.state == S.PREPARE_COMMIT
-        decided = replace(decided, is_synced=commits and self._must_sync(decided))
-        lazy = commits and not decided.is_synced
-        if commits:
-            self._offsets.apply_offsets(key, lazy=lazy)
-        else:
-            self._offsets.drop_offsets(key)
-        self._ids.save(decided, now, lazy=lazy)
-        self._unmarked[key] = decided.partitions
-        self.send_markers(decided, now)
+        self._synced.discard(key)
+        self._ids.save(decided, now, lazy=commits and not is_synced)
+        self._left[key] = _left_of(decided)
+        self.go_on(decided, now)
 
-    def send_markers(self, txn: StoredTransaction, now: Now) -> None:
-        """Order the missing markers, or complete the transaction if there are none."""
-        key = txn.transactional_id
+    def go_on(self, txn: StoredTransaction, now: Now) -> None:
+        """Settle a portion of the offsets and order missing markers, or complete the transaction if
+        there are none."""
+        key, left = txn.transactional_id, self._left[txn.transactional_id]
         self._ids.deadlines.clear(key)  # Until the nodes have reported.
-        by_node = self._by_node(self._unmarked[key])
-        self._unmarked[key] = frozenset[int]().union(*by_node.values())
-        if not by_node:
-            self._complete(txn, now)
         commits = txn.state == S.PREPARE_COMMIT
+        if left.has_offsets:
+            settle = self._offsets.apply_offsets if commits else self._offsets.drop_offsets
+            lazy = commits and not txn.is_synced
+            left.has_offsets = settle(key, OFFSETS_A_STEP, lazy=lazy)
+        portion = _taken(left.todo, PARTITIONS_AT_ONCE - len(left.asked))
+        by_node = self._by_node(portion)
+        left.asked.update(*by_node.values())
         said = txn.producer_id, txn.epoch, commits, txn.version, self._coordinator_epoch
         self.orders += [
             MarkerOrder(key, node, *said, txn.is_synced, those) for node, those in by_node.items()
         ]
+        if left.has_offsets or (left.todo and not left.asked):
+            self._ids.deadlines.set(key, now.monotonic_ms)
+        elif not left.asked:
+            self._complete(txn, now)
 
     def _complete(self, txn: StoredTransaction, now: Now) -> None:
-        del self._unmarked[txn.transactional_id]
+        del self._left[txn.transactional_id]
         completed = decisions.completed(txn, now.monotonic_ms)
         self._ids.save(completed, now, lazy=True)
         ticket = self._tickets.pop(txn.transactional_id, None)
@@ -188,10 +235,8 @@ class Endings:
     def _must_sync(self, txn: StoredTransaction) -> bool:
         """Whether a power loss must not tear it, because it has written to a `disk` topic or
         commits offsets of one."""
-        if has_synced(txn.partitions, self._find_place):
-            return True
-        numbers = self._offsets.offset_numbers(txn.transactional_id) if txn.groups else ()
-        return has_synced(numbers, self._find_place)
+        is_noted = txn.transactional_id in self._synced
+        return is_noted or has_synced(txn.partitions, self._find_place)
 
     # What became of orders
 
@@ -205,13 +250,8 @@ class Endings:
             return
         waiting.has_lost |= bool(lost)
         waiting.nodes.discard(order.node)
-        if waiting.nodes:
-            return
-        del self._syncing[order.transactional_id]
-        txn = self._ids.find(order.transactional_id)
-        self._tickets[order.transactional_id] = waiting.ticket
-        end = waiting.end._replace(commits=not waiting.has_lost)
-        self._decide(replace(self._ended(txn, end, now), is_torn=waiting.has_lost), now)
+        if not waiting.nodes:
+            self._sync(self._ids.find(order.transactional_id), waiting, now)
 
     def not_synced(self, order: SyncOrder) -> None:
         """A node could not sync: decide nothing; the producer may try again."""
@@ -230,19 +270,42 @@ class Endings:
         txn = self._ids.get(order.transactional_id)
         if txn is None or txn.state not in DECIDED or txn.epoch != order.epoch:
             return  # The decision is complete.
-        left = self._unmarked[order.transactional_id] - (order.numbers & numbers)
-        self._unmarked[order.transactional_id] = left
-        if not left:
-            self._complete(txn, now)
-        elif not order.numbers <= numbers:
+        left, missing = self._left[order.transactional_id], order.numbers - numbers
+        left.asked -= order.numbers
+        left.todo += missing
+        if left.todo or left.asked or left.has_offsets:
+            txn = decisions.marked(txn, order.numbers & numbers)
+            self._ids.save(txn, now, lazy=True)
+        if missing:
             self._ids.deadlines.set(order.transactional_id, now.monotonic_ms + RETRY_MS)
+        else:
+            self.go_on(txn, now)
 
     def invariants(self) -> None:
         """Assert the invariants between any two calls."""
         decided = {txn.transactional_id for txn in self._ids if txn.state in DECIDED}
-        assert self._unmarked.keys() == decided >= self._tickets.keys()
+        assert self._left.keys() == decided >= self._tickets.keys()
+        for key, left in self._left.items():
+            assert len(left.asked) <= PARTITIONS_AT_ONCE
+            assert {*left.todo} | left.asked <= self._ids.find(key).partitions
         for key in self._syncing:
             assert self._ids.find(key).state == S.ONGOING
+
+
+def _left_of(txn: StoredTransaction) -> _Left:
+    return _Left(list(txn.partitions), has_offsets=bool(txn.groups))
+
+
+def _taken(numbers: list[int], count_max: int) -> list[int]:
+    """Take at most so many from the end of a list."""
+    first = max(0, len(numbers) - max(0, count_max))
+    taken = numbers[first:]
+    del numbers[first:]
+    return taken
+
+
+def _of(written: Mapping[int, int], numbers: Iterable[int]) -> dict[int, int]:
+    return {number: written[number] for number in numbers if number in written}
 
 
 def _outcome(txn: StoredTransaction) -> EndAnswer:

@@ -1,5 +1,6 @@
 """Every transactional id, in memory and in the store, with its deadline."""
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -9,6 +10,8 @@ from smq.model.errors import BrokerError, ErrorCode
 from smq.model.now import Now
 from smq.store.rows import StoredTransaction
 from smq.store.store import Store
+
+WALKED_A_TICK = 1000  # Some milliseconds.
 
 
 class TransactionalIds:
@@ -21,13 +24,24 @@ class TransactionalIds:
         self._kept = {each.transactional_id: _since(each, now) for each in self._tables.all()}
         for txn in self:
             self._set_deadline(txn, now)
+        self._to_walk: deque[str] = deque()  # Their deadlines are those of another expiration.
 
-    def take_expiration(self, expiration_ms: int, now: Now) -> None:
-        """Use another expiration for unused ids."""
+    def take_expiration(self, expiration_ms: int) -> None:
+        """Use another expiration for unused ids: `walk` gives them their deadlines."""
         if expiration_ms != self._expiration_ms:
             self._expiration_ms = expiration_ms
-            for txn in self:
+            self._to_walk = deque(self._kept)
+
+    def walk(self, now: Now) -> None:
+        """Give some more ids the deadlines of a new expiration."""
+        for _ in range(min(len(self._to_walk), WALKED_A_TICK)):
+            txn = self._kept.get(self._to_walk.popleft())
+            if txn is not None and _is_unused(txn):
                 self._set_deadline(txn, now)
+
+    def next_wake_ms(self) -> int:
+        """The earliest time when an id is due, or 0 while there are some to walk."""
+        return 0 if self._to_walk else self.deadlines.next_ms()
 
     def __iter__(self) -> Iterator[StoredTransaction]:
         return iter(self._kept.values())
@@ -56,9 +70,16 @@ class TransactionalIds:
         self._tables.delete(txn.transactional_id)
         del self._kept[txn.transactional_id]
 
-    def take_due(self, now: Now) -> list[StoredTransaction]:
-        """Remove and return the ids whose deadline has passed."""
-        return [self._kept[key] for key in self.deadlines.take_due(now.monotonic_ms)]
+    def take_due(self, now: Now, count_max: int) -> list[StoredTransaction]:
+        """Remove and return some ids whose deadline has passed."""
+        due = [self._kept[key] for key in self.deadlines.take_due(now.monotonic_ms, count_max)]
+        for txn in due:
+            if not self._is_due(txn, now):  # The expiration has become longer.
+                self._set_deadline(txn, now)
+        return [txn for txn in due if self._is_due(txn, now)]
+
+    def _is_due(self, txn: StoredTransaction, now: Now) -> bool:
+        return not _is_unused(txn) or txn.updated_ms + self._expiration_ms <= now.monotonic_ms
 
     def _set_deadline(self, txn: StoredTransaction, now: Now) -> None:
         if txn.state in DECIDED:
@@ -76,6 +97,11 @@ class TransactionalIds:
             is_open = txn.state in DECIDED | {TransactionState.ONGOING}
             assert is_open or not txn.partitions | txn.groups
             assert txn.state in DECIDED or txn.transactional_id in self.deadlines
+
+
+def _is_unused(txn: StoredTransaction) -> bool:
+    """Whether nothing is open or being ended."""
+    return txn.state != TransactionState.ONGOING and txn.state not in DECIDED
 
 
 def _since(kept: StoredTransaction, now: Now) -> StoredTransaction:

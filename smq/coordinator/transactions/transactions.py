@@ -19,6 +19,7 @@ from smq.store.rows import CommittedOffset, StoredTransaction
 from smq.store.store import Store
 
 S = TransactionState
+DUE_A_TICK = 20  # Each takes up to half a millisecond, or a portion of an ending.
 
 
 class TransactionRules(NamedTuple):
@@ -44,10 +45,10 @@ class Transactions:
         self.endings = Endings(store, self._ids, producer_ids, find_place)
         self.endings.assume_written(now)
 
-    def take_rules(self, rules: TransactionRules, now: Now) -> None:
+    def take_rules(self, rules: TransactionRules) -> None:
         """Use other settings from now on. An open transaction keeps its timeout."""
         self._rules = rules
-        self._ids.take_expiration(rules.expiration_ms, now)
+        self._ids.take_expiration(rules.expiration_ms)
 
     def __iter__(self) -> Iterator[StoredTransaction]:
         return iter(self._ids)
@@ -94,6 +95,7 @@ class Transactions:
         widened = decisions.widened(txn, producer, numbers, groups, now.monotonic_ms)
         if widened is not txn:
             self._ids.save(widened, now)
+            self.endings.note_joined(transactional_id, numbers)
 
     def verify(self, transactional_id: str, producer: ProducerEpoch) -> StoredTransaction:
         """The transaction that a producer claims to have. Raises BrokerError."""
@@ -114,6 +116,7 @@ class Transactions:
         """Keep a group's offsets until the decision. The group has joined the transaction."""
         assert group_id in self._ids.find(transactional_id).groups
         self._tables.put_offsets(transactional_id, group_id, offsets)
+        self.endings.note_joined(transactional_id, offsets)
 
     def end(self, transactional_id: str, end: End, ticket: object, now: Now) -> None:
         """EndTxn; the answer comes with `take_answers`. Raises BrokerError."""
@@ -123,17 +126,19 @@ class Transactions:
 
     def next_wake_ms(self) -> int:
         """The earliest time when `tick` has something to do (monotonic)."""
-        return self._ids.deadlines.next_ms()
+        return self._ids.next_wake_ms()
 
     def tick(self, now: Now) -> None:
-        """Abort transactions beyond their timeout, resend markers, forget unused ids."""
-        for txn in self._ids.take_due(now):
+        """Abort transactions beyond their timeout, go on with endings, forget unused ids. Some of
+        them: then `next_wake_ms` is now."""
+        for txn in self._ids.take_due(now, DUE_A_TICK):
             if txn.state == S.ONGOING:
                 self.endings.fence(txn, now)
             elif txn.state in DECIDED:
-                self.endings.send_markers(txn, now)
+                self.endings.go_on(txn, now)
             else:
                 self._ids.forget(txn)
+        self._ids.walk(now)
 
     @property
     def has_answers(self) -> bool:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from smq.coordinator.transactions import endings
 from smq.coordinator.transactions.decisions import ProducerEpoch
 from smq.coordinator.transactions.endings import RETRY_MS
 from smq.coordinator.transactions.orders import MarkerOrder, SyncOrder
@@ -281,3 +282,89 @@ def test_offsets_alone_need_no_sync_of_a_log(driver: TransactionsDriver) -> None
     driver.end(producer)
     assert driver.turn() == (ErrorCode.NONE, (producer.id, 1))
     assert driver.syncs == []
+
+
+@pytest.fixture
+def portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endings, "PARTITIONS_AT_ONCE", 2)
+    monkeypatch.setattr(endings, "OFFSETS_A_STEP", 1)
+
+
+@pytest.mark.usefixtures("portions")
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_large_transaction_ends_in_portions(
+    driver: TransactionsDriver, *, commits: bool, restarts: bool
+) -> None:
+    """data fault 13: all markers of 10,000 partitions were ordered at once, and 200,000 offsets
+    were committed by one statement."""
+    producer = driver.begin()
+    driver.add(producer, 1, 2, 3, 4)
+    for number in (1, 2, 3):
+        driver.offset(producer, number, 10 + number)
+    driver.end(producer, commits=commits, ticket="ticket")
+    marked: list[int] = []
+    settled = set[int]()
+    for _ in range(10):
+        settled.add(len(driver.store.transactions.undecided("g")))
+        orders = ordered(driver)
+        assert sum(len(order.numbers) for order in orders) <= 2
+        for order in orders:
+            driver.transactions.endings.marked(order, order.numbers, driver.now)
+            marked += order.numbers
+        driver.wait(0)
+        if restarts and len(marked) == 2:
+            driver.take_orders()
+            driver.restart()
+            driver.wait(0)
+    driver.transactions.invariants()
+    assert sorted(marked) == [1, 2, 3, 4]  # What is written is not written again.
+    assert settled >= {2, 0}
+    assert driver.state == ("CompleteCommit" if commits else "CompleteAbort")
+    offsets = driver.store.committed_offsets("g")
+    assert [each.offset for each in offsets.values()] == ([11, 12, 13] if commits else [])
+    if not restarts:
+        assert [ticket for ticket, _ in driver.answers] == ["ticket"]
+
+
+@pytest.mark.usefixtures("portions")
+def test_a_large_transaction_of_disk_topics_is_synced_in_portions(
+    driver: TransactionsDriver,
+) -> None:
+    """data fault 13, before the decision; a loss in one portion is one of the transaction."""
+    producer = driver.begin()
+    driver.add(producer, 1, 2, 3, 4, 5)
+    driver.end(producer)
+    synced: list[int] = []
+    while found := syncs(driver):
+        assert sum(len(order.numbers) for order in found) <= 2
+        for order in found:
+            assert driver.state == "Ongoing"
+            lost = frozenset() if synced else order.numbers
+            driver.transactions.endings.synced(order, lost, driver.now)
+            synced += order.numbers
+    assert sorted(synced) == [1, 2, 3, 4, 5]
+    assert driver.state == "PrepareAbort"
+    assert driver.transactions.get("t").is_torn  # type: ignore[union-attr]
+
+
+@pytest.mark.usefixtures("portions")
+def test_markers_that_fail_wait_while_others_go_on(driver: TransactionsDriver) -> None:
+    producer = driver.begin()
+    driver.add(producer, 1, 2, 3, 4)
+    driver.end(producer)
+    first = ordered(driver)
+    for order in first:
+        driver.transactions.endings.marked(order, frozenset(), driver.now)
+    assert ordered(driver) == []
+    driver.wait(RETRY_MS)
+    assert driver.turn() == (ErrorCode.NONE, (producer.id, 1))
+
+
+@pytest.mark.usefixtures("portions")
+def test_deleted_partitions_are_passed_over_portion_by_portion(driver: TransactionsDriver) -> None:
+    producer = driver.begin()
+    driver.add(producer, 1, 2, 3, 4)
+    driver.gone |= {1, 2, 3, 4}
+    driver.end(producer)
+    assert driver.turn() == (ErrorCode.NONE, (producer.id, 1))

@@ -82,13 +82,19 @@ class TransactionsDriver:
 
     def turn(self) -> EndAnswer | None:
         """Turns until nothing moves; the shards do what they are told. The last answer."""
-        while orders := self.take_orders():
+        while (orders := self.take_orders()) or self.is_due():
             for order in orders:
                 if isinstance(order, MarkerOrder):
                     self.transactions.endings.marked(order, order.numbers, self.now)
                 else:
                     self.transactions.endings.synced(order, frozenset(), self.now)
+            if self.is_due():
+                self.transactions.tick(self.now)
         return self.answers[-1][1] if self.answers else None
+
+    def is_due(self) -> bool:
+        """Whether a portion is left to do now."""
+        return self.transactions.next_wake_ms() <= self.now.monotonic_ms
 
     def commit(self, producer: ProducerEpoch, *, commits: bool = True) -> ProducerEpoch:
         """A whole end of a transaction; the producer afterwards."""
