@@ -9,7 +9,6 @@ from typing import Any
 
 from smq.coordinator.coordinator import Coordinator
 from smq.coordinator.transactions.decisions import ProducerEpoch
-from smq.coordinator.transactions.states import DECIDED, TransactionState
 from smq.model.errors import BrokerError, ErrorCode, PeerError, PreconditionFailed
 from smq.model.now import Now
 from smq.model.segments import Segment
@@ -101,9 +100,8 @@ def _add_partitions(question: AddPartitions, coordinator: Coordinator, now: Now)
 def _find_transactions(
     question: FindTransactions, coordinator: Coordinator, _now: Now
 ) -> list[bool]:
-    is_open = DECIDED | {TransactionState.ONGOING}
-    known = {txn.producer_id for txn in coordinator.transactions if txn.state in is_open}
-    return [producer_id in known for producer_id, _epoch in question.producers]
+    transactions = coordinator.transactions
+    return [transactions.has_open(producer_id) for producer_id, _epoch in question.producers]
 
 
 HANDLERS: Mapping[type[Question[Any]], Callable[[Any, Coordinator, Now], object]] = {

@@ -67,6 +67,14 @@ class Transactions:
         for by_producer in self._open.values():
             yield from by_producer.values()
 
+    def numbers_with_open(self) -> list[int]:
+        """The partitions with open transactions."""
+        return list(self._open)
+
+    def open_in(self, number: int) -> list[Open]:
+        """The open transactions of a partition."""
+        return list(self._open.get(number, {}).values())
+
     def aborted_in(self, number: int, start: int, end: int, count_max: int) -> AbortedIn:
         """The aborted ones with records or markers in [start, end), in the order of their markers.
 

@@ -130,9 +130,9 @@ class TransactionTables:
         Offsets that arrived later stay, as in Kafka.
         """
         self._database.change(
-            "INSERT INTO committed_offsets "
+            "INSERT INTO committed_offsets "  # noqa: S608
             "SELECT group_id, partition_number, offset, leader_epoch, metadata, commit_ms, NULL, "
-            f"arrival FROM transaction_offsets WHERE transactional_id = ? {_IN_ORDER} "  # noqa: S608
+            f"arrival FROM transaction_offsets WHERE transactional_id = ? {_IN_ORDER} "
             "ON CONFLICT DO UPDATE SET offset = excluded.offset, "
             "leader_epoch = excluded.leader_epoch, metadata = excluded.metadata, "
             "commit_ms = excluded.commit_ms, expire_ms = NULL, arrival = excluded.arrival "

@@ -13,7 +13,7 @@ from smq.log.files.checkpoint import Aborted
 
 def drawn(count: int, seed: int = 1) -> list[Aborted]:
     """Transactions in the order of their markers; some are long and begin before many others."""
-    chance = Random(seed)  # noqa: S311
+    chance = Random(seed)
     found, offset = [], 0
     for i in range(count):
         offset += chance.randint(1, 5)
@@ -30,7 +30,9 @@ def filled(rows: list[Aborted]) -> AbortedRows:
     return kept
 
 
-def in_range(rows: list[Aborted], start: int, end: int, count_max: int) -> tuple[list[Aborted], int]:
+def in_range(
+    rows: list[Aborted], start: int, end: int, count_max: int
+) -> tuple[list[Aborted], int]:
     """What a list of all gives, by the rule."""
     found = [each for each in rows if each.last_offset >= start and each.first_offset < end]
     if len(found) > count_max:
@@ -43,7 +45,7 @@ def in_range(rows: list[Aborted], start: int, end: int, count_max: int) -> tuple
 def test_a_range_has_those_that_overlap_it(count: int) -> None:
     rows = drawn(count)
     kept, end = filled(rows), rows[-1].last_offset + 1
-    chance = Random(2)  # noqa: S311
+    chance = Random(2)
     for _ in range(100):
         start = chance.randrange(end)
         limit, count_max = start + chance.choice((1, 50, end)), chance.choice((1, 10, 10_000))
@@ -53,7 +55,7 @@ def test_a_range_has_those_that_overlap_it(count: int) -> None:
 
 @pytest.mark.parametrize("count", [1, 17, BLOCK_ROWS + 1, 3000])
 def test_what_lies_below_an_offset_is_forgotten_and_copies_stay(count: int) -> None:
-    rows, chance = drawn(count), Random(3)  # noqa: S311
+    rows, chance = drawn(count), Random(3)
     kept: AbortedRows | None = filled(rows)
     while kept is not None:
         copies = kept.copies()

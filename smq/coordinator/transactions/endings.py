@@ -182,9 +182,7 @@ class Endings:
         self._give_up(txn.transactional_id, ErrorCode.PRODUCER_FENCED)
         self._decide(decisions.fenced(txn, now.monotonic_ms), now)
 
-    def _decide(
-        self, decided: StoredTransaction, now: Now, *, is_synced: bool = False
-    ) -> None:
+    def _decide(self, decided: StoredTransaction, now: Now, *, is_synced: bool = False) -> None:
         decided = replace(decided, is_synced=is_synced)
         key = decided.transactional_id
         commits = decided.state == S.PREPARE_COMMIT

@@ -22,6 +22,7 @@ class TransactionalIds:
         self._tables, self._expiration_ms = store.transactions, expiration_ms
         self.deadlines = Deadlines()
         self._kept = {each.transactional_id: _since(each, now) for each in self._tables.all()}
+        self._open = {txn.producer_id for txn in self if not _is_unused(txn)}
         for txn in self:
             self._set_deadline(txn, now)
         self._to_walk: deque[str] = deque()  # Their deadlines are those of another expiration.
@@ -61,9 +62,18 @@ class TransactionalIds:
 
     def save(self, txn: StoredTransaction, now: Now, *, lazy: bool = False) -> None:
         """Save a new state of an id. `lazy`: a power loss may restore the former one."""
-        self._tables.save(txn, self._kept.get(txn.transactional_id), lazy=lazy)
+        before = self._kept.get(txn.transactional_id)
+        self._tables.save(txn, before, lazy=lazy)
+        if before is not None:
+            self._open.discard(before.producer_id)
+        if not _is_unused(txn):
+            self._open.add(txn.producer_id)
         self._kept[txn.transactional_id] = txn
         self._set_deadline(txn, now)
+
+    def has_open(self, producer_id: int) -> bool:
+        """Whether a producer has a transaction that is open, or being ended."""
+        return producer_id in self._open
 
     def forget(self, txn: StoredTransaction) -> None:
         """Forget an id that has not been used for long."""
@@ -93,6 +103,7 @@ class TransactionalIds:
     def invariants(self) -> None:
         """Assert the invariants between any two calls."""
         self.deadlines.invariants()
+        assert self._open == {txn.producer_id for txn in self if not _is_unused(txn)}
         for txn in self:
             is_open = txn.state in DECIDED | {TransactionState.ONGOING}
             assert is_open or not txn.partitions | txn.groups

@@ -192,7 +192,7 @@ class Checkpoint:
         head = json.loads(body[:text_bytes])
         words = np.frombuffer(body[text_bytes:], np.int64)
         end = head.get("producer_count", len(words) // PRODUCER_COLUMNS) * PRODUCER_COLUMNS
-        aborted = words[end:] if version > 2 else np.array(head.get("aborted", []), np.int64)  # noqa: PLR2004
+        aborted = words[end:] if version > 2 else np.array(head.get("aborted", []), np.int64)
         return cls(
             head["position"],
             head["synced"],

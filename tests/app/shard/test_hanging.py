@@ -7,6 +7,7 @@ import pytest
 
 from shm.kernels.base.words import FLAG_READ_ONLY, P_FLAGS
 from smq.app.process.clock import replaced
+from smq.app.shard import hanging
 from smq.app.shard.hanging import ASK_AFTER_MS, ASK_EVERY_MS, Hanging
 from smq.wire.internal.form import Failed
 from smq.wire.internal.transactions import FindTransactions, OpenProducer
@@ -113,3 +114,48 @@ def test_nobody_asks_again_about_what_is_young(
     clocks.monotonic_ms += ASK_EVERY_MS
     bench.hanging.look()
     bench.answer([True, True])
+
+
+def test_every_open_transaction_is_asked_about_some_at_a_time(
+    bench: Bench, clocks: SetClocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """data fault 13: with more than a thousand open for long, the same thousand were asked about
+    each time, and all were visited in one step."""
+    monkeypatch.setattr(hanging, "ASKED_MAX", 2)
+    monkeypatch.setattr(hanging, "WALKED_MAX", 3)
+    for i in range(10):
+        bench.producers.write([b"x"], (100 + i, 0))
+
+    def round_of_questions() -> list[int]:
+        asked = []
+        for _ in range(20):
+            bench.hanging.look()
+            for question, answered in list(bench.peers.asked_coordinator):
+                bench.peers.asked_coordinator.clear()
+                assert len(question.producers) <= 2
+                asked += [producer_id for producer_id, _ in question.producers]
+                answered([True] * len(question.producers))
+        return asked
+
+    everybody = [A[0], B[0], *range(100, 110)]
+    assert round_of_questions() == everybody  # At the start.
+    assert round_of_questions() == []
+    clocks.monotonic_ms += ASK_AFTER_MS
+    assert round_of_questions() == everybody
+    assert round_of_questions() == []
+
+
+def test_a_walk_that_failed_at_the_start_asks_about_all_again(
+    bench: Bench, clocks: SetClocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hanging, "ASKED_MAX", 1)
+    bench.hanging.look()
+    for said in ([True], Failed("the coordinator is gone")):
+        [(_, answered)] = bench.peers.asked_coordinator
+        bench.peers.asked_coordinator.clear()
+        answered(said)
+    assert bench.peers.asked_coordinator == []
+    clocks.monotonic_ms += ASK_EVERY_MS
+    bench.hanging.look()
+    [(question, _)] = bench.peers.asked_coordinator
+    assert question == FindTransactions([OpenProducer(*A)])
