@@ -4,6 +4,8 @@
 - GROUP_ID_NOT_FOUND: there is no such group.
 """
 
+from collections.abc import Iterator
+
 from gateway.coordinator_context import CoordinatorContext
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.generated.delete_groups import (
@@ -13,14 +15,20 @@ from smq.wire.generated.delete_groups import (
 )
 
 
-def handle(request: DeleteGroupsRequest, context: CoordinatorContext) -> DeleteGroupsResponse:
-    """Delete each group."""
-    return DeleteGroupsResponse(
-        results=[
-            DeletableGroupResult(group_id=group_id, error_code=_delete(group_id, context))
-            for group_id in request.groups_names
-        ]
-    )
+def handle(
+    request: DeleteGroupsRequest, context: CoordinatorContext
+) -> Iterator[DeleteGroupsResponse]:
+    """Delete each group. One with many offsets takes some turns, and parts of the answer without
+    rows."""
+    groups = context.coordinator.groups
+    results: list[DeletableGroupResult] = []
+    for group_id in request.groups_names:
+        error = _delete(group_id, context)
+        while error is ErrorCode.NONE and groups.is_deleting(group_id):
+            yield DeleteGroupsResponse(results=results)
+            results = []
+        results.append(DeletableGroupResult(group_id=group_id, error_code=error))
+    yield DeleteGroupsResponse(results=results)
 
 
 def _delete(group_id: str, context: CoordinatorContext) -> ErrorCode:

@@ -8,6 +8,7 @@ Offsets are in the store alone: the coordinator reads them from there.
 import heapq
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from smq.coordinator.deadlines import NEVER_MS
@@ -26,6 +27,7 @@ ALWAYS_MS = 0  # Before any time of a monotonic clock: there is something to do 
 # The work of one tick, unless one group has more members: some milliseconds, so that new requests
 # get their turn.
 MEMBERS_A_TICK = 1000
+DELETED_A_TICK = 500  # Offsets of groups: likewise.
 # A tick that comes this late means that the process, or the machine, was stopped. What members sent
 # meanwhile lies in sockets, ours and the shards': they are heard before anybody counts as gone.
 STALL_MS = 1000
@@ -64,6 +66,7 @@ class Groups:
         self._wakes: list[tuple[int, str]] = []  # A heap; may hold a group several times.
         self._scheduled: dict[str, int] = {}
         self._answers: deque[Answer] = deque()
+        self._deleting: dict[str, None] = {}  # In the order of the requests.
         self._expiry = Expiry(store, rules.offsets_retention_ms)
         self._next_check_ms = now.monotonic_ms + CHECK_INTERVAL_MS
         self._listens_until_ms: int | None = None  # After a stall.
@@ -98,6 +101,8 @@ class Groups:
             raise BrokerError(ErrorCode.INVALID_GROUP_ID)
         if isinstance(event, Join):
             self._check_session(event.session_timeout_ms)
+        if group_id in self._deleting:
+            raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         group = self._groups.get(group_id) or self._new_group(group_id, event)
         self._groups[group_id] = group
         try:
@@ -143,11 +148,26 @@ class Groups:
         return [self._answers.popleft() for _ in range(count)]
 
     def delete(self, group_id: str) -> None:
-        """Forget a group and its offsets. Raises BrokerError: there is none, or it has members."""
+        """Begin to forget a group and its offsets, which lasts while it `is_deleting`; nobody can
+        use it meanwhile. A group of usual size is forgotten at once.
+
+        Raises BrokerError: there is none, or it has members.
+        """
         group = self.find(group_id)
         if group.state is not GroupState.EMPTY:
             raise BrokerError(ErrorCode.NON_EMPTY_GROUP)
-        self._forget(group)
+        if group_id not in self._deleting:
+            self._deleting[group_id] = None
+            self._delete_some(group_id)
+
+    def is_deleting(self, group_id: str) -> bool:
+        """Whether a group has offsets left that `tick` is to forget."""
+        return group_id in self._deleting
+
+    def _delete_some(self, group_id: str) -> None:
+        if not self._store.delete_some_offsets(group_id, DELETED_A_TICK):
+            del self._deleting[group_id]
+            self._forget(self._groups[group_id])
 
     def _forget(self, group: Group) -> None:
         group.remove()
@@ -159,7 +179,7 @@ class Groups:
 
     def next_wake_ms(self) -> int:
         """The earliest time when `tick` has something to do (monotonic)."""
-        if self._expiry.is_walking:
+        if self._expiry.is_walking or self._deleting:
             return ALWAYS_MS
         return min(self._next_check_ms, max(self._next_due_ms(), self._listens_until_ms or 0))
 
@@ -170,6 +190,8 @@ class Groups:
         """Handle groups whose time has come; if only some of them, `next_wake_ms` is now."""
         if not self._listens_first(now.monotonic_ms):
             self._handle_due(now)
+        for group_id in list(islice(self._deleting, 1)):
+            self._delete_some(group_id)
         self._expire_offsets(now)
 
     def _listens_first(self, now_ms: int) -> bool:
@@ -188,7 +210,7 @@ class Groups:
     def _expire_offsets(self, now: Now) -> None:
         if self._expiry.is_walking:
             for group_id in self._expiry.step(now.monotonic_ms, self._kept_of):
-                if self._groups[group_id].is_idle():
+                if group_id not in self._deleting and self._groups[group_id].is_idle():
                     self._forget(self._groups[group_id])
         elif self._next_check_ms <= now.monotonic_ms:
             self._next_check_ms = now.monotonic_ms + CHECK_INTERVAL_MS
@@ -220,6 +242,7 @@ class Groups:
     def invariants(self) -> None:
         """Check the invariants that hold between any two calls."""
         assert self._scheduled.keys() <= self._groups.keys()
+        assert self._deleting.keys() <= self._groups.keys()
         assert {(ms, group_id) for group_id, ms in self._scheduled.items()} <= set(self._wakes)
         for group_id, group in self._groups.items():
             assert group_id == group.group_id

@@ -60,12 +60,12 @@ class Topics:
         self._cluster = cluster
         self._counts = [0] * cluster.log_count  # Partitions per log.
         self._catalog_bytes = CATALOG_HEAD_BYTES_MAX
+        self._places: dict[int, tuple[Topic, int]] = {}
         for topic in self._topics.values():
             self._count(topic, +1)
         self._changes = 0
         self._settings: Published = {}
         self._catalog: Catalog | None = None
-        self._places: Mapping[int, tuple[Topic, int]] | None = None
 
     @property
     def changes(self) -> int:
@@ -92,12 +92,6 @@ class Topics:
     @property
     def places(self) -> Mapping[int, tuple[Topic, int]]:
         """Topic and index of each partition number."""
-        if self._places is None:
-            self._places = {
-                number: (topic, index)
-                for topic in self._topics.values()
-                for index, number in enumerate(topic.partition_numbers)
-            }
         return self._places
 
     def create(self, wanted: NewTopic, now: Now, *, validate_only: bool = False) -> Topic:
@@ -363,12 +357,19 @@ class Topics:
     def _changed(self, topic: Topic, sign: int) -> None:
         self._count(topic, sign)
         self._changes += 1
-        self._catalog = self._places = None
+        self._catalog = None
 
     def _count(self, topic: Topic, sign: int) -> None:
         self._catalog_bytes += sign * _line_bytes(topic)
         for log in topic.logs:
             self._counts[log] += sign
+        if sign > 0:
+            self._places |= {
+                number: (topic, index) for index, number in enumerate(topic.partition_numbers)
+            }
+        else:
+            for number in topic.partition_numbers:
+                del self._places[number]
 
 
 def _line_bytes(topic: Topic) -> int:

@@ -170,7 +170,7 @@ class Transactions:
             aborted = self._aborted.get(number)
             rows = NONE_ABORTED if aborted is None else np.concatenate(aborted.copies())
             kept, lost = rows[rows[:, LAST] < end], rows[rows[:, LAST] >= end]
-            again = [Open(*each[:4], since_ms=0) for each in lost.tolist()]
+            again = [Open._make((*each[:4], 0)) for each in lost.tolist()]
             found = again + list(self._open.get(number, {}).values())
             if not found:
                 continue

@@ -158,6 +158,24 @@ class Store:
 
     # Committed offsets
 
+    def delete_some_offsets(self, group_id: str, count_max: int) -> bool:
+        """Forget some of a group's offsets, committed or pending; returns whether there may be
+        more."""
+        pending = self._database.change(
+            "DELETE FROM transaction_offsets WHERE group_id = ? "
+            "AND (partition_number, transactional_id) IN (SELECT partition_number, "
+            "transactional_id FROM transaction_offsets WHERE group_id = ? "
+            "ORDER BY partition_number, transactional_id LIMIT ?)",
+            (group_id, group_id, count_max),
+        )
+        committed = self._database.change(
+            "DELETE FROM committed_offsets WHERE group_id = ? AND partition_number IN "
+            "(SELECT partition_number FROM committed_offsets WHERE group_id = ? "
+            "ORDER BY partition_number LIMIT ?)",
+            (group_id, group_id, count_max - pending),
+        )
+        return pending + committed == count_max
+
     def commit_offsets(
         self, group_id: str, offsets: Mapping[int, CommittedOffset], *, lazy: bool = False
     ) -> None:

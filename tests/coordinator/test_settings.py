@@ -111,3 +111,15 @@ def test_groups_transactions_and_topics_decide_by_what_is_in_force(
     driver.restart()
     assert driver.coordinator.topics.catalog.settings == {BROKER: {"": new}}
     assert driver.coordinator.groups._rules.limits.size_max == 9
+
+
+def test_the_config_of_a_node_is_made_once_and_anew_after_a_change(
+    driver: CoordinatorDriver,
+) -> None:
+    """Not proven, of data fault 13: an OffsetCommit made the whole config of a node anew for each
+    of its partitions."""
+    settings = driver.coordinator.settings
+    before = settings.of_node(1)
+    assert settings.of_node(1) is before
+    settings.configure_broker("1", {"smq.seal.ms": "7000"}, BY)
+    assert (settings.of_node(1).seal_ms, settings.of_node(2).seal_ms) == (7000, before.seal_ms)

@@ -176,3 +176,18 @@ def test_what_the_catalog_cannot_hold_is_not_made(driver: CoordinatorDriver) -> 
     with pytest.raises(BrokerError, match="delete some first"):
         create(driver, "c", configs=configs)
     assert len(driver.coordinator.topics.catalog.encode()) < 1024 * 1024
+
+
+def test_a_change_of_one_topic_does_not_visit_the_partitions_of_all(
+    driver: CoordinatorDriver, topics: Topics
+) -> None:
+    """Not proven, of data fault 13: the places of all partitions were found anew after each change,
+    by the next OffsetCommit."""
+    old = create(driver, "old", partition_count=700)
+    places = topics.places
+    new = create(driver, "new", partition_count=2)
+    assert topics.places is places
+    more = topics.add_partitions(new, 3)
+    assert [places[number] for number in more.partition_numbers] == [(more, i) for i in range(3)]
+    topics.delete(old)
+    assert set(places) == set(more.partition_numbers)

@@ -132,6 +132,7 @@ def test_every_open_transaction_is_asked_about_some_at_a_time(
             bench.hanging.look()
             for question, answered in list(bench.peers.asked_coordinator):
                 bench.peers.asked_coordinator.clear()
+                assert isinstance(question, FindTransactions)
                 assert len(question.producers) <= 2
                 asked += [producer_id for producer_id, _ in question.producers]
                 answered([True] * len(question.producers))

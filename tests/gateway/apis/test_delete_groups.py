@@ -1,8 +1,14 @@
 """DeleteGroups: only an empty group goes, and takes its offsets along."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from smq.model.errors import ErrorCode
+from gateway.apis.delete_groups import handle
+from smq.coordinator.group_events import Commit
+from smq.coordinator.groups import DELETED_A_TICK
+from smq.model.errors import BrokerError, ErrorCode
 from smq.store.rows import CommittedOffset
 from smq.wire.generated.delete_groups import DeleteGroupsRequest
 from smq.wire.generated.leave_group import LeaveGroupRequest
@@ -10,6 +16,11 @@ from tests.gateway.coordinator_bench import CoordinatorBench
 from tests.gateway.groups import make_topic, stable_member
 
 E = ErrorCode
+
+
+def asked_of(bench: CoordinatorBench) -> Any:
+    """What the handler needs of a request's surroundings."""
+    return SimpleNamespace(coordinator=bench.coordinator, now=bench.now)
 
 
 def delete(bench: CoordinatorBench, version: int, *names: str) -> list[tuple[str, int]]:
@@ -32,3 +43,45 @@ def test_an_empty_group_goes_and_takes_its_offsets_along(
     assert delete(bench, version, "g") == [("g", E.NONE)]
     assert delete(bench, version, "g") == [("g", E.GROUP_ID_NOT_FOUND)]
     assert bench.store.committed_offsets("g") == {}
+
+
+def test_a_group_with_many_offsets_goes_in_steps_and_nobody_uses_it_meanwhile(
+    bench: CoordinatorBench,
+) -> None:
+    """data fault 13: 100,000 offsets were deleted by one statement, which held the coordinator."""
+    groups, context = bench.coordinator.groups, asked_of(bench)
+    topic = make_topic(bench, partitions=3 * DELETED_A_TICK)
+    offsets = {number: CommittedOffset(1, -1, "", 0) for number in topic.partition_numbers}
+    bench.store.commit_offsets("g", offsets)
+    groups.handle("g", Commit("", None, -1), context.now)
+    parts = handle(DeleteGroupsRequest(groups_names=["g", "x"]), context)
+    left = []
+    answered: list[tuple[str, int]] = []
+    for part in parts:
+        answered += [(each.group_id, each.error_code) for each in part.results]
+        left.append(len(bench.store.committed_offsets("g")))
+        if not answered:
+            with pytest.raises(BrokerError, match="COORDINATOR_LOAD_IN_PROGRESS"):
+                groups.handle("g", Commit("", None, -1), context.now)
+            assert groups.next_wake_ms() == 0
+            groups.tick(context.now)
+            groups.invariants()
+    assert left == [2 * DELETED_A_TICK, DELETED_A_TICK, 0, 0]
+    assert answered == [("g", E.NONE), ("x", E.GROUP_ID_NOT_FOUND)]
+    with pytest.raises(BrokerError, match="GROUP_ID_NOT_FOUND"):
+        groups.find("g")
+
+
+def test_a_group_goes_though_its_asker_has_gone(bench: CoordinatorBench) -> None:
+    groups, context = bench.coordinator.groups, asked_of(bench)
+    topic = make_topic(bench, partitions=2 * DELETED_A_TICK)
+    offsets = {number: CommittedOffset(1, -1, "", 0) for number in topic.partition_numbers}
+    bench.store.commit_offsets("g", offsets)
+    groups.handle("g", Commit("", None, -1), context.now)
+    parts = handle(DeleteGroupsRequest(groups_names=["g"]), context)
+    next(parts)
+    parts.close()  # type: ignore[attr-defined]
+    while groups.is_deleting("g"):
+        groups.tick(context.now)
+    assert not bench.store.has_offsets("g")
+    groups.handle("g", Commit("", None, -1), context.now)
