@@ -18,44 +18,49 @@ from smq.filer.store import Store
 from smq.model.now import Now
 from smq.model.segments import SealedPartition, is_table_metadata, topic_directory
 from smq.model.topic_configs import NO_TABLE, TopicSettings
-from smq.sealer.plan import Retention, retain, retain_unsealed
+from smq.sealer.plan import Retention, Size, retain, retain_unsealed
 from smq.sealer.ports import ManifestPort, ShardPort
 from smq.store.manifest import walk
+from smq.wire.internal.messages import PartitionState, UnsealedParts
 
 NO_TABLES: Mapping[str, int] = MappingProxyType({})
 DELETED_MAX = 100  # Segments at a time: some ms on a disk, some seconds on S3.
 
 
-def drop_unsealed(  # noqa: PLR0913  (whom it talks to, and what it is told)
-    shard: ShardPort,
-    manifest: ManifestPort,
-    number: int,
-    settings: TopicSettings,
-    wall_ms: int,
-    *,
-    unsealed_bytes: int,
+def drop_unsealed(
+    shard: ShardPort, manifest: ManifestPort, number: int, settings: TopicSettings, wall_ms: int
 ) -> int:
     """Raise the log start over expired records that could not be sealed; 0: it stays.
 
     Works while the filer is down. The next retain() deletes the sealed segments below.
     """
-    sealed_bytes = manifest.sealed_bytes(number) if settings.retention_bytes >= 0 else 0
+    unsealed = shard.unsealed(number)
     retention = retain(
         walk(manifest, number),
         settings,
         wall_ms,
-        sealed_bytes=sealed_bytes,
-        unsealed_bytes=unsealed_bytes,
+        size=_size(manifest, number, settings, unsealed),
     )
     if not retention.all_go:
         return 0
-    log_start = retain_unsealed(
-        shard.unsealed(number), settings, wall_ms, unsealed_bytes=unsealed_bytes
-    )
+    log_start = retain_unsealed(unsealed, settings, wall_ms)
     if log_start > manifest.log_start(number):
         manifest.set_log_start(number, log_start)
         shard.log_start(number, log_start)
     return log_start
+
+
+def _size(
+    manifest: ManifestPort,
+    number: int,
+    settings: TopicSettings,
+    log: UnsealedParts | PartitionState,
+) -> Size:
+    """A partition's size at the moment of what its log says of itself."""
+    wants = settings.retention_bytes >= 0
+    sealed_bytes = manifest.sealed_bytes(number, log.sealed_end) if wants else 0
+    unsealed_bytes = log.unsealed_bytes if isinstance(log, PartitionState) else log.bytes
+    return Size(log.sealed_end, sealed_bytes + unsealed_bytes)
 
 
 class Housekeeping(NamedTuple):
@@ -66,29 +71,21 @@ class Housekeeping(NamedTuple):
     manifest: ManifestPort
 
     def retain(
-        self,
-        place: SealedPartition,
-        settings: TopicSettings,
-        now: Now,
-        *,
-        shard_start: int,
-        unsealed_bytes: int = 0,
+        self, place: SealedPartition, settings: TopicSettings, now: Now, state: PartitionState
     ) -> Retention:
         """Delete some of a partition's expired segments. Raises StoreError.
 
-        `shard_start` is the log start offset that the shard knows. It lags behind the manifest's
+        `state` is what the shard knew when it was last asked. Its start lags behind the manifest's
         after a kill between the two steps, and is ahead after DeleteRecords.
         """
         number = place.number
-        sealed_start = self.manifest.log_start(number)
-        wants_sizes = settings.retention_bytes >= 0
+        sealed_start, shard_start = self.manifest.log_start(number), state.start
         retention = retain(
             walk(self.manifest, number),
             settings,
             now.wall_ms,
             log_start=max(sealed_start, shard_start),
-            sealed_bytes=self.manifest.sealed_bytes(number) if wants_sizes else 0,
-            unsealed_bytes=unsealed_bytes,
+            size=_size(self.manifest, number, settings, state),
             count_max=DELETED_MAX,
         )
         if retention.log_start > sealed_start:

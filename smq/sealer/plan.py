@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from smq.model.segments import Segment
 from smq.model.topic_configs import TopicSettings
-from smq.wire.internal.messages import PartitionState, UnsealedPart
+from smq.wire.internal.messages import PartitionState, UnsealedParts
 
 # Of wal.bytes.max: above it sealing no longer waits for sizes and times. Producers may write the
 # rest while sealing runs.
@@ -83,31 +83,38 @@ class Retention(NamedTuple):
     """The limit was reached; there may be more to delete."""
 
 
+class Size(NamedTuple):
+    """A partition's bytes at one moment: of the segments below `sealed_end`, and of the log from
+    there on. Later segments hold what was still in the log then."""
+
+    sealed_end: int
+    bytes: int
+
+
 def retain(  # noqa: PLR0913  (what there is, and what is wanted)
     segments: Iterable[Segment],
     settings: TopicSettings,
     wall_ms: int,
     *,
+    size: Size,
     log_start: int = 0,
-    sealed_bytes: int = 0,
-    unsealed_bytes: int = 0,
     count_max: int = sys.maxsize,
 ) -> Retention:
     """Which of a partition's segments, given in order, to delete; at most this many.
 
     Kafka's rules: from the oldest on, a segment goes while its newest record is older than
     `retention.ms`, or while what stays without it still has `retention.bytes`. Records without a
-    time count from when they were sealed. A segment below the log start always goes. `sealed_bytes`
-    is the size of all segments, needed for `retention.bytes` only. Stops at the first segment that
-    stays.
+    time count from when they were sealed. A segment below the log start always goes. `size` is
+    needed for `retention.bytes` only. Stops at the first segment that stays.
     """
-    size = sealed_bytes + unsealed_bytes
+    left = size.bytes
     deleted: list[Segment] = []
     for segment in segments:
         if len(deleted) == count_max:
             return Retention(log_start, deleted, all_go=False, has_more=True)
-        size -= segment.bytes
-        too_much = 0 <= settings.retention_bytes <= size
+        is_counted = segment.end_offset <= size.sealed_end
+        left -= segment.bytes if is_counted else 0
+        too_much = is_counted and 0 <= settings.retention_bytes <= left
         if not (segment.end_offset <= log_start or too_much or _is_old(segment, settings, wall_ms)):
             return Retention(log_start, deleted, all_go=False)
         deleted.append(segment)
@@ -122,17 +129,15 @@ def is_overdue(partition: PartitionState, settings: TopicSettings, now_ms: int) 
     return partition.unsealed_bytes > 0 and (too_late or too_much)
 
 
-def retain_unsealed(
-    parts: Iterable[UnsealedPart], settings: TopicSettings, wall_ms: int, *, unsealed_bytes: int
-) -> int:
+def retain_unsealed(unsealed: UnsealedParts, settings: TopicSettings, wall_ms: int) -> int:
     """The offset below which unsealed records expire, by the rules of sealed ones; 0: none.
 
     Records without a time stay: their arrival time is unknown.
     """
-    end_offset = 0
-    for part in parts:
-        unsealed_bytes -= part.bytes
-        too_much = 0 <= settings.retention_bytes <= unsealed_bytes
+    end_offset, left = 0, unsealed.bytes
+    for part in unsealed.parts:
+        left -= part.bytes
+        too_much = 0 <= settings.retention_bytes <= left
         too_old = part.newest_ms >= 0 and 0 <= settings.retention_ms < wall_ms - part.newest_ms
         if not (too_much or too_old):
             break

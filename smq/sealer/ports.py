@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from smq.model.segments import Segment
-from smq.store.manifest import INT64_MIN
-from smq.wire.internal.messages import Ends, UnsealedPart
+from smq.store.manifest import INT64_MAX, INT64_MIN
+from smq.wire.internal.messages import Ends, UnsealedParts
 
 
 class ShardPort(Protocol):
@@ -35,8 +35,8 @@ class ShardPort(Protocol):
         """Records below `offset` are deleted."""
         ...
 
-    def unsealed(self, number: int) -> list[UnsealedPart]:
-        """A partition's unsealed records by full WAL segment, in order."""
+    def unsealed(self, number: int) -> UnsealedParts:
+        """A partition's unsealed bytes, and its records by full WAL segment, in order."""
         ...
 
     def ends(self, number: int) -> Ends:
@@ -66,8 +66,8 @@ class ManifestPort(Protocol):
         """The end offset of the last segment; 0 if there is none."""
         ...
 
-    def sealed_bytes(self, partition_number: int) -> int:
-        """The size of all segments."""
+    def sealed_bytes(self, partition_number: int, end_offset: int = INT64_MAX) -> int:
+        """The size of the segments that end at this offset or before."""
         ...
 
     def named_files(self, paths: Sequence[str]) -> set[str]:

@@ -23,7 +23,7 @@ from smq.store.database import Database
 
 SEGMENT_KINDS = ("parquet", "raw")
 IDS_MAX = 500  # Parameters of one query; SQLite accepts at least 999.
-INT64_MIN = -(2**63)
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 REPLACED_KEEP_MS = 30 * 24 * 3600 * 1000  # Longer than a query takes; filer.sweep.ms is less.
 PAGE_SEGMENTS = 64  # Rows that `walk` reads at a time.
 # The sealer kills a worker after minutes without progress, so a line is never this far behind.
@@ -138,15 +138,16 @@ class Manifest:
         rows = self._database.rows(SEALED_END_SQL, (partition_number,))
         return int(rows[0][0]) if rows else 0
 
-    def sealed_bytes(self, partition_number: int) -> int:
-        """The size of all segments of a partition."""
-        return self.sealed(partition_number)[1]
+    def sealed_bytes(self, partition_number: int, end_offset: int = INT64_MAX) -> int:
+        """The size of a partition's segments that end at this offset or before."""
+        return self.sealed(partition_number, end_offset)[1]
 
-    def sealed(self, partition_number: int) -> tuple[int, int]:
-        """The number of a partition's segments and their bytes. SQLite scans all of them."""
+    def sealed(self, partition_number: int, end_offset: int = INT64_MAX) -> tuple[int, int]:
+        """The number of these segments and their bytes. SQLite scans all of the partition."""
         [(count, size)] = self._database.rows(
-            "SELECT count(*), coalesce(sum(bytes), 0) FROM segments WHERE partition_number = ?",
-            (partition_number,),
+            "SELECT count(*), coalesce(sum(bytes), 0) FROM segments "
+            "WHERE partition_number = ? AND end_offset <= ?",
+            (partition_number, end_offset),
         )
         return int(count), int(size)
 

@@ -16,7 +16,7 @@ from shm.kernels.record.records import (
 from smq.model.errors import Unavailable
 from smq.model.segments import Segment
 from smq.store.manifest import WritableManifest
-from smq.wire.internal.messages import Ends, UnsealedPart
+from smq.wire.internal.messages import Ends, UnsealedPart, UnsealedParts
 
 
 class Killed(BaseException):
@@ -113,13 +113,14 @@ class FakeShard:
 
         self.fuse.step(move)
 
-    def unsealed(self, number: int) -> list[UnsealedPart]:  # noqa: ARG002
+    def unsealed(self, number: int) -> UnsealedParts:  # noqa: ARG002
         """Each batch is a full segment of this log."""
         facts = new_facts(len(self._log))
         count = scan_batches(read_only(self._log), 0, len(self._log), facts)
         rows = facts[[B_LAST_OFFSET, B_MAX_TIMESTAMP, B_AT, B_END], :count].T.tolist()
         parts = [UnsealedPart(last + 1, newest_ms, end - at) for last, newest_ms, at, end in rows]
-        return [part for part in parts if part.end_offset > self.sealed_end]
+        parts = [part for part in parts if part.end_offset > self.sealed_end]
+        return UnsealedParts(self.sealed_end, sum(part.bytes for part in parts), parts)
 
     def ends(self, number: int) -> Ends:  # noqa: ARG002
         """Up to where it is sealed, and where it ends."""

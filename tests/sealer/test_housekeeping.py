@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,6 +16,7 @@ from smq.sealer.housekeeping import DELETED_MAX, Housekeeping, drop_unsealed
 from smq.store.manifest import PAGE_SEGMENTS, WritableManifest
 from smq.testing.memory_store import MemoryStore
 from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed
+from smq.wire.internal.messages import PartitionState
 from tests.sealer.sealed import PLACE, batch, manifest_in, seal, swept
 
 SETTINGS = TopicSettings.of({"retention.ms": "100"}, Config(shards=1))
@@ -39,8 +40,16 @@ def store(manifest: WritableManifest, shard: FakeShard) -> MemoryStore:
     return store
 
 
+def state_of(shard: FakeShard, start: int | None = None) -> PartitionState:
+    """What a shard says of its partition now."""
+    unsealed = shard.unsealed(1)
+    begin = shard.start if start is None else start
+    return PartitionState(1, 0, begin, unsealed.sealed_end, shard.end, unsealed.bytes, 0)
+
+
 def _retain(job: Housekeeping, shard_start: int, now_ms: int = 102) -> int:
-    return job.retain(PLACE, SETTINGS, Now(0, now_ms), shard_start=shard_start).log_start
+    shard = cast("FakeShard", job.shard)
+    return job.retain(PLACE, SETTINGS, Now(0, now_ms), state_of(shard, shard_start)).log_start
 
 
 def test_old_segments_are_deleted_everywhere(
@@ -165,7 +174,7 @@ def test_what_could_not_be_sealed_is_dropped_behind_sealed_segments_that_go_too(
     shard.append(batch(5, time=1000))
 
     def drop(now_ms: int) -> int:
-        return drop_unsealed(shard, manifest, 1, SETTINGS, now_ms, unsealed_bytes=1)
+        return drop_unsealed(shard, manifest, 1, SETTINGS, now_ms)
 
     assert drop(now_ms=103) == 0  # A sealed segment is kept: what follows it is, too.
     assert drop(now_ms=105) == 5
@@ -207,7 +216,7 @@ def test_where_nothing_is_old_a_page_is_looked_at_however_many_there_are(
     assert _retain(Housekeeping(store, shard, counted), 0, now_ms=100) == 0
     assert counted.read <= PAGE_SEGMENTS
     counted.read = 0
-    assert drop_unsealed(shard, counted, 1, SETTINGS, 100, unsealed_bytes=1) == 0
+    assert drop_unsealed(shard, counted, 1, SETTINGS, 100) == 0
     assert counted.read <= PAGE_SEGMENTS
 
 
@@ -218,7 +227,7 @@ def test_so_many_segments_are_deleted_at_a_time(
     job = Housekeeping(store, shard, manifest)
     starts, has_more = [], True
     while has_more:
-        retention = job.retain(PLACE, SETTINGS, Now(0, 10_000), shard_start=shard.start)
+        retention = job.retain(PLACE, SETTINGS, Now(0, 10_000), state_of(shard))
         starts.append(shard.start)
         assert len(retention.deleted) <= DELETED_MAX
         assert manifest.segments(1, count_max=1) == manifest.segments(1, shard.start, count_max=1)
@@ -247,3 +256,35 @@ def test_what_a_shard_has_deleted_goes_from_the_manifest_too(
     assert _retain(Housekeeping(store, shard, manifest), 3, now_ms=100) == 3
     assert (manifest.log_start(1), shard.start) == (3, 3)
     assert [each.base_offset for each in manifest.segments(1)] == [3]
+
+
+def test_retention_keeps_what_it_should_when_the_log_was_sealed_before_its_turn(
+    manifest: WritableManifest, shard: FakeShard
+) -> None:
+    """Data fault 10: what was unsealed when the job was queued is in the manifest when it runs."""
+    store = MemoryStore()
+    asked = state_of(shard)
+    seal(store, shard, manifest, sealed_end=0, end=4, segment_bytes=1)
+    size = manifest.sealed_bytes(1)
+    settings = TopicSettings.of(
+        {"retention.ms": "-1", "retention.bytes": str(size)}, Config(shards=1)
+    )
+    job = Housekeeping(store, shard, manifest)
+    assert job.retain(PLACE, settings, Now(0, 102), asked).deleted == []
+    assert job.retain(PLACE, settings, Now(0, 102), state_of(shard)).deleted == []
+    assert len(manifest.segments(1)) == 4
+
+
+def test_only_so_much_is_dropped_unsealed_as_the_log_has_too_much_when_it_is_dropped(
+    manifest: WritableManifest,
+) -> None:
+    """Data fault 10: a seal that came first has left less than the job knew of."""
+    shard = FakeShard([batch(i, time=i) for i in range(4)])
+    one = shard.unsealed(1).bytes // 4
+    settings = TopicSettings.of(
+        {"retention.ms": "-1", "retention.bytes": str(2 * one)}, Config(shards=1)
+    )
+    shard.log_start(1, 2)  # Sealed and deleted meanwhile: two are left, and may stay.
+    assert drop_unsealed(shard, manifest, 1, settings, 102) == 0
+    shard.append(batch(4, time=4))
+    assert drop_unsealed(shard, manifest, 1, settings, 102) == 3

@@ -27,7 +27,7 @@ from smq.testing.memory_store import MemoryStore
 from smq.testing.payloads import HANDLE_HEADERS, handle_batch, reference_to, uploaded
 from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed
 from smq.wire.compression import Codec
-from smq.wire.internal.messages import Ends, Owner
+from smq.wire.internal.messages import Ends, Owner, PartitionState
 from smq.wire.records import Record, write_batch
 from tests.sealer.sealed import PLACE, batch, manifest_in, read_back, seal
 
@@ -291,9 +291,9 @@ class World:
                 seal(self.store, self.shard, manifest, sealed_end=start, end=end, first_ms=first_ms)
             elif name == "retain":
                 job = Housekeeping(self.store, self.shard, manifest)
-                job.retain(
-                    PLACE, SETTINGS, Now(self.now_ms, self.now_ms), shard_start=self.shard.start
-                )
+                start, unsealed = self.shard.start, self.shard.unsealed(1)
+                state = PartitionState(1, 0, start, unsealed.sealed_end, 0, unsealed.bytes, 0)
+                job.retain(PLACE, SETTINGS, Now(self.now_ms, self.now_ms), state)
             elif name == "sweep":
                 PayloadSweep(self.store, lambda _: self.shard, manifest).sweep(
                     self.store.list(PREFIX), [OWNER], self.now_ms, 0

@@ -1,12 +1,14 @@
 """Sealing and deletion: tables of cases, and invariants for all."""
 
+from functools import partial
+
 import pytest
 from hypothesis import given, strategies as st
 
 from smq.model.segments import Segment
 from smq.model.topic_configs import TopicSettings
-from smq.sealer.plan import Retention, ShardState, due, is_overdue, retain, retain_unsealed
-from smq.wire.internal.messages import PartitionState, UnsealedPart
+from smq.sealer.plan import Retention, ShardState, Size, due, is_overdue, retain, retain_unsealed
+from smq.wire.internal.messages import PartitionState, UnsealedPart, UnsealedParts
 
 
 def _settings(
@@ -89,11 +91,17 @@ def _kept(retention: Retention) -> tuple[int, list[str]]:
 
 
 def _retain(
-    segments: list[Segment], settings: TopicSettings, now_ms: int, **rest: int
+    segments: list[Segment],
+    settings: TopicSettings,
+    now_ms: int,
+    unsealed_bytes: int = 0,
+    sealed_end: int = 1000,
+    **rest: int,
 ) -> Retention:
     """As the sealer does it: the size of all is known, the segments come one by one."""
-    size = sum(segment.bytes for segment in segments)
-    return retain(iter(segments), settings, now_ms, sealed_bytes=size, **rest)
+    sealed = [segment.bytes for segment in segments if segment.end_offset <= sealed_end]
+    size = Size(sealed_end, sum(sealed) + unsealed_bytes)
+    return retain(iter(segments), settings, now_ms, size=size, **rest)
 
 
 @pytest.mark.parametrize(
@@ -135,6 +143,23 @@ def test_unsealed_bytes_count_and_are_not_deleted() -> None:
     assert _kept(_retain(segments, settings, 0, unsealed_bytes=50)) == (10, ["s0"])
 
 
+def test_what_was_sealed_since_the_log_was_asked_counts_once() -> None:
+    """Data fault 10: 60 bytes were unsealed; by now the second segment has them, as 40."""
+    segments = _segments((40, 0), (40, 0))
+    asked = partial(_retain, segments, now_ms=0, unsealed_bytes=60, sealed_end=10)
+    assert _kept(asked(_settings(retention_bytes=61))) == (0, [])
+    assert _kept(asked(_settings(retention_bytes=60))) == (10, ["s0"])
+    assert _kept(asked(_settings(retention_bytes=0))) == (10, ["s0"]), "the other stays for now"
+
+
+def test_what_was_merged_across_the_sealed_end_stays_until_the_log_is_asked_again() -> None:
+    """Data fault 10: a part of the merged segment counts as unsealed."""
+    segments = _segments((80, 0))
+    settings = _settings(retention_bytes=0)
+    assert _kept(_retain(segments, settings, 0, unsealed_bytes=60, sealed_end=5)) == (0, [])
+    assert _kept(_retain(segments, settings, 0, unsealed_bytes=60, sealed_end=10)) == (10, ["s0"])
+
+
 def test_what_is_below_the_log_start_goes_whatever_the_settings() -> None:
     segments = _segments((1, 9), (1, 9))
     assert _kept(_retain(segments, _settings(), 0, log_start=15)) == (15, ["s0"])
@@ -160,7 +185,10 @@ def test_what_is_deleted_is_a_beginning_and_the_log_starts_behind_it(
 
 def test_nothing_is_looked_at_behind_the_first_that_stays() -> None:
     segments = iter(_segments((1, 0), (1, 0), (1, 1000), (1, 1000), (1, 1000)))
-    assert _kept(retain(segments, _settings(retention_ms=100), 1000)) == (20, ["s0", "s1"])
+    assert _kept(retain(segments, _settings(retention_ms=100), 1000, size=Size(0, 0))) == (
+        20,
+        ["s0", "s1"],
+    )
     assert [segment.path for segment in segments] == ["s3", "s4"]
 
 
@@ -197,7 +225,7 @@ PARTS = [
     ],
 )
 def test_what_could_not_be_sealed_goes_by_the_same_rules(settings: TopicSettings, end: int) -> None:
-    assert retain_unsealed(PARTS, settings, 1000, unsealed_bytes=110) == end
+    assert retain_unsealed(UnsealedParts(0, 110, PARTS), settings, 1000) == end
 
 
 def test_unsealed_records_are_looked_at_when_they_should_have_been_sealed_by_now() -> None:

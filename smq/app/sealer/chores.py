@@ -111,7 +111,7 @@ class Chores:
         if number not in self._dropping and is_overdue(state, settings, now_ms):
             # The log needs the room now; seals may each wait for a hanging filer.
             self._dropping.add(number)
-            job = DropUnsealed(node, place, settings, state.unsealed_bytes)
+            job = DropUnsealed(node, place, settings)
             self._hands.do(job, lambda answer: self._dropped(number, answer), is_urgent=True)
         if number not in self._in_line and number != self._compacting:
             self._in_line.add(number)
@@ -140,7 +140,7 @@ class Chores:
             self._in_line.discard(number)
             return
         state, (place, settings, node) = self._states[number], self._known.places[number]
-        self._give(Retain(node, place, settings, state.start, state.unsealed_bytes), answered)
+        self._give(Retain(node, place, settings, state), answered)
 
     def _give_compact(self, number: int) -> None:
         """Do a step of a pass; the worker keeps one partition's state. Its segments are merged

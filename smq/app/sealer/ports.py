@@ -9,7 +9,7 @@ from pathlib import Path
 
 from smq.app.process.asker import Asker
 from smq.model.segments import Segment
-from smq.store.manifest import INT64_MIN, Manifest, open_manifest
+from smq.store.manifest import INT64_MAX, INT64_MIN, Manifest, open_manifest
 from smq.wire.internal.manifest import (
     CommitSegments,
     CondemnFiles,
@@ -25,7 +25,7 @@ from smq.wire.internal.messages import (
     MarkSealed,
     RaiseLogStart,
     Unsealed,
-    UnsealedPart,
+    UnsealedParts,
 )
 
 
@@ -56,8 +56,8 @@ class ShardOverSocket:
         """Report that records below `offset` are deleted."""
         self._asker.ask(RaiseLogStart(number, offset))
 
-    def unsealed(self, number: int) -> list[UnsealedPart]:
-        """The unsealed parts of a partition in full segments of the log, in order."""
+    def unsealed(self, number: int) -> UnsealedParts:
+        """The unsealed bytes of a partition, and its parts in full WAL segments, in order."""
         return self._asker.ask(Unsealed(number))[0]
 
     def ends(self, number: int) -> Ends:
@@ -93,9 +93,9 @@ class StoredManifest:
         """The end of the last segment; 0 without segments."""
         return self._opened().sealed_end(partition_number)
 
-    def sealed_bytes(self, partition_number: int) -> int:
-        """The size of all segments."""
-        return self._opened().sealed_bytes(partition_number)
+    def sealed_bytes(self, partition_number: int, end_offset: int = INT64_MAX) -> int:
+        """The size of the segments that end at this offset or before."""
+        return self._opened().sealed_bytes(partition_number, end_offset)
 
     def named_files(self, paths: Sequence[str]) -> set[str]:
         """The subset of these files that are segments."""

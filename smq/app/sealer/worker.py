@@ -159,24 +159,13 @@ class Worker:
 
     def drop_unsealed(self, job: DropUnsealed) -> int:
         """Drop records past retention that could not be sealed; returns the log's new start."""
-        return drop_unsealed(
-            self._shard(job.node),
-            self.manifest,
-            job.place.number,
-            job.settings,
-            wall_ms(),
-            unsealed_bytes=job.unsealed_bytes,
-        )
+        shard, number = self._shard(job.node), job.place.number
+        return drop_unsealed(shard, self.manifest, number, job.settings, wall_ms())
 
     def retain(self, job: Retain) -> Retained:
         """Delete some of what retention no longer keeps; returns which files."""
-        retention = Housekeeping(self.store, self._shard(job.node), self.manifest).retain(
-            job.place,
-            job.settings,
-            now(),
-            shard_start=job.shard_start,
-            unsealed_bytes=job.unsealed_bytes,
-        )
+        keeping = Housekeeping(self.store, self._shard(job.node), self.manifest)
+        retention = keeping.retain(job.place, job.settings, now(), job.state)
         return Retained([segment.path for segment in retention.deleted], retention.has_more)
 
     def merge(self, job: Merge) -> int:

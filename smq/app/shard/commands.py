@@ -40,6 +40,7 @@ from smq.wire.internal.messages import (
     ShardFacts,
     Unsealed,
     UnsealedPart,
+    UnsealedParts,
 )
 from smq.wire.internal.telemetry import FindPush, ListPushes, PushedMetrics, PushingClient
 from smq.wire.internal.transactions import SyncLogs, WriteMarkers
@@ -190,8 +191,11 @@ class ShardCommands:
 
     def _unsealed(self, link: Link, frame_id: int, asked: Unsealed) -> None:
         led = self._find(asked.number)
-        parts = led.log.lookup.filed_from(asked.number, led.offsets().sealed_end)
-        link.send(encode_answer(frame_id, [UnsealedPart(*part) for part in parts]))
+        sealed_end = led.offsets().sealed_end
+        parts = led.log.lookup.filed_from(asked.number, sealed_end)
+        unsealed = [UnsealedPart(*part) for part in parts]
+        answer = UnsealedParts(sealed_end, led.unsealed_bytes(), unsealed)
+        link.send(encode_answer(frame_id, answer))
 
     def _ends(self, link: Link, frame_id: int, asked: FindEnds) -> None:
         offsets = self._find(asked.number).offsets()

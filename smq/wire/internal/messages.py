@@ -49,6 +49,15 @@ class UnsealedPart(NamedTuple):
     bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class UnsealedParts:
+    """What a partition has from `sealed_end` on, as of one moment: its bytes, and its parts."""
+
+    sealed_end: int
+    bytes: int
+    parts: list[UnsealedPart]
+
+
 class Ends(NamedTuple):
     """The sealed end of a partition, and its log end, visible or not."""
 
@@ -141,8 +150,8 @@ class RaiseLogStart(Question[bool]):
 
 
 @dataclass(frozen=True, slots=True)
-class Unsealed(Question[list[UnsealedPart]]):
-    """Ask for a partition's unsealed records in full segments of the WAL, in order."""
+class Unsealed(Question[UnsealedParts]):
+    """Ask for a partition's unsealed bytes, and the parts in full segments of the WAL, in order."""
 
     number: int
 
@@ -245,7 +254,6 @@ class DropUnsealed(Question[int]):
     node: int
     place: SealedPartition
     settings: TopicSettings
-    unsealed_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,13 +266,16 @@ class Retained:
 
 @dataclass(frozen=True, slots=True)
 class Retain(Question[Retained]):
-    """Delete some of a partition's expired segments."""
+    """Delete some of a partition's expired segments.
+
+    `state` is as old as the job: sealing may have moved records since, so only segments below its
+    sealed end count beside its unsealed bytes.
+    """
 
     node: int
     place: SealedPartition
     settings: TopicSettings
-    shard_start: int
-    unsealed_bytes: int
+    state: PartitionState
 
 
 @dataclass(frozen=True, slots=True)

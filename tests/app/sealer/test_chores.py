@@ -206,10 +206,11 @@ def test_a_partition_with_more_to_delete_stands_in_line_again(rig: Rig) -> None:
     first = rig.hands.answer(Retained(["x"], has_more=True))
     rig.states[0] = rig.states[0]._replace(start=8)
     rig.drain()
-    assert first == Retain(1, rig.known.places[0][0], SETTINGS, shard_start=7, unsealed_bytes=10)
+    state = PartitionState(0, 0, 7, 0, 9, 10, BEGIN_MS)
+    assert first == Retain(1, rig.known.places[0][0], SETTINGS, state)
     retained = [job for job in rig.hands.done if isinstance(job, Retain)]
     assert [job.place.number for job in retained] == [1, 2, 0]
-    assert [job.shard_start for job in retained] == [7, 7, 8]
+    assert [job.state.start for job in retained] == [7, 7, 8]
 
 
 def test_a_partition_with_more_to_merge_stands_in_line_again(rig: Rig) -> None:

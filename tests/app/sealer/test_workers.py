@@ -119,7 +119,7 @@ def test_partitions_are_sealed_side_by_side_and_each_by_one_worker(
         number: [
             Seal(1, place, 0, 1, 1),
             Compact(1, place, SETTINGS),
-            DropUnsealed(1, place, SETTINGS, 1),
+            DropUnsealed(1, place, SETTINGS),
         ]
         for number, place in ((each, PLACE._replace(number=each)) for each in (4, 7))
     }

@@ -236,12 +236,13 @@ def test_retention_moves_the_start(bench: Bench) -> None:
 def test_unsealed_lists_the_full_segments_until_they_are_sealed(bench: Bench) -> None:
     for _ in range(4):
         bench.append(bytes(SEGMENT_BYTES // 3))
-    [(end, newest_ms, size)] = bench.ask(Unsealed(NUMBER))
+    unsealed = bench.ask(Unsealed(NUMBER))
+    [(end, newest_ms, size)] = unsealed.parts
     assert 0 < end < 4
     assert newest_ms == NOW_MS
     assert size > SEGMENT_BYTES // 3
     bench.ask(MarkSealed(NUMBER, end))
-    assert bench.ask(Unsealed(NUMBER)) == []
+    assert bench.ask(Unsealed(NUMBER)).parts == []
 
 
 def test_ends_are_what_is_sealed_and_what_is_appended(bench: Bench) -> None:

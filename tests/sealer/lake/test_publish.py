@@ -24,6 +24,7 @@ from smq.sealer.lake.state import SLACK_MS, in_step, states
 from smq.sealer.lake.table import TableName
 from smq.testing.s3_server import BUCKET, REGION, S3Server
 from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed
+from smq.wire.internal.messages import PartitionState
 from tests.sealer.lake.lake_kit import (
     BEGIN_MS,
     KEEP_MS,
@@ -145,7 +146,8 @@ def test_expired_segments_leave_the_table_before_their_files_go(lake: Lake) -> N
     shard, manifest = FakeShard([]), FusedManifest(lake.manifest)
     lake.now_ms = BEGIN_MS + 1000
     keeping = Housekeeping(lake.store, shard, manifest)
-    retention = keeping.retain(lake.place(0), EXPIRES, Now(lake.now_ms, lake.now_ms), shard_start=0)
+    state = PartitionState(lake.numbers[0], 0, 0, 0, 0, 0, 0)
+    retention = keeping.retain(lake.place(0), EXPIRES, Now(lake.now_ms, lake.now_ms), state)
     assert len(retention.deleted) == 3
     assert len(lake.rows()) == 9, "the files are there"
 
