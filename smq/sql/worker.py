@@ -6,7 +6,6 @@ process may be killed at any time: it holds no state.
 """
 
 import json
-import resource
 import sys
 from base64 import b64encode
 from contextlib import AbstractContextManager, nullcontext
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from shm.confined import confine
 from smq.client.client import Client, connect
 from smq.client.errors import BrokerUnavailable
 from smq.filer.location import Location
@@ -24,7 +24,7 @@ from smq.sql.session import Bounds, Refused, Topics, running
 from smq.tables.live import TooMuch
 from smq.tables.plan import Unreadable
 
-KiB, MiB = 1024, 1024 * 1024
+MiB = 1024 * 1024
 BESIDE_BYTES = 256 * MiB  # For threads, the broker's client and the JSON.
 
 
@@ -91,22 +91,12 @@ def plain(value: object) -> object:
     return str(value)
 
 
-def bound_memory(more_bytes: int) -> None:
-    """Limit how much more this process may allocate; beyond, an allocation fails or kills it.
-
-    DuckDB's own limit does not count what a single function builds: repeat('x', 4000000000).
-    """
-    pa.array([0])  # Arrow reserves an arena first.
-    status = Path("/proc/self/status").read_text()
-    now_kib = next(int(line.split()[1]) for line in status.splitlines() if "VmData:" in line)
-    bound = now_kib * KiB + more_bytes
-    resource.setrlimit(resource.RLIMIT_DATA, (bound, bound))
-
-
 def main() -> None:
     """Answer the one task on stdin."""
     task = Task(**json.load(sys.stdin))
-    bound_memory(2 * task.memory_bytes + BESIDE_BYTES)
+    pa.array([0])  # Arrow reserves an arena first.
+    # DuckDB's own limit does not count what a single function builds: repeat('x', 4000000000).
+    confine(2 * task.memory_bytes + BESIDE_BYTES)
     sys.stdout.write(json.dumps(answer(task), ensure_ascii=True, allow_nan=True))
 
 

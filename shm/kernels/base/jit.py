@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 from shm.interrupts import without_interrupts
+from shm.private import is_private
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,7 +42,10 @@ def sources_digest() -> str:
 
 
 def cache_directory() -> Path:
-    """The directory of compiled kernels; it exists and is writable."""
+    """The directory of compiled kernels; it exists, and only this user and root can write it.
+
+    Numba unpickles what it finds there. Raises OSError if there is no such place.
+    """
     name = sources_digest()[:16]
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     # On Windows each user has a temporary directory, and no number.
@@ -49,12 +53,23 @@ def cache_directory() -> Path:
     for root in (Path(home), Path(tempfile.gettempdir()) / f"smq-cache-{user}"):
         directory = root / "smq" / "kernels" / name
         try:
-            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _make_private(directory)
+            directory = directory.resolve()
+            if is_private(directory) and os.access(directory, os.W_OK):
+                return directory
         except OSError:
             continue
-        if os.access(directory, os.W_OK):
-            return directory
-    raise OSError("no directory for compiled kernels can be written: set XDG_CACHE_HOME")
+    raise OSError(
+        "there is no directory for compiled kernels that this user, and no other, can write: set "
+        "XDG_CACHE_HOME"
+    )
+
+
+def _make_private(directory: Path) -> None:
+    """Create it and its parents, mode 0700 whatever the umask is."""
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(exist_ok=True, mode=0o700)
 
 
 os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_directory()))

@@ -11,6 +11,8 @@ from typing import Annotated
 
 import typer
 
+from smq.app.process.program import command, importing
+
 PASS_THROUGH = {
     "allow_extra_args": True,
     "ignore_unknown_options": True,
@@ -44,5 +46,5 @@ def spark(
         raise SystemExit(f"smq: unknown job {job!r}; the jobs are {', '.join(jobs())}")
     if find_spec("pyspark") is None:
         raise SystemExit("smq: Spark is not installed; `pip install 'smq-broker[spark]'`")
-    command = [sys.executable, "-m", f"spark_jobs.{job}", *context.args]
-    os.execv(sys.executable, command)  # noqa: S606  (one of ours, by name)
+    started = command(f"spark_jobs.{job}", *context.args)
+    os.execve(sys.executable, started, importing())  # noqa: S606  (one of ours, by name)

@@ -3,10 +3,10 @@
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from smq.app.process.program import command, importing
 from smq.app.process.status import Status, read_status
 
 STOP_S_MAX = 6.0
@@ -17,10 +17,11 @@ class Broker:
 
     def __init__(self, data_dir: Path, say: Callable[[str], None]) -> None:
         self.data_dir = data_dir
-        command = [sys.executable, "-m", "smq.app.cli.main", "serve"]
+        serve = command("smq.app.cli.main", "serve")
         options = ["--data-dir", str(data_dir), "--port", "0", "--shards", "1"]
         self._process = subprocess.Popen(  # noqa: S603  (ourselves)
-            [*command, *options, "--group-initial-rebalance-delay-ms", "500"],
+            [*serve, *options, "--group-initial-rebalance-delay-ms", "500"],
+            env=importing(),
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -56,7 +57,8 @@ def run_module(log: Path, module: str, *arguments: str) -> str:
     """Run one of our programs to its end; returns its stdout. Its stderr goes to a log."""
     with log.open("w") as murmurs:
         done = subprocess.run(  # noqa: S603  (ourselves)
-            [sys.executable, "-m", module, *arguments],
+            command(module, *arguments),
+            env=importing(),
             stdout=subprocess.PIPE,
             stderr=murmurs,
             text=True,

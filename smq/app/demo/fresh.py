@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 
 from smq.app.demo.broker import Broker
 from smq.app.demo.dataset import encode, rows
+from smq.app.process.program import command, importing
 from smq.client.client import Client, connect
 from smq.filer.location import Location
 from smq.sql.session import Bounds, Topics, running
@@ -43,14 +43,18 @@ class Fresh(NamedTuple):
 
 def depart(broker: Broker, flights: Path, log: Path) -> Fresh:
     """Start the stream, send flights at a rate, ask SQL right after the last one."""
-    command = [sys.executable, "-m", "spark_jobs.departures", "--data-dir", str(broker.data_dir)]
+    departures = command("spark_jobs.departures", "--data-dir", str(broker.data_dir))
     departing = islice(rows(flights), COUNT)
     sent: Counter[str] = Counter()
     with connect(broker.data_dir) as client, log.open("w") as murmurs:
         client.create_topic(TOPIC, 2)
         _send(client, islice(departing, 1), sent)  # The first flight warms up the stream.
         with subprocess.Popen(  # noqa: S603  (ourselves)
-            [*command, "--until", str(COUNT)], stdout=subprocess.PIPE, stderr=murmurs, text=True
+            [*departures, "--until", str(COUNT)],
+            env=importing(),
+            stdout=subprocess.PIPE,
+            stderr=murmurs,
+            text=True,
         ) as stream:
             assert stream.stdout is not None
             if stream.stdout.readline() != "ready\n":

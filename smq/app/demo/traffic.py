@@ -6,7 +6,6 @@ carries its row number in a header, and each member records what it read. This s
 """
 
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 from smq.app.demo.dataset import FLIGHT_COUNT, encode, rows
 from smq.app.demo.member import TOPIC
 from smq.app.process.clock import monotonic_ms
+from smq.app.process.program import command, importing
 
 PARTITIONS = 3
 MEMBERS = 3
@@ -106,9 +106,9 @@ class Group:
 
     def __init__(self, bootstrap: str, directory: Path) -> None:
         self.files = [directory / f"member-{i}.ids" for i in range(1, MEMBERS + 1)]
-        command = [sys.executable, "-m", "smq.app.demo.member", bootstrap]
+        member = command("smq.app.demo.member", bootstrap)
         self._members = [
-            subprocess.Popen([*command, str(file)])  # noqa: S603  (ourselves)
+            subprocess.Popen([*member, str(file)], env=importing())  # noqa: S603  (ourselves)
             for file in self.files
         ]
 

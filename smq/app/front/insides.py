@@ -4,11 +4,9 @@ It works while a shard hangs, as it asks no shard: connections come from the ker
 shared memory, groups from the store. Only the groups' states come from the coordinator.
 """
 
-import os
-import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import psutil
 
 from gateway.apis.table import API_BY_KEY, Where
 from smq.app.front.desk.desk import SdkDesk
+from smq.app.process.program import environment
 from smq.app.process.status import Status, attach_timings, read_status
 from smq.model.errors import BrokerError, PeerError, Unavailable
 from smq.store.overview import open_overview
@@ -148,15 +147,21 @@ def _locks(_: Status, data_dir: Path) -> Iterator[dict[str, Any]]:
 
 def _stacks(status: Status, _: Path) -> Iterator[dict[str, Any]]:
     """The Python stack of each thread, by py-spy, which does not pause the process."""
-    program = shutil.which("py-spy", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    program = _py_spy()
     if program is None:
         raise Unavailable("py-spy", "it is not installed; `pip install 'smq-broker[debug]'`")
 
     def look(name: str, process: psutil.Process) -> Iterator[dict[str, Any]]:
-        command = [program, "dump", "--nonblocking", "--pid", str(process.pid)]
+        command = [str(program), "dump", "--nonblocking", "--pid", str(process.pid)]
         try:
             said = subprocess.run(  # noqa: S603
-                command, capture_output=True, text=True, timeout=STACK_S_MAX, check=False
+                command,
+                capture_output=True,
+                text=True,
+                cwd="/",
+                env=environment(),
+                timeout=STACK_S_MAX,
+                check=False,
             )
             stack = said.stderr if said.returncode else said.stdout
         except (OSError, subprocess.TimeoutExpired) as reason:
@@ -164,6 +169,15 @@ def _stacks(status: Status, _: Path) -> Iterator[dict[str, Any]]:
         yield {"process": name, "pid": process.pid, "stack": stack.splitlines()}
 
     return _of_each(status, look)
+
+
+def _py_spy() -> Path | None:
+    """The program of the installed package; one of that name on the PATH may be anybody's."""
+    try:
+        files = distribution("py-spy").files or ()
+    except PackageNotFoundError:
+        return None
+    return next((Path(str(each.locate())) for each in files if each.name == "py-spy"), None)
 
 
 def _of_each(

@@ -12,7 +12,6 @@ more).
 
 import asyncio
 import json
-import sys
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from smq.app.process.program import command, environment
 from smq.front.debug import ONLY_HERE, is_from_here
 from smq.front.gate import error
 from smq.front.streams import TooLong, small_body
@@ -79,7 +79,9 @@ class Queries:
 
     async def _run(self, query: str) -> Response:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", self._program),
+            *command(self._program),
+            cwd="/",
+            env=environment(with_store=True),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,

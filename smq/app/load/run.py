@@ -10,7 +10,6 @@ import json
 import os
 import queue
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -24,6 +23,7 @@ from smq.app.load.schedule import NS, RateSearch, is_kept
 from smq.app.load.timeline import BACKLOG, END, TEST, WARM_UP, Timeline
 from smq.app.load.workload import KAFKA, Workload
 from smq.app.process.clock import monotonic_ns
+from smq.app.process.program import command, importing
 from smq.client.kafka.admin import create_topic, delete_topic
 from smq.client.kafka.cluster import Cluster
 from smq.client.kafka.offsets import LATEST_TIMESTAMP, find_offsets
@@ -75,8 +75,8 @@ class _Workers:
 
     def start(self, kind: str, **task: Any) -> None:  # noqa: ANN401
         """Start one process."""
-        process = subprocess.Popen(
-            [sys.executable, "-m", "smq.app.load.worker"],
+        process = subprocess.Popen(  # noqa: S603  (ourselves)
+            command("smq.app.load.worker"), env=importing(),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         worker = _Process(kind, process)

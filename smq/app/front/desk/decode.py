@@ -1,14 +1,14 @@
 """Decodes Arrow, NumPy and Avro values to rows of text in a subprocess: `python -m` this module.
 
 The input is untrusted: if decoding crashes, hangs or exceeds its memory, only the subprocess ends,
-and the console reports it. The subprocess reads {"kind", "value": base64} from stdin and writes
-{"note", "columns", "rows"} or {"error": sentence}.
+and the console reports it. One runs at a time. The subprocess reads {"kind", "value": base64} from
+stdin and writes {"note", "columns", "rows"} or {"error": sentence}.
 """
 
 import json
-import resource
 import subprocess
 import sys
+import threading
 from base64 import b64decode, b64encode
 from io import BytesIO
 from itertools import islice
@@ -16,21 +16,38 @@ from math import prod
 from struct import error as StructError  # noqa: N812  (an exception)
 from typing import Any
 
+from shm.confined import confine
+from smq.app.process.program import command, environment
+
 SECONDS = 10.0  # Includes imports: Arrow's take a second on a busy machine.
-MEMORY_BYTES = 2 << 30  # Address space: Arrow and NumPy map a lot and touch little of it.
+MEMORY_BYTES = 256 << 20  # Beside what the imports take.
 ROWS_MAX, COLUMNS_MAX, CELL_MAX = 50, 40, 200
+# Each thread of OpenBLAS takes memory for itself.
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "ARROW_NUM_THREADS": "1"}
+
+_one = threading.Lock()
 
 
 def decoded(kind: str, value: bytes, program: str = "smq.app.front.desk.decode") -> dict[str, Any]:
-    """Decode a value to rows, or explain why not. Blocks for SECONDS at most."""
+    """Decode a value to rows, or explain why not. Blocks for twice SECONDS at most."""
     task = json.dumps({"kind": kind, "value": b64encode(value).decode()}).encode()
-    command = [sys.executable, "-m", program]
+    if not _one.acquire(timeout=SECONDS):
+        return {"error": "other values are being decoded; try again"}
     try:
-        done = subprocess.run(  # noqa: S603
-            command, input=task, capture_output=True, timeout=SECONDS, check=False
+        done = subprocess.run(  # noqa: S603  (ours, by name)
+            command(program),
+            input=task,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env=environment() | ONE_THREAD,
+            timeout=SECONDS,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return {"error": f"its {kind} could not be decoded within {SECONDS:g} s"}
+    finally:
+        _one.release()
     try:
         found: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
@@ -40,8 +57,10 @@ def decoded(kind: str, value: bytes, program: str = "smq.app.front.desk.decode")
 
 def main() -> None:
     """Answer the one question on stdin."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    import smq.client.payload_formats  # noqa: F401, PLC0415  (before memory is counted)
+
     task = json.load(sys.stdin.buffer)
+    confine(MEMORY_BYTES)
     json.dump(answer(task["kind"], b64decode(task["value"])), sys.stdout)
 
 
@@ -61,7 +80,7 @@ def _arrow(value: bytes) -> dict[str, Any]:
     table = read_table(value)
     table.validate(full=True)
     head = table.slice(0, ROWS_MAX).select(range(min(COLUMNS_MAX, table.num_columns)))
-    columns = [f"{each.name}: {each.type}" for each in head.schema]
+    columns = [_cell(f"{each.name}: {each.type}") for each in head.schema]
     cells = [head.column(number).to_pylist() for number in range(head.num_columns)]
     rows = [[_cell(column[row]) for column in cells] for row in range(head.num_rows)]
     note = f"An Arrow table of {table.num_rows} rows and {table.num_columns} columns."

@@ -51,6 +51,25 @@ def test_garbage_is_a_sentence(kind: str, value: bytes) -> None:
     assert f"says that it is {kind}" in answer(kind, value)["error"]
 
 
+def test_a_small_value_that_grows_is_a_sentence() -> None:
+    """Door fault 6: 25 kB of Arrow took 0.8 GB."""
+    sink = BytesIO()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    table = pa.table({"a": pa.array(np.zeros(100_000_000, np.int64))})
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    assert len(sink.getvalue()) < 200_000
+    assert "error" in decoded("Arrow", sink.getvalue())
+
+
+def test_one_value_is_decoded_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Door fault 6."""
+    monkeypatch.setattr(decode, "SECONDS", 0.05)
+    with decode._one:
+        found = decoded("NumPy", bytes(write_array(np.arange(2))))
+    assert found == {"error": "other values are being decoded; try again"}
+
+
 def test_a_process_of_its_own_decodes() -> None:
     found = decoded("NumPy", bytes(write_array(np.arange(2))))
     assert found["rows"] == [["0"], ["1"]]

@@ -57,6 +57,53 @@ def test_where_the_home_cannot_be_written_another_place_is_taken(
         cache_directory()
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root makes files of another user")
+def test_kernels_that_another_user_has_planted_are_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Door fault 4: where the home is unusable, anybody could put pickles into our place."""
+    not_a_directory = tmp_path / "file"
+    not_a_directory.write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(not_a_directory))
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    planted = cache_directory()
+    for each in (planted, tmp_path / f"smq-cache-{os.getuid()}"):
+        os.chown(each, 65534, 65534)
+        with pytest.raises(OSError, match="that this user, and no other, can write"):
+            cache_directory()
+        os.chown(each, 0, 0)
+    assert cache_directory() == planted
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root makes files of another user")
+def test_a_link_that_another_user_has_planted_leads_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, 65534, 65534)
+    (tmp_path / f"smq-cache-{os.getuid()}").symlink_to(theirs)
+    not_a_directory = tmp_path / "file"
+    not_a_directory.write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(not_a_directory))
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    with pytest.raises(OSError, match="that this user, and no other, can write"):
+        cache_directory()
+
+
+def test_every_directory_on_the_way_is_made_for_us_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    before = os.umask(0o002)
+    try:
+        made = cache_directory()
+    finally:
+        os.umask(before)
+    assert made.is_relative_to(tmp_path / "cache")
+    assert made.parent.stat().st_mode & 0o777 == 0o700
+
+
 @pytest.mark.parametrize("first", ["numba", "shm.kernels.base.crc32c", "shm.kernels.base.jit"])
 def test_numba_caches_there_whoever_imported_it_first(first: str, tmp_path: Path) -> None:
     code = f"import {first}, shm.kernels.base.jit, numba; print(numba.config.CACHE_DIR)"
