@@ -4,9 +4,12 @@
     then        filer, logs, store; meta.json last, then the mark is removed
 
 The lost broker may have continued after the snapshot. So the restored one starts with leader epochs
-and producer ids far above the snapshot's, and clients that remember the lost one accept it.
+and producer ids far above the snapshot's, and clients that remember the lost one accept it. How far
+is drawn anew for each restore: another restore of the same snapshot gives out other numbers, and
+clients of the one are strangers to the other. The numbers are durable before the mark goes.
 """
 
+import secrets
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -34,8 +37,10 @@ from smq.model.errors import StoreError
 from smq.store.copying import check_store, partition_numbers, raise_counters
 from smq.store.database import refuse_newer
 
-GENERATIONS_SKIPPED = 10_000  # Shard restarts since the snapshot that clients may have seen.
-IDS_SKIPPED = {"producer_id": 1_000_000, "coordinator_epoch": 10_000}
+# What the broker may have given out since the snapshot, at least, and beyond that room for restores
+# that do not know each other. A generation and a coordinator's epoch have 31 bits on the wire.
+EPOCHS_SKIPPED = range(10**4, 10**7 + 1)
+IDS_SKIPPED = range(10**6, 2**40 + 1)
 _LOCKS = {"lock", "supervisor.lock"}
 
 Advance = Callable[[int], None]
@@ -75,7 +80,7 @@ class Restoring:
                 raise
             if self.is_new_cluster:
                 meta = replace(meta, cluster_id=new_cluster_id())
-            meta = replace(meta, generation=meta.generation + GENERATIONS_SKIPPED)
+            meta = replace(meta, generation=meta.generation + secrets.choice(EPOCHS_SKIPPED))
             write(self.data_dir / folder.META, meta_text(meta))
             sync_directories(self.data_dir)
             mark.unlink()
@@ -120,7 +125,8 @@ class Restoring:
         check_store(store)
         if self.topics is not None:
             keep_found_topics(store, self.topics)
-        raise_counters(store, IDS_SKIPPED)
+        ids, epochs = secrets.choice(IDS_SKIPPED), secrets.choice(EPOCHS_SKIPPED)
+        raise_counters(store, {"producer_id": ids, "coordinator_epoch": epochs})
         known = partition_numbers(store)
         for path in sorted((self.source / folder.LOGS).glob("*/*")):
             to = self.data_dir / folder.LOGS / path.parent.name / path.name

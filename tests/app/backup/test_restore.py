@@ -1,10 +1,12 @@
 """Restoring: counters and generations rise; unfinished work begins anew."""
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from smq.app.backup.restore import GENERATIONS_SKIPPED, IDS_SKIPPED, Restoring
+from smq.app.backup.restore import EPOCHS_SKIPPED, IDS_SKIPPED, Restoring
 from smq.app.backup.take import Refused
 from smq.app.supervisor.datadir import RESTORING, read_meta
 from smq.filer.local import LocalStore
@@ -40,13 +42,55 @@ def test_what_goes_on_goes_on_above_what_clients_may_have_seen(
     snapshot(tmp_path)
     restoring(tmp_path, is_new_cluster=is_new_cluster).run()
     before, after = read_meta(tmp_path / "data"), read_meta(tmp_path / "b")
-    assert after.generation == before.generation + GENERATIONS_SKIPPED
+    assert after.generation - before.generation in EPOCHS_SKIPPED
     assert (after.cluster_id != before.cluster_id) == is_new_cluster
     store = Store.open(tmp_path / "b" / "store.sqlite")
-    assert store.allocate("producer_id", 1) == IDS_SKIPPED["producer_id"]
+    assert store.allocate("producer_id", 1) in IDS_SKIPPED
+    assert store.allocate("coordinator_epoch", 1) in range(10**4, 10**7 + 10)
     store.close()
     assert (tmp_path / "b" / "logs" / "0" / BOOT_FILE).read_bytes()
     assert (tmp_path / "filer2" / "docs" / "a").read_bytes() == b"a"
+
+
+def numbers(tmp_path: Path) -> tuple[int, int, int]:
+    """The next generation, producer id and coordinator epoch of a restored broker."""
+    store = Store.open(tmp_path / "b" / "store.sqlite")
+    found = store.allocate("producer_id", 1), store.allocate("coordinator_epoch", 1)
+    store.close()
+    return read_meta(tmp_path / "b").generation, *found
+
+
+def test_two_restores_of_a_snapshot_have_no_number_in_common(tmp_path: Path) -> None:
+    """Data fault 24: both gave the same producer ids out, and an acked record of one producer
+    was dropped as a duplicate of another's."""
+    snapshot(tmp_path)
+    restoring(tmp_path).run()
+    one = numbers(tmp_path)
+    for each in ("b", "filer2"):
+        shutil.rmtree(tmp_path / each)
+    restoring(tmp_path).run()
+    for mine, others in zip(one, numbers(tmp_path), strict=True):
+        assert mine != others
+
+
+def test_the_numbers_are_drawn_and_durable_before_the_mark_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data fault 24: a broker must not serve with numbers that a power loss takes back."""
+    snapshot(tmp_path)
+    synced: list[tuple[str, bool]] = []
+    sync = os.fsync
+
+    def note(fd: int) -> None:
+        sync(fd)
+        name = Path(os.readlink(f"/proc/self/fd/{fd}")).relative_to(tmp_path)
+        synced.append((str(name), (tmp_path / "b" / RESTORING).exists()))
+
+    monkeypatch.setattr(os, "fsync", note)
+    restoring(tmp_path).run()
+    for needed in ("b/store.sqlite", "b/meta.json", "b"):
+        assert (needed, True) in synced
+    assert synced[-1] == (".", False)
 
 
 def test_an_unfinished_one_is_begun_anew(tmp_path: Path) -> None:
