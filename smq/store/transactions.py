@@ -6,6 +6,7 @@ Part of the coordinator's store: changes are durable with its next commit.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from typing import get_type_hints
 
 from smq.store.arrivals import Arrivals
 from smq.store.database import Database
@@ -13,6 +14,7 @@ from smq.store.rows import CommittedOffset, StoredTransaction
 
 _OWN_TABLES = {"partitions", "groups", "written"}
 _COLUMNS = [each.name for each in fields(StoredTransaction) if each.name not in _OWN_TABLES]
+_KINDS: Mapping[str, type] = get_type_hints(StoredTransaction)  # SQLite has no bool.
 NOT_WRITTEN = -1
 _IN_ORDER = "ORDER BY group_id, partition_number LIMIT ?"
 _NAMES, _MARKS = ", ".join(_COLUMNS), ", ".join("?" * len(_COLUMNS))
@@ -36,14 +38,15 @@ class TransactionTables:
                 written[transactional_id][number] = generation
         for transactional_id, group_id in self._database.rows("SELECT * FROM transaction_groups"):
             groups[transactional_id].add(group_id)
+        own = self._database.rows(f"SELECT {_NAMES} FROM transactions")  # noqa: S608
         return [
             StoredTransaction(
-                **dict(zip(_COLUMNS, row, strict=True)),
+                **{name: _KINDS[name](value) for name, value in zip(_COLUMNS, row, strict=True)},
                 partitions=frozenset(partitions[row[0]]),
                 groups=frozenset(groups[row[0]]),
                 written=written[row[0]],
             )
-            for row in self._database.rows(f"SELECT {_NAMES} FROM transactions")  # noqa: S608
+            for row in own
         ]
 
     def save(

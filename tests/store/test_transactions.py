@@ -46,8 +46,12 @@ def saved(store: Store, *transactions: StoredTransaction) -> None:
 
 def test_a_transactional_id_comes_back_as_it_was_saved(store: Store) -> None:
     wider = replace(TXN, partitions=frozenset({1, 2, 3}), groups=frozenset({"g", "h"}), epoch=4)
+    wider = replace(wider, written={1: 5, 3: 0}, is_synced=True)
     saved(store, TXN, wider)
     assert store.transactions.all() == [wider]
+    [found] = store.transactions.all()
+    assert (found.is_synced, found.is_torn) == (True, False)
+    assert type(found.is_torn) is bool, "it is sent as such"
     other = replace(TXN, transactional_id="u", partitions=frozenset())
     saved(store, other)
     assert sorted(store.transactions.all(), key=lambda txn: txn.transactional_id) == [wider, other]
