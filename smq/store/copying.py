@@ -3,10 +3,12 @@
     with StoreCopy(path) as copy:
         with copy.held():        no commit happens meanwhile: the block's reads match the copy
             ...
-        copy.write(target)       may take its time; the owner continues
+        copy.write(target)       the owner continues; the moment ends with it
 
 `held` takes SQLite's write lock for as long as its block lasts, and opens a read transaction, which
-keeps seeing that moment. The owner's next commit waits for the block, so it must be short.
+keeps seeing that moment. The owner's next commit waits for the block, so it must be short. While
+the read transaction is open, SQLite cannot reuse its log, and each commit makes it longer: so
+`write` copies to the page cache, ends the transaction, and only then waits for the disk.
 """
 
 import os
@@ -42,8 +44,7 @@ class StoreCopy:
     def held(self) -> Iterator[None]:
         """Hold back commits while the block runs; the copy is of that moment."""
         with _failures_told(self.path):
-            if self._reader.in_transaction:
-                self._reader.execute("ROLLBACK")
+            self._let_go()
             self._writer.execute("BEGIN IMMEDIATE")
             try:
                 self._reader.execute("BEGIN")
@@ -52,16 +53,26 @@ class StoreCopy:
             finally:
                 self._writer.execute("ROLLBACK")
 
-    def segment_paths(self) -> set[str]:
-        """The files that the manifest named at that moment."""
-        with _failures_told(self.path):
-            return {path for (path,) in self._reader.execute("SELECT path FROM segments")}
-
     def write(self, target: Path) -> None:
-        """Write the copy, durable but for its name."""
-        with _failures_told(target), closing(_connect(target, mode="rwc")) as copy:
-            self._reader.backup(copy)
+        """Write the copy, durable but for its name. `held` begins another moment."""
+        try:
+            with _failures_told(target), closing(_connect(target, mode="rwc")) as copy:
+                copy.execute("PRAGMA journal_mode = OFF")  # A half copy is removed, not repaired.
+                copy.execute("PRAGMA synchronous = OFF")
+                self._reader.backup(copy)
+        finally:
+            self._let_go()
         _sync(target)
+
+    def _let_go(self) -> None:
+        if self._reader.in_transaction:
+            self._reader.execute("ROLLBACK")
+
+
+def segment_paths(path: Path) -> set[str]:
+    """The files that the manifest names in a store without an owner. Raises StoreError."""
+    with _failures_told(path), closing(_connect(path)) as store:
+        return {name for (name,) in store.execute("SELECT path FROM segments")}
 
 
 def partition_numbers(path: Path) -> set[int]:

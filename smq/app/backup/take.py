@@ -37,7 +37,13 @@ from smq.app.supervisor.serve import PINS
 from smq.filer.local import LocalStore
 from smq.filer.store import Store
 from smq.model.errors import StoreError
-from smq.store.copying import StoreCopy, keep_topics, partition_numbers, topics_of
+from smq.store.copying import (
+    StoreCopy,
+    keep_topics,
+    partition_numbers,
+    segment_paths,
+    topics_of,
+)
 
 WRITTEN_WAIT_MS = 30_000  # For the WAL to hold what was in the rings at the cut.
 CUTS_MAX = 10  # Retention may delete files between a cut and the filer's listing; then cut again.
@@ -133,9 +139,7 @@ class Taking:
             if self.topics is not None:
                 keep_found_topics(copied, self.topics)
             bring(self.filer, target, self.topics, done)
-            with StoreCopy(copied) as own, own.held():
-                missing = own.segment_paths() - brought
-            if not missing:
+            if not (missing := segment_paths(copied) - brought):
                 self._wait_written(ends)
                 return ends
         raise StoreError(min(missing), "the manifest names it, but the filer does not have it")
