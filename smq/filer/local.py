@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from smq.filer.directories import make_directory, sync_directory
 from smq.filer.reserve import Reserve
 from smq.filer.store import (
     CREATE,
@@ -99,7 +100,7 @@ class LocalStore(Store):
             os.fsync(draft.fd)
             with self._names_locked():
                 try:
-                    self._make_directory(path.parent)
+                    make_directory(path.parent)
                 except (FileExistsError, NotADirectoryError):
                     raise AlreadyExists(key, "part of its name is an object") from None
                 try:
@@ -108,7 +109,7 @@ class LocalStore(Store):
                     self._remove_empty(path.parent)
                     raise
             with suppress(FileNotFoundError):  # Deleted meanwhile, with its directory.
-                _sync_directory(path.parent)
+                sync_directory(path.parent)
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """A range of an object."""
@@ -145,7 +146,7 @@ class LocalStore(Store):
                 return
             with self._names_locked():
                 path.unlink(missing_ok=True)
-                _sync_directory(self._remove_empty(path.parent))
+                sync_directory(self._remove_empty(path.parent))
 
     def sweep(self, before_ms: int) -> int:
         """Remove unfinished files that are older than this, or whose writer is gone."""
@@ -172,21 +173,13 @@ class LocalStore(Store):
         """The directory of unfinished writes, created if needed."""
         directory = self.root / UNFINISHED
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            make_directory(directory)
         except OSError as reason:
             raise Unavailable(str(self.root), f"files cannot be kept there: {reason}") from reason
         return directory
 
     def _path(self, key: str) -> Path:
         return self.root / checked_key(key)
-
-    def _make_directory(self, directory: Path) -> None:
-        """Make a directory below the root, and sync its parent so that it survives a power loss."""
-        if directory.is_dir():
-            return
-        self._make_directory(directory.parent)
-        directory.mkdir(exist_ok=True)
-        _sync_directory(directory.parent)
 
     def _remove_empty(self, directory: Path) -> Path:
         """Remove a directory, and its parents that become empty; returns the first that stays."""
@@ -379,14 +372,6 @@ def _leads_back(entry: os.DirEntry[str], above: frozenset[_Inode]) -> bool:
         if reason.errno in {errno.ENOENT, errno.ELOOP}:
             return reason.errno == errno.ELOOP
         raise
-
-
-def _sync_directory(directory: Path) -> None:
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 @contextmanager

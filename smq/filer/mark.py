@@ -6,13 +6,15 @@ the cluster's id there writes to the directory that the broker reads, whatever i
 
 from pathlib import Path
 
+from smq.filer.directories import make_directory
+
 NAME = ".cluster"  # No key starts with a dot.
 
 
 def mark(root: Path, cluster_id: str) -> None:
     """Mark this directory with the cluster's id. Raises OSError."""
     if not is_marked(root, cluster_id):
-        root.mkdir(parents=True, exist_ok=True)
+        make_directory(root)
         unfinished = root / f"{NAME}.new"
         unfinished.write_text(cluster_id)
         unfinished.replace(root / NAME)

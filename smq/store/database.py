@@ -22,6 +22,13 @@ from smq.store.migrations import FUNCTIONS, MIGRATIONS
 from smq.store.stored_version import stored_version
 
 LOCK_TIMEOUT_S = 5.0  # WAL readers block no writer; this covers another tool's checkpoint.
+LOG_BYTES_MAX = 16 * 1024 * 1024  # Of the file, while no reader holds its content back.
+PRAGMAS = (
+    "journal_mode = WAL",
+    "synchronous = NORMAL",
+    "foreign_keys = ON",
+    f"journal_size_limit = {LOG_BYTES_MAX}",
+)
 _DAMAGE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 
@@ -46,7 +53,7 @@ class Database:
         refuse_newer(path)
         self = cls(path, _connect(path, path.absolute().as_uri()))
         with self._closed_if_it_fails():
-            for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON"):
+            for pragma in PRAGMAS:
                 self._connection.execute(f"PRAGMA {pragma}")
             self._migrate()
         return self
@@ -131,6 +138,7 @@ class Database:
             self._log_is_suspect = False
         else:
             if self._log_fd is None:
+                self._sync_names()
                 self._log_fd = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_CLOEXEC)
             try:
                 os.fdatasync(self._log_fd)
@@ -138,6 +146,14 @@ class Database:
                 self._log_is_suspect = True
                 raise
         self._must_sync = self.may_lose = False
+
+    def _sync_names(self) -> None:
+        """Sync the names of the database and its log: SQLite ignores a failure of that."""
+        fd = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
     @contextmanager
     def _closed_if_it_fails(self) -> Iterator[None]:

@@ -30,6 +30,7 @@ from typing import Any
 
 from shm.layout import WAL_FORMAT
 from smq.app.process.clock import monotonic_ms
+from smq.log.files.disk import OsDisk
 from smq.model.config import INT32_MAX, SETTINGS
 from smq.model.errors import MadeByNewer
 
@@ -75,7 +76,7 @@ class DataDirectory:
         self.path = path
         try:
             with ExitStack() as undo:
-                path.mkdir(parents=True, exist_ok=True, mode=0o700)
+                OsDisk().make_directory(path.absolute())
                 self._supervisor_fd = self._open(path / "supervisor.lock", undo)
                 self._lock_supervisor()
                 self._fd = self._open(path / "lock", undo)

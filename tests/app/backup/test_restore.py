@@ -83,7 +83,7 @@ def test_the_numbers_are_drawn_and_durable_before_the_mark_goes(
 
     def note(fd: int) -> None:
         sync(fd)
-        name = Path(os.readlink(f"/proc/self/fd/{fd}")).relative_to(tmp_path)
+        name = Path(f"/proc/self/fd/{fd}").readlink().relative_to(tmp_path)
         synced.append((str(name), (tmp_path / "b" / RESTORING).exists()))
 
     monkeypatch.setattr(os, "fsync", note)

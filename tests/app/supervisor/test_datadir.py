@@ -32,6 +32,22 @@ def in_a_fork(action: object) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+def test_the_name_of_a_new_data_directory_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data fault 25, 'look': a power loss would take a directory without a name."""
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def note(fd: int) -> None:
+        fsync(fd)
+        synced.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
+
+    monkeypatch.setattr(os, "fsync", note)
+    DataDirectory(tmp_path / "a" / "data").close()
+    assert {str(tmp_path), str(tmp_path / "a")} <= set(synced)
+
+
 def test_the_first_start_is_generation_0_and_each_later_one_takes_the_next(tmp_path: Path) -> None:
     seen: list[Meta] = []
     for _ in range(3):

@@ -1,0 +1,25 @@
+"""Directories whose names survive a power loss."""
+
+import os
+from pathlib import Path
+
+
+def make_directory(directory: Path) -> None:
+    """Make a directory, and what it lies in; sync the directory that each new name is in.
+
+    Raises OSError.
+    """
+    if directory.exists():
+        return
+    make_directory(directory.parent)
+    directory.mkdir(exist_ok=True)
+    sync_directory(directory.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Return when the names in a directory are on disk. Raises OSError."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
