@@ -6,6 +6,7 @@ import select
 
 from shm.catalog import CATALOG_BYTES_MAX
 from shm.layout import PARTITIONS_PER_LOG_MAX
+from shm.peer import is_ours
 from smq.app.coordinator.server import Around, CoordinatorServer
 from smq.app.process.acceptor import Acceptor
 from smq.app.process.clock import now
@@ -41,7 +42,7 @@ def coordinator_main(inheritance: Inheritance) -> None:
         ),
     )
     loop.run_once(0)  # Publishes the catalog before the first request.
-    Acceptor(loop, inheritance.unix_listeners[COORDINATOR], server.accepted)
+    Acceptor(loop, inheritance.unix_listeners[COORDINATOR], server.accepted, is_ours)
     loop.register(inheritance.stop.fd, select.EPOLLIN, lambda _events: loop.stop())
     gc.collect()
     gc.freeze()

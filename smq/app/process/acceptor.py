@@ -14,13 +14,24 @@ from smq.app.process.loop import Loop
 ACCEPT_AGAIN_MS = 100  # The pause after running out of descriptors.
 
 Accepted: TypeAlias = Callable[[socket.socket, Any], None]
+Welcome: TypeAlias = Callable[[socket.socket], bool]
 
 
 class Acceptor:
-    """Calls `accepted(socket, address)` for each connection; the socket is non-blocking."""
+    """Calls `accepted(socket, address)` for each connection; the socket is non-blocking.
 
-    def __init__(self, loop: Loop, listener: socket.socket, accepted: Accepted) -> None:
+    A connection that is not welcome is closed.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        listener: socket.socket,
+        accepted: Accepted,
+        is_welcome: Welcome = lambda _: True,
+    ) -> None:
         self._loop, self._listener, self._accepted = loop, listener, accepted
+        self._is_welcome = is_welcome
         self._is_stopped = False
         listener.setblocking(False)  # noqa: FBT003
         self._listen()
@@ -42,6 +53,9 @@ class Acceptor:
         except OSError:
             self._loop.unregister(self._listener.fileno())
             self._loop.call_later(ACCEPT_AGAIN_MS, self._listen)
+            return
+        if not self._is_welcome(sock):
+            sock.close()
             return
         sock.setblocking(False)  # noqa: FBT003
         self._accepted(sock, address)

@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 from typing import TypeVar
 
+from shm.peer import check_ours
 from smq.model.errors import PeerError, StoreError, Unavailable
 from smq.wire.internal.form import Failed, Question, decode_answer, encode_question, name_of
 from smq.wire.internal.frames import InternalReader
@@ -56,6 +57,7 @@ class Asker:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
             self._socket.settimeout(self._wait_s)
             self._socket.connect(str(self._path))
+            check_ours(self._socket)
         self._socket.sendall(encode_question(0, question))
         reader = InternalReader()
         while True:

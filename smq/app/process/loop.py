@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Protocol
 
 from shm.kernels.turn.spin import may_spin, new_spin, note_spin
+from shm.peer import check_ours
 from smq.app.process.clock import monotonic_ns
 
 EVENTS_MAX = 128  # Per turn: bounds how long the first event's acks wait.
@@ -131,10 +132,11 @@ class Loop:
         return int(buffered)
 
     def connect(self, path: Path) -> socket.socket:
-        """Connect to one of our unix sockets. Raises OSError if no process listens there."""
+        """Connect to one of our unix sockets. Raises OSError if none of our processes listens."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         try:
             sock.connect(str(path))
+            check_ours(sock)
         except OSError:
             sock.close()
             raise

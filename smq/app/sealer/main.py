@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from shm.peer import is_ours
 from smq.app.process.acceptor import Acceptor
 from smq.app.process.clock import monotonic_ms, now
 from smq.app.process.inheritance import SEALER, Inheritance, shard_name
@@ -179,7 +180,7 @@ class Sealer:
         def accepted(sock: socket.socket, _address: str) -> None:
             self._links.add(Link(self._loop, sock, self._question, self._links.discard))
 
-        Acceptor(self._loop, listener, accepted)
+        Acceptor(self._loop, listener, accepted, is_ours)
 
     def begin(self) -> None:
         """Start once the filer was probed, or the probe takes too long."""

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from shm.kernels.base.words import DURABILITY_DISK, WORD_GENERATION, WORD_SYNCED, WORD_WRITTEN
+from shm.peer import is_ours
 from smq.app.process import clock
 from smq.app.process.acceptor import Acceptor
 from smq.app.process.link import Link
@@ -90,7 +91,7 @@ class ShardCommands:
         def accepted(sock: socket.socket, _address: str) -> None:
             self._links.add(Link(self._loop, sock, self._frame, self._links.discard))
 
-        Acceptor(self._loop, listener, accepted)
+        Acceptor(self._loop, listener, accepted, is_ours)
 
     def _end_turn(self) -> None:
         written, self._when_written = self._when_written, []

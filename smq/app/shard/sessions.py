@@ -10,7 +10,6 @@ of them moves. Without sessions none of this costs a turn anything.
 import os
 import select
 import socket
-import struct
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from shm.kernels.base.words import P_NUMBER
 from shm.kernels.turn.words import LOOPS
+from shm.peer import Peer, peer_of
 from shm.session import SessionMemory
 from smq.app.process.acceptor import Acceptor
 from smq.app.process.clock import monotonic_ns
@@ -38,7 +38,6 @@ HELLO_MS_MAX = 1000
 LOOK_OVER_MS = 500  # While there are sessions; a harmful one is dropped within a second.
 ATTACHING_MAX = 64  # Programs that have sent no hello yet: each takes a descriptor.
 SPIN_ROUNDS = 200  # Some microseconds: then sockets and timers have their turn.
-_CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 
 
 class Producer(Protocol):
@@ -136,15 +135,15 @@ class Sessions:
 
     def _greet(self, sock: socket.socket) -> None:
         """Answer a hello."""
-        pid, uid = _peer(sock)
+        peer = peer_of(sock)
         try:
             said = sock.recv(HELLO_BYTES)
-            refusal = self._refusal(Hello.decode(said), uid) if said else ""
+            refusal = self._refusal(Hello.decode(said), peer) if said else ""
             if refusal:
                 self._may_not(sock, refusal)
                 sock.send(AttachReply(0, refusal).encode())
             elif said:  # Else it has hung up.
-                self._begin(sock, pid)
+                self._begin(sock, peer.pid)
         except OSError:
             pass
         except PeerError as reason:
@@ -158,11 +157,11 @@ class Sessions:
             self._turn_away(sock)
 
     def _may_not(self, sock: socket.socket, reason: str) -> None:
-        pid, uid = _peer(sock)
+        pid, uid = peer_of(sock)
         self._note(f"process {pid} of user {uid} may not attach: {reason}")
 
-    def _refusal(self, hello: Hello, uid: int) -> str:
-        if uid not in {0, os.getuid()}:
+    def _refusal(self, hello: Hello, peer: Peer) -> str:
+        if not peer.is_ours:
             return "this broker belongs to another user"
         if hello != self._identity:
             return "this is another broker or node"
@@ -376,10 +375,3 @@ class Sessions:
             self._turn_away(sock)
         for session in list(self._sessions):
             session.close_after_answers()
-
-
-def _peer(sock: socket.socket) -> tuple[int, int]:
-    """The process and the user at the other end."""
-    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid, uid, _ = _CREDENTIALS.unpack(credentials)
-    return pid, uid

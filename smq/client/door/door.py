@@ -23,7 +23,6 @@ Processes: a fork closes its copies of the doors; the parent's stay open.
 import os
 import select
 import socket
-import struct
 import weakref
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -48,6 +47,7 @@ from shm.kernels.session.client import (
     wake_client,
 )
 from shm.kernels.session.one_record import MUST_RING, NO_ROOM, send_one
+from shm.peer import check_ours
 from shm.reader import LogReader
 from shm.segment import LogMemory
 from shm.session import SessionMemory
@@ -64,7 +64,6 @@ ANSWERED_BYTES = 256 * 1024  # Taken at a time: a thousand answers.
 SPIN_ROUNDS = 200  # Some microseconds.
 BELLS = 4096  # More than can arrive.
 _BELL = b"\0"
-_CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 
 
 class DoorUnavailable(Exception):
@@ -136,7 +135,7 @@ class Door:
         try:
             sock.settimeout(timeout_s)
             sock.connect(str(path))
-            _check_owner(sock)
+            check_ours(sock)  # Records go only to a broker of our own user or of root.
             sock.sendall(Hello(node_id, cluster_id).encode())
             descriptors = _descriptors(sock)
             return cls(sock, descriptors, clock)
@@ -384,14 +383,6 @@ def _cut(stream: bytes, found: list[bytes]) -> bytes:
         found.append(stream[at + SIZE_BYTES : end])
         at = end
     return stream[at:]
-
-
-def _check_owner(sock: socket.socket) -> None:
-    """Records go only to a broker of our own user or of root. Raises PermissionError."""
-    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    _, uid, _ = _CREDENTIALS.unpack(credentials)
-    if uid not in {0, os.getuid()}:
-        raise PermissionError(f"this socket belongs to user {uid}")
 
 
 def _descriptors(sock: socket.socket) -> Sequence[int]:

@@ -83,3 +83,27 @@ def test_an_end_while_there_are_no_descriptors_is_an_end(bench: Bench) -> None:
     assert bench.loop.run_once(5) == 1  # The time to try again has come.
     assert bench.loop.run_once(0) == 0
     assert not bench.accepted
+
+
+def test_another_user_s_process_is_not_welcome(tmp_path: Path) -> None:
+    """Door fault 14."""
+    loop, listener = Loop(), socket.socket(socket.AF_UNIX)
+    listener.bind(str(tmp_path / "listener"))
+    listener.listen()
+    (tmp_path / "listener").chmod(0o777)
+    accepted: list[socket.socket] = []
+    welcome = True
+    Acceptor(loop, listener, lambda sock, _: accepted.append(sock), lambda _: welcome)
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(listener.getsockname())
+        loop.run_once(5)
+        assert len(accepted) == 1
+    welcome = False
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(20)
+        client.connect(listener.getsockname())
+        loop.run_once(5)
+        assert client.recv(1) == b""
+    assert len(accepted) == 1
+    for sock in (listener, *accepted):
+        sock.close()

@@ -1,0 +1,40 @@
+"""Who is at the other end of a unix socket: the process and the user, as the kernel knows them."""
+
+import os
+import socket
+import struct
+from typing import NamedTuple
+
+ROOT = 0
+_CREDENTIALS = struct.Struct("iII")  # pid, uid, gid: struct ucred of unix(7)
+
+
+class Peer(NamedTuple):
+    """The process and the user that connected, or that listen."""
+
+    pid: int
+    uid: int
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is this user's, or root's."""
+        return self.uid in {ROOT, os.getuid()}
+
+
+def peer_of(sock: socket.socket) -> Peer:
+    """The other end of a connected unix socket. Raises OSError."""
+    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(credentials)
+    return Peer(pid, uid)
+
+
+def is_ours(sock: socket.socket) -> bool:
+    """Whether the other end is this user's, or root's."""
+    return peer_of(sock).is_ours
+
+
+def check_ours(sock: socket.socket) -> None:
+    """Raises PermissionError if another user's process is at the other end."""
+    peer = peer_of(sock)
+    if not peer.is_ours:
+        raise PermissionError(f"this socket belongs to user {peer.uid}")
