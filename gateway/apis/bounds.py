@@ -3,10 +3,10 @@
 Each API bounds its requests: none may hold a loop for more than 10 ms, or grow a process by more
 than 4 times its own size plus a megabyte. tests/gateway/test_bounds.py sends the largest of each.
 
-Produce is the exception: it checks and copies its batches in one step, 1.5 to 2 ms a megabyte. A
-request of socket.request.max.bytes, 100 MB by default, holds a shard for up to 0.2 s; a lower limit
-bounds that. The number of its batches is bounded too (shm.kernels.log.plan.ROWS_MAX), so that many
-small ones take 10 ms at most.
+Produce keeps to them too: what would take longer is finished in steps (smq.shard.unfinished), and
+large batches are inflated in a lane, one after the other. Beside the request itself that takes 8
+MiB a shard, whatever the number of requests. The number of a request's batches is bounded
+(shm.kernels.log.plan.ROWS_MAX): each step parses them again.
 """
 
 from dataclasses import dataclass

@@ -38,6 +38,7 @@ from shm.kernels.log.sync import BOX_WORDS, post_sync, stop_sync, sync_loop
 from shm.kernels.log.visible import publish
 from shm.kernels.record.last_of_key import SLOT_WORDS, find_last, note_keys
 from shm.kernels.record.partition import assign_partitions, choose_partition
+from shm.kernels.record.record_checks import LIMIT_WORDS, check_records, new_refused
 from shm.kernels.record.record_times import find_record_time, new_search
 from shm.kernels.record.records import (
     count_utf8,
@@ -201,6 +202,7 @@ def _warm_records() -> None:
     scan_batches(data, 0, 0, facts)
     find_record_time(np.frombuffer(bytes(8), np.uint8), new_search(1), (0, 0, 0), (0, 0, 0))
     walk_batches(data, facts, 0, 0, columns)
+    check_records(data, facts, np.zeros(LIMIT_WORDS, np.int64), columns, new_refused(1))
     fill_headers(data, columns, headers)
     count_utf8(data, headers[0], headers[1])
     encode_batch(Rows(columns, headers, data, data, data, data), 0, Run(1, 1, 0, 0), 64, out, 0)

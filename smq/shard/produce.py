@@ -1,15 +1,28 @@
-"""Handles the Produce requests of one recv, with a few kernel calls in all."""
+"""Handles the Produce requests of one recv, with a few kernel calls in all.
+
+What would hold the loop for long is left: a request with a batch that must be inflated, and has no
+room in this turn, or with more bytes than a step takes. It is finished in steps
+(smq.shard.unfinished), before those that follow it on its connection.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from shm.kernels.base.words import DURABILITY_DISK, DURABILITY_MEMORY, DURABILITY_OS, P_NUMBER
+from shm.kernels.base.wire import SIZE_BYTES
+from shm.kernels.base.words import (
+    COUNTER_PRODUCE_REQUESTS,
+    DURABILITY_DISK,
+    DURABILITY_MEMORY,
+    DURABILITY_OS,
+    P_NUMBER,
+)
 from shm.kernels.log.append import append_rows
 from shm.kernels.log.handles import add_rule, forget_rules, new_rules
 from shm.kernels.log.plan import (
     DONE,
+    HEAD_BUDGET,
     HEAD_CLOSE,
     HEAD_END,
     HEAD_ERRORS,
@@ -21,17 +34,20 @@ from shm.kernels.log.plan import (
     HEAD_PARSED,
     HEAD_REQUEST_BYTES_MAX,
     HEAD_REQUEST_COUNT,
-    HEAD_ROW_CAPACITY,
     HEAD_ROW_COUNT,
     HEAD_RULES,
     HEAD_START,
     HEAD_STOP,
     HEAD_STOPPED_ROW,
     HEAD_THROTTLE_MS,
+    HEAD_TOPIC_COUNT,
     HEAD_TRANSACTIONS,
     HEAD_WALL_MS,
     LEVEL_NONE,
     REFERENCES_CHECKED,
+    REQUEST_END,
+    REQUEST_START,
+    REQUEST_TOPIC,
     ROW_APPEND_TIME,
     ROW_AT,
     ROW_BASE_OFFSET,
@@ -43,15 +59,18 @@ from shm.kernels.log.plan import (
     ROW_VERSION,
     ROW_WORDS,
     ROWS_MAX as PLAN_ROWS_MAX,
+    STEP_BYTES,
     STOP_LOG_FULL,
     STOP_OUT_FULL,
     STOP_PLAN_FULL,
-    STOP_REFERENCES,
+    STOP_STEP,
     new_plan,
+    request_at,
     row_at,
 )
 from shm.kernels.request.produce import (
     VERSION_MAX,
+    answer_bytes_max,
     count_errors,
     parse_requests,
     produce,
@@ -61,11 +80,13 @@ from smq.log.log import Log
 from smq.model.config import Config
 from smq.model.now import Now
 from smq.shard.answers import LeaderOf, RefusedRecord, answers_of, nobody
+from smq.shard.checks import Check, Job, Verdict
+from smq.shard.plan_rows import DONE_WORDS, done_rows, first_row, request_of, rows_of
 from smq.shard.references import Handles, NoFiler
 from smq.shard.throttle import Throttle
 
 LEVELS = {LEVEL_NONE, DURABILITY_MEMORY, DURABILITY_OS, DURABILITY_DISK}
-# Per plan; a request that needs more gets a larger plan of its own.
+# Per plan; a request that needs more is left.
 REQUESTS_MAX, TOPICS_MAX, ROWS_MAX = 512, 1024, 4096
 ANSWERS_BYTES = 256 * 1024
 
@@ -90,8 +111,28 @@ def marks_of(log: Log, level: int) -> Marks:
     return () if level == LEVEL_NONE else (Mark(log.number, log.tail, level),)
 
 
+class Left(NamedTuple):
+    """The requests in data[start:end], which are begun and not finished.
+
+    throttle_ms   as their answers say
+    done          a row of DONE_WORDS for each batch, DONE_STATE 0 where it is still to be taken
+    refused       the records that were refused, by the batch's number
+    marks         of what is appended
+    """
+
+    start: int
+    end: int
+    throttle_ms: int
+    done: np.ndarray
+    refused: dict[int, Sequence[RefusedRecord]]
+    marks: Marks
+
+
 class Produced(NamedTuple):
-    """The result of a buffer. `answers` is lent until the next call, and due at the `marks`."""
+    """The result of a buffer. `answers` is lent until the next call, and due at the `marks`.
+
+    `left` ends at `consumed_to`, and is answered after `answers`.
+    """
 
     consumed_to: int
     stop: int
@@ -99,6 +140,18 @@ class Produced(NamedTuple):
     marks: Marks
     close: bool
     refused: int = 0
+    left: Left | None = None
+
+
+class Pending(NamedTuple):
+    """A check that goes on: of a row of the plan, for a partition. `wanted` is what it waits for,
+    `said` the result of that."""
+
+    row: int
+    number: int
+    check: Check
+    wanted: Job | None
+    said: object = None
 
 
 class Producing:
@@ -110,10 +163,10 @@ class Producing:
     them itself until forget_rules(), to be called when the catalog changes. `leader_of` names the
     node that leads a partition elsewhere.
 
-    With `transactional` it serves requests with a transactional id, one at a time (parse, resume);
-    otherwise it leaves them to smq.shard.transactional. `before_drain` is called before a drain may
-    show appended records in the middle of a request. `errors` (int64 by code + 1)
-    counts those of the answers.
+    With `in_steps` it serves what is left by the other one and requests with a transactional id
+    (parse, append, finish), which otherwise are left to smq.shard.transactional. `before_drain` is
+    called before a drain may show appended records in the middle of a request. `errors` (int64 by
+    code + 1) counts those of the answers.
     """
 
     def __init__(  # noqa: PLR0913  (what producing needs of a shard)
@@ -125,7 +178,7 @@ class Producing:
         handles: Handles = _NO_FILER,
         *,
         leader_of: LeaderOf = nobody,
-        transactional: bool = False,
+        in_steps: bool = False,
         errors: np.ndarray | None = None,
     ) -> None:
         self._errors = errors
@@ -137,12 +190,11 @@ class Producing:
         self._refused_count = 0
         self._single: np.ndarray | None = None  # A plan for one batch.
         self._request_bytes_max = config.socket_request_max_bytes
-        self._takes_transactions = int(transactional)
+        self._takes_transactions = int(in_steps)
         self.before_drain: Callable[[Log], None] | None = None
-        if transactional:
-            self._set_plan(new_plan(1, PLAN_ROWS_MAX, PLAN_ROWS_MAX))
-        else:
-            self._set_plan(new_plan(REQUESTS_MAX, TOPICS_MAX, ROWS_MAX))
+        self.pending: Pending | None = None
+        most = PLAN_ROWS_MAX if in_steps else ROWS_MAX
+        self._set_plan(new_plan(REQUESTS_MAX, most if in_steps else TOPICS_MAX, most))
         self.out = np.zeros(ANSWERS_BYTES, np.uint8)
 
     def run(  # noqa: PLR0913, PLR0917  (a buffer, and what holds for its requests)
@@ -171,84 +223,174 @@ class Producing:
         else:
             head[HEAD_PARSED] = parse_requests(data, directory, self.plan)
             stop = STOP_LOG_FULL  # Not known for any log yet: look at all.
-        return self.resume(data, directory, stop)
+        return self.resume(data, stop)
 
-    def parse(self, data: np.ndarray, directory: np.ndarray, now: Now) -> None:
-        """Read a request into the plan; resume() continues it."""
+    def parse(self, data: np.ndarray, directory: np.ndarray, now: Now) -> bool:
+        """Read whole requests into the plan; append() and finish() continue them.
+
+        False: they are malformed, or have more batches than a request may have.
+        """
         head, throttle = self._head, self._throttle
         self.begin()
+        self._refused, self.pending = {}, None
         head[HEAD_START], head[HEAD_END] = 0, len(data)
         head[HEAD_NOW_MS], head[HEAD_WALL_MS] = now
         now_ms = now.monotonic_ms
         head[HEAD_THROTTLE_MS] = throttle.delay_ms(len(data), now_ms) if throttle.is_on else 0
         head[HEAD_PARSED] = parse_requests(data, directory, self.plan)
+        return bool(head[HEAD_START] == len(data))
 
     def begin(self) -> None:
         """Before a kernel runs with the plan: nothing is throttled, answers begin at 0."""
         self._refused_count = self._head[HEAD_THROTTLE_MS] = self._head[HEAD_OUT_START] = 0
 
-    def resume(self, data: np.ndarray, directory: np.ndarray, stop: int) -> Produced:
+    def resume(self, data: np.ndarray, stop: int) -> Produced:
         """Finish what the kernel began with `data` and the plan, whatever stopped it."""
         head = self._head
-        marks = self._finish(data, stop)
         if head[HEAD_PARSED] == STOP_PLAN_FULL and head[HEAD_REQUEST_COUNT] == 0:
-            return self._run_larger(
-                data,
-                head[HEAD_START],
-                head[HEAD_END],
-                directory,
-                Now(head[HEAD_NOW_MS], head[HEAD_WALL_MS]),
-            )
-        start = head[HEAD_OUT_START]
-        assert head[HEAD_START] <= head[HEAD_END]
-        assert start + head[HEAD_OUT_BYTES] <= len(self.out)
-        return Produced(
-            head[HEAD_START],
-            head[HEAD_PARSED],
-            self.out.data[start : start + head[HEAD_OUT_BYTES]],
-            marks,
-            bool(head[HEAD_CLOSE]),
-            self._refused_count,
-        )
-
-    def _finish(self, data: np.ndarray, stop: int) -> Marks:
-        """Append the rest of a plan and write the answers; returns where they are due."""
+            return self._leave_unparsed(data)
         if stop < STOP_LOG_FULL:
-            return marks_of(self._logs[0], self._head[HEAD_LEVEL])
+            return self._produced(marks_of(self._logs[0], head[HEAD_LEVEL]))
         marks: Marks = ()
+        first = int(head[HEAD_REQUEST_COUNT])
         for log in self._logs:
-            self._append(log, data)
-            assert self._head[HEAD_LEVEL] in LEVELS
-            marks += marks_of(log, self._head[HEAD_LEVEL])
-            self._head[HEAD_LEVEL] = LEVEL_NONE  # Nothing is known about the next log yet.
-        if self._refused or self._head[HEAD_LED_ELSEWHERE]:
-            self._write_in_words(data)
-            return marks
-        while write_answers(data, self.plan, self.out) == STOP_OUT_FULL:
-            self.out = np.zeros(2 * len(self.out), np.uint8)
-        return marks
+            marks += self.append(log, data)
+            if head[HEAD_STOP] != 0:
+                first = min(first, request_of(self.plan, head[HEAD_STOPPED_ROW]))
+        left = None
+        if first < head[HEAD_REQUEST_COUNT]:
+            left = self._leave(first, marks)
+        self._answer(data)
+        return self._produced(marks, left)
 
-    def _append(self, log: Log, data: np.ndarray) -> None:
-        """Append the rest of a plan to a log, resolving whatever stops it."""
+    def append(self, log: Log, data: np.ndarray) -> Marks:
+        """Append the rest of a plan to a log, resolving what stops it; returns its mark.
+
+        HEAD_STOP says why rows are left: STOP_STEP, or STOP_REFERENCES if a check is `pending`; 0:
+        none is.
+        """
         tables = log.memory.memory, log.links, log.producers.table
-        while True:
-            reason = append_rows(*tables, data, self.plan)
+        while (reason := append_rows(*tables, data, self.plan)) != 0:
             if reason == STOP_LOG_FULL:
                 if self.before_drain is not None:
                     self.before_drain(log)
                 self._drain(log)
-            elif reason == STOP_REFERENCES:
-                self._check_references(log, data)
-            else:
+            elif reason == STOP_STEP or not self._check(log, data):
                 break
+        level, self._head[HEAD_LEVEL] = self._head[HEAD_LEVEL], LEVEL_NONE  # As of the next log.
+        self._head[HEAD_STOP] = reason
+        assert level in LEVELS
+        return marks_of(log, level)
 
-    def _check_references(self, log: Log, data: np.ndarray) -> None:
-        """Continue the row that stopped, or refuse it."""
-        plan, number = self.plan, self._head[HEAD_STOPPED_ROW]
+    def finish(
+        self,
+        data: np.ndarray,
+        marks: Marks,
+        throttle_ms: int,
+        refused: dict[int, Sequence[RefusedRecord]],
+    ) -> Produced:
+        """Answer the parsed requests, whose batches are all done."""
+        self._head[HEAD_THROTTLE_MS], self._refused = throttle_ms, refused
+        self._count(int(self._head[HEAD_REQUEST_COUNT]))
+        self._answer(data)
+        produced = self._produced(marks)
+        if len(self.out) > ANSWERS_BYTES:  # What one client asked for is not kept for it.
+            self.out = np.zeros(ANSWERS_BYTES, np.uint8)
+        return produced
+
+    @property
+    def throttle_ms(self) -> int:
+        """How long the parsed requests' client is to wait."""
+        return int(self._head[HEAD_THROTTLE_MS])
+
+    @property
+    def refused_count(self) -> int:
+        """How many records were refused since parse()."""
+        return self._refused_count
+
+    @property
+    def refused(self) -> dict[int, Sequence[RefusedRecord]]:
+        """The records refused since parse(), by their batch's number."""
+        return self._refused
+
+    def _produced(self, marks: Marks, left: Left | None = None) -> Produced:
+        head = self._head
+        start, size = head[HEAD_OUT_START], head[HEAD_OUT_BYTES]
+        assert head[HEAD_START] <= head[HEAD_END]
+        assert start + size <= len(self.out)
+        return Produced(
+            head[HEAD_START],
+            head[HEAD_PARSED],
+            self.out.data[start : start + size],
+            marks,
+            bool(head[HEAD_CLOSE]),
+            self._refused_count,
+            left,
+        )
+
+    def _answer(self, data: np.ndarray) -> None:
+        if self._refused or self._head[HEAD_LED_ELSEWHERE]:
+            self._write_in_words(data)
+            return
+        while write_answers(data, self.plan, self.out) == STOP_OUT_FULL:
+            size = max(ANSWERS_BYTES, int(answer_bytes_max(self.plan)))
+            self.out, self._head[HEAD_OUT_START] = np.zeros(size, np.uint8), 0
+
+    # --- what is left ----------------------------------------------------------------------------
+
+    def _leave(self, first: int, marks: Marks) -> Left:
+        """Cut the requests from `first` on off the plan: those that are begun are left, the others
+        are parsed again later."""
+        plan, head = self.plan, self._head
+        count = int(head[HEAD_REQUEST_COUNT])
+        last = first if len(self._logs) == 1 else count - 1  # A later log may have gone further.
+        rows = slice(first_row(plan, first), first_row(plan, last + 1))
+        refused = {n - rows.start: why for n, why in self._refused.items() if n >= rows.start}
+        self._refused = {n: why for n, why in self._refused.items() if n < rows.start}
+        start = int(plan[request_at(first) + REQUEST_START])
+        end = int(plan[request_at(last) + REQUEST_END])
+        done = done_rows(rows_of(plan)[rows])
+        self.pending = None
+        if len(self._logs) == 1:
+            self._count(first - count)
+        head[HEAD_START], head[HEAD_PARSED] = end, STOP_STEP
+        head[HEAD_TOPIC_COUNT] = plan[request_at(first) + REQUEST_TOPIC]
+        head[HEAD_REQUEST_COUNT], head[HEAD_ROW_COUNT] = first, rows.start
+        return Left(start, end, int(head[HEAD_THROTTLE_MS]), done, refused, marks)
+
+    def _leave_unparsed(self, data: np.ndarray) -> Produced:
+        """Leave a request that exceeds the plan."""
+        head = self._head
+        start = int(head[HEAD_START])
+        end = start + SIZE_BYTES + int.from_bytes(data[start : start + SIZE_BYTES].tobytes())
+        head[HEAD_START], head[HEAD_PARSED], head[HEAD_OUT_BYTES] = end, STOP_STEP, 0
+        done = np.zeros((0, len(DONE_WORDS)), np.int64)
+        left = Left(start, end, int(head[HEAD_THROTTLE_MS]), done, {}, ())
+        return self._produced((), left)
+
+    def _count(self, requests: int) -> None:
+        """Count requests as handled, as the kernel counts those that it has parsed."""
+        self._logs[0].words[COUNTER_PRODUCE_REQUESTS] += requests
+
+    # --- batches that are looked into ------------------------------------------------------------
+
+    def _check(self, log: Log, data: np.ndarray) -> bool:
+        """Continue the row that stopped, or refuse it; False: its check is pending."""
+        plan, number = self.plan, int(self._head[HEAD_STOPPED_ROW])
         row = plan[row_at(plan, number) :]
-        code = int(row[ROW_CODE])
-        partition = int(log.partitions.table[code & 0xFFFFFFFF, P_NUMBER])
-        verdict = self._handles.check(partition, data, int(row[ROW_AT]), self._head[HEAD_WALL_MS])
+        partition = int(log.partitions.table[int(row[ROW_CODE]) & 0xFFFFFFFF, P_NUMBER])
+        pending, self.pending = self.pending, None
+        if pending is None or (pending.row, pending.number) != (number, partition):
+            wall_ms = self._head[HEAD_WALL_MS]
+            check = self._handles.check(partition, data, int(row[ROW_AT]), wall_ms)
+            pending = Pending(number, partition, check, None)
+        try:
+            self.pending = pending._replace(wanted=pending.check.send(pending.said), said=None)
+        except StopIteration as ended:
+            self._judge(log, row, number, ended.value)
+        return self.pending is None
+
+    def _judge(self, log: Log, row: np.ndarray, number: int, verdict: Verdict) -> None:
         if verdict.instead is not None:
             self._append_instead(log, row, verdict.instead)
             return
@@ -257,8 +399,11 @@ class Producing:
         if verdict.refused:
             self._refused[number] = verdict.refused
             self._refused_count += len(verdict.refused)
-        elif not verdict.error and (rule := self._handles.rule_of(partition)) is not None:
-            add_rule(self._rules, self._paths, code, *rule)
+        elif not verdict.error:
+            code = int(row[ROW_CODE])
+            partition = int(log.partitions.table[code & 0xFFFFFFFF, P_NUMBER])
+            if (rule := self._handles.rule_of(partition)) is not None:
+                add_rule(self._rules, self._paths, code, *rule)
 
     def _append_instead(self, log: Log, row: np.ndarray, batch: np.ndarray) -> None:
         """Append a replacement for a row's batch, and finish the row."""
@@ -272,6 +417,7 @@ class Producing:
         for word in (HEAD_NOW_MS, HEAD_WALL_MS):
             single[word] = head[word]
         single[HEAD_ROW_COUNT], single[HEAD_LEVEL] = 1, LEVEL_NONE
+        single[HEAD_BUDGET] = STEP_BYTES
         while append_rows(log.memory.memory, log.links, log.producers.table, batch, single):
             assert single[HEAD_STOP] == STOP_LOG_FULL, "its handles are not looked at"
             if self.before_drain is not None:
@@ -294,18 +440,6 @@ class Producing:
             self.out = np.zeros(len(answers), np.uint8)
         self.out.data[: len(answers)] = answers
         self._head[HEAD_OUT_START], self._head[HEAD_OUT_BYTES] = 0, len(answers)
-
-    def _run_larger(
-        self, data: np.ndarray, start: int, end: int, directory: np.ndarray, now: Now
-    ) -> Produced:
-        """Run one request that exceeds the plan with a larger plan."""
-        plan = self.plan
-        rows = min(2 * int(plan[HEAD_ROW_CAPACITY]), PLAN_ROWS_MAX)
-        self._set_plan(new_plan(1, rows, rows))
-        produced = self.run(data, start, end, directory, now)
-        self._set_plan(plan)
-        self.out = np.zeros(ANSWERS_BYTES, np.uint8)
-        return produced
 
     def _set_plan(self, plan: np.ndarray) -> None:
         self.plan, self._head = plan, plan.data  # A view yields Python ints.

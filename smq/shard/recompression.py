@@ -6,7 +6,7 @@
 A batch stays as it was sent where it
 
     already has that codec             as in Kafka
-    inflates to more than bytes_max    the shard's loop does it, and others wait
+    inflates to more than bytes_max    compressing it takes long, and others wait for the lane
     may hold handles                   these only count in uncompressed batches
 """
 
@@ -21,6 +21,7 @@ from shm.kernels.base.words import (
     BATCH_HEADER_BYTES,
 )
 from shm.kernels.record.references import may_refer
+from smq.wire.codec import Buffer
 from smq.wire.compression import (
     LZ4_LEVEL,
     ZSTD_LEVEL,
@@ -61,7 +62,7 @@ class Compression(NamedTuple):
 
     @property
     def bytes_max(self) -> int:
-        """The largest inflated batch that the shard recompresses."""
+        """The largest inflated batch that is recompressed."""
         if self.codec == Codec.LZ4 and self.level not in {None, LZ4_LEVEL}:
             return LZ4_SLOW_BYTES_MAX
         bounds = BYTES_MAX[self.codec]
@@ -78,20 +79,27 @@ def compression_of(configs: Mapping[str, str]) -> Compression | None:
     return Compression(codec, None if level is None else int(level))
 
 
-def recompressed(batch: np.ndarray, wanted: Compression) -> np.ndarray | None:
+def codec_of(batch: np.ndarray) -> int:
+    """The codec in a batch's attributes."""
+    return int(batch[BATCH_ATTRIBUTES_AT + 1]) & ATTRIBUTE_CODEC_MASK  # A big-endian int16.
+
+
+def recompressed(
+    batch: np.ndarray, wanted: Compression, records: Buffer | None = None
+) -> np.ndarray | None:
     """The recompressed batch; None: it stays as it was sent.
 
-    `batch` is whole and its records are well-formed.
+    `batch` is whole and its records, which may be inflated already, are well-formed.
     """
     data = batch.data
-    attributes = int.from_bytes(data[BATCH_ATTRIBUTES_AT : BATCH_ATTRIBUTES_AT + 2])
-    sent, codec = attributes & ATTRIBUTE_CODEC_MASK, wanted.codec
+    sent, codec = codec_of(batch), wanted.codec
     if sent == codec or may_refer(batch, 0, len(batch)):
         return None
     try:
-        records = bytes(decompress(sent, data[BATCH_HEADER_BYTES:], wanted.bytes_max))
+        if records is None:
+            records = decompress(sent, data[BATCH_HEADER_BYTES:], wanted.bytes_max)
     except Undecodable:
         return None
-    made = with_payload(data, codec, compress(codec, records, wanted.level))
+    made = with_payload(data, codec, compress(codec, bytes(records), wanted.level))
     array = np.frombuffer(made, np.uint8)
     return None if may_refer(array, 0, len(array)) else array

@@ -14,7 +14,9 @@ If payloads are files on this host, a kernel checks handles by the same `Rule`
 Compressed batches are not checked (docs/adr/handles-are-sent-uncompressed.md).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
+from functools import partial
+from operator import itemgetter
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -27,12 +29,14 @@ from smq.model.errors import ErrorCode
 from smq.model.references import NotAHandle, Reference, directory_of
 from smq.model.topic_configs import own_or_default
 from smq.shard.answers import RefusedRecord
-from smq.wire.references import handles_of_batch
+from smq.shard.checks import GOOD, NOTHING, Check, Room, Verdict
+from smq.wire.references import Handle, handle_rows, handles_of_rows
 
 REASONS_MAX = 16  # Per batch: a client that sends more bad handles learns of the others later.
 PATIENCE_MS = 1000
 REFUSED_MAX = 1000  # Per second: some ten milliseconds of futile look-ups.
 LATER_MAX = 10_000  # Payloads requested per batch; 1 MiB of handles names fewer.
+HANDLE_ROOM_BYTES = 4096  # Of a turn's Room: looking for a payload takes ten microseconds.
 TOO_MANY = f"its batch names more than {LATER_MAX} payloads: send fewer"
 
 
@@ -71,26 +75,12 @@ class Patience:
     def __init__(self) -> None:
         self._since_ms = self._count = 0
 
-    def ends(self, refused: int, now_ms: int) -> bool:
+    def ends(self, refused: int, wall_ms: int) -> bool:
         """Count refused handles; returns whether the client's allowance is used up."""
-        if not 0 <= now_ms - self._since_ms < PATIENCE_MS:
-            self._since_ms, self._count = now_ms, 0
+        if not 0 <= wall_ms - self._since_ms < PATIENCE_MS:
+            self._since_ms, self._count = wall_ms, 0
         self._count += refused
         return self._count > REFUSED_MAX
-
-
-class Verdict(NamedTuple):
-    """The verdict on a batch: NONE, or an error and the records that it concerns.
-
-    `instead`: the batch to append in its place.
-    """
-
-    error: ErrorCode
-    refused: Sequence[RefusedRecord]
-    instead: np.ndarray | None = None
-
-
-GOOD = Verdict(ErrorCode.NONE, [])
 
 
 class Rule(NamedTuple):
@@ -103,8 +93,11 @@ class Rule(NamedTuple):
 class Handles(Protocol):
     """Decides which handles are valid."""
 
-    def check(self, number: int, data: np.ndarray, at: int, wall_ms: int) -> Verdict:
-        """Whether the uncompressed batch at data[at] may be appended to partition `number`."""
+    def check(self, number: int, data: np.ndarray, at: int, wall_ms: int) -> Check:
+        """Whether the batch at data[at] may be appended to partition `number`.
+
+        Until the check ends, `data` must stay as it is.
+        """
         ...
 
     def rule_of(self, number: int) -> Rule | None:
@@ -116,8 +109,9 @@ class Handles(Protocol):
 class NoFiler:
     """No place for payloads: this shard has no filer."""
 
-    def check(self, _number: int, _data: np.ndarray, _at: int, _wall_ms: int) -> Verdict:
+    def check(self, _number: int, _data: np.ndarray, _at: int, _wall_ms: int) -> Check:
         """See Handles."""
+        yield from ()
         return Verdict(
             ErrorCode.INVALID_RECORD, [RefusedRecord(0, "there is no filer for payloads")]
         )
@@ -130,24 +124,40 @@ class References:
     """Checks the handles in batches. `topic_of` a partition's number is its topic, if it is led."""
 
     def __init__(
-        self, payloads: Payloads, topic_of: Callable[[int], Topic | None], config: Config
+        self,
+        payloads: Payloads,
+        topic_of: Callable[[int], Topic | None],
+        config: Config,
+        room: Room | None = None,
     ) -> None:
         self._payloads, self._topic_of, self.config = payloads, topic_of, config
+        self.room = room or Room()
 
-    def check(self, number: int, data: np.ndarray, at: int, wall_ms: int) -> Verdict:
+    def check(self, number: int, data: np.ndarray, at: int, wall_ms: int) -> Check:
         """See Handles."""
         length_at = at + BATCH_LENGTH_AT
         length = int.from_bytes(data[length_at : length_at + 4].tobytes())
-        handles = handles_of_batch(data, at, at + BATCH_OVERHEAD_BYTES + length)
-        if handles is None:
+        end = at + BATCH_OVERHEAD_BYTES + length
+        if self.room.take(end - at):
+            rows = handle_rows(data, at, end)
+        else:
+            rows = yield partial(handle_rows, data, at, end)
+        if rows is None:
             reason = "its records are malformed, and it may hold a handle"
             return Verdict(ErrorCode.INVALID_RECORD, [RefusedRecord(0, reason)])
-        topic = self._topic_of(number)
+        return (yield from self._look(self._topic_of(number), data, rows, wall_ms))
+
+    def _look(self, topic: Topic | None, data: np.ndarray, rows: np.ndarray, wall_ms: int) -> Check:
+        """Look for the payloads of these handles; the verdict on their batch."""
         refused: list[RefusedRecord] = []
         later: dict[Reference | NotAHandle, int] = {}
-        for handle in handles:
+        oldest: tuple[int, Handle] | None = None
+        for handle in handles_of_rows(data, rows):
+            while not self.room.take(HANDLE_ROOM_BYTES):
+                wall_ms = yield NOTHING
             try:
-                reason = self._problem(handle.reference, topic, wall_ms)
+                reason, modified_ms = self._problem(handle.reference, topic, wall_ms)
+                oldest = min(oldest or (modified_ms, handle), (modified_ms, handle), key=_AGE)
             except Later:  # Go on: request all payloads of the batch together.
                 later.setdefault(handle.reference, handle.record)
                 reason = TOO_MANY if len(later) > LATER_MAX else ""
@@ -155,9 +165,10 @@ class References:
                 refused.append(RefusedRecord(handle.record, reason))
             if len(refused) == REASONS_MAX:
                 break
-        if refused:
-            return Verdict(ErrorCode.INVALID_RECORD, refused)
-        return _to_be_sent_again(min(later.values())) if later else GOOD
+        if not refused and oldest is not None:  # It may have become too old since its look-up.
+            reason = self._age_problem(oldest[1].reference, oldest[0], topic, wall_ms)
+            refused += [RefusedRecord(oldest[1].record, reason)] if reason else []
+        return _verdict_on(refused, later.values())
 
     def rule_of(self, number: int) -> Rule | None:
         """See Handles."""
@@ -169,23 +180,51 @@ class References:
     def _orphan_ms(self, topic: Topic) -> int:
         return int(own_or_default("smq.reference.orphan.ms", topic.configs, self.config))
 
-    def _problem(self, reference: Reference | NotAHandle, topic: Topic | None, wall_ms: int) -> str:
-        """The error of a handle, as a sentence, or nothing. Raises Later."""
+    def _problem(
+        self, reference: Reference | NotAHandle, topic: Topic | None, wall_ms: int
+    ) -> tuple[str, int]:
+        """The error of a handle, as a sentence, or nothing; when its payload was uploaded.
+
+        Raises Later.
+        """
         if isinstance(reference, NotAHandle):
-            return str(reference)
+            return str(reference), wall_ms
         assert topic is not None, "a partition that is appended to belongs to a topic"
         seen = self._payloads.look(reference.key(topic.name, topic.namespace))
         if seen is None:
-            return f"topic {topic.name} has no payload {reference.id}: upload it first"
+            return f"topic {topic.name} has no payload {reference.id}: upload it first", wall_ms
         if seen.length != reference.length:
-            return f"payload {reference.id} has {seen.length} bytes: it is not complete"
+            return f"payload {reference.id} has {seen.length} bytes: it is not complete", wall_ms
+        problem = self._age_problem(reference, seen.modified_ms, topic, wall_ms)
+        return problem, seen.modified_ms
+
+    def _age_problem(
+        self,
+        reference: Reference | NotAHandle,
+        modified_ms: int,
+        topic: Topic | None,
+        wall_ms: int,
+    ) -> str:
+        """Why a payload may not be named by a new record any more, or nothing."""
+        assert topic is not None, "a partition that is appended to belongs to a topic"
+        assert isinstance(reference, Reference), "it has a payload"
         orphan_ms = self._orphan_ms(topic)
-        if not -AHEAD_MAX_MS <= wall_ms - seen.modified_ms < orphan_ms:
-            return (
-                f"payload {reference.id} was not uploaded within smq.reference.orphan.ms, "
-                f"{orphan_ms} ms: upload it again"
-            )
-        return ""
+        if -AHEAD_MAX_MS <= wall_ms - modified_ms < orphan_ms:
+            return ""
+        return (
+            f"payload {reference.id} was not uploaded within smq.reference.orphan.ms, "
+            f"{orphan_ms} ms: upload it again"
+        )
+
+
+_AGE = itemgetter(0)
+
+
+def _verdict_on(refused: list[RefusedRecord], later: Collection[int]) -> Verdict:
+    """The verdict on a batch: these are refused, and of others it will be known later."""
+    if refused:
+        return Verdict(ErrorCode.INVALID_RECORD, refused)
+    return _to_be_sent_again(min(later)) if later else GOOD
 
 
 def _to_be_sent_again(record: int) -> Verdict:

@@ -1,13 +1,14 @@
 """Produce requests with a transactional id (KIP-98, KIP-890).
 
-    parse ─▶ batches of transactions that are not open here ─▶ the coordinator is asked ─▶ append
+    step ─▶ batches of transactions that are not open here ─▶ the coordinator is asked ─▶ step
 
 The first batch of a transaction in a partition is appended once the coordinator has added the
 partition to the transaction: otherwise it might stay open for ever. If the transaction's marker
-arrives while the question is under way, the answer is about an ended transaction and the batch is
-refused.
+arrives while the question is under way, or before the request's last batch for that partition, the
+answer was about an ended transaction and the batch is refused.
 """
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
 
@@ -24,16 +25,13 @@ from shm.kernels.base.words import (
 )
 from shm.kernels.log.plan import (
     DONE,
-    HEAD_PARSED,
     HEAD_ROW_COUNT,
-    HEAD_START,
     ROW_AT,
     ROW_BASE_OFFSET,
     ROW_BYTES,
     ROW_CODE,
     ROW_ERROR,
     ROW_STATE,
-    STOP_LOG_FULL,
     row_at,
 )
 from smq.log.files.checkpoint import Open
@@ -41,8 +39,10 @@ from smq.log.log import Log
 from smq.model.errors import ErrorCode, PeerError
 from smq.model.now import Now
 from smq.shard.markers import abort_open
-from smq.shard.produce import Produced, Producing
+from smq.shard.plan_rows import rows_of
+from smq.shard.produce import Producing
 from smq.shard.shard import Led, Shard, Verifying
+from smq.shard.unfinished import Unfinished
 from smq.wire.codec import READ_ERRORS, read_compact_nullable_string, read_nullable_string
 from smq.wire.headers import read_request_header
 from smq.wire.internal.form import Failed
@@ -51,6 +51,7 @@ from smq.wire.internal.transactions import AddPartitions
 ADDS_FROM = 12  # The version of Produce whose batches add their partitions themselves.
 ABORTABLE_FROM = 11  # The one from which clients know TRANSACTION_ABORTABLE.
 FLEXIBLE_FROM = 9
+STEP_ROWS = 256  # Python looks at each: a step takes some milliseconds.
 _PRODUCER = Struct(">qh")
 _ASK_AGAIN = frozenset(
     {
@@ -77,40 +78,50 @@ class _Row(NamedTuple):
         return known is not None and known.epoch == self.epoch
 
 
-class TransactionalProduce:
-    """One request in progress. Between begin and append, other requests use the plan."""
+class TransactionalProduce(Unfinished):
+    """One request in progress. step() may also return a question to the coordinator: take() its
+    answer, then step. Between steps, other requests use the plan."""
 
     def __init__(self, shard: Shard, producing: Producing, data: np.ndarray) -> None:
         """`data` is the whole request, its size first. Raises PeerError."""
-        self._shard, self._producing, self._data = shard, producing, data
+        super().__init__(shard, producing, data)
         self.version, self._transactional_id = _named(data.data[SIZE_BYTES:])
         self._errors: dict[int, int] = {}  # By partition number; those that may be appended …
-        self._guard = object()
+        self._guard = object()  # … are also in `verifying` with this, until their marker arrives.
+        self._guarded: set[tuple[int, int]] = set()
         self._asked: AddPartitions | None = None
 
-    @property
-    def size(self) -> int:
-        """Its bytes."""
-        return len(self._data)
+    def drop(self) -> None:
+        """See Unfinished."""
+        super().drop()
+        for key in self._guarded:
+            verifying = self._shard.verifying.get(key)
+            if verifying is not None and verifying.request is self._guard:
+                del self._shard.verifying[key]
+        self._guarded.clear()
 
-    def begin(self, now: Now) -> AddPartitions | None:
-        """The questions that the coordinator must answer before an append. Raises PeerError."""
-        self._parse(now)
-        unknown = {row.led.number: row for row in self._rows() if not row.is_open}
+    # --- asking ----------------------------------------------------------------------------------
+
+    def _question(self, rows: Sequence[_Row]) -> AddPartitions | None:
+        """What the coordinator must answer before these batches are appended."""
+        unknown = {
+            row.led.number: row
+            for row in rows
+            if not row.is_open and row.led.number not in self._errors
+        }
         if not unknown:
             return None
         producers = {(row.producer_id, row.epoch) for row in unknown.values()}
         if len(producers) > 1:
             mixed = int(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-            self._errors = dict.fromkeys(unknown, mixed)
+            self._errors |= dict.fromkeys(unknown, mixed)
             return None
         [(producer_id, epoch)] = producers
         for number in unknown:
-            self._shard.verifying[number, producer_id] = Verifying(self._guard, epoch)
+            self._verify(number, producer_id, epoch)
         assert self._transactional_id is not None, "the kernel takes all others"
         numbers, only = sorted(unknown), self.version < ADDS_FROM
         generation = min(row.led.log.words[WORD_GENERATION] for row in unknown.values())
-        self._data = self._data.copy()
         self._asked = AddPartitions(
             self._transactional_id, producer_id, epoch, numbers, generation, verify_only=only
         )
@@ -118,17 +129,22 @@ class TransactionalProduce:
 
     def take(self, said: list[int] | Failed) -> None:
         """The coordinator's answer."""
-        asked = self._asked
+        asked, self._asked = self._asked, None
         assert asked is not None
         failed = [int(ErrorCode.COORDINATOR_NOT_AVAILABLE)] * len(asked.numbers)
         codes = failed if isinstance(said, Failed) or len(said) != len(asked.numbers) else said
         for number, code in zip(asked.numbers, codes, strict=True):
-            verifying = self._shard.verifying.get((number, asked.producer_id))
-            if verifying is not None and verifying.request is self._guard:
-                del self._shard.verifying[number, asked.producer_id]
-                self._errors[number] = self._told(code)
-            else:
-                self._errors[number] = self._told(code or int(ErrorCode.INVALID_TXN_STATE))
+            self._errors[number] = self._told(code)
+
+    def _verify(self, number: int, producer_id: int, epoch: int) -> None:
+        """Be told by `verifying` when a marker arrives."""
+        self._shard.verifying[number, producer_id] = Verifying(self._guard, epoch)
+        self._guarded.add((number, producer_id))
+
+    def _is_guarded(self, row: _Row) -> bool:
+        """Whether no marker has come since the coordinator was asked about a batch's partition."""
+        verifying = self._shard.verifying.get((row.led.number, row.producer_id))
+        return verifying is not None and verifying.request is self._guard
 
     def _told(self, code: int) -> int:
         """The coordinator's error translated for the client, as Kafka does."""
@@ -141,18 +157,30 @@ class TransactionalProduce:
             return int(ErrorCode.NOT_ENOUGH_REPLICAS)
         return code
 
-    def append(self, now: Now) -> Produced:
-        """Append the permitted batches, and answer."""
-        self._parse(now)
-        if self._abort_earlier(now):
-            self._parse(now)
-        plan, rows = self._producing.plan, self._rows()
+    # --- appending -------------------------------------------------------------------------------
+
+    def _append(self, now: Now) -> AddPartitions | bool:
+        """See Unfinished."""
+        rows, upto = self._rows()
+        question = self._question(rows)
+        if question is not None:
+            return question
+        if self._abort_earlier(rows, now):
+            self._read(now)
+        plan = self._producing.plan
         for row in rows:
-            error = self._errors.get(row.led.number)
-            if error is None and not row.is_open:  # It was, when the request came.
-                error = int(ErrorCode.INVALID_TXN_STATE)
+            error = self._errors.get(row.led.number, 0)
+            if not error and not row.is_open and not self._is_guarded(row):
+                error = int(ErrorCode.INVALID_TXN_STATE)  # Its marker has come.
             if error:
                 plan[row.at + ROW_ERROR], plan[row.at + ROW_STATE] = error, DONE
+        count, plan[HEAD_ROW_COUNT] = int(plan[HEAD_ROW_COUNT]), upto
+        is_done = self._append_noted(rows, now)
+        plan[HEAD_ROW_COUNT] = count
+        return is_done and upto == count
+
+    def _append_noted(self, rows: Sequence[_Row], now: Now) -> bool:
+        """Append, and note which transactions are open before a reader may see their batches."""
         ends = [int(row.led.log.partitions.table[row.led.slot, P_LOG_END]) for row in rows]
 
         def note(_log: Log | None = None) -> None:
@@ -160,25 +188,29 @@ class TransactionalProduce:
                 self._note(row, end, now)
 
         self._producing.before_drain = note
-        produced = self._producing.resume(self._data, self._shard.directory, STOP_LOG_FULL)
+        is_done = super()._append(now)
         self._producing.before_drain = None
         note()
-        return produced
+        assert isinstance(is_done, bool)
+        return is_done
 
-    def _abort_earlier(self, now: Now) -> bool:
+    def _abort_earlier(self, rows: Sequence[_Row], now: Now) -> bool:
         """Abort earlier transactions that are still open in this one's partitions; whether there
         were any. The coordinator has ended them, and a power loss took their markers. Where one
         stays open, the batch is refused: it must not join it."""
         earlier = [
-            (row.led, opened)
-            for row in self._rows()
+            (row, opened)
+            for row in rows
             if self._errors.get(row.led.number) == ErrorCode.NONE
             and (opened := row.led.log.transactions.open_of(row.led.number, row.producer_id))
             and opened.epoch < row.epoch
         ]
-        for led, opened in earlier:
-            if not abort_open(self._shard, led, opened, now):
-                self._errors[led.number] = ErrorCode.KAFKA_STORAGE_ERROR
+        for row, opened in earlier:
+            is_guarded = self._is_guarded(row)
+            if not abort_open(self._shard, row.led, opened, now):
+                self._errors[row.led.number] = ErrorCode.KAFKA_STORAGE_ERROR
+            elif is_guarded:  # That was another transaction's marker.
+                self._verify(row.led.number, row.producer_id, row.epoch)
         return bool(earlier)
 
     def _note(self, row: _Row, end: int, now: Now) -> None:
@@ -191,27 +223,27 @@ class TransactionalProduce:
             opened = Open(number, row.producer_id, row.epoch, offset, now.monotonic_ms)
             row.led.log.transactions.wrote(opened)
 
-    def _parse(self, now: Now) -> None:
-        self._producing.parse(self._data, self._shard.directory, now)
-        if int(self._producing.plan[HEAD_START]) != len(self._data):
-            parsed = int(self._producing.plan[HEAD_PARSED])
-            raise PeerError(f"a transactional Produce is malformed (stop {parsed})")
+    def _rows(self) -> tuple[list[_Row], int]:
+        """The next transactional batches of the plan that are whole, to be appended, and for
+        partitions led here, and the number of the row behind them: a step's worth."""
+        plan, found = self._producing.plan, list[_Row]()
+        rows = rows_of(plan)
+        waiting = (rows[:, ROW_STATE] != DONE) & (rows[:, ROW_BYTES] >= BATCH_HEADER_BYTES)
+        numbers = np.flatnonzero(waiting).tolist()
+        for number in numbers[:STEP_ROWS]:
+            row = self._row(int(row_at(plan, number)))
+            if row is not None:
+                found.append(row)
+        return found, numbers[STEP_ROWS] if len(numbers) > STEP_ROWS else len(rows)
 
-    def _rows(self) -> list[_Row]:
-        """The plan's transactional batches that are whole and for partitions led here."""
-        plan, data, found = self._producing.plan, self._data, []
-        for i in range(int(plan[HEAD_ROW_COUNT])):
-            at = int(row_at(plan, i))
-            start, size = int(plan[at + ROW_AT]), int(plan[at + ROW_BYTES])
-            if plan[at + ROW_STATE] == DONE or size < BATCH_HEADER_BYTES:
-                continue
-            code = int(plan[at + ROW_CODE])
-            led = self._shard.by_code(code)
-            low_byte = int(data[start + BATCH_ATTRIBUTES_AT + 1])  # In a big-endian int16.
-            if led is not None and low_byte & ATTRIBUTE_TRANSACTIONAL:
-                producer = _PRODUCER.unpack_from(data.data, start + BATCH_PRODUCER_ID_AT)
-                found.append(_Row(at, led, *producer))
-        return found
+    def _row(self, at: int) -> _Row | None:
+        plan, data = self._producing.plan, self._data
+        start = int(plan[at + ROW_AT])
+        led = self._shard.by_code(int(plan[at + ROW_CODE]))
+        low_byte = int(data[start + BATCH_ATTRIBUTES_AT + 1])  # In a big-endian int16.
+        if led is None or not low_byte & ATTRIBUTE_TRANSACTIONAL:
+            return None
+        return _Row(at, led, *_PRODUCER.unpack_from(data.data, start + BATCH_PRODUCER_ID_AT))
 
 
 def _named(request: memoryview) -> tuple[int, str | None]:

@@ -4,27 +4,38 @@
     a compacted topic                            each record has a key
     compression.type other than `producer`       then the batch is recompressed
 
-Kafka's LogValidator does this for all topics. Validation inflates the batch in the shard's loop,
-while others wait: a batch that inflates to more than INFLATED_BYTES_MAX is refused.
+Kafka's LogValidator does this for all topics. Small batches are inflated in the shard's loop as far
+as a turn has room, others in a lane. A batch that inflates to more than INFLATED_BYTES_MAX is
+refused.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from shm.arrow import read_only
-from shm.kernels.base.words import BATCH_LENGTH_AT, BATCH_OVERHEAD_BYTES
+from shm.kernels.base.words import (
+    BATCH_HEADER_BYTES,
+    BATCH_LENGTH_AT,
+    BATCH_OVERHEAD_BYTES,
+)
+from shm.kernels.record.record_checks import (
+    L_FIRST_MS,
+    L_LAST_MS,
+    L_NEEDS_KEY,
+    LIMIT_WORDS,
+    R_KEYLESS,
+    R_LATE,
+    check_records,
+    new_refused,
+)
 from shm.kernels.record.records import (
-    B_COUNT,
     B_RECORDS_AT,
     B_RECORDS_END,
-    C_KEY_LENGTH,
-    C_TIMESTAMP,
-    RECORD_BYTES_MIN,
     new_columns,
     new_facts,
     scan_batches,
-    walk_batches,
 )
 from shm.kernels.record.references import may_refer
 from smq.model.catalog import Topic
@@ -32,13 +43,20 @@ from smq.model.config import Config
 from smq.model.errors import ErrorCode
 from smq.model.topic_configs import TopicSettings, own_or_default
 from smq.shard.answers import RefusedRecord
-from smq.shard.recompression import compression_of, recompressed
-from smq.shard.references import GOOD, REASONS_MAX, Handles, Rule, Verdict
-from smq.wire.inflate import inflate
+from smq.shard.checks import GOOD, ROOM_BYTES, Check, Room, Verdict
+from smq.shard.recompression import Compression, codec_of, compression_of, recompressed
+from smq.shard.references import REASONS_MAX, Handles, Rule
+from smq.wire.codec import Buffer
+from smq.wire.compression import Codec, InflatesTooFar, Undecodable, decompress
 
-MiB = 1024 * 1024
-INFLATED_BYTES_MAX = 8 * MiB  # Some ten milliseconds.
-NO_TIME = -1
+KiB, MiB = 1024, 1024 * 1024
+INFLATED_BYTES_MAX = 8 * MiB
+# What the loop itself inflates. Few compressed bytes, as they may be thousands of tiny frames or
+# blocks, each of which takes microseconds, and inflate to nothing.
+LOOP_INPUT_BYTES_MAX, LOOP_BYTES_MAX = 16 * KiB, 256 * KiB
+# The most that is recompressed at all takes some ten milliseconds (smq.shard.recompression): the
+# loop does a part of that, and a turn four of these.
+LOOP_COMPRESSED_PART = 8
 
 
 def looks_into(topic: Topic, config: Config) -> bool:
@@ -55,26 +73,64 @@ class Validation:
     """
 
     def __init__(
-        self, handles: Handles, topic_of: Callable[[int], Topic | None], config: Config
+        self,
+        handles: Handles,
+        topic_of: Callable[[int], Topic | None],
+        config: Config,
+        room: Room | None = None,
     ) -> None:
         self._handles, self._topic_of, self.config = handles, topic_of, config
+        self.room = room or Room()
 
-    def check(self, number: int, data: np.ndarray, at: int, wall_ms: int) -> Verdict:
+    def check(self, number: int, data: np.ndarray, at: int, wall_ms: int) -> Check:
         """See Handles."""
         size = _size_of(data, at)
-        topic = self._topic_of(number)
+        batch, topic = data[at : at + size], self._topic_of(number)
+        records = None
         if topic is not None and looks_into(topic, self.config):
             settings = TopicSettings.of(topic.configs, self.config)
             name = f"{topic.name}-{topic.partition_numbers.index(number)}"
-            verdict = verdict_of(data[at : at + size], name, settings, wall_ms)
+            judge = partial(verdict_of, batch, name, settings, wall_ms)
+            try:
+                records = self._inflated_here(batch)
+            except Undecodable:
+                return MALFORMED
+            verdict = judge(records) if records is not None else (yield judge)
             if verdict.error:
                 return verdict
         if may_refer(data, at, size):
-            return self._handles.check(number, data, at, wall_ms)
+            return (yield from self._handles.check(number, data, at, wall_ms))
         wanted = None if topic is None else compression_of(topic.configs)
-        if wanted is None:
+        if wanted is None or codec_of(batch) == wanted.codec:
             return GOOD
-        return Verdict(ErrorCode.NONE, [], recompressed(data[at : at + size], wanted))
+        compress = partial(recompressed, batch, wanted)
+        is_small = records is not None and self._fits(len(records), wanted)
+        made = compress(records) if is_small else (yield compress)
+        return Verdict(ErrorCode.NONE, [], made)
+
+    def _inflated_here(self, batch: np.ndarray) -> Buffer | None:
+        """A batch's records, if the loop has room for inflating and walking them.
+
+        Raises Undecodable.
+        """
+        codec, left = codec_of(batch), min(self.room.left, LOOP_BYTES_MAX)
+        most = left if codec == Codec.NONE else min(left, LOOP_INPUT_BYTES_MAX)
+        if len(batch) > most:
+            return None
+        try:
+            records = decompress(codec, batch.data[BATCH_HEADER_BYTES:], left)
+        except Undecodable as reason:  # Perhaps at the very end.
+            self.room.take(left)
+            if isinstance(reason, InflatesTooFar):
+                return None
+            raise
+        self.room.take(len(records))
+        return records
+
+    def _fits(self, size: int, wanted: Compression) -> bool:
+        """Whether the loop has room for compressing so many bytes; then it is taken."""
+        most = wanted.bytes_max // LOOP_COMPRESSED_PART
+        return size <= most and self.room.take(ROOM_BYTES * size // (wanted.bytes_max // 2))
 
     def rule_of(self, number: int) -> Rule | None:
         """See Handles."""
@@ -86,41 +142,56 @@ def _size_of(data: np.ndarray, at: int) -> int:
     return BATCH_OVERHEAD_BYTES + int.from_bytes(data[length_at : length_at + 4].tobytes())
 
 
-def verdict_of(batch: np.ndarray, partition: str, settings: TopicSettings, wall_ms: int) -> Verdict:
-    """The verdict on a batch; at most REASONS_MAX invalid records are named."""
-    columns = _columns_of(batch)
-    if columns is None:
-        reason = f"its records are malformed, or inflate to more than {INFLATED_BYTES_MAX} bytes"
-        return Verdict(ErrorCode.INVALID_RECORD, [RefusedRecord(0, reason)])
-    if settings.compacts:
-        words = f"Compacted topic cannot accept message without key in topic partition {partition}."
-        keyless = np.flatnonzero(columns[C_KEY_LENGTH] < 0)[:REASONS_MAX].tolist()
-        if keyless:
-            return Verdict(
-                ErrorCode.INVALID_RECORD, [RefusedRecord(each, words) for each in keyless]
-            )
-    times = columns[C_TIMESTAMP]
+_MALFORMED = f"its records are malformed, or inflate to more than {INFLATED_BYTES_MAX} bytes"
+MALFORMED = Verdict(ErrorCode.INVALID_RECORD, [RefusedRecord(0, _MALFORMED)])
+
+
+def verdict_of(
+    batch: np.ndarray,
+    partition: str,
+    settings: TopicSettings,
+    wall_ms: int,
+    records: Buffer | None = None,
+) -> Verdict:
+    """The verdict on a batch, whose `records` may be inflated already; at most REASONS_MAX invalid
+    records are named."""
     first, last = (
         max(0, wall_ms - settings.timestamp_before_max_ms),
         min(np.iinfo(np.int64).max, wall_ms + settings.timestamp_after_max_ms),
     )
-    late = np.flatnonzero(((times < first) & (times != NO_TIME)) | (times > last))
-    if settings.log_append_time or not len(late):
+    limits = np.zeros(LIMIT_WORDS, np.int64)
+    limits[L_NEEDS_KEY], limits[L_FIRST_MS], limits[L_LAST_MS] = settings.compacts, first, last
+    refused = new_refused(REASONS_MAX)
+    if not _are_whole(batch, limits, refused, records):
+        return MALFORMED
+    if refused[R_KEYLESS, 0]:
+        words = f"Compacted topic cannot accept message without key in topic partition {partition}."
+        return Verdict(ErrorCode.INVALID_RECORD, _named(refused[R_KEYLESS], words))
+    if settings.log_append_time or not refused[R_LATE, 0]:
         return GOOD
     words = f"Its timestamp is out of range: it should be within [{first}, {last}]."
-    refused = [RefusedRecord(each, words) for each in late[:REASONS_MAX].tolist()]
-    return Verdict(ErrorCode.INVALID_TIMESTAMP, refused)
+    return Verdict(ErrorCode.INVALID_TIMESTAMP, _named(refused[R_LATE], words))
 
 
-def _columns_of(batch: np.ndarray) -> np.ndarray | None:
-    """The records of a whole batch; None: they are malformed, or inflate to too much."""
+def _named(places: np.ndarray, words: str) -> list[RefusedRecord]:
+    return [RefusedRecord(each, words) for each in places[1 : 1 + places[0]].tolist()]
+
+
+def _are_whole(
+    batch: np.ndarray, limits: np.ndarray, refused: np.ndarray, records: Buffer | None
+) -> bool:
+    """Whether a whole batch's records are well-formed; notes those that are to be refused."""
     array, facts = read_only(batch), new_facts(1)
     count = scan_batches(array, 0, len(array), facts)
     assert count == 1, "it was seen to be a whole batch"
-    arena, inflated = inflate(array, facts[:, :1], INFLATED_BYTES_MAX)
-    room = int(inflated[B_RECORDS_END, 0] - inflated[B_RECORDS_AT, 0]) // RECORD_BYTES_MIN
-    records = int(inflated[B_COUNT, 0])
-    columns = new_columns(min(records, room))
-    if records > room or walk_batches(arena, inflated, 0, 1, columns) < 0:
-        return None
-    return columns
+    if codec_of(batch) != Codec.NONE:
+        try:
+            array = read_only(records if records is not None else _inflated(batch))
+        except Undecodable:
+            return False
+        facts[B_RECORDS_AT, 0], facts[B_RECORDS_END, 0] = 0, len(array)
+    return bool(check_records(array, facts, limits, new_columns(1), refused))
+
+
+def _inflated(batch: np.ndarray) -> Buffer:
+    return decompress(codec_of(batch), batch.data[BATCH_HEADER_BYTES:], INFLATED_BYTES_MAX)

@@ -28,19 +28,28 @@ class Handle(NamedTuple):
     reference: Reference | NotAHandle
 
 
-def handles_of_batch(data: np.ndarray, at: int, end: int) -> list[Handle] | None:
-    """The handles in the uncompressed batch data[at:end]; None if it is malformed."""
+def handle_rows(data: np.ndarray, at: int, end: int) -> np.ndarray | None:
+    """A row (R_FIELDS) for each handle in the uncompressed batch data[at:end]; None if it is
+    malformed."""
     rows = np.empty((ROWS_FIRST, R_FIELDS), np.int64)
     count = find_handles(data, at, end, rows)
     if count > ROWS_FIRST:
         rows = np.empty((count, R_FIELDS), np.int64)
         find_handles(data, at, end, rows)
-    if count < 0:
-        return None
-    return [
-        Handle(record, _reference(data, value_at, length, is_good=said == GOOD_HEADER))
-        for record, value_at, length, said in rows[:count].tolist()
-    ]
+    return None if count < 0 else rows[:count]
+
+
+def handles_of_rows(data: np.ndarray, rows: np.ndarray) -> Iterator[Handle]:
+    """The handles of these rows."""
+    for record, value_at, length, said in rows.tolist():
+        reference = _reference(data, value_at, length, is_good=said == GOOD_HEADER)
+        yield Handle(record, reference)
+
+
+def handles_of_batch(data: np.ndarray, at: int, end: int) -> list[Handle] | None:
+    """The handles in the uncompressed batch data[at:end]; None if it is malformed."""
+    rows = handle_rows(data, at, end)
+    return None if rows is None else list(handles_of_rows(data, rows))
 
 
 def handles_in(data: np.ndarray, columns: np.ndarray, headers: np.ndarray) -> Iterator[Handle]:

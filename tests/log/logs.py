@@ -19,6 +19,7 @@ from shm.kernels.base.words import (
 )
 from shm.kernels.log.append import append_rows, claim, make_room, place_of
 from shm.kernels.log.plan import (
+    HEAD_BUDGET,
     HEAD_NOW_MS,
     HEAD_ROW_COUNT,
     HEAD_WALL_MS,
@@ -29,6 +30,7 @@ from shm.kernels.log.plan import (
     ROW_ERROR,
     ROW_STATE,
     ROW_VERSION,
+    STEP_BYTES,
     STOP_LOG_FULL,
     new_plan,
     row_at,
@@ -143,7 +145,7 @@ _plan = new_plan(0, 0, 1)
 def append(log: Log, number: int, data: bytes) -> int:
     """Append one batch; its base offset. Nothing is written but to make room. Raises Refused."""
     row = row_at(_plan, 0)
-    _plan[HEAD_ROW_COUNT] = 1
+    _plan[HEAD_ROW_COUNT], _plan[HEAD_BUDGET] = 1, STEP_BYTES
     _plan[HEAD_NOW_MS] = _plan[HEAD_WALL_MS] = NOW_MS
     _plan[row + ROW_CODE] = log.number << 32 | log.partitions.slots[number]
     _plan[row + ROW_AT], _plan[row + ROW_BYTES] = 0, len(data)

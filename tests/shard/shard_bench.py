@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -16,8 +17,11 @@ from smq.log.sync import InlineSyncer, Syncer
 from smq.model.catalog import Catalog, Node, Topic
 from smq.model.config import Config
 from smq.model.now import Now
-from smq.shard.produce import Produced, Producing
+from smq.shard.checks import Room
+from smq.shard.produce import Left, Produced, Producing
+from smq.shard.references import Handles
 from smq.shard.shard import Shard
+from smq.shard.unfinished import Unfinished
 from smq.wire.codec import Writer
 from smq.wire.generated.produce import (
     PartitionProduceData,
@@ -28,6 +32,7 @@ from smq.wire.generated.produce import (
     write_produce_request,
 )
 from smq.wire.headers import RequestHeader, read_response_header, write_request_header
+from smq.wire.internal.transactions import AddPartitions
 from smq.wire.records import Record, write_batch
 
 NOW_MS, DAY_MS = 1_600_000_000_000, 86_400_000  # Wall time.
@@ -142,6 +147,59 @@ def responses(answers: bytes) -> list[tuple[int, ProduceResponse]]:
         correlation, at = read_response_header(body, 0, PRODUCE, PRODUCE_VERSION)
         found.append((correlation, read_produce_response(body, at, PRODUCE_VERSION)))
     return found
+
+
+class Producer:
+    """Produces into a shard: what is left is finished in steps.
+
+    steps   of the last buffer
+    jobs    that its steps asked for
+    """
+
+    def __init__(self, shard: Shard, handles: Handles | None = None, **others: Any) -> None:
+        needs = shard.logs, shard.config, shard.drain, shard.throttle
+        given = () if handles is None else (handles,)
+        self.shard, self.room = shard, getattr(handles, "room", Room())
+        self.producing = Producing(*needs, *given, **others)
+        self.in_steps = Producing(*needs, *given, **others, in_steps=True)
+        self.steps = self.jobs = 0
+
+    def run(self, received: bytes, now: Now = NOW) -> Produced:
+        """Take a buffer's requests, without finishing what is left."""
+        data = np.frombuffer(bytearray(received), np.uint8)
+        self.steps = self.jobs = 0
+        self.room.begin_turn()
+        return self.producing.run(data, 0, len(data), self.shard.directory, now)
+
+    def answers(self, received: bytes, now: Now = NOW) -> bytes:
+        """Take a buffer's requests one after the other; their answers."""
+        answers, at = b"", 0
+        while at < len(received):
+            produced = self.run(received[at:], now)
+            assert produced.consumed_to > 0
+            answers += bytes(produced.answers)
+            if produced.left is not None:
+                answers += bytes(self.finished(received[at:], produced.left, now).answers)
+            at += produced.consumed_to
+        return answers
+
+    def finished(self, received: bytes, left: Left, now: Now = NOW) -> Produced:
+        """Finish what is left of a buffer."""
+        data = np.frombuffer(bytearray(received[left.start : left.end]), np.uint8)
+        return self.stepped(Unfinished(self.shard, self.in_steps, data, left), now)
+
+    def stepped(self, unfinished: Unfinished, now: Now = NOW) -> Produced:
+        """Take all steps of a request."""
+        while True:
+            self.steps += 1
+            self.room.begin_turn()
+            outcome = unfinished.step(now)
+            if isinstance(outcome, Produced):
+                return outcome
+            if outcome is not None:
+                assert not isinstance(outcome, AddPartitions)
+                self.jobs += 1
+                unfinished.told(outcome())
 
 
 class Appender:

@@ -7,7 +7,7 @@ import pytest
 from smq.shard import changes as module
 from smq.shard.changes import Changed, Changes
 from smq.wire.internal.messages import PartitionState
-from tests.shard.shard_bench import NOW_MS, Appender, batch, catalog, new_shard, topic
+from tests.shard.shard_bench import MONOTONIC_MS, NOW_MS, Appender, batch, catalog, new_shard, topic
 
 COUNT = 30
 
@@ -54,7 +54,7 @@ def test_the_first_answer_has_all_and_the_next_what_has_changed(bench: Bench) ->
     grown = bench.after(again.version)
     assert bench.numbers(grown) == [4, 9]
     [row] = [row for row in grown.partitions if row.number == 4]
-    assert row == PartitionState(4, 1, 0, 0, 2, 2 * len(batch(b"v")), NOW_MS)
+    assert row == PartitionState(4, 1, 0, 0, 2, 2 * len(batch(b"v")), MONOTONIC_MS)
     assert bench.after(again.version) == grown  # The answer was lost.
     bench.shard.logs[1].sealing.advance(4, 2, NOW_MS)
     bench.shard.logs[0].sealing.set_log_start(9, 1)

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from shm.kernels.base.words import FLAG_FETCH_LEFT, P_FLAGS
+from smq.shard.checks import GOOD, Check
 from smq.shard.inline import before_handles, delivers_inline
 from smq.shard.produce import Producing
-from smq.shard.references import GOOD, NoFiler, Verdict
+from smq.shard.references import NoFiler
 from smq.shard.shard import Shard
 from smq.testing.payloads import handle_batch, reference_to
 from tests.shard.shard_bench import NOW_MS, SEGMENT_BYTES, Appender, new_shard, topic
@@ -20,7 +21,8 @@ HANDLE = reference_to(b"payload")
 class AllGood(NoFiler):
     """Takes handles to anything."""
 
-    def check(self, _number: int, _data: np.ndarray, _at: int, _wall_ms: int) -> Verdict:
+    def check(self, _number: int, _data: np.ndarray, _at: int, _now_ms: int) -> Check:
+        yield from ()
         return GOOD
 
 

@@ -2,26 +2,23 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from shm.kernels.base.words import DURABILITY_DISK, DURABILITY_OS
-from shm.kernels.log.plan import STOP_MALFORMED, STOP_NEED_MORE, STOP_OTHER_API, new_plan
+from shm.kernels.log.plan import STOP_MALFORMED, STOP_NEED_MORE, STOP_OTHER_API
 from shm.timings import Errors
 from smq.model.errors import ErrorCode
 from smq.shard.produce import (
     ANSWERS_BYTES,
     REQUESTS_MAX,
     ROWS_MAX,
-    TOPICS_MAX,
     Mark,
-    Producing,
 )
 from smq.wire.records import Record, write_batch
 from tests.shard.shard_bench import (
-    NOW,
     SEGMENT_BYTES,
     Appender,
+    Producer,
     batch,
     new_shard,
     produce_request,
@@ -126,24 +123,19 @@ def test_more_requests_than_a_plan_holds_are_taken_in_several_runs(tmp_path: Pat
     assert found == [*range(count)]
 
 
-def test_a_plan_grows_for_one_request_of_very_many_partitions(tmp_path: Path) -> None:
+def test_a_request_of_very_many_partitions_is_finished_in_steps(tmp_path: Path) -> None:
     partitions = ROWS_MAX + 100
     request = produce_request({"wide": {i: batch(b"") for i in range(partitions)}})
     shard = new_shard(tmp_path, topic("wide", range(1, 2)), socket_request_max_bytes=len(request))
-    data = np.frombuffer(bytearray(request), np.uint8)
     counted = Errors.private()
-    producing = Producing(
-        shard.logs, shard.config, shard.drain, shard.throttle, errors=counted.table[0]
-    )
-    produced = producing.run(data, 0, len(data), shard.directory, NOW)
-    [(_, response)] = responses(bytes(produced.answers))
+    producer = Producer(shard, errors=counted.table[0])
+    [(_, response)] = responses(producer.answers(request))
     errors = {each.index: each.error_code for each in response.responses[0].partition_responses}
     assert len(errors) == partitions
     assert errors.pop(0) == ErrorCode.NONE
     assert set(errors.values()) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert counted.table.sum() == partitions - 1
-    assert len(producing.plan) == len(new_plan(REQUESTS_MAX, TOPICS_MAX, ROWS_MAX))
-    assert len(producing.out) == ANSWERS_BYTES  # What one client asked for is not kept for it.
+    assert len(producer.in_steps.out) == ANSWERS_BYTES  # What one client asked for is not kept.
 
 
 def test_answers_say_how_long_a_producer_has_to_wait_while_space_is_short(tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from smq.model.errors import ErrorCode
+from smq.shard.checks import GOOD, Check
 from smq.shard.recompression import CODECS, Compression, compression_of, recompressed
-from smq.shard.references import GOOD, NoFiler, Verdict
+from smq.shard.references import NoFiler
 from smq.shard.validation import Validation
 from smq.testing.payloads import handle_batch, reference_to
 from smq.wire.compression import Codec
@@ -34,7 +35,8 @@ def array(batch: bytes) -> np.ndarray:
 class AllGood(NoFiler):
     """Takes handles to anything."""
 
-    def check(self, _number: int, _data: np.ndarray, _at: int, _wall_ms: int) -> Verdict:
+    def check(self, _number: int, _data: np.ndarray, _at: int, _wall_ms: int) -> Check:
+        yield from ()
         return GOOD
 
 

@@ -14,7 +14,7 @@ from shm.kernels.log.handles import AHEAD_MAX_MS
 from shm.timings import Errors
 from smq.model.errors import ErrorCode
 from smq.model.references import Reference
-from smq.shard.produce import Producing
+from smq.shard.checks import Verdict
 from smq.shard.references import (
     LATER_MAX,
     PATIENCE_MS,
@@ -30,7 +30,15 @@ from smq.testing.payloads import handle_batch, reference_to
 from smq.wire.compression import Codec
 from smq.wire.generated.produce import PartitionProduceResponse, ProduceResponse
 from smq.wire.records import Record, write_batch
-from tests.shard.shard_bench import NOW, NOW_MS, new_shard, produce_request, responses, topic
+from tests.shard.shard_bench import (
+    NOW,
+    NOW_MS,
+    Producer,
+    new_shard,
+    produce_request,
+    responses,
+    topic,
+)
 
 ORPHAN_MS = 1000
 GOOD = reference_to(b"payload")
@@ -95,20 +103,11 @@ class Bench:
         self.payloads.add(GOOD)
         references = References(self.payloads, self.shard.topic_of, self.shard.config)
         self.errors = Errors.private()
-        self.producing = Producing(
-            self.shard.logs,
-            self.shard.config,
-            self.shard.drain,
-            self.shard.throttle,
-            references,
-            errors=self.errors.table[0],
-        )
+        self.producer = Producer(self.shard, references, errors=self.errors.table[0])
 
     def produce(self, *requests: bytes) -> list[ProduceResponse]:
-        data = np.frombuffer(bytearray(b"".join(requests)), np.uint8)
-        produced = self.producing.run(data, 0, len(data), self.shard.directory, NOW)
-        assert produced.consumed_to == len(data)
-        return [response for _, response in responses(bytes(produced.answers))]
+        answers = self.producer.answers(b"".join(requests))
+        return [response for _, response in responses(answers)]
 
     def send(self, batch: bytes, name: str = "one") -> PartitionProduceResponse:
         [response] = self.produce(produce_request({name: {0: batch}}))
@@ -126,6 +125,19 @@ class Bench:
 
     def end(self) -> int:
         return sum(led.offsets().log_end for led in self.shard.led())
+
+
+def judged(references: References, batch: bytes) -> Verdict:
+    """The verdict on a batch, whatever turns and jobs it takes."""
+    check, said = references.check(1, np.frombuffer(batch, np.uint8), 0, NOW_MS), None
+    try:
+        while True:
+            job = check.send(said)
+            references.room.begin_turn()
+            said = NOW_MS if job is None else job()
+    except StopIteration as ended:
+        verdict: Verdict = ended.value
+        return verdict
 
 
 @pytest.fixture
@@ -228,8 +240,7 @@ def test_a_batch_may_not_ask_for_more_than_is_ever_known_together(bench: Bench) 
     bench.payloads.later.update(each.key("one") for each in gone)
     references = References(bench.payloads, bench.shard.topic_of, bench.shard.config)
     [least, often, most] = [
-        references.check(1, np.frombuffer(handle_batch(each), np.uint8), 0, NOW_MS)
-        for each in (gone[:-1], gone[:1] * len(gone), gone)
+        judged(references, handle_batch(each)) for each in (gone[:-1], gone[:1] * len(gone), gone)
     ]
     assert least.error == often.error == ErrorCode.KAFKA_STORAGE_ERROR
     assert most.error == ErrorCode.INVALID_RECORD
@@ -288,13 +299,15 @@ def test_the_other_batches_of_a_buffer_are_not_concerned(tmp_path: Path, logs: i
 def test_without_acknowledgements_the_connection_is_closed(bench: Bench) -> None:
     request = produce_request({"one": {0: handle_batch([reference_to(b"gone")])}}, acks=0)
     data = np.frombuffer(bytearray(request), np.uint8)
-    produced = bench.producing.run(data, 0, len(data), bench.shard.directory, NOW)
+    produced = bench.producer.producing.run(data, 0, len(data), bench.shard.directory, NOW)
     assert produced.close
     assert not produced.answers
 
 
 def test_without_a_filer_every_handle_is_refused() -> None:
-    assert NoFiler().check(1, np.empty(0, np.uint8), 0, 0).error == ErrorCode.INVALID_RECORD
+    with pytest.raises(StopIteration) as ended:
+        next(NoFiler().check(1, np.empty(0, np.uint8), 0, 0))
+    assert ended.value.value.error == ErrorCode.INVALID_RECORD
 
 
 def test_what_was_refused_is_counted(bench: Bench) -> None:
@@ -302,7 +315,7 @@ def test_what_was_refused_is_counted(bench: Bench) -> None:
     for references, count in (([GOOD, gone, gone], 2), ([GOOD], 0), ([gone], 1)):
         request = produce_request({"one": {0: handle_batch(references)}})
         data = np.frombuffer(bytearray(request), np.uint8)
-        produced = bench.producing.run(data, 0, len(data), bench.shard.directory, NOW)
+        produced = bench.producer.producing.run(data, 0, len(data), bench.shard.directory, NOW)
         assert produced.refused == count
 
 
@@ -334,7 +347,7 @@ def test_where_handles_were_good_a_kernel_looks_from_then_on(tmp_path: Path) -> 
     for _ in range(3):
         assert bench.send(handle_batch([GOOD])).error_code == 0
         assert bench.payloads.looks == 1
-    bench.producing.forget_rules()
+    bench.producer.producing.forget_rules()
     assert bench.send(handle_batch([GOOD])).error_code == 0
     assert bench.payloads.looks == 2
 

@@ -8,8 +8,9 @@ import pytest
 from shm.kernels.base.words import P_LAST_STABLE, WORD_SEGMENT_BYTES
 from shm.kernels.log.producers import R_EPOCH, producer_row
 from smq.model.errors import ErrorCode, PeerError
-from smq.shard.produce import Producing
+from smq.shard.produce import Produced, Producing
 from smq.shard.shard import Offsets, Shard
+from smq.shard.transactional import TransactionalProduce
 from smq.wire.internal.form import Failed
 from smq.wire.internal.transactions import AddPartitions
 from smq.wire.markers import Marker
@@ -31,6 +32,13 @@ def shard(tmp_path: Path) -> Shard:
     return new_shard(tmp_path, topic("one"), topic("two", range(5, 7)))
 
 
+def answers(request: TransactionalProduce) -> list[tuple[int, int]]:
+    """(error, base offset) of each partition of a request that needs one more step."""
+    produced = request.step(NOW)
+    assert isinstance(produced, Produced)
+    return errors_of(bytes(produced.answers))
+
+
 def offsets(shard: Shard, number: int = NUMBER) -> Offsets:
     led = shard.by_number(number)
     assert led is not None
@@ -45,14 +53,12 @@ def test_the_coordinator_is_asked_once_for_each_partition_of_a_transaction(shard
         "none": {0: transactional_batch(b"c", producer=PRODUCER)},
     }
     first = producers.begin(transactional_request(data))
-    assert first.begin(NOW) == AddPartitions("t", *PRODUCER, [1, 5], 0, verify_only=False)
+    assert first.step(NOW) == AddPartitions("t", *PRODUCER, [1, 5], 0, verify_only=False)
     first.take([0, 0])
-    answers = errors_of(bytes(first.append(NOW).answers))
-    assert answers == [(0, 0), (0, 0), (0, 0), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
+    assert answers(first) == [(0, 0), (0, 0), (0, 0), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
     more = transactional_batch(b"d", producer=PRODUCER, sequence=1)
     second = producers.begin(transactional_request({"one": {0: more}}))
-    assert second.begin(NOW) is None, "the transaction is open there"
-    assert errors_of(bytes(second.append(NOW).answers)) == [(0, 1)]
+    assert answers(second) == [(0, 1)], "the transaction is open there"
     producers.end_turn()
     assert offsets(shard).last_stable == 0
     assert offsets(shard, 6).last_stable == 1, "no transaction is open there"
@@ -61,7 +67,7 @@ def test_the_coordinator_is_asked_once_for_each_partition_of_a_transaction(shard
 def test_a_client_that_adds_partitions_itself_has_them_only_verified(shard: Shard) -> None:
     record = {"one": {0: transactional_batch(b"a", producer=PRODUCER)}}
     request = Producers(shard).begin(transactional_request(record, version=11))
-    assert request.begin(NOW) == AddPartitions("t", *PRODUCER, [NUMBER], 0, verify_only=True)
+    assert request.step(NOW) == AddPartitions("t", *PRODUCER, [NUMBER], 0, verify_only=True)
 
 
 @pytest.mark.parametrize(
@@ -95,11 +101,10 @@ def test_a_marker_that_comes_while_the_coordinator_is_asked_refuses_the_batch(sh
     producers = Producers(shard)
     record = transactional_batch(b"a", producer=PRODUCER)
     request = producers.begin(transactional_request({"one": {0: record}}))
-    asked = request.begin(NOW)
-    assert asked is not None
+    assert isinstance(request.step(NOW), AddPartitions)
     producers.end(NUMBER, Marker(*PRODUCER, committed=False, coordinator_epoch=0))
     request.take([0])
-    [(error, _)] = errors_of(bytes(request.append(NOW).answers))
+    [(error, _)] = answers(request)
     assert error == ErrorCode.INVALID_TXN_STATE
     assert shard.verifying == {}
 
@@ -147,7 +152,7 @@ def test_what_is_open_is_never_stable_though_the_log_is_drained_in_the_midst(
 
     producers = Producers(shard)
     producers.transactional = Producing(
-        shard.logs, shard.config, drain, shard.throttle, transactional=True
+        shard.logs, shard.config, drain, shard.throttle, in_steps=True
     )
     size = shard.logs[0].words[WORD_SEGMENT_BYTES] // 8
     data = {i: transactional_batch(bytes(size), producer=PRODUCER) for i in range(60)}
@@ -164,7 +169,7 @@ def test_what_is_cut_breaks_the_protocol(shard: Shard, cut: int) -> None:
     body = whole[4:-cut]
     data = np.frombuffer(bytearray(len(body).to_bytes(4) + body), np.uint8)
     with pytest.raises(PeerError):
-        Producers(shard).begin(bytes(data)).begin(NOW)
+        Producers(shard).begin(bytes(data)).step(NOW)
 
 
 def test_a_transaction_aborts_what_is_open_of_an_earlier_one(shard: Shard) -> None:
@@ -226,9 +231,9 @@ def test_a_marker_that_is_repeated_does_not_refuse_the_next_transaction(
     producers = Producers(shard)
     batch = transactional_batch(b"next", producer=(7, 4))
     request = producers.begin(transactional_request({"one": {0: batch}}))
-    assert request.begin(NOW) is not None
+    assert request.step(NOW) is not None
     producers.end(1, Marker(7, 4, committed=True, coordinator_epoch=0), version=version)
     request.take([0])
-    [(found, _)] = errors_of(bytes(request.append(NOW).answers))
+    [(found, _)] = answers(request)
     assert found == error
     producers.end_turn()

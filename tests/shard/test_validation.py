@@ -2,11 +2,9 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from smq.model.errors import ErrorCode
-from smq.shard.produce import Producing
 from smq.shard.references import REASONS_MAX, References
 from smq.shard.validation import INFLATED_BYTES_MAX, Validation
 from smq.testing.payloads import handle_batch, reference_to
@@ -14,7 +12,7 @@ from smq.wire.compression import Codec
 from smq.wire.generated.produce import PartitionProduceResponse
 from smq.wire.records import Record, write_batch
 from tests.oracle.batches import with_crc
-from tests.shard.shard_bench import NOW, NOW_MS, new_shard, produce_request, responses, topic
+from tests.shard.shard_bench import NOW_MS, Producer, new_shard, produce_request, responses, topic
 from tests.shard.test_references import FakePayloads
 
 BEFORE_MS, AFTER_MS = 1000, 2000
@@ -45,19 +43,12 @@ class Bench:
         )
         self.payloads = FakePayloads()
         references = References(self.payloads, self.shard.topic_of, self.shard.config)
-        self.producing = Producing(
-            self.shard.logs,
-            self.shard.config,
-            self.shard.drain,
-            self.shard.throttle,
-            Validation(references, self.shard.topic_of, self.shard.config),
-        )
+        checks = Validation(references, self.shard.topic_of, self.shard.config)
+        self.producer = Producer(self.shard, checks)
 
     def send(self, records: bytes, name: str = "one") -> PartitionProduceResponse:
         request = produce_request({name: {0: records}})
-        data = np.frombuffer(bytearray(request), np.uint8)
-        produced = self.producing.run(data, 0, len(data), self.shard.directory, NOW)
-        [(_, response)] = responses(bytes(produced.answers))
+        [(_, response)] = responses(self.producer.answers(request))
         [answer] = response.responses[0].partition_responses
         return answer
 

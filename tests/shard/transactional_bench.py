@@ -16,6 +16,7 @@ from smq.wire.generated.produce import (
 )
 from smq.wire.headers import RequestHeader, read_response_header, write_request_header
 from smq.wire.internal.form import Failed
+from smq.wire.internal.transactions import AddPartitions
 from smq.wire.markers import Marker
 from smq.wire.records import MAGIC, Record, crc_of, write_batch
 from tests.shard.shard_bench import NOW, NOW_MS, PRODUCE, Appender
@@ -76,7 +77,7 @@ class Producers(Appender):
     def __init__(self, shard: Shard) -> None:
         super().__init__(shard)
         self.transactional = Producing(
-            shard.logs, shard.config, shard.drain, shard.throttle, transactional=True
+            shard.logs, shard.config, shard.drain, shard.throttle, in_steps=True
         )
 
     def begin(self, request: bytes) -> TransactionalProduce:
@@ -88,11 +89,12 @@ class Producers(Appender):
     ) -> list[tuple[int, int]]:
         """Send a request; the coordinator says `said`, or that all is well."""
         produce = self.begin(request)
-        asked = produce.begin(NOW)
-        if asked is not None:
-            produce.take([0] * len(asked.numbers) if said is None else said)
-        produced: Produced = produce.append(NOW)
-        found = errors_of(bytes(produced.answers), version)
+        outcome = produce.step(NOW)
+        while not isinstance(outcome, Produced):
+            if isinstance(outcome, AddPartitions):
+                produce.take([0] * len(outcome.numbers) if said is None else said)
+            outcome = produce.step(NOW)
+        found = errors_of(bytes(outcome.answers), version)
         self.end_turn()
         return found
 

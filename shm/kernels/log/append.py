@@ -66,6 +66,9 @@ from shm.kernels.log.handles import handles_are_good
 from shm.kernels.log.index import append_entry
 from shm.kernels.log.plan import (
     DONE,
+    HANDLES_BYTES_MAX,
+    HANDLES_COST,
+    HEAD_BUDGET,
     HEAD_LEVEL,
     HEAD_NOW_MS,
     HEAD_ROW_COUNT,
@@ -78,6 +81,7 @@ from shm.kernels.log.plan import (
     ROW_BASE_OFFSET,
     ROW_BYTES,
     ROW_CODE,
+    ROW_COST_BYTES,
     ROW_ERROR,
     ROW_LOG_START,
     ROW_STATE,
@@ -85,6 +89,7 @@ from shm.kernels.log.plan import (
     ROW_VERSION,
     STOP_LOG_FULL,
     STOP_REFERENCES,
+    STOP_STEP,
     row_at,
 )
 from shm.kernels.log.producers import (
@@ -287,8 +292,12 @@ def _records_are_good(memory, slot, data, plan, row, size):
         return True
     if get_partition(memory, slot, P_FLAGS) & FLAG_LOOKED_INTO:
         return False
-    may_hold_some = may_refer(data, plan[row + ROW_AT], size)
-    return not may_hold_some or handles_are_good(plan, row, data, size)
+    if not may_refer(data, plan[row + ROW_AT], size):
+        return True
+    if size > HANDLES_BYTES_MAX:
+        return False
+    plan[HEAD_BUDGET] -= HANDLES_COST * size
+    return handles_are_good(plan, row, data, size)
 
 
 @kernel
@@ -338,15 +347,18 @@ def append_rows(memory, links, producers, data, plan):
     """Append the plan's rows that belong to this log and are not done; sets the plan's stop reason.
 
     Returns 0 when none is left, STOP_LOG_FULL if the WAL must be written first, or STOP_REFERENCES
-    if the caller must check a row's handles (shm.kernels.log.handles): resolve that, then call
-    again.
+    if the caller must check a row's records or handles (shm.kernels.log.handles): resolve that,
+    then call again. STOP_STEP: HEAD_BUDGET is used up, so call again in a later turn.
     """
     log = get_word(memory, WORD_LOG)
     for i in range(plan[HEAD_ROW_COUNT]):
         row = row_at(plan, i)
         if plan[row + ROW_STATE] == DONE or plan[row + ROW_CODE] >> 32 != log:
             continue
-        stop = _append_row(memory, links, producers, data, plan, row)
+        stop = STOP_STEP
+        if plan[HEAD_BUDGET] > 0:
+            plan[HEAD_BUDGET] -= ROW_COST_BYTES + max(0, plan[row + ROW_BYTES])
+            stop = _append_row(memory, links, producers, data, plan, row)
         if stop != 0:
             plan[HEAD_STOP], plan[HEAD_STOPPED_ROW] = stop, i
             return stop

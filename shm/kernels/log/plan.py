@@ -30,7 +30,7 @@ HEAD_LEVEL = 11  # out: the highest durability of any row that was taken, or LEV
 HEAD_OUT_BYTES = 12  # out: bytes of answers
 HEAD_CLOSE = 13  # out: an error with acks=0: the connection must be closed
 HEAD_PARSED = 14  # out: why parsing stopped, one of the first four stops
-HEAD_STOPPED_ROW = 15  # out: the row that STOP_REFERENCES is about
+HEAD_STOPPED_ROW = 15  # out: the row that STOP_REFERENCES or STOP_STEP is about
 HEAD_OUT_START = 17  # in: where in `out` the answers begin
 HEAD_THROTTLE_MS = 16  # in: the throttle time in the answers
 HEAD_RULES = 18  # in: the rules for handles (shm.kernels.log.handles), their address or 0 …
@@ -40,6 +40,7 @@ HEAD_LED_ELSEWHERE = 21  # out: an answer must name the leader of a partition (K
 HEAD_ERRORS = 22  # in: where errors are counted (shm.timings.Errors), its address or 0 …
 HEAD_ERRORS_WORDS = 23  # … and length
 HEAD_WALL_MS = 24  # in: the wall clock
+HEAD_BUDGET = 25  # in, out: bytes that may still be taken in this step
 
 LEVEL_NONE = -1  # No row was appended or found to be a duplicate.
 
@@ -51,6 +52,7 @@ STOP_LOG_FULL = 4
 STOP_OUT_FULL = 5
 STOP_LED_ELSEWHERE = 7  # All is appended; the caller must write answers that name leaders.
 STOP_REFERENCES = 6  # A batch may hold handles, or must have keys: check it, set its result.
+STOP_STEP = 8  # The step has taken its share of bytes: the rest belongs to later turns.
 
 REQUEST_WORDS = 8
 REQUEST_CORRELATION = 0
@@ -60,6 +62,7 @@ REQUEST_TOPIC = 3  # The first of its topics …
 REQUEST_TOPIC_COUNT = 4
 REQUEST_END = 5  # After its last byte in the buffer.
 REQUEST_TRANSACTIONAL = 6  # Whether it names a transactional id.
+REQUEST_START = 7  # Where it begins in the buffer, its size first.
 
 TOPIC_WORDS = 5
 TOPIC_KEY_AT = 0
@@ -82,10 +85,18 @@ ROW_TRANSACTIONAL = 10  # As the request's.
 DONE = 1
 REFERENCES_CHECKED = 2  # Its handles are good, or it has none; its records have keys if they must.
 
-# Topics, and rows, of the largest plan. A request is taken in one step, half a microsecond a row:
-# more rows would hold the loop for more than 10 ms, and a request of 100 MB that names topics of
-# three bytes would ask for gigabytes of plan and answers. As many batches take over a megabyte.
+# Topics, and rows, of the largest plan. A request is parsed in one step, and a request of 100 MB
+# that names topics of three bytes would ask for gigabytes of plan and answers. As many batches take
+# over a megabyte.
 ROWS_MAX = 1 << 14
+
+# What one step takes of a plan, in bytes of batches: checking, copying and writing a megabyte takes
+# up to two milliseconds. A row costs a quarter of a microsecond, whatever its size; a handle a
+# system call, which is eight times what its bytes cost.
+STEP_BYTES = 2 << 20
+ROW_COST_BYTES = 256
+HANDLES_COST = 8
+HANDLES_BYTES_MAX = (1 << 20) + 4096  # Of a batch whose handles a kernel checks: the usual limit.
 
 
 def new_plan(requests: int, topics: int, rows: int) -> np.ndarray:
@@ -96,6 +107,7 @@ def new_plan(requests: int, topics: int, rows: int) -> np.ndarray:
     plan[HEAD_TOPIC_CAPACITY] = topics
     plan[HEAD_ROW_CAPACITY] = rows
     plan[HEAD_TRANSACTIONS] = 1
+    plan[HEAD_BUDGET] = STEP_BYTES
     return plan
 
 

@@ -26,6 +26,7 @@ from shm.kernels.log.append import append_rows
 from shm.kernels.log.directory import ID_BYTES, INTERNAL, LED_ELSEWHERE, find_topic
 from shm.kernels.log.plan import (
     DONE,
+    HEAD_BUDGET,
     HEAD_CLOSE,
     HEAD_END,
     HEAD_ERRORS,
@@ -49,6 +50,7 @@ from shm.kernels.log.plan import (
     REQUEST_ACKS,
     REQUEST_CORRELATION,
     REQUEST_END,
+    REQUEST_START,
     REQUEST_TOPIC,
     REQUEST_TOPIC_COUNT,
     REQUEST_TRANSACTIONAL,
@@ -65,6 +67,7 @@ from shm.kernels.log.plan import (
     ROW_TRANSACTIONAL,
     ROW_VERSION,
     ROWS_MAX,
+    STEP_BYTES,
     STOP_LED_ELSEWHERE,
     STOP_MALFORMED,
     STOP_NEED_MORE,
@@ -91,7 +94,8 @@ UNKNOWN_TOPIC_ID = 100
 FULL = -2
 OTHER = -3
 GO_ON = -1
-ANSWER_BYTES_MAX = 64  # Of a partition or of the frame around them, without the topic's key.
+# Of a partition, and of what is around a topic's or a request's, without the topic's key.
+ROW_ANSWER_BYTES_MAX, ANSWER_BYTES_MAX = 36, 64
 
 
 @kernel
@@ -210,7 +214,7 @@ def _parse_request(data, at, end, directory, plan):
     plan[request + REQUEST_VERSION] = version
     plan[request + REQUEST_CORRELATION] = get32(data, at + 4)
     plan[request + REQUEST_TOPIC] = topics_before
-    plan[request + REQUEST_END] = end
+    plan[request + REQUEST_START], plan[request + REQUEST_END] = at - 4, end
     at = skip_string(data, at + 8, end, False)  # noqa: FBT003  (The client id is never compact.)
     if flexible and at != BAD:
         at = skip_tags(data, at, end)
@@ -269,7 +273,7 @@ def parse_requests(data, directory, plan):
     """
     plan[HEAD_REQUEST_COUNT] = plan[HEAD_TOPIC_COUNT] = plan[HEAD_ROW_COUNT] = 0
     plan[HEAD_OUT_BYTES] = plan[HEAD_CLOSE] = plan[HEAD_LED_ELSEWHERE] = 0
-    plan[HEAD_LEVEL] = LEVEL_NONE
+    plan[HEAD_LEVEL], plan[HEAD_BUDGET] = LEVEL_NONE, STEP_BYTES
     end = plan[HEAD_END]
     stop = _look(data, plan[HEAD_START], end, plan)
     while stop == GO_ON:
@@ -354,9 +358,10 @@ def _has_error(plan, request):
 
 
 @kernel
-def _answer_bytes_max(plan):
+def answer_bytes_max(plan):
     """A bound of what the answers to a plan take."""
-    total = ANSWER_BYTES_MAX * (plan[HEAD_REQUEST_COUNT] + plan[HEAD_ROW_COUNT])
+    total = ANSWER_BYTES_MAX * plan[HEAD_REQUEST_COUNT]
+    total += ROW_ANSWER_BYTES_MAX * plan[HEAD_ROW_COUNT]
     for i in range(plan[HEAD_TOPIC_COUNT]):
         total += ANSWER_BYTES_MAX + plan[topic_at(plan, i) + TOPIC_KEY_BYTES]
     return total
@@ -388,7 +393,7 @@ def write_answers(data, plan, out):
     if plan[HEAD_LED_ELSEWHERE]:
         plan[HEAD_STOP] = STOP_LED_ELSEWHERE
         return STOP_LED_ELSEWHERE
-    if _answer_bytes_max(plan) > out.size - start:
+    if answer_bytes_max(plan) > out.size - start:
         plan[HEAD_STOP] = STOP_OUT_FULL
         return STOP_OUT_FULL
     at = start
@@ -408,7 +413,7 @@ def write_answers(data, plan, out):
 def produce(data, memory, links, producers, directory, plan, out):
     """Parse, append and answer everything that a recv brought, for a shard with one log.
 
-    Returns why parsing stopped, or why appending did (STOP_LOG_FULL, STOP_REFERENCES,
+    Returns why parsing stopped, or why appending did (STOP_LOG_FULL, STOP_REFERENCES, STOP_STEP,
     STOP_OUT_FULL, STOP_LED_ELSEWHERE): then resolve that, call append_rows until it returns 0, and
     write_answers; the next call continues parsing.
     """

@@ -97,6 +97,26 @@ def records(data: bytes, base_offset: int, base_timestamp: int, count: int) -> l
     return read
 
 
+class Limits(NamedTuple):
+    """What a topic requires of its records; times in ms."""
+
+    needs_key: bool
+    first_ms: int
+    last_ms: int
+
+
+def refused(read: list[PlainRecord], limits: Limits) -> tuple[list[int], list[int]]:
+    """The places of records that must have a key and have none, and of those out of time."""
+    keyless = [i for i, each in enumerate(read) if limits.needs_key and each.key is None]
+    late = [
+        i
+        for i, each in enumerate(read)
+        if each.timestamp > limits.last_ms
+        or (each.timestamp < limits.first_ms and each.timestamp != -1)
+    ]
+    return keyless, late
+
+
 def varint(value: int) -> bytes:
     """A zigzag varint."""
     bits = value << 1 if value >= 0 else ~(value << 1)

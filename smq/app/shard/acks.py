@@ -67,9 +67,7 @@ class Acks:
         """
         assert all(mark.position <= self._shard.logs[mark.log].tail for mark in marks)
         if slot is None:
-            slot = Slot(is_open=False)
-            slot.timing = self._timing(client, len(answers))
-            client.slots.append(slot)
+            slot = self.reserve(client, len(answers))
         slot.pieces.append(answers)
         slot.length = len(answers)
         client.acks_due += 1
@@ -79,6 +77,13 @@ class Acks:
         synced = {m.log: m.position for m in marks if m.level == DURABILITY_DISK}
         ack = _Ack(client, slot, marks, synced)
         self._open_when_synced.append(ack)
+
+    def reserve(self, client: Connection | Session, size: int = 0) -> Slot:
+        """A slot for answers that are not known yet; `size` is what is known of their length."""
+        slot = Slot(is_open=False)
+        slot.timing = self._timing(client, size)
+        client.slots.append(slot)
+        return slot
 
     def _timing(self, client: Connection | Session, size: int) -> Timing | None:
         if self.times is None:

@@ -20,7 +20,6 @@ from smq.app.shard.session import Session
 from smq.app.shard.touched import Touched
 from smq.model.config import Config
 from smq.shard.produce import Produced, Producing
-from smq.shard.shard import Shard
 
 
 class Door(Protocol):
@@ -52,7 +51,6 @@ class KernelTurns:
     def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the server)
         self,
         loop: Loop,
-        shard: Shard,
         quick_turns: QuickTurns,
         producing: Producing,
         buffers: BufferPool,
@@ -63,7 +61,7 @@ class KernelTurns:
         clients: Clients,
         resume: Callable[[Connection, Buffer, Produced], None],
     ) -> None:
-        self._loop, self._shard, self._quick_turns = loop, shard, quick_turns
+        self._loop, self._quick_turns = loop, quick_turns
         self._producing, self._buffers, self._acks = producing, buffers, acks
         self._answering, self._parked, self._touched = answering, parked, touched
         self._by_fd, self._resume = clients.by_fd, resume
@@ -125,7 +123,7 @@ class KernelTurns:
             self._buffers.put_back(buffer, Rest())
             return
         fd, stop, end = left
-        produced = self._producing.resume(buffer.array, self._shard.directory, stop)
+        produced = self._producing.resume(buffer.array, stop)
         client = self._client(fd)
         if isinstance(client, Session):
             assert self.door is not None

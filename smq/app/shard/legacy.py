@@ -11,17 +11,18 @@ from functools import partial
 
 import numpy as np
 
-from smq.app.process import clock
+from smq.app.process.clock import monotonic_ms
 from smq.app.process.loop import Loop
 from smq.app.process.steps import Steps
 from smq.app.shard.acks import Acks
 from smq.app.shard.answering import Answering
 from smq.app.shard.connection import Connection, Slot
 from smq.app.shard.touched import Touched
+from smq.app.shard.unfinished import UnfinishedRequests
 from smq.log.reading import DamagedFrame
 from smq.model.errors import PeerError
 from smq.shard.lent import Sendable
-from smq.shard.produce import Marks, Producing
+from smq.shard.produce import Marks, Produced
 from smq.shard.shard import Shard
 from smq.wire.legacy.data import OldProduce, Steps as Conversion, fetched_answer
 from smq.wire.legacy.versions import FETCH, PRODUCE, newer_of
@@ -71,12 +72,12 @@ class LegacyRequests:
         self,
         loop: Loop,
         shard: Shard,
-        producing: Producing,
+        unfinished: UnfinishedRequests,
         acks: Acks,
         answering: Answering,
         touched: Touched,
     ) -> None:
-        self._shard, self._producing = shard, producing
+        self._shard, self._unfinished = shard, unfinished
         self._acks, self._answering, self._touched = acks, answering, touched
         self._steps = Steps(loop)
 
@@ -111,18 +112,31 @@ class LegacyRequests:
     def _append(
         self, connection: Connection, slot: Slot | None, old: OldProduce, newer: bytes
     ) -> None:
-        answers, closes = b"", slot is None and old.has_errors
         self._answering.errors.add(PRODUCE, Counter(old.errors.values()))
+        if old.is_empty:
+            self._answer(connection, slot, old, None)
+            return
+        data = np.frombuffer(newer, np.uint8)
+        if self._shard.throttle.is_on:
+            connection.mute(self._shard.throttle.charge(len(data), monotonic_ms()))
+        place = slot or self._acks.reserve(connection)
+
+        def finished(produced: Produced) -> None:
+            if slot is None:
+                connection.slots.remove(place)
+            self._answer(connection, slot, old, produced)
+
+        self._unfinished.produce(connection, place, data, finished)
+
+    def _answer(
+        self, connection: Connection, slot: Slot | None, old: OldProduce, produced: Produced | None
+    ) -> None:
+        answers = b""
         marks: Marks = ()
-        if not old.is_empty:
-            data, now = np.frombuffer(newer, np.uint8), clock.now()
-            produced = self._producing.run(data, 0, len(data), self._shard.directory, now)
-            if produced.consumed_to != len(data):
-                raise PeerError("a Produce of an old version is malformed")
+        closes = slot is None and old.has_errors
+        if produced is not None:
             answers, marks = bytes(produced.answers), produced.marks
             closes = closes or produced.close
-            if self._shard.throttle.is_on:
-                connection.mute(self._shard.throttle.charge(len(data), now.monotonic_ms))
         if slot is not None and not (closes and not answers):
             self._acks.queue(connection, old.answer(answers), marks, slot)
         elif slot is not None:

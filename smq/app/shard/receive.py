@@ -2,13 +2,15 @@
 
 An idle connection holds no buffer. One with a part of a request keeps a short rest as bytes, and a
 long one in place: new bytes cause no copy of earlier ones. Memory must be earned by received bytes:
-it grows and shrinks with the rest. A few connections may keep a whole buffer, so that a batch of a
-megabyte is not copied on its way to the ring. All parts of requests together are bounded too;
-beyond that the slowest connections are dropped.
+it grows and shrinks with the rest. Beyond BUFFER_BYTES it grows in place: copying would hold the
+loop. A few connections may keep a whole buffer, so that a batch of a megabyte is not copied on its
+way to the ring. All parts of requests together are bounded too; beyond that the slowest connections
+are dropped.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -20,6 +22,9 @@ BUFFER_BYTES = 4 * RECEIVE_BYTES
 SHORT_REST_BYTES = 16 * 1024  # Cheaper to copy twice than to keep a buffer for.
 LENT_MAX = 32  # Whole buffers kept for rests that have not earned them.
 SPARE_MAX = 4
+# A request that is finished in steps is copied up to here: half a millisecond. Beyond, it keeps the
+# buffer, of which it fills a quarter at least.
+COPIED_REQUEST_BYTES = BUFFER_BYTES // 4
 EARNED_FACTOR = 4  # A buffer of its own is at most this many times as large as its rest, …
 GROWTH_FACTOR = 2  # … and is made this many times as large: copying stays linear.
 ROOM_PART = 8  # It grows unless one part in this many of its rest is free.
@@ -40,9 +45,18 @@ class Buffer:
     __slots__ = ("array", "borrowed_at", "end", "start", "view")
 
     def __init__(self, size: int = BUFFER_BYTES) -> None:
-        self.array = np.zeros(size, np.uint8)
+        if size > BUFFER_BYTES:
+            memory = mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+            self.array: np.ndarray = np.frombuffer(memory, np.uint8)
+        else:
+            self.array = np.zeros(size, np.uint8)
         self.view = self.array.data
         self.start = self.end = self.borrowed_at = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory that it takes: of a large one, what was received into."""
+        return min(len(self.view), max(BUFFER_BYTES, self.end))
 
     def room(self) -> memoryview:
         """Where the next recv goes."""
@@ -52,12 +66,35 @@ class Buffer:
             self.start, self.end, self.borrowed_at = 0, rest, 0
         return self.view[self.end : self.end + RECEIVE_BYTES]
 
+    def give(self, start: int, end: int) -> np.ndarray:
+        """The bytes [start, end) for as long as they are needed; the buffer goes on behind them."""
+        given, self.start = self.array[start:end], end
+        if end - start <= COPIED_REQUEST_BYTES:
+            return given.copy()
+        rest = self.end - end
+        array = np.zeros(max(BUFFER_BYTES, rest), np.uint8)
+        array[:rest] = self.array[end : self.end]
+        self.array, self.view = array, array.data
+        self.start, self.end, self.borrowed_at = 0, rest, 0
+        return given
+
     def wanted_bytes(self) -> int:
         """The bytes of the first request with its size; 0: unknown."""
         if self.end - self.start < SIZE_BYTES:
             return 0
         size = self.view[self.start : self.start + SIZE_BYTES]
         return SIZE_BYTES + int.from_bytes(size, signed=True)
+
+
+def _of_its_own(size: int, wanted: int) -> Buffer:
+    """A buffer of this size, or of the wanted one if it is large: what nothing was received into
+    takes no memory."""
+    if BUFFER_BYTES < size < wanted:
+        try:
+            return Buffer(wanted)
+        except OSError:  # The system promises no memory that it does not have.
+            pass
+    return Buffer(size)
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +113,7 @@ class Rest:
     @property
     def held_bytes(self) -> int:
         """The memory that it takes."""
-        return len(self.copied) if self.buffer is None else len(self.buffer.view)
+        return len(self.copied) if self.buffer is None else self.buffer.held_bytes
 
     @property
     def received_bytes(self) -> int:
@@ -100,11 +137,13 @@ class BufferPool:
     """Lends buffers; `held_bytes` is what all rests take.
 
     Invariants: at most LENT_MAX rests have a buffer that they have not earned.
+
+    working_bytes   of whole requests that are finished in steps, counted by who does that
     """
 
     def __init__(self, request_bytes_max: int) -> None:
         self._spare: list[Buffer] = []
-        self._lent = self.held_bytes = 0
+        self._lent = self.held_bytes = self.working_bytes = 0
         self.bytes_max = max(HELD_BYTES_MIN, REQUESTS_MAX * request_bytes_max)
 
     def invariants(self, holders: Iterable[Holder]) -> None:
@@ -155,10 +194,10 @@ class BufferPool:
         if size > EARNED_FACTOR * left and size == BUFFER_BYTES and self._lent < LENT_MAX:
             return buffer, True
         has_room = left < wanted <= size or left + min(left // ROOM_PART, RECEIVE_BYTES) <= size
-        if has_room and size <= EARNED_FACTOR * left:
+        if has_room and buffer.held_bytes <= EARNED_FACTOR * left:
             return buffer, False
         larger = GROWTH_FACTOR * left
-        own = Buffer(min(wanted, larger) if wanted > left else larger)
+        own = _of_its_own(min(wanted, larger) if wanted > left else larger, wanted)
         own.view[:left] = buffer.view[buffer.start : buffer.end]
         own.end = left
         self._give(buffer)
@@ -174,9 +213,10 @@ class BufferPool:
 
     def slowest(self, holders: Iterable[HolderT], now_ns: int) -> list[HolderT]:
         """The connections to drop; none while all together hold no more than allowed."""
-        if self.held_bytes <= self.bytes_max:
+        held_bytes = self.held_bytes + self.working_bytes
+        if held_bytes <= self.bytes_max:
             return []
-        excess = self.held_bytes - KEPT_SHARE * self.bytes_max
+        excess = held_bytes - KEPT_SHARE * self.bytes_max
 
         def rate(holder: Holder) -> float:
             return holder.rest.received_bytes / max(1, now_ns - holder.rest.since_ns)

@@ -19,7 +19,7 @@ from shm.kernels.log.plan import STOP_MALFORMED, STOP_NEED_MORE, STOP_OTHER_API,
 from shm.kernels.request.fetch_request import FETCH_KEY
 from shm.kernels.request.produce import VERSION_MAX, VERSION_MIN
 from smq.app.process import clock
-from smq.app.process.clock import monotonic_ns
+from smq.app.process.clock import monotonic_ms, monotonic_ns
 from smq.app.shard.acks import Acks
 from smq.app.shard.answering import Answering
 from smq.app.shard.connection import SHARE, Connection
@@ -29,9 +29,9 @@ from smq.app.shard.receive import Buffer
 from smq.app.shard.request_times import RequestTimes, Timing
 from smq.app.shard.session import Session
 from smq.app.shard.touched import Touched
-from smq.app.shard.transactional import TransactionalRequests
+from smq.app.shard.unfinished import UnfinishedRequests
 from smq.model.errors import PeerError
-from smq.shard.produce import Produced, Producing
+from smq.shard.produce import Left, Produced, Producing
 from smq.shard.shard import Shard
 from smq.wire.headers import read_request_header
 
@@ -56,13 +56,13 @@ class Requests:
         acks: Acks,
         answering: Answering,
         touched: Touched,
-        transactional: TransactionalRequests,
+        unfinished: UnfinishedRequests,
         legacy: LegacyRequests,
         times: RequestTimes,
     ) -> None:
         self._shard, self._producing, self._quick_fetch = shard, producing, quick_fetch
         self._acks, self._answering, self._touched = acks, answering, touched
-        self._transactional, self._legacy, self._times = transactional, legacy, times
+        self._unfinished, self._legacy, self._times = unfinished, legacy, times
 
     def take(self, connection: Connection, buffer: Buffer) -> None:
         """Handle every whole request in a buffer, until the connection is full."""
@@ -98,7 +98,9 @@ class Requests:
             self._acks.queue(connection, bytes(produced.answers), produced.marks)
         if throttle.is_on and produced.consumed_to > buffer.start:
             connection.mute(throttle.charge(produced.consumed_to - buffer.start, now_ms))
-        buffer.start = produced.consumed_to
+        left, buffer.start = produced.left, produced.consumed_to
+        if left is not None and not produced.close:
+            self._unfinished.go_on(connection, buffer.give(left.start, left.end), left)
         is_flood = produced.refused and connection.patience.ends(produced.refused, now_ms)
         if produced.close or produced.stop == STOP_MALFORMED or is_flood:
             connection.close_after_answers()
@@ -127,11 +129,18 @@ class Requests:
             if version < VERSION_MIN:
                 self._legacy.produce(connection, bytes(buffer.array[start + SIZE_BYTES : end]))
             else:
-                self._transactional.take(connection, buffer.array[start:end])
+                self._unfinished.take_transactional(connection, buffer.array[start:end])
+                self._slow(connection, end - start)
         except PeerError:
             connection.close_after_answers()
             return
         connection.charge(end - start)
+
+    def _slow(self, connection: Connection, size: int) -> None:
+        """Let a producer wait while space is short."""
+        throttle = self._shard.throttle
+        if throttle.is_on and not connection.closed:
+            connection.mute(throttle.charge(size, monotonic_ms()))
 
     def answer(
         self,
@@ -191,15 +200,11 @@ class Requests:
         """
         shard, now = self._shard, clock.now()
         produced = first or self._producing.run(data, 0, end, shard.directory, now)
-        while True:
-            if produced.answers:
-                self._acks.queue(session, bytes(produced.answers), produced.marks)
-                self._touched.add(session)
-            if produced.close:
-                return "a request that wants no answer has failed"
-            if produced.refused and session.patience.ends(produced.refused, now.monotonic_ms):
-                return "it floods the broker with handles to missing payloads"
+        while not (wrong := self._produced(session, produced, now.monotonic_ms)):
             start = produced.consumed_to
+            if produced.left is not None:
+                self._leave(session, data[produced.left.start : end].copy(), produced.left)
+                end = start  # The rest is taken, and charged, later.
             if start == end:
                 break
             if produced.stop != STOP_PLAN_FULL:
@@ -207,4 +212,27 @@ class Requests:
             produced = self._producing.run(data, start, end, shard.directory, now)
         if shard.throttle.is_on:
             session.mute(shard.throttle.charge(end, now.monotonic_ms))
+        return wrong
+
+    def _produced(self, session: Session, produced: Produced, now_ms: int) -> str:
+        """Queue a session's answers; returns "" or why it is to be dropped."""
+        if produced.answers:
+            self._acks.queue(session, bytes(produced.answers), produced.marks)
+            self._touched.add(session)
+        if produced.close:
+            return "a request that wants no answer has failed"
+        if produced.refused and session.patience.ends(produced.refused, now_ms):
+            return "it floods the broker with handles to missing payloads"
         return ""
+
+    def _leave(self, session: Session, data: np.ndarray, left: Left) -> None:
+        """Finish a request in steps, then take the whole ones behind it."""
+        size = left.end - left.start
+        rest = data[size:]
+
+        def go_on() -> None:
+            wrong = self.produce(session, rest, len(rest)) if len(rest) else ""
+            if wrong and not session.closed:
+                session.drop(wrong)
+
+        self._unfinished.go_on(session, data[:size], left, go_on)

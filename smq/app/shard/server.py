@@ -38,8 +38,10 @@ from smq.app.shard.request_times import PRODUCE_KEY, RequestTimes
 from smq.app.shard.requests import Requests
 from smq.app.shard.session import Session
 from smq.app.shard.touched import Touched
-from smq.app.shard.transactional import TransactionalRequests
+from smq.app.shard.transactional import Additions
+from smq.app.shard.unfinished import UnfinishedRequests
 from smq.model.config import Config
+from smq.shard.checks import Room
 from smq.shard.produce import Produced, Producing
 from smq.shard.references import References
 from smq.shard.shard import Shard
@@ -69,8 +71,9 @@ class ShardServer:
         self._loop, self._shard, self._read_catalog = loop, shard, read_catalog
         self._config, self._quotas_version = shard.config, shard.quotas.version
         payloads = payloads_of(shard.config, peers, monotonic_ms)
-        references = self._references = References(payloads, shard.topic_of, shard.config)
-        checks = self._checks = Validation(references, shard.topic_of, shard.config)
+        room = self._room = Room()
+        references = self._references = References(payloads, shard.topic_of, shard.config, room)
+        checks = self._checks = Validation(references, shard.topic_of, shard.config, room)
         needs = shard.logs, shard.config, shard.drain, shard.throttle, checks
         timings = timings or NodeTimings.private()
         producing = Producing(
@@ -83,31 +86,33 @@ class ShardServer:
         self._times = self._acks.times = times
         slots = max(log.memory.layout.partition_capacity for log in shard.logs.values())
         self._polls = LongPolls(loop, slots)
-        self._answering = Answering(peers, self._polls, Steps(loop), timings.errors)
+        steps = Steps(loop)
+        self._answering = Answering(peers, self._polls, steps, timings.errors)
         quick_turns = self._quick_turns = QuickTurns(
             loop.fileno(), shard, producing, fetching, self._polls.watched, published
         )
         self.touched = Touched(quick_turns, self._answering)
         self.clients = Clients(loop, shard, self, quick_turns, self.touched)
-        transactions = Producing(
+        in_steps = Producing(
             *needs,
             leader_of=shard.leader_of,
-            transactional=True,
+            in_steps=True,
             errors=timings.errors.table[PRODUCE_KEY],
         )
         ends = self._acks, self._answering, self.touched
-        transactional = TransactionalRequests(loop, peers, shard, transactions, *ends)
-        legacy = LegacyRequests(loop, shard, producing, *ends)
-        self.requests = Requests(shard, producing, fetching, *ends, transactional, legacy, times)
+        additions = Additions(loop, peers)
+        unfinished = UnfinishedRequests(steps, additions, shard, in_steps, *ends, self._buffers)
+        legacy = LegacyRequests(loop, shard, unfinished, *ends)
+        self.requests = Requests(shard, producing, fetching, *ends, unfinished, legacy, times)
         self._parked = ParkedFetches(loop, quick_turns, self._take_over)
         self.turns = KernelTurns(
-            loop, shard, quick_turns, producing, self._buffers, self._acks, self._answering,
+            loop, quick_turns, producing, self._buffers, self._acks, self._answering,
             self._parked, self.touched, self.clients, self._resume,
         )  # fmt: skip
         self.sessions = quick_turns.sessions
         self.when_catalog_changes: list[Callable[[], None]] = [
             producing.forget_rules,
-            transactions.forget_rules,
+            in_steps.forget_rules,
             self._parked.unpark_all,
             self._polls.look_again,
         ]
@@ -199,6 +204,7 @@ class ShardServer:
     # --- the turn --------------------------------------------------------------------------------
 
     def _begin_turn(self) -> None:
+        self._room.begin_turn()
         if self._read_catalog():
             if self._shard.config is not self._config:
                 self._take_settings(self._shard.config)

@@ -70,6 +70,7 @@ class Session:
     """One client. Its answers stand in slots, as a connection's do (smq.app.shard.connection)."""
 
     __slots__ = (
+        "_has_hung_up",
         "_is_blocked",
         "_loop",
         "_muted",
@@ -89,6 +90,7 @@ class Session:
         "slots",
         "socket",
         "watched",
+        "working",
     )
 
     def __init__(
@@ -99,9 +101,10 @@ class Session:
         self.memory, self.side = memory, memory.side
         self.slots: deque[Slot] = deque()
         self.watched: set[int] = set()
+        self.working = 0  # Requests that are finished in steps; the next ones wait for them.
         self.acks_due, self.row = 0, -1  # In the table of the sessions that a kernel serves.
         self.patience = Patience()
-        self.is_held = self.closed = self.is_closing = self._is_blocked = False
+        self.is_held = self.closed = self.is_closing = self._is_blocked = self._has_hung_up = False
         self.is_stalled = False  # Neither asleep nor awake: it was full at the last check.
         self._unsent: deque[bytes | memoryview] = deque()  # Answers, or the rest of one: acks.
         self._muted: Timer | None = None
@@ -136,12 +139,18 @@ class Session:
     def _hung_up(self) -> None:
         """The client has gone: requests that it handed over before count."""
         left = self.memory.request_bytes_max * 2
-        while left > 0 and not self.closed and self._owner.take(self):
+        while left > 0 and not self.closed and not self.working and self._owner.take(self):
             left -= self.memory.request_bytes_max // 2
-        self.close()
+        if not self.working:
+            self.close()
+        elif not self._has_hung_up:  # It is announced for ever.
+            self._has_hung_up = True
+            self._loop.unregister(self.fd)
 
     def ring(self) -> None:
         """Wake the client."""
+        if self._has_hung_up:
+            return
         try:
             self.socket.send(_BELL, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -159,7 +168,8 @@ class Session:
     @property
     def is_full(self) -> bool:
         """Whether answers must go out before we take more."""
-        return self._is_blocked or self._muted is not None or len(self.slots) >= SLOTS_MAX
+        is_waiting = self._is_blocked or self._muted is not None or self.working > 0
+        return is_waiting or len(self.slots) >= SLOTS_MAX
 
     @property
     def standing(self) -> int:
@@ -205,6 +215,9 @@ class Session:
     def flush(self) -> None:
         """Hand over open answers, as far as there is room."""
         if self.closed:
+            return
+        if self._has_hung_up and not self.working:
+            self._hung_up()
             return
         while self.slots and self.slots[0].is_open:
             slot = self.slots.popleft()
@@ -266,6 +279,7 @@ class Session:
         if self._muted is not None:
             self._muted.cancel()
         self.slots.clear()
-        self._loop.unregister(self.fd)
+        if not self._has_hung_up:
+            self._loop.unregister(self.fd)
         self.socket.close()
         self._owner.gone(self)

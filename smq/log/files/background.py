@@ -1,5 +1,5 @@
 """Work that takes milliseconds and must not hold up the shard's loop: allocating files, saving
-tables, writing checkpoints, reading old records that are not in the page cache.
+tables, writing checkpoints, reading old records that are not in the page cache, inflating batches.
 
 Jobs of one lane run one after another. Lanes do not wait for each other, so that the next segment's
 file never waits for a checkpoint on a slow disk.
@@ -16,13 +16,14 @@ T = TypeVar("T")
 
 class Lane(Enum):
     """The purpose of a job: WAL files, tables and checkpoints, reads, the ring's pages, searches in
-    batches."""
+    batches, checks of batches before they are appended."""
 
     FILES = 0
     TABLES = 1
     READS = 2
     PAGES = 3
     SEARCHES = 4
+    CHECKS = 5
 
 
 class Background(Protocol):

@@ -1,0 +1,59 @@
+"""How a batch that must be looked into is checked: a little in the loop, the rest beside it.
+
+    Check   a generator that ends with the verdict. It yields a Job when others must have the loop
+            meanwhile: its driver runs the job in a lane and sends the result back, or goes on in a
+            later turn where it yields NOTHING
+    Room    what the checks of one turn may inflate in the loop, all clients' together
+
+A check may be dropped at any time, and begun again.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from smq.model.errors import ErrorCode
+from smq.shard.answers import RefusedRecord
+
+MiB = 1024 * 1024
+ROOM_BYTES = MiB  # Inflating and walking so much takes some milliseconds.
+
+Job: TypeAlias = Callable[[], Any]
+
+
+class Verdict(NamedTuple):
+    """The verdict on a batch: NONE, or an error and the records that it concerns.
+
+    `instead`: the batch to append in its place.
+    """
+
+    error: ErrorCode
+    refused: Sequence[RefusedRecord]
+    instead: np.ndarray | None = None
+
+
+GOOD = Verdict(ErrorCode.NONE, [])
+
+Check: TypeAlias = Generator[Job | None, Any, Verdict]
+NOTHING = None
+
+
+class Room:
+    """How many bytes the checks of this turn may still inflate in the loop."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = ROOM_BYTES
+
+    def begin_turn(self) -> None:
+        """There is room again."""
+        self.left = ROOM_BYTES
+
+    def take(self, size: int) -> bool:
+        """Whether so many bytes fit; then they are taken."""
+        if size > self.left:
+            return False
+        self.left -= size
+        return True

@@ -1,0 +1,104 @@
+"""Produce requests that are finished in steps, as one would hold the loop for too long.
+
+    step ─▶ Produced         all is appended: the answers
+         ─▶ a Job            a batch is to be looked into in a lane: told() its result, then step
+         ─▶ AddPartitions    the coordinator is to be asked: see smq.shard.transactional
+         ─▶ None             step again in a later turn
+
+Each step reads the requests again, since the catalog may have changed, and restores what is known
+of the batches that are done: a batch is appended to the partition that has its topic's name or id
+then. Batches are taken in order. What is appended is visible before the answer, as in Kafka, where
+each partition is appended to by itself. Who drops a request between steps leaves it so: its client
+was told nothing.
+"""
+
+import numpy as np
+
+from shm.kernels.log.plan import HEAD_STOP
+from smq.model.errors import PeerError
+from smq.model.now import Now
+from smq.shard.checks import Job
+from smq.shard.plan_rows import done_rows, restore_rows, rows_of
+from smq.shard.produce import Left, Marks, Pending, Produced, Producing
+from smq.shard.shard import Shard
+from smq.wire.internal.transactions import AddPartitions
+
+
+class Unfinished:
+    """Whole requests, `data`, which may be lent until keep(). `left`: what is done of them."""
+
+    def __init__(
+        self, shard: Shard, producing: Producing, data: np.ndarray, left: Left | None = None
+    ) -> None:
+        self._shard, self._producing, self._data = shard, producing, data
+        self._done = None if left is None else left.done
+        self._refused = {} if left is None else left.refused
+        self._throttle_ms = None if left is None else left.throttle_ms
+        self._marks = () if left is None else left.marks
+        self._refused_count, self._catalog_version = 0, shard.catalog_version
+        self._pending: Pending | None = None
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return len(self._data)
+
+    def keep(self) -> None:
+        """The data was lent, and is going to be reused: copy it. Checks begin again."""
+        self._data, self._pending = self._data.copy(), None
+
+    def told(self, result: object) -> None:
+        """The result of the job that step() returned."""
+        assert self._pending is not None
+        self._pending = self._pending._replace(said=result)
+
+    def drop(self) -> None:
+        """It is over: the client is gone, or answered."""
+        self._pending = None
+
+    def step(self, now: Now) -> Produced | Job | AddPartitions | None:
+        """Take one step, see above. Raises PeerError."""
+        producing, data = self._producing, self._data
+        self._read(now)
+        producing.pending, self._pending = self._pending, None
+        if producing.pending is not None and producing.pending.wanted is None:
+            producing.pending = producing.pending._replace(said=now.wall_ms)
+        is_done = self._append(now)
+        if isinstance(is_done, AddPartitions):
+            self._pending, producing.pending = producing.pending, None
+            return is_done
+        self._done = done_rows(rows_of(producing.plan))
+        self._refused_count += producing.refused_count
+        self._refused |= producing.refused
+        if is_done:
+            produced = producing.finish(data, self._marks, self._throttle_ms or 0, self._refused)
+            self.drop()
+            return produced._replace(refused=self._refused_count)
+        self._pending, producing.pending = producing.pending, None
+        return None if self._pending is None else self._pending.wanted
+
+    def _read(self, now: Now) -> None:
+        """Read the requests into the plan. Raises PeerError."""
+        if not self._producing.parse(self._data, self._shard.directory, now):
+            raise PeerError("a Produce is malformed, or has too many batches")
+        if self._throttle_ms is None:
+            self._throttle_ms = self._producing.throttle_ms
+        if self._done is not None and len(self._done):
+            restore_rows(rows_of(self._producing.plan), self._done)
+        if self._catalog_version != self._shard.catalog_version:  # The topic may require more.
+            self._catalog_version, self._pending = self._shard.catalog_version, None
+
+    def _append(self, _now: Now) -> AddPartitions | bool:
+        """Append what this step may; whether all is done."""
+        for log in self._shard.logs.values():
+            self._mark(self._producing.append(log, self._data))
+            if self._producing.plan[HEAD_STOP] != 0:
+                return False
+        return True
+
+    def _mark(self, marks: Marks) -> None:
+        """Note up to where the logs must be safe, and at which level."""
+        for mark in marks:
+            others = tuple(each for each in self._marks if each.log != mark.log)
+            levels = [each.level for each in (*self._marks, mark) if each.log == mark.log]
+            self._marks = (*others, mark._replace(level=max(levels)))

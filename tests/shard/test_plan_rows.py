@@ -1,0 +1,47 @@
+"""The rows of a plan belong to its requests, and those that are done survive a second parse."""
+
+import numpy as np
+
+from shm.kernels.log.plan import (
+    DONE,
+    HEAD_REQUEST_COUNT,
+    HEAD_ROW_COUNT,
+    REQUEST_TOPIC,
+    REQUEST_TOPIC_COUNT,
+    ROW_BASE_OFFSET,
+    ROW_STATE,
+    TOPIC_ROW,
+    new_plan,
+    request_at,
+    topic_at,
+)
+from smq.shard.plan_rows import done_rows, first_row, request_of, restore_rows, rows_of
+
+ROWS_OF = [[2, 1], [], [0], [3]]  # Of the topics of each request.
+
+
+def plan() -> np.ndarray:
+    plan, row, topic = new_plan(8, 8, 16), 0, 0
+    for request, counts in enumerate(ROWS_OF):
+        at = int(request_at(request))
+        plan[at + REQUEST_TOPIC], plan[at + REQUEST_TOPIC_COUNT] = topic, len(counts)
+        for count in counts:
+            plan[topic_at(plan, topic) + TOPIC_ROW] = row
+            row, topic = row + count, topic + 1
+    plan[HEAD_REQUEST_COUNT], plan[HEAD_ROW_COUNT] = len(ROWS_OF), row
+    return plan
+
+
+def test_each_row_belongs_to_a_request_and_some_requests_have_none() -> None:
+    made = plan()
+    assert [request_of(made, row) for row in range(6)] == [0, 0, 0, 3, 3, 3]
+    assert [first_row(made, request) for request in range(5)] == [0, 3, 3, 3, 6]
+
+
+def test_rows_that_are_done_are_restored_and_the_others_are_as_parsed() -> None:
+    before, after = rows_of(plan()), rows_of(plan())
+    before[[1, 4], ROW_STATE], before[:, ROW_BASE_OFFSET] = DONE, range(10, 16)
+    after[4:, ROW_STATE] = DONE
+    restore_rows(after, done_rows(before))
+    assert after[:, ROW_STATE].tolist() == [0, DONE, 0, 0, DONE, DONE]
+    assert after[:, ROW_BASE_OFFSET].tolist() == [0, 11, 0, 0, 14, 0]
