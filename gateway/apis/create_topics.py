@@ -86,6 +86,7 @@ def _create(
         topic = topics.create(new, context.now, validate_only=request.validate_only)
     except BrokerError as refusal:
         return _refused(wanted.name, refusal)
+    given = {each.name: each.value or "" for each in wanted.configs}  # Kafka repeats these texts.
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic.id,
@@ -96,7 +97,7 @@ def _create(
             CreatableTopicConfigs(
                 name=entry.name, value=entry.value, config_source=entry.config_source
             )
-            for entry in topic_entries(topic.configs, Layers.of(context))
+            for entry in topic_entries(given, Layers.of(context))
         ],
     )
 

@@ -19,7 +19,7 @@ from smq.coordinator.transactions.transactions import TransactionRules, Transact
 from smq.model.catalog import Catalog
 from smq.model.config import MINUTE_MS, Config
 from smq.model.now import Now
-from smq.model.topic_configs import own_or_default
+from smq.model.topic_configs import durability_of
 from smq.store.store import Store
 
 
@@ -63,7 +63,7 @@ class Coordinator:
             return None
         topic, partition = found
         node = Catalog.leader(topic.logs[partition], self.config.node_ids)
-        durability = own_or_default("smq.durability", topic.configs, self.settings.of_node(node))
+        durability = durability_of(topic.configs, self.settings.of_node(node))
         return LedPartition(topic.name, partition, node, durability == "disk")
 
 

@@ -15,9 +15,10 @@ from smq.coordinator.inputs import Chance, random_uuid
 from smq.model.catalog import INTERNAL_TOPICS, NAMESPACE_DEFAULT, Catalog, Published, Topic
 from smq.model.config import Config
 from smq.model.errors import BrokerError, ErrorCode
+from smq.model.given_configs import understood
 from smq.model.names import collision_key, topic_name_problem
 from smq.model.now import Now
-from smq.model.topic_configs import SCHEMA, problem_of
+from smq.model.topic_configs import SCHEMA
 from smq.model.topic_schema import narrowing
 from smq.store.config_changes import Changer
 from smq.store.store import Store
@@ -97,16 +98,14 @@ class Topics:
     def create(self, wanted: NewTopic, now: Now, *, validate_only: bool = False) -> Topic:
         """Create a topic, or only validate the request. Raises BrokerError."""
         self._check_name(wanted.name)
-        problem = problem_of(wanted.configs, self._config)
-        if problem is not None:
-            raise BrokerError(ErrorCode.INVALID_CONFIG, problem)
+        configs = self._understood(wanted.configs)
         logs = self._assigned_logs(wanted) if wanted.assignments else self._spread_logs(wanted)
         topic = Topic(
             wanted.name,
             random_uuid(self._chance),
             self._new_numbers(len(logs), validate_only=validate_only),
             tuple(logs),
-            {name: text.strip() for name, text in wanted.configs.items() if text is not None},
+            configs,
         )
         self._check_room(topic, None)
         if not validate_only:
@@ -158,20 +157,25 @@ class Topics:
 
         Records the differences with their author. Raises BrokerError.
         """
-        problem = problem_of(configs, self._config)
-        if problem is not None:
-            raise BrokerError(ErrorCode.INVALID_CONFIG, problem)
-        stripped = {name: text.strip() for name, text in configs.items() if text is not None}
-        problem = narrowing(topic.configs.get(SCHEMA, ""), stripped.get(SCHEMA, ""))
+        own = self._understood(configs, topic.configs)
+        problem = narrowing(topic.configs.get(SCHEMA, ""), own.get(SCHEMA, ""))
         if problem:
             raise BrokerError(ErrorCode.INVALID_CONFIG, f"Invalid value for {SCHEMA}: {problem}")
-        changed = replace(topic, configs=stripped)
+        changed = replace(topic, configs=own)
         self._check_room(changed, topic)
-        if not validate_only and stripped != topic.configs:
+        if not validate_only and own != topic.configs:
             self._store.set_configs(changed)
-            self._store.config_changes.note("topic", topic.name, topic.configs, stripped, by)
+            self._store.config_changes.note("topic", topic.name, topic.configs, own, by)
             self._replace(topic, changed)
         return changed
+
+    def _understood(
+        self, configs: Mapping[str, str | None], before: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        try:
+            return understood(configs, self._config, before)
+        except ValueError as problem:
+            raise BrokerError(ErrorCode.INVALID_CONFIG, str(problem)) from None
 
     def find(self, name: str) -> Topic:
         """The topic of a name. Raises BrokerError."""

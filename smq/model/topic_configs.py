@@ -6,14 +6,23 @@ refused with a sentence. A setting that is accepted without effect says so in it
 ignoring it harms nobody.
 """
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from smq.model.config import DURABILITIES, FRAME_OVERHEAD_BYTES, Config
-from smq.model.config_values import ConfigType, Value, parsed
+from smq.model.config import DURABILITIES, Config
+from smq.model.config_values import ConfigType
 from smq.model.setting import INT64_MAX
 from smq.model.topic_schema import parse_schema
-from smq.model.value_rules import Rule, at_least, between, one_of, or_default
+from smq.model.value_rules import (
+    Rule,
+    at_least,
+    between,
+    one_of,
+    or_default,
+    some_of,
+    throttled_replicas,
+)
 
 NO_MEANING = "Has no effect: "
 SEGMENT_BYTES_MIN = 1024 * 1024  # A smaller value would make too many files.
@@ -50,15 +59,15 @@ def _level(codec: str, default: str, rule: Rule, words: str = "") -> TopicConfig
     return TopicConfig(name, ConfigType.INT, default, doc.rstrip(), rule, broker_key=name)
 
 
-def _policies(text: str) -> set[str]:
-    return set(text.split(","))
-
-
 T = ConfigType
 COMPACT, DELETE = "compact", "delete"
 NO_TABLE = "none"
-SCHEMA = "smq.schema"
-_POLICIES_ARE = f"String must be one of: {COMPACT}, {DELETE}"
+SCHEMA, DURABILITY = "smq.schema", "smq.durability"
+_FLUSH_CONFIGS = ("flush.messages", "flush.ms")
+_FLUSHES = (
+    "A value of its own has each record synced before it is acknowledged, as smq.durability=disk "
+    "does, which takes precedence."
+)
 _TABLE = (
     TopicConfig(
         "cleanup.policy",
@@ -66,7 +75,7 @@ _TABLE = (
         "delete",
         "How old records are removed: `delete` by time or size, `compact` to the last of each key, "
         "both or neither. A compacted topic refuses records without a key.",
-        lambda value: "" if _policies(str(value)) <= {DELETE, COMPACT, ""} else _POLICIES_ARE,
+        some_of(COMPACT, DELETE),
         "log.cleanup.policy",
     ),
     _level("gzip", "-1", or_default(-1, 1, 9), "-1 is 6."),
@@ -103,22 +112,23 @@ _TABLE = (
         "flush.messages",
         T.LONG,
         str(INT64_MAX),
-        "smq.durability=disk syncs each record before it is acknowledged.",
-        one_of(INT64_MAX, otherwise="set smq.durability=disk instead"),
+        _FLUSHES,
+        at_least(1),
         "log.flush.interval.messages",
     ),
     TopicConfig(
         "flush.ms",
         T.LONG,
         str(INT64_MAX),
-        "smq.durability=disk syncs each record before it is acknowledged.",
-        one_of(INT64_MAX, otherwise="set smq.durability=disk instead"),
+        _FLUSHES,
+        at_least(0),
     ),
     TopicConfig(
         "follower.replication.throttled.replicas",
         T.LIST,
         "",
         NO_MEANING + "there are no followers.",
+        throttled_replicas,
     ),
     TopicConfig(
         "index.interval.bytes",
@@ -133,6 +143,7 @@ _TABLE = (
         T.LIST,
         "",
         NO_MEANING + "there are no followers.",
+        throttled_replicas,
     ),
     TopicConfig(
         "local.retention.bytes",
@@ -196,8 +207,9 @@ _TABLE = (
         "min.cleanable.dirty.ratio",
         T.DOUBLE,
         "0.5",
-        "A topic is compacted once more than this share of its sealed bytes is uncompacted.",
-        lambda value: "" if 0 <= float(value) <= 1 else "Value must be between 0 and 1",
+        "A topic is compacted once more than this share of its sealed bytes is uncompacted; NaN: "
+        "never for that reason.",
+        between(0, 1),
         "log.cleaner.min.cleanable.ratio",
     ),
     TopicConfig(
@@ -246,10 +258,9 @@ _TABLE = (
         "retention.bytes",
         T.LONG,
         "-1",
-        "Size above which a partition's oldest records are deleted; -1: no limit.",
-        at_least(-1),
-        "log.retention.bytes",
-        "log_retention_bytes",
+        "Size above which a partition's oldest records are deleted; below 0: no limit.",
+        broker_key="log.retention.bytes",
+        setting="log_retention_bytes",
     ),
     TopicConfig(
         "retention.ms",
@@ -265,8 +276,8 @@ _TABLE = (
         T.INT,
         "1073741824",
         "A partition is sealed when this many unsealed bytes wait, if smq.seal.bytes is not less, "
-        "and in files of at most so many bytes; below 1 MiB it is 1 MiB.",
-        at_least(14),
+        "and in files of at most so many bytes.",
+        at_least(SEGMENT_BYTES_MIN),
         "log.segment.bytes",
     ),
     TopicConfig(
@@ -293,7 +304,7 @@ _TABLE = (
         at_least(1),
     ),
     TopicConfig(
-        "smq.durability",
+        DURABILITY,
         T.STRING,
         "os",
         "When a record is visible and acknowledged: in the ring, in the page cache, or synced.",
@@ -373,44 +384,6 @@ _TABLE = (
 TOPIC_CONFIGS: Mapping[str, TopicConfig] = {each.name: each for each in _TABLE}
 
 
-def parse(name: str, text: str) -> Value:
-    """The value of a config. Raises ValueError with a sentence in Kafka's words."""
-    config = TOPIC_CONFIGS.get(name)
-    if config is None:
-        raise ValueError(f"Unknown topic config name: {name}")
-    try:
-        value = parsed(config.type, text.strip())
-    except ValueError as reason:
-        raise ValueError(f"Invalid value {text} for configuration {name}: {reason}") from None
-    problem = config.rule(value)
-    if problem:
-        raise ValueError(f"Invalid value {text} for configuration {name}: {problem}")
-    return value
-
-
-def problem_of(configs: Mapping[str, str | None], broker: Config) -> str | None:
-    """The first problem of a new topic's configs, as a sentence."""
-    nulls = [name for name, text in configs.items() if text is None]
-    if nulls:
-        return f"Null value not supported for topic configs: {','.join(nulls)}"
-    try:
-        for name, text in configs.items():
-            value = parse(name, text or "")
-            if name == "max.message.bytes" and int(value) > batch_bytes_max(broker):
-                return (
-                    f"Invalid value {text} for configuration {name}: a batch must fit in half a "
-                    f"ring and in a WAL segment, {batch_bytes_max(broker)} bytes; raise ring.bytes"
-                )
-    except ValueError as problem:
-        return str(problem)
-    return None
-
-
-def batch_bytes_max(broker: Config) -> int:
-    """The largest batch that any topic may allow."""
-    return min(broker.wal_segment_bytes, broker.ring_bytes // 2) - FRAME_OVERHEAD_BYTES
-
-
 def topic_defaults(broker: Config) -> tuple[str, ...]:
     """What topics take from the broker's settings."""
     configs = (each for each in TOPIC_CONFIGS.values() if each.setting)
@@ -425,6 +398,17 @@ def broker_default(config: TopicConfig, broker: Config) -> str:
 def own_or_default(name: str, own: Mapping[str, str], broker: Config) -> str:
     """The value for a topic with these configs of its own."""
     return own[name] if name in own else broker_default(TOPIC_CONFIGS[name], broker)
+
+
+def durability_of(own: Mapping[str, str], broker: Config) -> str:
+    """When a record of a topic with these configs of its own is visible and acknowledged.
+
+    A topic that Kafka would sync from time to time is synced before each acknowledgement.
+    """
+    flushes = any(int(own.get(name, INT64_MAX)) < INT64_MAX for name in _FLUSH_CONFIGS)
+    if flushes and DURABILITY not in own:
+        return "disk"
+    return own_or_default(DURABILITY, own, broker)
 
 
 class TopicSettings(NamedTuple):
@@ -466,18 +450,18 @@ class TopicSettings(NamedTuple):
         segment_ms = int(text("segment.ms"))
         seal_ms = min(int(text("smq.seal.ms")), segment_ms)
         return cls(
-            durability=text("smq.durability"),
+            durability=durability_of(configs, broker),
             message_bytes_max=int(text("max.message.bytes")),
             log_append_time=text("message.timestamp.type") == "LogAppendTime",
             timestamp_after_max_ms=int(text("message.timestamp.after.max.ms")),
             timestamp_before_max_ms=int(text("message.timestamp.before.max.ms")),
             retention_ms=int(text("retention.ms")) if DELETE in policies else -1,
-            retention_bytes=int(text("retention.bytes")) if DELETE in policies else -1,
+            retention_bytes=max(-1, int(text("retention.bytes"))) if DELETE in policies else -1,
             seal_bytes=min(int(text("smq.seal.bytes")), segment_bytes),
             seal_ms=min(seal_ms, lag_max_ms) if compacts else seal_ms,
             reference_orphan_ms=int(text("smq.reference.orphan.ms")),
             compacts=compacts,
-            dirty_min_ppm=round(float(text("min.cleanable.dirty.ratio")) * 1_000_000),
+            dirty_min_ppm=_ppm(float(text("min.cleanable.dirty.ratio"))),
             compaction_lag_min_ms=int(text("min.compaction.lag.ms")),
             compaction_lag_max_ms=lag_max_ms,
             tombstone_ms=int(text("delete.retention.ms")),
@@ -486,3 +470,8 @@ class TopicSettings(NamedTuple):
             table=text("smq.table"),
             schema=text(SCHEMA),
         )
+
+
+def _ppm(ratio: float) -> int:
+    """A share in millionths. More than NaN is nothing: as more than all of it."""
+    return 1_000_000 if math.isnan(ratio) else round(ratio * 1_000_000)

@@ -2,17 +2,19 @@
 smq.model.config_values has parsed the values by their types before.
 """
 
+import re
 from collections.abc import Callable
 from typing import TypeAlias
 
 from smq.model.config_values import Value
 
 Rule: TypeAlias = Callable[[Value], str]
+_PARTITION_AND_BROKER = re.compile("([0-9]+:[0-9]+)?")
 
 
 def at_least(least: int) -> Rule:
-    """A number of at least this."""
-    return lambda value: "" if float(value) >= least else f"Value must be at least {least}"
+    """A number of at least this. Kafka takes NaN, which is not less."""
+    return lambda value: f"Value must be at least {least}" if float(value) < least else ""
 
 
 def between(least: int, most: int) -> Rule:
@@ -20,7 +22,8 @@ def between(least: int, most: int) -> Rule:
 
     def rule(value: Value) -> str:
         too_small = at_least(least)(value)
-        return too_small or ("" if float(value) <= most else f"Value must be no more than {most}")
+        too_large = float(value) > most
+        return too_small or (f"Value must be no more than {most}" if too_large else "")
 
     return rule
 
@@ -35,3 +38,17 @@ def one_of(*values: Value, otherwise: str = "") -> Rule:
     """One of these values. `otherwise` replaces the list of them in the message."""
     words = otherwise or f"String must be one of: {', '.join(map(str, values))}"
     return lambda value: "" if value in values else words
+
+
+def some_of(*values: str) -> Rule:
+    """A list of these values, or of none."""
+    words = f"String must be one of: {', '.join(values)}"
+    return lambda value: "" if not value or set(str(value).split(",")) <= {*values} else words
+
+
+def throttled_replicas(value: Value) -> str:
+    """A list of partition and broker as `0:1`, or `*` alone (ThrottledReplicaListValidator)."""
+    parts = str(value).split(",")
+    if parts == ["*"] or all(_PARTITION_AND_BROKER.fullmatch(part) for part in parts):
+        return ""
+    return "Must be the literal '*' or a list of replicas: [partitionId]:[brokerId],…"

@@ -1,8 +1,10 @@
 """Texts become values of Kafka's types, or are refused in its words."""
 
+import math
+
 import pytest
 
-from smq.model.config_values import ConfigType as T, Value, parsed
+from smq.model.config_values import ConfigType as T, Value, parsed, written
 
 
 @pytest.mark.parametrize(
@@ -15,6 +17,14 @@ from smq.model.config_values import ConfigType as T, Value, parsed
         (T.LONG, "+9223372036854775807", 2**63 - 1),
         (T.DOUBLE, "0.5", 0.5),
         (T.LIST, "a , b", "a,b"),
+        (T.INT, "\t\uff15\n", 5),
+        (T.LONG, "0" * 30 + "7", 7),
+        (T.DOUBLE, "1F", 1.0),
+        (T.DOUBLE, ".5d", 0.5),
+        (T.DOUBLE, "0x.8p0", 0.5),
+        (T.DOUBLE, "-Infinity", -math.inf),
+        (T.DOUBLE, "0x1p9999", math.inf),
+        (T.BOOLEAN, " true\x00", True),
     ],
 )
 def test_a_text_is_a_value_of_its_type(kind: T, text: str, value: Value) -> None:
@@ -29,8 +39,34 @@ def test_a_text_is_a_value_of_its_type(kind: T, text: str, value: Value) -> None
         (T.LONG, "1_000", "type LONG"),
         (T.LONG, "9" * 400, "type LONG"),
         (T.DOUBLE, "half", "type DOUBLE"),
+        (T.DOUBLE, "inf", "type DOUBLE"),
+        (T.DOUBLE, "0_5", "type DOUBLE"),
+        (T.LONG, "\U0001d7d7", "type LONG"),
+        (T.LONG, "\u00a05", "type LONG"),
     ],
 )
 def test_what_is_none_is_refused(kind: T, text: str, word: str) -> None:
     with pytest.raises(ValueError, match=word):
         parsed(kind, text)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (True, "true"),
+        (7, "7"),
+        ("as it is", "as it is"),
+        (0.5, "0.5"),
+        (1.0, "1.0"),
+        (-0.0, "-0.0"),
+        (0.001, "0.001"),
+        (0.00012, "1.2E-4"),
+        (1e-5, "1.0E-5"),
+        (123456789.0, "1.23456789E8"),
+        (math.nan, "NaN"),
+        (-math.inf, "-Infinity"),
+    ],
+)
+def test_a_value_is_written_as_java_does(value: Value, text: str) -> None:
+    """Data fault 33."""
+    assert written(value) == text

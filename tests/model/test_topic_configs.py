@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 
 from smq.model.config import SETTINGS, Config
+from smq.model.given_configs import parse, understood
 from smq.model.topic_configs import (
     TOPIC_CONFIGS,
     TopicSettings,
-    batch_bytes_max,
     broker_default,
-    parse,
-    problem_of,
+    durability_of,
 )
 
 MiB = 1024 * 1024
@@ -31,67 +30,6 @@ def test_a_brokers_setting_of_the_same_meaning_has_the_same_default(name: str) -
     config = TOPIC_CONFIGS[name]
     assert SETTINGS[config.broker_key].key == config.setting
     assert broker_default(config, Config(data_dir=Path("/data"))) == config.default
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "value"),
-    [
-        ("retention.ms", "-1", -1),
-        ("retention.ms", " 5 ", 5),
-        ("retention.bytes", str(2**63 - 1), 2**63 - 1),
-        ("preallocate", "TRUE", True),
-        ("min.cleanable.dirty.ratio", "0.25", 0.25),
-        ("message.timestamp.type", "LogAppendTime", "LogAppendTime"),
-        ("cleanup.policy", "delete", "delete"),
-        ("smq.durability", "disk", "disk"),
-    ],
-)
-def test_these_values_are_understood(name: str, text: str, value: object) -> None:
-    assert parse(name, text) == value
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "word"),
-    [
-        ("retention.hours", "1", "Unknown topic config name: retention.hours"),
-        ("retention.ms", "a week", "Not a number of type LONG"),
-        ("retention.ms", str(2**63), "Not a number of type LONG"),
-        ("retention.ms", "1_000", "Not a number of type LONG"),
-        ("retention.ms", "-2", "at least -1"),
-        ("max.message.bytes", str(2**31), "Not a number of type INT"),
-        ("preallocate", "yes", "either true or false"),
-        ("min.cleanable.dirty.ratio", "2", "between 0 and 1"),
-        ("min.cleanable.dirty.ratio", "half", "DOUBLE"),
-        ("message.timestamp.type", "createtime", "CreateTime, LogAppendTime"),
-        ("cleanup.policy", "burn", "String must be one of: compact, delete"),
-        ("cleanup.policy", "compact,burn", "String must be one of: compact, delete"),
-        ("min.insync.replicas", "2", "one replica"),
-        ("flush.messages", "1", "smq.durability=disk"),
-        ("smq.durability", "fsync", "memory, os, disk"),
-        ("smq.seal.bytes", "0", "at least 1"),
-    ],
-)
-def test_these_are_refused_with_the_reason(name: str, text: str, word: str) -> None:
-    problem = problem_of({name: text}, BROKER)
-    assert problem is not None
-    assert word in problem
-    assert name in problem
-
-
-def test_a_null_is_refused() -> None:
-    problem = problem_of({"retention.ms": "1", "segment.ms": None}, BROKER)
-    assert problem == "Null value not supported for topic configs: segment.ms"
-
-
-def test_batches_that_fit_in_no_ring_are_refused() -> None:
-    assert problem_of({"max.message.bytes": str(batch_bytes_max(BROKER))}, BROKER) is None
-    problem = problem_of({"max.message.bytes": str(batch_bytes_max(BROKER) + 1)}, BROKER)
-    assert problem is not None
-    assert "raise ring.bytes" in problem
-
-
-def test_no_configs_are_no_problem() -> None:
-    assert problem_of({}, BROKER) is None
 
 
 def test_the_topics_own_value_wins_then_the_brokers_then_the_default() -> None:
@@ -120,8 +58,7 @@ def test_a_policy_says_what_is_deleted_and_whether_it_is_compacted(
     policy: str, compacts: bool, retention_ms: int
 ) -> None:
     configs = {"cleanup.policy": policy, "retention.ms": "1000", "retention.bytes": "1"}
-    assert problem_of(configs, BROKER) is None
-    settings = TopicSettings.of(configs, BROKER)
+    settings = TopicSettings.of(understood(configs, BROKER), BROKER)
     assert (settings.compacts, settings.retention_ms) == (compacts, retention_ms)
     assert (settings.retention_bytes == -1) == (retention_ms == -1)
 
@@ -139,13 +76,47 @@ def test_a_compacted_topic_is_sealed_before_it_must_be_compacted() -> None:
         ({"segment.ms": "1000"}, 1000, 268_435_456),
         ({"segment.ms": "1000", "smq.seal.ms": "10"}, 10, 268_435_456),
         ({"segment.bytes": "2000000"}, 600_000, 2_000_000),
-        ({"segment.bytes": "14"}, 600_000, 1_048_576),
-        ({"segment.bytes": "14", "smq.seal.bytes": "7"}, 600_000, 7),
+        ({"segment.bytes": "2000000", "smq.seal.bytes": "7"}, 600_000, 7),
     ],
 )
 def test_a_topic_is_sealed_by_what_is_less_of_kafkas_settings_and_ours(
     configs: dict[str, str], seal_ms: int, seal_bytes: int
 ) -> None:
-    assert problem_of(configs, BROKER) is None
-    settings = TopicSettings.of(configs, BROKER)
+    settings = TopicSettings.of(understood(configs, BROKER), BROKER)
     assert (settings.seal_ms, settings.seal_bytes) == (seal_ms, seal_bytes)
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"segment.bytes": "14"},
+        {"cleanup.policy": "compact,"},
+        {"min.cleanable.dirty.ratio": "0_1"},
+        {"leader.replication.throttled.replicas": "nonsense"},
+        {"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"},
+        {"min.insync.replicas": "1", "flush.ms": str(2**63 - 1)},
+    ],
+)
+def test_a_stored_topic_with_values_that_are_refused_now_still_loads(own: dict[str, str]) -> None:
+    """Data fault 33."""
+    settings = TopicSettings.of(own, BROKER)
+    assert settings.segment_bytes >= MiB
+    assert settings.durability == "os"
+
+
+@pytest.mark.parametrize("name", ["flush.messages", "flush.ms"])
+def test_what_kafka_would_sync_at_times_is_synced_before_it_is_acknowledged(name: str) -> None:
+    """Data fault 33: smq.durability of its own takes precedence."""
+    assert TopicSettings.of({name: "1000"}, BROKER).durability == "disk"
+    assert durability_of({name: str(2**63 - 1)}, BROKER) == "os"
+    assert durability_of({name: "1", "smq.durability": "memory"}, BROKER) == "memory"
+
+
+def test_no_limit_of_size_is_any_number_below_0() -> None:
+    """Data fault 33."""
+    assert TopicSettings.of({"retention.bytes": "-2"}, BROKER).retention_bytes == -1
+
+
+def test_a_topic_is_never_compacted_for_a_share_above_nan() -> None:
+    """Data fault 33."""
+    assert TopicSettings.of({"min.cleanable.dirty.ratio": "NaN"}, BROKER).dirty_min_ppm == 1_000_000

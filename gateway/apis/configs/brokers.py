@@ -7,6 +7,7 @@ The table of settings (smq.model.config) says which can change.
 from collections.abc import Iterator, Mapping
 
 from gateway.apis.configs.entries import (
+    SET_FOR_ALL,
     Layers,
     Source,
     broker_synonyms,
@@ -27,12 +28,12 @@ from smq.wire.generated.describe_configs import DescribeConfigsResourceResult
 
 # Kafka's broker settings that tools ask for, and that are not settings here.
 FIXED_BROKER_CONFIGS = {
-    "compression.type": "producer",
-    "default.replication.factor": "1",
-    "delete.topic.enable": "true",
-    "log.cleanup.policy": "delete",
-    "log.message.timestamp.type": "CreateTime",
-    "min.insync.replicas": "1",
+    "compression.type": (ConfigType.STRING, "producer"),
+    "default.replication.factor": (ConfigType.INT, "1"),
+    "delete.topic.enable": (ConfigType.BOOLEAN, "true"),
+    "log.cleanup.policy": (ConfigType.LIST, "delete"),
+    "log.message.timestamp.type": (ConfigType.STRING, "CreateTime"),
+    "min.insync.replicas": (ConfigType.INT, "1"),
 }
 
 
@@ -47,7 +48,7 @@ def _describe(name: str, context: CoordinatorContext) -> list[DescribeConfigsRes
         for each, value in zip(SETTINGS.values(), config.values().values(), strict=True)
         if each.name != "node.id"  # The setting is the first node's; each shows its own.
     ]
-    entries += [_fixed_entry(each, value) for each, value in FIXED_BROKER_CONFIGS.items()]
+    entries += [_fixed_entry(each, layers) for each in FIXED_BROKER_CONFIGS]
     for node in context.nodes:
         if node.id == context.node_id:
             entries += _places(node, config)
@@ -58,7 +59,10 @@ def _of_all(context: CoordinatorContext) -> list[DescribeConfigsResourceResult]:
     """The values set for all nodes."""
     source = Source.DYNAMIC_DEFAULT_BROKER
     changed = context.coordinator.settings.changed.get(ALL_NODES, {})
-    return [
+    fixed = [_fixed_entry(name, Layers.of(context)) for name in SET_FOR_ALL]
+    for each in fixed:
+        each.synonyms = [like for like in each.synonyms if like.source == source]
+    return fixed + [
         DescribeConfigsResourceResult(
             name=name,
             value=value,
@@ -110,14 +114,16 @@ def _listener(host: str, port: int) -> str:
     return f"PLAINTEXT://{host}:{port}"
 
 
-def _fixed_entry(name: str, value: str) -> DescribeConfigsResourceResult:
+def _fixed_entry(name: str, layers: Layers) -> DescribeConfigsResourceResult:
+    kind, value = FIXED_BROKER_CONFIGS[name]
+    synonyms = list(broker_synonyms(name, layers, value))
     return DescribeConfigsResourceResult(
         name=name,
         value=value,
         read_only=True,
-        config_source=Source.DEFAULT,
-        synonyms=[synonym(name, value, Source.DEFAULT)],
-        config_type=ConfigType.STRING,
+        config_source=synonyms[0].source,
+        synonyms=synonyms,
+        config_type=kind,
         documentation="Cannot be set here.",
     )
 

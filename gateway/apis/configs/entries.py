@@ -29,6 +29,9 @@ class Source(IntEnum):
 # Kafka's log.retention.ms has no default: behind a value of it stands another setting's default.
 RETENTION_MS, RETENTION_HOURS = "log.retention.ms", ("log.retention.hours", "168")
 
+# Kafka's controller sets these for all brokers (KIP-966).
+SET_FOR_ALL = {"min.insync.replicas": "1"}
+
 
 class Layers(NamedTuple):
     """The settings of a node: those at start, and the changes since."""
@@ -73,6 +76,8 @@ def broker_synonyms(
             text = None if setting.secret else text_of(value)
             yield synonym(name, text, Source.STATIC_BROKER)
         default = default or text_of(setting.default)
+    if name in SET_FOR_ALL:
+        yield synonym(name, SET_FOR_ALL[name], Source.DYNAMIC_DEFAULT_BROKER)
     if name == RETENTION_MS and is_set:
         yield synonym(*RETENTION_HOURS, Source.DEFAULT)
     elif name != RETENTION_MS and default is not None:

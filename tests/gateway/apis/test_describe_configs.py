@@ -107,9 +107,12 @@ def test_a_broker_tells_its_settings(bench: CoordinatorBench, version: int) -> N
     assert configs["default.replication.factor"].value == "1"
 
 
-def test_nothing_is_set_for_all_brokers(bench: CoordinatorBench) -> None:
+def test_for_all_brokers_only_the_replicas_in_sync_are_set(bench: CoordinatorBench) -> None:
+    """Data fault 33: as Kafka's controller does."""
     result = describe(bench, 4, BROKER, "")
-    assert (result.error_code, result.configs) == (E.NONE, [])
+    assert result.error_code == E.NONE
+    found = [(each.name, each.value, each.config_source) for each in result.configs]
+    assert found == [("min.insync.replicas", "1", 3)]
 
 
 @pytest.mark.parametrize(
