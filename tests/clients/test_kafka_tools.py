@@ -267,6 +267,8 @@ def test_the_quotas_of_clients_change(tools: Toolbox) -> None:
     tools.configs("--alter", *default, "--add-config", "request_percentage=50")
     assert "producer_byte_rate=1000000.0" in tools.configs("--describe", *client)
     assert "request_percentage=50.0" in tools.configs("--describe", *default)
+    everybody = tools.configs("--describe", "--entity-type", "users")
+    assert "request_percentage=50.0" in everybody, "and no user has credentials: data fault 34"
     tools.configs("--alter", *client, "--delete-config", "producer_byte_rate")
     assert "producer_byte_rate" not in tools.configs("--describe", *client)
     tools.configs("--alter", *default, "--delete-config", "request_percentage")

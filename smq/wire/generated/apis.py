@@ -42,6 +42,7 @@ APIS = (
     (47, "OffsetDelete", 0, 0, 1),
     (48, "DescribeClientQuotas", 0, 1, 1),
     (49, "AlterClientQuotas", 0, 1, 1),
+    (50, "DescribeUserScramCredentials", 0, 0, 0),
     (55, "DescribeQuorum", 0, 2, 0),
     (57, "UpdateFeatures", 0, 2, 0),
     (60, "DescribeCluster", 0, 2, 0),
