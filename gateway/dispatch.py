@@ -38,7 +38,7 @@ def dispatch(
         raise PeerError(f"API key {header.api_key} is not known")
     if header.api_version not in api.versions:
         if header.api_key == API_VERSIONS_KEY:
-            rows = advertised(legacy=shard.config.legacy_formats)
+            rows = advertised(shard)
             return _other_version(api, header, (request, at), rows)
         raise PeerError(f"{api.name} has no version {header.api_version}")
     if len(request) > api.bounds.bytes_max:

@@ -1,6 +1,7 @@
 """ApiVersions (key 18), versions 0-4.
 
-- Names every API of the table with its versions, the same from every node.
+- Names every API of the table with its versions, the same from every node; those of client metrics
+  only while a subscription exists.
 - An unsupported version is answered in version 0 with UNSUPPORTED_VERSION and the whole list, so
   that the client can try again (KIP-511); the response header is always version 0.
 - From 3 on the client names its software; a malformed name is INVALID_REQUEST.

@@ -64,6 +64,7 @@ from gateway.apis.transactions import (
     txn_offset_commit,
     write_txn_markers,
 )
+from smq.shard.shard import Shard
 from smq.wire.generated import (
     add_offsets_to_txn as add_offsets_to_txn_codec,
     add_partitions_to_txn as add_partitions_to_txn_codec,
@@ -121,12 +122,19 @@ from smq.wire.legacy.versions import OLD_KEYS
 
 __all__ = ["APIS", "API_BY_KEY", "Api", "Where", "advertised"]
 
+CLIENT_METRICS = {"GetTelemetrySubscriptions", "PushTelemetry"}
+UNLESS_WANTED = "advertised only while a subscription exists"
 NO_AUTHORIZER = "all: there is no authorizer, as in Kafka by default"
 
 
-def advertised(*, legacy: bool) -> list[tuple[int, int, int]]:
-    """Each key with its first and last version; `legacy`: with those that Kafka 4 dropped."""
-    rows = [api.advertised for api in APIS]
+def advertised(shard: Shard) -> list[tuple[int, int, int]]:
+    """Each key with its first and last version.
+
+    With `legacy.formats` also versions that Kafka 4 dropped. Client metrics only while somebody
+    wants some: a client that finds them without a subscription says so in its log.
+    """
+    legacy, wanted = shard.config.legacy_formats, shard.client_metrics.are_wanted
+    rows = [api.advertised for api in APIS if wanted or api.name not in CLIENT_METRICS]
     return [(key, 0 if legacy and key in OLD_KEYS else first, last) for key, first, last in rows]
 
 
@@ -210,9 +218,7 @@ APIS: tuple[Api, ...] = (
         "ApiVersions",
         Where.SHARD,
         api_versions_codec,
-        lambda request, context: api_versions.handle(
-            request, context, advertised(legacy=context.shard.config.legacy_formats)
-        ),
+        lambda request, context: api_versions.handle(request, context, advertised(context.shard)),
         "features",
     ),
     Api(
@@ -467,13 +473,14 @@ APIS: tuple[Api, ...] = (
         Where.SHARD,
         get_telemetry_subscriptions_codec,
         telemetry.subscriptions,
+        UNLESS_WANTED,
     ),
     Api(
         "PushTelemetry",
         Where.SHARD,
         push_telemetry_codec,
         telemetry.push,
-        "",
+        UNLESS_WANTED,
         Bounds(2 * MiB, 0),  # A push above telemetry.max.bytes gets an answer.
     ),
     Api(

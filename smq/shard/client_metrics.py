@@ -87,6 +87,11 @@ class ClientMetrics:
                     self._subscriptions.append(Subscription.of(each))
             self._version += 1
 
+    @property
+    def are_wanted(self) -> bool:
+        """Whether there is a subscription."""
+        return bool(self._subscriptions)
+
     def subscribe(self, instance_id: UUID, client_id: str, caller: Caller, now_ms: int) -> Instance:
         """Return what a client must push; give it an id if it has none. Raises BrokerError."""
         named = instance_id if instance_id.int else self._new_id()

@@ -82,17 +82,18 @@ def _csv(put: Callable[[bytes], object]) -> Write:
         lines = csv.writer(text)
         if not has_head:
             lines.writerow(rows.schema.names)
+            _take(text, put)
             has_head = True
         for row in _rows(rows):
             lines.writerow("" if value is None else _text(value) for value in row)
             _take(text, put)
-        _take(text, put)
 
     return write
 
 
 def _take(text: io.StringIO, put: Callable[[bytes], object]) -> None:
-    put(text.getvalue().encode(errors="replace"))
+    """Put a line. It was written to end with CR LF, so that a CR in a field is quoted too."""
+    put((text.getvalue().removesuffix("\r\n") + "\n").encode(errors="replace"))
     text.seek(0)
     text.truncate()
 

@@ -22,7 +22,7 @@ def written(output_format: str, path: Path, query: str = QUERY, times: int = 1) 
     with duckdb.connect() as database, writer(Format(output_format), path) as write:
         for _ in range(times):
             write(database.sql(query).to_arrow_reader(1000))
-    return path.read_text()
+    return path.read_bytes().decode()
 
 
 def test_json_lines(tmp_path: Path) -> None:
@@ -47,6 +47,15 @@ def test_csv_has_one_head_for_all_results(tmp_path: Path) -> None:
     assert len(rows) == 2
     assert rows[0][-1] == 'a,"b'
     assert rows[0][4] == ""
+
+
+def test_a_line_of_csv_ends_with_a_line_feed_alone(tmp_path: Path) -> None:
+    """Data fault 35: what `cut` and `read` take for the last column had a CR at its end."""
+    query = "SELECT 'a' AS \"first\", chr(13) AS cr, chr(10) AS lf, chr(13) || chr(10) AS both"
+    text = written("csv", tmp_path / "x", query)
+    assert text == 'first,cr,lf,both\na,"\r","\n","\r\n"\n'
+    [_, row] = csv.reader(io.StringIO(text, newline=""))
+    assert row == ["a", "\r", "\n", "\r\n"]
 
 
 def test_a_table_is_bounded_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

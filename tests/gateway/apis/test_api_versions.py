@@ -20,6 +20,8 @@ from tests.gateway.shard_api_bench import ShardBench, sent
 from tests.shard.shard_bench import NOW, new_shard
 
 KEY = (18).to_bytes(2)
+TELEMETRY = {71, 72}
+EVERY_ONE = [api.advertised for api in APIS if api.key not in TELEMETRY]
 
 
 def named(software: str = "client", version: str = "1.0") -> ApiVersionsRequest:
@@ -34,7 +36,7 @@ def pairs(response: ApiVersionsResponse) -> list[tuple[int, int, int]]:
 def test_every_api_of_the_table_is_named_with_its_versions(tmp_path: Path, version: int) -> None:
     response = ShardBench(tmp_path).ask("ApiVersions", version, named())
     assert response.error_code == ErrorCode.NONE
-    assert pairs(response) == [api.advertised for api in APIS]
+    assert pairs(response) == EVERY_ONE
 
 
 def test_produce_is_advertised_from_0(tmp_path: Path) -> None:
@@ -52,7 +54,26 @@ def test_another_version_is_answered_in_version_0_with_the_whole_list(
     assert bench.asked.header.api_version == 0
     response = bench.read(bench.asked.result)
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert pairs(response) == [api.advertised for api in APIS]
+    assert pairs(response) == EVERY_ONE
+
+
+@pytest.mark.parametrize("version", [4, 99])
+def test_client_metrics_are_named_only_while_a_subscription_exists(
+    tmp_path: Path, version: int
+) -> None:
+    """Data fault 35: librdkafka prints a line where they are named and none is wanted."""
+    bench = ShardBench(tmp_path)
+
+    def named_keys() -> set[int]:
+        request = KEY + version.to_bytes(2) + (77).to_bytes(4) + b"\0\0\0\2x\2x\0"
+        bench.asked = dispatch(memoryview(request), bench.shard, NOW_MS)
+        return {each.api_key for each in bench.read(bench.asked.result).api_keys}
+
+    assert named_keys().isdisjoint(TELEMETRY)
+    bench.shard.client_metrics.take({"all": {"metrics": "*"}})
+    assert named_keys() >= TELEMETRY
+    bench.shard.client_metrics.take({})
+    assert named_keys().isdisjoint(TELEMETRY)
 
 
 def test_the_response_header_is_version_0_in_flexible_versions_too(tmp_path: Path) -> None:
@@ -60,7 +81,7 @@ def test_the_response_header_is_version_0_in_flexible_versions_too(tmp_path: Pat
     data = sent(dispatch(relayed("ApiVersions", 3, named()).request, shard, NOW))
     # Size, correlation id; with a header of version 1 tagged fields would stand before the error.
     assert data[4:10] == (77).to_bytes(4) + b"\0\0"
-    assert data[10] == len(APIS) + 1
+    assert data[10] == len(EVERY_ONE) + 1
 
 
 @pytest.mark.parametrize("version", [3, 4])
