@@ -4,8 +4,9 @@
   smq.model.client_quotas says which quota holds for whom. Without security every client is the user
   ANONYMOUS; quotas of other users are kept.
 - Describing filters by exact names, defaults or any name of a type; strictly, entities with other
-  types as well are left out. A repeated or empty type is INVALID_REQUEST, one that Kafka does not
-  know either UNSUPPORTED_VERSION.
+  types as well are left out. The parts of an entity and its values stand in a fixed order. A
+  repeated or empty type is INVALID_REQUEST, one that Kafka does not know either
+  UNSUPPORTED_VERSION.
 - Each entry of a change is carried out or refused as a whole: INVALID_REQUEST for an entity or a
   quota that does not exist, or for an invalid value.
 - The answer goes out once the quotas are in the catalog, from which every shard reads.
@@ -34,6 +35,7 @@ from smq.wire.generated.alter_client_quotas import (
     AlterClientQuotasResponse,
     AlteredEntity,
     AlteredEntry,
+    QuotaEntity,
     QuotaEntry,
 )
 from smq.wire.generated.describe_client_quotas import (
@@ -67,10 +69,15 @@ def describe(
         entries=[
             DescribedEntry(
                 entity=[
-                    DescribedEntity(entity_type=kind, entity_name=name)
-                    for kind, name in entity.items()
+                    DescribedEntity(entity_type=kind, entity_name=entity[kind])
+                    for kind in ENTITY_TYPES
+                    if kind in entity
                 ],
-                values=[ValueData(key=name, value=float(text)) for name, text in quotas.items()],
+                values=[
+                    ValueData(key=name, value=float(quotas[name]))
+                    for name in names_of(entity)
+                    if name in quotas
+                ],
             )
             for entity, quotas in found
             if matches(entity)
@@ -129,7 +136,7 @@ def alter(
             error_message=None,
             entity=[
                 AlteredEntity(entity_type=part.entity_type, entity_name=part.entity_name)
-                for part in each.entity
+                for part in sorted(each.entity, key=_place_in_entity)
             ],
         )
         try:
@@ -142,6 +149,11 @@ def alter(
     if not request.validate_only:
         context.coordinator.take_settings()
     return AlterClientQuotasResponse(entries=entries)
+
+
+def _place_in_entity(part: QuotaEntity) -> int:
+    known = part.entity_type in ENTITY_TYPES
+    return ENTITY_TYPES.index(part.entity_type) if known else len(ENTITY_TYPES)
 
 
 def _key(entry: QuotaEntry) -> str:

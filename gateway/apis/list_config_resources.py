@@ -2,7 +2,8 @@
 
 - Version 0 lists the client metrics.
 - From 1: topics, brokers, loggers (by their broker), client metrics and groups (none has configs);
-  without a type, all of these. UNSUPPORTED_VERSION for any other type.
+  without a type, all of these, in Kafka's order: groups first, topics last. UNSUPPORTED_VERSION for
+  any other type.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,11 +28,13 @@ def handle(
 ) -> Iterator[ListConfigResourcesResponse]:
     """Name the resources that have configs, in parts."""
     has_types = context.header.api_version >= TYPES_FROM
-    types = dict.fromkeys((request.resource_types or _NAMES) if has_types else (CLIENT_METRICS,))
-    if not types.keys() <= _NAMES.keys():
+    types = set((request.resource_types or _NAMES) if has_types else (CLIENT_METRICS,))
+    if not types <= _NAMES.keys():
         yield ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         return
-    found = [(kind, name) for kind in types for name in _NAMES[kind](context.shard)]
+    found = [
+        (kind, name) for kind in sorted(types, reverse=True) for name in _NAMES[kind](context.shard)
+    ]
     for first in range(0, max(1, len(found)), PART_RESOURCES):
         resources = [
             ConfigResource(resource_name=name, resource_type=kind)

@@ -94,11 +94,23 @@ def answer(
             for topic, refusal in (_find(asked, catalog) for asked in once.values())
             if topic is None or _is_new(topic, described)
         ]
+        found.sort(key=_place_in_answer)
     for topics in _parts(found, nodes):
         if request.include_topic_authorized_operations:
             for topic in topics:
                 topic.topic_authorized_operations = TOPIC_OPERATIONS
         yield _response(request, topics, catalog, nodes)
+
+
+_Found = tuple[Topic | None, MetadataResponseTopic | None]  # One of both.
+
+
+def _place_in_answer(found: _Found) -> int:
+    """Kafka names unknown ids first, then the topics that there are, then unknown names."""
+    _, refused = found
+    if refused is None:
+        return 1
+    return 0 if refused.topic_id != ZERO_UUID else 2
 
 
 def _is_new(topic: Topic, described: dict[str, None]) -> bool:
@@ -125,9 +137,6 @@ def _response(
         topics=topics,
         cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NO_OPERATIONS_ASKED,
     )
-
-
-_Found = tuple[Topic | None, MetadataResponseTopic | None]  # One of both.
 
 
 def _parts(found: Sequence[_Found], nodes: list[Node]) -> Iterator[list[MetadataResponseTopic]]:

@@ -17,6 +17,7 @@ answer. A power loss may revert those of other topics to older ones.
 
 from functools import cached_property
 
+from gateway.apis.unknown_first import unknown_first
 from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.group_events import Commit
 from smq.model.catalog import Topic
@@ -40,7 +41,7 @@ def handle(request: OffsetCommitRequest, context: CoordinatorContext) -> OffsetC
     """Commit offsets of a group."""
     commits = _Commits(request, context)
     response = OffsetCommitResponse(
-        topics=[
+        topics=unknown_first(
             OffsetCommitResponseTopic(
                 name=asked.name,
                 topic_id=asked.topic_id,
@@ -54,7 +55,7 @@ def handle(request: OffsetCommitRequest, context: CoordinatorContext) -> OffsetC
             )
             for asked in request.topics
             if asked.partitions  # Leave out a topic without partitions, as Kafka does.
-        ]
+        )
     )
     coordinator = context.coordinator
     lazy = not coordinator.has_synced(commits.taken)

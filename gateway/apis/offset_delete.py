@@ -7,6 +7,7 @@
   an unknown topic or partition.
 """
 
+from gateway.apis.unknown_first import unknown_first
 from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.subscriptions import CONSUMER, topics_of
 from smq.model.errors import BrokerError, ErrorCode
@@ -31,7 +32,7 @@ def handle(request: OffsetDeleteRequest, context: CoordinatorContext) -> OffsetD
         if asked.partitions
     ]
     context.coordinator.store.delete_offsets(request.group_id, deletion.numbers)
-    return OffsetDeleteResponse(topics=topics)
+    return OffsetDeleteResponse(topics=unknown_first(topics))
 
 
 class _Deletion:

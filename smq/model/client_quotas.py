@@ -16,13 +16,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 USER, CLIENT, IP = "user", "client-id", "ip"
-ENTITY_TYPES = USER, CLIENT, IP
+ENTITY_TYPES = CLIENT, USER, IP  # In the order of an answer.
 ANONYMOUS = "ANONYMOUS"
 
 PRODUCE, CONSUME = "producer_byte_rate", "consumer_byte_rate"
 REQUEST_TIME, MUTATIONS = "request_percentage", "controller_mutation_rate"
 CONNECTIONS = "connection_creation_rate"
-CLIENT_QUOTAS = PRODUCE, CONSUME, REQUEST_TIME, MUTATIONS
+CLIENT_QUOTAS = PRODUCE, CONSUME, MUTATIONS, REQUEST_TIME  # In the order of an answer.
 IP_QUOTAS = (CONNECTIONS,)
 WHOLE_QUOTAS = PRODUCE, CONSUME, CONNECTIONS  # Kafka's LONG and INT; the others are DOUBLE.
 

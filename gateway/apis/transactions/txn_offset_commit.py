@@ -10,6 +10,7 @@
   4 on TRANSACTION_ABORTABLE. From 5 it joins by this request (KIP-890).
 """
 
+from gateway.apis.unknown_first import unknown_first
 from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.group_events import Commit
 from smq.coordinator.transactions.decisions import ProducerEpoch
@@ -31,7 +32,7 @@ def handle(request: TxnOffsetCommitRequest, context: CoordinatorContext) -> TxnO
     refusal = _refusal(request, context)
     taken: dict[int, CommittedOffset] = {}
     response = TxnOffsetCommitResponse(
-        topics=[
+        topics=unknown_first(
             TxnOffsetCommitResponseTopic(
                 name=topic.name,
                 partitions=[
@@ -43,7 +44,7 @@ def handle(request: TxnOffsetCommitRequest, context: CoordinatorContext) -> TxnO
                 ],
             )
             for topic in request.topics
-        ]
+        )
     )
     if taken:
         transactions = context.coordinator.transactions

@@ -49,6 +49,22 @@ def test_quotas_outlive_the_coordinator_and_are_published(bench: CoordinatorBenc
     assert bench.coordinator.topics.catalog.settings == {}
 
 
+def test_the_parts_of_an_entity_and_its_values_stand_in_a_fixed_order(
+    bench: CoordinatorBench,
+) -> None:
+    """Data fault 37."""
+    values = ("request_percentage", "consumer_byte_rate", RATE, "producer_byte_rate")
+    request = AlterClientQuotasRequest(
+        entries=[entry([("user", "u"), ("client-id", "c")], *((name, 5.0) for name in values))]
+    )
+    [altered] = bench.ask("AlterClientQuotas", 1, request).entries
+    assert [part.entity_type for part in altered.entity] == ["client-id", "user"]
+    [(parts, quotas)] = described(bench)
+    assert parts == [("client-id", "c"), ("user", "u")]
+    order = ["producer_byte_rate", "consumer_byte_rate", RATE, "request_percentage"]
+    assert [*quotas] == order
+
+
 @pytest.mark.parametrize(
     ("parts", "op"),
     [

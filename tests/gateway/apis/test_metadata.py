@@ -79,8 +79,14 @@ def test_unknown_and_impossible_names_are_told_apart_and_a_name_is_answered_once
 
 def test_an_id_finds_its_topic_and_an_unknown_one_is_100(bench: ShardBench) -> None:
     response = bench.ask("Metadata", 12, by_id(B.id, STRANGE))
-    assert rows(response) == [("b", ErrorCode.NONE), (None, 100)]
-    assert response.topics[1].topic_id == STRANGE
+    assert rows(response) == [(None, 100), ("b", ErrorCode.NONE)]
+    assert response.topics[0].topic_id == STRANGE
+
+
+def test_topics_that_are_there_stand_before_unknown_names(bench: ShardBench) -> None:
+    """Data fault 37."""
+    names = [name for name, _ in rows(bench.ask("Metadata", 9, request("none", "b", "x", "a")))]
+    assert names == ["b", "a", "none", "x"]
 
 
 @pytest.mark.parametrize("version", [10, 11])
@@ -111,7 +117,7 @@ def test_nothing_is_relayed_that_the_client_the_name_or_the_broker_forbids(
     closed = ShardBench(tmp_path / "closed", config=Config(auto_create_topics_enable=False))
     answers = [
         bench.ask("Metadata", 4, request("new")),
-        bench.ask("Metadata", 4, request("bad name", "a", create=True)),
+        bench.ask("Metadata", 4, request("bad name", create=True)),
         closed.ask("Metadata", 4, request("new", create=True)),
     ]
     assert [answer.topics[0].error_code for answer in answers] == [

@@ -42,10 +42,10 @@ def test_only_what_is_asked_for_is_forgotten(bench: CoordinatorBench) -> None:
     bench.store.commit_offsets("h", offsets)
     asked = deletion("g", ("t", 0), ("t", 1), ("t", 9), ("t", -1), ("none", 0))
     assert delete(bench, asked) == [
-        ("t", 0, E.NONE),
-        ("t", 1, E.NONE),
         ("t", 9, E.UNKNOWN_TOPIC_OR_PARTITION),
         ("t", -1, E.UNKNOWN_TOPIC_OR_PARTITION),
+        ("t", 0, E.NONE),
+        ("t", 1, E.NONE),
         ("none", 0, E.UNKNOWN_TOPIC_OR_PARTITION),
     ]
     assert set(bench.store.committed_offsets("g")) == {numbers[2]}

@@ -75,6 +75,8 @@ def commits(talk: Talk) -> None:
     longer = {"committed_metadata": "m" * 4097}
     talk.ask("longer metadata", commit(talk, group, topic, (0, 1), **longer))
     talk.ask("partition 9", commit(talk, group, topic, (9, 1), (0, 2)))
+    some = [(index, 1) for index in (0, 9, 1, 8)]
+    talk.ask("unknown ones between good ones", commit(talk, group, topic, *some))
     talk.ask("partition -1", commit(talk, group, topic, (-1, 1)))
     talk.ask("an unknown topic", commit(talk, group, talk.own("unknown"), (0, 1)))
     talk.ask("no topics", OffsetCommitRequest(group_id=group))

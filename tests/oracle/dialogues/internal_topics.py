@@ -65,7 +65,6 @@ from smq.wire.generated.write_txn_markers import WriteTxnMarkersRequest
 from tests.oracle.batches import batch
 from tests.oracle.dialogues import dialogue
 from tests.oracle.dialogues.hanging import describing, in_order, markers_in_order, marking
-from tests.oracle.dialogues.offset_deletion import by_name
 from tests.oracle.dialogues.produce import named
 from tests.oracle.dialogues.topics import TOPIC, ask, creation, description, topic
 from tests.oracle.dialogues.transactions import (
@@ -370,7 +369,7 @@ def of_offsets_of_internal_topics(talk: Talk) -> None:
     talk.ask("a commit", commit, version=7)
     rows = [OffsetDeleteRequestPartition(partition_index=index) for index in (0, 50)]
     deleted = [OffsetDeleteRequestTopic(name=TRANSACTIONS, partitions=rows)]
-    talk.ask("a deletion", OffsetDeleteRequest(group_id=talk.own(), topics=deleted), trim=by_name)
+    talk.ask("a deletion", OffsetDeleteRequest(group_id=talk.own(), topics=deleted))
 
 
 @dialogue("AlterReplicaLogDirs")

@@ -28,8 +28,8 @@ def entry(parts: list[Part], *ops: tuple[str, float | None]) -> QuotaEntry:
 
 
 def trim(answer: Any) -> None:
+    """Entries and values come from hash tables; the parts of an entity have an order."""
     for each in answer.entries or ():
-        each.entity = sorted(each.entity, key=lambda part: part.entity_type)
         if hasattr(each, "values"):
             each.values = sorted(each.values, key=lambda value: value.key)
     if answer.entries is not None:

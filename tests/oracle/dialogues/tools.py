@@ -72,7 +72,7 @@ def config_resources(talk: Talk) -> None:
             for each in answer.config_resources
             if each.resource_type != TOPIC or each.resource_name == topic
         ]
-        answer.config_resources = sorted(mine, key=lambda each: each.resource_type)
+        answer.config_resources = mine
 
     topic = talk.make_topic()
     ask("all that are supported")
