@@ -66,7 +66,7 @@ def test_client_metrics_are_named_only_while_a_subscription_exists(
 
     def named_keys() -> set[int]:
         request = KEY + version.to_bytes(2) + (77).to_bytes(4) + b"\0\0\0\2x\2x\0"
-        bench.asked = dispatch(memoryview(request), bench.shard, NOW_MS)
+        bench.asked = dispatch(memoryview(request), bench.shard, NOW)
         return {each.api_key for each in bench.read(bench.asked.result).api_keys}
 
     assert named_keys().isdisjoint(TELEMETRY)
