@@ -7,8 +7,8 @@ unreadable body.
 
 from typing import NamedTuple
 
-from gateway.apis.api_versions import answer as versions_answer
-from gateway.apis.table import API_BY_KEY, Api, Where, advertised
+from gateway.apis.api_versions import advertised, answer as versions_answer
+from gateway.apis.table import API_BY_KEY, APIS, Api, Where
 from gateway.context import Message, Relay, Result, ShardContext
 from gateway.parts import Parts, saying, taken
 from smq.model.caller import Caller
@@ -38,7 +38,7 @@ def dispatch(
         raise PeerError(f"API key {header.api_key} is not known")
     if header.api_version not in api.versions:
         if header.api_key == API_VERSIONS_KEY:
-            rows = advertised(shard)
+            rows = advertised(APIS, shard)
             return _other_version(api, header, (request, at), rows)
         raise PeerError(f"{api.name} has no version {header.api_version}")
     if len(request) > api.bounds.bytes_max:

@@ -13,9 +13,12 @@
 """
 
 import re
+from collections.abc import Iterable
 
+from gateway.apis.api import Api
 from gateway.context import ShardContext
 from smq.model.errors import ErrorCode
+from smq.shard.shard import Shard
 from smq.wire.generated.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -23,11 +26,24 @@ from smq.wire.generated.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from smq.wire.legacy.versions import OLD_KEYS
 
 SOFTWARE_FROM = 3
 ZERO_LEVELS_FROM = 4
 TRANSACTION_FEATURE, TRANSACTION_LEVEL = "transaction.version", 2
+CLIENT_METRICS = {"GetTelemetrySubscriptions", "PushTelemetry"}
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def advertised(apis: Iterable[Api], shard: Shard) -> list[tuple[int, int, int]]:
+    """Each key with its first and last version.
+
+    With `legacy.formats` also versions that Kafka 4 dropped. Client metrics only while somebody
+    wants some: a client that finds them without a subscription says so in its log.
+    """
+    legacy, wanted = shard.config.legacy_formats, shard.client_metrics.are_wanted
+    rows = [api.advertised for api in apis if wanted or api.name not in CLIENT_METRICS]
+    return [(key, 0 if legacy and key in OLD_KEYS else first, last) for key, first, last in rows]
 
 
 def answer(

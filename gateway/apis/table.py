@@ -64,7 +64,6 @@ from gateway.apis.transactions import (
     txn_offset_commit,
     write_txn_markers,
 )
-from smq.shard.shard import Shard
 from smq.wire.generated import (
     add_offsets_to_txn as add_offsets_to_txn_codec,
     add_partitions_to_txn as add_partitions_to_txn_codec,
@@ -118,24 +117,11 @@ from smq.wire.generated import (
     update_features as update_features_codec,
     write_txn_markers as write_txn_markers_codec,
 )
-from smq.wire.legacy.versions import OLD_KEYS
 
-__all__ = ["APIS", "API_BY_KEY", "Api", "Where", "advertised"]
+__all__ = ["APIS", "API_BY_KEY", "Api", "Where"]
 
-CLIENT_METRICS = {"GetTelemetrySubscriptions", "PushTelemetry"}
 UNLESS_WANTED = "advertised only while a subscription exists"
 NO_AUTHORIZER = "all: there is no authorizer, as in Kafka by default"
-
-
-def advertised(shard: Shard) -> list[tuple[int, int, int]]:
-    """Each key with its first and last version.
-
-    With `legacy.formats` also versions that Kafka 4 dropped. Client metrics only while somebody
-    wants some: a client that finds them without a subscription says so in its log.
-    """
-    legacy, wanted = shard.config.legacy_formats, shard.client_metrics.are_wanted
-    rows = [api.advertised for api in APIS if wanted or api.name not in CLIENT_METRICS]
-    return [(key, 0 if legacy and key in OLD_KEYS else first, last) for key, first, last in rows]
 
 
 APIS: tuple[Api, ...] = (
@@ -218,7 +204,9 @@ APIS: tuple[Api, ...] = (
         "ApiVersions",
         Where.SHARD,
         api_versions_codec,
-        lambda request, context: api_versions.handle(request, context, advertised(context.shard)),
+        lambda request, context: api_versions.handle(
+            request, context, api_versions.advertised(APIS, context.shard)
+        ),
         "features",
     ),
     Api(
