@@ -19,7 +19,7 @@ from shm.kernels.base.crc32c import crc32c
 from shm.kernels.record.records_encode import Run, Values, encode_values
 from smq.model.segments import SealedPartition
 from smq.sealer.decode import Piece, cut
-from smq.sealer.parquet import ParquetSegment
+from smq.sealer.parquet_segment import ParquetSegment
 from smq.sealer.payloads import CHUNK_BYTES, payloads_of
 from smq.sealer.room import Room
 from smq.sealer.seal import parquet_writer

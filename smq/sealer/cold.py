@@ -9,26 +9,29 @@ segment that differs is reported by name and never served.
 For a sequential reader the next row group is decoded ahead, while no request waits.
 """
 
+import errno
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
+from mmap import MADV_DONTNEED, PROT_READ, mmap
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import NamedTuple, Protocol
+from typing import IO, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from shm.arrow import read_only
-from shm.kernels.base.crc32c import crc32c
+from shm.kernels.base.crc32c import crc32c_update
 from smq.filer.store import Store
 from smq.model.errors import NotFound, StoreError, Unavailable
 from smq.model.segments import ANY_SIZE, BatchLimits, Segment
-from smq.sealer.parquet import ParquetSegment
+from smq.sealer.parquet_segment import ParquetSegment, Span
 from smq.sealer.raw import NotRaw, RawSegment
 from smq.store.manifest import Lines, walk
 from smq.wire.codec import Buffer
+from smq.wire.records import CRC_START
 
 SEGMENTS_OPEN_MAX = (
     8  # Without a local filer each takes a file in the cache directory, beside its bound.
@@ -38,6 +41,7 @@ CACHE_KEEP_MS = 10_000  # Minimum time that a file stays after a shard was told 
 ONCE_BYTES_MAX = 128 * 1024 * 1024  # Files requested once.
 ONCE_KEEP_MS = 2000  # Its minimum time too: a repeated request in that time makes the file stay.
 NO_FILE = Path()
+CHECKED_BYTES = 16 * 1024 * 1024  # Of a file, between two times that its pages are given back.
 GONE_MAX = 256  # Names of evicted files, to recognize repeated requests.
 
 Key = tuple[str, int]
@@ -137,15 +141,24 @@ class Cache:
     Two queues, after 2Q (Johnson and Shasha, VLDB 1994). A first request's result goes
     soon: the files of a backlog that is read once are deleted before the system writes them to the
     disk. A result that is requested again after that is kept for long.
+
+    What the disk has no space for goes to the directory `spare`, if there is one: what is sealed
+    can be read while the disk is full.
     """
 
     def __init__(
-        self, directory: Path, bytes_max: int, now_ms: Callable[[], int], life: str
+        self,
+        directory: Path,
+        bytes_max: int,
+        now_ms: Callable[[], int],
+        life: str,
+        spare: Path | None = None,
     ) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        for left_behind in directory.iterdir():
-            left_behind.unlink()
-        self.directory, self._now_ms, self._life = directory, now_ms, life
+        self.directory, self._spare, self._now_ms, self._life = directory, spare, now_ms, life
+        for each in (directory, spare):
+            if each is not None and each.exists():
+                for left_behind in each.iterdir():
+                    left_behind.unlink()
         self._once = _Queue(min(bytes_max, ONCE_BYTES_MAX), ONCE_KEEP_MS)
         self._again = _Queue(bytes_max, CACHE_KEEP_MS)
         self._gone: OrderedDict[Key, None] = OrderedDict()
@@ -158,11 +171,7 @@ class Cache:
 
     def put(self, key: Key, pieces: Iterable[Buffer], index: np.ndarray) -> Batches:
         """Store batches, in any pieces, under a key that it does not have."""
-        path = self.directory / f"{self._life}-{self._next_name}.batches"
-        self._next_name += 1
-        with path.open("wb") as file:
-            file.writelines(pieces)
-            entry = Batches(path, index, file.tell())
+        entry = self._written(list(pieces), index)
         if key in self._gone:
             del self._gone[key]
             self._again.put(key, entry, self._now_ms())
@@ -172,6 +181,29 @@ class Cache:
         while len(self._gone) > GONE_MAX:
             self._gone.popitem(last=False)
         return entry
+
+    def _written(self, pieces: list[Buffer], index: np.ndarray) -> Batches:
+        """A new file, where there is space. Raises OSError."""
+        name = f"{self._life}-{self._next_name}.batches"
+        self._next_name += 1
+        try:
+            return _write(self.directory / name, pieces, index)
+        except OSError as reason:
+            if self._spare is None or reason.errno not in {errno.ENOSPC, errno.EDQUOT}:
+                raise
+            return _write(self._spare / name, pieces, index)
+
+
+def _write(path: Path, pieces: Iterable[Buffer], index: np.ndarray) -> Batches:
+    """Write a file, or leave none. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("wb") as file:
+            file.writelines(pieces)
+            return Batches(path, index, file.tell())
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
 
 
 class ColdReader:
@@ -240,10 +272,25 @@ class ColdReader:
         """The part of a segment with an offset, from the cache or put into it."""
         opened = self._opened(segment)
         span = None if isinstance(opened, RawSegment) else opened.span_of(offset)
-        key = (segment.path, -1) if span is None else (f"{segment.path} {limits}", span.group)
-        end = segment.end_offset if span is None else span.end
-        if (cached := self._cache.get(key)) is not None:
-            return _Part(cached, end, is_cached=True)
+        key = (segment.path, -1) if span is None else (f"{segment.path} {limits}", span.start)
+        cached = self._cache.get(key)
+        made = cached or self._made(segment, opened, span, key, limits)
+        end = segment.end_offset
+        if span is not None:
+            assert isinstance(opened, ParquetSegment)
+            last = int(made.places["last_record"][-1]) if len(made.places) else span.end
+            with _damage_named(segment):
+                end = opened.end_of(span, last)
+        return _Part(made, end, is_cached=cached is not None)
+
+    def _made(
+        self,
+        segment: Segment,
+        opened: ParquetSegment | RawSegment,
+        span: Span | None,
+        key: Key,
+        limits: BatchLimits,
+    ) -> Batches:
         with _damage_named(segment):
             if isinstance(opened, RawSegment):
                 back = opened.batches()
@@ -251,7 +298,8 @@ class ColdReader:
                 assert span is not None
                 back = opened.batches(span, limits)
         made = self._cache.put(key, back.pieces, back.places)
-        return _Part(made, end, is_cached=False)
+        forget_pages(opened.data)
+        return made
 
     def _opened(self, segment: Segment) -> ParquetSegment | RawSegment:
         opened = self._open.get(segment.path)
@@ -279,7 +327,7 @@ def open_segment(
         ) from reason
     if len(data) != segment.bytes:
         raise Damaged(segment.path, f"it has {len(data)} bytes; the manifest says {segment.bytes}")
-    if int(crc32c(data, 0, len(data))) != segment.crc32c:
+    if _crc_of(data) != segment.crc32c:
         raise Damaged(segment.path, "its CRC-32C differs from the manifest's")
     with _damage_named(segment):
         return RawSegment(data) if segment.kind == "raw" else ParquetSegment(data)
@@ -300,20 +348,43 @@ def _bytes_of(store: Store, key: str, staging: Path | None) -> np.ndarray:
         return _staged(store, key, staging)
     if store.head(key).length == 0:  # An empty file cannot be mapped.
         return read_only(b"")
-    mapped = np.memmap(path, np.uint8, "r")
-    return read_only(mapped)
+    with path.open("rb") as file:
+        return _mapped(file)
 
 
 def _staged(store: Store, key: str, directory: Path | None) -> np.ndarray:
     """A mapped copy: it is page cache, not memory of ours, and goes with the map."""
     try:
+        if directory is not None:
+            directory.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=directory) as file, store.reading(key) as reading:
             for piece in reading.pieces:
                 file.write(piece)
             file.flush()
-            return read_only(np.memmap(file, np.uint8, "r") if file.tell() else b"")
+            return _mapped(file) if file.tell() else read_only(b"")
     except OSError as reason:
         raise Unavailable(key, f"it cannot be copied to {directory}: {reason}") from reason
+
+
+def _mapped(file: IO[bytes]) -> np.ndarray:
+    return read_only(mmap(file.fileno(), 0, prot=PROT_READ))
+
+
+def forget_pages(data: np.ndarray) -> None:
+    """Give the pages of a mapped file back, which count as this process's memory; it stays
+    readable."""
+    lender = getattr(data.base, "obj", None)
+    if isinstance(lender, mmap):
+        lender.madvise(MADV_DONTNEED)
+
+
+def _crc_of(data: np.ndarray) -> int:
+    """The CRC-32C of a file, of which a part is in memory at a time."""
+    crc = CRC_START
+    for at in range(0, len(data), CHECKED_BYTES):
+        crc = int(crc32c_update(data, at, min(at + CHECKED_BYTES, len(data)), crc))
+        forget_pages(data)
+    return crc ^ CRC_START
 
 
 def _has_records(segment: Segment) -> bool:

@@ -38,8 +38,9 @@ from smq.model.segments import SealedPartition, Segment
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.cold import open_segment
 from smq.sealer.compact_plan import compacted_end, may_drop_tombstones, to_compact
-from smq.sealer.parquet import ParquetSegment
+from smq.sealer.parquet_segment import ParquetSegment
 from smq.sealer.ports import ManifestPort, ShardPort
+from smq.sealer.room import Room
 from smq.sealer.seal import parquet_writer, put_file
 from smq.store.manifest import walk
 
@@ -96,6 +97,8 @@ class Ports(NamedTuple):
     draw: Callable[[], int]
     staging: Path | None = None
     slots_max: int = SLOTS_MAX
+    room: Room | None = None
+    """Where files are built."""
 
 
 class Compaction:
@@ -153,27 +156,33 @@ class Compaction:
         """
         opened = self._opened(segment)
         names = ["_offset", "_key", "_value"] if drops else ["_offset", "_key"]
-        kept: list[np.ndarray] = []
+        parts = [np.zeros(0, np.bool_)]
         for rows in _rows_of(segment, opened, *names):
-            kept.append(table.last(rows))
+            parts.append(table.last(rows))
             if drops:
-                kept[-1] &= pc.is_valid(rows["_value"]).to_numpy()
-        if is_last and kept:
-            kept[-1][-1] = True
-        if segment.compacted_ms and all(each.all() for each in kept):
+                parts[-1] &= pc.is_valid(rows["_value"]).to_numpy()
+        kept = np.concatenate(parts)
+        kept[len(kept) - is_last :] = True
+        if segment.compacted_ms and kept.all():
             return
         self._replace(segment, opened, kept)
 
-    def _replace(self, old: Segment, opened: ParquetSegment, kept: list[np.ndarray]) -> None:
+    def _replace(self, old: Segment, opened: ParquetSegment, kept: np.ndarray) -> None:
+        """`kept` says of each row whether it stays."""
         ports, offsets = self._ports, (old.base_offset, old.end_offset)
         times: list[int] = []
         payloads: set[str] = set()
         writer = parquet_writer(
-            self.place, log_append_time=opened.is_log_append, schema=self.settings.schema
+            self.place,
+            log_append_time=opened.is_log_append,
+            schema=self.settings.schema,
+            room=ports.room,
         )
         writer.add_marks(opened)
-        for each, rows in zip(kept, opened.tables(), strict=True):
-            left = rows.filter(pa.array(each))
+        row = 0
+        for rows in opened.tables():
+            left = rows.filter(pa.array(kept[row : row + rows.num_rows]))
+            row += rows.num_rows
             writer.add_rows(left)
             times += _ends(left)
             payloads.update(_payloads_in(left))
@@ -189,7 +198,7 @@ class Compaction:
             path=key,
             bytes=len(bytes_),
             crc32c=int(crc32c(bytes_, 0, len(bytes_))),
-            record_count=sum(int(each.sum()) for each in kept),
+            record_count=int(kept.sum()),
             min_timestamp_ms=min(times, default=old.min_timestamp_ms),
             max_timestamp_ms=max(times, default=old.max_timestamp_ms),
             attempt=attempt,
@@ -215,12 +224,9 @@ def _ends(rows: pa.Table) -> list[int]:
 
 def _payloads_in(rows: pa.Table) -> Iterator[str]:
     """The ids of the payloads that rows refer to."""
-    keys = pc.struct_field(pc.list_flatten(rows["_headers"]), "key")
-    if HEADER not in pc.unique(keys).to_pylist():
-        return
-    for headers, value in zip(
-        rows["_headers"].to_pylist(), rows["_value"].to_pylist(), strict=True
-    ):
-        if any(each["key"] == HEADER for each in headers):
-            with suppress(NotAHandle):
-                yield Reference.of_handle(value).id
+    headers = rows["_headers"].combine_chunks()
+    is_named = pc.equal(pc.struct_field(pc.list_flatten(headers), "key"), HEADER)
+    named = pc.unique(pc.filter(pc.list_parent_indices(headers), is_named))
+    for value in rows["_value"].take(named):
+        with suppress(NotAHandle):
+            yield Reference.of_handle(value.as_py()).id

@@ -5,9 +5,10 @@
     RAW      batches that Parquet cannot return unchanged; they are stored as sent
 
 A batch is RAW if its CRC is wrong, it cannot be inflated within bounds, its records are malformed,
-a header key is not UTF-8, or it belongs to a transaction (Parquet would lose its producer, and with
-it the records' visibility). A piece is a run of consecutive batches; the next piece may be of the
-same kind.
+they are too many for the caller's memory, or a header key is not UTF-8. A piece is a run of
+consecutive batches; the next piece may be of the same kind. Bounds hold for what is inflated: a
+hundred bytes of a batch may be a megabyte of records, and a record of seven bytes takes 72 as a
+column.
 """
 
 from collections.abc import Iterator
@@ -34,10 +35,14 @@ from shm.kernels.record.records import (
     B_RECORDS_END,
     C_HEADER_COUNT,
     C_HEADERS_FIRST,
+    C_KEY_LENGTH,
     C_OFFSET,
     C_TIMESTAMP,
+    C_VALUE_LENGTH,
     H_KEY_AT,
     H_KEY_LENGTH,
+    H_VALUE_LENGTH,
+    INFLATED_BYTES_MAX,
     RECORD_BYTES_MIN,
     count_utf8,
     fill_headers,
@@ -48,9 +53,29 @@ from shm.kernels.record.records import (
     walk_batches,
 )
 from smq.model.errors import PeerError
-from smq.wire.inflate import inflate
+from smq.wire.inflate import ARENA_BYTES, inflate
 
+MiB = 1024 * 1024
 UNKNOWN_ATTRIBUTES = ~63
+
+
+class Bounds(NamedTuple):
+    """What is in memory at a time, of whatever is cut."""
+
+    arena_bytes: int = ARENA_BYTES
+    """Inflated, except for the last batch."""
+    records: int = 1 << 18
+    """Of a piece, except for one that is a single batch: 72 bytes each."""
+    field_bytes: int = INFLATED_BYTES_MAX
+    """Of a key, a value, or one of a header."""
+    batch_records: int = 1 << 31
+    headers: int = 1 << 31
+    """Of a piece: 32 bytes each."""
+
+
+READER = Bounds()
+# Parquet holds a value five times while it writes it, beside a file of 128 MiB.
+SEALER = Bounds(8 * MiB, field_bytes=32 * MiB, batch_records=1 << 20, headers=1 << 19)
 
 
 class Kind(Enum):
@@ -99,11 +124,18 @@ class Piece(NamedTuple):
         return self._replace(columns=columns, headers=self.headers[:, header:].copy())
 
     @property
+    def inflated_bytes(self) -> int:
+        """Of its records."""
+        return int((self.facts[B_RECORDS_END] - self.facts[B_RECORDS_AT]).sum())
+
+    @property
     def record_count(self) -> int:
         return self.columns.shape[1] if self.kind is Kind.ROWS else int(self.facts[B_COUNT].sum())
 
 
-def cut(data: bytes | memoryview, *, lossy: bool = False) -> Iterator[Piece]:
+def cut(
+    data: bytes | memoryview, *, lossy: bool = False, bounds: Bounds = SEALER
+) -> Iterator[Piece]:
     """Cut the batches in `data`, all whole, into pieces.
 
     `lossy`: batches with header keys that are not UTF-8 become ROWS too, for readers that prefer
@@ -116,8 +148,8 @@ def cut(data: bytes | memoryview, *, lossy: bool = False) -> Iterator[Piece]:
         raise PeerError(f"not a record batch at byte {~count}")
     first = 0
     while first < count:
-        arena, inflated = inflate(array, facts[:, first:count])
-        yield from _Cutter(array, arena, inflated, lossy=lossy).pieces()
+        arena, inflated = inflate(array, facts[:, first:count], arena_bytes=bounds.arena_bytes)
+        yield from _Cutter(array, arena, inflated, lossy=lossy, bounds=bounds).pieces()
         first += inflated.shape[1]
 
 
@@ -129,11 +161,19 @@ class _Cutter:
     """
 
     def __init__(
-        self, array: np.ndarray, arena: np.ndarray, facts: np.ndarray, *, lossy: bool
+        self,
+        array: np.ndarray,
+        arena: np.ndarray,
+        facts: np.ndarray,
+        *,
+        lossy: bool,
+        bounds: Bounds,
     ) -> None:
         self._array, self._arena, self._facts, self._lossy = array, arena, facts, lossy
+        self._bounds = bounds
         attributes = facts[B_ATTRIBUTES]
         room = (facts[B_RECORDS_END] - facts[B_RECORDS_AT]) // RECORD_BYTES_MIN
+        room = np.minimum(room, bounds.batch_records)
         raw = (facts[B_COUNT] <= 0) | (facts[B_COUNT] > room)
         raw |= (facts[B_INTACT] == 0) | (attributes & UNKNOWN_ATTRIBUTES != 0)
         control = attributes & ATTRIBUTE_CONTROL != 0
@@ -149,7 +189,7 @@ class _Cutter:
             if self._kinds[first] != Kind.ROWS.value:
                 yield self._piece(first, end, new_columns(0), new_headers(0))
             else:
-                columns, headers, bad = self._walk(first, end)
+                end, columns, headers, bad = self._walk(first, end)
                 if bad >= 0:
                     self._kinds[bad] = Kind.RAW.value
                     continue
@@ -160,7 +200,11 @@ class _Cutter:
         differs = (self._kinds[first:] != self._kinds[first]) | (
             self._times[first:] != self._times[first]
         )
-        return first + int(differs.argmax()) if differs.any() else len(self._kinds)
+        end = first + int(differs.argmax()) if differs.any() else len(self._kinds)
+        if self._kinds[first] != Kind.ROWS.value:
+            return end
+        records = self._facts[B_COUNT, first:end].cumsum()
+        return first + max(1, int(np.searchsorted(records, self._bounds.records, "right")))
 
     def _piece(self, first: int, end: int, columns: np.ndarray, headers: np.ndarray) -> Piece:
         facts = self._facts[:, first:end]
@@ -174,19 +218,49 @@ class _Cutter:
             headers,
         )
 
-    def _walk(self, first: int, end: int) -> tuple[np.ndarray, np.ndarray, int]:
-        """Columns and headers of some batches; or the number of one that must go raw, else -1."""
+    def _walk(self, first: int, end: int) -> tuple[int, np.ndarray, np.ndarray, int]:
+        """Columns and headers of some batches, and where they end: at `end` or, for their headers'
+        sake, before; the last is the number of one that must go raw, else -1."""
         facts, counts = self._facts, self._facts[B_COUNT, first:end]
-        columns = new_columns(int(counts.sum()))
+        columns, none = new_columns(int(counts.sum())), new_headers(0)
         rows = walk_batches(self._arena, facts, first, end, columns)
         if rows < 0:
-            return columns, new_headers(0), ~rows
+            return end, columns, none, ~rows
+        fitting = _fitting(columns[C_HEADER_COUNT], counts, self._bounds.headers)
+        if fitting < len(counts):
+            end, counts = first + fitting, counts[:fitting]
+            columns = columns[:, : int(counts.sum())]
+        if not fitting:
+            return end, columns, none, first
         headers = new_headers(int(columns[C_HEADER_COUNT].sum()))
         fill_headers(self._arena, columns, headers)
-        good = count_utf8(self._arena, headers[H_KEY_AT], headers[H_KEY_LENGTH])
-        if good < headers.shape[1] and not self._lossy:
-            record = int(np.searchsorted(columns[C_HEADERS_FIRST], good, side="right")) - 1
-            return columns, headers, first + int(np.searchsorted(counts.cumsum(), record, "right"))
+        record = self._bad_record(columns, headers)
+        if record >= 0:
+            bad = first + int(np.searchsorted(counts.cumsum(), record, "right"))
+            return end, columns, headers, bad
         if self._times[first]:
             columns[C_TIMESTAMP] = np.repeat(facts[B_MAX_TIMESTAMP, first:end], counts)
-        return columns, headers, -1
+        return end, columns, headers, -1
+
+    def _bad_record(self, columns: np.ndarray, headers: np.ndarray) -> int:
+        """The first of these records that Parquet cannot hold, or not in this memory; -1: none."""
+        good, bytes_max = headers.shape[1], self._bounds.field_bytes
+        if not self._lossy:
+            good = count_utf8(self._arena, headers[H_KEY_AT], headers[H_KEY_LENGTH])
+        large = (headers[[H_KEY_LENGTH, H_VALUE_LENGTH]] > bytes_max).any(axis=0)
+        if large.any():
+            good = min(good, int(large.argmax()))
+        record = columns.shape[1]
+        if good < headers.shape[1]:
+            record = int(np.searchsorted(columns[C_HEADERS_FIRST], good, side="right")) - 1
+        large = (columns[[C_KEY_LENGTH, C_VALUE_LENGTH]] > bytes_max).any(axis=0)
+        if large.any():
+            record = min(record, int(large.argmax()))
+        return record if record < columns.shape[1] else -1
+
+
+def _fitting(header_counts: np.ndarray, counts: np.ndarray, headers_max: int) -> int:
+    """How many of these batches, from the first on, have so many headers at most; `counts` are
+    those of their records."""
+    headers = np.concatenate([[0], header_counts.cumsum()])[counts.cumsum()]
+    return int(np.searchsorted(headers, headers_max, "right"))

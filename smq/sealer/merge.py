@@ -20,9 +20,10 @@ from smq.model.segments import SealedPartition, Segment
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.cold import open_segment
 from smq.sealer.merge_plan import RUN_MIN, to_merge
-from smq.sealer.parquet import ParquetSegment
+from smq.sealer.parquet_segment import ParquetSegment
 from smq.sealer.ports import ManifestPort
 from smq.sealer.raw import RawSegment, RawWriter
+from smq.sealer.room import Room
 from smq.sealer.seal import parquet_writer, put_file
 from smq.store.manifest import walk
 from smq.wire.codec import Buffer
@@ -42,7 +43,7 @@ class _Opened(NamedTuple):
 
 class Merging(NamedTuple):
     """The job, and the ports it uses. `now_ms` is the time line, `draw` as for Sealing;
-    `staging` takes copies of files that are not on this host."""
+    `staging` takes copies of files that are not on this host. Files are built in the room."""
 
     store: Store
     manifest: ManifestPort
@@ -50,6 +51,7 @@ class Merging(NamedTuple):
     draw: Callable[[], int]
     staging: Path | None = None
     run_min: int = RUN_MIN
+    room: Room | None = None
 
     def merge(self, place: SealedPartition, settings: TopicSettings) -> int:
         """Merge the first neighbours that are due; returns how many became one, 0: none.
@@ -67,7 +69,7 @@ class Merging(NamedTuple):
 
     def _make_one(self, place: SealedPartition, group: list[_Opened], schema: str) -> bool:
         old = [each.segment for each in group]
-        data, suffix, untyped_count = _merged(place, group, schema)
+        data, suffix, untyped_count = _merged(place, group, schema, self.room)
         bytes_, offsets = read_only(data), (old[0].base_offset, old[-1].end_offset)
         key_of = partial(place.key, *offsets, suffix=suffix)
         attempt, key = put_file(self.store, key_of, data, self.draw())
@@ -94,16 +96,18 @@ class Merging(NamedTuple):
         return is_done
 
 
-def _merged(place: SealedPartition, group: list[_Opened], schema: str) -> tuple[Buffer, str, int]:
+def _merged(
+    place: SealedPartition, group: list[_Opened], schema: str, room: Room | None
+) -> tuple[Buffer, str, int]:
     """The bytes of the new file, its suffix, and how many values do not fit the current schema."""
     offsets = group[0].segment.base_offset, group[-1].segment.end_offset
     if group[0].segment.kind == "raw":
-        raw = RawWriter()
+        raw = RawWriter(room)
         for _, file in group:
             assert isinstance(file, RawSegment), "of one kind"
             raw.add_segment(file)
         return raw.finish(*offsets), "batches", 0
-    writer = parquet_writer(place, log_append_time=group[0].is_log_append, schema=schema)
+    writer = parquet_writer(place, log_append_time=group[0].is_log_append, schema=schema, room=room)
     for _, file in group:
         assert isinstance(file, ParquetSegment), "of one kind"
         writer.add_segment(file)

@@ -26,6 +26,7 @@ RETENTION_SHARE = 4  # A run may delay retention by this fraction of it at most.
 RUN_MIN = 4  # Files of the newest run that are merged at once, at least.
 LARGER = 2  # An older file joins when it has at most this many times the bytes of all after it.
 COUNT_MAX = 200  # Files that are merged at once.
+OFFSETS_MAX = 1 << 31  # Per run, as many as a batch spans: what is read of a gap is one batch.
 
 
 def to_merge(
@@ -68,6 +69,7 @@ def _fits(run: list[Segment], segment: Segment, settings: TopicSettings) -> bool
         and segment.bytes < SMALL_BYTES
         and size + segment.bytes <= bytes_max
         and records + segment.record_count <= MERGED_RECORDS_MAX
+        and segment.end_offset - run[0].base_offset <= OFFSETS_MAX
         and _newest_ms(segment) - _oldest_ms(run[0]) <= span_ms
     )
 

@@ -7,19 +7,12 @@ Spark cannot read (`timestamp[ns]`, `large_*`, views), and dictionaries on keys 
 cost speed and save nothing. The file's metadata holds everything but rows: transaction markers,
 leader epochs, the timestamp type, and the segment's first and end offset.
 
-Reading returns Kafka batches: the same records, offsets and timestamps, in new batches. Pages have
-no checksums: the manifest has the file's, which is checked before the first page is read. Segments
-written since `smq.checks` is among the metadata have CRC-32Cs of row groups too, checked each time
-one is decoded: values that are not compressed show no damage by themselves.
+`smq.sealer.parquet_segment` reads it back.
 """
 
 import base64
 import json
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,45 +20,37 @@ import pyarrow.parquet as pq
 
 from shm.arrow import binary_views, read_only
 from shm.kernels.base.crc32c import crc32c
-from shm.kernels.base.words import ATTRIBUTE_LOG_APPEND_TIME, BATCH_HEADER_BYTES
 from shm.kernels.record.records import (
-    B_AT,
     B_BASE_OFFSET,
-    B_END,
     B_LEADER_EPOCH,
-    C_FIELDS,
     C_HEADER_COUNT,
-    C_HEADERS_FIRST,
     C_KEY_AT,
     C_KEY_LENGTH,
     C_OFFSET,
     C_TIMESTAMP,
     C_VALUE_AT,
     C_VALUE_LENGTH,
-    H_FIELDS,
     H_KEY_AT,
     H_KEY_LENGTH,
     H_VALUE_AT,
     H_VALUE_LENGTH,
-    new_facts,
-    scan_batches,
 )
-from shm.kernels.record.records_encode import RECORD_HEAD_BYTES_MAX, Rows, Run, encode_batch
-from smq.model.segments import ANY_SIZE, BatchLimits
 from smq.sealer.decode import Kind, Piece
-from smq.sealer.read_back import Batches, ReadBack, fitting
 from smq.sealer.room import Room
 from smq.sealer.typed import Typing, leaves
+
+if TYPE_CHECKING:
+    from smq.sealer.parquet_segment import ParquetSegment
 
 KiB, MiB = 1024, 1024 * 1024
 FORMAT = "1"
 ROW_GROUP_ROWS = 64 * KiB  # Small, so that a cold read of a few records decodes little.
 ROW_GROUP_BYTES = 8 * MiB  # The same, for large records: what stays in a core's cache is quick.
+HEADER_BYTES = 32  # Of a header in memory, beside its own.
 PAGE_BYTES = 256 * KiB  # Fits a core's nearest caches while it is compressed and copied.
 SAMPLE_BYTES = 256 * KiB  # Sampled values, which tell whether compressing a segment's values pays.
 WORTH = 0.9  # It does if the sample shrinks below this share, of itself or the quicker result.
 LEVEL, QUICK_LEVEL = 1, -3  # Zstandard's: the second takes half of the time.
-HEADER_HEAD_BYTES_MAX = 10  # Two lengths.
 TIMESTAMP_US_MAX = (2**63 - 1) // 1000
 CREATE_TIME, LOG_APPEND_TIME = "CreateTime", "LogAppendTime"
 
@@ -89,19 +74,12 @@ _WRITTEN = pa.schema(
         for field in SCHEMA
     ]
 )
-_LEAVES = (
-    "_offset",
-    "_ts_ms",
-    "_ts",
-    "_key",
-    "_value",
-    "_headers.list.element.key",
-    "_headers.list.element.value",
-)
+HEADER_KEYS, HEADER_VALUES = "_headers.list.element.key", "_headers.list.element.value"
+_LEAVES = ("_offset", "_ts_ms", "_ts", "_key", "_value", HEADER_KEYS, HEADER_VALUES)
 _DELTA = "DELTA_BINARY_PACKED"
 _SETTINGS: dict[str, Any] = {
     "store_schema": False,  # Readers would get views, which few of them know.
-    "use_dictionary": ["_headers.list.element.key"],
+    "use_dictionary": [HEADER_KEYS],
     "column_encoding": {"_offset": _DELTA, "_ts_ms": _DELTA, "_ts": _DELTA},
     "write_statistics": ["_offset", "_ts_ms", "_ts"],
     "write_page_index": True,
@@ -177,7 +155,7 @@ class ParquetWriter:
         self._file.begin()
         self._writer: pq.ParquetWriter | None = None
         self._waiting: list[pa.Table] = []
-        self._waiting_bytes = 0
+        self._waiting_bytes = self._waiting_inflated = 0
         self._checks: list[list[int]] = []
         self._epochs: list[list[int]] = []
         self._control = bytearray()
@@ -194,7 +172,8 @@ class ParquetWriter:
         if piece.kind is Kind.CONTROL:
             return  # Its offsets become a gap.
         assert piece.kind is Kind.ROWS
-        self._add(_views_of(piece), len(piece.batches))
+        inflated = piece.inflated_bytes + HEADER_BYTES * piece.headers.shape[1]
+        self._add(_views_of(piece), len(piece.batches), inflated)
 
     def add_segment(self, segment: "ParquetSegment") -> None:
         """Add all that another segment has, a row group at a time."""
@@ -210,11 +189,12 @@ class ParquetWriter:
 
     def add_rows(self, rows: pa.Table) -> None:
         """Add rows of SCHEMA."""
-        self._add(rows.cast(_WRITTEN), rows.nbytes)
+        self._add(rows.cast(_WRITTEN), rows.nbytes, rows.nbytes)
 
-    def _add(self, rows: pa.Table, size: int) -> None:
+    def _add(self, rows: pa.Table, size: int, inflated: int) -> None:
         self._waiting.append(rows)
         self._waiting_bytes += size
+        self._waiting_inflated += inflated
         self._write(everything=False)
 
     def _note_epoch(self, offset: int, epoch: int) -> None:
@@ -240,17 +220,24 @@ class ParquetWriter:
 
     def _write(self, *, everything: bool) -> None:
         rows = sum(table.num_rows for table in self._waiting)
-        if self._waiting_bytes < ROW_GROUP_BYTES and not everything:
+        if self._waiting_inflated < ROW_GROUP_BYTES and not everything:
             rows -= rows % ROW_GROUP_ROWS
         if rows == 0:
             return
         table = pa.concat_tables(self._waiting)
         self._writer = self._writer or _open(self._file, table, self._typed_columns)
-        self._writer.write_table(self._typed(table[:rows]), row_group_size=ROW_GROUP_ROWS)
+        self._writer.write_table(self._typed(table[:rows]), row_group_size=self._group_rows(table))
         self._check()
         left = table.num_rows - rows
         self._waiting = [table[rows:]] if left else []
         self._waiting_bytes = self._waiting_bytes * left // table.num_rows
+        self._waiting_inflated = self._waiting_inflated * left // table.num_rows
+
+    def _group_rows(self, waiting: pa.Table) -> int:
+        """The rows of a group: fewer than usual if they are large."""
+        groups = max(1, self._waiting_inflated // ROW_GROUP_BYTES)
+        rows: int = -(-waiting.num_rows // groups)
+        return min(ROW_GROUP_ROWS, rows)
 
     @property
     def _typed_columns(self) -> pa.Schema | None:
@@ -302,185 +289,3 @@ def _level_for(values: pa.ChunkedArray) -> int | None:
     if min(size, quick) > WORTH * len(sample):
         return None
     return QUICK_LEVEL if size > WORTH * quick else LEVEL
-
-
-class Span(NamedTuple):
-    """A row group and the offsets [start, end) that it covers."""
-
-    group: int
-    start: int
-    end: int
-    max_timestamp: int
-
-
-class ParquetSegment:
-    """Reads a Parquet segment, a row group at a time. Raises ArrowInvalid if it is not one."""
-
-    def __init__(self, data: np.ndarray) -> None:
-        self._data = data
-        self._file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
-        facts = self._file.metadata.metadata or {}
-        self.facts = {
-            key.decode().removeprefix("smq."): value.decode()
-            for key, value in facts.items()
-            if key.startswith(b"smq.")
-        }
-        if self.facts.get("format") != FORMAT:
-            raise pa.ArrowInvalid("not a segment of this version of SMQ")
-        self.spans = self._spans()
-        self.epochs: list[list[int]] = json.loads(self.facts["leader_epochs"])
-        self._checks: list[list[int]] = json.loads(self.facts.get("checks", "[]"))
-        self.is_log_append = self.facts["timestamp_type"] == LOG_APPEND_TIME
-        self._attributes = ATTRIBUTE_LOG_APPEND_TIME if self.is_log_append else 0
-        self.control = base64.b64decode(self.facts["control"])
-        self._control = _control_batches(self.control)
-
-    @property
-    def columns(self) -> list[str]:
-        """The names of the file's columns: those of SCHEMA, and typed ones."""
-        return list(self._file.schema_arrow.names)
-
-    def span_of(self, offset: int) -> Span:
-        """The row group that covers an offset; the first one for offsets before it."""
-        return next((span for span in self.spans if offset < span.end), self.spans[-1])
-
-    def batches(self, span: Span, limits: BatchLimits = ANY_SIZE) -> ReadBack:
-        """The record batches of a row group, with the markers between them."""
-        rows, made = self._rows(span), Batches()
-        offsets = rows.columns[C_OFFSET]
-        control = {
-            at: marker for at, marker in self._control.items() if span.start <= at < span.end
-        }
-        out = np.empty(_encoded_bytes_max(rows), np.uint8)
-        # Behind the last row is a gap, which that row's batch covers: no batch begins in it.
-        last = max([*offsets[-1:], *control], default=span.start)
-        epochs = {start for start, _ in self.epochs if span.start < start <= last}
-        row = at = 0
-        for start, end in pairwise([*sorted({span.start} | epochs | control.keys()), span.end]):
-            if (marker := control.get(start)) is not None:
-                made.add(np.frombuffer(marker, np.uint8), start)
-            end_row = int(np.searchsorted(offsets, end))
-            run = Run(end_row, end, self._attributes, self._epoch_at(start))
-            while row < end_row:
-                begin = at
-                row, at = encode_batch(rows, row, run, limits.shared_bytes, out, at)
-                made.add(fitting(out[begin:at], limits), int(offsets[row - 1]))
-        return made.read_back()
-
-    def tables(self) -> Iterator[pa.Table]:
-        """All rows, a row group at a time."""
-        for group in range(self._file.metadata.num_row_groups):
-            yield self._group(group, SCHEMA.names).cast(SCHEMA)
-
-    def rows(self, start: int, end: int, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """These columns of the rows with start <= _offset < end, by row group; skips the others."""
-        wanted = list(dict.fromkeys(["_offset", *columns]))
-        for span in self.spans:
-            if span.group < 0 or span.end <= start or span.start >= end:
-                continue
-            table = self._group(span.group, wanted)
-            first, last = np.searchsorted(table["_offset"].to_numpy(), [start, end])
-            yield table.slice(first, last - first).select(columns)
-
-    def find_time(self, timestamp: int, from_offset: int = 0) -> tuple[int, int] | None:
-        """Offset and time of the first record at or after `from_offset` and this time."""
-        for span in self.spans:
-            if span.max_timestamp < timestamp or span.end <= from_offset or span.group < 0:
-                continue
-            table = self._group(span.group, ["_offset", "_ts_ms"])
-            offsets, times = table["_offset"].to_numpy(), table["_ts_ms"].to_numpy()
-            fits = (times >= timestamp) & (offsets >= from_offset)
-            if fits.any():
-                row = int(fits.argmax())
-                return int(offsets[row]), int(times[row])
-        return None
-
-    def _spans(self) -> list[Span]:
-        start, end = int(self.facts["base_offset"]), int(self.facts["end_offset"])
-        metadata, firsts, newest = self._file.metadata, [], []
-        for group in range(metadata.num_row_groups):
-            offsets, times = (
-                metadata.row_group(group).column(place).statistics for place in (0, 1)
-            )
-            firsts.append(offsets.min)
-            newest.append(times.max)
-        if not firsts:
-            return [Span(-1, start, end, -1)]
-        ends = [*firsts[1:], end]
-        firsts[0] = start
-        return [Span(*each) for each in zip(range(len(ends)), firsts, ends, newest, strict=True)]
-
-    def _rows(self, span: Span) -> Rows:
-        if span.group < 0:
-            return _rows_of(SCHEMA.empty_table())
-        names = ["_offset", "_ts_ms", "_key", "_value", "_headers"]
-        return _rows_of(self._group(span.group, names))
-
-    def _group(self, group: int, columns: list[str] | None = None) -> pa.Table:
-        """A row group, checked. Raises ArrowInvalid if it is damaged."""
-        at = self._file.metadata.row_group(group).column(0).data_page_offset
-        row = bisect_right(self._checks, at, key=itemgetter(0))
-        if row < len(self._checks):
-            start = self._checks[row - 1][0] if row else 0
-            end, crc = self._checks[row]
-            if not start < end <= len(self._data) or int(crc32c(self._data, start, end)) != crc:
-                raise pa.ArrowInvalid(f"row group {group} has changed since it was written")
-        return self._file.read_row_group(group, columns)
-
-    def _epoch_at(self, offset: int) -> int:
-        """The leader epoch at an offset; before the first entry, that of the first."""
-        row = bisect_right(self.epochs, offset, key=itemgetter(0)) - 1
-        return int(self.epochs[max(row, 0)][1])
-
-
-def _control_batches(data: bytes) -> dict[int, bytes]:
-    facts = new_facts(len(data))
-    count = scan_batches(read_only(data), 0, len(data), facts)
-    if count < 0:
-        raise pa.ArrowInvalid("its markers are damaged")
-    places = facts[[B_BASE_OFFSET, B_AT, B_END], :count].T.tolist()
-    return {base_offset: data[at:end] for base_offset, at, end in places}
-
-
-def _encoded_bytes_max(rows: Rows) -> int:
-    """An upper bound of the bytes of these rows as batches, one batch a row."""
-    sizes: int = rows.columns[[C_KEY_LENGTH, C_VALUE_LENGTH]].clip(0).sum()
-    sizes += rows.headers[[H_KEY_LENGTH, H_VALUE_LENGTH]].clip(0).sum()
-    sizes += rows.headers.shape[1] * HEADER_HEAD_BYTES_MAX
-    sizes += rows.columns.shape[1] * (RECORD_HEAD_BYTES_MAX + BATCH_HEADER_BYTES)
-    return sizes
-
-
-def _rows_of(table: pa.Table) -> Rows:
-    """The encoder's input from a table of SCHEMA, without copying keys, values and headers."""
-    table = table.combine_chunks()
-    columns = np.zeros((C_FIELDS, table.num_rows), np.int64)
-    columns[C_OFFSET], columns[C_TIMESTAMP] = table["_offset"], table["_ts_ms"]
-    lists = _chunk(table["_headers"])
-    pairs = lists.values
-    headers = np.zeros((H_FIELDS, len(pairs)), np.int64)
-    places = columns[C_KEY_AT : C_KEY_LENGTH + 1], columns[C_VALUE_AT : C_VALUE_LENGTH + 1]
-    pair_places = headers[H_KEY_AT : H_KEY_LENGTH + 1], headers[H_VALUE_AT : H_VALUE_LENGTH + 1]
-    keys, values = (
-        _place(_chunk(table["_key"]), places[0]),
-        _place(_chunk(table["_value"]), places[1]),
-    )
-    header_keys = _place(pairs.field("key").cast(pa.binary()), pair_places[0])
-    header_values = _place(pairs.field("value"), pair_places[1])
-    offsets = lists.offsets.to_numpy()
-    columns[C_HEADERS_FIRST], columns[C_HEADER_COUNT] = offsets[:-1], np.diff(offsets)
-    return Rows(columns, headers, keys, values, header_keys, header_values)
-
-
-def _chunk(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks else pa.array([], column.type)
-
-
-def _place(array: pa.Array, places: np.ndarray) -> np.ndarray:
-    """Fill rows of (position, length or -1) for a binary array; returns its bytes."""
-    _, offsets_buffer, data = array.buffers()
-    offsets = np.frombuffer(offsets_buffer or b"", np.int32)[array.offset :][: len(array) + 1]
-    if len(array):
-        places[0], places[1] = offsets[:-1], np.diff(offsets)
-        places[1][array.is_null().to_numpy(zero_copy_only=False)] = -1
-    return read_only(data) if data is not None and data.size else read_only(b"")

@@ -24,6 +24,7 @@ from shm.kernels.base.words import ATTRIBUTE_CONTROL, BATCH_ATTRIBUTES_AT
 from shm.kernels.record.records import B_AT, B_BASE_OFFSET, B_END, B_LAST_OFFSET, B_MAX_TIMESTAMP
 from smq.sealer.decode import Kind, Piece
 from smq.sealer.read_back import PLACE, ReadBack
+from smq.sealer.room import Room
 
 MAGIC = b"SMQ\x01raw\n"
 INDEX_DTYPE = np.dtype(
@@ -64,44 +65,47 @@ def _runs(starts: np.ndarray, ends: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 class RawWriter:
-    """Collects the batches of one raw segment."""
+    """Collects the batches of one raw segment: in a room of its own, or one that other writers have
+    used."""
 
     untyped_count = 0  # Its values are not parsed.
 
-    def __init__(self) -> None:
-        self._body = bytearray()
+    def __init__(self, room: Room | None = None) -> None:
+        self._file = room or Room()
+        self._file.begin()
         self._index: list[np.ndarray] = []
 
     @property
     def size(self) -> int:
         """The approximate size of the segment."""
-        return len(self._body)
+        return self._file.tell()
 
     def add(self, piece: Piece) -> None:
         """Add the batches of a piece, unless they are markers."""
         if piece.kind is Kind.CONTROL:
             return
-        self._index.append(index_of(piece.facts, len(self._body) - int(piece.facts[B_AT, 0])))
-        self._body += piece.batches
+        self._index.append(index_of(piece.facts, self.size - int(piece.facts[B_AT, 0])))
+        self._file.write(piece.batches)
 
     def add_segment(self, segment: "RawSegment") -> None:
         """Add all batches of another segment."""
         back, index = segment.batches(), segment.index.copy()
         for name in ("at", "end"):
-            index[name] = back.places[name] + len(self._body)
+            index[name] = back.places[name] + self.size
         self._index.append(index)
         for piece in back.pieces:
-            self._body += piece
+            self._file.write(piece)
 
-    def finish(self, base_offset: int, end_offset: int) -> bytes:
-        """The segment's bytes."""
+    def finish(self, base_offset: int, end_offset: int) -> memoryview:
+        """The segment's bytes, valid until the room has another writer."""
         index = np.concatenate(self._index)
         assert base_offset <= int(index["base_offset"][0])
         assert int(index["last_offset"][-1]) < end_offset
-        facts = _FACTS.pack(base_offset, end_offset, len(self._body), len(index))
+        facts = _FACTS.pack(base_offset, end_offset, self.size, len(index))
         checked = index.tobytes() + facts
         check = int(crc32c(read_only(checked), 0, len(checked)))
-        return bytes(self._body) + checked + _CHECK.pack(check, MAGIC)
+        self._file.write(checked + _CHECK.pack(check, MAGIC))
+        return self._file.written().data
 
 
 class RawSegment:

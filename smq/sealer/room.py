@@ -9,7 +9,7 @@ import numpy as np
 from smq.wire.codec import Buffer
 
 MiB = 1024 * 1024
-FIRST_BYTES = 4 * MiB  # A merge of slow partitions writes no more.
+FIRST_BYTES = 256 * MiB  # Larger than any segment; the system gives pages as they are written.
 
 
 class Room:

@@ -47,7 +47,7 @@ class _Open:
         self.kind = Kind.RAW if first.kind is Kind.RAW else Kind.ROWS
         self.log_append_time = first.log_append_time
         self.writer = (
-            RawWriter()
+            RawWriter(room)
             if self.kind is Kind.RAW
             else parquet_writer(
                 place, log_append_time=first.log_append_time, room=room, schema=schema

@@ -3,9 +3,9 @@
     values ──all fit──▶ pyarrow.json, at once
            ──else─────▶ the rows that may fit, halved until those that do not are found
 
-A row fits if pyarrow parses it with the schema: no integer from 1.5, no number from a string; a
-missing key is null. A row that does not fit has null in all typed columns, and is counted. Whether
-a row fits does not depend on its neighbours.
+A row fits if its value has at most VALUE_BYTES_MAX and pyarrow parses it with the schema: no
+integer from 1.5, no number from a string; a missing key is null. A row that does not fit has null
+in all typed columns, and is counted. Whether a row fits does not depend on its neighbours.
 
 pyarrow's parser reads a stream of documents, and one that is no object may end the process. So it
 only gets values known to be one object each: they begin and end with a brace, and a closing brace
@@ -13,15 +13,22 @@ is followed by a comma, a bracket, a brace or the end. Python's parser checks ot
 """
 
 import json
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from smq.model.topic_schema import Column, Kind, ListOf, Struct, parse_schema
 
+MiB = 1024 * 1024
+VALUE_BYTES_MAX = (
+    8 * MiB
+)  # A larger value does not fit: in memory, JSON may be thirty times larger.
+PARSED_BYTES = 8 * MiB  # Parsed at a time, for the same reason.
 BLOCK_ROWS = 4096  # Parsed together: a misfit makes its neighbours be parsed again.
 ARROW_STREAM = b"\xff\xff\xff\xff"  # No JSON begins so.
 _ONE_OBJECT = r"^\s*\{(?s:.*)\}\s*$"
@@ -75,8 +82,8 @@ class Typing:
         tables, misfits = [], 0
         array = values.cast(pa.binary()).combine_chunks()
         chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
-        for chunk in chunks:
-            table, count = self._whole(chunk)
+        for part in (part for chunk in chunks for part in _parts(chunk)):
+            table, count = self._whole(part)
             tables.append(table)
             misfits += count
         joined = pa.concat_tables(tables) if tables else self.columns.empty_table()
@@ -92,8 +99,8 @@ class Typing:
     def _whole(self, values: pa.Array) -> tuple[pa.Table, int]:
         rows = [number for number, valid in enumerate(values.is_valid().to_pylist()) if valid]
         texts = values.drop_null()
-        if not len(texts):
-            return self._placed([], self._parsed.empty_table(), len(values)), 0
+        if not len(texts) or _is_too_large(texts):
+            return self._placed([], self._parsed.empty_table(), len(values)), len(texts)
         if are_objects(texts) and (parsed := self._parse(texts.to_pylist())) is not None:
             return self._placed(rows, parsed, len(values)), 0
         found: list[pa.Table] = []
@@ -191,6 +198,22 @@ class Typing:
         if not rows:
             return pa.table([pa.nulls(count, each.type) for each in self.columns], self.columns)
         return table.take(pa.array(place, pa.int64()))
+
+
+def _is_too_large(texts: pa.Array) -> bool:
+    """Whether this is a single value that does not fit for its size."""
+    return len(texts) == 1 and bool(pc.binary_length(texts)[0].as_py() > VALUE_BYTES_MAX)
+
+
+def _parts(values: pa.Array) -> Iterator[pa.Array]:
+    """Values (binary) in order, of PARSED_BYTES or a single one."""
+    ends = np.frombuffer(values.buffers()[1] or b"", np.int32)[values.offset :][: len(values) + 1]
+    first = 0
+    while first < len(values):
+        end = int(np.searchsorted(ends, ends[first] + PARSED_BYTES, "right")) - 1
+        end = min(len(values), max(first + 1, end))
+        yield values[first:end]
+        first = end
 
 
 def are_objects(texts: pa.Array) -> bool:

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from smq.filer.store import Store
 from smq.sealer.cold import open_segment
-from smq.sealer.decode import Kind, cut
+from smq.sealer.decode import READER, Kind, cut
 from smq.sealer.parquet import table_of
 from smq.sealer.raw import RawSegment
 from smq.tables.plan import Part
@@ -35,7 +35,7 @@ def raw_rows(store: Store, part: Part) -> Iterator[RawRows | Undecodable]:
     """
     segment = open_segment(store, part.segment)
     assert isinstance(segment, RawSegment)
-    for piece in cut(segment.body, lossy=True):
+    for piece in cut(segment.body, lossy=True, bounds=READER):
         if piece.base_offset >= part.end or piece.end_offset <= part.start:
             continue
         if piece.kind is Kind.RAW:

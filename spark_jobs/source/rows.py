@@ -18,7 +18,7 @@ from smq.client.errors import BrokerUnavailable
 from smq.client.names import TopicPartition
 from smq.filer.store import Store
 from smq.sealer.cold import open_segment
-from smq.sealer.parquet import ParquetSegment
+from smq.sealer.parquet_segment import ParquetSegment
 from smq.sealer.typed import Typing, typed_columns
 from smq.tables.live import BATCH_BYTES, ISOLATION_LEVEL, POLL_S, owned
 from smq.tables.plan import Part, Unreadable

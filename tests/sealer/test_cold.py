@@ -1,6 +1,8 @@
 """Reading sealed records back; damaged segments are named, never served."""
 
+import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from smq.sealer.cold import (
     Found,
     open_segment,
 )
-from smq.sealer.parquet import ParquetSegment, Span
+from smq.sealer.parquet_segment import ParquetSegment, Span
 from smq.sealer.read_back import PLACE, ReadBack
 from smq.store.manifest import WritableManifest
 from smq.testing.memory_store import MemoryStore
@@ -274,7 +276,7 @@ def test_a_segment_that_is_elsewhere_leaves_no_file_and_needs_room(
     assert len(opened.spans) == 1
     assert list(staging.iterdir()) == []
     with pytest.raises(Unavailable, match="cannot be copied to"):
-        open_segment(store, segment, tmp_path / "missing")
+        open_segment(store, segment, tmp_path / "store.sqlite" / "below")
 
 
 def test_a_whole_file_that_is_no_segment_is_damage_too(
@@ -353,3 +355,48 @@ class TestCache:
             self._put(cache, 0, 1)
             names |= {each.name for each in cache.directory.iterdir()}
         assert len(names) == 4
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, without space."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "smq-test", str(place)]
+    try:
+        subprocess.run(mount, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as reason:
+        pytest.skip(f"no file system can be mounted here: {reason}")
+    with suppress(OSError), (place / "others").open("wb") as file:
+        file.write(bytes(1 << 21))
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def test_what_is_sealed_is_read_while_the_disk_is_full(
+    manifest: WritableManifest, tmp_path: Path, full_disk: Path
+) -> None:
+    """Data fault 19: a full disk ended the reading worker, though the records could be sent."""
+    store = LocalStore(tmp_path / "filer")
+    _seal(store, manifest, [batch(0, 3), batch(3, 3, key=b"\xff")])
+    spare = tmp_path / "spare"
+    cache = Cache(full_disk / "cache", 1 << 20, lambda: 0, "life", spare)
+    reader, at = ColdReader(store, manifest, cache), 0
+    while at < 6:
+        found = reader.read(1, at, 100)
+        assert found is not None
+        assert found.path.parent == spare
+        assert len(found.path.read_bytes()) >= found.at + found.length > 0
+        at = found.next_offset
+    assert not [each for each in full_disk.rglob("*") if each.suffix == ".batches"]
+    (full_disk / "others").unlink()
+    third = cache.put(("another", 0), [b"bytes"], np.zeros(0, PLACE))
+    assert third.path.parent == full_disk / "cache"
+
+
+def test_without_a_spare_directory_a_full_disk_is_the_systems_error(full_disk: Path) -> None:
+    """Data fault 19."""
+    cache = Cache(full_disk / "cache", 1 << 20, lambda: 0, "life")
+    with pytest.raises(OSError, match="No space left"):
+        cache.put(("a", 0), [bytes(1 << 20)], np.zeros(0, PLACE))
+    assert cache.get(("a", 0)) is None

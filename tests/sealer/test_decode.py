@@ -12,13 +12,14 @@ from shm.kernels.record.records import (
     C_HEADERS_FIRST,
     C_OFFSET,
     C_TIMESTAMP,
+    INFLATED_BYTES_MAX,
 )
 from shm.kernels.twin import records as plain
 from smq.model.errors import PeerError
-from smq.sealer.decode import Kind, cut
+from smq.sealer.decode import READER, SEALER, Bounds, Kind, cut
 from smq.testing.records import plain_batches
 from smq.wire.compression import Codec, compress
-from smq.wire.inflate import INFLATED_BYTES_MAX
+from smq.wire.records import Record, write_batch
 
 LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 8, 16, 32
 
@@ -149,3 +150,52 @@ def test_a_piece_can_begin_at_any_of_its_rows() -> None:
         assert rest.columns[C_HEADERS_FIRST, 0] == 0
         assert rest.headers.shape[1] == rest.columns[C_HEADER_COUNT].sum()
         assert rest.end_offset == piece.end_offset
+
+
+def _records(count: int, *, size: int = 0, headers: int = 0, offset: int = 0) -> bytes:
+    """A compressed batch."""
+    made = [
+        Record(offset + i, 0, None, bytes(size), ((b"h", None),) * headers) for i in range(count)
+    ]
+    return write_batch(made, compression=Codec.ZSTD)
+
+
+def test_what_is_inflated_at_a_time_is_bounded_and_not_what_is_compressed() -> None:
+    """Data fault 12: a megabyte of batches was cut at once, whatever it inflated to."""
+    data = b"".join(_records(6, size=1 << 20, offset=6 * i) for i in range(20))
+    assert len(data) < 1 << 20
+    pieces = list(cut(data))
+    assert [piece.kind for piece in pieces] == [Kind.ROWS] * len(pieces)
+    assert all(len(piece.arena) <= SEALER.arena_bytes + (6 << 20) + 1000 for piece in pieces)
+    assert pieces[-1].end_offset == 120
+
+
+def test_columns_and_headers_of_a_piece_are_bounded() -> None:
+    """Data fault 12: ten bytes of a record take 72 as a column, two of a header 32."""
+    bounds = Bounds(1 << 20, records=10, headers=30)
+    data = b"".join(_records(4, headers=i % 5, offset=4 * i) for i in range(20))
+    pieces = list(cut(data, bounds=bounds))
+    assert {piece.kind for piece in pieces} == {Kind.ROWS}
+    assert max(piece.record_count for piece in pieces) <= 10
+    assert max(piece.headers.shape[1] for piece in pieces) <= 30
+    offsets = [offset for piece in pieces for offset in piece.columns[C_OFFSET].tolist()]
+    assert offsets == list(range(80))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "data"),
+    [
+        (Bounds(batch_records=9), _records(10, offset=3)),
+        (Bounds(headers=29), _records(10, headers=3, offset=3)),
+        (Bounds(field_bytes=99), _records(10, size=100, offset=3)),
+    ],
+    ids=["records", "headers", "fields"],
+)
+def test_a_batch_that_no_memory_is_kept_for_is_raw_and_its_neighbours_are_not(
+    bounds: Bounds, data: bytes
+) -> None:
+    """Data fault 12: such a batch ended the worker; now it is stored as it was sent."""
+    whole = _batch(0) + data + _batch(13)
+    kinds = [(each.kind, each.base_offset) for each in cut(whole, bounds=bounds)]
+    assert kinds == [(Kind.ROWS, 0), (Kind.RAW, 3), (Kind.ROWS, 13)]
+    assert {each.kind for each in cut(whole, bounds=READER)} == {Kind.ROWS}

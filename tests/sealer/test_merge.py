@@ -12,7 +12,7 @@ from smq.model.topic_configs import TopicSettings
 from smq.sealer.cold import Cache, ColdReader, Damaged, open_segment
 from smq.sealer.housekeeping import Housekeeping
 from smq.sealer.merge import Merging
-from smq.sealer.parquet import ParquetSegment
+from smq.sealer.parquet_segment import ParquetSegment
 from smq.store.manifest import WritableManifest
 from smq.testing.memory_store import MemoryStore
 from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed, draw

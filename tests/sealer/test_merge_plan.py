@@ -66,6 +66,12 @@ def test_a_merged_file_is_no_larger_than_one_that_is_sealed_at_once() -> None:
     assert sum(each.bytes for each in to_merge(segments, settings())) <= MERGED_BYTES_MAX
 
 
+def test_a_merged_file_spans_no_more_offsets_than_a_batch() -> None:
+    """Data fault 18: segments that aborted transactions left empty were merged without end."""
+    wide = [replace(segment(0), base_offset=i << 29, end_offset=(i + 1) << 29) for i in range(9)]
+    assert chosen(wide) == [0, 1, 2, 3]
+
+
 def test_a_merged_file_is_no_larger_and_spans_no_more_time_than_a_segment_of_the_topic() -> None:
     segments = of_sizes(*[400_000] * 8)
     assert chosen(segments, segment_bytes="1048576") == [0, 1]

@@ -18,11 +18,11 @@ from smq.sealer.decode import Kind, cut
 from smq.sealer.parquet import (
     LEVEL,
     QUICK_LEVEL,
-    ParquetSegment,
     ParquetWriter,
     _level_for,
     table_of,
 )
+from smq.sealer.parquet_segment import ParquetSegment
 from smq.sealer.room import Room
 from smq.testing.records import INT64_MAX, YEAR_2263_MS, plain_batches
 from smq.wire.compression import Codec

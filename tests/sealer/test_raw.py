@@ -22,7 +22,7 @@ def _segment() -> bytes:
         for piece in cut(data):
             writer.add(piece)
     assert writer.size == sum(map(len, BATCHES))
-    return writer.finish(0, 9)
+    return bytes(writer.finish(0, 9))
 
 
 def test_batches_are_those_that_were_sent() -> None:

@@ -1,8 +1,17 @@
 """A room: files of any size, one after the other, in the same memory."""
 
 import numpy as np
+import pytest
 
-from smq.sealer.room import FIRST_BYTES, Room
+from smq.sealer import room as module
+from smq.sealer.room import Room
+
+FIRST_BYTES = 1 << 16
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FIRST_BYTES", FIRST_BYTES)
 
 
 def test_a_file_is_what_was_written_in_any_pieces() -> None:

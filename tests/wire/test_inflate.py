@@ -1,11 +1,9 @@
 """Batches inflated into one arena, some at a time, a bad one to nothing."""
 
 import numpy as np
-import pytest
 
 from shm.arrow import read_only
 from shm.kernels.record.records import B_RECORDS_AT, B_RECORDS_END, new_facts, scan_batches
-from smq.wire import inflate as module
 from smq.wire.compression import Codec
 from smq.wire.inflate import inflate
 from smq.wire.records import Record, write_batch
@@ -42,8 +40,7 @@ def test_plain_compressed_and_broken_batches_share_an_arena() -> None:
     assert records(arena, facts) == [PLAIN[61:], PLAIN[61:], b""]
 
 
-def test_an_arena_ends_with_the_batch_that_fills_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ARENA_BYTES", 150)
+def test_an_arena_ends_with_the_batch_that_fills_it() -> None:
     data = read_only(ZSTD * 3)
-    arena, facts = inflate(data, facts_of(data))
+    arena, facts = inflate(data, facts_of(data), arena_bytes=150)
     assert records(arena, facts) == [PLAIN[61:]] * 2

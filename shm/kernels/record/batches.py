@@ -40,7 +40,7 @@ from shm.kernels.base.words import (
     WORD_RING_BYTES,
     WORD_SEGMENT_BYTES,
 )
-from shm.kernels.record.records import RECORD_BYTES_MIN
+from shm.kernels.record.records import INFLATED_BYTES_MAX, RECORD_BYTES_MIN
 
 UNKNOWN_SERVER_ERROR = -1
 CORRUPT_MESSAGE = 2
@@ -129,7 +129,8 @@ def check_content(data, at, size):
         return UNKNOWN_SERVER_ERROR
     if count <= 0 or get32(data, at + BATCH_LAST_OFFSET_DELTA_AT) != count - 1:
         return INVALID_RECORD
-    if codec == 0 and RECORD_BYTES_MIN * count > size - BATCH_HEADER_BYTES:
+    records_bytes_max = size - BATCH_HEADER_BYTES if codec == 0 else INFLATED_BYTES_MAX
+    if RECORD_BYTES_MIN * count > records_bytes_max:
         return INVALID_RECORD
     if get64(data, at + BATCH_PRODUCER_ID_AT) >= 0 and get32(data, at + BATCH_BASE_SEQUENCE_AT) < 0:
         return INVALID_RECORD

@@ -70,6 +70,9 @@ H_VALUE_LENGTH = 3
 H_FIELDS = 4
 
 RECORD_BYTES_MIN = 7  # A byte each for length, attributes, two deltas, two nulls, no headers.
+# Inflated, of one batch: sixty times the default batch limit. What claims to be more is not sealed
+# as rows, and no producer is believed that its records take more than this.
+INFLATED_BYTES_MAX = 64 * 1024 * 1024
 INT64_MAX = 2**63 - 1
 INT64_MIN = -(2**63)
 

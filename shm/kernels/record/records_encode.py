@@ -180,10 +180,10 @@ def put_headers(rows, row, count, out, at):
 def may_share_batch(columns, row, first, attributes):
     """Whether the record of `row` can stand in a batch that begins with row `first`."""
     base, timestamp = columns[C_TIMESTAMP, first], columns[C_TIMESTAMP, row]
-    if attributes & ATTRIBUTE_LOG_APPEND_TIME:
-        return base == timestamp
     if columns[C_OFFSET, row] - columns[C_OFFSET, first] > OFFSET_DELTA_MAX:
         return False
+    if attributes & ATTRIBUTE_LOG_APPEND_TIME:
+        return base == timestamp
     return timestamp <= INT64_MAX + base if base < 0 else timestamp >= INT64_MIN + base
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from shm.kernels.record.records import RECORD_BYTES_MIN
+from shm.kernels.record.records import INFLATED_BYTES_MAX, RECORD_BYTES_MIN
 from shm.kernels.twin.log import batch_is_good, crc32c
 
 VERSIONS = range(3, 14)
@@ -223,7 +223,8 @@ def check_content(batch: bytes) -> int:
         return UNKNOWN_ERROR
     if not header.record_count == header.last_offset_delta + 1 > 0:
         return INVALID_RECORD
-    if codec == 0 and RECORD_BYTES_MIN * header.record_count > len(batch) - _BATCH.size:
+    inflated_bytes_max = INFLATED_BYTES_MAX if codec else len(batch) - _BATCH.size
+    if RECORD_BYTES_MIN * header.record_count > inflated_bytes_max:
         return INVALID_RECORD
     if header.producer_id >= 0 and header.base_sequence < 0:
         return INVALID_RECORD

@@ -211,10 +211,11 @@ def encode(
 
 
 def _may_share(first: PlainRecord, record: PlainRecord, attributes: int) -> bool:
+    if record.offset - first.offset >= 2**31:
+        return False
     if attributes & ATTRIBUTE_LOG_APPEND_TIME:
         return first.timestamp == record.timestamp
-    fits = -(2**63) <= record.timestamp - first.timestamp < 2**63
-    return fits and record.offset - first.offset < 2**31
+    return -(2**63) <= record.timestamp - first.timestamp < 2**63
 
 
 def utf8(data: bytes) -> bool:

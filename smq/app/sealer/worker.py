@@ -9,6 +9,7 @@ import os
 import secrets
 import shutil
 import socket
+import traceback
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -32,7 +33,7 @@ from smq.sealer.pages import Pages
 from smq.sealer.payloads import PayloadSweep, look_up
 from smq.sealer.room import Room
 from smq.store.store import FILE_NAME
-from smq.wire.internal.form import Failed, Question, decode_question, encode_answer
+from smq.wire.internal.form import Failed, Question, decode_question, encode_answer, name_of
 from smq.wire.internal.frames import InternalReader
 from smq.wire.internal.messages import (
     FOR_WORKER,
@@ -121,7 +122,8 @@ class Worker:
     def do(self, job: Question[A]) -> A | Failed:
         """Do a job and return its answer.
 
-        An unavailable filer yields the same `problem` for every kind of job.
+        An unavailable filer yields the same `problem` for every kind of job. An exception that
+        nobody foresaw ends this job and no other: what it may have left half done is dropped.
         """
         try:
             return cast("A", self.jobs[type(job)](job))
@@ -129,6 +131,18 @@ class Worker:
             return Failed(str(reason), reason.message)
         except (StoreError, PeerError) as reason:
             return Failed(str(reason))
+        except Exception as reason:  # noqa: BLE001  (One of the three places that catch all.)
+            self._begin_anew()
+            what = f"{name_of(type(job))!r}, {subject_of(job)}"
+            return Failed(f"a job failed ({what}): {_described(reason)}", what)
+
+    def _begin_anew(self) -> None:
+        """Drop everything open, except for the cache: shards read its files."""
+        self._compaction = None
+        self._shards.clear()
+        for name, value in vars(Worker).items():
+            if isinstance(value, cached_property) and name != "_cache":
+                self.__dict__.pop(name, None)
 
     def probe(self, _job: Probe) -> str | None:
         """Why the filer must not be used; None if it may be."""
@@ -172,7 +186,6 @@ class Worker:
         """Merge some of a partition's small segments, if due; returns how many became one."""
         from smq.sealer.merge import Merging  # noqa: PLC0415  (It imports pyarrow.)
 
-        self._at.cache_dir.mkdir(parents=True, exist_ok=True)
         merging = Merging(
             self.store,
             self.manifest,
@@ -180,6 +193,7 @@ class Worker:
             self._draw,
             self._at.cache_dir,
             self.merge_run_min,
+            self._room,
         )
         return merging.merge(job.place, job.settings)
 
@@ -189,9 +203,9 @@ class Worker:
 
         compaction, self._compaction = self._compaction, None
         if compaction is None or compaction.subject != (job.place, job.settings):
-            self._at.cache_dir.mkdir(parents=True, exist_ok=True)
             shard = self._shard(job.node)
-            ports = Ports(self.store, shard, self.manifest, now, self._draw, self._at.cache_dir)
+            staging, room = self._at.cache_dir, self._room
+            ports = Ports(self.store, shard, self.manifest, now, self._draw, staging, room=room)
             compaction = Compaction(ports, job.place, job.settings)
         has_more = compaction.step()
         if has_more:
@@ -347,13 +361,34 @@ class Worker:
     def _cache(self) -> "Cache":
         from smq.sealer.cold import Cache  # noqa: PLC0415  (It imports pyarrow.)
 
-        return Cache(self._at.cache_dir, CACHE_BYTES_MAX, monotonic_ms, f"{self._draw():016x}")
+        life, spare = f"{self._draw():016x}", self._at.runtime_dir / self._at.cache_dir.name
+        return Cache(self._at.cache_dir, CACHE_BYTES_MAX, monotonic_ms, life, spare)
 
     def _shard(self, node: int) -> ShardOverSocket:
         if node not in self._shards:
             asker = self._asker(socket_path(self._at.runtime_dir, shard_name(node)))
             self._shards[node] = ShardOverSocket(asker)
         return self._shards[node]
+
+
+def subject_of(question: Question[Any]) -> str:
+    """Describe in words what a question is about."""
+    match question:
+        case FindPayloads():
+            return f"payload {', '.join(question.keys[:1])}"
+        case Seal() | DropUnsealed() | Retain() | Merge() | Compact() | MakeInline():
+            return f"partition {question.place.number}"
+        case Cold() | OffsetForTime():
+            return f"partition {question.number}"
+        case PublishTable() | WithdrawTable():
+            return f"table {question.namespace}.{question.topic}"
+    return "the filer"
+
+
+def _described(reason: Exception) -> str:
+    """An exception and where it came from."""
+    at = traceback.extract_tb(reason.__traceback__)[-1]
+    return f"{type(reason).__name__}: {reason} ({Path(at.filename).name}:{at.lineno})"
 
 
 def _answer(found: "Found", asked: Cold | Inline) -> BatchFile:

@@ -25,11 +25,10 @@ from smq.app.process.inheritance import Stop
 from smq.app.process.link import Link
 from smq.app.process.loop import Loop
 from smq.app.process.peers import SEALER_WAIT_MS
-from smq.app.sealer.worker import Surroundings, work
+from smq.app.sealer.worker import Surroundings, subject_of, work
 from smq.wire.internal.form import Failed, Question, decode_answer, encode_question, name_of
 from smq.wire.internal.frames import InternalFrame
-from smq.wire.internal.messages import Compact, DropUnsealed, FindPayloads, Merge, Retain, Seal
-from smq.wire.internal.reads import Cold, MakeInline, OffsetForTime
+from smq.wire.internal.messages import Compact, DropUnsealed, Merge, Retain, Seal
 
 JOB_ATTEMPTS_MAX = 2  # A job whose worker dies twice is itself at fault.
 SEALERS_MAX = 4  # More would wait for the disk.
@@ -151,7 +150,7 @@ class Hands:
         elif now_ms - progress.since_ms >= self._hung_ms << len(self._dismissed):
             self._dismiss()
             question = self._jobs[0].question
-            what = f"{name_of(type(question))!r}, {_subject(question)}"
+            what = f"{name_of(type(question))!r}, {subject_of(question)}"
             self._settle(Failed(f"a worker hangs ({what}): it is replaced"))
 
     def stop(self) -> None:
@@ -296,7 +295,7 @@ class Readers:
             hands.look()
         while self._waiting and now_ms - self._waiting[0].asked_ms >= self._patience.wait_ms:
             read = self._waiting.popleft()
-            read.answered(Failed(f"{_subject(read.question)} is not read: other reads are slow"))
+            read.answered(Failed(f"{subject_of(read.question)} is not read: other reads are slow"))
         self._hand_out()
 
     def stop(self) -> None:
@@ -306,7 +305,7 @@ class Readers:
 
     def _hand_out(self) -> None:
         for read in list(self._waiting):
-            subject = _subject(read.question)
+            subject = subject_of(read.question)
             if subject in self._in_hand.values():
                 continue
             hands = self._free()
@@ -335,18 +334,6 @@ class Readers:
         at = self._at._replace(cache_dir=self._at.cache_dir / name)
         self._hands.append(self._hire(self._loop, name, at, self._patience.hung_ms))
         return self._hands[-1]
-
-
-def _subject(question: Question[Any]) -> str:
-    """Describe a question in words."""
-    match question:
-        case FindPayloads():
-            return f"payload {question.keys[0]}"
-        case Seal() | DropUnsealed() | Retain() | MakeInline():
-            return f"partition {question.place.number}"
-        case Cold() | OffsetForTime():
-            return f"partition {question.number}"
-    return "the filer"
 
 
 def processor_ticks(pid: int) -> int:

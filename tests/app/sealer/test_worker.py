@@ -3,7 +3,7 @@
 import socket
 from pathlib import Path
 from threading import Thread
-from typing import get_type_hints
+from typing import Any, cast, get_type_hints
 
 import numpy as np
 import pytest
@@ -11,7 +11,9 @@ import pytest
 from smq.app.process.inheritance import COORDINATOR, shard_name, socket_path
 from smq.app.sealer.worker import Surroundings, Worker, work
 from smq.filer.location import Location
+from smq.model.config import Config
 from smq.model.segments import Segment
+from smq.model.topic_configs import TopicSettings
 from smq.sealer.raw import INDEX_DTYPE
 from smq.wire.internal.form import (
     Failed,
@@ -27,9 +29,11 @@ from smq.wire.internal.messages import (
     FOR_SHARD,
     FOR_WORKER,
     Batches,
+    Compact,
     FindPayloads,
     FindUnnamed,
     MarkSealed,
+    Merge,
     RawBatches,
     Seal,
     Sweep,
@@ -188,3 +192,38 @@ def test_work_ends_when_nothing_comes(at: Surroundings) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         work(theirs, at, idle_s=0.01)
+
+
+def test_what_nobody_foresaw_ends_one_job_with_an_error_that_says_which(at: Surroundings) -> None:
+    """Data fault 19: it ended the worker, whatever other jobs waited."""
+    worker = Worker(at)
+    worker.__dict__["_cache"] = cache = object()
+    room = worker._room
+    compaction = worker._compaction = cast("Any", object())
+
+    def fails(_job: object) -> object:
+        assert worker._compaction is compaction
+        raise KeyError("nobody thought of this")
+
+    worker.jobs[Seal] = fails
+    failed = _failed(worker.do(JOB))
+    assert "'seal', partition 1" in failed.error
+    assert "KeyError: 'nobody thought of this'" in failed.error
+    assert "test_worker.py" in failed.error
+    assert worker._compaction is None
+    assert worker._room is not room
+    assert worker._cache is cache  # Shards may be reading its files.
+    swept = worker.do(FindPayloads([]))
+    assert swept == {}
+
+
+def test_a_merge_and_a_compaction_need_no_directory_beside_a_local_filer(
+    at: Surroundings, tmp_path: Path
+) -> None:
+    """Data fault 19: making one ended the sealing worker when the disk was full."""
+    at.cache_dir.write_bytes(b"no directory can be made here")
+    settings = TopicSettings.of({}, Config(shards=1))
+    with manifest_in(tmp_path):
+        worker = Worker(at)
+        assert worker.do(Merge(PLACE, settings)) == 0
+        assert worker.do(Compact(1, PLACE, settings)) is False

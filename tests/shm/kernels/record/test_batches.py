@@ -95,6 +95,18 @@ def test_plain_records_that_could_not_fit_are_not_believed(codec: int, error: in
     assert check_content(array(data), at, len(data)) == plain.check_content(data) == error
 
 
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+@pytest.mark.parametrize("count", [2**31 - 1, 64 * 1024 * 1024 // 7 + 1, 64 * 1024 * 1024 // 7])
+def test_compressed_records_that_no_batch_could_inflate_to_are_not_believed(
+    codec: int, count: int
+) -> None:
+    """Data fault 18: a batch of 100 bytes claimed 2**31 - 1 records, and took as many offsets."""
+    data = changed(batch(b""), record_count=count, last_offset_delta=count - 1, attributes=codec)
+    at, _ = span(data)
+    expected = plain.INVALID_RECORD if count > 64 * 1024 * 1024 // 7 else 0
+    assert check_content(array(data), at, len(data)) == plain.check_content(data) == expected
+
+
 def test_a_batch_must_fit_its_topic_a_segment_and_half_the_ring() -> None:
     log = LogMemory.in_process(0, 1 << 16, 1 << 16, 1)
     log.partitions[0, P_BATCH_BYTES_MAX] = 1 << 40

@@ -109,6 +109,18 @@ def test_batches_of_values_are_those_of_rows(
         assert found[:end].tobytes() == expected[:end].tobytes()
 
 
+@pytest.mark.parametrize("attributes", [0, LOG_APPEND_TIME])
+def test_records_further_apart_than_a_batch_spans_are_in_two(attributes: int) -> None:
+    """Data fault 18: with log append time they shared one, with an offset delta beyond 32 bits."""
+    records = [plain.PlainRecord(offset, 5, None, b"v") for offset in (10, 10 + 2**31)]
+    run = Run(2, 11 + 2**31, attributes, 5)
+    made = _encode(records, run, 1000)
+    assert [int.from_bytes(each[:8]) for each in made] == [10, 10 + 2**31]
+    assert made == plain.encode(
+        records, end_offset=11 + 2**31, bytes_max=1000, attributes=attributes, leader_epoch=5
+    )
+
+
 def test_values_without_room_are_not_begun() -> None:
     values, run = Values(read_only(b"value"), np.array([0, 5]), 0), Run(1, 1, 0, 0)
     whole = len(plain.batch([plain.PlainRecord(0, 0, None, b"value")], end_offset=1))
