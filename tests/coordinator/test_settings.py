@@ -121,5 +121,5 @@ def test_the_config_of_a_node_is_made_once_and_anew_after_a_change(
     settings = driver.coordinator.settings
     before = settings.of_node(1)
     assert settings.of_node(1) is before
-    settings.configure_broker("1", {"smq.seal.ms": "7000"}, BY)
+    settings.configure_broker("1", {"seal.ms": "7000"}, BY)
     assert (settings.of_node(1).seal_ms, settings.of_node(2).seal_ms) == (7000, before.seal_ms)
