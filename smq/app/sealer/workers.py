@@ -142,7 +142,7 @@ class Hands:
         delay the signal. Each further worker gets twice the time: dismissed ones may hold memory.
         """
         self._dismissed = [pid for pid in self._dismissed if os.waitpid(pid, os.WNOHANG)[0] == 0]
-        if not self._jobs:
+        if not self._jobs or self._link is None:
             return
         now_ms, ticks, progress = monotonic_ms(), processor_ticks(self._pid), self._progress
         if ticks != progress.ticks:
@@ -204,7 +204,11 @@ class Hands:
         """The worker has exited: idle, or in the middle of a job."""
         os.waitpid(self._pid, 0)
         self._pid, self._link = 0, None
-        if not self._jobs or self._stopped:
+        self._loop.call_later(0, self._go_on)  # It may have left while it was given a job.
+
+    def _go_on(self) -> None:
+        """Give the first job to another worker, unless it has cost enough of them."""
+        if not self._jobs or self._stopped or self._link is not None:
             return
         if self._jobs[0].attempts >= JOB_ATTEMPTS_MAX:
             self._settle(Failed(f"{self._name} died while handling it: {self._jobs[0].question}"))

@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
@@ -79,6 +80,40 @@ def test_a_job_that_kills_its_workers_is_given_up(
     turn_until(loop, lambda: len(answers) == 2)
     assert isinstance(answers[0], Failed)
     assert "died while handling it" in answers[0].error
+
+
+def test_workers_that_leave_while_they_are_given_a_job_do_not_pile_up(
+    loop: TidyLoop, hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """data fault 31: the end of a worker gave the next job, whose worker had ended already."""
+
+    def leave(*_: object) -> int:
+        pid = os.fork()
+        if pid == 0:
+            os._exit(9)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        return pid
+
+    monkeypatch.setattr(sealer_hands, "work", lambda *_: signal.pause())
+    answers: list[object] = []
+    for _ in range(60):
+        hands.do(FORGET, answers.append)
+    monkeypatch.setattr(sealer_hands, "fork", leave)
+    os.kill(hands._pid, signal.SIGKILL)
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(_depth() + 150)
+    try:
+        turn_until(loop, lambda: hands.look() or len(answers) == 60)  # type: ignore[func-returns-value]
+    finally:
+        sys.setrecursionlimit(before)
+    assert all(isinstance(each, Failed) for each in answers)
+
+
+def _depth() -> int:
+    frame, depth = sys._getframe(), 0
+    while frame is not None:
+        frame, depth = frame.f_back, depth + 1  # type: ignore[assignment]
+    return depth
 
 
 def _note(order: list[str], name: str, _answer: object) -> None:
