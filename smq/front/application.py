@@ -15,7 +15,6 @@ requests, and the gate refuses unknown Host headers (smq.front.gate).
 """
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,6 +45,7 @@ from smq.model.errors import (
     StoreError,
     Unavailable,
 )
+from smq.model.printable import say_error
 
 COUNT_PERIOD_S = 60.0  # Delay until quotas include deletions and uploads that bypass the front.
 LOOK_S = 1.0  # The interval of checks for a first quota.
@@ -145,7 +145,7 @@ async def count_once(space: Space) -> float:
     try:
         space.end_count(await run_in_threadpool(space.count))
     except StoreError as reason:
-        sys.stderr.write(f"front: quotas are not counted: {reason}\n")
+        say_error(f"front: quotas are not counted: {reason}")
     return loop.time() - started_s
 
 

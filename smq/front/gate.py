@@ -2,7 +2,6 @@
 
 import asyncio
 import ipaddress
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
@@ -12,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from smq.front.origin import is_foreign, is_navigation
 from smq.front.slots import Slot, Slots, slot_of
+from smq.model.printable import say_error
 
 SAY_S = 60.0  # Minimum time between two reports of too many requests.
 RETRY_AFTER_S = 1
@@ -86,7 +86,7 @@ class Gate:
         now_s = asyncio.get_running_loop().time()
         if self._said_s is None or now_s - self._said_s >= SAY_S:
             self._said_s = now_s
-            sys.stderr.write("front: too many requests at once; more are refused\n")
+            say_error("front: too many requests at once; more are refused")
         headers = {"retry-after": str(RETRY_AFTER_S)}
         return error(503, "too many requests are being answered already", headers)
 

@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from smq.filer.store import Data, Reading
 from smq.model.errors import StoreError
+from smq.model.printable import say_error
 
 PIECE_BYTES = 1 << 20  # Amortizes thread switches over many reads of the socket.
 DRAIN_BYTES_MAX = 64 << 20  # Of a refused body: enough for most clients, too little for an attack.
@@ -133,7 +134,7 @@ class ReadingResponse(StreamingResponse):
             with suppress(ClientDisconnect):
                 await super().__call__(scope, receive, send)
         except StoreError as reason:
-            sys.stderr.write(f"front: sending {self._key} failed: {reason}\n")
+            say_error(f"front: sending {self._key} failed: {reason}")
         finally:
             await asyncio.shield(run_in_threadpool(self._closing.__exit__, None, None, None))
 

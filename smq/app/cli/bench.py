@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from smq.app.cli.client import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, cluster_at, refusal, split_pair
-from smq.app.cli.output import say
+from smq.app.cli.output import say, say_lines
 from smq.app.process.refusal import refuse_wire_only
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def run(  # noqa: PLR0913  (Each is an option.)
         result, problem = measured_step(bootstrap, step, label or bootstrap, processes)
         measured.append(result)
         keep(results, result)
-        say(json.dumps(result) if as_json else _summary(result))
+        say_lines(json.dumps(result) if as_json else _summary(result))
         if problem:
             break
     if report:

@@ -11,6 +11,7 @@ import typer
 from smq.model.config import INT32_MAX
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.model.names import topic_name_problem
+from smq.model.printable import printable
 
 if TYPE_CHECKING:
     from smq.client.client import Client
@@ -101,7 +102,7 @@ def failures_told(bootstrap: str) -> Iterator[None]:
 
 def refusal(sentence: str) -> SystemExit:
     """The exit of a verb that failed."""
-    return SystemExit(f"smq: {sentence}")
+    return SystemExit(f"smq: {printable(sentence)}")
 
 
 def _sentence(error: BrokerError) -> str:

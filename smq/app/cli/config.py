@@ -14,7 +14,7 @@ from smq.app.cli.client import (
     refusal,
     split_pair,
 )
-from smq.app.cli.output import say
+from smq.app.cli.output import say, say_lines
 from smq.app.cli.serve import ConfigFile, load_config
 from smq.model.config_values import SOURCES
 from smq.model.errors import StoreError
@@ -62,7 +62,7 @@ def list_settings(
         if not (only_set and SOURCES.get(each.config_source) == "default")
     }
     if as_json:
-        say(json.dumps(facts, indent=2))
+        say_lines(json.dumps(facts, indent=2))
         return
     for name, each in facts.items():
         remark = f"{each['source']}{', needs a restart' if each['read_only'] else ''}"
@@ -145,7 +145,7 @@ def history(  # noqa: PLR0913  (one option each)
     except StoreError as reason:
         raise refusal(f"{reason}; name the broker's directory with --data-dir") from reason
     if as_json:
-        say(json.dumps([each._asdict() for each in found], indent=2))
+        say_lines(json.dumps([each._asdict() for each in found], indent=2))
         return
     for each in found:
         when = datetime.fromtimestamp(each.changed_ms / 1000, UTC).isoformat(" ", "milliseconds")

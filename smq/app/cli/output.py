@@ -7,11 +7,18 @@ import os
 import sys
 
 from smq.app.cli.client import refusal
+from smq.model.printable import printable
 
 
 def say(line: str) -> None:
-    """Write a line of text."""
-    write(line.encode() + b"\n")
+    """Write a line of text; what would act on a terminal is escaped."""
+    write(printable(line).encode() + b"\n")
+
+
+def say_lines(text: str) -> None:
+    """Write several lines."""
+    for line in text.split("\n"):
+        say(line)
 
 
 def write(data: bytes, *, at_once: bool = True) -> None:
@@ -19,6 +26,8 @@ def write(data: bytes, *, at_once: bool = True) -> None:
     if sys.stdout is None:  # None: Python found it closed.
         raise refusal("there is no standard output to write to")
     output = sys.stdout.buffer
+    if output.isatty():  # Records may hold what acts on a terminal; a file or pipe gets the bytes.
+        data = printable(data.decode(errors="backslashreplace"), keep="\n\t").encode()
     try:
         output.write(data)
         if at_once:

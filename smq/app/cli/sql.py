@@ -1,6 +1,5 @@
 """`smq sql`: a query over topics, sealed and live."""
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from enum import StrEnum
@@ -13,6 +12,7 @@ import typer
 from smq.app.cli.client import BOOTSTRAP_DEFAULT, client_at, cluster_at, refusal
 from smq.app.cli.output import say
 from smq.app.process.refusal import refuse_wire_only
+from smq.model.printable import say_error
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -160,7 +160,7 @@ def _client_of(data_dir: Path, tail: Tail) -> "AbstractContextManager[Client | N
     try:
         return connect(data_dir)
     except BrokerUnavailable:
-        sys.stderr.write(f"smq: no broker serves {data_dir}: only sealed records are read\n")
+        say_error(f"smq: no broker serves {data_dir}: only sealed records are read")
         return nullcontext()
 
 

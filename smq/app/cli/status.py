@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from smq.app.cli.output import say
+from smq.app.cli.output import say, say_lines
 from smq.app.cli.serve import ConfigFile, load_config
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _show(data_dir: Path, *, as_json: bool, is_watched: bool) -> None:
     if as_json:
         groups = group_facts(facts["bootstrap"])
         facts |= {"groups": list(groups.groups.values()), "missing": groups.missing}
-        say(json.dumps(facts, indent=None if is_watched else 2))
+        say_lines(json.dumps(facts, indent=None if is_watched else 2))
         return
     if is_watched and sys.stdout.isatty():
         say(CLEAR)

@@ -16,7 +16,7 @@ from smq.app.cli.client import (
     refusal,
     split_pair,
 )
-from smq.app.cli.output import say
+from smq.app.cli.output import say, say_lines
 
 app = typer.Typer(help="Create, list, describe, change and delete topics.", no_args_is_help=True)
 
@@ -82,7 +82,7 @@ def describe(
     """Show a topic's partitions and settings."""
     facts = _facts(topic, bootstrap)
     if as_json:
-        say(json.dumps(facts, indent=2))
+        say_lines(json.dumps(facts, indent=2))
         return
     say(f"{'partition':>9} {'leader':>6} {'first offset':>14} {'next offset':>14}")
     for each in facts["partitions"]:

@@ -12,7 +12,6 @@ link, so that clients retry, and rebuilds the state from the last commit.
 """
 
 import socket
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -33,6 +32,7 @@ from smq.coordinator.transactions.orders import Order
 from smq.model.catalog import Node
 from smq.model.errors import PeerError, StoreError
 from smq.model.now import Now
+from smq.model.printable import say_error
 from smq.wire.internal.form import encode_answer
 from smq.wire.internal.frames import KIND_KAFKA, InternalFrame, decode_relay, encode_frame
 
@@ -67,7 +67,7 @@ class CoordinatorServer:
         self._alarm_ms = 0
         self._coordinator = self._build()
         for problem in self._coordinator.settings.problems:
-            sys.stderr.write(f"coordinator: {problem}\n")
+            say_error(f"coordinator: {problem}")
         self._published_changes = -1
         loop.turn_ends.append(self._end_turn)
 
@@ -197,7 +197,7 @@ class CoordinatorServer:
         self._alarm = self._loop.call_later(wake_ms - now.monotonic_ms, lambda: None)
 
     def _start_over(self, reason: StoreError) -> None:
-        sys.stderr.write(f"coordinator: {reason}; clients are asked to try again\n")
+        say_error(f"coordinator: {reason}; clients are asked to try again")
         self.close()
         self._answers.clear()
         self._steps.clear()  # They refer to discarded state.

@@ -1,7 +1,6 @@
 """Caches the page of /metrics for a second, and samples counters and lags between scrapes."""
 
 import asyncio
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,6 +12,7 @@ from smq.front.metrics.alerts import Alerts
 from smq.front.metrics.facts import Facts
 from smq.front.metrics.page import page
 from smq.model.lag_rules import LagRule
+from smq.model.printable import say_error
 
 FRESH_MS = 1000  # A page is rendered once in this time, however many scrapers there are.
 COUNTERS_MS = 2000  # The interval of samples for the console's charts.
@@ -80,7 +80,7 @@ class Metrics:
             self._observer.sample()
             return
         for event in alerts.look(self._observer.look().offsets, now()):
-            sys.stderr.write(f"alert: {event.sentence}\n")
+            say_error(f"alert: {event.sentence}")
             if webhook is not None:
                 webhook.tell(event.as_json())
 

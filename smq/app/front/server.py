@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
@@ -32,6 +31,7 @@ from smq.front.console.guard import Guard
 from smq.front.console.routes import console_routes
 from smq.front.space import Space
 from smq.model.errors import StoreError
+from smq.model.printable import say_error
 
 STOP_WAIT_S = 3  # For requests in progress; the supervisor waits a little longer.
 
@@ -131,7 +131,7 @@ def _sender(inheritance: Inheritance, metrics: Metrics) -> Any:  # noqa: ANN401 
     if not config.otlp_endpoint:
         return None
     if not otlp.is_installed():
-        sys.stderr.write(f"front: {otlp.MISSING}\n")
+        say_error(f"front: {otlp.MISSING}")
         return None
     settings = config.otlp_endpoint, config.otlp_interval_ms, inheritance.cluster_id
     return otlp.start_sending(*settings, metrics.recent)

@@ -8,13 +8,14 @@ dropped and reported on stderr; the log has every event anyway.
 
 import json
 import queue
-import sys
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from time import sleep
 from typing import Any
+
+from smq.model.printable import say_error
 
 WAITING_MAX = 100
 ANSWER_S_MAX = 5.0
@@ -39,7 +40,7 @@ class Webhook:
         try:
             self._waiting.put_nowait(json.dumps(event).encode())
         except queue.Full:
-            sys.stderr.write("front: the webhook does not answer: an alert was not sent to it\n")
+            say_error("front: the webhook does not answer: an alert was not sent to it")
 
     def _run(self) -> None:
         while True:
@@ -51,7 +52,7 @@ class Webhook:
                 self._send(body)
             except (OSError, ValueError) as reason:  # HTTPError is an OSError.
                 if not left:
-                    sys.stderr.write(f"front: an alert was not sent to the webhook: {reason}\n")
+                    say_error(f"front: an alert was not sent to the webhook: {reason}")
                     return
                 sleep(self._pause_s)
             else:

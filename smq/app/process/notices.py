@@ -39,5 +39,5 @@ class Notices:
         for each in self._telling:
             for notice in each.notices:
                 if self._lately.is_new(notice, now_ms):
-                    self._say(f"{notice}\n")
+                    self._say(notice)
             each.notices.clear()

@@ -11,7 +11,6 @@ import os
 import select
 import shutil
 import socket
-import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -35,6 +34,7 @@ from smq.model.catalog import BROKER, Catalog, Topic
 from smq.model.config import Config
 from smq.model.errors import PeerError
 from smq.model.live_config import in_force
+from smq.model.printable import say_error
 from smq.model.segments import SealedPartition
 from smq.model.topic_configs import NO_TABLE, TopicSettings
 from smq.sealer.lake.catalog import CatalogSettings
@@ -322,7 +322,7 @@ class Sealer:
 
     def _say_problem(self, answer: object) -> None:
         if isinstance(answer, Failed) and self._told.is_new(answer.what, monotonic_ms()):
-            sys.stderr.write(f"sealer: {answer.error}\n")
+            say_error(f"sealer: {answer.error}")
 
 
 def empty(directory: Path) -> None:

@@ -24,6 +24,7 @@ from smq.log.recovery import open_log
 from smq.log.sync import SyncThread
 from smq.model.catalog import Catalog, Node
 from smq.model.errors import MadeByNewer
+from smq.model.printable import say_error
 from smq.shard.shard import Shard
 from smq.wire.attach import Hello
 
@@ -58,7 +59,7 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
         inheritance.nodes.set_connections(node_id, len(server.clients))
         inheritance.nodes.set_sessions(node_id, sessions.count())
 
-    notices = Notices([*logs.values(), sessions], sys.stderr.write)
+    notices = Notices([*logs.values(), sessions], say_error)
     sessions.tell_notices = lambda: notices.tell(monotonic_ms())
     housekeep(loop, server, commands, tell_clients, notices)
 
@@ -115,7 +116,7 @@ def _open_log(inheritance: Inheritance, number: int, memory: LogMemory, wake_fd:
     except MadeByNewer as reason:
         raise SystemExit(f"smq: {reason}") from reason
     for line in recovered.damaged:
-        sys.stderr.write(line + "\n")
+        say_error(line)
     return log
 
 

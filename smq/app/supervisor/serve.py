@@ -48,6 +48,7 @@ from smq.log.files.newer import refuse_newer as refuse_newer_log
 from smq.model.config import Config
 from smq.model.config_rules import size, size_wal
 from smq.model.errors import MadeByNewer
+from smq.model.printable import printable
 from smq.store.database import refuse_newer as refuse_newer_database
 from smq.store.store import FILE_NAME as STORE
 
@@ -138,5 +139,5 @@ def _log_memory(log: int, config: Config) -> LogMemory:
 def say(sentence: str) -> None:
     """Print a line of news. A closed stdout is no reason to stop."""
     with suppress(OSError):
-        sys.stdout.write(sentence + "\n")
+        sys.stdout.write(printable(sentence) + "\n")
         sys.stdout.flush()

@@ -1,6 +1,7 @@
 """The verbs when the reader of their output goes away."""
 
 import os
+import pty
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -73,3 +74,21 @@ def test_without_a_standard_output_it_is_told(kafka: FakeKafka) -> None:
 def test_status_tells_of_a_full_disk_too(tmp_path: Path) -> None:
     with running(tmp_path, 1), Path("/dev/full").open("wb") as full:
         assert ended([*SMQ, "status", "--data-dir", str(tmp_path)], full) == (1, FULL)
+
+
+def test_a_record_does_not_act_on_a_terminal(kafka: FakeKafka) -> None:
+    """Door fault 13: a value moved the cursor, set the title, and hid lines above it."""
+    with connect(kafka.bootstrap) as client, client.producer() as producer:
+        producer.send("a", b"\x1b]0;owned\x07\xff\ttab")
+    command = [*SMQ, "consume", "a", "--bootstrap", kafka.bootstrap]
+    ours, theirs = pty.openpty()
+    try:
+        assert ended(command, theirs)[0] == 0
+        shown = os.read(ours, 4096)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert b"\\u001b]0;owned\\u0007\\xff\ttab" in shown
+    assert b"\x1b]" not in shown  # The program itself ends with a reset of colours.
+    piped = subprocess.run(command, capture_output=True, timeout=DEADLINE_SECONDS, check=True)
+    assert b"\x1b]0;owned\x07\xff\ttab" in piped.stdout

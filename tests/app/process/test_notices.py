@@ -15,13 +15,13 @@ def test_a_sentence_is_said_once_and_again_after_a_while() -> None:
     log.notices += ["full", "full"]
     other.notices += ["damaged"]
     notices.tell(0)
-    assert said == ["full\n", "damaged\n"]
+    assert said == ["full", "damaged"]
     log.notices += ["full"]
     notices.tell(REPEAT_MS - 1)
-    assert said == ["full\n", "damaged\n"]
+    assert said == ["full", "damaged"]
     log.notices += ["full"]
     notices.tell(REPEAT_MS)
-    assert said[2:] == ["full\n"]
+    assert said[2:] == ["full"]
     assert log.notices == other.notices == []
 
 

@@ -14,7 +14,7 @@ from smq.app.cli.client import (
     cluster_at,
     refusal,
 )
-from smq.app.cli.output import say
+from smq.app.cli.output import say, say_lines
 from smq.app.cli.places import PLACES
 from smq.model.errors import BrokerError
 
@@ -64,7 +64,7 @@ def describe(
     with cluster_at(bootstrap) as cluster:
         facts = work.facts_of(cluster, group)
     if as_json:
-        say(json.dumps(facts, indent=2))
+        say_lines(json.dumps(facts, indent=2))
         return
     say(f"{group}  {facts['state']}  {facts['protocol'] or 'no protocol'}  lag {facts['lag']:,}")
     for each in facts["members"]:
@@ -186,7 +186,7 @@ def delete_offsets(
 def _print_moves(group: str, moves: "list[Move]", *, dry_run: bool, as_json: bool) -> None:
     if as_json:
         offsets = [each.as_json() for each in moves]
-        say(json.dumps({"group": group, "dry_run": dry_run, "offsets": offsets}, indent=2))
+        say_lines(json.dumps({"group": group, "dry_run": dry_run, "offsets": offsets}, indent=2))
         return
     say(f"{'topic':<28} {'partition':>9} {'before':>14} {'after':>14} {'lag':>12}")
     for each in moves:
