@@ -70,9 +70,12 @@ class Overview:
         }
 
     def committed(self) -> list[Committed]:
-        """Every committed offset, in the order of groups and partitions."""
+        """Every committed place, in the order of groups and partitions.
+
+        An offset below 0 is none: librdkafka commits -1001 where it has read nothing.
+        """
         rows = self._database.rows(
-            "SELECT group_id, partition_number, offset FROM committed_offsets"
+            "SELECT group_id, partition_number, offset FROM committed_offsets WHERE offset >= 0"
             " ORDER BY group_id, partition_number"
         )
         return [Committed(*row) for row in rows]

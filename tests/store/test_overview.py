@@ -9,6 +9,7 @@ from smq.model.catalog import Topic
 from smq.model.errors import NotFound
 from smq.model.segments import Segment
 from smq.store.overview import Committed, Sealed, open_overview
+from smq.store.rows import CommittedOffset
 from smq.store.store import Store
 
 TOPIC = Topic("flights", UUID(int=7), (1, 2), (0, 1))
@@ -38,6 +39,20 @@ def test_it_sees_what_was_committed_and_that_there_is_more(tmp_path: Path) -> No
     assert overview.committed() == [Committed("g", 1, 7), Committed("g", 2, 8)]
     assert overview.members() == {"g": 0}
     assert [topic.name for topic in overview.manifest.topics()] == ["flights"]
+    overview.close()
+    store.close()
+
+
+def test_an_offset_below_0_is_no_place(tmp_path: Path) -> None:
+    """Use fault 11: librdkafka commits -1001 where it has read nothing."""
+    path = tmp_path / "store.sqlite"
+    store = Store.open(path)
+    offsets = {1: CommittedOffset(-1001, -1, "", 0), 2: CommittedOffset(0, -1, "", 0)}
+    store.commit_offsets("g", offsets)
+    store.commit_offsets("h", {1: CommittedOffset(-1, -1, "", 0)})
+    store.commit()
+    overview = open_overview(path)
+    assert overview.committed() == [Committed("g", 2, 0)]
     overview.close()
     store.close()
 

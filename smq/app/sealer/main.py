@@ -38,7 +38,7 @@ from smq.model.printable import say_error
 from smq.model.segments import SealedPartition
 from smq.model.topic_configs import NO_TABLE, TopicSettings
 from smq.sealer.lake.catalog import CatalogSettings
-from smq.sealer.lake.state import states
+from smq.sealer.lake.state import move_old_states, states
 from smq.sealer.plan import due
 from smq.sealer.watched import Watched
 from smq.wire.internal.form import (
@@ -132,6 +132,7 @@ class Sealer:
         config = inheritance.config
         cache = inheritance.data_dir / "cache"
         empty(cache)
+        move_old_states(inheritance.data_dir)
         at = Surroundings(
             inheritance.data_dir,
             Location.of(config),

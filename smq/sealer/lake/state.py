@@ -1,6 +1,6 @@
 """How far a topic's table is: one small file per table in the data directory.
 
-    <data.dir>/tables/<namespace>/<topic>.<format>.json
+    <data.dir>/tables/<namespace>/<topic>/<format>.json
 
 The worker that publishes writes it; the sweep, `smq status`, metrics, doctor and `smq tables` read
 it. It decides nothing about rows: if it is lost, the next publishing writes it again.
@@ -57,7 +57,7 @@ class TableState:
 
 def path_of(data_dir: Path, namespace: str, topic: str, format_: str) -> Path:
     """Where a table's state is."""
-    return data_dir / DIRECTORY / namespace / f"{topic}.{format_}.json"
+    return data_dir / DIRECTORY / namespace / topic / f"{format_}.json"
 
 
 def read_state(path: Path) -> TableState | None:
@@ -81,14 +81,28 @@ def write_state(data_dir: Path, state: TableState) -> None:
 
 def forget_state(data_dir: Path, namespace: str, topic: str, format_: str) -> None:
     """Remove the state, if there is one."""
-    path_of(data_dir, namespace, topic, format_).unlink(missing_ok=True)
+    path = path_of(data_dir, namespace, topic, format_)
+    path.unlink(missing_ok=True)
+    with suppress(OSError):  # The other format's may be there.
+        path.parent.rmdir()
+
+
+def move_old_states(data_dir: Path) -> None:
+    """Move states from where they were before: <namespace>/<topic>.<format>.json."""
+    with suppress(OSError):
+        for path in sorted((data_dir / DIRECTORY).glob("*/*.json")):
+            topic, _, format_ = path.stem.rpartition(".")
+            if path.is_file() and format_ in FORMATS and topic and read_state(path) is not None:
+                place = path_of(data_dir, path.parent.name, topic, format_)
+                place.parent.mkdir(exist_ok=True)
+                path.replace(place)
 
 
 def states(data_dir: Path) -> Iterator[TableState]:
     """Every table's state."""
     with suppress(OSError):
-        for path in sorted((data_dir / DIRECTORY).glob("*/*.json")):
-            if not path.name.startswith(".") and (state := read_state(path)) is not None:
+        for path in sorted((data_dir / DIRECTORY).glob("*/*/*.json")):
+            if path.stem in FORMATS and (state := read_state(path)) is not None:
                 yield state
 
 

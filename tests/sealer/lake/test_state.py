@@ -1,13 +1,17 @@
 """How far a table is, as a file says it."""
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
+
+import pytest
 
 from smq.sealer.lake.state import (
     SLACK_MS,
     TableState,
     forget_state,
     in_step,
+    move_old_states,
     path_of,
     read_state,
     states,
@@ -35,6 +39,35 @@ def test_a_state_comes_back_until_it_is_forgotten(tmp_path: Path) -> None:
     forget_state(tmp_path, "a", "b", "delta")
     forget_state(tmp_path, "a", "b", "delta")
     assert list(states(tmp_path)) == []
+
+
+@pytest.mark.parametrize("name", [".b", "b" * 249, "." + "b" * 248, "b.delta.json", "b.delta"])
+@pytest.mark.parametrize("format_", ["delta", "iceberg"])
+def test_the_state_of_any_topic_is_found(tmp_path: Path, name: str, format_: str) -> None:
+    """Use fault 10: names may begin with a dot, and have 249 letters."""
+    state = replace(STATE, topic=name, format=format_)
+    write_state(tmp_path, STATE)
+    write_state(tmp_path, state)
+    assert read_state(path_of(tmp_path, "a", name, format_)) == state
+    assert state in list(states(tmp_path))
+    forget_state(tmp_path, "a", name, format_)
+    assert list(states(tmp_path)) == [STATE]
+
+
+def test_states_from_before_are_moved_to_their_place(tmp_path: Path) -> None:
+    """Use fault 10: a sweep and a deletion find the tables that there are."""
+    folder = tmp_path / "tables" / "a"
+    folder.mkdir(parents=True)
+    old = [replace(STATE, topic=name) for name in ("b", ".b", "b.delta.json")]
+    for state in old:
+        (folder / f"{state.topic}.delta.json").write_text(json.dumps(asdict(state)))
+    (folder / "other.json").write_text("{}")
+    move_old_states(tmp_path)
+    move_old_states(tmp_path)
+    assert sorted(states(tmp_path), key=lambda each: each.topic) == sorted(
+        old, key=lambda each: each.topic
+    )
+    assert [path.name for path in folder.iterdir() if path.is_file()] == ["other.json"]
 
 
 def test_a_state_that_cannot_be_understood_counts_as_none(tmp_path: Path) -> None:

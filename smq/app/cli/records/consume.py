@@ -148,7 +148,7 @@ def _selection(key: str | None, value: str | None, headers: list[str]) -> Select
     return Selection(
         key=None if key is None else pattern(key),
         value=None if value is None else pattern(value),
-        headers={name: text.encode() for name, text in pairs},
+        headers=[(name, text.encode(errors="surrogateescape")) for name, text in pairs],
     )
 
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 from string import Formatter
@@ -40,21 +40,22 @@ class Selection:
 
     key: re.Pattern[bytes] | None = None
     value: re.Pattern[bytes] | None = None
-    headers: Mapping[str, bytes] = field(default_factory=dict)
+    headers: Collection[tuple[str, bytes]] = ()
 
     def has(self, record: AnyRecord) -> bool:
         """Whether the record is selected. A null key or value matches nothing."""
-        if self.key is not None and not (record.key and self.key.search(record.key)):
-            return False
-        if self.value is not None and not (record.value and self.value.search(record.value)):
-            return False
-        return not self.headers or self.headers.items() <= dict(record.headers).items()
+        fits = _fits(self.key, record.key) and _fits(self.value, record.value)
+        return fits and all(pair in record.headers for pair in self.headers)
+
+
+def _fits(wanted: re.Pattern[bytes] | None, found: bytes | memoryview | None) -> bool:
+    return wanted is None or (found is not None and wanted.search(found) is not None)
 
 
 def pattern(text: str) -> re.Pattern[bytes]:
     """A regular expression for bytes. Raises ValueError."""
     try:
-        return re.compile(text.encode())
+        return re.compile(text.encode(errors="surrogateescape"))
     except re.error as error:
         raise ValueError(f"{text!r} is no regular expression: {error}") from error
 

@@ -28,8 +28,26 @@ def test_everything_is_selected_unless_something_is_asked_for() -> None:
     assert not Selection(key=pattern("")).has(given())
     assert Selection(value=pattern("b")).has(given(b"abc"))
     assert not Selection(value=pattern("^b")).has(given(b"abc"))
-    assert Selection(headers={"a": b"1"}).has(given(a=b"1", b=b"2"))
-    assert not Selection(headers={"a": b"1"}).has(given(a=b"2"))
+    assert Selection(headers=[("a", b"1")]).has(given(a=b"1", b=b"2"))
+    assert not Selection(headers=[("a", b"1")]).has(given(a=b"2"))
+
+
+def test_an_empty_key_or_value_is_matched_and_a_missing_one_is_not() -> None:
+    """Use fault 9."""
+    for text, expected in (("^$", True), ("", True), ("a", False)):
+        assert Selection(key=pattern(text)).has(given(key=b"")) == expected
+        assert Selection(value=pattern(text)).has(given(b"")) == expected
+        assert not Selection(key=pattern(text)).has(given())
+        assert not Selection(value=pattern(text)).has(given())
+
+
+def test_each_header_of_a_repeated_name_is_looked_at() -> None:
+    """Use fault 9."""
+    record = Given(headers=(("a", b"1"), ("a", b"2"), ("b", None)))
+    assert Selection(headers=[("a", b"1")]).has(record)
+    assert Selection(headers=[("a", b"2"), ("a", b"1")]).has(record)
+    assert not Selection(headers=[("a", b"1"), ("a", b"3")]).has(record)
+    assert not Selection(headers=[("b", b"")]).has(record)
 
 
 @pytest.mark.parametrize(
