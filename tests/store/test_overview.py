@@ -47,6 +47,7 @@ def test_an_offset_below_0_is_no_place(tmp_path: Path) -> None:
     """Use fault 11: librdkafka commits -1001 where it has read nothing."""
     path = tmp_path / "store.sqlite"
     store = Store.open(path)
+    store.add_topic(TOPIC, created_ms=0)
     offsets = {1: CommittedOffset(-1001, -1, "", 0), 2: CommittedOffset(0, -1, "", 0)}
     store.commit_offsets("g", offsets)
     store.commit_offsets("h", {1: CommittedOffset(-1, -1, "", 0)})

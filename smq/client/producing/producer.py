@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 Bytes: TypeAlias = bytes | bytearray | memoryview
 HeadersIn: TypeAlias = Mapping[str, Bytes | None] | Iterable[tuple[str | bytes, Bytes | None]]
 
-TIMESTAMP_END = 2**63
+TIMESTAMP_MIN, TIMESTAMP_END = -(2**63) + 1, 2**63
 PARTITION_END = 2**31
 EXIT_FLUSH_S = 5.0  # How long a `with` block that failed, or a process that ends, may flush.
 
@@ -375,7 +375,7 @@ def _partition_of(
 def _extras(headers: Any, timestamp_ms: Any, partition: Any) -> Extras:  # noqa: ANN401
     """The fields that few records have. Raises TypeError, ValueError."""
     if timestamp_ms is not None:
-        timestamp_ms = whole_number("timestamp_ms", timestamp_ms, 0, TIMESTAMP_END)
+        timestamp_ms = whole_number("timestamp_ms", timestamp_ms, TIMESTAMP_MIN, TIMESTAMP_END)
     if partition is not None:
         partition = whole_number("partition", partition, 0, PARTITION_END)
     if headers is not HANDLE_HEADERS:

@@ -162,7 +162,7 @@ def test_nothing_is_uploaded_for_a_record_that_cannot_be_sent(
     wrong: list[tuple[dict[str, Any], type[Exception]]] = [
         ({"headers": 0}, TypeError),
         ({"partition": 3}, ValueError),
-        ({"timestamp_ms": -1}, ValueError),
+        ({"timestamp_ms": -(2**63)}, ValueError),
         ({"key": "text"}, TypeError),
         ({"callback": 5}, TypeError),
         ({"colour": "red"}, TypeError),

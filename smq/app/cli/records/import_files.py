@@ -1,8 +1,10 @@
 """`smq import`: the rows of Parquet, Arrow, CSV and NDJSON files as records."""
 
+import codecs
 import json
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 JSON = 'JSON: {"topic", "records"}'
 BATCHES_ON_WAY_MAX = 4
+RECORD_FIELDS = {"topic", "partition", "offset", "timestamp", "key", "value", "headers"}
 
 
 def import_files(  # noqa: PLR0913  (Each is an option.)
@@ -53,6 +56,10 @@ def import_files(  # noqa: PLR0913  (Each is an option.)
         bool,
         typer.Option("--repartition", help="Ignore a column `partition`: keys choose partitions."),
     ] = False,
+    encoding: Annotated[
+        str | None,
+        typer.Option("--encoding", help="Encoding of CSV files.", show_default="utf-8"),
+    ] = None,
     compression: Annotated[
         Compression, typer.Option("--compression", help="Compression of the batches.")
     ] = Compression.NONE,
@@ -61,10 +68,12 @@ def import_files(  # noqa: PLR0913  (Each is an option.)
 ) -> None:
     """Send each row of some files as a record.
 
-    A file with a column `value`, as `smq export` writes it, has the columns key, value, headers,
-    timestamp and partition; of JSON lines the first one tells. Rows of any other file become JSON
-    objects.
+    A file with a column `value` and no other columns than `smq export` writes is one of records; of
+    JSON lines the first one tells. Rows of any other file become JSON objects: a field of CSV is a
+    number if that number is written as the field is, else text. What cannot be sent unchanged is
+    refused.
     """
+    _check_encoding(files, encoding)
     records = 0
     with (
         client_at(bootstrap) as client,
@@ -72,22 +81,34 @@ def import_files(  # noqa: PLR0913  (Each is an option.)
         progress("importing", None) as advance,
     ):
         for path in files:
+            check = partial(_check_partition, client, topic)
+            rows = Rows(producer, topic, key, None if repartition else check)
             try:
                 if path.suffix in LINES:
                     objects = Objects(key, keeps_partitions=not repartition)
                     records += _import_lines(producer, topic, path, objects, advance)
                 else:
-                    check = partial(_check_partition, client, topic)
-                    rows = Rows(producer, topic, key, None if repartition else check)
-                    records += rows.send(path, advance)
+                    records += rows.send(path, advance, encoding)
             except (OSError, ValueError, TypeError) as error:
                 reason = getattr(error, "strerror", None) or error
-                before = f"; {records:,} records of other files were sent" if records else ""
-                raise refusal(f"{path}: {reason}{before}") from error
+                sent = {"it": rows.settled(), "other files": records}
+                before = [f"; {n:,} records of {whose} were sent" for whose, n in sent.items() if n]
+                raise refusal(f"{path}: {reason}{''.join(before)}") from error
     if as_json:
         say(json.dumps({"topic": topic, "records": records}))
     else:
         say(f"sent {records:,} records to {topic}")
+
+
+def _check_encoding(files: list[Path], encoding: str | None) -> None:
+    if encoding is None:
+        return
+    try:
+        codecs.lookup(encoding)
+    except LookupError as error:
+        raise refusal(f"there is no encoding {encoding!r}") from error
+    if any(path.suffix != ".csv" for path in files):
+        raise refusal("--encoding is for .csv files: all others say their encoding")
 
 
 def _import_lines(
@@ -112,18 +133,32 @@ class Objects:
         """See LineReader."""
         fields = object_of(line)
         if self._are_records is None:
-            self._are_records = "value" in fields
+            self._are_records = "value" in fields and fields.keys() <= RECORD_FIELDS
+        if self._are_records and not fields.keys() <= RECORD_FIELDS:
+            other = next(name for name in fields if name not in RECORD_FIELDS)
+            raise ValueError(f"it has a field {other!r}, and the first line is that of a record")
         record = JSON_LINES.record_of_object(fields) if self._are_records else Input(line.strip())
         if self._key is not None:
-            record = record._replace(key=_key_of(fields, self._key))
+            record = record._replace(key=_key_of(line, self._key))
         return record if self._keeps_partitions else record._replace(partition=None)
 
 
-def _key_of(fields: dict[str, Any], name: str) -> bytes | None:
-    """A field as a key: numbers become decimal text."""
+class _Digits(str):
+    """A number as it stands in the line."""
+
+    __slots__ = ()
+
+
+def _key_of(line: bytes, name: str) -> bytes | None:
+    """A field as a key: numbers as they are written."""
+    fields: dict[str, Any] = json.loads(line, parse_int=_Digits, parse_float=_Digits)
     if name not in fields:
         raise ValueError(f"it has no column {name!r}, only {', '.join(fields)}")
     value = fields[name]
+    if isinstance(value, _Digits):
+        return value.encode()
+    if isinstance(value, (list, dict)):
+        value = json.loads(line)[name]
     if value is None or isinstance(value, str):
         return from_json(value)
     return json.dumps(value, ensure_ascii=False).encode()
@@ -158,7 +193,14 @@ class Rows:
         self._on_way: deque[BatchFuture] = deque()
         self._records = 0
 
-    def send(self, path: Path, advance: Advance) -> int:
+    def settled(self) -> int:
+        """The number of acknowledged records once nothing is on its way, whatever failed."""
+        while self._on_way:
+            with suppress(Exception):  # The first failure is told already.
+                self._records += len(self._on_way.popleft().result().offsets)
+        return self._records
+
+    def send(self, path: Path, advance: Advance, encoding: str | None = None) -> int:
         """Send a file; returns the number of acknowledged records. Raises OSError, ValueError."""
         from smq.app.cli.records.tables import (  # noqa: PLC0415  (PyArrow)
             highest_partition,
@@ -167,8 +209,10 @@ class Rows:
         )
 
         keeps_partitions, highest = self._check_partition is not None, -1
-        for rows in read(path):
-            batch = to_send(rows, self._key, keeps_partitions=keeps_partitions)
+        row = 1
+        for rows in read(path, encoding):
+            batch = to_send(rows, self._key, keeps_partitions=keeps_partitions, first_row=row)
+            row += rows.num_rows
             if self._check_partition is not None and highest_partition(batch) > highest:
                 highest = highest_partition(batch)
                 self._check_partition(highest)

@@ -40,7 +40,7 @@ READ_BYTES = 1024 * 1024
 LINES_MAX = 10_000  # Per batch: enough to amortize Python's steps, and only a few megabytes.
 BATCHES_ON_WAY_MAX = 4
 DELIVERY_TIMEOUT_S = 30.0  # A person waits at the terminal.
-NUMBERS_MAX = {"partition": PARTITION_MAX, "timestamp": INT64_MAX}
+BOUNDS = {"partition": (0, PARTITION_MAX), "timestamp": (-INT64_MAX, INT64_MAX)}
 BACKSLASH_AND_T = rb"\t"  # Other programs read it as a tab, but shells do not convert it.
 
 
@@ -104,7 +104,7 @@ class Format(NamedTuple):
         if "value" not in fields:
             raise ValueError('it has no field "value" (a record without a value has null there)')
         headers = [(from_json(key) or b"", from_json(value)) for key, value in _headers(fields)]
-        partition, timestamp_ms = (_number(fields, name) for name in NUMBERS_MAX)
+        partition, timestamp_ms = (_number(fields, name) for name in BOUNDS)
         return Input(
             from_json(fields.get("value")),
             from_json(fields.get("key")),
@@ -223,7 +223,9 @@ class Sending:
         try:
             self._on_way.append(self._producer.send_batch(self._topic, columns))
         except ValueError as error:
-            raise refusal(str(error)) from error
+            while self._on_way:
+                self._await_oldest()
+            raise refusal(f"{error}; records sent before it: {self.acknowledged}") from error
 
     def _await_oldest(self) -> None:
         places = self._on_way.popleft().result()
@@ -275,10 +277,10 @@ def _send_all(
 
 
 def _number(fields: dict[str, Any], name: str) -> int | None:
-    number, most = fields.get(name), NUMBERS_MAX[name]
-    if number is None or (type(number) is int and 0 <= number <= most):
+    number, (least, most) = fields.get(name), BOUNDS[name]
+    if number is None or (type(number) is int and least <= number <= most):
         return number
-    raise ValueError(f"its {name} must be a whole number from 0 to {most}")
+    raise ValueError(f"its {name} must be a whole number from {least} to {most}")
 
 
 def _headers(fields: dict[str, Any]) -> list[tuple[Any, Any]]:

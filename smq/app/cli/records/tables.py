@@ -3,19 +3,23 @@
     topic string, partition int32, offset int64, timestamp timestamp[ms, UTC],
     key binary, value binary, headers list<struct<key: string, value: binary>>
 
-Each row of a file without a column `value` becomes a JSON object.
+A file with a column `value` and no column but these is one of records. Each row of any other file
+becomes a JSON object. Nothing is changed on the way: a field of CSV becomes a number only if that
+number, written again, is the same text; what JSON cannot say is refused with its row and column.
 """
 
+import csv
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pa_csv
 import pyarrow.ipc as pa_ipc
 import pyarrow.parquet as pq
 
@@ -34,6 +38,10 @@ SCHEMA = pa.schema(
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     ]
 )
+_TEXTS = {b"smq": b"texts"}  # Metadata of a schema: all columns are texts of a CSV file.
+CSV_BYTES = 8 * 1024 * 1024  # Of texts per batch.
+FIELD_BYTES_MAX = 64 * 1024 * 1024
+INT64_END = 2**63
 ARROW_SUFFIXES = {".arrow", ".feather", ".ipc"}
 
 
@@ -59,8 +67,11 @@ def written(path: Path, suffix: str) -> Iterator[Any]:
                 yield writer
 
 
-def read(path: Path) -> Iterator[pa.RecordBatch]:
-    """The rows of a Parquet, Arrow or CSV file, a part at a time. Raises OSError, ValueError."""
+def read(path: Path, encoding: str | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows of a Parquet, Arrow or CSV file, a part at a time. Raises OSError, ValueError.
+
+    `encoding`: of a CSV file, UTF-8 by default. Its columns are texts.
+    """
     suffix = path.suffix
     path.stat()  # Its error states the problem; Arrow's states where it was noticed.
     try:
@@ -71,29 +82,86 @@ def read(path: Path) -> Iterator[pa.RecordBatch]:
             with pa_ipc.open_file(path) as arrow:
                 yield from (arrow.get_batch(each) for each in range(arrow.num_record_batches))
         elif suffix == ".csv":
-            with pa_csv.open_csv(path) as csv:
-                yield from csv
+            yield from _csv(path, encoding or "utf-8-sig")
         else:
             raise ValueError("its name ends with none of .parquet, .arrow, .csv, .ndjson")
     except pa.ArrowException as error:  # Some are a ValueError or an OSError as well.
         raise ValueError(str(error)) from error
 
 
-def to_send(rows: pa.RecordBatch, key: str | None, *, keeps_partitions: bool) -> pa.RecordBatch:
+def _csv(path: Path, encoding: str) -> Iterator[pa.RecordBatch]:
+    csv.field_size_limit(FIELD_BYTES_MAX)
+    with path.open(encoding=encoding, newline="") as file:
+        lines = csv.reader(file, strict=True)
+        try:
+            yield from _parts(lines)
+        except UnicodeDecodeError as error:
+            where = f"after line {lines.line_num}: it is not {error.encoding}"
+            raise ValueError(f"{where}; --encoding names another encoding") from error
+        except (ValueError, csv.Error) as error:
+            raise ValueError(f"line {lines.line_num}: {error}") from error
+
+
+def _parts(lines: Iterator[list[str]]) -> Iterator[pa.RecordBatch]:
+    """The rows below the head, empty lines left out."""
+    names = next(lines, None)
+    if names is None:
+        raise ValueError("it is empty")
+    part, size = list[list[str]](), 0
+    for row in filter(None, lines):
+        if len(row) != len(names):
+            raise ValueError(f"it has {len(row)} fields, not {len(names)}")
+        part.append(row)
+        size += sum(map(len, row))
+        if size >= CSV_BYTES or len(part) == ROWS_MAX:
+            yield _texts(names, part)
+            part, size = [], 0
+    yield _texts(names, part)
+
+
+def _texts(names: list[str], rows: list[list[str]]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    arrays = [pa.array(column, pa.string()) for column in columns]
+    schema = pa.schema([(name, pa.string()) for name in names], metadata=_TEXTS)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _are_texts(rows: pa.RecordBatch) -> bool:
+    return bool(rows.schema.metadata) and _TEXTS.items() <= rows.schema.metadata.items()
+
+
+def _check_names(names: Sequence[str]) -> None:
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise ValueError(f"it has several columns {repeated[0]!r}")
+
+
+def are_records(names: Sequence[str]) -> bool:
+    """Whether columns of these names are those of records: no other file has the export's only."""
+    return "value" in names and set(names) <= set(SCHEMA.names)
+
+
+def to_send(
+    rows: pa.RecordBatch, key: str | None, *, keeps_partitions: bool, first_row: int = 1
+) -> pa.RecordBatch:
     """The columns that a producer takes. Raises ValueError.
 
     key               the column to take keys from
     keeps_partitions  whether a column `partition` selects a record's partition
+    first_row         the number of the first row, for messages
     """
     names = rows.schema.names
+    _check_names(names)
     if key is not None and key not in names:
         raise ValueError(f"it has no column {key!r}, only {', '.join(names)}")
-    if "value" not in names:
-        return _json_rows(rows, key)
+    if not are_records(names):
+        return _json_rows(rows, key, first_row)
     wanted = [name for name in SENT if name in names and name != "key"]
     if not keeps_partitions:
         wanted = [name for name in wanted if name != "partition"]
     columns = {name: rows[name] for name in wanted}
+    if _are_texts(rows):
+        columns |= {name: _of_text(name, rows[name]) for name in wanted if name != "value"}
     if key is not None or "key" in names:
         columns["key"] = _keys(rows[key or "key"])
     return pa.RecordBatch.from_pydict(columns)
@@ -107,14 +175,93 @@ def highest_partition(batch: pa.RecordBatch) -> int:
     return -1 if highest is None else highest
 
 
-def _json_rows(rows: pa.RecordBatch, key: str | None) -> pa.RecordBatch:
-    values = [
-        json.dumps(row, default=_text, ensure_ascii=False).encode() for row in rows.to_pylist()
-    ]
-    columns = {"value": pa.array(values, pa.binary())}
+def _of_text(name: str, column: pa.Array) -> pa.Array:
+    """A column `partition` or `timestamp` of a CSV file: numbers, or moments."""
+    if name == "headers":
+        raise ValueError("a CSV file cannot say headers; use .parquet, .arrow or .ndjson")
+    column = pc.if_else(pc.equal(column, ""), None, column)
+    try:
+        return pc.cast(column, pa.int64())
+    except pa.ArrowInvalid:
+        if name != "timestamp":
+            raise ValueError(f"column {name!r} has what is no whole number") from None
+    for kind in (pa.timestamp("ms", "UTC"), pa.timestamp("ms")):
+        with suppress(pa.ArrowInvalid):
+            return pc.cast(column, kind)
+    raise ValueError("column 'timestamp' has what is no moment, or milliseconds since 1970")
+
+
+def _json_rows(rows: pa.RecordBatch, key: str | None, first_row: int) -> pa.RecordBatch:
+    of_text = _number_or_text if _are_texts(rows) else None
+    columns = {name: _listed(name, rows[name], of_text) for name in rows.schema.names}
+    names = list(columns)
+    values = []
+    for number, row in enumerate(zip(*columns.values(), strict=True), first_row):
+        try:
+            values.append(_json(dict(zip(names, row, strict=True))))
+        except ValueError:
+            for name, field in zip(names, row, strict=True):
+                _check_field(number, name, field)
+            raise
+    sent = {"value": pa.array(values, pa.binary())}
     if key is not None:
-        columns["key"] = _keys(rows[key])
-    return pa.RecordBatch.from_pydict(columns)
+        sent["key"] = _keys(rows[key])
+    return pa.RecordBatch.from_pydict(sent)
+
+
+def _listed(
+    name: str, column: pa.Array, of_text: Callable[[str], int | float | str] | None
+) -> list[Any]:
+    """A column as Python's objects. Raises ValueError."""
+    try:
+        if of_text is not None:
+            return list(map(of_text, column.to_pylist()))
+        kind = _without_nanoseconds(column.type)
+        found: list[Any] = (column if kind == column.type else pc.cast(column, kind)).to_pylist()
+    except (pa.ArrowException, ValueError, OverflowError) as error:
+        raise ValueError(f"column {name!r} cannot be JSON: {error}") from error
+    return found
+
+
+def _without_nanoseconds(kind: pa.DataType) -> pa.DataType:
+    """The type in which Python can hold what is in a column: it knows microseconds only."""
+    if (pa.types.is_timestamp(kind) or pa.types.is_time64(kind)) and kind.unit == "ns":
+        return pa.string()
+    if pa.types.is_duration(kind) and kind.unit == "ns":
+        return pa.int64()
+    if pa.types.is_list(kind):
+        return pa.list_(_without_nanoseconds(kind.value_type))
+    if pa.types.is_struct(kind):
+        fields = (kind.field(index) for index in range(kind.num_fields))
+        return pa.struct([(each.name, _without_nanoseconds(each.type)) for each in fields])
+    return kind
+
+
+def _number_or_text(text: str) -> int | float | str:
+    """The number that is written as this text, or the text."""
+    try:
+        whole = int(text)
+        if str(whole) == text and -INT64_END <= whole < INT64_END:
+            return whole
+    except ValueError:
+        with suppress(ValueError):
+            number = float(text)
+            if math.isfinite(number) and repr(number) == text:
+                return number
+    return text
+
+
+def _json(value: Any) -> bytes:  # noqa: ANN401  (what a file has)
+    return json.dumps(value, default=_text, ensure_ascii=False, allow_nan=False).encode()
+
+
+def _check_field(row: int, name: str, value: Any) -> None:  # noqa: ANN401  (as above)
+    """Raise ValueError if a field cannot be JSON."""
+    try:
+        _json(value)
+    except ValueError as error:
+        reason = "bytes that are no UTF-8" if isinstance(error, UnicodeError) else error
+        raise ValueError(f"row {row}, column {name!r} cannot be JSON: {reason}") from error
 
 
 def _keys(column: pa.Array) -> pa.Array:
@@ -126,4 +273,4 @@ def _keys(column: pa.Array) -> pa.Array:
 
 
 def _text(value: object) -> str:
-    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+    return value.decode() if isinstance(value, bytes) else str(value)

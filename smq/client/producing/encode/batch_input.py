@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COLUMNS = ("key", "value", "headers", "timestamp", "partition")
-ENDS = {"timestamp": 2**63, "partition": 2**31}
+RANGES = {"timestamp": (-(2**63) + 1, 2**63), "partition": (0, 2**31)}
 ROWS_MAX = 65_536  # Per piece, so that a large batch fits through a small buffer.
 PIECE_BYTES_MAX = 4 * 1024 * 1024
 
@@ -350,7 +350,7 @@ def _number(name: str, row: int, item: Any) -> int:  # noqa: ANN401
     where = f"the {name} column's row {row}"
     if name == "timestamp" and isinstance(item, datetime):
         item = milliseconds_of(where, item)
-    return whole_number(where, item, 0, ENDS[name])
+    return whole_number(where, item, *RANGES[name])
 
 
 def _milliseconds_of_array(moments: np.ndarray) -> np.ndarray:
@@ -364,9 +364,10 @@ def _milliseconds_of_array(moments: np.ndarray) -> np.ndarray:
 
 def _present(name: str, numbers: np.ndarray, absent: np.ndarray) -> np.ndarray:
     """The numbers, if all given ones are allowed; ABSENT where none is given."""
-    given, end = numbers[~absent], ENDS[name]
+    given, (least, end) = numbers[~absent], RANGES[name]
     if len(given):
         for each in (int(given.min()), int(given.max())):
-            if not 0 <= each < end:
-                raise ValueError(f"the {name} column has {each}; it should be from 0 to {end - 1}")
+            if not least <= each < end:
+                allowed = f"from {least} to {end - 1}"
+                raise ValueError(f"the {name} column has {each}; it should be {allowed}")
     return np.where(absent, ABSENT, numbers.astype(np.int64))

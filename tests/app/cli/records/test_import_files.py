@@ -6,9 +6,11 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from typer.testing import CliRunner
 
 from smq.app.cli.main import app
+from smq.app.cli.records.tables import ROWS_MAX
 from smq.testing.smq_broker import SmqBroker
 
 
@@ -86,3 +88,87 @@ def test_what_cannot_be_imported_is_a_sentence(
         smq_session_broker, "import", *arguments, exit_code=1
     )
     assert run(smq_session_broker, "consume", topic) == ""
+
+
+def test_what_was_sent_before_a_refusal_is_said(
+    smq_session_broker: SmqBroker, tmp_path: Path
+) -> None:
+    """Use fault 7."""
+    topic = uuid4().hex[:8]
+    run(smq_session_broker, "topic", "create", topic)
+    path = tmp_path / "a.csv"
+    path.write_text("id,b\n" + "1,x\n" * ROWS_MAX + "2\n")
+    output = run(smq_session_broker, "import", topic, str(path), exit_code=1)
+    assert f"line {ROWS_MAX + 2}: it has 1 fields, not 2" in output
+    assert f"; {ROWS_MAX:,} records of it were sent" in output
+    good, bad = tmp_path / "good.csv", tmp_path / "bad.parquet"
+    good.write_text("id\n1\n")
+    pq.write_table(pa.table({"id": [1.0, float("nan")]}), bad)
+    output = run(smq_session_broker, "import", topic, str(good), str(bad), exit_code=1)
+    assert "row 2, column 'id' cannot be JSON" in output
+    assert "; 1 records of other files were sent" in output
+
+
+def test_lines_of_json_with_other_fields_are_no_records(
+    smq_session_broker: SmqBroker, tmp_path: Path
+) -> None:
+    """Use fault 7: a field that happens to be called `value` drops no others."""
+    topic = uuid4().hex[:8]
+    run(smq_session_broker, "topic", "create", topic)
+    plain, mixed = tmp_path / "plain.ndjson", tmp_path / "mixed.ndjson"
+    line = '{"value": "v", "price": 1.10, "id": 12345678901234567890}'
+    plain.write_text(line + "\n")
+    run(smq_session_broker, "import", topic, str(plain), "--key", "price")
+    run(smq_session_broker, "import", topic, str(plain), "--key", "id")
+    assert run(smq_session_broker, "consume", topic, "--keys").splitlines() == [
+        f"1.10\t{line}",
+        f"12345678901234567890\t{line}",
+    ]
+    mixed.write_text('{"value": "v"}\n' + line + "\n")
+    output = run(smq_session_broker, "import", topic, str(mixed), exit_code=1)
+    assert "it has a field 'price', and the first line is that of a record" in output
+    assert "records sent before it: 1" in output
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "ndjson"])
+def test_awkward_records_are_exported_and_imported_again(
+    smq_session_broker: SmqBroker, tmp_path: Path, suffix: str
+) -> None:
+    """Use faults 6 and 7."""
+    topic, again = uuid4().hex[:8], uuid4().hex[:8]
+    lines = [
+        {"value": None, "key": "", "timestamp": -1001},
+        {"value": "", "key": None, "timestamp": -1},
+        {"value": "02134", "timestamp": 0, "headers": [["a", "1"], ["a", None], ["a", ""]]},
+        {"value": {"base64": "/w=="}, "key": {"base64": "/w=="}, "timestamp": 5},
+    ]
+    source, exported = tmp_path / "lines", tmp_path / f"x.{suffix}"
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for name in (topic, again):
+        run(smq_session_broker, "topic", "create", name)
+    run(smq_session_broker, "produce", topic, str(source), "--json-lines")
+    run(smq_session_broker, "export", topic, str(exported))
+    run(smq_session_broker, "import", again, str(exported))
+    first, second = (
+        [
+            json.loads(line) | {"topic": ""}
+            for line in run(smq_session_broker, "consume", name, "--json").splitlines()
+        ]
+        for name in (topic, again)
+    )
+    assert first == second
+    assert [each["timestamp"] for each in first] == [-1001, -1, 0, 5]
+
+
+def test_another_encoding_is_of_csv_alone(smq_session_broker: SmqBroker, tmp_path: Path) -> None:
+    """Use fault 7."""
+    topic = uuid4().hex[:8]
+    run(smq_session_broker, "topic", "create", topic)
+    path = tmp_path / "a.csv"
+    path.write_bytes("a\nMünchen\n".encode("latin-1"))
+    run(smq_session_broker, "import", topic, str(path), "--encoding", "latin-1")
+    assert run(smq_session_broker, "consume", topic) == '{"a": "München"}\n'
+    output = run(smq_session_broker, "import", topic, "x.parquet", "--encoding", "x", exit_code=1)
+    assert "there is no encoding 'x'" in output
+    wrong = ("x.parquet", "--encoding", "latin-1")
+    assert "is for .csv files" in run(smq_session_broker, "import", topic, *wrong, exit_code=1)

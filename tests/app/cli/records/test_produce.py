@@ -72,7 +72,7 @@ def test_json_says_all_of_a_record() -> None:
         b'{"value": "v", "timestamp": true}', b'{"value": "v", "headers": ["a"]}',
         b'{"value": "v", "headers": [["a"]]}', b'{"value": "v", "headers": {"a": 1}}', b"\xff",
         b'{"value": "v", "headers": 3}', b'{"value": "v", "headers": null}', b"[" * 100_000,
-        b'{"value": "\\ud800"}', b'{"value": "v", "timestamp": -1}',
+        b'{"value": "\\ud800"}', b'{"value": "v", "timestamp": -9223372036854775808}',
         b'{"value": "v", "timestamp": 9223372036854775808}', b'{"value": "v", "timestamp": 1e3}',
         b'{"value": "v", "partition": -1}', b'{"value": "v", "partition": 2147483648}',
         b'{"value": "v", "partition": ' + b"1" * 5000 + b"}",
@@ -124,9 +124,16 @@ def test_an_object_without_a_value_is_no_record(kafka: FakeKafka, tmp_path: Path
     assert [each.value for each in records(kafka)] == [None]
 
 
+@pytest.mark.parametrize("timestamp", [-1, -1001, -(2**63) + 1, 2**63 - 1, None])
+def test_a_time_may_be_below_0(timestamp: int | None) -> None:
+    """Use fault 6: brokers take such times, and `smq export` writes them."""
+    line = json.dumps({"value": "v", "timestamp": timestamp}).encode()
+    assert JSON.record(line).timestamp_ms == timestamp
+
+
 def test_a_time_that_cannot_be_is_told_with_its_line(kafka: FakeKafka, tmp_path: Path) -> None:
     path = tmp_path / "lines"
-    path.write_bytes(b'{"value": "v", "timestamp": 0}\n{"value": "v", "timestamp": -1}\n')
+    path.write_bytes(b'{"value": "v", "timestamp": -1}\n{"value": "v", "timestamp": 1.5}\n')
     output = produce(kafka, str(path), "--json-lines", exit_code=1)
     assert output.startswith(
         f"smq: line 2 of {path} is not a record: its timestamp must be a whole number"

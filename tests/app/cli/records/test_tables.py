@@ -1,9 +1,14 @@
 """Rows and columns of files, without a broker."""
 
+import json
+import math
+from pathlib import Path
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
-from smq.app.cli.records.tables import to_send
+from smq.app.cli.records.tables import read, to_send
 
 
 def test_only_a_producers_columns_are_sent() -> None:
@@ -17,11 +22,152 @@ def test_only_a_producers_columns_are_sent() -> None:
 
 
 def test_values_of_all_kinds_become_json() -> None:
-    rows = pa.RecordBatch.from_pydict({"a": [b"\xff"], "b": [1.5], "c": [None], "d": [[1]]})
+    rows = pa.RecordBatch.from_pydict({"a": [b"\xc3\xa4"], "b": [1.5], "c": [None], "d": [[1]]})
     sent = to_send(rows, None, keeps_partitions=True)
-    assert sent["value"].to_pylist() == [b'{"a": "\\\\xff", "b": 1.5, "c": null, "d": [1]}']
+    assert sent["value"].to_pylist() == ['{"a": "ä", "b": 1.5, "c": null, "d": [1]}'.encode()]
 
 
 def test_a_key_must_be_a_column() -> None:
     with pytest.raises(ValueError, match="it has no column 'k', only a"):
         to_send(pa.RecordBatch.from_pydict({"a": [1]}), "k", keeps_partitions=True)
+
+
+def imported(path: Path, text: bytes | str, encoding: str | None = None) -> list[Any]:
+    """The values that a CSV file becomes, decoded."""
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    sent = [to_send(rows, None, keeps_partitions=True) for rows in read(path, encoding)]
+    return [json.loads(value) for each in sent for value in each["value"].to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("02134", "02134"),
+        ("12345678901234567890", "12345678901234567890"),
+        ("9223372036854775807", 2**63 - 1),
+        ("-5", -5),
+        ("-0", "-0"),
+        ("+5", "+5"),
+        ("1_000", "1_000"),
+        ("\u0665", "\u0665"),
+        (" 5", " 5"),
+        ("0.25", 0.25),
+        ("0.10", "0.10"),
+        ("1e5", "1e5"),
+        ("nan", "nan"),
+        ("inf", "inf"),
+        ("2026-01-02", "2026-01-02"),
+        ("true", "true"),
+        ("", ""),
+    ],
+)
+def test_a_field_of_csv_is_a_number_only_if_that_is_written_so(
+    tmp_path: Path, field: str, value: object
+) -> None:
+    """Use fault 7: decided per field, whatever its column has elsewhere."""
+    assert imported(tmp_path / "a.csv", f'a,b\n1,x\n"{field}",y\n') == [
+        {"a": 1, "b": "x"},
+        {"a": value, "b": "y"},
+    ]
+
+
+def test_keys_of_csv_are_its_texts(tmp_path: Path) -> None:
+    """Use fault 7."""
+    path = tmp_path / "a.csv"
+    path.write_text("id,b\n12345678901234567890,1\n007,2\n")
+    [rows] = read(path)
+    sent = to_send(rows, "id", keeps_partitions=True)
+    assert sent["key"].to_pylist() == ["12345678901234567890", "007"]
+
+
+def test_a_file_is_one_of_records_only_if_it_has_no_other_columns() -> None:
+    """Use fault 7: a column that happens to be called `value` drops no others."""
+    rows = pa.RecordBatch.from_pydict({"id": [1], "value": ["v"]})
+    assert to_send(rows, None, keeps_partitions=True)["value"].to_pylist() == [
+        b'{"id": 1, "value": "v"}'
+    ]
+
+
+def test_a_repeated_column_is_refused(tmp_path: Path) -> None:
+    """Use fault 7."""
+    arrays = [pa.array([1]), pa.array([2])]
+    with pytest.raises(ValueError, match="it has several columns 'a'"):
+        to_send(pa.RecordBatch.from_arrays(arrays, ["a", "a"]), None, keeps_partitions=True)
+    with pytest.raises(ValueError, match="it has several columns 'a'"):
+        imported(tmp_path / "a.csv", "a,b,a\n1,2,3\n")
+
+
+@pytest.mark.parametrize(
+    ("column", "sentence"),
+    [
+        ([1.0, math.nan], "row 11, column 'a' cannot be JSON"),
+        ([1.0, -math.inf], "row 11, column 'a' cannot be JSON"),
+        ([b"ok", b"\xff"], "row 11, column 'a' cannot be JSON: bytes that are no UTF-8"),
+    ],
+)
+def test_what_json_cannot_say_is_refused_with_row_and_column(
+    column: list[Any], sentence: str
+) -> None:
+    """Use fault 7."""
+    rows = pa.RecordBatch.from_pydict({"b": [1, 2], "a": column})
+    with pytest.raises(ValueError, match=sentence):
+        to_send(rows, None, keeps_partitions=True, first_row=10)
+
+
+def test_another_encoding_is_to_be_named(tmp_path: Path) -> None:
+    """Use fault 7."""
+    path, text = tmp_path / "a.csv", "a\nMünchen\n"
+    assert imported(path, text.encode("latin-1"), "latin-1") == [{"a": "München"}]
+    assert imported(path, "\ufeff" + text) == [{"a": "München"}]
+    with pytest.raises(ValueError, match="it is not utf-8; --encoding names another"):
+        imported(path, text.encode("latin-1"))
+
+
+def test_nanoseconds_are_kept() -> None:
+    """Use fault 7."""
+    moments = pa.array([1, None], pa.timestamp("ns"))
+    nested = pa.array([[{"t": 1}], []], pa.list_(pa.struct([("t", pa.timestamp("ns", "UTC"))])))
+    spans = pa.array([1, 2], pa.duration("ns"))
+    rows = pa.RecordBatch.from_arrays([moments, nested, spans], ["a", "b", "c"])
+    sent = to_send(rows, None, keeps_partitions=True)["value"].to_pylist()
+    assert [json.loads(value) for value in sent] == [
+        {
+            "a": "1970-01-01 00:00:00.000000001",
+            "b": [{"t": "1970-01-01 00:00:00.000000001Z"}],
+            "c": 1,
+        },
+        {"a": None, "b": [], "c": 2},
+    ]
+
+
+def test_records_of_csv_have_texts_as_they_are(tmp_path: Path) -> None:
+    """Use fault 7."""
+    path = tmp_path / "a.csv"
+    path.write_text("key,value,timestamp,partition\n007,02134,-5,\nk,1.0,,0\n")
+    [rows] = read(path)
+    assert to_send(rows, None, keeps_partitions=True).to_pydict() == {
+        "value": ["02134", "1.0"],
+        "timestamp": [-5, None],
+        "partition": [None, 0],
+        "key": ["007", "k"],
+    }
+    path.write_text("value,timestamp\nv,2026-01-02T03:04:05Z\n")
+    [rows] = read(path)
+    [moment] = to_send(rows, None, keeps_partitions=True)["timestamp"].to_pylist()
+    assert moment.isoformat() == "2026-01-02T03:04:05+00:00"
+    for text in ("value,timestamp\nv,soon\n", "value,partition\nv,x\n", "value,headers\nv,x\n"):
+        path.write_text(text)
+        [rows] = read(path)
+        with pytest.raises(ValueError, match=r"timestamp|partition|headers"):
+            to_send(rows, None, keeps_partitions=True)
+
+
+def test_what_is_wrong_with_a_line_of_csv_is_said_with_its_number(tmp_path: Path) -> None:
+    """Use fault 7."""
+    for text, sentence in {
+        "a,b\n1,2\n3\n": "line 3: it has 1 fields, not 2",
+        "": "it is empty",
+        'a\n"x': "line 2: unexpected end of data",
+    }.items():
+        with pytest.raises(ValueError, match=sentence):
+            imported(tmp_path / "a.csv", text)
