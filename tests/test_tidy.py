@@ -46,6 +46,74 @@ PROGRAMS = {
     "bench": "make bench",
 }
 
+# Where wall time is read, and so may decide: what people read, what Kafka defines by it, and files'
+# times, which the filer has set. Ages and deadlines are of `now_ms`, an order is of numbers (ADR
+# ages-count-on-a-time-line).
+WALL_TIME = {
+    "smq/app/process/clock.py": "the clock",
+    "smq/client/clock.py": "the clock of programs",
+    "smq/model/now.py": "both times, as an argument",
+    "smq/app/supervisor/timeline.py": "how long the host was down: nothing else can tell",
+    # Kafka's definitions.
+    "shm/kernels/log/append.py": "log append time; what a record's time may be",
+    "shm/kernels/log/plan.py": "the word that hands it to the kernels",
+    "shm/kernels/record/batches.py": "what a record's time may be",
+    "shm/kernels/turn/receive.py": "hands it to the kernels",
+    "shm/kernels/twin/produce.py": "the twin of these",
+    "smq/shard/produce.py": "hands it to the kernels",
+    "smq/shard/unfinished.py": "hands it to the checks",
+    "smq/shard/validation.py": "what a record's time may be",
+    "smq/shard/markers.py": "a marker's time",
+    "smq/wire/markers.py": "a marker's time",
+    "smq/sealer/plan.py": "retention by records' times",
+    "smq/sealer/housekeeping.py": "retention by records' times",
+    "smq/sealer/compact_plan.py": "compaction lags by records' times",
+    "smq/sealer/compact.py": "compaction lags by records' times",
+    "smq/sealer/seal.py": "when records without a time were sealed: their age for retention",
+    "smq/app/sealer/worker.py": "hands it to these",
+    "smq/client/producing": "records' times",
+    "smq/app/cli/records/produce.py": "records' times",
+    "smq/app/cli/group/work.py": "offsets of so long ago, by records' times",
+    "gateway/apis/transactions/list_transactions.py": "one that never began counts as of 1970",
+    # Files' times, of the filer's clock. The rules leave room for clocks that differ.
+    "shm/kernels/log/handles.py": "whether a payload is young enough to be named",
+    "smq/shard/references.py": "whether a payload is young enough to be named",
+    "smq/app/shard/payloads.py": "whether a payload is young enough to be named",
+    "smq/sealer/payloads.py": "which payloads are so old that no record may name them any more",
+    "smq/app/sealer/chores.py": "which payloads and unfinished uploads are old",
+    "smq/filer": "files' times, and which unfinished uploads are old",
+    "smq/model/references.py": "a payload's id says when its upload began",
+    "smq/client/reference.py": "a payload's id says when its upload began",
+    "smq/sealer/lake/iceberg.py": "snapshots' times; which metadata is old",
+    "smq/sealer/lake/delta.py": "commits' times",
+    "smq/sealer/lake/publish.py": "commits' times; when a table was published, for people",
+    "smq/app/supervisor/listeners.py": "socket directories of a moment ago: their broker starts",
+    "smq/app/supervisor/composition.py": "which sources the kernels were compiled from",
+    "smq/shard/lent.py": "whether a file is still the one that was named",
+    "spark_jobs/source/publishing.py": "whether a file has changed",
+    # People read it.
+    "gateway/apis/alter_configs.py": "who has changed what, and when",
+    "gateway/apis/client_quotas.py": "who has changed what, and when",
+    "smq/store/config_changes.py": "who has changed what, and when",
+    "gateway/apis/describe_quorum.py": "when a replica caught up: now",
+    "smq/coordinator/topics.py": "when a topic was created",
+    "smq/app/shard/request_times.py": "when a slow request came",
+    "smq/app/supervisor/serve.py": "since when the broker runs",
+    "smq/app/supervisor/supervisor.py": "since when a node runs",
+    "smq/app/cli": "for how long the broker runs, how far tables are behind",
+    "smq/app/process/lake.py": "how far tables are behind",
+    "smq/app/front": "charts, how far tables are behind",
+    "smq/front": "charts and lists",
+    "smq/app/backup/take.py": "when a snapshot was taken",
+    "smq/app/load": "when a run was",
+    "smq/app/demo": "how fresh an answer is",
+    "smq/testing": "the test kit",
+    "spark_jobs/departures.py": "how fresh an answer is",
+    "spark_jobs/backfill.py": "the days until today",
+}
+WALL_TIME_READ = r"wall_ms\b|WALL_MS\b|wall_ns\b|CLOCK_REALTIME|time\.time\b|\.time_ns\b"
+WALL_TIME_READ += r"|datetime\.now|st_mtime|modified_ms|last_modified"
+
 
 def files(*folders: str) -> Iterator[Path]:
     for folder in folders:
@@ -108,14 +176,42 @@ def test_every_exception_is_still_needed() -> None:
     assert not {*WITHOUT_OWN_TEST, *PROGRAMS} - present
 
 
+def named_in(text: str) -> Iterator[str]:
+    """The dotted names in a text, with what is imported from each."""
+    for word in re.findall(r"\w+(?:\.\w+)+", text):
+        parts = word.split(".")
+        yield from (".".join(parts[:end]) for end in range(2, len(parts) + 1))
+    for package, grouped, plain in re.findall(
+        r"from ([\w.]+) import (?:\(([^)]*)\)|([^\n]*))", text
+    ):
+        yield from (f"{package}.{name}" for name in re.findall(r"\w+", grouped or plain))
+
+
 def test_every_source_file_is_imported_by_somebody() -> None:
-    text = "\n".join((ROOT / path).read_text() for path in EVERY_FILE)
-    lonely = []
-    for source in source_files():
-        module = ".".join(source.with_suffix("").parts)
-        package, _, name = module.rpartition(".")
-        imported = rf"\b{re.escape(module)}\b|from {re.escape(package)} import [^\n]*\b{name}\b"
-        grouped = rf"from {re.escape(package)} import \([^)]*\b{name}\b"
-        if not excepted(source, PROGRAMS) and not re.search(f"{imported}|{grouped}", text):
-            lonely.append(str(source))
+    named = {name for path in EVERY_FILE for name in named_in((ROOT / path).read_text())}
+    modules = {source: ".".join(source.with_suffix("").parts) for source in source_files()}
+    lonely = [
+        str(source)
+        for source, module in modules.items()
+        if module not in named and not excepted(source, PROGRAMS)
+    ]
     assert not lonely
+
+
+def test_wall_time_decides_only_where_that_has_a_reason() -> None:
+    """Data faults 1 to 6: orders and ages were taken from a clock that can be set."""
+    reading = [
+        path
+        for path in source_files()
+        if path.parts[0] != "bench" and re.search(WALL_TIME_READ, (ROOT / path).read_text())
+    ]
+    assert [str(path) for path in reading if not excepted(path, WALL_TIME)] == []
+    needed = {str(each) for path in reading for each in (path, *path.parents)}
+    assert not WALL_TIME.keys() - needed
+
+
+def test_what_is_called_now_is_not_wall_time() -> None:
+    given = r"_ms\s*=\s*(lambda: )?[\w.]*"
+    mixed = rf"\bnow{given}wall_ms|\bwall{given}(now|monotonic)_ms"
+    texts = {path: (ROOT / path).read_text() for path in source_files()}
+    assert [str(path) for path, text in texts.items() if re.search(mixed, text)] == []

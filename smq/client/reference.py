@@ -277,11 +277,13 @@ class Payloads:
         loses its name; do not write to it any more. Raises TypeError, ValueError, OSError,
         StoreError.
         """
-        now_ms, chance = self._clock.wall_ms(), os.urandom(10)
+        wall_ms, chance = self._clock.wall_ms(), os.urandom(10)
         content_type, move = checked_content_type(content_type), flag("move", move)
         # Leaves half of the time to finish the upload and send a record.
         lately_ms = int(self._facts.settings.get("reference.orphan.ms", 0)) // 2
-        naming = Naming(NAMESPACE_DEFAULT, topic, content_type, now_ms, chance, lately_ms=lately_ms)
+        naming = Naming(
+            NAMESPACE_DEFAULT, topic, content_type, wall_ms, chance, lately_ms=lately_ms
+        )
         if isinstance(source, (str, os.PathLike)):
             return upload_file(self.store, naming, Path(source), move=move)
         if move:

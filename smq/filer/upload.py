@@ -66,19 +66,19 @@ class Naming:
         namespace: str,
         topic: str,
         content_type: str,
-        now_ms: int,
+        wall_ms: int,
         chance: bytes,
         *,
         lately_ms: int = 0,
     ) -> None:
         self.directory = directory_of(namespace, topic)
-        self._facts = now_ms, chance, content_type
-        self._since_ms = now_ms - lately_ms
+        self._facts = wall_ms, chance, content_type
+        self._since_ms = wall_ms - lately_ms
 
     def reference(self, length: int, crc32c: int) -> Reference:
         """The reference of these bytes. Raises ValueError."""
-        now_ms, chance, content_type = self._facts
-        return Reference.of(now_ms, chance, length, crc32c, content_type)
+        wall_ms, chance, content_type = self._facts
+        return Reference.of(wall_ms, chance, length, crc32c, content_type)
 
     def key(self, reference: Reference) -> str:
         """Its key in the filer."""

@@ -54,13 +54,13 @@ class Reference:
 
     @classmethod
     def of(
-        cls, now_ms: int, chance: bytes, length: int, crc32c: int, content_type: str
+        cls, wall_ms: int, chance: bytes, length: int, crc32c: int, content_type: str
     ) -> "Reference":
         """The reference of a new payload; `chance` is ten random bytes. Raises ValueError."""
         assert len(chance) == 10
         if not 0 <= length <= LENGTH_MAX:
             raise ValueError(f"the payload has {length} bytes; the limit is {LENGTH_MAX}")
-        payload_id = f"{now_ms:012x}{chance.hex()}-{length:012x}-{crc32c:08x}"
+        payload_id = f"{wall_ms:012x}{chance.hex()}-{length:012x}-{crc32c:08x}"
         return cls(payload_id, length, crc32c, checked_content_type(content_type))
 
     def handle(self) -> bytes:

@@ -19,6 +19,11 @@ class Segment:
     not fit the topic's schema. `attempt` was drawn at random for the file's name, which no other
     file ever has. `compacted_ms` is when its records were first
     compacted, with all before them; 0: never.
+
+    Look-ups go by the records' times, `min_timestamp_ms` and `max_timestamp_ms`. Only the times in
+    the headers of its batches were checked when they came: retention and compaction go by the
+    smallest and the largest of these, `oldest_ms` and `newest_ms`; a batch without a time counts
+    from `committed_ms`.
     """
 
     partition_number: int
@@ -35,6 +40,8 @@ class Segment:
     committed_ms: int
     compacted_ms: int = 0
     untyped_count: int = 0
+    oldest_ms: int = -1
+    newest_ms: int = -1
 
 
 class BatchLimits(NamedTuple):

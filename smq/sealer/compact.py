@@ -205,6 +205,8 @@ class Compaction:
             committed_ms=old.committed_ms,
             compacted_ms=old.compacted_ms or now_ms,
             untyped_count=writer.untyped_count,
+            oldest_ms=old.oldest_ms,
+            newest_ms=old.newest_ms,
         )
         # A failure leaves the outcome unknown: keep the file; an uncommitted one is swept.
         if not ports.manifest.replace_segments([old], new, now_ms, sorted(payloads)):

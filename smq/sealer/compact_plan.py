@@ -36,7 +36,7 @@ def to_compact(segments: Sequence[Segment], settings: TopicSettings, wall_ms: in
         each.bytes for each in segments if each.base_offset < behind and not is_dirty(each)
     )
     is_much = dirty_bytes * PPM > settings.dirty_min_ppm * (clean_bytes + dirty_bytes)
-    is_old = wall_ms - _oldest_ms(dirty[0]) > settings.compaction_lag_max_ms
+    is_old = wall_ms - dirty[0].oldest_ms > settings.compaction_lag_max_ms
     return dirty if is_much or is_old else []
 
 
@@ -46,7 +46,7 @@ def _old_enough(
     for segment in segments:
         if not is_dirty(segment):
             continue
-        if wall_ms - _newest_ms(segment) < settings.compaction_lag_min_ms:
+        if wall_ms - segment.newest_ms < settings.compaction_lag_min_ms:
             return
         yield segment
 
@@ -75,11 +75,3 @@ def may_drop_tombstones(
     return not any(
         each.kind != "parquet" and each.base_offset < segment.base_offset for each in segments
     )
-
-
-def _oldest_ms(segment: Segment) -> int:
-    return segment.min_timestamp_ms if segment.min_timestamp_ms >= 0 else segment.committed_ms
-
-
-def _newest_ms(segment: Segment) -> int:
-    return segment.max_timestamp_ms if segment.max_timestamp_ms >= 0 else segment.committed_ms

@@ -88,6 +88,8 @@ class Merging(NamedTuple):
             committed_ms=max(each.committed_ms for each in old),
             compacted_ms=max(each.compacted_ms for each in old),
             untyped_count=untyped_count,
+            oldest_ms=min(each.oldest_ms for each in old),
+            newest_ms=max(each.newest_ms for each in old),
         )
         # A failure leaves the outcome unknown: keep the file; an uncommitted one is swept.
         is_done = self.manifest.replace_segments(old, new, self.now_ms())

@@ -70,16 +70,8 @@ def _fits(run: list[Segment], segment: Segment, settings: TopicSettings) -> bool
         and size + segment.bytes <= bytes_max
         and records + segment.record_count <= MERGED_RECORDS_MAX
         and segment.end_offset - run[0].base_offset <= OFFSETS_MAX
-        and _newest_ms(segment) - _oldest_ms(run[0]) <= span_ms
+        and segment.newest_ms - run[0].oldest_ms <= span_ms
     )
-
-
-def _oldest_ms(segment: Segment) -> int:
-    return segment.min_timestamp_ms if segment.min_timestamp_ms >= 0 else segment.committed_ms
-
-
-def _newest_ms(segment: Segment) -> int:
-    return segment.max_timestamp_ms if segment.max_timestamp_ms >= 0 else segment.committed_ms
 
 
 def _newest(run: list[Segment], run_min: int) -> list[Segment]:

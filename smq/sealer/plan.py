@@ -102,7 +102,7 @@ def retain(  # noqa: PLR0913  (what there is, and what is wanted)
 ) -> Retention:
     """Which of a partition's segments, given in order, to delete; at most this many.
 
-    Kafka's rules: from the oldest on, a segment goes while its newest record is older than
+    Kafka's rules: from the oldest on, a segment goes while its newest batch is older than
     `retention.ms`, or while what stays without it still has `retention.bytes`. Records without a
     time count from when they were sealed. A segment below the log start always goes. `size` is
     needed for `retention.bytes` only. Stops at the first segment that stays.
@@ -146,5 +146,4 @@ def retain_unsealed(unsealed: UnsealedParts, settings: TopicSettings, wall_ms: i
 
 
 def _is_old(segment: Segment, settings: TopicSettings, wall_ms: int) -> bool:
-    newest_ms = segment.max_timestamp_ms if segment.max_timestamp_ms >= 0 else segment.committed_ms
-    return 0 <= settings.retention_ms < wall_ms - newest_ms
+    return 0 <= settings.retention_ms < wall_ms - segment.newest_ms

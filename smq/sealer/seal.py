@@ -54,7 +54,8 @@ class _Open:
             )
         )
         self.record_count = self.sent_bytes = 0
-        self.times: list[int] = []
+        self.times: list[int] = []  # Of records …
+        self.checked: list[int] = []  # … and in headers, which were checked when they came.
         self.payloads: set[str] = set()
 
     def takes(self, piece: Piece) -> bool:
@@ -71,6 +72,8 @@ class _Open:
         rows = piece.kind is Kind.ROWS
         times = piece.columns[C_TIMESTAMP] if rows else piece.facts[B_MAX_TIMESTAMP]
         self.times += [int(times.min()), int(times.max())]
+        checked = piece.facts[B_MAX_TIMESTAMP]
+        self.checked += [int(checked.min()), int(checked.max())]
         self.payloads.update(payloads_of(piece))
 
 
@@ -138,7 +141,11 @@ class Sealing(NamedTuple):
 
     def _commit(self, place: SealedPartition, segment: _Open) -> int:
         data = segment.writer.finish(segment.base_offset, segment.end_offset)
-        bytes_ = read_only(data)
+        bytes_, committed_ms = read_only(data), self.wall_ms()
+
+        def since_ms(time_ms: int) -> int:
+            return time_ms if time_ms >= 0 else committed_ms
+
         key_of = partial(
             place.key, segment.base_offset, segment.end_offset, suffix=SUFFIXES[segment.kind]
         )
@@ -155,8 +162,10 @@ class Sealing(NamedTuple):
             min_timestamp_ms=min(segment.times),
             max_timestamp_ms=max(segment.times),
             attempt=attempt,
-            committed_ms=self.wall_ms(),
+            committed_ms=committed_ms,
             untyped_count=segment.writer.untyped_count,
+            oldest_ms=min(since_ms(each) for each in segment.checked),
+            newest_ms=max(since_ms(each) for each in segment.checked),
         )
         # A failure leaves the outcome unknown: keep the file; an uncommitted one is swept.
         committed = self.manifest.commit_segments([line], [sorted(segment.payloads)])

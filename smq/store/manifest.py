@@ -245,7 +245,7 @@ class WritableManifest(Manifest):
         if self._is_condemned(segment.path):
             raise PreconditionFailed(segment.path, "was swept: its line comes too late")
         self._database.change(
-            "INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             astuple(segment),
         )
         self._database.change_many(

@@ -219,6 +219,15 @@ MIGRATIONS = (
     ALTER TABLE transactions ADD COLUMN is_torn INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE transaction_partitions ADD COLUMN generation INTEGER NOT NULL DEFAULT -1;
     """,
+    # By which times retention and compaction go. A record's own may be of the future: until now it
+    # counted.
+    """
+    ALTER TABLE segments ADD COLUMN oldest_ms INTEGER NOT NULL DEFAULT -1;
+    ALTER TABLE segments ADD COLUMN newest_ms INTEGER NOT NULL DEFAULT -1;
+    UPDATE segments SET
+        oldest_ms = iif(min_timestamp_ms < 0, committed_ms, min(min_timestamp_ms, committed_ms)),
+        newest_ms = iif(max_timestamp_ms < 0, committed_ms, min(max_timestamp_ms, committed_ms));
+    """,
 )
 
 # SQL functions that the steps call.

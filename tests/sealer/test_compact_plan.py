@@ -22,7 +22,7 @@ def segment(
     newest = NOW_MS - age_ms
     return Segment(
         1, number * 10, number * 10 + 10, kind, f"{number}", size, 0, 10,
-        newest - 10, newest, 0, newest, compacted_ms,
+        -(10**15), 10**15, 0, newest, compacted_ms, 0, newest - 10, newest,
     )  # fmt: skip
 
 

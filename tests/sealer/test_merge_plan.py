@@ -24,7 +24,7 @@ def segment(number: int, size: int = 1000, kind: str = "parquet") -> Segment:
     first_ms = number * MINUTE_MS
     return Segment(
         1, number * 10, number * 10 + 10, kind, f"{number}", size, 0, 10,
-        first_ms, first_ms + MINUTE_MS - 1, 0, first_ms + MINUTE_MS,
+        -(10**15), 10**15, 0, first_ms + MINUTE_MS, 0, 0, first_ms, first_ms + MINUTE_MS - 1,
     )  # fmt: skip
 
 
@@ -96,7 +96,7 @@ def test_retention_is_held_up_by_a_part_of_it_only() -> None:
     limit_ms = 40 * MINUTE_MS
     found = to_merge(segments, settings(retention_ms=str(limit_ms)))
     assert len(found) > 1
-    assert found[-1].max_timestamp_ms - found[0].min_timestamp_ms <= limit_ms // RETENTION_SHARE
+    assert found[-1].newest_ms - found[0].oldest_ms <= limit_ms // RETENTION_SHARE
     found = to_merge(segments, settings(retention_bytes="40000"))
     assert sum(each.bytes for each in found) == 40_000 // RETENTION_SHARE
 

@@ -79,11 +79,16 @@ def test_nothing_is_sealed_of_a_partition_without_stable_records_or_without_a_to
     assert due(_state(_partition(2)), lambda _: None, 10**9, pressure=True) == []
 
 
+FUTURE_MS = 10**15  # Of a record: nobody has checked it.
+
+
 def _segments(*sizes_and_times: tuple[int, int]) -> list[Segment]:
-    return [
-        Segment(1, 10 * i, 10 * i + 10, "parquet", f"s{i}", size, 0, 10, 0, time, 0, 777)
-        for i, (size, time) in enumerate(sizes_and_times)
-    ]
+    made = []
+    for i, (size, time) in enumerate(sizes_and_times):
+        base, newest_ms = 10 * i, time if time >= 0 else 777
+        facts = 1, base, base + 10, "parquet", f"s{i}", size, 0, 10, 0, FUTURE_MS, 0, 777
+        made.append(Segment(*facts, newest_ms=newest_ms))
+    return made
 
 
 def _kept(retention: Retention) -> tuple[int, list[str]]:

@@ -10,6 +10,7 @@ from random import Random
 import pyarrow.parquet as pq
 import pytest
 
+from shm.kernels.twin.log import crc32c
 from smq.filer.local import LocalStore
 from smq.model.errors import Unavailable
 from smq.model.segments import Segment
@@ -225,3 +226,29 @@ def test_a_segment_may_begin_inside_a_batch_without_the_rows_before(
     assert table["_offset"].to_pylist() == [4, 5, 6, 7, 8]
     assert table["_headers"].to_pylist() == [[{"key": "h", "value": None}]] * 5
     assert read_back(store, manifest, tmp_path / "cache", offset=4) == _values(4, 5, 6, 7, 8)
+
+
+def said(data: bytes, largest_ms: int) -> bytes:
+    """A batch whose header says another largest time than its records have."""
+    data = data[:35] + largest_ms.to_bytes(8, signed=True) + data[43:]
+    return data[:17] + crc32c(data[21:]).to_bytes(4) + data[21:]
+
+
+@pytest.mark.parametrize("future_ms", [10**15, -(10**15)])
+def test_retention_and_compaction_go_by_the_times_that_were_checked(
+    manifest: WritableManifest, future_ms: int
+) -> None:
+    """Data fault 7: one record from the future ended retention by time for its partition."""
+    store = MemoryStore()
+    batches = [batch(0, time=20), said(batch(1, time=future_ms), 30), said(batch(2, time=9), 25)]
+    seal(store, FakeShard(batches), manifest, sealed_end=0, end=3)
+    [segment] = manifest.segments(1)
+    assert (segment.oldest_ms, segment.newest_ms) == (20, 30)
+    assert future_ms in {segment.min_timestamp_ms, segment.max_timestamp_ms}, "look-ups see it"
+
+
+def test_a_batch_without_a_time_counts_from_when_it_was_sealed(manifest: WritableManifest) -> None:
+    batches = [batch(0, time=20), said(batch(1, time=10**15), -1)]
+    seal(MemoryStore(), FakeShard(batches), manifest, sealed_end=0, end=2)
+    [segment] = manifest.segments(1)
+    assert (segment.oldest_ms, segment.newest_ms) == tuple(sorted((20, segment.committed_ms)))

@@ -96,3 +96,27 @@ def test_opening_twice_takes_no_step_twice(tmp_path: Path) -> None:
     Database.open(path).close()
     Database.open(path).close()
     assert len(tables(path)) > len(MIGRATIONS)
+
+
+def test_times_of_the_future_in_segments_of_version_10_do_not_keep_them_for_ever(
+    tmp_path: Path,
+) -> None:
+    """Data fault 7: the records' own times counted, which nobody had checked."""
+    path = tmp_path / "store.sqlite"
+    old = made_by(10, path)
+    old.execute("INSERT INTO topics VALUES ('00', 'kafka', 't', 0)")
+    old.execute("INSERT INTO partitions VALUES (1, '00', 0, 0, 0)")
+    times = [(0, 5, 10**15), (10, -1, -1), (20, 3, 40)]
+    for base, first_ms, last_ms in times:
+        line = (1, base, base + 10, "raw", f"p{base}", 9, 0, 10, first_ms, last_ms, 0, 100)
+        names = "partition_number, base_offset, end_offset, kind, path, bytes, crc32c, record_count"
+        names += ", min_timestamp_ms, max_timestamp_ms, attempt, committed_ms"
+        marks = ", ".join("?" * len(line))
+        old.execute(f"INSERT INTO segments ({names}) VALUES ({marks})", line)
+    old.commit()
+    old.close()
+    store = Store.open(path)
+    found = [(each.oldest_ms, each.newest_ms) for each in store.manifest.segments(1)]
+    assert found == [(5, 100), (100, 100), (3, 40)]
+    assert [each.max_timestamp_ms for each in store.manifest.segments(1)] == [10**15, -1, 40]
+    store.close()

@@ -52,7 +52,7 @@ def test_a_file_that_the_manifest_names_and_nobody_has_is_told(tmp_path: Path) -
     store = Store.open(tmp_path / "data" / "store.sqlite")
     store._database.change("PRAGMA foreign_keys = OFF")
     store.commit()
-    line = "INSERT INTO segments VALUES (1, 0, 1, 'raw', 'topics/gone', 1, 0, 1, 0, 0, 0, 0, 0, 0)"
+    line = "INSERT INTO segments VALUES (1, 0, 1, 'raw', 'topics/gone'" + ", 0" * 11 + ")"
     store._database._connection.execute("PRAGMA foreign_keys = OFF")
     store._database.change(line)
     store.commit()
