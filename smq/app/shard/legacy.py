@@ -11,6 +11,9 @@ from functools import partial
 
 import numpy as np
 
+from gateway.context import Relay
+from gateway.dispatch import dispatch
+from smq.app.process import clock
 from smq.app.process.clock import monotonic_ms
 from smq.app.process.loop import Loop
 from smq.app.process.steps import Steps
@@ -24,7 +27,7 @@ from smq.model.errors import PeerError
 from smq.shard.lent import Sendable
 from smq.shard.produce import Marks, Produced
 from smq.shard.shard import Shard
-from smq.wire.legacy.data import OldProduce, Steps as Conversion, fetched_answer
+from smq.wire.legacy.data import OldFetch, OldProduce, Steps as Conversion
 from smq.wire.legacy.versions import FETCH, PRODUCE, newer_of
 
 _HEAD_BYTES, _SIZE_BYTES = 8, 4  # Size and correlation id, which are those of the newer answer.
@@ -93,8 +96,10 @@ class LegacyRequests:
             return request, Slot(is_open=False)
         header, newer, data = found
         if header.api_key == FETCH:
-            convert = fetched_answer(header, data)
-            return memoryview(data), FetchSlot(partial(self._fetched, connection, convert))
+            fetch = OldFetch(header, data)
+            due_ms = clock.monotonic_ms() + fetch.wait_ms
+            begin = partial(self._fetched, connection, (fetch, due_ms))
+            return memoryview(data), FetchSlot(begin)
         return memoryview(data), Slot(is_open=False) if newer.answer is None else OldSlot(
             newer.answer
         )
@@ -149,7 +154,7 @@ class LegacyRequests:
     def _fetched(
         self,
         connection: Connection,
-        convert: Callable[[bytes], Conversion],
+        fetch: tuple[OldFetch, int],
         slot: FetchSlot,
         pieces: deque[bytes | Sendable],
     ) -> None:
@@ -157,7 +162,7 @@ class LegacyRequests:
             if not isinstance(piece, bytes):
                 piece.wait()
         connection.working += 1
-        self._read(connection, partial(self._convert, connection, convert, slot), pieces, [])
+        self._read(connection, partial(self._convert, connection, fetch, slot), pieces, [])
 
     def _read(
         self,
@@ -185,12 +190,27 @@ class LegacyRequests:
     def _convert(
         self,
         connection: Connection,
-        convert: Callable[[bytes], Conversion],
+        fetch: tuple[OldFetch, int],
         slot: FetchSlot,
         answer: bytes,
     ) -> None:
         connection.working -= 1  # Which it counts itself.
-        self._take(connection, convert(answer), slot.converted)
+        then = partial(self._converted, connection, fetch, slot)
+        self._take(connection, fetch[0].convert(answer), then)
+
+    def _converted(
+        self, connection: Connection, fetch: tuple[OldFetch, int], slot: FetchSlot, made: bytes
+    ) -> None:
+        """Answer, or ask for what lies behind that which has no records. Raises PeerError."""
+        if made:
+            slot.converted(made)
+            return
+        old, due_ms = fetch
+        now = clock.now()
+        request = memoryview(old.again(max(0, due_ms - now.monotonic_ms)))
+        dispatched = dispatch(request, self._shard, now, connection.caller)
+        assert not isinstance(dispatched.result, Relay), "a shard answers a Fetch"
+        self._answering.settle(connection, slot, dispatched, dispatched.result)
 
     # --- steps -----------------------------------------------------------------------------------
 

@@ -18,17 +18,19 @@ from smq.wire.records import Batch, BatchBody, Record, read_batches
 MiB = 1024 * 1024
 BYTES_MAX = 4 * MiB  # Inflated bytes per Produce request, per batch, and per Fetch answer.
 MESSAGES_A_STEP = 256
+BATCHES_A_STEP = 256  # Markers, which take a microsecond or two each.
 # Compressing takes up to ten milliseconds: what is larger stays uncompressed.
 COMPRESSED_BYTES_MAX = {Codec.GZIP: MiB // 4, Codec.SNAPPY: 2 * MiB, Codec.LZ4: 2 * MiB}
 
 
 class Made(NamedTuple):
     """The result of a conversion, or its error; `inflated`: the bytes that count towards the
-    limit."""
+    limit; `end_offset`: behind the last batch that was read."""
 
     data: bytes
     inflated: int = 0
     error: ErrorCode = ErrorCode.NONE
+    end_offset: int = -1
 
 
 def to_batch(data: Buffer, bytes_max: int) -> Generator[None, None, Made]:
@@ -70,20 +72,23 @@ def to_messages(
 
     It ends after the batch that reaches `bytes_max`: the client asks again.
     """
-    made, error = bytearray(), ErrorCode.NONE
+    made, error, end = bytearray(), ErrorCode.NONE, -1
     try:
-        for batch in read_batches(batches):
+        for number, batch in enumerate(read_batches(batches)):
             if len(made) >= bytes_max:
                 break
             if not batch.is_control:
                 made += yield from _messages_of(batch, magic, start)
+            end = batch.last_offset + 1
+            if number % BATCHES_A_STEP == BATCHES_A_STEP - 1:
+                yield
     except InflatesTooFar:
         error = ErrorCode.MESSAGE_TOO_LARGE
     except PeerError:
         error = ErrorCode.CORRUPT_MESSAGE
     if made:  # Good batches go first; the error follows when the client asks on from there.
         error = ErrorCode.NONE
-    return Made(bytes(made), len(made), error)
+    return Made(bytes(made), len(made), error, end)
 
 
 def _messages_of(batch: Batch, magic: int, start: int) -> Generator[None, None, bytes]:

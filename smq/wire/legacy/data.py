@@ -1,15 +1,24 @@
 """Produce 0-2 and the answers of Fetch 0-3: read, converted in steps, written.
 
 A Produce becomes one of version 3 with the convertible partitions; its answer gets the errors of
-the others.
+the others. A Fetch becomes one of version 4, and further ones while they find no record.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from struct import Struct
+from typing import NamedTuple
 
 from smq.model.errors import ErrorCode
 from smq.wire.codec import Buffer, Writer, write_count, write_string
-from smq.wire.generated.fetch import FetchResponse, read_fetch_request, read_fetch_response
+from smq.wire.generated.fetch import (
+    FetchPartition,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    read_fetch_request,
+    read_fetch_response,
+    write_fetch_request,
+)
 from smq.wire.generated.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -28,7 +37,7 @@ from smq.wire.headers import (
     write_response_header,
 )
 from smq.wire.legacy.conversion import BYTES_MAX, to_batch, to_messages
-from smq.wire.legacy.versions import FETCH, PRODUCE
+from smq.wire.legacy.versions import FETCH, FETCH_BYTES_MAX, PRODUCE
 
 PRODUCE_AS, FETCH_AS = 3, 4  # The versions that they become.
 MAGIC_1_FROM, THROTTLED_FROM, APPEND_TIME_FROM = 2, 1, 2
@@ -114,47 +123,107 @@ class OldProduce:
         return PartitionProduceResponse(index=asked.index, error_code=error, base_offset=-1)
 
 
-def fetched_answer(header: RequestHeader, newer: Buffer) -> Callable[[bytes], Steps]:
-    """A converter from the newer Fetch's answer to the old one's; both with size."""
-    _, at = read_request_header(newer, 0)
-    request = read_fetch_request(newer, at, FETCH_AS)
-    starts = {
-        (topic.topic, each.partition): each.fetch_offset
-        for topic in request.topics
-        for each in topic.partitions
-    }
+class Row(NamedTuple):
+    """What a partition is answered."""
 
-    def convert(answered: bytes) -> Steps:
+    error: int
+    high_watermark: int
+    data: bytes
+
+
+class OldFetch:
+    """A Fetch of an old version in progress: one newer request after another.
+
+    Old clients know neither markers nor that a batch may cover offsets behind its last record: an
+    answer without a record at the offset they ask for would have them ask for it for ever. Such a
+    partition is asked for again from behind what was read, until it has a record, an error, or
+    nothing more.
+    """
+
+    def __init__(self, header: RequestHeader, newer: Buffer) -> None:
+        """`newer` is the first request, in the newer version. Raises Malformed."""
+        _, at = read_request_header(newer, 0)
+        self._header, self._left = header, BYTES_MAX
+        self._request = read_fetch_request(newer, at, FETCH_AS)
+        self.wait_ms = self._request.max_wait_ms
+        self._offsets = {
+            (topic.topic, each.partition): each.fetch_offset
+            for topic in self._request.topics
+            for each in topic.partitions
+        }
+        self._answer: FetchResponse | None = None
+        self._rows: dict[tuple[str, int], Row] = {}
+
+    def convert(self, answered: bytes) -> Steps:
+        """The old answer to what the newer requests have got; b"": there is another request."""
         _, at = read_response_header(answered, _SIZE_BYTES, FETCH, FETCH_AS)
-        return _fetched(header, starts, read_fetch_response(answered, at, FETCH_AS))
+        response = read_fetch_response(answered, at, FETCH_AS)
+        self._answer, passed = self._answer or response, []
+        for topic in response.responses:
+            for each in topic.partitions:
+                key = topic.topic, each.partition_index
+                if (yield from self._convert(key, each)):
+                    passed.append(key)
+                yield
+        self._request.topics = [
+            FetchTopic(
+                topic=name,
+                partitions=[
+                    FetchPartition(
+                        partition=index,
+                        fetch_offset=self._offsets[name, index],
+                        partition_max_bytes=FETCH_BYTES_MAX,
+                    )
+                ],
+            )
+            for name, index in passed
+        ]
+        return b"" if passed else self._written()
 
-    return convert
+    def _convert(
+        self, key: tuple[str, int], answered: PartitionData
+    ) -> Generator[None, None, bool]:
+        """Convert a partition's row; returns whether to go on behind it."""
+        batches = answered.records if isinstance(answered.records, memoryview) else b""
+        made = yield from to_messages(batches, self._magic, self._offsets.get(key, 0), self._left)
+        self._left -= made.inflated
+        error = answered.error_code or made.error
+        self._rows[key] = Row(error, answered.high_watermark, made.data)
+        if made.data or error or made.end_offset <= self._offsets.get(key, made.end_offset):
+            return False
+        self._offsets[key] = made.end_offset
+        return True
 
+    def again(self, left_ms: int) -> bytes:
+        """The next newer request, without its size. It waits only while there is no record."""
+        has_any = any(row.data or row.error for row in self._rows.values())
+        self._request.max_wait_ms = 0 if has_any else left_ms
+        writer = Writer()
+        write_request_header(self._header._replace(api_version=FETCH_AS), writer)
+        write_fetch_request(self._request, FETCH_AS, writer)
+        return writer.to_bytes()
 
-def _fetched(
-    header: RequestHeader, starts: dict[tuple[str, int], int], response: FetchResponse
-) -> Steps:
-    version, writer, left = header.api_version, Writer(), BYTES_MAX
-    magic = int(version >= MAGIC_1_FROM)
-    append = writer.append
-    write_response_header(header.correlation_id, FETCH, FETCH_AS, writer)
-    if version >= THROTTLED_FROM:
-        append(_INT32.pack(response.throttle_time_ms))
-    write_count(append, response.responses)
-    for topic in response.responses:
-        write_string(append, topic.topic)
-        write_count(append, topic.partitions)
-        for each in topic.partitions:
-            batches = each.records if isinstance(each.records, memoryview) else b""
-            start = starts.get((topic.topic, each.partition_index), 0)
-            made = yield from to_messages(batches, magic, start, left)
-            left -= made.inflated
-            error = each.error_code or made.error
-            append(_FETCHED.pack(each.partition_index, error, each.high_watermark))
-            append(_INT32.pack(len(made.data)))
-            append(made.data)
-            yield
-    return sized(writer)
+    @property
+    def _magic(self) -> int:
+        return int(self._header.api_version >= MAGIC_1_FROM)
+
+    def _written(self) -> bytes:
+        assert self._answer is not None
+        writer = Writer()
+        append = writer.append
+        write_response_header(self._header.correlation_id, FETCH, FETCH_AS, writer)
+        if self._header.api_version >= THROTTLED_FROM:
+            append(_INT32.pack(self._answer.throttle_time_ms))
+        write_count(append, self._answer.responses)
+        for topic in self._answer.responses:
+            write_string(append, topic.topic)
+            write_count(append, topic.partitions)
+            for each in topic.partitions:
+                row = self._rows[topic.topic, each.partition_index]
+                append(_FETCHED.pack(each.partition_index, row.error, row.high_watermark))
+                append(_INT32.pack(len(row.data)))
+                append(row.data)
+        return sized(writer)
 
 
 def sized(writer: Writer) -> bytes:

@@ -8,13 +8,16 @@ import pytest
 
 from shm.timings import Errors
 from smq.model.errors import ErrorCode
+from smq.shard.markers import _append as append_marker
 from smq.wire.codec import read_string
 from smq.wire.compression import Codec
 from smq.wire.generated.api_versions import ApiVersionsRequest
+from smq.wire.internal.reads import BatchFile
 from smq.wire.legacy.records import OldMessage, read_messages, write_message
+from smq.wire.markers import Marker
 from smq.wire.records import Record, read_batches, write_batch
-from tests.app.shard_client import ServerBench, benches, decoded, fetch, fetched, request
-from tests.shard.shard_bench import NOW_MS, batch, produce_request, topic
+from tests.app.shard_client import ServerBench, benches, decoded, fetch, fetched, request, settle
+from tests.shard.shard_bench import NOW, NOW_MS, batch, produce_request, topic
 from tests.wire.legacy.test_records import changed, wrapped
 
 Make = Callable[..., ServerBench]
@@ -133,6 +136,47 @@ def test_a_poll_waits_for_records(make: Make) -> None:
     ask(bench, produce_request({"one": {0: batch(b"a")}}))
     [frame] = client.wait(1)
     assert [each.value for each in old_fetched(frame, 2)[2]] == [b"a"]
+
+
+def mark(bench: ServerBench) -> None:
+    """Append a marker, which is seen with the next records."""
+    led = bench.shard.by_number(1)
+    assert led is not None
+    assert (
+        append_marker(bench.shard, led, Marker(7, 0, committed=True, coordinator_epoch=0), NOW) == 0
+    )
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_offsets_without_records_are_passed_over(make: Make, version: int) -> None:
+    """Data fault 27: a marker before a batch that does not fit beside it."""
+    bench = make(topic("one"), legacy_formats=True)
+    ask(bench, produce_request({"one": {0: batch(b"a")}}))
+    mark(bench)
+    mark(bench)
+    ask(bench, produce_request({"one": {0: batch(bytes(900_000))}}))
+    for limit in (1, 100, ALL):
+        for offset in (1, 2, 3):
+            _, high, found = old_fetched(
+                ask(bench, old_fetch(version, offset, limit=limit)), version
+            )
+            assert (high, [each.offset for each in found]) == (4, [3])
+
+
+def test_a_poll_waits_behind_what_has_no_records(make: Make) -> None:
+    """Data fault 27: an aborted transaction that is sealed alone, at the end of the log."""
+    bench = make(topic("one"), legacy_formats=True)
+    bench.shard.logs[0].sealing.advance(1, 8, NOW_MS)
+    client = bench.client()
+    client.send(old_fetch(2, 3, wait_ms=60_000))
+    settle(bench, client)
+    [(_, answered)] = bench.peers.asked
+    answered(BatchFile("", 0, 0, 8))
+    settle(bench, client)
+    assert client.frames() == []
+    ask(bench, produce_request({"one": {0: batch(b"a")}}))
+    [frame] = client.wait(1)
+    assert [each.offset for each in old_fetched(frame, 2)[2]] == [8]
 
 
 def test_an_empty_log_and_a_wrong_offset(make: Make) -> None:

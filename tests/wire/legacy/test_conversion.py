@@ -89,6 +89,14 @@ def test_markers_and_what_lies_before_the_offset_are_left_out() -> None:
     batches = records([b"a", b"b"]) + write_marker(Marker(1, 0, True, 0), NOW)
     made, _ = run(to_messages(batches + records([b"c"], 3), 0, 1, MiB))
     assert [each.offset for each in read_messages(made.data, MiB)] == [1, 3]
+    assert made.end_offset == 4
+
+
+def test_many_markers_take_steps() -> None:
+    markers = write_marker(Marker(1, 0, True, 0), NOW) * 10_000
+    made, steps = run(to_messages(markers, 0, 1, MiB))
+    assert made.data == b""
+    assert steps > 30
 
 
 def test_a_batch_that_inflates_too_far_is_an_error_once_it_is_the_first() -> None:

@@ -21,7 +21,7 @@ from smq.wire.generated.produce import (
     write_produce_response,
 )
 from smq.wire.headers import read_request_header
-from smq.wire.legacy.data import OldProduce, Steps, fetched_answer, sized
+from smq.wire.legacy.data import OldFetch, OldProduce, Steps, sized
 from smq.wire.legacy.records import write_message
 from smq.wire.legacy.versions import FETCH, newer_of
 from tests.wire.legacy.test_records import plain
@@ -95,6 +95,6 @@ def test_an_error_of_a_partition_is_told(version: int) -> None:
     writer = Writer()
     writer.append(pack(">i", 7))
     write_fetch_response(answer, 4, writer)
-    said = made(fetched_answer(found[0], found[2])(sized(writer)))
+    said = made(OldFetch(found[0], found[2]).convert(sized(writer)))
     assert said.endswith(text("t") + pack(">iihqi", 1, 3, 1, -1, 0))
     assert len(said) == 8 + 4 * (version > 0) + 4 + len(text("t")) + 22
