@@ -99,11 +99,20 @@ class Sealing(NamedTuple):
     room: Room
     schema: str = ""
 
-    def seal(self, place: SealedPartition, sealed_end: int, end: int, segment_bytes: int) -> int:
+    def seal(
+        self,
+        place: SealedPartition,
+        sealed_end: int,
+        end: int,
+        segment_bytes: int,
+        log_start: int = 0,
+    ) -> int:
         """Seal a partition's records of [sealed_end, end); returns the new sealed end.
 
-        That is below `end` if the shard has no more. Raises Gone, StoreError, PeerError.
+        That is below `end` if the shard has no more. `log_start` is the shard's. Raises Gone,
+        StoreError, PeerError.
         """
+        self._start_at(place.number, log_start)
         position = self._resume(place, sealed_end)
         segment: _Open | None = None
         segment_bytes = min(segment_bytes, SEGMENT_BYTES_MAX)
@@ -119,6 +128,12 @@ class Sealing(NamedTuple):
             ):
                 position, segment = self._commit(place, segment), None
         return position if segment is None else self._commit(place, segment)
+
+    def _start_at(self, number: int, log_start: int) -> None:
+        """Records that were deleted before they were sealed leave a gap between segments: the
+        manifest begins behind it before it shows, or readers find offsets that no segment has."""
+        if log_start > self.manifest.log_start(number):
+            self.manifest.set_log_start(number, log_start)
 
     def _resume(self, place: SealedPartition, sealed_end: int) -> int:
         """The manifest's sealed end; reports it to the shard if that is behind."""

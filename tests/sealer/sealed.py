@@ -51,13 +51,14 @@ def seal(  # noqa: PLR0913  (A job has many sides.)
     *,
     sealed_end: int,
     end: int,
+    log_start: int = 0,
     segment_bytes: int = SEGMENT_BYTES,
     first_ms: int = 1000,
 ) -> int:
     """Seal the partition; where it is sealed up to then."""
     times = count(first_ms)
     job = Sealing(store, shard, manifest, lambda: next(times), draw, Room())
-    return job.seal(PLACE, sealed_end, end, segment_bytes)
+    return job.seal(PLACE, sealed_end, end, segment_bytes, log_start)
 
 
 def swept(job: Housekeeping, before_ms: int) -> list[str]:

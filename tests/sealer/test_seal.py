@@ -17,6 +17,7 @@ from smq.model.segments import Segment
 from smq.sealer.room import Room
 from smq.sealer.seal import Gone, Sealing
 from smq.store.manifest import WritableManifest
+from smq.tables.plan import plan
 from smq.testing.faulty_store import Flaky, Torn
 from smq.testing.memory_store import MemoryStore
 from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed, draw
@@ -46,6 +47,23 @@ def test_a_partition_is_sealed_and_its_shard_told(
     assert (segment.record_count, segment.min_timestamp_ms, segment.max_timestamp_ms) == (5, 20, 52)
     assert store.head(segment.path).length == segment.bytes
     assert read_back(store, manifest, tmp_path / "cache") == _values(*range(5))
+
+
+def test_records_deleted_before_they_were_sealed_leave_no_gap_that_readers_find(
+    manifest: WritableManifest, tmp_path: Path
+) -> None:
+    """Data fault 28: SQL and Spark plan over all segments from the manifest's log start on."""
+    store, shard = MemoryStore(), FakeShard([batch(0, 5), batch(5, 5), batch(10, 5)])
+    seal(store, shard, manifest, sealed_end=0, end=5, segment_bytes=1)
+    topic = manifest.topics()[0]
+    fuse = Fuse(1, after=True)  # It is killed before the line after the gap.
+    with pytest.raises(Killed):
+        seal(store, shard, FusedManifest(manifest, fuse), sealed_end=10, end=15, log_start=10)
+    assert plan(manifest, topic, "earliest", "latest") == []
+    seal(store, shard, manifest, sealed_end=10, end=15, log_start=10)
+    [part] = plan(manifest, topic, "earliest", "latest")
+    assert (part.start, part.end) == (10, 15)
+    assert read_back(store, manifest, tmp_path / "cache", offset=10) == _values(*range(10, 15))
 
 
 def test_nothing_stable_is_nothing_to_do(manifest: WritableManifest) -> None:

@@ -306,10 +306,11 @@ class Sealer:
         )
         for each in chosen:
             if self._is_fit and each.number not in self._in_hand:
-                self._seal(node, each.number, each.sealed_end, each.stable_end)
+                self._seal(node, each)
         self._pressure = False
 
-    def _seal(self, node: int, number: int, sealed_end: int, end: int) -> None:
+    def _seal(self, node: int, state: PartitionState) -> None:
+        number = state.number
         place, settings, _ = self._known.places[number]
         self._in_hand.add(number)
 
@@ -318,7 +319,8 @@ class Sealer:
             self._tables.changed(number)
             self._say_problem(answer)
 
-        job = Seal(node, place, sealed_end, end, settings.seal_bytes, settings.schema)
+        how = settings.seal_bytes, settings.schema, state.start
+        job = Seal(node, place, state.sealed_end, state.stable_end, *how)
         self.sealing.do(job, answered)
 
     def _say_problem(self, answer: object) -> None:

@@ -167,7 +167,8 @@ class Worker:
             job.schema,
         )
         try:
-            return sealing.seal(job.place, job.sealed_end, job.end, job.segment_bytes)
+            end, size = job.end, job.segment_bytes
+            return sealing.seal(job.place, job.sealed_end, end, size, job.log_start)
         except Gone:
             return job.end
 

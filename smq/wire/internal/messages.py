@@ -237,7 +237,7 @@ class Probe(Question[str | None]):
 
 @dataclass(frozen=True, slots=True)
 class Seal(Question[int]):
-    """Seal a partition; answers its new sealed end."""
+    """Seal a partition; answers its new sealed end. `log_start` is the shard's."""
 
     node: int
     place: SealedPartition
@@ -245,6 +245,7 @@ class Seal(Question[int]):
     end: int
     segment_bytes: int
     schema: str = ""
+    log_start: int = 0
 
 
 @dataclass(frozen=True, slots=True)
