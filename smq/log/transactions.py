@@ -13,7 +13,12 @@ from operator import attrgetter
 
 import numpy as np
 
-from shm.kernels.base.words import P_ABORTED_END, P_LAST_STABLE, P_OPEN_FROM
+from shm.kernels.base.words import (
+    P_ABORTED_END,
+    P_HIGH_WATERMARK,
+    P_LAST_STABLE,
+    P_OPEN_FROM,
+)
 from shm.kernels.log.producers import (
     R_COORDINATOR_EPOCH,
     R_EPOCH,
@@ -182,12 +187,18 @@ class Transactions:
             self._show(number)
 
     def raise_to(self, number: int, offset: int) -> None:
-        """All below an offset is sealed, hence decided: move open transactions up to it."""
+        """All below an offset is sealed, hence decided, or deleted: move open transactions and the
+        last stable offset up to it, as Kafka does."""
         opened = self._open.get(number, {})
         for each in opened.values():
             if each.first_offset < offset:
                 opened[each.producer_id] = each._replace(first_offset=offset)
         self._show(number)
+        slot = self._partitions.slots.get(number)
+        if slot is not None:
+            row = self._partitions.table[slot]
+            stable = min(int(row[P_HIGH_WATERMARK]), offset)
+            row[P_LAST_STABLE] = max(int(row[P_LAST_STABLE]), stable)
 
     def _add(self, aborted: Aborted) -> None:
         self._aborted.setdefault(aborted.number, AbortedRows()).add(aborted)

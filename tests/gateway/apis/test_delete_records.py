@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from smq.log.files.checkpoint import Open
 from smq.model.errors import ErrorCode
 from smq.wire.generated.delete_records import (
     DeleteRecordsPartition,
@@ -55,6 +56,21 @@ def test_it_never_moves_back(bench: ShardBench) -> None:
     assert delete(bench, 4) == (E.NONE, 4)
     assert delete(bench, 2) == (E.NONE, 4)
     assert log_start(bench) == 4
+
+
+@pytest.mark.parametrize(("offset", "stable"), [(2, 2), (4, 4), (6, 6)])
+def test_the_last_stable_offset_moves_up_with_it(
+    bench: ShardBench, offset: int, stable: int
+) -> None:
+    """Data fault 29: it stayed at the open transaction, where every fetch is out of range."""
+    led = bench.shard.by_number(1)
+    assert led is not None
+    led.log.transactions.wrote(Open(1, 77, 0, 1, since_ms=0))
+    assert led.offsets().last_stable == 1
+    assert delete(bench, offset) == (E.NONE, offset)
+    assert led.offsets().last_stable == stable
+    bench.appender.append("t", 0, batch(b"later"))
+    assert led.offsets().last_stable == stable, "what is open stays so"
 
 
 def test_minus_one_is_the_high_watermark(bench: ShardBench) -> None:
