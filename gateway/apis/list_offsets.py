@@ -1,7 +1,8 @@
 """ListOffsets (key 2), versions 1-11.
 
 - -1 latest: the high watermark, or the last stable offset when reading committed; -2 earliest.
-- -3 (7, KIP-734) the offset and timestamp of the record with the largest timestamp.
+- -3 (7, KIP-734) the offset and timestamp of the record with the largest timestamp, of those that
+  are left.
 - -4 earliest local (8, KIP-405): the log start; sealed segments count as local.
 - -5 latest tiered (9, KIP-1005) and -6 earliest pending upload (11, KIP-1023): -1, nothing is
   tiered in Kafka's sense.
@@ -22,13 +23,15 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from gateway.context import Ask, Later, Result, ShardContext, Step
+from shm.kernels.record.records import INT64_MIN
 from smq.log.files.background import Lane
 from smq.log.reading import DamagedFrame
-from smq.log.record_search import Done, Searched, Wanted, search_batch
-from smq.log.times import first_batch_at
+from smq.log.record_search import Done, search_batch
+from smq.log.times import first_batch_at, largest_time
 from smq.model.catalog import InternalPartition
 from smq.model.errors import ErrorCode
 from smq.shard.shard import Led, Offsets, Shard
+from smq.wire.batch_search import Searched, Wanted
 from smq.wire.generated.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -37,7 +40,7 @@ from smq.wire.generated.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from smq.wire.internal.form import Failed
-from smq.wire.internal.reads import OffsetForTime, RecordTime
+from smq.wire.internal.reads import NewestRecord, OffsetForTime, RecordTime
 from smq.wire.portions import Portion
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = range(-1, -7, -1)
@@ -57,32 +60,48 @@ SEARCH_BYTES = 64 * 1024  # The least that a search is charged, in inflated byte
 
 
 class _Sealed(NamedTuple):
-    """An answer that waits for the sealer, which searches below `sealed_end`."""
+    """An answer that waits for the sealer, which searches from `offset` to `sealed_end`."""
 
     answer: ListOffsetsPartitionResponse
     led: Led
+    offset: int
     sealed_end: int
     timestamp: int
     isolation_level: int
 
-    def asks(self) -> OffsetForTime:
-        return OffsetForTime(self.led.number, self.timestamp, self.led.offsets().log_start)
+    def asks(self) -> OffsetForTime | NewestRecord:
+        offset = max(self.offset, self.led.offsets().log_start)
+        if self.timestamp == MAX_TIMESTAMP:
+            return NewestRecord(self.led.number, offset)
+        return OffsetForTime(self.led.number, self.timestamp, offset)
 
-    def take(self, said: RecordTime | Failed | None, shard: Shard) -> "_Search | None":
-        """Fill the answer from the sealer's; returns a search of the log if one is needed."""
+    def take(self, said: RecordTime | Failed | None, shard: Shard) -> "_Sealed | _Search | None":
+        """Fill the answer from the sealer's; returns what to ask or search then."""
         answer, led = self.answer, self.led
         if shard.by_number(led.number) is None:  # Deleted meanwhile.
             answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elif isinstance(said, Failed):
             answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        elif said is not None:
-            _set(answer, led, said.offset, said.timestamp)
         else:
-            offsets = led.offsets()
-            unsealed = max(self.sealed_end, offsets.log_start)
-            limit = _limit(offsets, self.isolation_level)
-            return _Search(answer, led, Wanted(self.timestamp, unsealed, limit))
+            return self._go_on(said)
         return None
+
+    def _go_on(self, said: RecordTime | None) -> "_Sealed | _Search | None":
+        answer, led, offsets = self.answer, self.led, self.led.offsets()
+        if said is not None and said.offset < offsets.log_start:
+            return self  # Deleted meanwhile.
+        if self.timestamp == MAX_TIMESTAMP:
+            if said is not None:
+                _set_newer(answer, led, said.offset, said.timestamp)
+            return _newest(self)
+        if said is not None:
+            _set(answer, led, said.offset, said.timestamp)
+            return None
+        unsealed = max(self.sealed_end, offsets.log_start)
+        if offsets.sealed_end > unsealed:  # The log may have lost what was sealed meanwhile.
+            return self._replace(offset=unsealed, sealed_end=offsets.sealed_end)
+        limit = _limit(offsets, self.isolation_level)
+        return _Search(answer, led, Wanted(self.timestamp, unsealed, limit), self.isolation_level)
 
 
 class _Search(NamedTuple):
@@ -91,21 +110,45 @@ class _Search(NamedTuple):
     answer: ListOffsetsPartitionResponse
     led: Led
     wanted: Wanted
+    isolation_level: int
+
+    def sealed(self, shard: Shard) -> _Sealed | None:
+        """The sealer's part, if what is still to be searched has been sealed meanwhile: the log may
+        lose it at any time."""
+        if shard.by_number(self.led.number) is None:
+            return None
+        end, wanted = self.led.offsets().sealed_end, self.wanted
+        if wanted.offset >= end:
+            return None
+        timestamp = MAX_TIMESTAMP if wanted.newest else wanted.timestamp
+        return _Sealed(self.answer, self.led, wanted.offset, end, timestamp, self.isolation_level)
 
     def asks(self, shard: Shard, bytes_max: int) -> Later | None:
         """The search of the next batch that may have the record; None: there is none."""
-        log, (timestamp, offset, limit) = self.led.log, self.wanted
-        if shard.by_number(self.led.number) is None:  # Deleted meanwhile.
+        log, number = self.led.log, self.led.number
+        if shard.by_number(number) is None:  # Deleted meanwhile.
             self.answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return None
-        place = first_batch_at(log, self.led.number, offset, limit, timestamp)
+        wanted = self._newest() if self.wanted.newest else self.wanted
+        if wanted is None:
+            return None
+        place = first_batch_at(log, number, wanted.offset, wanted.limit, wanted.timestamp)
         if place is None:
             return None
 
         def begin(done: Done) -> None:
-            search_batch(log, place, self.wanted, bytes_max, done)
+            search_batch(log, place, wanted, bytes_max, done)
 
         return Later(begin)
+
+    def _newest(self) -> Wanted | None:
+        """With the largest time that is left; None: it is not above the answer's."""
+        log, number, (at_most, offset, limit, _) = self.led.log, self.led.number, self.wanted
+        least = INT64_MIN if self.answer.offset < 0 else self.answer.timestamp + 1
+        if first_batch_at(log, number, offset, limit, least) is None:
+            return None
+        newest = largest_time(log, number, offset, limit, at_most)
+        return None if newest is None else self.wanted._replace(timestamp=newest)
 
     def take(self, searched: Searched | DamagedFrame, shard: Shard) -> "_Search | None":
         """Fill the answer, or return the next search if this batch had no such record."""
@@ -113,11 +156,12 @@ class _Search(NamedTuple):
             self.answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elif isinstance(searched, DamagedFrame):
             self.answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        elif searched.found is not None:
-            _set(self.answer, self.led, *searched.found)
         else:
             assert searched.end_offset > self.wanted.offset, "it would look for ever"
-            return self._replace(wanted=self.wanted._replace(offset=searched.end_offset))
+            if searched.found is not None:
+                _set_newer(self.answer, self.led, *searched.found)
+            if searched.found is None or self.wanted.newest:
+                return self._replace(wanted=self.wanted._replace(offset=searched.end_offset))
         return None
 
 
@@ -171,9 +215,10 @@ class _Request:
         """Answer some partitions; the response, or what they wait for."""
         assert not self._searches, "those before are answered"
         sealed = self._answer_some()
-        if sealed:
-            return Ask([each.asks() for each in sealed], partial(self._take_said, sealed))
-        return self._search_on()
+        return self._ask_sealer(sealed) if sealed else self._search_on()
+
+    def _ask_sealer(self, sealed: list[_Sealed]) -> Ask:
+        return Ask([each.asks() for each in sealed], partial(self._take_said, sealed))
 
     def _answer_some(self) -> list[_Sealed]:
         """Answer as many as one turn may; returns those to ask the sealer for."""
@@ -216,16 +261,23 @@ class _Request:
         self, sealed: list[_Sealed], answers: list[RecordTime | Failed | None]
     ) -> ListOffsetsResponse | Ask:
         """The sealer has answered."""
+        again: list[_Sealed] = []
         for each, said in zip(sealed, answers, strict=True):
-            search = each.take(said, self._context.shard)
-            if search is not None:
-                self._searches.append(search)
+            waits = each.take(said, self._context.shard)
+            if isinstance(waits, _Sealed):
+                again.append(waits)
+            elif waits is not None:
+                self._searches.append(waits)
         assert len(self._searches) <= PARTITIONS_A_TURN
-        return self._search_on()
+        return self._ask_sealer(again) if again else self._search_on()
 
     def _search_on(self) -> ListOffsetsResponse | Ask:
         """Search one more batch, or continue with the next turn's partitions."""
         while self._searches:
+            sealed = self._searches[0].sealed(self._context.shard)
+            if sealed is not None:
+                self._searches.popleft()
+                return self._ask_sealer([sealed])
             later = self._searches[0].asks(self._context.shard, self._budget.bytes_left)
             if later is not None:
                 return Ask([later], self._take_searched)
@@ -289,7 +341,6 @@ def _fill(
 ) -> _Sealed | _Search | None:
     """Fill the answer, or return what it waits for."""
     offsets = led.offsets()
-    target = offsets.max_timestamp if timestamp == MAX_TIMESTAMP else timestamp
     if timestamp == LATEST:
         _set(answer, led, _limit(offsets, isolation), -1)
     elif timestamp in {EARLIEST, EARLIEST_LOCAL}:
@@ -298,12 +349,36 @@ def _fill(
         timestamp == MAX_TIMESTAMP and offsets.log_start == offsets.log_end
     ):
         return None
-    elif offsets.sealed_end > offsets.log_start:
-        return _Sealed(answer, led, offsets.sealed_end, target, isolation)
     else:
-        wanted = Wanted(target, offsets.log_start, _limit(offsets, isolation))
-        return _Search(answer, led, wanted)
+        sealed = _Sealed(answer, led, offsets.log_start, offsets.sealed_end, timestamp, isolation)
+        if offsets.sealed_end > offsets.log_start:
+            return sealed
+        if timestamp == MAX_TIMESTAMP:
+            return _newest(sealed)
+        wanted = Wanted(timestamp, offsets.log_start, _limit(offsets, isolation))
+        return _Search(answer, led, wanted, isolation)
     return None
+
+
+def _newest(sealed: _Sealed) -> _Sealed | _Search:
+    """The search of the log for a larger time than the sealed ones.
+
+    Records that were deleted, compacted away or aborted are not in the log's index behind the
+    sealed end, nor in segments: the largest time is that of what is left.
+    """
+    offsets = sealed.led.offsets()
+    start = max(sealed.sealed_end, offsets.log_start)
+    if offsets.sealed_end > start:  # The log may have lost what was sealed meanwhile.
+        return sealed._replace(sealed_end=offsets.sealed_end)
+    limit = _limit(offsets, sealed.isolation_level)
+    wanted = Wanted(offsets.max_timestamp, start, limit, newest=True)
+    return _Search(sealed.answer, sealed.led, wanted, sealed.isolation_level)
+
+
+def _set_newer(answer: ListOffsetsPartitionResponse, led: Led, offset: int, timestamp: int) -> None:
+    """Set an answer, unless it has one with a larger time or, of the same time, an earlier one."""
+    if answer.offset < 0 or timestamp > answer.timestamp:
+        _set(answer, led, offset, timestamp)
 
 
 def _set(answer: ListOffsetsPartitionResponse, led: Led, offset: int, timestamp: int) -> None:

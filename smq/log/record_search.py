@@ -10,54 +10,21 @@ none of them has. So the loop does none of this, and a search inflates no more t
 search that ends early answers from the header, exact to the batch.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-from shm.kernels.base.words import BATCH_HEADER_BYTES, WORD_WRITTEN
-from shm.kernels.record.record_times import (
-    ENDED,
-    FOUND,
-    MALFORMED,
-    MORE,
-    NO_TIME,
-    STATE_AT,
-    STATE_OFFSET,
-    STATE_TIMESTAMP,
-    find_record_time,
-    new_search,
-)
+from shm.kernels.base.words import WORD_WRITTEN
 from shm.kernels.request.fetch import gather_checked
 from smq.log.files.background import Lane
 from smq.log.log import Log
 from smq.log.reading import DamagedFrame, Run
 from smq.log.times import BatchPlace
-from smq.model.errors import PeerError
-from smq.wire.codec import Buffer
-from smq.wire.compression import Codec, inflate_pieces
-from smq.wire.records import Batch, read_batches
+from smq.wire.batch_search import Searched, Wanted, find_in_batch
 
-INFLATED_BYTES_MAX = 64 * 1024 * 1024  # Per batch: far above what a client makes of a megabyte.
 COPIED_BYTES_MAX = 1024 * 1024  # Copied from the ring, in the loop: a tenth of a millisecond.
-
-
-class Wanted(NamedTuple):
-    """A record of this time or later with an offset in [offset, limit)."""
-
-    timestamp: int
-    offset: int
-    limit: int
-
-
-class Searched(NamedTuple):
-    """The result: the record's offset and timestamp, or None if the batch has none; the offset
-    after the batch; and the bytes that were searched."""
-
-    found: tuple[int, int] | None
-    end_offset: int
-    bytes_looked_at: int
 
 
 Done: TypeAlias = Callable[[Searched | DamagedFrame], None]
@@ -106,42 +73,3 @@ def _search_loaded(
             raise AssertionError("it was damaged")
 
     log.background.submit(Lane.SEARCHES, job, searched)
-
-
-def find_in_batch(data: bytes | memoryview, wanted: Wanted, bytes_max: int) -> Searched:
-    """The first wanted record of a batch. Runs in the background."""
-    [batch] = read_batches(data)
-    state, looked_at = new_search(batch.record_count), 0
-    outcome, rest = MORE if batch.record_count > 0 else ENDED, b""
-    append_time = batch.max_timestamp if batch.is_log_append_time else NO_TIME
-    base = batch.base_offset, batch.base_timestamp, append_time
-    try:
-        for piece in _pieces(batch, bytes_max) if outcome == MORE and bytes_max > 0 else ():
-            looked_at += len(piece)
-            given = rest + bytes(piece) if rest else piece
-            outcome = find_record_time(np.frombuffer(given, np.uint8), state, base, wanted)
-            if outcome != MORE:
-                break
-            at = min(int(state[STATE_AT]), len(given))
-            state[STATE_AT] -= at
-            rest = bytes(given[at:])
-    except PeerError:
-        outcome = MALFORMED
-    end_offset, looked_at = batch.last_offset + 1, len(batch.data) + looked_at
-    if outcome == FOUND:
-        found = int(state[STATE_OFFSET]), int(state[STATE_TIMESTAMP])
-        return Searched(found, end_offset, looked_at)
-    if outcome in {MORE, MALFORMED}:  # Its records are malformed, or exceed the limit.
-        return Searched(_by_header(batch, wanted), end_offset, looked_at)
-    return Searched(None, end_offset, looked_at)
-
-
-def _pieces(batch: Batch, bytes_max: int) -> Iterator[Buffer]:
-    payload = batch.data[BATCH_HEADER_BYTES:]
-    if batch.codec == Codec.NONE:
-        return iter((payload,))
-    return inflate_pieces(batch.codec, payload, min(bytes_max, INFLATED_BYTES_MAX))
-
-
-def _by_header(batch: Batch, wanted: Wanted) -> tuple[int, int]:
-    return max(batch.base_offset, wanted.offset), batch.max_timestamp

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from shm.kernels.base.entries import LINK_NEXT
 from shm.kernels.base.words import FRAME_HEADER_BYTES
 from shm.kernels.log.index import find_entry, find_timestamp, first_entry
+from shm.kernels.record.records import INT64_MIN
 from smq.log.reading import ReadableLog
 
 
@@ -37,6 +38,28 @@ def first_batch_at(
             return hit.place
         offset = hit.base_offset
     return None
+
+
+def largest_time(
+    log: ReadableLog, number: int, offset: int, limit: int, at_most: int
+) -> int | None:
+    """The largest timestamp of the batches in ring or WAL, of records in [offset, limit).
+
+    `at_most` is the partition's largest ever, and nearly always it. Else it is found in as many
+    looks as a timestamp has bits. None: there is no batch.
+    """
+    if first_batch_at(log, number, offset, limit, at_most) is not None:
+        return at_most
+    if first_batch_at(log, number, offset, limit, INT64_MIN) is None:
+        return None
+    low, high = INT64_MIN, at_most  # Some batch reaches `low`, none `high`.
+    while high - low > 1:
+        middle = (low + high) // 2
+        if first_batch_at(log, number, offset, limit, middle) is None:
+            high = middle
+        else:
+            low = middle
+    return low
 
 
 def _in_tables(

@@ -268,6 +268,26 @@ class ColdReader:
                 return found
         return None
 
+    def newest(self, number: int, log_start: int) -> tuple[int, int] | None:
+        """Offset and time of the sealed record with the largest time, the first of them.
+
+        The manifest's largest times may be those of records that are gone: they tell in which order
+        to look, and where to stop.
+        """
+        log_start = max(log_start, self._manifest.log_start(number))
+        segments = list(walk(self._manifest, number, log_start))
+        segments.sort(key=lambda each: (-each.max_timestamp_ms, each.base_offset))
+        best: tuple[int, int] | None = None
+        for segment in filter(_has_records, segments):
+            if best is not None and segment.max_timestamp_ms < best[1]:
+                break
+            opened = self._opened(segment)
+            with _damage_named(segment):
+                found = opened.newest(log_start)
+            if found is not None and (best is None or (-found[1], found[0]) < (-best[1], best[0])):
+                best = found
+        return best
+
     def _part(self, segment: Segment, offset: int, limits: BatchLimits) -> _Part:
         """The part of a segment with an offset, from the cache or put into it."""
         opened = self._opened(segment)

@@ -167,13 +167,30 @@ class ParquetSegment:
         for span in self.spans:
             if span.max_timestamp < timestamp or span.end <= from_offset or span.group < 0:
                 continue
-            table = self._group(span.group, ["_offset", "_ts_ms"])
-            offsets, times = table["_offset"].to_numpy(), table["_ts_ms"].to_numpy()
+            offsets, times = self._times(span)
             fits = (times >= timestamp) & (offsets >= from_offset)
             if fits.any():
                 row = int(fits.argmax())
                 return int(offsets[row]), int(times[row])
         return None
+
+    def newest(self, from_offset: int) -> tuple[int, int] | None:
+        """Offset and time of the first record with the largest time, at or after `from_offset`."""
+        best: tuple[int, int] | None = None
+        for span in sorted(self.spans, key=lambda each: -each.max_timestamp):
+            if span.group < 0 or (best is not None and span.max_timestamp <= best[1]):
+                break
+            offsets, times = self._times(span)
+            first = int(np.searchsorted(offsets, from_offset))
+            if first < len(times) and (best is None or times[first:].max() > best[1]):
+                row = first + int(times[first:].argmax())
+                best = int(offsets[row]), int(times[row])
+        return best
+
+    def _times(self, span: Span) -> tuple[np.ndarray, np.ndarray]:
+        """The offsets and times of a row group's records."""
+        table = self._group(span.group, ["_offset", "_ts_ms"])
+        return table["_offset"].to_numpy(), table["_ts_ms"].to_numpy()
 
     def _spans(self) -> list[Span]:
         start, end = int(self.facts["base_offset"]), int(self.facts["end_offset"])

@@ -25,6 +25,7 @@ from shm.kernels.record.records import B_AT, B_BASE_OFFSET, B_END, B_LAST_OFFSET
 from smq.sealer.decode import Kind, Piece
 from smq.sealer.read_back import PLACE, ReadBack
 from smq.sealer.room import Room
+from smq.wire.batch_search import Wanted, find_in_batch
 
 MAGIC = b"SMQ\x01raw\n"
 INDEX_DTYPE = np.dtype(
@@ -38,6 +39,7 @@ INDEX_DTYPE = np.dtype(
 )
 _FACTS = struct.Struct("<qqqq")
 _CHECK = struct.Struct("<Q8s")
+INFLATED_BYTES_MAX = 1 << 30  # For one look-up: a second or two.
 FOOTER_BYTES = _FACTS.size + _CHECK.size
 
 
@@ -140,14 +142,26 @@ class RawSegment:
         runs = _runs(self.index["at"], self.index["end"])
         return ReadBack([self.body[at:end] for at, end in runs], places)
 
-    def find_time(self, timestamp: int, from_offset: int = 0) -> tuple[int, int] | None:
-        """The first batch that may hold a record of this time or later: base offset, its newest.
+    def newest(self, from_offset: int) -> tuple[int, int] | None:
+        """Offset and time of the first record with the largest time, at or after `from_offset`.
 
-        Not all records of a raw segment can be read, so the answer is exact to the batch.
+        As exact as `find_time`: its batches' headers tell which time to look for.
+        """
+        times = self.index["max_timestamp"][self.index["last_offset"] >= from_offset]
+        found = (self.find_time(int(time), from_offset) for time in np.unique(times)[::-1])
+        return next(filter(None, found), None)
+
+    def find_time(self, timestamp: int, from_offset: int = 0) -> tuple[int, int] | None:
+        """Offset and time of the first record at or after `from_offset` and this time.
+
+        Where a batch cannot be read, or claims more than may be inflated, its header answers.
         """
         late = self.index["max_timestamp"] >= timestamp
         late &= self.index["last_offset"] >= from_offset
-        if not late.any():
-            return None
-        row = self.index[int(late.argmax())]
-        return max(int(row["base_offset"]), from_offset), int(row["max_timestamp"])
+        wanted, bytes_left = Wanted(timestamp, from_offset, self.end_offset), INFLATED_BYTES_MAX
+        for row in self.index[late]:
+            searched = find_in_batch(self.body[row["at"] : row["end"]], wanted, bytes_left)
+            if searched.found is not None:
+                return searched.found
+            bytes_left = max(0, bytes_left - searched.bytes_looked_at)
+        return None

@@ -214,6 +214,28 @@ def test_offsets_are_found_by_time_across_segments(
     assert reader.offset_for_time(1, 99) == (3, 99)
 
 
+@pytest.mark.parametrize("rows", [2, 64])
+def test_the_newest_record_is_the_largest_time_that_is_left(
+    store: Store,
+    manifest: WritableManifest,
+    tmp_path: Path,
+    rows: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Data fault 30: lines remember the times of what was aborted, deleted or compacted away."""
+    monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", rows)
+    raw = batch(8, 2, time=40, key=b"\xff")
+    aborted = write_empty(10, 12, 0, 999)
+    shard = FakeShard([batch(0, 4, time=50), batch(4, 4, time=10), raw, aborted])
+    seal(store, shard, manifest, sealed_end=0, end=12, segment_bytes=1)
+    assert max(each.max_timestamp_ms for each in manifest.segments(1)) == 999
+    reader = _reader(store, manifest, tmp_path)
+    newest = {0: (3, 53), 3: (3, 53), 4: (9, 41), 9: (9, 41), 10: None}
+    assert {start: reader.newest(1, start) for start in newest} == newest
+    manifest.set_log_start(1, 4)
+    assert reader.newest(1, 0) == (9, 41)
+
+
 def test_a_read_asks_the_manifest_for_the_segment_it_needs_and_no_others(
     store: Store, manifest: WritableManifest, tmp_path: Path
 ) -> None:

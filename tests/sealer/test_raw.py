@@ -53,13 +53,31 @@ def test_markers_are_not_written_and_those_of_earlier_versions_are_not_read() ->
         assert places["end"].tolist()[:2] == ends
 
 
-def test_a_time_is_found_by_the_batchs_newest() -> None:
+def test_a_time_is_found_exactly_to_the_record() -> None:
+    """Use fault 8: the batch's first offset, and its largest time."""
+    header = ((b"\xff", None),)
+    times = [(10, 5), (11, 40), (12, 7), (13, 60), (14, 8)]
+    rows = [plain.PlainRecord(offset, time, None, b"v", header) for offset, time in times]
+    garbage = plain.batch([plain.PlainRecord(20, 90, None, None)], end_offset=21, inflated=b"?")
+    writer = RawWriter()
+    for piece in cut(plain.batch(rows, end_offset=15) + garbage):
+        writer.add(piece)
+    segment = RawSegment(read_only(writer.finish(10, 21)))
+    found = [segment.find_time(time) for time in (0, 6, 41, 61, 91)]
+    assert found == [(10, 5), (11, 40), (13, 60), (20, 90), None]
+    assert segment.find_time(0, from_offset=12) == (12, 7)
+    assert segment.find_time(60, from_offset=14) == (20, 90)
+    assert segment.newest(0) == (20, 90)
+    assert segment.newest(21) is None
+
+
+def test_a_time_is_found_among_batches() -> None:
     segment = RawSegment(read_only(_segment()))
     assert segment.find_time(-1) == (0, 50)
     assert segment.find_time(50) == (0, 50)
     assert segment.find_time(51) == (6, 90)
     assert segment.find_time(91) is None
-    assert segment.find_time(-1, from_offset=4) == (4, 20)
+    assert segment.find_time(-1, from_offset=4) == (6, 90)
     assert segment.find_time(-1, from_offset=9) is None
 
 

@@ -56,7 +56,15 @@ from smq.wire.internal.messages import (
     Unnamed,
     WithdrawTable,
 )
-from smq.wire.internal.reads import BatchFile, Cold, Inline, MakeInline, OffsetForTime, RecordTime
+from smq.wire.internal.reads import (
+    BatchFile,
+    Cold,
+    Inline,
+    MakeInline,
+    NewestRecord,
+    OffsetForTime,
+    RecordTime,
+)
 
 if TYPE_CHECKING:
     from smq.sealer.cold import Cache, ColdReader, Found
@@ -116,6 +124,7 @@ class Worker:
             Cold: self.cold,
             MakeInline: self.inline,
             OffsetForTime: self.offset_for_time,
+            NewestRecord: self.newest_record,
             DescribeStorage: self.storage,
         }
 
@@ -325,6 +334,11 @@ class Worker:
         found = self._reader.offset_for_time(job.number, job.timestamp, job.log_start)
         return None if found is None else RecordTime(*found)
 
+    def newest_record(self, job: NewestRecord) -> RecordTime | None:
+        """The sealed record with the largest time."""
+        found = self._reader.newest(job.number, job.log_start)
+        return None if found is None else RecordTime(*found)
+
     def storage(self, job: DescribeStorage) -> Storage:
         """How much partitions store, and the disk's usage."""
         disk = shutil.disk_usage(self._at.data_dir)
@@ -379,7 +393,7 @@ def subject_of(question: Question[Any]) -> str:
             return f"payload {', '.join(question.keys[:1])}"
         case Seal() | DropUnsealed() | Retain() | Merge() | Compact() | MakeInline():
             return f"partition {question.place.number}"
-        case Cold() | OffsetForTime():
+        case Cold() | OffsetForTime() | NewestRecord():
             return f"partition {question.number}"
         case PublishTable() | WithdrawTable():
             return f"table {question.namespace}.{question.topic}"

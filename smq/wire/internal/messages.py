@@ -24,7 +24,7 @@ from smq.wire.internal.manifest import (
     ReplaceSegments,
     SetLogStart,
 )
-from smq.wire.internal.reads import Cold, Inline, MakeInline, OffsetForTime
+from smq.wire.internal.reads import Cold, Inline, MakeInline, NewestRecord, OffsetForTime
 from smq.wire.internal.telemetry import FindPush, ListPushes
 from smq.wire.internal.transactions import AddPartitions, FindTransactions, SyncLogs, WriteMarkers
 
@@ -224,7 +224,9 @@ class DescribeStorage(Question[Storage]):
     numbers: list[int]
 
 
-FOR_SEALER = by_name(Pressure, Cold, Inline, OffsetForTime, FindPayloads, DescribeStorage)
+FOR_SEALER = by_name(
+    Pressure, Cold, Inline, OffsetForTime, NewestRecord, FindPayloads, DescribeStorage
+)
 
 
 # Answered by a worker of the sealer.
@@ -391,6 +393,7 @@ FOR_WORKER = by_name(
     Cold,
     MakeInline,
     OffsetForTime,
+    NewestRecord,
     DescribeStorage,
 )
 

@@ -58,6 +58,14 @@ class RecordTime:
 
 
 @dataclass(frozen=True, slots=True)
+class NewestRecord(Question[RecordTime | None]):
+    """Ask for the sealed record with the largest time, at or after `log_start`."""
+
+    number: int
+    log_start: int
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetForTime(Question[RecordTime | None]):
     """Ask for the first sealed record of a time or later, at or after `log_start`."""
 

@@ -19,7 +19,7 @@ from smq.wire.generated.list_offsets import (
     ListOffsetsTopic,
 )
 from smq.wire.internal.form import Failed
-from smq.wire.internal.reads import OffsetForTime, RecordTime
+from smq.wire.internal.reads import NewestRecord, OffsetForTime, RecordTime
 from smq.wire.records import Record, write_batch
 from tests.gateway.coordinator_bench import relayed
 from tests.gateway.shard_api_bench import EPOCH, ShardBench
@@ -271,11 +271,67 @@ def test_a_time_that_the_sealer_does_not_find_is_looked_for_behind(bench: ShardB
     assert found(bench.read(ask.then([None]))) == (3, NOW_MS + 100)
 
 
-def test_the_sealer_is_asked_for_the_largest_timestamp_as_a_time(bench: ShardBench) -> None:
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (None, (4, 101)),
+        (RecordTime(1, NOW_MS + 1), (4, 101)),
+        (RecordTime(1, NOW_MS + 101), (1, 101)),
+        (RecordTime(1, NOW_MS + 999), (1, 999)),
+    ],
+)
+def test_the_largest_timestamp_is_that_of_segments_or_of_the_log(
+    bench: ShardBench, said: RecordTime | None, expected: tuple[int, int]
+) -> None:
     ask = asked_of_the_sealer(bench, MAX_TIMESTAMP)
-    [command] = ask.questions
-    assert command == OffsetForTime(number=1, timestamp=NOW_MS + 101)
-    assert found(bench.read(ask.then([None]))) == (4, NOW_MS + 101)
+    assert ask.questions == [NewestRecord(number=1, log_start=0)]
+    offset, after_ms = expected
+    assert found(bench.read(ask.then([said]))) == (offset, NOW_MS + after_ms)
+
+
+@pytest.mark.parametrize(
+    ("log_start", "expected"), [(0, (4, 101)), (4, (4, 101)), (5, (5, 50)), (6, (-1, None))]
+)
+def test_the_largest_timestamp_is_that_of_what_is_left(
+    bench: ShardBench, log_start: int, expected: tuple[int, int | None]
+) -> None:
+    """Data fault 30: it was -1 once the record with the largest time had been deleted."""
+    bench.shard.logs[0].sealing.set_log_start(1, log_start)
+    offset, after_ms = expected
+    timestamp = -1 if after_ms is None else NOW_MS + after_ms
+    assert found(bench.ask("ListOffsets", 7, request(MAX_TIMESTAMP))) == (offset, timestamp)
+
+
+def test_the_largest_timestamp_is_left_within_a_batch(bench: ShardBench) -> None:
+    """Data fault 30."""
+    records = [Record(i, NOW_MS + time, None, b"v") for i, time in enumerate((500, 300, 400, 200))]
+    base = bench.appender.append("t", 0, write_batch(records))
+    bench.appender.append("t", 0, batch(b"z", first_ms=NOW_MS + 350))
+    for start, expected in ((0, (0, 500)), (1, (2, 400)), (3, (4, 350)), (4, (4, 350))):
+        bench.shard.logs[0].sealing.set_log_start(1, base + start)
+        answer = bench.ask("ListOffsets", 7, request(MAX_TIMESTAMP))
+        assert found(answer) == (base + expected[0], NOW_MS + expected[1])
+
+
+def test_what_is_sealed_while_the_sealer_looks_is_asked_of_it_too(bench: ShardBench) -> None:
+    """Data fault 30: the log may have lost it by then, and an earlier seal did not have it."""
+    ask = asked_of_the_sealer(bench, NOW_MS + 50)
+    bench.shard.logs[0].sealing.advance(1, 5, NOW_MS)
+    again: Any = ask.then([None])
+    assert again.questions == [OffsetForTime(number=1, timestamp=NOW_MS + 50, log_start=3)]
+    assert found(bench.read(again.then([None]))) == (5, NOW_MS + 50)
+    ask = asked_of_the_sealer(bench, MAX_TIMESTAMP)
+    bench.shard.logs[0].sealing.advance(1, 6, NOW_MS)
+    again = ask.then([RecordTime(1, NOW_MS + 1)])
+    assert again.questions == [NewestRecord(number=1, log_start=0)]
+    assert found(bench.read(again.then([RecordTime(4, NOW_MS + 101)]))) == (4, NOW_MS + 101)
+
+
+def test_a_record_that_is_deleted_while_the_sealer_looks_is_no_answer(bench: ShardBench) -> None:
+    ask = asked_of_the_sealer(bench, NOW_MS + 1)
+    bench.shard.logs[0].sealing.set_log_start(1, 2)
+    again: Any = ask.then([RecordTime(1, NOW_MS + 1)])
+    assert again.questions == [OffsetForTime(number=1, timestamp=NOW_MS + 1, log_start=2)]
 
 
 def test_a_sealer_that_cannot_say_is_a_storage_error(bench: ShardBench) -> None:

@@ -40,7 +40,7 @@ def test_each_question_is_answered_by_somebody() -> None:
 
 def test_those_whom_two_answer_are_handed_on() -> None:
     assert set(FOR_SEALER) & set(FOR_WORKER) == {
-        "cold", "describe_storage", "find_payloads", "offset_for_time",
+        "cold", "describe_storage", "find_payloads", "newest_record", "offset_for_time",
     }  # fmt: skip
     names = [name for table in TABLES for name in table]
     assert len(names) == len(ALL) + 4
