@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, NamedTuple
 
 from smq.model.errors import ErrorCode
+from smq.model.setting import INT64_MAX
 from smq.testing.simulation.clients import PAUSE_MS, Client, Message
 from smq.testing.simulation.ledger import Broken, Commits, Incarnation
 from smq.wire.generated.create_topics import (
@@ -239,7 +240,8 @@ class Administrator(Client):
             self.world.ledger.created(topic)
             return True
 
-        configs = {"smq.durability": level}
+        # The host's clock, which is the clients' too, may be set between a record and its check.
+        configs = {"smq.durability": level, "message.timestamp.after.max.ms": str(INT64_MAX)}
         if self.world.compacts(name):
             configs |= {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
         topic = CreatableTopic(

@@ -26,6 +26,9 @@ TRANSACT, TRANSACTIONS_MAX, TRANSACTIONS_SHARE = "transact", 25, 0.4
 TRANSACTIONS_FROM = 501  # Earlier seeds have no transactions, so they replay unchanged.
 # Members of a group are drawn separately, for the same reason, and over several sessions.
 MEMBERS, MEMBERS_FROM, MEMBERS_SHARE = ("come", "vanish", "coordinator-stops"), 301, 0.3
+# So is setting the wall clock: by seconds, hours, years; -1, 0 or 1 is the direction.
+SET_CLOCK, CLOCK_FROM, CLOCK_SHARE, CLOCK_MAX = "set-clock", 501, 0.4, 8
+STEPS_S = (1, 10, 600, 3600, 25 * 3600, 8 * 86_400, 365 * 86_400)
 MEMBERS_ROUNDS_MAX, MEMBERS_ROUND_MS, MEMBERS_SPREAD_MS = 4, 16_000, 6_000
 EVENTS_MIN, EVENTS_MAX = 10, 60
 FLOOD_TIMES = 10  # A flood exceeds the log's room: see Host.is_flooded.
@@ -191,6 +194,11 @@ def _transact(world: "World", which: int, mask: int, commits: int, level: int) -
     transactors[which % len(transactors)].transact(mask, commits=bool(commits))
 
 
+def _set_clock(world: "World", step: int, direction: int) -> None:
+    """Somebody sets the wall clock of the host, ahead, back or right."""
+    world.clock.set_wall(direction * STEPS_S[step % len(STEPS_S)])
+
+
 def _come(world: "World", which: int) -> None:
     """A member joins its group."""
     world.members[which % len(world.members)].come()
@@ -342,12 +350,14 @@ KINDS: dict[str, Kind] = {
         ),
         _transact,
     ),
+    # By `clock_of`.
+    SET_CLOCK: Kind(0, lambda c: (c.randrange(len(STEPS_S)), c.choice((-1, -1, 0, 1))), _set_clock),
     # By `members_of`.
     "come": Kind(0, lambda c: (c.randrange(4),), _come),
     "vanish": Kind(0, lambda c: (c.randrange(4),), _vanish),
     "coordinator-stops": Kind(0, lambda c: (c.randint(6_000, 9_000),), _coordinator_stops),
 }
-DRAWN_APART = frozenset({TRANSACT, *MEMBERS})
+DRAWN_APART = frozenset({TRANSACT, SET_CLOCK, *MEMBERS})
 
 
 def name_of(topic: int) -> str:
@@ -372,6 +382,7 @@ def events_of(seed: int, kinds: Collection[str] = KINDS) -> list[Event]:
         [name] = chance.choices(list(drawn), weights)
         events.append(Event(20 + int(at_ms), name, KINDS[name].draw(chance)))
     apart = transactions_of(seed, int(at_ms)) if TRANSACT in kinds else []
+    apart += clock_of(seed, int(at_ms)) if SET_CLOCK in kinds else []
     apart += members_of(seed) if {*MEMBERS} <= {*kinds} else []
     return sorted([*events, *apart], key=lambda each: each.at_ms)
 
@@ -385,6 +396,18 @@ def transactions_of(seed: int, end_ms: int) -> list[Event]:
     return [
         Event(20 + chance.randint(0, end_ms), TRANSACT, draw(chance))
         for _ in range(chance.randint(1, TRANSACTIONS_MAX))
+    ]
+
+
+def clock_of(seed: int, end_ms: int) -> list[Event]:
+    """How often a seed's wall clock is set until `end_ms`; in most seeds never."""
+    chance = Random(f"clock {seed}")  # noqa: S311
+    if seed < CLOCK_FROM or chance.random() >= CLOCK_SHARE:
+        return []
+    draw = KINDS[SET_CLOCK].draw
+    return [
+        Event(20 + chance.randint(0, end_ms), SET_CLOCK, draw(chance))
+        for _ in range(chance.randint(1, CLOCK_MAX))
     ]
 
 

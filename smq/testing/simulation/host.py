@@ -75,6 +75,7 @@ class Host:
             seal_ms=chance.choice((100, LATE_MS)),
             seal_bytes=chance.choice((1, 256, 256, 256)) * KiB,  # Small files slow a run down.
             # Segments are merged and compacted, and replaced ones deleted, soon or not at all.
+            log_retention_ms=-1,  # It goes by the wall clock, which somebody sets.
             log_retention_check_interval_ms=chance.choice((OFTEN_MS, 300_000)),
             filer_sweep_ms=chance.choice((2000, 3_600_000)),
         )

@@ -86,6 +86,7 @@ def simulate(
     try:
         replaced = app_clock.replaced(world.clock.wall_ns, world.clock.monotonic_ns)
         with replaced, system.installed(), redirect_stderr(operator):
+            app_clock.begin_at(app_clock.wall_ms())  # As a broker's first start does.
             world.run()
     except Exception as reason:  # noqa: BLE001  (Any failure is what we search for.)
         frames = traceback.extract_tb(reason.__traceback__)[-FRAMES_SAID:]

@@ -1,6 +1,7 @@
 """A transactional client: transactions over one topic, one after another.
 
-An attempt writes a batch to each partition, then commits or aborts. Unanswered requests are
+An attempt writes a batch to each partition, then commits or aborts. With a commit goes an offset
+of a group of its own. Unanswered requests are
 retried. A refusal ends the attempt: the producer reinitializes, which aborts the open transaction.
 `rules.py` has the rules; the topic is read with `read_committed`.
 """
@@ -14,11 +15,16 @@ from shm.kernels.base.words import BATCH_ATTRIBUTES_AT
 from smq.model.errors import ErrorCode
 from smq.testing.simulation.clients import PAUSE_MS, Answered, Client, Message
 from smq.testing.simulation.clock import MS
-from smq.testing.simulation.ledger import Broken, Incarnation
+from smq.testing.simulation.ledger import Broken, Commits, Incarnation
 from smq.wire.generated.end_txn import EndTxnRequest
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from smq.wire.generated.init_producer_id import InitProducerIdRequest
 from smq.wire.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from smq.wire.generated.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from smq.wire.records import MAGIC, Record, crc_of, read_batches, write_batch
 
 if TYPE_CHECKING:
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
     from smq.testing.simulation.world import World
 
 TOPIC, PARTITIONS = "transactions", 3
-INIT, PRODUCE, END, FETCH = 4, 12, 5, 12  # Versions.
+INIT, PRODUCE, OFFSETS, END, FETCH = 4, 12, 5, 5, 12  # Versions.
 TIMEOUT_MS = 5_000  # Shorter than a healed world's run: an open transaction may fill its log.
 TRANSACTIONAL = 0x10
 COMMITTED_ONLY, FETCH_BYTES = 1, 1 << 14
@@ -65,6 +71,7 @@ class Attempt:
     losses: int
     began_ns: int
     fate: str = ABORTED
+    offset: tuple[int, set[int]] | None = None  # With what it replaces, see Commits.
     written: set[int] = field(default_factory=set)
 
 
@@ -79,6 +86,7 @@ class Transactor(Client):
         self._wanted: deque[tuple[int, bool]] = deque()
         self._who: Who | None = None
         self._losses = 0  # Of the topic, when the id was initialized.
+        self.group = f"{name}-offsets"
 
     def transact(self, mask: int, *, commits: bool) -> None:
         """Run one more transaction, over the partitions of a mask."""
@@ -184,17 +192,49 @@ class Transactor(Client):
         if code in {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
             attempt.written.add(partition)
             if attempt.written == attempt.values.keys():
-                attempt.fate = UNDECIDED if attempt.commits else ABORTED
-                self._end(attempt)
+                self._commit_offset(attempt) if attempt.commits else self._end(attempt)
         elif code is None or code in RETRIED:
             self._again(lambda: self._write(attempt, partition))
         else:
             self._give_up(attempt, code)
 
+    def _commit_offset(self, attempt: Attempt) -> None:
+        """Send the group's next offset with the transaction."""
+        incarnation, who = self._incarnation, self._who
+        assert incarnation is not None
+        assert who is not None
+        if attempt.offset is None:
+            attempt.offset = self._commits_of(incarnation).ask()
+        row = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=attempt.offset[0])
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.name,
+            group_id=self.group,
+            producer_id=who.id,
+            producer_epoch=who.epoch,
+            topics=[TxnOffsetCommitRequestTopic(name=TOPIC, partitions=[row])],
+        )
+
+        def answered(answer: Message) -> None:
+            code = None
+            if answer is not None:
+                code = ErrorCode(answer.topics[0].partitions[0].error_code)
+            if code == ErrorCode.NONE:
+                self._end(attempt)
+            elif code is None or code in RETRIED:
+                self._again(lambda: self._commit_offset(attempt))
+            else:
+                self._give_up(attempt, code)
+
+        self._ask("TxnOffsetCommit", OFFSETS, request, answered)
+
+    def _commits_of(self, incarnation: Incarnation) -> Commits:
+        return self.world.ledger.commits.setdefault((self.group, incarnation, 0), Commits())
+
     # --- the end ---------------------------------------------------------------------------------
 
     def _end(self, attempt: Attempt) -> None:
         assert self._who is not None
+        attempt.fate = UNDECIDED if attempt.commits else ABORTED
         request = EndTxnRequest(
             transactional_id=self.name,
             producer_id=self._who.id,
@@ -207,6 +247,8 @@ class Transactor(Client):
         code = None if answer is None else ErrorCode(answer.error_code)
         if code == ErrorCode.NONE:
             attempt.fate = COMMITTED if attempt.commits else ABORTED
+            if attempt.offset is not None and self._incarnation is not None:
+                self._commits_of(self._incarnation).acked(*attempt.offset)
             self._who = Who(answer.producer_id, answer.producer_epoch)
             self.is_busy = False
             self._go_on()

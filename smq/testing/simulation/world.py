@@ -91,11 +91,13 @@ class World:
         ]
         self.transactors = [Transactor(self, f"transactor-{i}", lanes) for i in range(2)]
         self.members = [GroupMember(self, f"member-{i}") for i in range(4)]
+        groups = [each.group for each in self.transactors]
+        self.checkers = [*self.committers, *(Committer(self, name) for name in groups)]
         self._programs: list[SdkProgram] = [self.sdk_producer, *self.sdk_consumers]
         self.sdk_commits: dict[Part, tuple[int, int]] = {}  # Of its group: acked, requested.
         self._clients: list[Client | SdkProgram] = [self.administrator, self.reader]
         self._clients += [self.committed_reader, *self.transactors, *self.members]
-        self._clients += [*self.producers, *self.consumers, *self.committers, *self._programs]
+        self._clients += [*self.producers, *self.consumers, *self.checkers, *self._programs]
         self._later: list[tuple[int, int, Callable[[], object]]] = []
         self._tie_breaker = count()
         self._fates: dict[Process, Ends] = {}
@@ -227,7 +229,7 @@ class World:
     def _check_groups(self) -> None:
         for (group, incarnation, partition), kept in self.ledger.commits.items():
             if not incarnation.is_dying:
-                [committer] = [each for each in self.committers if each.name == group]
+                [committer] = [each for each in self.checkers if each.name == group]
                 self.unchecked.add((group, incarnation, partition))
                 committer.check(incarnation, partition, kept)
 

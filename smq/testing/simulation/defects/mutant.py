@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 TOPICS = frozenset({"produce", "create", "create-again"})
 DISKS = TOPICS | {"disk-fails", "disk-is-slow"}
 MEMBERS = TOPICS | {"come", "vanish", "coordinator-stops"}
+CLOCKS = TOPICS | {"transact", "set-clock"}
 CRASHES = DISKS | {"kill", "kill-all", "cut-power"}
 
 
