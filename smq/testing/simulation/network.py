@@ -9,6 +9,8 @@ process serves the others. Connections overtake each other; bytes of one never d
 import errno
 import os
 import select
+import socket
+import struct
 from collections import deque
 from collections.abc import Sequence
 from random import Random
@@ -110,6 +112,11 @@ class SimulatedSocket:
 
     def setsockopt(self, *_args: int) -> None:
         """See socket."""
+
+    def getsockopt(self, _level: int, option: int, _size: int) -> bytes:
+        """See socket. At the other end is a process of this user."""
+        assert option == socket.SO_PEERCRED, "nobody asks for another"
+        return struct.pack("iII", os.getpid(), os.getuid(), os.getgid())
 
     def getsockname(self) -> Address:
         """See socket."""
