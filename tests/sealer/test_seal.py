@@ -94,7 +94,7 @@ def test_what_must_be_raw_is_a_segment_of_its_own(
     assert segments[1].record_count == 2
     assert segments[1].path.endswith(".batches")
     assert store.get(segments[1].path).startswith(b"".join(raw))
-    assert read_back(store, manifest, tmp_path / "cache") == _values(*range(6))
+    assert read_back(store, manifest, tmp_path / "cache") == _values(0, 1, 2, 3, 5)
 
 
 def test_a_change_of_the_timestamp_type_begins_another_segment(manifest: WritableManifest) -> None:
