@@ -107,7 +107,9 @@ def main() -> None:
         sql.add_topic(Topic(PLACE.topic, UUID(int=1), (1,), (0,)), 0)
         store = LocalStore(Path(directory) / "filer")
         seal(sql.manifest, store, options.records, options.keys, options.value_bytes)
-        ports = Ports(store, FakeShard([]), sql.manifest, lambda: Now(10**15, 10**15), draw)
+        ports = Ports(
+            store, FakeShard([]), sql.manifest, lambda: Now(10**15, 10**15), draw, bytes(16)
+        )
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         seconds, steps = 0.0, 0
         while True:

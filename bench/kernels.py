@@ -94,10 +94,11 @@ class Bench:
         self.plan, self.out = new_plan(512, 1024, 4096), np.zeros(1 << 18, np.uint8)
         self.plan[HEAD_NOW_MS] = self.plan[HEAD_WALL_MS] = NOW_MS
         self.plan[HEAD_REQUEST_BYTES_MAX] = 100 * MiB
-        key_hash = int(hash_key(np.frombuffer(b"t", np.uint8), 0, 1, False))  # noqa: FBT003
+        name = np.frombuffer(b"t", np.uint8)
+        key_hash = int(hash_key(np.zeros(8, np.int64), name, 0, 1, False))  # noqa: FBT003
         buckets = [1 if i == key_hash & 1 else 0 for i in range(2)]
         self.directory = np.array(
-            [2, 6, 11, 12, *buckets, key_hash, 0, 1, 0, 1, 0, ord("t")], np.int64
+            [2, 8, 13, 14, 0, 0, *buckets, key_hash, 0, 1, 0, 1, 0, ord("t")], np.int64
         )
 
     def produce(self, data: np.ndarray) -> None:

@@ -156,13 +156,14 @@ def _warm_read(log: LogMemory, links: np.ndarray, spans: np.ndarray) -> None:
     gather_checked(frame, 0, spans, out, 0)
     frame_is_good(frame, 0, len(frame), 0)
     batch_crc_is_good(frame, FRAME_HEADER_BYTES, 61)
+    directory = np.array([2, 8, 8, 8, 0, 0, 0, 0], np.int64)
     for data in (frame, np.frombuffer(bytes(8), np.uint8)):  # Writable and read-only.
         crc32c(data, 0, 8)
         find_key(data, 0, 8)
         may_refer(data, 0, 8)
         find_handles(data, 0, 8, np.zeros((1, R_FIELDS), np.int64))
-        hash_key(data, 0, 8, False)  # noqa: FBT003  (kernels take no keywords)
-        enter_topics(np.array([2, 6, 6, 6, 0, 0], np.int64), data)
+        hash_key(directory, data, 0, 8, False)  # noqa: FBT003  (kernels take no keywords)
+        enter_topics(directory, data)
 
 
 def _warm_recovery(log: LogMemory, links: np.ndarray, producers: np.ndarray) -> None:
@@ -212,9 +213,9 @@ def _warm_records() -> None:
     encode_one(data, 1, data, 1, data, 0, 0, 0, 0, 0, np.zeros(256, np.uint8), 0)
     choose_partition(data, 0, 0, 1, 0)
     assign_partitions(columns, data, 1, 0, np.zeros(1, np.int64))
-    table = np.zeros((2, SLOT_WORDS), np.uint64)
-    note_keys(table, data, columns[0], columns[0], columns[0])
-    find_last(table, data, columns[0], columns[0], columns[0], np.zeros(1, np.bool_))
+    table, secret = np.zeros((2, SLOT_WORDS), np.uint64), np.frombuffer(bytes(16), np.uint64)
+    note_keys(table, secret, data, columns[0], columns[0], columns[0])
+    find_last(table, secret, data, columns[0], columns[0], columns[0], np.zeros(1, np.bool_))
     fill_views(data, columns[0], columns[1], np.zeros(VIEW_BYTES, np.uint8), np.zeros(1, np.uint8))
 
 

@@ -50,14 +50,20 @@ FILL_PERCENT = 70
 
 
 class KeyTable:
-    """The last offset of each key. Its size fits `records`, within bounds."""
+    """The last offset of each key. Its size fits `records`, within bounds.
 
-    def __init__(self, records: int, first_records: int, slots_max: int = SLOTS_MAX) -> None:
+    `secret`: 16 bytes that no client knows.
+    """
+
+    def __init__(
+        self, records: int, first_records: int, secret: bytes, slots_max: int = SLOTS_MAX
+    ) -> None:
         slots = SLOTS_MIN
         wanted = max(min(records, slots_max * FILL_PERCENT // 100), first_records)
         while slots * FILL_PERCENT // 100 < wanted:
             slots *= 2
         self._table = np.zeros((slots, SLOT_WORDS), np.uint64)
+        self._secret = np.frombuffer(secret, np.uint64)
         self.keys, self._room = 0, slots * FILL_PERCENT // 100
 
     def has_room(self, records: int) -> bool:
@@ -66,12 +72,12 @@ class KeyTable:
 
     def note(self, rows: pa.Table) -> None:
         """Remember rows with the columns _offset and _key."""
-        self.keys += note_keys(self._table, *_places(rows))
+        self.keys += note_keys(self._table, self._secret, *_places(rows))
 
     def last(self, rows: pa.Table) -> np.ndarray:
         """Which of these rows are the last of their key."""
         out = np.empty(rows.num_rows, np.bool_)
-        find_last(self._table, *_places(rows), out)
+        find_last(self._table, self._secret, *_places(rows), out)
         return out
 
 
@@ -87,14 +93,15 @@ def _places(rows: pa.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
 
 
 class Ports(NamedTuple):
-    """What compaction uses. `now` reads both clocks, `draw` as for Sealing; `staging`
-    takes copies of files that are not on this host."""
+    """What compaction uses. `now` reads both clocks, `draw` as for Sealing; `secret` is of tables
+    of keys; `staging` takes copies of files that are not on this host."""
 
     store: Store
     shard: ShardPort
     manifest: ManifestPort
     now: Callable[[], Now]
     draw: Callable[[], int]
+    secret: bytes
     staging: Path | None = None
     slots_max: int = SLOTS_MAX
     room: Room | None = None
@@ -122,7 +129,7 @@ class Compaction:
             self._report(compacted_end(segments))
             return
         records = sum(each.record_count for each in dirty)
-        table = KeyTable(records, dirty[0].record_count, self._ports.slots_max)
+        table = KeyTable(records, dirty[0].record_count, self._ports.secret, self._ports.slots_max)
         end = dirty[0].base_offset
         while dirty and table.has_room(dirty[0].record_count):
             end = dirty[0].end_offset

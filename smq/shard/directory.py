@@ -9,16 +9,20 @@ from shm.kernels.log.directory import (
     DIRECTORY_HEADER_WORDS,
     INTERNAL,
     LED_ELSEWHERE,
+    SECRET,
     TOPIC_WORDS,
     enter_topics,
 )
 from smq.model.catalog import Catalog
 
 
-def build_directory(catalog: Catalog, code_of: Callable[[int], int | None]) -> np.ndarray:
+def build_directory(
+    catalog: Catalog, code_of: Callable[[int], int | None], secret: bytes
+) -> np.ndarray:
     """The directory of a catalog: int64, one dimension.
 
-    `code_of(number)` gives log << 32 | slot for a partition led here, None for the others.
+    `code_of(number)` gives log << 32 | slot for a partition led here, None for the others. `secret`
+    has 16 bytes that no client knows.
     """
     topics = list(catalog.all())
     keys = [topic.name.encode() for topic in topics] + [topic.id.bytes for topic in topics]
@@ -33,6 +37,7 @@ def build_directory(catalog: Catalog, code_of: Callable[[int], int | None]) -> n
     names_at = slots_at + int(counts.sum())
     directory = np.zeros(names_at + len(names) // 8 + 1, np.int64)
     directory[:4] = buckets, topics_at, slots_at, names_at
+    directory[SECRET : SECRET + 2] = np.frombuffer(secret, np.int64)
     directory[names_at:].view(np.uint8)[: len(names)] = names
     numbers = (number for topic in topics for number in topic.partition_numbers)
     codes = (INTERNAL if number < 0 else code_of(number) for number in numbers)

@@ -118,7 +118,9 @@ class Shard:
         config: Config,
         logs: dict[int, Log],
         nodes: Callable[[], list[Node]],
+        secret: bytes,
     ) -> None:
+        self._secret = secret  # 16 bytes, of tables whose keys clients choose.
         self.node_id, self.logs, self.nodes = node_id, logs, nodes
         self.config = self._started = config
         self.catalog = Catalog("", 0, {})
@@ -136,7 +138,7 @@ class Shard:
         self.quotas = ClientQuotas()
         self.client_metrics = ClientMetrics()
         self.throttle = Throttle(logs.values())
-        self.directory = build_directory(self.catalog, lambda _: None)
+        self.directory = build_directory(self.catalog, lambda _: None, secret)
 
     def invariants(self) -> None:
         """Raise AssertionError when the shard does not lead what the catalog says."""
@@ -176,7 +178,7 @@ class Shard:
         self.catalog, self.catalog_version = catalog, version
         self.levels = set(self._durabilities.values())
         self._show_again()
-        self.directory = build_directory(catalog, self._code_of)
+        self.directory = build_directory(catalog, self._code_of, self._secret)
         for log in self.logs.values():
             log.wal.writes_ahead = DURABILITY_DISK in self.levels
 

@@ -53,7 +53,7 @@ class ShardBench:
         self, directory: Path, *topics: Topic, config: Config | None = None, epoch: int = EPOCH
     ) -> None:
         log = new_log(directory, generation=epoch)
-        self.shard = Shard(1, config or Config(), {0: log}, lambda: NODES)
+        self.shard = Shard(1, config or Config(), {0: log}, lambda: NODES, bytes(16))
         self.shard.take_catalog(catalog(*topics), 1)
         self.appender = Appender(self.shard)
         self.later_count = 0

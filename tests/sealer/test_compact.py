@@ -45,6 +45,9 @@ def store() -> MemoryStore:
     return MemoryStore(lambda: 50)
 
 
+SECRET = b"a secret of ours"
+
+
 class Log:
     """A partition: records are appended and sealed, compacted and read."""
 
@@ -80,6 +83,7 @@ class Log:
             FusedManifest(self.manifest, fuse),
             lambda: Now(now_ms, NOW_MS),
             draw,
+            SECRET,
             slots_max=self._slots_max,
         )
         return Compaction(ports, PLACE, settings)
@@ -203,9 +207,14 @@ def test_the_last_record_stays_for_readers_that_wait_for_it(log: Log) -> None:
     log.compact(AT_ONCE)
     log.manifest.set_log_start(1, 0)
     ports = Ports(
-        log.store, log.shard, FusedManifest(log.manifest), lambda: Now(NOW_MS + 5, NOW_MS), draw
+        log.store,
+        log.shard,
+        FusedManifest(log.manifest),
+        lambda: Now(NOW_MS + 5, NOW_MS),
+        draw,
+        SECRET,
     )
-    table = KeyTable(1, 1)
+    table = KeyTable(1, 1, SECRET)
     last = log.manifest.segments(1)[-1]
     assert last.compacted_ms
     Compaction(ports, PLACE, AT_ONCE)._compact(last, table, drops=True, is_last=True)
@@ -269,8 +278,8 @@ def test_more_keys_than_the_table_holds_take_several_passes(
 
 
 def test_a_segment_with_more_keys_than_that_gets_a_table_for_itself() -> None:
-    assert KeyTable(10 * SLOTS_MIN, 5 * SLOTS_MIN, SLOTS_MIN).has_room(5 * SLOTS_MIN)
-    assert not KeyTable(10 * SLOTS_MIN, 1, SLOTS_MIN).has_room(5 * SLOTS_MIN)
+    assert KeyTable(10 * SLOTS_MIN, 5 * SLOTS_MIN, SECRET, SLOTS_MIN).has_room(5 * SLOTS_MIN)
+    assert not KeyTable(10 * SLOTS_MIN, 1, SECRET, SLOTS_MIN).has_room(5 * SLOTS_MIN)
 
 
 @hypothesis_settings(deadline=None)
@@ -282,7 +291,7 @@ def test_keys_of_any_slice_are_the_ones_noted(keys: list[bytes | None], skip: in
     rows = pa.table({"_offset": pa.array(range(len(keys)), pa.int64()), "_key": keys}).cast(
         pa.schema([("_offset", pa.int64()), ("_key", pa.binary())])
     )[skip:]
-    table = KeyTable(len(keys), 1)
+    table = KeyTable(len(keys), 1, SECRET)
     table.note(rows.combine_chunks())
     left = keys[skip:]
     expected = [key is not None and key not in left[i + 1 :] for i, key in enumerate(left)]

@@ -39,7 +39,7 @@ NOW_MS, DAY_MS = 1_600_000_000_000, 86_400_000  # Wall time.
 MONOTONIC_MS = 70_000_000_000
 NOW = Now(MONOTONIC_MS, NOW_MS)
 RING_BYTES, SEGMENT_BYTES = 256 * 1024, 64 * 1024
-BOOT_ID = b"a boot of tests."
+BOOT_ID, SECRET = b"a boot of tests.", b"a secret of ours"
 PRODUCE, PRODUCE_VERSION = 0, 9
 NODES = [Node(1, "one", 9092, 7), Node(2, "two", 9093, 8)]
 
@@ -105,7 +105,7 @@ def new_shard(directory: Path, *topics: Topic, logs: int = 1, **config: int) -> 
     settings = Config(**{"socket_request_max_bytes": 1 << 20, "wal_bytes_max": 4 << 30, **config})  # type: ignore[arg-type]
     bytes_max = settings.wal_bytes_max
     opened = {number: new_log(directory, number, bytes_max=bytes_max) for number in range(logs)}
-    shard = Shard(1, settings, opened, lambda: NODES)
+    shard = Shard(1, settings, opened, lambda: NODES, SECRET)
     shard.take_catalog(catalog(*topics), 1)
     shard.invariants()
     return shard

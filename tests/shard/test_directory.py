@@ -6,7 +6,7 @@ from hypothesis import given, settings, strategies as st
 from shm.kernels.log.directory import LED_ELSEWHERE, find_topic
 from smq.model.catalog import Catalog, Topic
 from smq.shard.directory import build_directory
-from tests.shard.shard_bench import catalog, topic
+from tests.shard.shard_bench import SECRET, catalog, topic
 
 FIRST_SLOT, PARTITION_COUNT = 3, 4  # Words of a topic's row.
 
@@ -22,18 +22,20 @@ def codes(directory: np.ndarray, key: bytes, *, is_id: bool = False) -> list[int
 
 
 def test_an_empty_catalog_has_nothing() -> None:
-    assert codes(build_directory(Catalog("", 0, {}), lambda _: None), b"any") is None
+    assert codes(build_directory(Catalog("", 0, {}), lambda _: None, SECRET), b"any") is None
 
 
 def test_partitions_led_elsewhere_are_told_apart_from_ours() -> None:
-    directory = build_directory(catalog(topic("three", range(5, 8))), {5: 1 << 32 | 9, 7: 4}.get)
+    directory = build_directory(
+        catalog(topic("three", range(5, 8))), {5: 1 << 32 | 9, 7: 4}.get, SECRET
+    )
     expected = [1 << 32 | 9, LED_ELSEWHERE, 4]
     assert codes(directory, b"three") == expected
     assert codes(directory, (5).to_bytes(16), is_id=True) == expected
 
 
 def test_a_name_is_no_id_and_an_id_is_no_name() -> None:
-    directory = build_directory(catalog(topic("x" * 16, range(5, 6))), {5: 1}.get)
+    directory = build_directory(catalog(topic("x" * 16, range(5, 6))), {5: 1}.get, SECRET)
     assert codes(directory, b"x" * 16, is_id=True) is None
     assert codes(directory, (5).to_bytes(16)) is None
 
@@ -47,7 +49,7 @@ def test_every_topic_is_found_and_no_other(known: set[str], others: set[str]) ->
     topics: list[Topic] = []
     for i, name in enumerate(sorted(known)):
         topics.append(topic(name, range(100 * i + 1, 100 * i + 1 + i % 3 + 1)))
-    directory = build_directory(catalog(*topics), lambda number: number)
+    directory = build_directory(catalog(*topics), lambda number: number, SECRET)
     for each in topics:
         assert codes(directory, each.name.encode()) == list(each.partition_numbers)
         assert codes(directory, each.id.bytes, is_id=True) == list(each.partition_numbers)

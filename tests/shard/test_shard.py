@@ -18,6 +18,7 @@ from smq.model.config import Config
 from smq.model.errors import ErrorCode
 from smq.shard.shard import Led, Shard
 from tests.shard.shard_bench import (
+    SECRET,
     Appender,
     HeldSyncer,
     batch,
@@ -103,7 +104,7 @@ def test_what_a_log_still_has_of_topics_that_are_gone_goes_with_the_first_catalo
 ) -> None:
     log = new_log(tmp_path)
     log.adopt(9, PartitionSettings(DURABILITY_OS, 1 << 20))
-    shard = Shard(1, Config(), {0: log}, list)
+    shard = Shard(1, Config(), {0: log}, list, SECRET)
     shard.take_catalog(catalog(topic("a")), 1)
     shard.invariants()
     assert set(log.partitions.slots) == {1}
@@ -111,7 +112,8 @@ def test_what_a_log_still_has_of_topics_that_are_gone_goes_with_the_first_catalo
 
 def test_epochs_are_compared_with_the_one_the_partition_is_led_in(tmp_path: Path) -> None:
     one = topic("one")
-    shard = Shard(1, new_shard(tmp_path).config, {0: new_log(tmp_path / "b", generation=5)}, list)
+    logs = {0: new_log(tmp_path / "b", generation=5)}
+    shard = Shard(1, new_shard(tmp_path).config, logs, list, SECRET)
     shard.take_catalog(catalog(one), 1)
     here = led(shard, "one")
     expected = {
@@ -127,7 +129,7 @@ def test_epochs_are_compared_with_the_one_the_partition_is_led_in(tmp_path: Path
 def test_nothing_is_visible_before_its_level_on_one_log(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     syncer = log.syncs.syncer = HeldSyncer(log.memory)
-    shard = Shard(1, new_shard(tmp_path / "unused").config, {0: log}, list)
+    shard = Shard(1, new_shard(tmp_path / "unused").config, {0: log}, list, SECRET)
     levels = ("memory", "os", "disk")
     topics = [
         topic(level, range(i, i + 1), {"smq.durability": level})

@@ -3,6 +3,7 @@
 One int64 array, built by Python after each change of the catalog (smq.shard.directory):
 
     0 buckets (a power of two)   1 where topics begin   2 where slots begin   3 where names begin
+    4, 5 the secret of the hash
     buckets   one word each: 0, or 1 + the topic's row
     topics    five words each: hash, key at (bytes from the names' begin), key bytes, first slot,
               partition count
@@ -16,20 +17,22 @@ name of 16 bytes is not mistaken for an id).
 
 import numpy as np
 
-from shm.kernels.base.crc32c import crc32c
 from shm.kernels.base.jit import kernel
+from shm.kernels.base.siphash import sip_hash
 
 TOPIC_WORDS = 5
-DIRECTORY_HEADER_WORDS = 4
+DIRECTORY_HEADER_WORDS = 6
+SECRET = 4  # Two words.
 ID_BYTES = 16
 LED_ELSEWHERE = -1
 INTERNAL = -3
 
 
 @kernel
-def hash_key(data, start, length, is_id):
-    """The hash of a topic's name or id; never negative."""
-    value = np.int64(crc32c(data, start, start + length))
+def hash_key(directory, data, start, length, is_id):
+    """The hash of a topic's name or id under the directory's secret; never negative."""
+    k0, k1 = np.uint64(directory[SECRET]), np.uint64(directory[SECRET + 1])
+    value = np.int64(sip_hash(k0, k1, data, start, length) >> np.uint64(1))
     return value ^ 0xFFFFFFFF if is_id else value
 
 
@@ -41,7 +44,7 @@ def _byte(words, at):
 @kernel
 def find_topic(directory, data, start, length, is_id):
     """Where the topic's five words begin in the directory; -1: there is no such topic."""
-    wanted = hash_key(data, start, length, is_id)
+    wanted = hash_key(directory, data, start, length, is_id)
     mask = directory[0] - 1
     bucket = wanted & mask
     while directory[DIRECTORY_HEADER_WORDS + bucket] != 0:
@@ -66,7 +69,7 @@ def enter_topics(directory, keys):
     mask, count = directory[0] - 1, (directory[2] - directory[1]) // TOPIC_WORDS
     for i in range(count):
         row = directory[1] + TOPIC_WORDS * i
-        value = hash_key(keys, directory[row + 1], directory[row + 2], i >= count // 2)
+        value = hash_key(directory, keys, directory[row + 1], directory[row + 2], i >= count // 2)
         directory[row] = value
         bucket = value & mask
         while directory[DIRECTORY_HEADER_WORDS + bucket] != 0:

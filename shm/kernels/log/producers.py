@@ -31,6 +31,7 @@ import numpy as np
 
 from shm.kernels.base.bytes import get16, get64
 from shm.kernels.base.jit import kernel
+from shm.kernels.base.siphash import sip_end, sip_round, sip_start
 from shm.kernels.base.words import BATCH_PRODUCER_EPOCH_AT, BATCH_PRODUCER_ID_AT
 from shm.kernels.record.batches import sequences_of
 
@@ -71,38 +72,15 @@ SEQUENCE_MAX = 0x7FFFFFFF
 
 
 @kernel
-def _rotated(value, bits):
-    return (value << np.uint64(bits)) | (value >> np.uint64(64 - bits))
-
-
-@kernel
-def _sip_round(v0, v1, v2, v3):
-    v0 += v1
-    v1 = _rotated(v1, 13) ^ v0
-    v0 = _rotated(v0, 32)
-    v2 += v3
-    v3 = _rotated(v3, 16) ^ v2
-    v0 += v3
-    v3 = _rotated(v3, 21) ^ v0
-    v2 += v1
-    v1 = _rotated(v1, 17) ^ v2
-    v2 = _rotated(v2, 32)
-    return v0, v1, v2, v3
-
-
-@kernel
 def producer_hash(producers, number, producer_id):
     """SipHash-1-3 of (partition's number, producer id), two words, under the table's key."""
     k0, k1 = np.uint64(producers[0, H_KEY]), np.uint64(producers[0, H_KEY + 1])
-    v0, v1 = k0 ^ np.uint64(0x736F6D6570736575), k1 ^ np.uint64(0x646F72616E646F6D)
-    v2, v3 = k0 ^ np.uint64(0x6C7967656E657261), k1 ^ np.uint64(0x7465646279746573)
+    v0, v1, v2, v3 = sip_start(k0, k1)
     for word in (np.uint64(number), np.uint64(producer_id), np.uint64(16 << 56)):
         v3 ^= word
-        v0, v1, v2, v3 = _sip_round(v0, v1, v2, v3)
+        v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
         v0 ^= word
-    v2 ^= np.uint64(0xFF)
-    for _ in range(3):
-        v0, v1, v2, v3 = _sip_round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = sip_end(v0, v1, v2 ^ np.uint64(0xFF), v3)
     return v0 ^ v1 ^ v2 ^ v3
 
 

@@ -297,24 +297,34 @@ class Producers:
 
 
 def sip_hash(key: bytes, data: bytes) -> int:
-    """SipHash-1-3, after its paper, which hashes producers."""
-    words = [int.from_bytes(key[at : at + 8], "little") for at in (0, 8)]
-    secret = b"somepseudorandomlygeneratedbytes"
-    v = [words[i % 2] ^ int.from_bytes(secret[8 * i : 8 * i + 8]) for i in range(4)]
-    length = (len(data) & 255) << 56
-    full = len(data) // 8 * 8
-    blocks = [int.from_bytes(data[at : at + 8], "little") for at in range(0, full, 8)]
-    for block in [*blocks, length | int.from_bytes(data[full:], "little")]:
+    """SipHash-1-3, after its paper, which hashes producers and topics."""
+    v = sip_start(key)
+    for block in sip_blocks(data):
         v[3] ^= block
-        _sip_round(v)
+        sip_round(v)
         v[0] ^= block
     v[2] ^= 0xFF
     for _ in range(3):
-        _sip_round(v)
+        sip_round(v)
     return v[0] ^ v[1] ^ v[2] ^ v[3]
 
 
-def _sip_round(v: list[int]) -> None:
+def sip_start(key: bytes) -> list[int]:
+    """The state for a key of 16 bytes."""
+    words = [int.from_bytes(key[at : at + 8], "little") for at in (0, 8)]
+    secret = b"somepseudorandomlygeneratedbytes"
+    return [words[i % 2] ^ int.from_bytes(secret[8 * i : 8 * i + 8]) for i in range(4)]
+
+
+def sip_blocks(data: bytes) -> list[int]:
+    """The words that are hashed: the last one says the length."""
+    length, full = (len(data) & 255) << 56, len(data) // 8 * 8
+    blocks = [int.from_bytes(data[at : at + 8], "little") for at in range(0, full, 8)]
+    return [*blocks, length | int.from_bytes(data[full:], "little")]
+
+
+def sip_round(v: list[int]) -> None:
+    """One round."""
     for one, other, bits, turned in ((0, 1, 13, 0), (2, 3, 16, -1), (0, 3, 21, -1), (2, 1, 17, 2)):
         v[one] = (v[one] + v[other]) % 2**64
         v[other] = _turned(v[other], bits) ^ v[one]

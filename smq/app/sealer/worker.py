@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
+from shm.kernels.base.siphash import KEY_BYTES
 from smq.app.process.asker import Asker
 from smq.app.process.clock import monotonic_ms, now, wall_ms
 from smq.app.process.inheritance import COORDINATOR, shard_name, socket_path
@@ -105,6 +106,7 @@ class Worker:
         draw: Callable[[], int] = _drawn,
     ) -> None:
         self._at, self._asker, self._draw = at, asker, draw
+        self._secret = secrets.token_bytes(KEY_BYTES)  # Of tables whose keys clients choose.
         self._shards: dict[int, ShardOverSocket] = {}
         self._compaction: Compaction | None = None
         self.jobs: dict[type[Question[Any]], Callable[[Any], object]] = {
@@ -214,8 +216,8 @@ class Worker:
         compaction, self._compaction = self._compaction, None
         if compaction is None or compaction.subject != (job.place, job.settings):
             shard = self._shard(job.node)
-            staging, room = self._at.cache_dir, self._room
-            ports = Ports(self.store, shard, self.manifest, now, self._draw, staging, room=room)
+            means = self.manifest, now, self._draw, self._secret, self._at.cache_dir
+            ports = Ports(self.store, shard, *means, room=self._room)
             compaction = Compaction(ports, job.place, job.settings)
         has_more = compaction.step()
         if has_more:

@@ -43,7 +43,8 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
         number: _open_log(inheritance, number, memory, wake_fd)
         for number, memory in inheritance.logs.items()
     }
-    shard = Shard(node_id, inheritance.config, logs, partial(_nodes, inheritance))
+    nodes = partial(_nodes, inheritance)
+    shard = Shard(node_id, inheritance.config, logs, nodes, os.urandom(16))
     peers = Peers(
         loop, node_id, inheritance.socket_path(COORDINATOR), inheritance.socket_path(SEALER)
     )

@@ -204,7 +204,8 @@ class ShardProcess(Process):
         for number in self._numbers:
             host.disks[number].before_call = self.before_call
         logs = {number: self._open(number) for number in self._numbers}
-        self.shard = shard = Shard(node_id, host.config, logs, partial(nodes_of, inheritance))
+        nodes, secret = partial(nodes_of, inheritance), self.chance.randbytes(16)
+        self.shard = shard = Shard(node_id, host.config, logs, nodes, secret)
         paths = inheritance.socket_path(COORDINATOR), inheritance.socket_path(SEALER)
         peers = Peers(self.loop, node_id, *paths)
         words = inheritance.catalog.words

@@ -110,6 +110,7 @@ class Rig:
         self.directory = build_directory(
             Catalog("c", 1, TOPICS),
             lambda number: LOG << 32 | SLOTS[number] if number in SLOTS else None,
+            b"a secret of rigs",
         )
         self.plan = new_plan(requests_max, rows_max, rows_max)
         self.errors = np.zeros(ERROR_SLOTS, np.int64)

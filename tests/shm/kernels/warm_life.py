@@ -52,7 +52,9 @@ def live(directory: Path, generation: int, boot: bytes) -> None:
     log = start(
         directory, generation=generation, boot=boot, memory=memory, syncer=syncer, levels=NUMBERS
     ).log
-    codes = build_directory(CATALOG, lambda n: log.number << 32 | log.partitions.slots[n])
+    codes = build_directory(
+        CATALOG, lambda n: log.number << 32 | log.partitions.slots[n], bytes(16)
+    )
     producing = Producing({0: log}, Config(), drain, Throttle([log]))
     for i in range(200):
         producer = (i % 9, 0, i // 9) if generation == 0 else (-1, -1, -1)

@@ -6,16 +6,17 @@ import numpy as np
 from hypothesis import given, settings, strategies as st
 
 from shm.kernels.log.directory import LED_ELSEWHERE, find_topic, hash_key
-from shm.kernels.twin.log import crc32c
+from shm.kernels.twin.produce import sip_hash
 from smq.model.catalog import Catalog, Topic
 from smq.shard.directory import build_directory
 
+SECRET = b"a secret of ours"
 names = st.lists(st.text(max_size=17), max_size=40, unique=True)
 
 
-def directory_of(topics: list[Topic]) -> np.ndarray:
+def directory_of(topics: list[Topic], secret: bytes = SECRET) -> np.ndarray:
     catalog = Catalog("c", 1, {topic.name: topic for topic in topics})
-    return build_directory(catalog, lambda number: number if number % 2 else None)
+    return build_directory(catalog, lambda number: number if number % 2 else None, secret)
 
 
 def topics_named(names: list[str]) -> list[Topic]:
@@ -61,7 +62,23 @@ def test_a_name_of_sixteen_bytes_is_not_taken_for_an_id() -> None:
     assert find(directory, b"sixteen bytes ok", is_id=True) is None
 
 
-def test_a_hash_is_the_check_of_the_key_and_an_ids_is_its_inverse() -> None:
-    data = np.frombuffer(b"-name-", np.uint8)
-    assert hash_key(data, 1, 4, False) == crc32c(b"name")
-    assert hash_key(data, 1, 4, True) == crc32c(b"name") ^ 0xFFFFFFFF
+def test_a_hash_is_keyed_and_an_ids_is_an_inverse() -> None:
+    directory, data = directory_of([]), np.frombuffer(b"-name-", np.uint8)
+    wanted = sip_hash(SECRET, b"name") >> 1
+    assert hash_key(directory, data, 1, 4, False) == wanted
+    assert hash_key(directory, data, 1, 4, True) == wanted ^ 0xFFFFFFFF
+
+
+def test_names_that_meet_under_one_secret_are_spread_under_another() -> None:
+    """data fault 17: chosen names met in one bucket, and a change of the catalog was quadratic."""
+    names, bits = [f"name-{i}" for i in range(40_000)], 2**12 - 1
+    met = [name for name in names if sip_hash(SECRET, name.encode()) >> 1 & bits == 7]
+    assert len(met) >= 5
+    other = {sip_hash(bytes(16), name.encode()) >> 1 & bits for name in met}
+    assert len(other) > 1
+    for secret in (SECRET, bytes(16)):
+        directory = directory_of(topics_named(met), secret)
+        data = np.frombuffer(met[0].encode(), np.uint8)
+        assert (
+            hash_key(directory, data, 0, len(data), False) == sip_hash(secret, met[0].encode()) >> 1
+        )
