@@ -200,7 +200,8 @@ def test_compaction_of_such_files_takes_little_memory(
 
         def compact() -> None:
             now_ms = 10**13
-            ports = Ports(store, FakeShard([]), manifest, lambda: Now(now_ms, now_ms), lambda: 7)
+            now = Now(now_ms, now_ms)
+            ports = Ports(store, FakeShard([]), manifest, lambda: now, lambda: 7, bytes(16))
             compaction = Compaction(ports, PLACE, settings)
             while compaction.step():
                 pass

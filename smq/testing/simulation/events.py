@@ -30,6 +30,8 @@ MEMBERS, MEMBERS_FROM, MEMBERS_SHARE = ("come", "vanish", "coordinator-stops"), 
 SET_CLOCK, CLOCK_FROM, CLOCK_SHARE, CLOCK_MAX = "set-clock", 501, 0.4, 8
 STEPS_S = (1, 10, 600, 3600, 25 * 3600, 8 * 86_400, 365 * 86_400)
 MEMBERS_ROUNDS_MAX, MEMBERS_ROUND_MS, MEMBERS_SPREAD_MS = 4, 16_000, 6_000
+# Batches that inflate far, for topics that are looked into: also drawn separately.
+INFLATE, INFLATE_FROM, INFLATE_SHARE, INFLATE_MAX, INFLATED_BYTES = "inflate", 101, 0.3, 3, 600_000
 EVENTS_MIN, EVENTS_MAX = 10, 60
 FLOOD_TIMES = 10  # A flood exceeds the log's room: see Host.is_flooded.
 MOODS = (
@@ -73,6 +75,15 @@ def _produce(  # noqa: PLR0913, PLR0917  (An event's numbers.)
         producer = world.producers[client % len(world.producers)]
         for _ in range(FLOOD_TIMES if world.host.is_flooded else 1):
             producer.produce(incarnation, partitions, records, size)
+
+
+def _inflate(world: "World", client: int, topic: int) -> None:
+    """Send a large, compressed record to each partition of a topic."""
+    incarnation = world.ledger.standing(name_of(topic))
+    if incarnation is not None:
+        partitions = list(range(incarnation.topic.partition_count))
+        producer = world.producers[client % len(world.producers)]
+        producer.produce(incarnation, partitions, 1, INFLATED_BYTES)
 
 
 def _fetch(  # noqa: PLR0913, PLR0917  (An event's numbers.)
@@ -352,12 +363,14 @@ KINDS: dict[str, Kind] = {
     ),
     # By `clock_of`.
     SET_CLOCK: Kind(0, lambda c: (c.randrange(len(STEPS_S)), c.choice((-1, -1, 0, 1))), _set_clock),
+    # By `inflating_of`.
+    INFLATE: Kind(0, lambda c: (c.randrange(3), c.randrange(TOPICS)), _inflate),
     # By `members_of`.
     "come": Kind(0, lambda c: (c.randrange(4),), _come),
     "vanish": Kind(0, lambda c: (c.randrange(4),), _vanish),
     "coordinator-stops": Kind(0, lambda c: (c.randint(6_000, 9_000),), _coordinator_stops),
 }
-DRAWN_APART = frozenset({TRANSACT, SET_CLOCK, *MEMBERS})
+DRAWN_APART = frozenset({TRANSACT, SET_CLOCK, INFLATE, *MEMBERS})
 
 
 def name_of(topic: int) -> str:
@@ -383,6 +396,7 @@ def events_of(seed: int, kinds: Collection[str] = KINDS) -> list[Event]:
         events.append(Event(20 + int(at_ms), name, KINDS[name].draw(chance)))
     apart = transactions_of(seed, int(at_ms)) if TRANSACT in kinds else []
     apart += clock_of(seed, int(at_ms)) if SET_CLOCK in kinds else []
+    apart += inflating_of(seed, int(at_ms)) if INFLATE in kinds else []
     apart += members_of(seed) if {*MEMBERS} <= {*kinds} else []
     return sorted([*events, *apart], key=lambda each: each.at_ms)
 
@@ -408,6 +422,18 @@ def clock_of(seed: int, end_ms: int) -> list[Event]:
     return [
         Event(20 + chance.randint(0, end_ms), SET_CLOCK, draw(chance))
         for _ in range(chance.randint(1, CLOCK_MAX))
+    ]
+
+
+def inflating_of(seed: int, end_ms: int) -> list[Event]:
+    """A seed's large records until `end_ms`; most seeds have none."""
+    chance = Random(f"inflating {seed}")  # noqa: S311
+    if seed < INFLATE_FROM or chance.random() >= INFLATE_SHARE:
+        return []
+    draw = KINDS[INFLATE].draw
+    return [
+        Event(20 + chance.randint(0, end_ms), INFLATE, draw(chance))
+        for _ in range(chance.randint(1, INFLATE_MAX))
     ]
 
 

@@ -35,6 +35,7 @@ from smq.shard.produce import Marks
 from smq.shard.shard import Shard
 from smq.store.store import FILE_NAME
 from smq.testing.simulation.clock import MS
+from smq.testing.simulation.cost import Inflated
 from smq.testing.simulation.disk import Killed
 from smq.testing.simulation.host import PARTITIONS_PER_LOG_MAX, Host
 from smq.testing.simulation.network import Listener, Poller
@@ -198,6 +199,7 @@ class ShardProcess(Process):
     def __init__(self, host: Host, node_id: int, fuse: int | None = None) -> None:
         super().__init__(host, shard_name(node_id))
         self.fuse = fuse
+        self._inflated = Inflated()
         self._threads: list[SteppedSyncer | SteppedBackground] = []
         self.inheritance = inheritance = host.inheritance
         self._numbers = [n for n in inheritance.logs if host.leader_of(n) == node_id]
@@ -216,6 +218,11 @@ class ShardProcess(Process):
         notices = Notices(logs.values(), self.said.append)
         housekeep(self.loop, self.server, commands, _nothing, notices)
         self._serve(f"tcp-{node_id}")
+
+    def turn(self) -> None:
+        """See Process."""
+        with self._inflated.turn():
+            super().turn()
 
     def at_work(self) -> list[str]:
         """See Process."""

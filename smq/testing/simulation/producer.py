@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from smq.model.errors import ErrorCode
 from smq.testing.simulation.clients import PAUSE_MS, Client, Message
 from smq.testing.simulation.ledger import Broken, Incarnation
+from smq.wire.compression import Codec
 from smq.wire.generated.init_producer_id import InitProducerIdRequest
 from smq.wire.generated.produce import (
     PartitionProduceData,
@@ -29,6 +30,7 @@ IN_FLIGHT_MAX = 5
 GONE = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
 GAP = {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID}
 RETRIED = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR}
+PLAIN_BYTES_MAX = 2048  # Larger values are compressed: message.max.bytes is small.
 
 
 @dataclass(eq=False)
@@ -180,8 +182,13 @@ class Producer(Client):
         records = [
             Record(i, now_ms, key_of(value), value, ()) for i, value in enumerate(batch.values)
         ]
+        is_large = sum(map(len, batch.values)) > PLAIN_BYTES_MAX
         return write_batch(
-            records, producer_id=lane.producer_id, producer_epoch=0, base_sequence=batch.first
+            records,
+            compression=Codec.ZSTD if is_large else Codec.NONE,
+            producer_id=lane.producer_id,
+            producer_epoch=0,
+            base_sequence=batch.first,
         )
 
     def _answered(
