@@ -251,9 +251,7 @@ class Payloads:
         """The filer. Raises StoreError: it cannot be reached."""
         cluster_id, settings, host = self._facts
         root = settings["filer.root"]
-        location = Location(
-            root, settings.get("filer.s3.endpoint", ""), settings.get("filer.s3.region", "")
-        )
+        location = Location.named_by(settings)
         is_here = not why_wire_only() and is_marked(Path(root), cluster_id)
         if not location.is_s3 and not is_here:
             if (port := int(settings.get("http.port", -1))) > 0:

@@ -20,6 +20,7 @@ from smq.model.errors import StoreError
 
 S3_SCHEME = "s3://"
 CREDENTIALS_FILE = "~/.aws/credentials"
+ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 # If one is set, the library finds keys by itself. These win over the default credentials file.
 OWN_CREDENTIALS = (
     "AWS_ACCESS_KEY_ID",
@@ -46,6 +47,29 @@ class Location(NamedTuple):
             config.filer_s3_region,
             config.filer_s3_credentials,
         )
+
+    @classmethod
+    def named_by(
+        cls,
+        settings: Mapping[str, str],
+        own_endpoint: str = "",
+        environment: Mapping[str, str] = os.environ,
+    ) -> "Location":
+        """The location that a broker names to a client, by the names of its settings.
+
+        Requests to an endpoint are signed with the client's keys, so the client must have
+        configured it: `own_endpoint`, or as the AWS tools do. Raises StoreError.
+        """
+        endpoint = settings.get("filer.s3.endpoint", "")
+        found = cls(settings["filer.root"], endpoint, settings.get("filer.s3.region", ""))
+        own = {own_endpoint, *(environment.get(name, "") for name in ENDPOINTS)}
+        if found.is_s3 and endpoint and endpoint.rstrip("/") not in {e.rstrip("/") for e in own}:
+            raise StoreError(
+                found.root,
+                f"the broker names the endpoint {endpoint}, where requests would be signed with "
+                f"your keys; if it is yours, set AWS_ENDPOINT_URL={endpoint}",
+            )
+        return found
 
     @property
     def is_s3(self) -> bool:

@@ -184,7 +184,8 @@ async def _receive(request: Request, room: Upload, promise: Promise | None, sink
 def _writable(key: str) -> None:
     if f"{key}/".startswith(SEGMENTS_PREFIX):
         raise HTTPException(403, "only the broker writes sealed segments")
-    if any(part.startswith(".") for part in key.split("/")):
+    is_payload = key.startswith(PAYLOADS_PREFIX)  # A topic's name, which it has, may begin so.
+    if not is_payload and any(part.startswith(".") for part in key.split("/")):
         raise HTTPException(400, "a part of a name must not start with a dot")
 
 

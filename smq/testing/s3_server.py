@@ -21,6 +21,7 @@ PROGRAM = "smq.testing.moto_process"
 PART_SENT = re.compile(r'"PUT /[^"]*[?&]partNumber=(\d+)[^"]*" 200')
 READY_SECONDS_MAX = 60.0
 REGION = "us-east-1"
+ENDPOINT = "AWS_ENDPOINT_URL"
 
 
 class S3Server:
@@ -77,11 +78,16 @@ class S3Server:
 
 @contextmanager
 def s3_server(directory: Path) -> Iterator[S3Server]:
-    """One for the block."""
+    """One for the block, which clients in this process have configured."""
     server = S3Server(directory)
+    before = os.environ.get(ENDPOINT)
+    os.environ[ENDPOINT] = server.endpoint
     try:
         yield server
     finally:
+        del os.environ[ENDPOINT]
+        if before is not None:
+            os.environ[ENDPOINT] = before
         server.kill()
 
 

@@ -62,9 +62,10 @@ def find_place(location: Location) -> Place:
 
 def _filer(location: Location, settings: Mapping[str, str]) -> Filer:
     """The filer of a broker with these settings; options win. Each executor opens its own."""
+    named = Filer.named_by(settings, location.filer_endpoint or "")
     return Filer(
-        location.filer_root or settings["filer.root"],
-        location.filer_endpoint or settings.get("filer.s3.endpoint", ""),
+        location.filer_root or named.root,
+        location.filer_endpoint or named.s3_endpoint,
         location.filer_region or settings.get("filer.s3.region", ""),
         location.filer_credentials or settings.get("filer.s3.credentials", ""),
     )

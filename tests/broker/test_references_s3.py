@@ -150,9 +150,10 @@ def test_kafka_clients_get_it_inline(client: smq.Client, broker: SmqBroker) -> N
 
 
 def test_while_the_bucket_is_away_kafka_clients_wait_for_payloads(
-    server: S3Server, tmp_path: Path
+    server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Cable(server.port) as cable:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", cable.endpoint)
         settings = SETTINGS | settings_for(server, tmp_path, "away")
         settings["filer.s3.endpoint"] = cable.endpoint
         with (

@@ -119,3 +119,28 @@ def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("smq.filer.location.find_spec", lambda name: name == "obstore" or None)
     with pytest.raises(StoreError, match="botocore"):
         location.open({})
+
+
+@pytest.mark.parametrize(
+    ("own", "environment"),
+    [
+        ("http://127.0.0.1:9/", {}),
+        ("", {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}),
+        ("", {"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9/"}),
+    ],
+)
+def test_an_endpoint_that_the_client_has_configured_is_used(
+    own: str, environment: dict[str, str]
+) -> None:
+    told = {"filer.root": "s3://bucket", "filer.s3.endpoint": "http://127.0.0.1:9"}
+    assert Location.named_by(told, own, environment).s3_endpoint == "http://127.0.0.1:9"
+
+
+def test_no_request_is_signed_for_an_endpoint_that_only_a_broker_names() -> None:
+    """Door fault 12."""
+    told = {"filer.root": "s3://bucket", "filer.s3.endpoint": "http://evil.example"}
+    for own in ("", "http://127.0.0.1:9"):
+        with pytest.raises(StoreError, match=r"set AWS_ENDPOINT_URL=http://evil\.example"):
+            Location.named_by(told, own, {})
+    assert not Location.named_by(told | {"filer.root": "/srv"}, "", {}).is_s3
+    assert Location.named_by({"filer.root": "s3://bucket"}, "", {}).s3_endpoint == ""

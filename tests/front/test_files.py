@@ -361,3 +361,8 @@ def test_a_part_of_a_name_does_not_start_with_a_dot(key: str) -> None:
     store = MemoryStore()
     assert call(front(store), "PUT", f"/filer/{key}", b"x").status == 400
     assert [*store.list("")] == []
+
+
+def test_a_payload_may_be_of_a_topic_whose_name_begins_with_a_dot() -> None:
+    key = reference_to(b"content").key(".t")
+    assert call(front(MemoryStore()), "PUT", f"/filer/{key}", b"content").status == 201

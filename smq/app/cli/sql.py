@@ -124,6 +124,7 @@ def _topics(
 ) -> Iterator["Topics"]:
     from smq.client.facts import broker_facts  # noqa: PLC0415  (as above)
     from smq.filer.location import Location  # noqa: PLC0415  (as above)
+    from smq.model.errors import StoreError  # noqa: PLC0415  (as above)
     from smq.sql.session import Topics  # noqa: PLC0415  (as above)
 
     if data_dir is None:
@@ -135,11 +136,10 @@ def _topics(
                 f"the data directory of the broker at {bootstrap} is not on this host; run "
                 "`smq sql` there"
             )
-        location = Location(
-            settings["filer.root"],
-            settings.get("filer.s3.endpoint", ""),
-            settings.get("filer.s3.region", ""),
-        )
+        try:
+            location = Location.named_by(settings)
+        except StoreError as error:
+            raise refusal(str(error)) from error
         with nullcontext() if tail is Tail.SEALED else client_at(bootstrap) as client:
             yield Topics(place, location, client)
         return
