@@ -1,7 +1,7 @@
 """Takes a snapshot of a data directory, served or not.
 
     1  link the WAL's segments, copy the checkpoints, bring the filer's objects
-    2  the cut: hold the store for an instant, note where each log ends       (store.copying)
+    2  the cut: hold the store for an instant, note where each log and partition begins and ends
     3  the store as of the cut, later additions to the logs and the filer
     4  each log up to its end at the cut; then meta.json, whose generation no frame exceeds
 
@@ -23,13 +23,13 @@ from importlib.metadata import version
 from pathlib import Path
 from time import sleep
 
-from shm.kernels.base.words import WORD_TAIL, WORD_WRITTEN
+from shm.kernels.base.words import WORD_WRITTEN
 from shm.segment import LogMemory
 from smq.app.backup import folder
 from smq.app.backup.files import copy
 from smq.app.backup.folder import About
 from smq.app.backup.objects import Topics, bring
-from smq.app.backup.wal import LogFiles
+from smq.app.backup.wal import Cut, LogFiles, cut_of
 from smq.app.process.clock import monotonic_ms, wall_ms
 from smq.app.process.status import attach_logs, read_status
 from smq.app.supervisor.datadir import DataDirectory, read_meta
@@ -87,14 +87,14 @@ class Taking:
                 each.pin()
             brought: set[str] = set()
             store = stack.enter_context(StoreCopy(self.data_dir / folder.STORE))
-            ends = self._cut(store, brought)
+            cuts = self._cut(store, brought)
             for each in files:
                 each.pin_new()
             known = partition_numbers(self.target / folder.STORE)
             for i, each in enumerate(files):
-                end = ends[i] if ends else None
+                cut = cuts[i] if cuts else None
                 to = self.target / folder.LOGS / str(i)
-                each.write(to, end, known, only=self.topics is not None)
+                each.write(to, cut, known, only=self.topics is not None)
             self._check_it_still_serves()
             copy(self.data_dir / folder.META, self.target / folder.META)
             about = About(
@@ -102,7 +102,7 @@ class Taking:
                 taken_ms=wall_ms(),
                 smq_version=version("smq-broker"),
                 topics=_names(self.topics),
-                log_ends={str(i): end for i, end in enumerate(ends)},
+                log_ends={str(i): cut.end for i, cut in enumerate(cuts)},
             )
             return folder.finish(self.target, about)
 
@@ -120,8 +120,8 @@ class Taking:
         self._started_ms = status.started_ms
         self._memories = attach_logs(status)
 
-    def _cut(self, store: StoreCopy, brought: set[str]) -> list[int]:
-        """Copy the store with all files it names; returns the logs' ends at that moment."""
+    def _cut(self, store: StoreCopy, brought: set[str]) -> list[Cut]:
+        """Copy the store with all files it names; returns the logs at that moment."""
         copied = self.target / folder.STORE
         target = LocalStore(self.target / folder.FILER)
 
@@ -133,15 +133,15 @@ class Taking:
         for _ in range(CUTS_MAX):
             bring(self.filer, target, self.topics, done)
             with store.held():
-                ends = [int(memory.words[WORD_TAIL]) for memory in self._memories]
+                cuts = [cut_of(memory) for memory in self._memories]
             copied.unlink(missing_ok=True)
             store.write(copied)
             if self.topics is not None:
                 keep_found_topics(copied, self.topics)
             bring(self.filer, target, self.topics, done)
             if not (missing := segment_paths(copied) - brought):
-                self._wait_written(ends)
-                return ends
+                self._wait_written([cut.end for cut in cuts])
+                return cuts
         raise StoreError(min(missing), "the manifest names it, but the filer does not have it")
 
     def _wait_written(self, ends: list[int]) -> None:

@@ -2,26 +2,35 @@
 
     pin()       hard-links all segments, then copies the checkpoint
     pin_new()   hard-links newer segments; call it once the log's end at the cut is written
-    write()     writes the segments below the end, and the checkpoint
+    write()     writes the segments below the end, and the checkpoint with the log starts of the cut
 
 A sealed segment is freed only after a checkpoint says so, and a linked one is not written again
 (smq.log.files.wal). So the segments linked first and the checkpoint read afterwards together hold
-everything that no later manifest names.
+everything that no later manifest names. Log starts are only in checkpoints, so those of the cut are
+entered: DeleteRecords may have been answered since.
 """
 
 import os
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping, Set as AbstractSet
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from time import sleep
+from typing import NamedTuple
 
 import numpy as np
 
 from shm.kernels.base.frames import write_frame_header
 from shm.kernels.base.words import (
+    FLAG_IN_USE,
     FRAME_HEADER_BYTES,
     FRAME_KIND_BATCH,
     FRAME_KIND_PADDING,
+    P_FLAGS,
+    P_LOG_START,
+    P_NUMBER,
+    WORD_PARTITION_COUNT,
+    WORD_TAIL,
 )
 from shm.kernels.log.recover import (
     S_AT,
@@ -34,15 +43,38 @@ from shm.kernels.log.recover import (
     find_frame,
     scan_frames,
 )
+from shm.segment import LogMemory
 from smq.app.backup.files import copy, link, write
 from smq.app.process.clock import monotonic_ms
-from smq.log.files.checkpoint import FILE_NAME, FILE_NAME_BEFORE, Checkpoint
+from smq.log.files.checkpoint import (
+    FILE_NAME,
+    FILE_NAME_BEFORE,
+    Checkpoint,
+    PartitionCheckpoint,
+    TransactionsCopy,
+)
+from smq.log.files.disk import OsDisk
 from smq.log.files.filed_index import FiledIndex
 from smq.model.errors import StoreError
 
 CHECKPOINT_WAIT_MS = 10_000  # Between the shard's two renames no checkpoint exists for an instant.
 _POLL_S = 0.01
 _SCAN_ROWS = 65536
+
+
+class Cut(NamedTuple):
+    """A log at the cut: where it ends, and the log start of each partition by number."""
+
+    end: int
+    starts: Mapping[int, int]
+
+
+def cut_of(memory: LogMemory) -> Cut:
+    """A served log at this moment."""
+    rows = memory.partitions[: int(memory.words[WORD_PARTITION_COUNT])]
+    rows = rows[rows[:, P_FLAGS] & FLAG_IN_USE != 0]
+    starts = dict(zip(rows[:, P_NUMBER].tolist(), rows[:, P_LOG_START].tolist(), strict=True))
+    return Cut(int(memory.words[WORD_TAIL]), starts)
 
 
 class LogFiles:
@@ -65,12 +97,13 @@ class LogFiles:
         """Link segments begun since. Raises OSError."""
         self._link_segments()
 
-    def write(self, target: Path, end: int | None, known: AbstractSet[int], *, only: bool) -> None:
-        """Write what lies below `end` (None: all), except segments that are sealed in whole.
+    def write(self, target: Path, cut: Cut | None, known: AbstractSet[int], *, only: bool) -> None:
+        """Write what lies below the cut (None: all), except segments that are sealed in whole.
 
         `known` are the numbers of the partitions in the snapshot. `only` leaves out the batches of
         all other partitions. Raises OSError, StoreError.
         """
+        end = None if cut is None else cut.end
         for path in sorted(self.pins.glob("*.wal")):
             start, size = int(path.stem), path.stat().st_size
             if size == 0 or (end is not None and start >= end) or self._is_sealed(path, known):
@@ -81,7 +114,18 @@ class LogFiles:
                 write_only(path, to, length, known)
             elif not (_is_full(path, length, end) and link(path, to)):
                 copy(path, to, length)
-        if (self.pins / FILE_NAME).exists():
+        starts = {} if cut is None else {n: at for n, at in cut.starts.items() if n in known}
+        self._write_checkpoint(target, starts)
+
+    def _write_checkpoint(self, target: Path, starts: Mapping[int, int]) -> None:
+        checkpoint = self._checkpoint
+        known = {} if checkpoint is None else {p.number: p.log_start for p in checkpoint.partitions}
+        raised = {number: at for number, at in starts.items() if at > known.get(number, 0)}
+        if raised:
+            target.mkdir(parents=True, exist_ok=True, mode=0o700)
+            checkpoint = checkpoint or Checkpoint(0, 0, 0, [], np.zeros(0, np.int64))
+            with_starts(checkpoint, raised).save(OsDisk(), target)
+        elif (self.pins / FILE_NAME).exists():
             copy(self.pins / FILE_NAME, target / FILE_NAME)
 
     def _link_segments(self) -> None:
@@ -115,6 +159,23 @@ class LogFiles:
         sealed = {each.number: each.sealed_end for each in self._checkpoint.partitions}
         ends = loaded[0].ends.items()
         return all(end <= sealed.get(number, -1) for number, end in ends if number in known)
+
+
+def with_starts(checkpoint: Checkpoint, starts: Mapping[int, int]) -> Checkpoint:
+    """A checkpoint with higher log starts, by partition number: nothing below them is there."""
+    known = {each.number: each for each in checkpoint.partitions}
+    for number, start in starts.items():
+        state = known.get(number) or PartitionCheckpoint(number)
+        ends = max(state.log_end, start), max(state.sealed_end, start)
+        known[number] = replace(state, log_start=start, log_end=ends[0], sealed_end=ends[1])
+    opened, aborted = checkpoint.transactions
+    opened = [
+        each._replace(first_offset=max(each.first_offset, starts.get(each.number, 0)))
+        for each in opened
+    ]
+    partitions = sorted(known.values(), key=lambda state: state.number)
+    kept = TransactionsCopy(opened, aborted)
+    return replace(checkpoint, partitions=partitions, transactions=kept)
 
 
 def write_only(path: Path, target: Path, length: int, known: AbstractSet[int]) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from smq.app.backup.wal import LogFiles, blank_others
+from shm.kernels.base.words import P_LOG_START
+from smq.app.backup.wal import LogFiles, blank_others, cut_of, with_starts
+from smq.log.files.checkpoint import Checkpoint, Open, PartitionCheckpoint, TransactionsCopy
 from smq.log.log import Log
 from smq.model.errors import StoreError
 from tests.log.logs import (
@@ -18,6 +20,7 @@ from tests.log.logs import (
     fill,
     high_watermark,
     read,
+    settings,
     start,
     started,
     turn,
@@ -52,14 +55,14 @@ def test_the_cut_is_kept_while_the_log_goes_on_and_uses_its_files_again(tmp_path
     files = LogFiles(log.directory, tmp_path / "pins")
     files.pin()
     fill(log, 2, count=7)
-    end, before = log.tail, read(log, 1) | {}
+    cut, before = cut_of(log.memory), read(log, 1) | {}
     for number in (1, 2):  # What was linked is freed now, and the files would be written again.
         seal(log, number)
     for _ in range(20):
         fill(log, 1)
         seal(log, 1)
     files.pin_new()
-    files.write(tmp_path / "copy", end, {1, 2}, only=False)
+    files.write(tmp_path / "copy", cut, {1, 2}, only=False)
     restored = opened(tmp_path / "copy", generation=5)
     assert not restored.notices
     assert read(restored, 1) == before
@@ -78,7 +81,7 @@ def test_what_is_sealed_in_whole_is_left_out(tmp_path: Path) -> None:
         files = LogFiles(log.directory, tmp_path / f"pins{len(known)}{some}")
         files.pin()
         target = tmp_path / f"copy{len(known)}{some}"
-        files.write(target, log.tail, known, only=False)
+        files.write(target, cut_of(log.memory), known, only=False)
         assert 0 < len([*target.glob("*.wal")]) < before
     restored = opened(target, generation=5)
     assert len(read(restored, 2)) == 2
@@ -92,7 +95,7 @@ def test_of_other_partitions_there_is_no_byte(tmp_path: Path) -> None:
         assert turn(log)
     files = LogFiles(log.directory, tmp_path / "pins")
     files.pin()
-    files.write(tmp_path / "copy", log.tail, {1}, only=True)
+    files.write(tmp_path / "copy", cut_of(log.memory), {1}, only=True)
     paths = [*(tmp_path / "copy").glob("*.wal")]
     assert len(paths) > 1
     assert not [path for path in paths if b"secret" in path.read_bytes()]
@@ -125,3 +128,40 @@ def test_a_log_that_nobody_serves_is_linked_where_it_is_full(tmp_path: Path) -> 
     fill(again, 1, count=4)
     restored = opened(tmp_path / "copy", generation=6)
     assert sorted(read(restored, 1)) == list(range(40))
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_was_deleted_before_the_cut_is_deleted_in_the_copy(
+    tmp_path: Path, *, is_known: bool
+) -> None:
+    """Data fault 23: a snapshot missed a DeleteRecords that was answered before its cut."""
+    log = opened(tmp_path / "log")
+    if is_known:
+        fill(log, 1, count=5)
+        log.checkpoint()
+    files = LogFiles(log.directory, tmp_path / "pins")
+    files.pin()
+    if not is_known:
+        log.adopt(3, settings(OS))
+    number = 1 if is_known else 3
+    fill(log, number, count=5)
+    log.sealing.set_log_start(number, 4)
+    cut = cut_of(log.memory)
+    log.sealing.set_log_start(number, 5)
+    files.pin_new()
+    files.write(tmp_path / "copy", cut, {1, 2, 3}, only=False)
+    restored = opened(tmp_path / "copy", generation=5)
+    assert not restored.notices
+    row = restored.partitions.table[restored.partitions.slots[number]]
+    assert int(row[P_LOG_START]) == 4
+    assert high_watermark(restored, number) == high_watermark(log, number)
+
+
+def test_a_copied_transaction_does_not_begin_below_what_was_deleted() -> None:
+    """Data fault 23, its kind: the last stable offset would lie below the log start."""
+    opened_at = [Open(1, 7, 0, 3, 0), Open(1, 8, 0, 9, 0), Open(2, 7, 0, 3, 0)]
+    states = [PartitionCheckpoint(1, log_end=9), PartitionCheckpoint(2, log_end=9)]
+    before = Checkpoint(0, 0, 0, states, np.zeros(0, np.int64), TransactionsCopy(opened_at, []))
+    after = with_starts(before, {1: 5})
+    assert [each.first_offset for each in after.transactions.open] == [5, 9, 3]
+    assert [each.log_start for each in after.partitions] == [5, 0]
