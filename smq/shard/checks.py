@@ -18,6 +18,7 @@ from smq.shard.answers import RefusedRecord
 
 MiB = 1024 * 1024
 ROOM_BYTES = MiB  # Inflating and walking so much takes some milliseconds.
+CHECK_BYTES = 8192  # What each check takes of that, however small its batch: tens of microseconds.
 
 Job: TypeAlias = Callable[[], Any]
 

@@ -195,7 +195,7 @@ class Producing:
         self.pending: Pending | None = None
         most = PLAN_ROWS_MAX if in_steps else ROWS_MAX
         self._set_plan(new_plan(REQUESTS_MAX, most if in_steps else TOPICS_MAX, most))
-        self.out = np.zeros(ANSWERS_BYTES, np.uint8)
+        self.out = self._usual_out = np.zeros(ANSWERS_BYTES, np.uint8)
 
     def run(  # noqa: PLR0913, PLR0917  (a buffer, and what holds for its requests)
         self,
@@ -294,8 +294,7 @@ class Producing:
         self._count(int(self._head[HEAD_REQUEST_COUNT]))
         self._answer(data)
         produced = self._produced(marks)
-        if len(self.out) > ANSWERS_BYTES:  # What one client asked for is not kept for it.
-            self.out = np.zeros(ANSWERS_BYTES, np.uint8)
+        self.out = self._usual_out  # What one client asked for is not kept for it.
         return produced
 
     @property

@@ -29,7 +29,15 @@ from smq.model.errors import ErrorCode
 from smq.model.references import NotAHandle, Reference, directory_of
 from smq.model.topic_configs import own_or_default
 from smq.shard.answers import RefusedRecord
-from smq.shard.checks import GOOD, NOTHING, Check, Room, Verdict
+from smq.shard.checks import (
+    CHECK_BYTES,
+    GOOD,
+    NOTHING,
+    ROOM_BYTES,
+    Check,
+    Room,
+    Verdict,
+)
 from smq.wire.references import Handle, handle_rows, handles_of_rows
 
 REASONS_MAX = 16  # Per batch: a client that sends more bad handles learns of the others later.
@@ -138,10 +146,12 @@ class References:
         length_at = at + BATCH_LENGTH_AT
         length = int.from_bytes(data[length_at : length_at + 4].tobytes())
         end = at + BATCH_OVERHEAD_BYTES + length
-        if self.room.take(end - at):
-            rows = handle_rows(data, at, end)
-        else:
+        if end - at > ROOM_BYTES // 2:
             rows = yield partial(handle_rows, data, at, end)
+        else:
+            while not self.room.take(end - at + CHECK_BYTES):
+                wall_ms = yield NOTHING
+            rows = handle_rows(data, at, end)
         if rows is None:
             reason = "its records are malformed, and it may hold a handle"
             return Verdict(ErrorCode.INVALID_RECORD, [RefusedRecord(0, reason)])

@@ -67,13 +67,13 @@ class Unfinished:
         if isinstance(is_done, AddPartitions):
             self._pending, producing.pending = producing.pending, None
             return is_done
-        self._done = done_rows(rows_of(producing.plan))
         self._refused_count += producing.refused_count
         self._refused |= producing.refused
         if is_done:
             produced = producing.finish(data, self._marks, self._throttle_ms or 0, self._refused)
             self.drop()
             return produced._replace(refused=self._refused_count)
+        self._done = done_rows(rows_of(producing.plan))
         self._pending, producing.pending = producing.pending, None
         return None if self._pending is None else self._pending.wanted
 

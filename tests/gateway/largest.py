@@ -1,15 +1,24 @@
-"""The largest requests that an API takes, and larger ones, made from the table of messages."""
+"""The largest requests that an API takes, and larger ones, made from the table of messages; and the
+worst contents of a Produce: what a few bytes may ask for."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from gateway.apis.table import Api
 from smq.testing.messages import codec_module
 from smq.wire.codec import STRING_BYTES_MAX, TAGS_MAX, Writer
+from smq.wire.compression import Codec
+from smq.wire.generated.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+    write_produce_request,
+)
 from smq.wire.headers import RequestHeader, is_flexible, write_request_header
 from smq.wire.messages.notation import Api as WireApi, Field
 from smq.wire.messages.tables import APIS
+from smq.wire.records import Record, write_batch
 from smq.wire.structure_code import is_structure, snake
 
 WIRE = {api.key: api for api in APIS}
@@ -144,3 +153,48 @@ def largest(
     """The largest requests of a version, or those of so many elements."""
     bound = api.bounds.elements_max
     yield from Maker(api, version, min(elements_max or bound, bound)).all(names)
+
+
+# --- the contents of a Produce -------------------------------------------------------------------
+
+ZEROS_BYTES, RECORDS, REPEATED, SMALL_BATCHES, PLAIN_BATCHES = (
+    8 * 1024 * 1024,
+    100_000,
+    40,
+    16_000,
+    100,
+)
+
+
+def produce_of(name: str, batches: Sequence[bytes | None], version: int) -> bytes:
+    """A Produce request, its size first, of these batches for one partition, again and again."""
+    writer = Writer()
+    write_request_header(RequestHeader(0, version, 1, "client"), writer)
+    rows = [PartitionProduceData(index=0, records=batch) for batch in batches]
+    topics = [TopicProduceData(name=name, partition_data=rows)]
+    request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topics)
+    write_produce_request(request, version, writer)
+    body = writer.to_bytes()
+    return len(body).to_bytes(4) + body
+
+
+def worst_contents(name: str, time_ms: int, version: int) -> Iterator[Largest]:
+    """Compressed, repeated, accumulated: for a topic whose records are looked into."""
+
+    def batch(size: int, codec: Codec, count: int = 1) -> bytes:
+        value = bytes(size)
+        records = [Record(i, time_ms, b"k", value) for i in range(count)]
+        return bytes(write_batch(records, compression=codec))
+
+    for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD):
+        zeros = batch(ZEROS_BYTES - 100, codec)
+        yield Largest(f"zeros: {codec.name}", produce_of(name, [zeros] * 3, version))
+        records = batch(0, codec, RECORDS)
+        yield Largest(f"records: {codec.name}", produce_of(name, [records] * 3, version))
+        small = batch(60_000, codec)
+        yield Largest(f"repeated: {codec.name}", produce_of(name, [small] * REPEATED, version))
+    plain = batch(30_000, Codec.NONE)
+    yield Largest("plain", produce_of(name, [plain] * PLAIN_BATCHES, version))
+    tiny = batch(1, Codec.NONE)
+    yield Largest("many", produce_of(name, [tiny] * SMALL_BATCHES, version))
+    yield Largest("null", produce_of(name, [None] * SMALL_BATCHES, version))

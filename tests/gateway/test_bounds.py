@@ -11,10 +11,13 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pytest
 
 from gateway.apis.table import APIS, Api, Where
@@ -23,21 +26,31 @@ from gateway.coordinator_context import Ticket
 from gateway.coordinator_dispatch import dispatch as dispatch_in_coordinator
 from gateway.dispatch import dispatch
 from gateway.parts import Parts
+from shm.kernels.base.words import DURABILITY_OS
 from smq.model.errors import PeerError
+from smq.shard.checks import Room
+from smq.shard.produce import Produced
+from smq.shard.references import References
+from smq.shard.unfinished import Unfinished
+from smq.shard.validation import INFLATED_BYTES_MAX, Validation
 from smq.store.rows import CommittedOffset
 from smq.wire.internal.form import Failed
 from smq.wire.internal.frames import Relayed
 from tests.gateway.coordinator_bench import NODES, CoordinatorBench
 from tests.gateway.groups import join_request, make_topic
-from tests.gateway.largest import NOTHING, Names, largest
+from tests.gateway.largest import NOTHING, Names, largest, worst_contents
 from tests.gateway.shard_api_bench import ShardBench, sent
-from tests.shard.shard_bench import NOW, batch, topic
+from tests.shard import shard_bench
+from tests.shard.shard_bench import NOW, NOW_MS, Producer, batch, new_shard, topic
+from tests.shard.test_references import FakePayloads
 
 MiB = 1024 * 1024
 CALLS_MAX = 80_000  # Ten milliseconds, and then some.
 SECONDS_MAX = 0.2  # Of the thread: what is done within one call, at a twentieth of the speed.
 ATTEMPTS = 4
 PARTITIONS, GROUPS = 900, 300
+ZSTD_FROM = 7  # The version of Produce.
+LANE_BYTES = 3 * INFLATED_BYTES_MAX  # A batch, and the pieces that are joined to it.
 # Of requests in all versions but the newest of each API: several portions, and parts of answers.
 ELEMENTS = 700
 
@@ -85,12 +98,14 @@ class Meter:
         """Whether a step was slow: itself, or the machine."""
         return self.seconds_max > SECONDS_MAX
 
-    def check(self, what: str, request_bytes: int) -> None:
-        """It has kept to the bounds."""
+    def check(self, what: str, request_bytes: int, lane_bytes: int = 0) -> None:
+        """It has kept to the bounds; `lane_bytes` are a lane's, for all requests together."""
         said = f"{what}, {request_bytes} bytes"
         assert self.calls_max <= CALLS_MAX, f"{said}: {self.calls_max} calls in a turn"
         assert not self.has_taken_long, f"{said}: {self.seconds_max} s in a turn"
-        assert self.grown <= 4 * request_bytes + MiB, f"{said}: grown by {self.grown} bytes"
+        assert self.grown <= 4 * request_bytes + MiB + lane_bytes, (
+            f"{said}: grown by {self.grown} bytes"
+        )
 
 
 def measured(work: Callable[[Meter], None], *, counts: bool) -> Meter:
@@ -216,3 +231,52 @@ def test_no_request_holds_the_coordinator(
         asked_of_coordinator(meter, coordinator, request)
 
     check(api, version, known, ask)
+
+
+# --- Produce -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def producer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Producer:
+    monkeypatch.setattr(shard_bench, "RING_BYTES", 64 * MiB)  # More than any request brings.
+    monkeypatch.setattr(shard_bench, "SEGMENT_BYTES", 32 * MiB)
+    shard = new_shard(
+        tmp_path,
+        topic("one", configs={"smq.validate": "records"}),
+        socket_request_max_bytes=64 * MiB,
+    )
+    room = Room()
+    references = References(FakePayloads(), shard.topic_of, shard.config, room)
+    return Producer(shard, Validation(references, shard.topic_of, shard.config, room))
+
+
+def produce(meter: Meter, producer: Producer, data: np.ndarray) -> None:
+    """Take a request in steps; what lanes do takes none of the loop's time."""
+    shard = producer.shard
+    producer.room.begin_turn()
+    run = partial(producer.producing.run, data, 0, len(data), shard.directory, NOW)
+    produced = meter.step(run)
+    if produced.left is None:
+        return
+    request_left = Unfinished(shard, producer.in_steps, data, produced.left)
+    outcome = None
+    while not isinstance(outcome, Produced):
+        producer.room.begin_turn()
+        for log in shard.logs.values():  # As each turn ends.
+            assert log.write()
+            shard.publish(log, DURABILITY_OS)
+        outcome = meter.step(lambda: request_left.step(NOW))
+        if outcome is not None and not isinstance(outcome, Produced):
+            request_left.told(outcome())
+
+
+@pytest.mark.parametrize("version", [3, 12])
+def test_no_produce_holds_a_shard(producer: Producer, version: int) -> None:
+    """data fault 11: a kilobyte of compressed zeros held a shard for as long as it inflates."""
+    for what, request in worst_contents("one", NOW_MS, version):
+        if version < ZSTD_FROM and "ZSTD" in what:
+            continue
+        data = np.frombuffer(bytearray(request), np.uint8)
+        meter = measured(lambda meter: produce(meter, producer, data), counts=False)  # noqa: B023
+        lane_bytes = 0 if what in {"plain", "many", "null"} else LANE_BYTES
+        meter.check(f"Produce {version}, {what}", len(request), lane_bytes)
