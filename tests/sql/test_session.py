@@ -179,3 +179,12 @@ def test_the_topics_that_a_query_mentions() -> None:
     assert mentioned('FROM "e"', topics) == ["e"]
     with pytest.raises(Refused, match="differ only by case"):
         mentioned('FROM "e" JOIN "E"', topics)
+
+
+@pytest.mark.parametrize("function", ["pandas_scan(NULL)", "arrow_scan(NULL, NULL, NULL)"])
+def test_a_function_that_takes_addresses_of_memory_is_refused(
+    sealed: Topics, function: str
+) -> None:
+    """Door fault 15: below DuckDB 2 it ended the process."""
+    with pytest.raises(Refused, match="No function matches"):
+        rows_of(f"SELECT * FROM {function}", sealed)

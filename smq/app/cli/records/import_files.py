@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from shm.confined import confine
 from smq.app.cli.client import (
     BOOTSTRAP_DEFAULT,
     AsJson,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 JSON = 'JSON: {"topic", "records"}'
 BATCHES_ON_WAY_MAX = 4
+MEMORY_BYTES = 1 << 31  # A file of a kilobyte may hold rows of many gigabytes.
 RECORD_FIELDS = {"topic", "partition", "offset", "timestamp", "key", "value", "headers"}
 
 
@@ -74,6 +76,7 @@ def import_files(  # noqa: PLR0913  (Each is an option.)
     refused.
     """
     _check_encoding(files, encoding)
+    confine(MEMORY_BYTES)
     records = 0
     with (
         client_at(bootstrap) as client,

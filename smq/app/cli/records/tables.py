@@ -26,6 +26,8 @@ import pyarrow.parquet as pq
 from smq.client.names import TopicPartition
 
 ROWS_MAX = 65_536  # Per batch read: tens of megabytes at most, mostly far less.
+BATCH_BYTES = 64 * 1024 * 1024
+FEWER = 16  # Times fewer rows, after a batch that was too large: few readings of what is done.
 SENT = ("key", "value", "headers", "timestamp", "partition")
 SCHEMA = pa.schema(
     [
@@ -77,7 +79,7 @@ def read(path: Path, encoding: str | None = None) -> Iterator[pa.RecordBatch]:
     try:
         if suffix == ".parquet":
             with pq.ParquetFile(path) as parquet:
-                yield from parquet.iter_batches(ROWS_MAX)
+                yield from _parquet(parquet)
         elif suffix in ARROW_SUFFIXES:
             with pa_ipc.open_file(path) as arrow:
                 yield from (arrow.get_batch(each) for each in range(arrow.num_record_batches))
@@ -87,6 +89,27 @@ def read(path: Path, encoding: str | None = None) -> Iterator[pa.RecordBatch]:
             raise ValueError("its name ends with none of .parquet, .arrow, .csv, .ndjson")
     except pa.ArrowException as error:  # Some are a ValueError or an OSError as well.
         raise ValueError(str(error)) from error
+
+
+def _parquet(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+    """The rows in batches of some BATCH_BYTES, whatever they inflate to: a page may name one value
+    of its dictionary for every row. What inflates to more is read again, fewer rows at a time.
+    """
+    done, rows = 0, ROWS_MAX
+    while done < parquet.metadata.num_rows:
+        at = 0
+        try:
+            for batch in parquet.iter_batches(rows):
+                if at >= done:
+                    yield batch
+                    done = at + len(batch)
+                at += len(batch)
+                if batch.nbytes > BATCH_BYTES and rows > 1:
+                    break
+        except MemoryError:
+            if rows == 1:
+                raise ValueError(f"row {done}: it takes too much memory") from None
+        rows = max(1, rows // FEWER)
 
 
 def _csv(path: Path, encoding: str) -> Iterator[pa.RecordBatch]:

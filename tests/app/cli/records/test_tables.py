@@ -2,13 +2,16 @@
 
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from smq.app.cli.records.tables import read, to_send
+from smq.app.cli.records.tables import BATCH_BYTES, read, to_send
 
 
 def test_only_a_producers_columns_are_sent() -> None:
@@ -171,3 +174,34 @@ def test_what_is_wrong_with_a_line_of_csv_is_said_with_its_number(tmp_path: Path
     }.items():
         with pytest.raises(ValueError, match=sentence):
             imported(tmp_path / "a.csv", text)
+
+
+def test_a_small_file_of_large_rows_is_read_a_few_rows_at_a_time(tmp_path: Path) -> None:
+    """Door fault 15: a file of a kilobyte asked for 13 GB."""
+    path = tmp_path / "bomb.parquet"
+    text = "x" * 20_000
+    table = pa.table({"n": range(20_000), "a": pa.array([text] * 20_000)})
+    pq.write_table(table, path, compression="zstd")
+    assert path.stat().st_size < 200_000
+    found, largest = list[int](), 0
+    for batch in read(path):
+        found += batch["n"].to_pylist()
+        largest = max(largest, batch.nbytes)
+        assert set(batch["a"].to_pylist()) == {text}
+    assert found == list(range(20_000))
+    sizes = [batch.nbytes for batch in read(path)]
+    assert sum(size > BATCH_BYTES for size in sizes) <= 1, "only the first is too large"
+
+
+def test_rows_that_memory_cannot_hold_are_read_again_fewer_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.parquet"
+    pq.write_table(pa.table({"a": pa.array(["x" * 200_000] * 20_000)}), path, compression="zstd")
+    code = (
+        "from shm.confined import confine; import sys; from pathlib import Path\n"
+        "from smq.app.cli.records.tables import read\n"
+        "import pyarrow as pa; pa.array([0]); confine(1 << 30)\n"
+        "print(sum(len(batch) for batch in read(Path(sys.argv[1]))))"
+    )
+    command = [sys.executable, "-c", code, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert done.stdout == "20000\n", done.stderr
