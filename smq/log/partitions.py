@@ -13,6 +13,7 @@ from shm.kernels.base.words import (
     FLAG_LOG_APPEND_TIME,
     FLAG_LOOKED_INTO,
     P_BATCH_BYTES_MAX,
+    P_COMPACTED_END,
     P_EPOCH,
     P_FLAGS,
     P_HIGH_WATERMARK,
@@ -42,6 +43,7 @@ _STATE_COLUMNS = (
     P_MAX_TIMESTAMP,
     P_UNSEALED_BYTES,
     P_UNSEALED_SINCE_MS,
+    P_COMPACTED_END,
 )
 _SET_FLAGS = 3 << DURABILITY_SHIFT | FLAG_LOG_APPEND_TIME | FLAG_FETCH_LEFT | FLAG_LOOKED_INTO
 
@@ -98,8 +100,8 @@ class Partitions:
     """Rows of the partition table by partition number.
 
     Invariants: each number has one row, and a history of epochs that begin at growing offsets; log
-    start <= HWM <= log end and sealed end <= HWM. A history is never changed, but replaced: copies
-    of `epochs` share it.
+    start <= HWM <= log end and compacted end <= sealed end <= HWM. A history is never changed, but
+    replaced: copies of `epochs` share it.
     """
 
     def __init__(self, memory: LogMemory) -> None:
@@ -107,7 +109,6 @@ class Partitions:
         self._words = memory.words
         self.slots: dict[int, int] = {}
         self.epochs: dict[int, list[tuple[int, int]]] = {}
-        self.compacted: dict[int, int] = {}  # Below it only sealed segments tell.
         self._free = list(range(len(self.table) - 1, -1, -1))
 
     def invariants(self) -> None:
@@ -118,6 +119,7 @@ class Partitions:
             row = self.table[slot]
             assert int(row[P_NUMBER]) == number
             assert 0 <= row[P_LOG_START] <= row[P_HIGH_WATERMARK] <= row[P_LOG_END], number
+            assert row[P_COMPACTED_END] <= row[P_SEALED_END], number
             assert row[P_SEALED_END] <= row[P_HIGH_WATERMARK], number
             assert row[P_LAST_STABLE] <= row[P_HIGH_WATERMARK], number
             for before, after in pairwise(self.epochs[number]):
@@ -151,6 +153,7 @@ class Partitions:
         slot = self.slot_of(state.number)
         row = self.table[slot]
         row[P_LOG_START], row[P_SEALED_END] = state.log_start, state.sealed_end
+        row[P_COMPACTED_END] = state.compacted_end
         row[P_LOG_END] = max(state.log_start, state.sealed_end)
         row[P_MAX_TIMESTAMP] = state.max_timestamp
         row[P_UNSEALED_SINCE_MS] = state.unsealed_since_ms
@@ -258,6 +261,5 @@ class Partitions:
         """Forget a partition whose topic was deleted."""
         slot = self.slots.pop(number)
         self.epochs.pop(number)
-        self.compacted.pop(number, None)
         self.table[slot] = 0
         self._free.append(slot)

@@ -16,6 +16,7 @@ from shm.kernels.base.words import (
     BATCH_HEADER_BYTES,
     FRAME_ALIGNMENT_BYTES,
     FRAME_HEADER_BYTES,
+    P_COMPACTED_END,
     P_SEALED_END,
     WORD_RING_START,
     WORD_TAIL,
@@ -74,8 +75,9 @@ class ReadableLog:
         None: the offset has left the WAL or was compacted; sealed segments have it.
         """
         slot = self.partitions.slots[number]
-        sealed_end = int(self.partitions.table[slot, P_SEALED_END])
-        if offset < min(sealed_end, self.partitions.compacted.get(number, 0)):
+        row = self.partitions.table[slot]
+        sealed_end = int(row[P_SEALED_END])
+        if offset < row[P_COMPACTED_END]:
             return None
         found = self.lookup.choose(number, slot, offset, limit, bytes_max, sealed_end)
         if found is None or not len(found.spans) or self.in_ring(int(found.spans[0, 0])):

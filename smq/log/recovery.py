@@ -396,9 +396,7 @@ class _Recovery:
                 row[P_LOG_END] = max(int(row[P_LOG_END]), state.log_end)
         if not is_newest:
             for number, offset in self._first_offsets.items():
-                row = table[log.partitions.slots[number]]
-                row[P_SEALED_END] = max(int(row[P_SEALED_END]), offset)
-                log.transactions.raise_to(number, int(row[P_SEALED_END]))
+                log.sealing.assume(number, offset)
 
     # --- a new life ------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """How far partitions are sealed, and how much of them only the WAL has."""
 
 from shm.kernels.base.words import (
+    P_COMPACTED_END,
     P_LOG_END,
     P_LOG_START,
     P_SEALED_END,
@@ -30,6 +31,22 @@ class SealedEnds:
         self._transactions.raise_to(number, int(row[P_SEALED_END]))
         self._forget_aborted(number, int(row[P_SEALED_END]))
         self.count_unsealed(number, now_ms)
+
+    def compact(self, number: int, end: int, now_ms: int) -> None:
+        """Compaction may remove records of a partition below `end`, which are sealed: from now on
+        only the segments tell. It never goes back, whatever comes late."""
+        self.advance(number, end, now_ms)
+        partitions = self._log.partitions
+        row = partitions.table[partitions.slots[number]]
+        row[P_COMPACTED_END] = max(int(row[P_COMPACTED_END]), end)
+
+    def assume(self, number: int, offset: int) -> None:
+        """The log begins at `offset`, and the checkpoint that knew more is lost: what is before it
+        is sealed, and all that is sealed may be compacted."""
+        partitions = self._log.partitions
+        row = partitions.table[partitions.slots[number]]
+        row[P_SEALED_END] = row[P_COMPACTED_END] = max(int(row[P_SEALED_END]), offset)
+        self._transactions.raise_to(number, int(row[P_SEALED_END]))
 
     def set_log_start(self, number: int, offset: int) -> None:
         """Retention has dropped everything below `offset`, sealed or not."""

@@ -1,9 +1,9 @@
 """Log compaction: keeps the last record of each key, at its offset.
 
     segments that were not compacted  →  their keys' last offsets, in a table of bounded size
+    up to there  →  the shard reads segments, durably, and no more what its log still has of them
     each segment up to there, oldest first  →  a file without the records that have a later one
                                             →  its line in place of the old one
-    all of them  →  the shard reads them, and no more what its log still has of them
 
 Kafka's algorithm (its Cleaner), on sealed segments. One step reads or writes one segment. If the
 table cannot hold all keys, a pass ends at the last segment whose keys it has, and the next pass
@@ -37,7 +37,7 @@ from smq.model.references import HEADER, NotAHandle, Reference
 from smq.model.segments import SealedPartition, Segment
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.cold import open_segment
-from smq.sealer.compact_plan import compacted_end, may_drop_tombstones, to_compact
+from smq.sealer.compact_plan import may_drop_tombstones, to_compact
 from smq.sealer.parquet_segment import ParquetSegment
 from smq.sealer.ports import ManifestPort, ShardPort
 from smq.sealer.room import Room
@@ -126,7 +126,6 @@ class Compaction:
         segments = list(walk(self._ports.manifest, self.place.number, log_start))
         dirty = deque(to_compact(segments, self.settings, now.wall_ms))
         if not dirty:
-            self._report(compacted_end(segments))
             return
         records = sum(each.record_count for each in dirty)
         table = KeyTable(records, dirty[0].record_count, self._ports.secret, self._ports.slots_max)
@@ -137,18 +136,13 @@ class Compaction:
                 table.note(rows)
             dirty.popleft()
             yield True
+        # Before the first record goes: a log that is restarted in between must not show it again.
+        self._ports.shard.compacted(self.place.number, end)
         for segment in segments:
             if segment.kind == "parquet" and segment.end_offset <= end:
                 drops = may_drop_tombstones(segment, segments, self.settings, now.monotonic_ms)
                 self._compact(segment, table, drops=drops, is_last=segment is segments[-1])
                 yield True
-        self._report(end)
-
-    def _report(self, end: int) -> None:
-        """Have the shard serve compacted records from segments. A restarted shard must be told
-        again."""
-        if end:
-            self._ports.shard.compacted(self.place.number, end)
 
     def _opened(self, segment: Segment) -> ParquetSegment:
         opened = open_segment(self._ports.store, segment, self._ports.staging)

@@ -51,16 +51,6 @@ def _old_enough(
         yield segment
 
 
-def compacted_end(segments: Iterable[Segment]) -> int:
-    """The offset below which all is compacted; 0: nothing is."""
-    end = 0
-    for segment in segments:
-        if is_dirty(segment):
-            break
-        end = segment.end_offset
-    return end
-
-
 def may_drop_tombstones(
     segment: Segment, segments: Sequence[Segment], settings: TopicSettings, now_ms: int
 ) -> bool:

@@ -28,7 +28,8 @@ class ShardPort(Protocol):
         ...
 
     def compacted(self, number: int, end: int) -> None:
-        """Report that all below `end` is compacted: the shard no longer serves its own copies."""
+        """Say that all below `end` is about to be compacted: the shard no longer serves its own
+        copies. Returns once its checkpoint says so."""
         ...
 
     def log_start(self, number: int, offset: int) -> None:

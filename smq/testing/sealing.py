@@ -101,8 +101,8 @@ class FakeShard:
         self.fuse.step(lambda: setattr(self, "sealed_end", max(self.sealed_end, end)))
 
     def compacted(self, number: int, end: int) -> None:  # noqa: ARG002
-        """Everything below `end` is compacted."""
-        self.fuse.step(lambda: setattr(self, "compacted_end", end))
+        """Everything below `end` is about to be compacted."""
+        self.fuse.step(lambda: setattr(self, "compacted_end", max(self.compacted_end, end)))
 
     def log_start(self, number: int, offset: int) -> None:  # noqa: ARG002
         """Records below `offset` are deleted, and need not be sealed: see SealedEnds."""

@@ -10,6 +10,7 @@ from shm.kernels.base.words import (
     P_UNSEALED_BYTES,
     P_UNSEALED_SINCE_MS,
 )
+from smq.log.files.checkpoint import FILE_NAME
 from tests.log.logs import (
     NOW_MS,
     OS,
@@ -57,6 +58,41 @@ def test_sealed_segments_that_reach_further_than_the_log_are_believed(tmp_path: 
     log.invariants()
     assert int(row(log)[P_LOG_END]) == 8
     assert append(log, 1, batch(b"next")) == 8
+
+
+def test_what_is_compacted_is_not_read_from_the_log_even_after_a_restart(tmp_path: Path) -> None:
+    """Data fault 22: kept segments of the WAL have a value whose tombstone is gone."""
+    log = start(tmp_path, bytes_max=1 << 20, keep_bytes_max=1 << 20).log
+    fill(log)
+    log.sealing.advance(1, 30, NOW_MS)
+    assert sorted(read(log, 1)) == list(range(40))
+    log.sealing.compact(1, 30, NOW_MS)
+    log.sealing.compact(1, 20, NOW_MS)  # One that comes late.
+    log.checkpoint()
+    log.invariants()
+    for generation in (1, 2):
+        assert log.find(1, 29, 40, 1) is None
+        assert sorted(read(log, 1, 30)) == list(range(30, 40))
+        log.wal.close()
+        log = start(tmp_path, generation=generation, bytes_max=1 << 20, keep_bytes_max=1 << 20).log
+
+
+def test_without_its_newest_checkpoint_a_log_shows_nothing_that_may_be_compacted(
+    tmp_path: Path,
+) -> None:
+    """Data fault 22: which records are compacted was in the checkpoint that is damaged."""
+    options = {"bytes_max": 1 << 20, "keep_bytes_max": 1 << 20}
+    log = start(tmp_path, **options).log  # type: ignore[arg-type]
+    fill(log)
+    log.sealing.advance(1, 30, NOW_MS)
+    log.checkpoint()
+    log.sealing.compact(1, 30, NOW_MS)
+    log.checkpoint()
+    log.wal.close()
+    (tmp_path / FILE_NAME).write_bytes(b"damaged")
+    log = start(tmp_path, generation=1, **options).log  # type: ignore[arg-type]
+    assert log.find(1, 29, 40, 1) is None
+    log.invariants()
 
 
 def test_a_thousand_partitions_cost_the_loop_little(tmp_path: Path) -> None:

@@ -147,9 +147,19 @@ def test_the_last_of_each_key_stays_at_its_offset(log: Log) -> None:
         assert new.path != old.path
     assert log.manifest.replaced_files([each.path for each in before], 0)
     assert log.shard.compacted_end == len(log.rows)
-    log.shard.compacted_end = 0
     assert log.compact() == 0, "nothing is left to do"
-    assert log.shard.compacted_end == len(log.rows), "a shard that was restarted is told again"
+
+
+def test_the_shard_durably_reads_segments_before_the_first_record_goes(log: Log) -> None:
+    """Data fault 22: the shard is restarted while a pass is at work."""
+    log.append(*pairs(b"aabc"))
+    log.append(*pairs(b"abd"))
+    before = log.manifest.segments(1)
+    log.shard.fuse = Fuse(1)
+    with pytest.raises(Killed):
+        log.compact()
+    assert log.manifest.segments(1) == before
+    assert log.read() == log.rows
 
 
 def test_a_reader_passes_gaps_wherever_it_begins(log: Log) -> None:

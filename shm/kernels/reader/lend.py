@@ -43,6 +43,7 @@ from shm.kernels.base.words import (
     FLAG_IN_USE,
     FRAME_HEADER_BYTES,
     P_ABORTED_END,
+    P_COMPACTED_END,
     P_FLAGS,
     P_HIGH_WATERMARK,
     P_LAST_STABLE,
@@ -180,15 +181,18 @@ def look_at_limits(memory, wanted, bound):
 
 
 @kernel
-def _is_perhaps_aborted(memory, wanted, cursor, row):
-    """Whether records of aborted transactions may come next.
+def _is_not_to_read(memory, wanted, cursor, row):
+    """Whether records may come next that compaction has removed, or of aborted transactions.
 
     To be called after W_LIMIT was updated: an abort is in P_ABORTED_END before the limit passes it.
     """
     slot = wanted[W_SLOT, row]
-    if cursor[CURSOR_BOUND] != READ_COMMITTED or slot < 0:
+    if slot < 0:
         return False
-    return wanted[W_NEXT, row] < get_partition(memory, slot, P_ABORTED_END)
+    end = get_partition(memory, slot, P_COMPACTED_END)
+    if cursor[CURSOR_BOUND] == READ_COMMITTED:
+        end = max(end, get_partition(memory, slot, P_ABORTED_END))
+    return wanted[W_NEXT, row] < end
 
 
 @kernel
@@ -257,7 +261,7 @@ def place_rows(memory, wanted, cursor):
         entry += 1
     for row in range(wanted.shape[1]):
         _place_at_tail(memory, wanted, row)
-        if _is_perhaps_aborted(memory, wanted, cursor, row):
+        if _is_not_to_read(memory, wanted, cursor, row):
             wanted[W_STATE, row] = W_AWAY
         cursor[CURSOR_AWAY] |= wanted[W_STATE, row]
 
@@ -325,7 +329,7 @@ def _begin(memory, wanted, cursor):
     cursor[CURSOR_MOVED] = 0
     for row in range(wanted.shape[1]):
         wanted[W_AFTER, row] = wanted[W_NEXT, row]
-        if _is_perhaps_aborted(memory, wanted, cursor, row):
+        if _is_not_to_read(memory, wanted, cursor, row):
             wanted[W_STATE, row] = cursor[CURSOR_AWAY] = W_AWAY
     entry, tail = cursor[CURSOR_ENTRY], acquire_word(memory, WORD_INDEX_TAIL)
     if cursor[CURSOR_GENERATION] != acquire_word(memory, WORD_GENERATION) or entry > tail:

@@ -49,7 +49,7 @@ class ShardOverSocket:
         self._asker.ask(MarkSealed(number, end))
 
     def compacted(self, number: int, end: int) -> None:
-        """Report that everything below `end` is compacted."""
+        """Say that everything below `end` is about to be compacted."""
         self._asker.ask(MarkCompacted(number, end))
 
     def log_start(self, number: int, offset: int) -> None:

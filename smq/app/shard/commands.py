@@ -182,8 +182,9 @@ class ShardCommands:
         led.log.checkpoint(lambda: link.send(encode_answer(frame_id, answer=True)))
 
     def _compacted(self, link: Link, frame_id: int, asked: MarkCompacted) -> None:
-        self._find(asked.number).log.partitions.compacted[asked.number] = asked.end
-        link.send(encode_answer(frame_id, answer=True))
+        led = self._find(asked.number)
+        led.log.sealing.compact(asked.number, asked.end, clock.monotonic_ms())
+        led.log.checkpoint(lambda: link.send(encode_answer(frame_id, answer=True)))
 
     def _log_start(self, link: Link, frame_id: int, asked: RaiseLogStart) -> None:
         led = self._find(asked.number)

@@ -53,6 +53,7 @@ class PartitionCheckpoint:
     max_timestamp: int = -1
     unsealed_bytes: int = 0
     unsealed_since_ms: int = 0
+    compacted_end: int = 0
 
 
 class Open(NamedTuple):
@@ -197,16 +198,21 @@ class Checkpoint:
             head["position"],
             head["synced"],
             head["generation"],
-            [
-                PartitionCheckpoint(number, [(epoch, offset) for epoch, offset in epochs], *values)
-                for number, epochs, *values in head["partitions"]
-            ],
+            [_partition(*row) for row in head["partitions"]],
             words[:end].reshape(-1, PRODUCER_COLUMNS).copy(),
             TransactionsCopy(
                 [Open._make(row) for row in head.get("open", [])],
                 [aborted.reshape(-1, ABORTED_COLUMNS).copy()],
             ),
         )
+
+
+def _partition(number: int, epochs: list[list[int]], *values: int) -> PartitionCheckpoint:
+    """A row. Before version 3 it has no compacted end: whatever is sealed may be compacted."""
+    state = PartitionCheckpoint(number, [(epoch, offset) for epoch, offset in epochs], *values)
+    if len(values) < len(_FIELDS) - 2:
+        state.compacted_end = state.sealed_end
+    return state
 
 
 def _by_pieces(rows: Sequence[tuple[int, ...]]) -> str:

@@ -135,7 +135,10 @@ class MarkSealed(Question[bool]):
 
 @dataclass(frozen=True, slots=True)
 class MarkCompacted(Question[bool]):
-    """Report that sealed segments hold all below `end`, compacted: readers must use them."""
+    """Say that segments below `end` are about to be compacted: readers must use them from now on.
+
+    Answered as MarkSealed.
+    """
 
     number: int
     end: int

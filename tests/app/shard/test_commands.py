@@ -16,6 +16,7 @@ from smq.app.process.clock import now
 from smq.app.process.peers import Peer
 from smq.app.shard.commands import BATCHES_BYTES_MAX, ShardCommands
 from smq.log.files.background import BackgroundThread
+from smq.log.files.checkpoint import Checkpoint
 from smq.model.caller import Caller
 from smq.shard.client_metrics import Push
 from smq.testing.disk import SlowDisk
@@ -28,6 +29,7 @@ from smq.wire.internal.messages import (
     Ends,
     FindEnds,
     LogMemory,
+    MarkCompacted,
     MarkSealed,
     Partitions,
     PartitionState,
@@ -223,6 +225,19 @@ def test_what_is_sealed_is_not_unsealed_any_more(bench: Bench) -> None:
     assert bench.ask(MarkSealed(NUMBER, end=2)) is True
     [partition] = bench.partitions()
     assert (partition.sealed_end, partition.unsealed_bytes) == (2, 0)
+    bench.shard.invariants()
+
+
+def test_what_is_about_to_be_compacted_is_durably_not_read_here(bench: Bench) -> None:
+    """Data fault 22."""
+    bench.append(b"a", b"b", b"c")
+    for end in (2, 1):  # The second comes late.
+        assert bench.ask(MarkCompacted(NUMBER, end)) is True
+        assert bench.log.find(NUMBER, 1, 3, 1 << 20) is None
+        assert bench.log.find(NUMBER, 2, 3, 1 << 20) is not None
+        kept, _ = Checkpoint.load(bench.log.directory)
+        assert kept is not None
+        assert [each.compacted_end for each in kept.partitions if each.number == NUMBER] == [2]
     bench.shard.invariants()
 
 

@@ -72,8 +72,7 @@ def test_what_was_sealed_meanwhile_is_asked_of_the_sealer(
     bench: ShardBench, tmp_path: Path
 ) -> None:
     asked = ask(bench)
-    bench.shard.logs[0].sealing.advance(1, 10, NOW_MS)
-    bench.shard.logs[0].partitions.compacted[1] = 10
+    bench.shard.logs[0].sealing.compact(1, 10, NOW_MS)
     again = asked.then([gap(8)])
     assert isinstance(again, Ask)
     [first], [second] = asked.questions, again.questions

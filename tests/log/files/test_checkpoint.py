@@ -91,6 +91,25 @@ def test_a_checkpoint_of_version_2_has_aborted_transactions_in_its_text(tmp_path
     assert (loaded.producers == written.producers).all()
 
 
+def test_whatever_is_sealed_may_be_compacted_where_a_checkpoint_does_not_know(
+    tmp_path: Path,
+) -> None:
+    """Data fault 22: a data directory of an earlier version."""
+    written = checkpoint()
+    written.partitions = [PartitionCheckpoint(7, [(3, 0)], 4, 30, 20, -1, 500, 77, 10)]
+    written.transactions = TransactionsCopy(written.transactions.open, [])
+    written.save(OsDisk(), tmp_path)
+    assert told_end(tmp_path) == 10
+    rewritten(tmp_path / FILE_NAME, 2, b"500,77,10]", by=b"500,77]")
+    assert told_end(tmp_path) == 20
+
+
+def told_end(directory: Path) -> int:
+    loaded, _ = Checkpoint.load(directory)
+    assert loaded is not None
+    return loaded.partitions[0].compacted_end
+
+
 def test_without_a_file_there_is_none(tmp_path: Path) -> None:
     assert Checkpoint.load(tmp_path) == (None, False)
 

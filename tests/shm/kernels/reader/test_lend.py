@@ -9,6 +9,7 @@ from shm.kernels.base.frames import frame_bytes
 from shm.kernels.base.words import (
     FLAG_IN_USE,
     P_ABORTED_END,
+    P_COMPACTED_END,
     P_FLAGS,
     P_HIGH_WATERMARK,
     P_LAST_ENTRY,
@@ -206,6 +207,22 @@ def test_what_may_be_aborted_is_for_the_wire_to_say(writer: Writer) -> None:
     reader.wanted[W_NEXT, 0], reader.wanted[W_STATE, 0] = 0, W_SEEKING
     reader.cursor[CURSOR_BOUND] = READ_UNCOMMITTED
     assert reader.place() == [W_HERE]
+
+
+def test_what_may_be_compacted_is_for_the_wire_to_say(writer: Writer) -> None:
+    """Data fault 22: the ring has a value whose tombstone is gone."""
+    reader = Reader(writer, NUMBERS[:1])
+    reader.place()
+    writer.append(0)
+    writer.append(0)
+    writer.show(0)
+    writer.memory.partitions[0][P_COMPACTED_END] = 2
+    assert reader.lend() == []
+    assert reader.cursor[CURSOR_AWAY]
+    assert reader.place() == [W_AWAY]
+    reader.wanted[W_NEXT, 0], reader.wanted[W_STATE, 0] = 2, W_SEEKING
+    assert reader.place() == [W_HERE]
+    assert reader.lend() == [(0, 2, 3)]
 
 
 def test_a_transaction_that_stays_open_does_not_have_everything_looked_at_again() -> None:
