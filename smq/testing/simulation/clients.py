@@ -52,7 +52,7 @@ class Connection:
         self.socket.owner = client
         self.asked: deque[Asked] = deque()
         self._out, self._received = bytearray(), bytearray()
-        self.is_open = True
+        self.is_open, self.is_paused = True, False
 
     def ask(
         self, name: str, version: int, message: Message, answered: Answered, wait_ms: int = 0
@@ -82,6 +82,8 @@ class Connection:
         except OSError:
             self.broken()
             return
+        if self.is_paused:
+            return
         try:
             while data := self.socket.recv(RECEIVE_BYTES):
                 self._received += data
@@ -109,6 +111,15 @@ class Connection:
             read = getattr(api.codec, api.write_response.__name__.replace("write_", "read_"))
             asked.answered(read(body, at, asked.version))
 
+    def pause(self, ms: float) -> None:
+        """Read nothing for about this long: what comes waits in the socket."""
+        self.is_paused = True
+        self.client.later(ms, self.resume)
+
+    def resume(self) -> None:
+        """Read again."""
+        self.is_paused, self.client.is_touched = False, True
+
     def broken(self) -> None:
         """Close it and fail the waiting requests."""
         if self.is_open:
@@ -122,7 +133,8 @@ class Connection:
     def is_ready(self) -> bool:
         """Whether a turn would do anything."""
         mask = self.socket.events()
-        return bool(mask & ~select.EPOLLOUT) or bool(self._out and mask)
+        is_readable = bool(mask & ~select.EPOLLOUT) and not self.is_paused
+        return is_readable or bool(self._out and mask & select.EPOLLOUT)
 
 
 class Client:

@@ -6,6 +6,7 @@ from smq.model.errors import ErrorCode
 from smq.model.setting import INT64_MAX
 from smq.testing.simulation.clients import PAUSE_MS, Client, Message
 from smq.testing.simulation.ledger import Broken, Commits, Incarnation
+from smq.testing.simulation.removed import removed_offsets
 from smq.wire.generated.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -53,7 +54,8 @@ class Consumer(Client):
             each.topic.name: each for each in incarnations
         }
         # Its answer may be delayed by a request before it.
-        sent_ns = None if connection.asked else self.world.clock.now_ns
+        is_late = connection.asked or connection.is_paused
+        sent_ns = None if is_late else self.world.clock.now_ns
         losses = {each: each.losses for each in incarnations}
 
         def answered(response: Message) -> None:
@@ -69,6 +71,19 @@ class Consumer(Client):
                 self.world.fetched(seen, sent_ns, wait_ms, min_bytes)
 
         connection.ask("Fetch", version, request, answered, wait_ms)
+
+    def fetch_and_pause(self, incarnations: list[Incarnation], node: int, ms: int) -> None:
+        """Fetch from the starts, twice at once, and read no answer for a while."""
+        connection = self.connection(node)
+        if connection is None or connection.is_paused:
+            return
+        connection.pause(ms)
+        self.world.disturb(2 * ms)
+        for each in incarnations:
+            for partition in range(each.topic.partition_count):
+                self.positions[each, partition] = 0
+        for _ in range(2):
+            self.fetch(incarnations, node, 0, 1, BY_ID)
 
     def _asked(self, incarnation: Incarnation, node: int, version: int) -> FetchTopic | None:
         logs = incarnation.topic.logs
@@ -117,15 +132,19 @@ def records_of(data: bytes | memoryview | None) -> Records:
 
 
 class Reader(Client):
-    """Reads whole partitions at the end of a run; `found` has their records."""
+    """Reads whole partitions at the end of a run; `found` has their records, `removed` the offsets
+    that compaction had removed before the first was read."""
 
     def __init__(self, world: "World", name: str) -> None:
         super().__init__(world, name)
         self.found: dict[Part, dict[int, bytes]] = {}
         self.unread: set[Part] = set()
+        self.removed: dict[Part, set[int]] = {}
 
     def read(self, incarnation: Incarnation, partition: int) -> None:
         """Read a partition from its start to its end."""
+        if not self.found:
+            self.removed = removed_offsets(self.world)
         place = incarnation, partition
         self.found[place] = {}
         self.unread.add(place)

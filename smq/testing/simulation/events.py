@@ -13,6 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from smq.app.process.inheritance import COORDINATOR
 from smq.testing.simulation.ledger import LEVELS
+from smq.testing.simulation.slow import (
+    SLOW,
+    draw_pause,
+    hang_coordinator,
+    pause_consumer,
+    slow_of,
+)
 from smq.testing.simulation.transactor import (
     PARTITIONS as TRANSACTION_PARTITIONS,
     TOPIC as TRANSACTIONS,
@@ -226,6 +233,13 @@ def _coordinator_stops(world: "World", ms: int) -> None:
         world.freeze(COORDINATOR, ms)
 
 
+def _pause(world: "World", client: int, mask: int, ms: int) -> None:
+    """A consumer asks for some topics from their starts, and reads nothing for a while."""
+    names = (name_of(topic) for topic in range(TOPICS) if mask >> topic & 1)
+    topics = [found for name in names if (found := world.ledger.standing(name)) is not None]
+    pause_consumer(world, client, topics, ms)
+
+
 def _cut(world: "World", which: int) -> None:
     """Cut a connection between a client and a node or between two of our processes."""
     connections = world.network.connections()
@@ -369,8 +383,11 @@ KINDS: dict[str, Kind] = {
     "come": Kind(0, lambda c: (c.randrange(4),), _come),
     "vanish": Kind(0, lambda c: (c.randrange(4),), _vanish),
     "coordinator-stops": Kind(0, lambda c: (c.randint(6_000, 9_000),), _coordinator_stops),
+    # By `slow.slow_of`.
+    "coordinator-hangs": Kind(0, lambda c: (c.randint(4_000, 25_000),), hang_coordinator),
+    "pause": Kind(0, draw_pause, _pause),
 }
-DRAWN_APART = frozenset({TRANSACT, SET_CLOCK, INFLATE, *MEMBERS})
+DRAWN_APART = frozenset({TRANSACT, SET_CLOCK, INFLATE, *MEMBERS, *SLOW})
 
 
 def name_of(topic: int) -> str:
@@ -398,6 +415,8 @@ def events_of(seed: int, kinds: Collection[str] = KINDS) -> list[Event]:
     apart += clock_of(seed, int(at_ms)) if SET_CLOCK in kinds else []
     apart += inflating_of(seed, int(at_ms)) if INFLATE in kinds else []
     apart += members_of(seed) if {*MEMBERS} <= {*kinds} else []
+    slow = slow_of(seed, int(at_ms), kinds, lambda kind, c: KINDS[kind].draw(c))
+    apart += [Event(*each) for each in slow]
     return sorted([*events, *apart], key=lambda each: each.at_ms)
 
 

@@ -13,7 +13,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from smq.testing.simulation.defects import acks, checkpoints, checks, clocks, groups, long_polls
+from smq.testing.simulation.defects import (
+    acks,
+    checkpoints,
+    checks,
+    clocks,
+    groups,
+    long_polls,
+    sweeps,
+)
 from smq.testing.simulation.defects.mutant import Change, Mutant
 from smq.testing.simulation.events import events_of
 from smq.testing.simulation.run import Outcome, Workplace, say, simulate, workplace
@@ -27,6 +35,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *long_polls.MUTANTS,
     *checks.MUTANTS,
     *groups.MUTANTS,
+    *sweeps.MUTANTS,
 )
 
 

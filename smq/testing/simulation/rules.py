@@ -129,8 +129,18 @@ def transactions_are_whole(world: "World") -> None:
                 raise Broken(f"{words}, and misses {sorted(missing)}: a torn transaction")
 
 
+def removed_stays_removed(world: "World") -> None:
+    """A record that compaction had removed before it was read for the last time is not read: it may
+    be of a key whose tombstone is gone."""
+    for place, removed in world.reader.removed.items():
+        if back := sorted(removed & world.reader.found.get(place, {}).keys()):
+            incarnation, partition = place
+            raise Broken(f"{incarnation.where(partition)}: compacted offsets are back: {back[:5]}")
+
+
 RULES: tuple[Rule, ...] = (
     claimed_is_there,
+    removed_stays_removed,
     nothing_twice,
     in_order,
     nothing_unknown,

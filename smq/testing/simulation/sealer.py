@@ -14,7 +14,7 @@ from smq.app.process.asker import Asker
 from smq.app.process.inheritance import SEALER
 from smq.app.process.loop import Loop
 from smq.app.sealer.main import Sealer
-from smq.app.sealer.worker import Surroundings, Worker
+from smq.app.sealer.worker import IDLE_S, Surroundings, Worker
 from smq.model.segments import ATTEMPT_BITS
 from smq.testing.simulation.clock import MS
 from smq.testing.simulation.disk import Killed
@@ -92,11 +92,16 @@ class SteppedHand:
 
     def __init__(self, process: "SealerProcess", at: Surroundings) -> None:
         self._process = process
-        draw = partial(process.chance.getrandbits, ATTEMPT_BITS)
-        self._worker = EagerWorker(at, partial(SteppedAsker, process), draw)
+        self._at = at
+        self._worker = self._start()
+        self._idle_ns = 0
         self._jobs: deque[tuple[Question[Any], Callable[[Any], None]]] = deque()
         self._begun_ns = 0
         self.due_ns: int | None = None  # None: no job to begin.
+
+    def _start(self) -> EagerWorker:
+        draw = partial(self._process.chance.getrandbits, ATTEMPT_BITS)
+        return EagerWorker(self._at, partial(SteppedAsker, self._process), draw)
 
     def do(
         self,
@@ -109,6 +114,8 @@ class SteppedHand:
         place = min(1, len(self._jobs)) if is_urgent else len(self._jobs)
         self._jobs.insert(place, (question, answered))
         if len(self._jobs) == 1:
+            if self._process.host.clock.now_ns - self._idle_ns >= IDLE_S * 1000 * MS:
+                self._worker = self._start()  # The one before has ended.
             self._plan()
 
     def taking_ms(self, now_ms: int) -> int:
@@ -137,6 +144,7 @@ class SteppedHand:
             raise Killed(self._process.name)
         answered(decode_answer(type(question), _body_of(encode_answer(0, answer))))
         self._jobs.popleft()
+        self._idle_ns = self._process.host.clock.now_ns
         if self._jobs:
             self._plan()
 

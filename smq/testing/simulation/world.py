@@ -155,6 +155,8 @@ class World:
             faults.failing.clear()
             faults.slow_ms = faults.slow_jobs_ms = 0.0
         self._frozen.clear()
+        for each in (each for one in self.consumers for each in one.connections.values()):
+            each.resume()
         self.next_fuse = -1
         for process in self.processes.values():
             process.fuse = None
