@@ -14,6 +14,7 @@ from smq.client.consuming.consumer import Consumer
 from smq.client.consuming.consumer_settings import (
     BATCH_BYTES_MAX,
     DEFAULT_ASSIGNORS,
+    INFLATED_BYTES_MAX,
     ISOLATION_LEVEL,
     POLL_INTERVAL_S_MAX,
     SESSION_TIMEOUT_S,
@@ -199,6 +200,7 @@ class Client:
         session_timeout_s: float = SESSION_TIMEOUT_S,
         poll_interval_s_max: float = POLL_INTERVAL_S_MAX,
         batch_bytes_max: int = BATCH_BYTES_MAX,
+        inflated_bytes_max: int = INFLATED_BYTES_MAX,
         spin_us: int = 0,
         isolation_level: str = ISOLATION_LEVEL,
     ) -> Consumer:
@@ -218,6 +220,8 @@ class Client:
         poll_interval_s_max  without a poll for this long it is out of the group too
         batch_bytes_max      how much a poll takes from a log's ring, or fetches of a partition; one
                              batch is always taken
+        inflated_bytes_max   how far a compressed batch may inflate: a poll raises BatchTooLarge
+                             before one that goes beyond. A poll ends once it has inflated so much
         spin_us              how long to poll for records before sleeping: lower latency, at the
                              cost of a core
         isolation_level      "read_committed": neither records of aborted transactions nor, until
@@ -236,6 +240,7 @@ class Client:
             session_timeout_s=session_timeout_s,
             poll_interval_s_max=poll_interval_s_max,
             batch_bytes_max=batch_bytes_max,
+            inflated_bytes_max=inflated_bytes_max,
             spin_us=spin_us,
             isolation_level=isolation_level,
         )

@@ -3,6 +3,7 @@
 A broker's error, or the lack of an answer, is a BrokerError with Kafka's `code`.
 """
 
+from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError, ErrorCode, NotFound, StoreError
 
 
@@ -32,6 +33,43 @@ class RecordTooLarge(BrokerError):
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.MESSAGE_TOO_LARGE, message)
+
+
+class UnreadableBatch(BrokerError):
+    """A record batch is damaged or malformed. Nothing of it has been read.
+
+    It has the offsets from `start` to `end` (exclusive) of `topic` and `partition`. To go on behind
+    it seek to `end`.
+    """
+
+    def __init__(
+        self,
+        name: TopicPartition,
+        offsets: tuple[int, int],
+        fault: str = "cannot be read",
+        code: ErrorCode = ErrorCode.CORRUPT_MESSAGE,
+        advice: str = "",
+    ) -> None:
+        self.topic, self.partition = name
+        self.start, self.end = offsets
+        self.fact = (
+            f"{self.topic}-{self.partition} has a batch at offsets {self.start} to {self.end} that "
+            f"{fault}"
+        )
+        super().__init__(code, f"{self.fact}; {advice}seek to {self.end} to go on behind it")
+
+
+class BatchTooLarge(UnreadableBatch):
+    """A record batch inflates beyond what this reader allows."""
+
+    def __init__(self, name: TopicPartition, offsets: tuple[int, int], bytes_max: int) -> None:
+        super().__init__(
+            name,
+            offsets,
+            f"inflates to more than {bytes_max} bytes",
+            ErrorCode.MESSAGE_TOO_LARGE,
+            "raise inflated_bytes_max, or ",
+        )
 
 
 class ProducerFenced(BrokerError):

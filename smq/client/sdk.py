@@ -14,6 +14,7 @@ from smq.client.consuming.consumer import Consumer as Consumer
 from smq.client.consuming.statistics import ConsumerStatistics as ConsumerStatistics
 from smq.client.errors import (
     BatchReleased as BatchReleased,
+    BatchTooLarge as BatchTooLarge,
     BrokerUnavailable as BrokerUnavailable,
     Closed as Closed,
     NoSuchTopic as NoSuchTopic,
@@ -24,6 +25,7 @@ from smq.client.errors import (
     RecordTooLarge as RecordTooLarge,
     ReferenceRejected as ReferenceRejected,
     TransactionAborted as TransactionAborted,
+    UnreadableBatch as UnreadableBatch,
 )
 from smq.client.names import TopicPartition as TopicPartition
 from smq.client.producing.delivery.delivery import Deliveries as Deliveries, Delivery as Delivery

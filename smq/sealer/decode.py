@@ -71,6 +71,8 @@ class Bounds(NamedTuple):
     batch_records: int = 1 << 31
     headers: int = 1 << 31
     """Of a piece: 32 bytes each."""
+    batch_bytes: int = INFLATED_BYTES_MAX
+    """Of a batch, inflated."""
 
 
 READER = Bounds()
@@ -148,7 +150,9 @@ def cut(
         raise PeerError(f"not a record batch at byte {~count}")
     first = 0
     while first < count:
-        arena, inflated = inflate(array, facts[:, first:count], arena_bytes=bounds.arena_bytes)
+        arena, inflated, _ = inflate(
+            array, facts[:, first:count], bounds.batch_bytes, bounds.arena_bytes
+        )
         yield from _Cutter(array, arena, inflated, lossy=lossy, bounds=bounds).pieces()
         first += inflated.shape[1]
 

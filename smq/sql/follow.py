@@ -22,8 +22,11 @@ def results(
     if len(names) != 1:
         raise Refused(f"a query that follows reads one topic, not {len(names)}")
     (topic,) = names
-    with client.consumer(topic, start="latest", isolation_level=ISOLATION_LEVEL) as consumer:
+    bytes_max = bounds.memory_bytes // 2
+    with client.consumer(
+        topic, start="latest", inflated_bytes_max=bytes_max, isolation_level=ISOLATION_LEVEL
+    ) as consumer:
         while True:
-            rows = arrived_rows(consumer, every_s, bytes_max=bounds.memory_bytes // 2)
+            rows = arrived_rows(consumer, every_s, bytes_max=bytes_max)
             if rows.num_rows:
                 yield run_over(query, topic, rows, topics.schema(topic), bounds).to_reader()

@@ -91,12 +91,9 @@ def topic_rows(
     tables = [live.SCHEMA.empty_table()]
     for part in parts:
         if part.segment.kind == "raw":
-            for found in raw_rows(store, part):
+            for found in raw_rows(store, part, bytes_max):
                 if isinstance(found, Undecodable):
-                    raise Unreadable(
-                        f"{topic.name}-{part.partition}: the records at offsets {found.start} to "
-                        f"{found.end} cannot be decoded"
-                    )
+                    raise _unreadable(f"{topic.name}-{part.partition}", found, bytes_max)
                 tables.append(_live_columns(found.rows, part.partition))
     ranges: dict[int, tuple[int, int]] = {}
     if client is not None:
@@ -109,6 +106,15 @@ def topic_rows(
         ranges = {each: (starts[each], end) for each, end in ends.items() if end > starts[each]}
     arrow = with_typed(pa.concat_tables(tables), topic.configs.get(SCHEMA, ""))
     return TopicRows(topic, files.root, parts, arrow, ranges)
+
+
+def _unreadable(partition: str, found: Undecodable, bytes_max: int) -> Unreadable:
+    where = f"{partition}: the records at offsets {found.start} to {found.end}"
+    if found.is_too_large:
+        return Unreadable(
+            f"{where} inflate to more than {bytes_max} bytes, half of the query's memory"
+        )
+    return Unreadable(f"{where} cannot be decoded")
 
 
 def topics_of(manifest: Manifest) -> dict[str, Topic]:

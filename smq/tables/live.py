@@ -1,13 +1,14 @@
 """The rows of unsealed records, read from a running broker."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
 
 from smq.client.client import Client
 from smq.client.consuming.consumer import Consumer
-from smq.client.errors import BrokerUnavailable
+from smq.client.errors import BatchTooLarge, BrokerUnavailable
 from smq.client.names import TopicPartition
 from smq.sealer.parquet import TIMESTAMP_US_MAX
 
@@ -28,7 +29,7 @@ ISOLATION_LEVEL = "read_committed"  # As in sealed segments, which have committe
 
 
 class TooMuch(Exception):
-    """The unsealed records exceed the caller's bound; the message says by how many bytes."""
+    """Records exceed the caller's bound; the message says of how many bytes."""
 
 
 def live_rows(
@@ -39,9 +40,15 @@ def live_rows(
     Returns their rows (SCHEMA) and those ends. A start that retention has deleted moves to the
     first record. Raises TooMuch, BrokerError, BrokerUnavailable.
     """
-    with client.consumer(
-        start="earliest", batch_bytes_max=BATCH_BYTES, isolation_level=ISOLATION_LEVEL
-    ) as consumer:
+    with (
+        client.consumer(
+            start="earliest",
+            batch_bytes_max=BATCH_BYTES,
+            inflated_bytes_max=bytes_max,
+            isolation_level=ISOLATION_LEVEL,
+        ) as consumer,
+        _too_much_told(),
+    ):
         consumer.assign((topic, partition) for partition in starts)
         ends = {name.partition: end for name, end in consumer.find("latest").items()}
         for name, first in consumer.find("earliest").items():
@@ -86,13 +93,21 @@ def arrived_rows(consumer: Consumer, seconds: float, *, bytes_max: int) -> pa.Ta
     tables = [SCHEMA.empty_table()]
     size, deadline = 0, consumer.clock.monotonic_s() + seconds
     while (left := deadline - consumer.clock.monotonic_s()) > 0:
-        with consumer.poll(min(left, POLL_S)) as batch:
+        with _too_much_told(), consumer.poll(min(left, POLL_S)) as batch:
             if len(batch):
                 tables.append(owned(batch.to_arrow()))
                 size += tables[-1].nbytes
         if size > bytes_max:
             raise TooMuch(f"more than {bytes_max} bytes of records arrived within {seconds:g} s")
     return pa.concat_tables(tables)
+
+
+@contextmanager
+def _too_much_told() -> Iterator[None]:
+    try:
+        yield
+    except BatchTooLarge as error:
+        raise TooMuch(error.fact) from error
 
 
 def owned(lent: pa.Table) -> pa.Table:

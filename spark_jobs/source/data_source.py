@@ -260,5 +260,6 @@ def read_task(
             schema,
             fails_on_loss=read.fails_on_loss,
             silence_ms=read.poll_timeout_ms,
+            inflated_bytes_max=read.inflated_bytes_max,
         )
         yield from rows.read(task.pieces)

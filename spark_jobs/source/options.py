@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from smq.client.consuming.consumer_settings import INFLATED_BYTES_MAX
 from smq.client.names import TopicPartition
 
 EARLIEST, LATEST = -2, -1  # Special offsets: the first record and the end.
@@ -93,6 +94,7 @@ class ReadOptions:
     partitions_min: int | None
     records_per_partition_max: int | None
     poll_timeout_ms: int
+    inflated_bytes_max: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +246,7 @@ def _read_options(given: _Given, default_start: int) -> ReadOptions:
         partitions_min=given.number("minPartitions"),
         records_per_partition_max=given.number("maxRecordsPerPartition"),
         poll_timeout_ms=given.number("kafkaConsumer.pollTimeoutMs") or 120_000,
+        inflated_bytes_max=given.number("inflatedBytesMax") or INFLATED_BYTES_MAX,
     )
 
 

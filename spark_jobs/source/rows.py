@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from smq.client.client import Client, connect
 from smq.client.consuming.consumer import Consumer
-from smq.client.errors import BrokerUnavailable
+from smq.client.consuming.consumer_settings import INFLATED_BYTES_MAX
+from smq.client.errors import BatchTooLarge, BrokerUnavailable, UnreadableBatch
 from smq.client.names import TopicPartition
 from smq.filer.store import Store
 from smq.sealer.cold import open_segment
@@ -41,13 +42,14 @@ SEALED_COLUMN = {
 class Rows:
     """Reads pieces, in order.
 
-    columns        the fields that Spark wants, in its order and with its types
-    schema         the topic's `smq.schema`, if typed columns are among them
-    fails_on_loss  whether undecodable records are an error; otherwise they are left out
-    silence_ms     how long to wait for a silent broker
+    columns             the fields that Spark wants, in its order and with its types
+    schema              the topic's `smq.schema`, if typed columns are among them
+    fails_on_loss       whether undecodable records are an error; otherwise they are left out
+    silence_ms          how long to wait for a silent broker
+    inflated_bytes_max  how far a batch may inflate; otherwise its records are undecodable
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (each is an option)
         self,
         place: Place,
         columns: pa.Schema,
@@ -55,12 +57,14 @@ class Rows:
         *,
         fails_on_loss: bool,
         silence_ms: int,
+        inflated_bytes_max: int = INFLATED_BYTES_MAX,
     ) -> None:
         self._place, self._columns = place, columns
         typed = typed_columns(schema) or pa.schema([])
         self._typed = [field for field in typed if field.name in columns.names]
         self._typing = Typing(schema) if self._typed else None
         self._fails_on_loss, self._silence_s = fails_on_loss, silence_ms / 1000
+        self._inflated_bytes_max = inflated_bytes_max
 
     def read(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
         """The rows of pieces. Raises Unreadable, StoreError, BrokerError."""
@@ -99,15 +103,12 @@ class Rows:
             yield self._named(rows, piece, kind)
 
     def _raw(self, store: Store, piece: Piece, part: Part) -> Iterator[pa.Table]:
-        for found in raw_rows(store, part):
+        for found in raw_rows(store, part, self._inflated_bytes_max):
             if isinstance(found, Undecodable):
-                sentence = (
+                self._pass_over(
                     f"{piece.topic}-{piece.partition}: the records at offsets {found.start} to "
-                    f"{found.end} cannot be decoded"
+                    f"{found.end} {self._fault(is_too_large=found.is_too_large)}"
                 )
-                if self._fails_on_loss:
-                    raise Unreadable(f"{sentence}. To leave them out set failOnDataLoss to false")
-                logger.warning(sentence)
                 continue
             yield self._named(
                 self._widened(found.rows),
@@ -115,9 +116,23 @@ class Rows:
                 LOG_APPEND_TIME if found.log_append_time else CREATE_TIME,
             )
 
+    def _fault(self, *, is_too_large: bool) -> str:
+        if is_too_large:
+            return f"inflate to more than {self._inflated_bytes_max} bytes (inflatedBytesMax)"
+        return "cannot be decoded"
+
+    def _pass_over(self, sentence: str) -> None:
+        """Warn of records that are left out. Raises Unreadable if that is not wanted."""
+        if self._fails_on_loss:
+            raise Unreadable(f"{sentence}. To leave them out set failOnDataLoss to false")
+        logger.warning(sentence)
+
     def _from_broker(self, client: Client, piece: Piece) -> Iterator[pa.Table]:
         with client.consumer(
-            start="earliest", batch_bytes_max=BATCH_BYTES, isolation_level=ISOLATION_LEVEL
+            start="earliest",
+            batch_bytes_max=BATCH_BYTES,
+            inflated_bytes_max=self._inflated_bytes_max,
+            isolation_level=ISOLATION_LEVEL,
         ) as consumer:
             consumer.assign([(piece.topic, piece.partition)])
             consumer.seek(piece.topic, piece.partition, piece.start)
@@ -135,9 +150,17 @@ class Rows:
         deadline = clock.monotonic_s() + self._silence_s
         ends = {TopicPartition(piece.topic, piece.partition): piece.end}
         while consumer.position(piece.topic, piece.partition) < piece.end:
-            with consumer.poll_up_to(ends, POLL_S) as batch:
-                rows = owned(batch.to_arrow())
-                kinds = pa.array(batch.are_append_times().astype(np.int32))
+            try:
+                with consumer.poll_up_to(ends, POLL_S) as batch:
+                    rows = owned(batch.to_arrow())
+                    kinds = pa.array(batch.are_append_times().astype(np.int32))
+            except UnreadableBatch as error:
+                self._pass_over(
+                    f"{piece.topic}-{piece.partition}: the records at offsets {error.start} to "
+                    f"{error.end} {self._fault(is_too_large=isinstance(error, BatchTooLarge))}"
+                )
+                consumer.seek(piece.topic, piece.partition, error.end)
+                continue
             if rows.num_rows:
                 deadline = clock.monotonic_s() + self._silence_s
                 yield rows, kinds

@@ -10,12 +10,15 @@ from smq.sql.session import Bounds, Refused, Topics, mentioned, running
 from smq.tables.live import TooMuch
 from smq.tables.plan import Unreadable
 from smq.testing.smq_broker import SmqBroker
+from smq.wire.compression import Codec
+from smq.wire.records import Record, write_batch
 from tests.sealer.sealed import batch
 from tests.spark_jobs.conftest import SealTopic, seal_topic
 
 __all__ = ["seal_topic"]
 
-BOUNDS = Bounds(256 << 20)
+MiB = 1024 * 1024
+BOUNDS = Bounds(256 * MiB)
 
 
 @pytest.fixture
@@ -162,6 +165,24 @@ def test_a_query_ends_at_its_time_and_at_its_memory(sealed: Topics) -> None:
 def test_more_live_bytes_than_half_the_memory_are_refused(live: Topics) -> None:
     with pytest.raises(TooMuch):
         rows_of('SELECT * FROM "my-topic"', live, Bounds(200))
+
+
+def test_a_batch_that_inflates_beyond_the_memory_is_named_sealed_or_not(
+    tmp_path: Path, seal_topic: SealTopic, live: Topics
+) -> None:
+    """Data fault 16."""
+    far = [Record(1, 0, None, bytes(65 * MiB))]
+    seal_topic([batch(0), write_batch(far, compression=Codec.ZSTD), batch(2)])
+    sealed = Topics(tmp_path, Location(str(tmp_path / "filer")), None)
+    query = 'SELECT sum(octet_length(value)) AS n FROM raw.orders WHERE "offset" = 1'
+    assert rows_of(query, sealed, Bounds(512 * MiB)) == [{"n": 65 * MiB}]
+    with pytest.raises(Unreadable, match="orders-0: the records at offsets 1 to 2 inflate to more"):
+        rows_of(query, sealed, Bounds(128 * MiB))
+    assert live.client is not None
+    with live.client.producer(compression="zstd") as producer:
+        producer.send("my-topic", bytes(200_000), partition=0).result()
+    with pytest.raises(TooMuch, match=r"my-topic-0 has a batch at offsets .* than 100000 bytes"):
+        rows_of('SELECT * FROM "my-topic"', live, Bounds(200_000))
 
 
 def test_a_segment_that_is_gone_is_an_error_that_names_it(sealed: Topics) -> None:

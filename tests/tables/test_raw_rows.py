@@ -6,17 +6,21 @@ from shm.kernels.twin import records as plain
 from smq.filer.local import LocalStore
 from smq.tables.plan import Part
 from smq.tables.raw_rows import RawRows, Undecodable, raw_rows
+from smq.wire.compression import Codec
+from smq.wire.records import Record, write_batch
 from tests.sealer.sealed import batch
 from tests.spark_jobs.conftest import SealTopic, seal_topic
 
 __all__ = ["seal_topic"]
+
+MiB = 1024 * 1024
 
 
 def test_a_part_of_a_raw_segment_has_only_its_rows(tmp_path: Path, seal_topic: SealTopic) -> None:
     [segment] = seal_topic([batch(0, 6, key=b"\xff")])
     assert segment.kind == "raw"
     store = LocalStore(tmp_path / "filer")
-    [found] = raw_rows(store, Part(0, segment, 2, 4))
+    [found] = raw_rows(store, Part(0, segment, 2, 4), MiB)
     assert isinstance(found, RawRows)
     assert found.rows["_offset"].to_pylist() == [2, 3]
     assert not found.log_append_time
@@ -26,5 +30,31 @@ def test_records_that_cannot_be_decoded_are_named(tmp_path: Path, seal_topic: Se
     garbage = plain.batch([plain.PlainRecord(2, 0, None, None)], end_offset=5, inflated=b"garbage")
     [segment] = seal_topic([garbage])
     store = LocalStore(tmp_path / "filer")
-    assert [*raw_rows(store, Part(0, segment, 2, 5))] == [Undecodable(2, 5)]
-    assert [*raw_rows(store, Part(0, segment, 5, 9))] == []
+    assert [*raw_rows(store, Part(0, segment, 2, 5), MiB)] == [Undecodable(2, 5)]
+    assert [*raw_rows(store, Part(0, segment, 5, 9), MiB)] == []
+
+
+def test_a_batch_is_read_as_far_as_the_reader_lets_it_inflate(
+    tmp_path: Path, seal_topic: SealTopic
+) -> None:
+    """Data fault 16."""
+    values = b"a", bytes(65 * MiB), b"b"
+    [segment] = seal_topic(
+        [
+            write_batch(
+                [Record(offset, 0, None, value, ((b"\xff", None),))], compression=Codec.ZSTD
+            )
+            for offset, value in enumerate(values)
+        ]
+    )
+    store, part = LocalStore(tmp_path / "filer"), Part(0, segment, 0, 3)
+    found = [*raw_rows(store, part, 66 * MiB)]
+    assert [
+        n for each in found if isinstance(each, RawRows) for n in each.rows["_offset"].to_pylist()
+    ] == [0, 1, 2]
+    found = [*raw_rows(store, part, 64 * MiB)]
+    assert found[1] == Undecodable(1, 2, is_too_large=True)
+    assert [each.rows["_offset"].to_pylist() for each in found if isinstance(each, RawRows)] == [
+        [0],
+        [2],
+    ]

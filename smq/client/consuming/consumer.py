@@ -86,6 +86,7 @@ class Consumer:
                 self._cluster, bytes_max, deadline_s, self._beginnings, isolation_level=level
             ),
             reach.clock,
+            settings.inflated_bytes_max,
         )
         self._member: GroupMember | None = None
         self._sharing: Sharing | None = None
@@ -214,8 +215,8 @@ class Consumer:
         """The available records, or those that arrive in time; else an empty batch.
 
         Releases the last batch. Raises Overrun if the ring has overtaken that, and BrokerError:
-        NoSuchTopic, BrokerUnavailable, CORRUPT_MESSAGE (an unreadable batch), and the group's
-        errors. After an interrupted poll, the next one returns its records.
+        NoSuchTopic, BrokerUnavailable, UnreadableBatch, BatchTooLarge, and the group's errors.
+        After an interrupted poll, the next one returns its records.
         """
         batch = self._await(timeout_s)
         self._reading.is_given = True  # Uninterruptible with the return.

@@ -10,6 +10,7 @@ from smq.client.kafka.offsets import READ_COMMITTED, READ_UNCOMMITTED, Start, pl
 MiB = 1024 * 1024
 INT31_END = 2**31
 BATCH_BYTES_MAX = MiB  # Kafka's max.partition.fetch.bytes; and what a core's cache can hold.
+INFLATED_BYTES_MAX = 128 * MiB  # More than librdkafka inflates by default.
 SESSION_TIMEOUT_S = 45.0  # Kafka's default.
 POLL_INTERVAL_S_MAX = 300.0  # Kafka's default.
 RANGE, ROUNDROBIN, COOPERATIVE = ASSIGNORS = "range", "roundrobin", "cooperative-sticky"
@@ -30,6 +31,7 @@ class ConsumerSettings:
     session_timeout_s: float = SESSION_TIMEOUT_S
     poll_interval_s_max: float = POLL_INTERVAL_S_MAX
     batch_bytes_max: int = BATCH_BYTES_MAX
+    inflated_bytes_max: int = INFLATED_BYTES_MAX
     spin_us: int = 0
     isolation_level: str = ISOLATION_LEVEL
 
@@ -47,6 +49,7 @@ class ConsumerSettings:
         duration("session_timeout_s", self.session_timeout_s, above=0)
         duration("poll_interval_s_max", self.poll_interval_s_max, above=0)
         whole_number("batch_bytes_max", self.batch_bytes_max, 1, INT31_END)
+        whole_number("inflated_bytes_max", self.inflated_bytes_max, 1, INT31_END)
         whole_number("spin_us", self.spin_us, 0, INT31_END)
         if text("isolation_level", self.isolation_level) not in ISOLATION_LEVELS:
             allowed = [*ISOLATION_LEVELS]

@@ -37,6 +37,8 @@ def test_the_defaults_are_kafkas() -> None:
         ({"session_timeout_s": 3_000_000}, ValueError),
         ({"poll_interval_s_max": float("inf")}, ValueError),
         ({"batch_bytes_max": 2**31}, ValueError),
+        ({"inflated_bytes_max": 0}, ValueError),
+        ({"inflated_bytes_max": 2**31}, ValueError),
         ({"batch_bytes_max": 1.5}, TypeError),
         ({"spin_us": 10**5000}, ValueError),
         ({"spin_us": None}, TypeError),

@@ -9,11 +9,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from shm.kernels.twin import records as plain
+from smq.client.consuming.consumer_settings import INFLATED_BYTES_MAX
 from smq.client.errors import BrokerUnavailable
 from smq.client.names import TopicPartition
 from smq.sealer.cold import Damaged
 from smq.tables.plan import Unreadable
 from smq.testing.smq_broker import SmqBroker
+from smq.wire.compression import Codec
+from smq.wire.records import Record, write_batch
 from spark_jobs.source.options import Location
 from spark_jobs.source.rows import Rows, _headers
 from spark_jobs.source.topics import Place, Topics, find_place
@@ -33,12 +36,24 @@ SCHEMA = pa.schema(
 )
 
 
-def rows_of(
-    place: Place, start: int, end: int, *, live: bool = False, fails_on_loss: bool = True
+def rows_of(  # noqa: PLR0913  (each is an option)
+    place: Place,
+    start: int,
+    end: int,
+    *,
+    live: bool = False,
+    fails_on_loss: bool = True,
+    inflated_bytes_max: int = INFLATED_BYTES_MAX,
 ) -> list[dict[str, object]]:
     with Topics(place, reads_live=live) as topics:
         pieces = topics.pieces({NAME: (start, end)})
-    reader = Rows(place, SCHEMA, fails_on_loss=fails_on_loss, silence_ms=2000)
+    reader = Rows(
+        place,
+        SCHEMA,
+        fails_on_loss=fails_on_loss,
+        silence_ms=2000,
+        inflated_bytes_max=inflated_bytes_max,
+    )
     batches = list(reader.read(pieces))
     assert all(each.schema == SCHEMA for each in batches)
     return [row for each in batches for row in each.to_pylist()]
@@ -67,6 +82,22 @@ def test_what_cannot_be_decoded_fails_or_is_left_out(
     with caplog.at_level(logging.WARNING):
         assert [row["offset"] for row in rows_of(place, 0, 5, fails_on_loss=False)] == [0, 1, 4]
     assert "offsets 2 to 4 cannot be decoded" in caplog.text
+
+
+def test_a_batch_that_inflates_too_far_fails_or_is_left_out(
+    tmp_path: Path, seal_topic: SealTopic, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Data fault 16."""
+    far = write_batch([Record(2, 0, None, bytes(129 << 20))], compression=Codec.ZSTD)
+    seal_topic([batch(0, 2), far, batch(3)])
+    place = find_place(Location(None, str(tmp_path), None))
+    with pytest.raises(
+        Unreadable, match=r"orders-0: the records at offsets 2 to 3 inflate .*Max\)"
+    ):
+        rows_of(place, 0, 4)
+    with caplog.at_level(logging.WARNING):
+        assert [row["offset"] for row in rows_of(place, 0, 4, fails_on_loss=False)] == [0, 1, 3]
+    assert "offsets 2 to 3 inflate to more than 134217728 bytes" in caplog.text
 
 
 def test_typed_columns_of_old_files_are_null_and_of_raw_ones_cast(
@@ -113,6 +144,23 @@ def test_live_rows_end_where_they_should(smq_broker: SmqBroker) -> None:
     assert [row["value"] for row in found] == [b"2", b"3", b"4", b"5"]
     assert [row["headers"] for row in found][:2] == [None, [{"key": "h", "value": b"1"}]]
     assert {row["timestampType"] for row in found} == {1}
+
+
+def test_a_live_batch_that_inflates_too_far_fails_or_is_left_out(
+    smq_broker: SmqBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Data fault 16."""
+    with smq_broker.connect() as client, client.producer(compression="zstd") as producer:
+        client.create_topic("orders", 1)
+        for value in (b"a", bytes(200_000), b"b"):
+            producer.send("orders", value, partition=0).result()
+    place = find_place(Location(smq_broker.bootstrap, None, None))
+    with pytest.raises(Unreadable, match="orders-0: the records at offsets 1 to 2 inflate to"):
+        rows_of(place, 0, 3, live=True, inflated_bytes_max=100_000)
+    with caplog.at_level(logging.WARNING):
+        found = rows_of(place, 0, 3, live=True, fails_on_loss=False, inflated_bytes_max=100_000)
+    assert [row["offset"] for row in found] == [0, 2]
+    assert "offsets 1 to 2 inflate to more than 100000 bytes" in caplog.text
 
 
 def test_records_that_do_not_come_are_said(smq_broker: SmqBroker) -> None:

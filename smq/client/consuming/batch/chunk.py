@@ -10,6 +10,7 @@ Cutting checks the bounds of all places, so a late read gets garbage at worst.
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
 from functools import cached_property, partial
 from itertools import islice, repeat
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -41,7 +42,7 @@ from smq.client.names import TopicPartition
 from smq.client.payload_formats import read_array, read_table
 from smq.client.reference import HANDLE_HEADERS_WRITTEN
 from smq.model.references import NotAHandle
-from smq.wire.inflate import inflate
+from smq.wire.inflate import ARENA_BYTES, inflate
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,6 +63,34 @@ _ONLY_HEADER = HANDLE_HEADERS_WRITTEN[1:]  # Without their count.
 Found = TypeVar("Found")
 Headers = tuple[tuple[str, bytes | None], ...]
 Places = tuple[list[int], list[int]]
+
+
+class Stop(Enum):
+    """Why cutting stopped before the end: the next batch is malformed or inflates beyond the limit,
+    or this poll has inflated enough."""
+
+    MALFORMED = 0
+    FULL = 1
+    BEYOND = 2
+
+
+class Room:
+    """How much a poll may still inflate. A batch may inflate to `bytes_max`; the poll ends with the
+    batch that brings all its records and their columns to so much."""
+
+    __slots__ = ("bytes_max", "left", "stop")
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = self.left = bytes_max
+        self.stop = Stop.MALFORMED
+
+    def renew(self) -> None:
+        """Begin a poll."""
+        self.left = self.bytes_max
+
+    def take(self, chunk: "Chunk") -> None:
+        """Count what is inflated now."""
+        self.left -= chunk.memory.nbytes + chunk.columns.nbytes
 
 
 class Batches(NamedTuple):
@@ -303,28 +332,44 @@ class Chunk:
         return chunk
 
 
-def cut(batches: Batches) -> tuple[list[Chunk], int]:
+def cut(batches: Batches, room: Room) -> tuple[list[Chunk], int]:
     """Chunks of the records of some batches, and the number of batches that were cut.
 
-    These are all batches, or those before the first unreadable one.
+    These are all batches, or those before the first that is unreadable or finds no room;
+    `room.stop` then says which.
     """
-    memory, facts, names, _ = batches
-    chunks: list[Chunk] = []
+    facts, chunks, room.stop = batches.facts, list[Chunk](), Stop.MALFORMED
     first, count = 0, facts.shape[1]
     while first < count:
         end, is_compressed, records = run_of(facts, first)
-        if is_compressed:
-            arena, run = inflate(memory, facts[:, first:end])
-            end, records = first + run.shape[1], records_announced(run)
-            chunk = _cut_run(Batches(arena, run, names, is_lent=False), 0, run.shape[1], records)
-        else:
+        if not is_compressed:
             chunk = _cut_run(batches, first, end, records)
+        elif room.left > 0:
+            chunk, end = _inflated_run(batches, first, end, room)
+        else:
+            room.stop = Stop.FULL
+            break
         if len(chunk.counts):
             chunks.append(chunk)
         first += len(chunk.counts)
         if first < end:
             break
     return chunks, first
+
+
+def _inflated_run(batches: Batches, first: int, end: int, room: Room) -> tuple[Chunk, int]:
+    """The records of the first of some compressed batches, and the end of these batches: behind
+    the chunk's if it had to stop."""
+    memory, facts, names, _ = batches
+    arena_bytes = min(ARENA_BYTES, room.left)
+    memory, run, is_beyond = inflate(memory, facts[:, first:end], room.bytes_max, arena_bytes)
+    end = first + run.shape[1]
+    records = records_announced(run)
+    chunk = _cut_run(Batches(memory, run, names, is_lent=False), 0, run.shape[1], records)
+    room.take(chunk)
+    if is_beyond and len(chunk.counts) == run.shape[1] - 1:
+        room.stop = Stop.BEYOND
+    return chunk, end
 
 
 def _cut_run(batches: Batches, first: int, end: int, records: int) -> Chunk:

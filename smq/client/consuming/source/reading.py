@@ -10,7 +10,7 @@ after an interrupt the sources start again from these, and `put_back` moves posi
 records that were taken but not given to the caller.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from math import ceil
@@ -19,12 +19,14 @@ from typing import Concatenate, ParamSpec
 from shm.kernels.reader.lend import F_ROW, F_START
 from shm.kernels.record.records import B_BASE_OFFSET, B_LAST_OFFSET
 from smq.client.clock import SYSTEM_CLOCK, Clock
-from smq.client.consuming.batch.chunk import Chunk, cut
+from smq.client.consuming.batch.chunk import Chunk, Room, Stop, cut
+from smq.client.consuming.consumer_settings import INFLATED_BYTES_MAX
 from smq.client.consuming.source.local_source import LocalSource
 from smq.client.consuming.source.source import Partition, Taken
 from smq.client.consuming.source.wire_source import WireSource
+from smq.client.errors import BatchTooLarge, UnreadableBatch
 from smq.client.names import TopicPartition
-from smq.model.errors import BrokerError, ErrorCode, PeerError
+from smq.model.errors import BrokerError, PeerError
 from smq.wire.codec import ZERO_UUID
 
 P = ParamSpec("P")
@@ -73,7 +75,11 @@ class Reading:
     """
 
     def __init__(
-        self, local: LocalSource | None, wire: WireSource, clock: Clock = SYSTEM_CLOCK
+        self,
+        local: LocalSource | None,
+        wire: WireSource,
+        clock: Clock = SYSTEM_CLOCK,
+        inflated_bytes_max: int = INFLATED_BYTES_MAX,
     ) -> None:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.counts = Counts()
@@ -91,6 +97,8 @@ class Reading:
         self._return_at = 0.0
         self._stopped: tuple[TopicPartition, int, BrokerError] | None = None
         self._wire_error: BrokerError | PeerError | None = None  # To be raised by the next take.
+        self._room = Room(inflated_bytes_max)
+        self._waiting: list[TopicPartition] = []  # The last take had no room for any of theirs.
 
     def close(self) -> None:
         """Close the sources."""
@@ -209,6 +217,13 @@ class Reading:
         taken = [] if self._local is None else self._take_from_rings(self._local)
         if self._on_wire:
             taken += self._take_from_wire(has_others=bool(taken))
+        self._room.renew()
+        if self._waiting:  # They come first now.
+            ranks = {name: rank for rank, name in enumerate(self._waiting)}
+            taken.sort(
+                key=lambda each: min(ranks.get(name, len(ranks)) for name in _names_of(each))
+            )
+            self._waiting = []
         intact = [each for each in map(self._cut, taken) if each is not None]
         if not any(each.chunks for each in intact):
             self._tell_unreadable()
@@ -307,13 +322,16 @@ class Reading:
         """Cut the readable batches of it, and move its partitions on; None: it was overtaken."""
         if taken.chunks is not None:
             return self._move_on(taken, taken.chunks)
-        chunks, good = cut(taken.batches)
+        chunks, good = cut(taken.batches, self._room)
         if not taken.is_intact():
             taken.commit(0)
             return None
         taken = taken._replace(chunks=chunks)
         if good < taken.batches.facts.shape[1]:
-            self._stopped = _unreadable(taken, good)
+            if self._room.stop is Stop.FULL:
+                self._waiting += _names_of(taken) if good == 0 else ()
+            else:
+                self._stopped = _unreadable(taken, good, self._room)
             taken = taken._replace(ends=_ends_before(taken, good))
         taken.commit(good)
         return self._move_on(taken, chunks)
@@ -368,14 +386,16 @@ def _ends_before(taken: Taken, good: int) -> list[tuple[Partition, int]]:
     return [(by_name[taken.batches.names[row]], last + 1) for row, last in ends.items()]
 
 
-def _unreadable(taken: Taken, batch: int) -> tuple[TopicPartition, int, BrokerError]:
+def _names_of(taken: Taken) -> Iterator[TopicPartition]:
+    return (partition.name for partition, _ in taken.ends)
+
+
+def _unreadable(taken: Taken, batch: int, room: Room) -> tuple[TopicPartition, int, BrokerError]:
     """A partition, its position before a batch that cannot be read, and the error for it."""
     facts = [B_BASE_OFFSET, B_LAST_OFFSET, F_ROW, F_START]
     first, last, row, start = taken.batches.facts[facts, batch].tolist()
     name = taken.batches.names[row]
-    error = BrokerError(
-        ErrorCode.CORRUPT_MESSAGE,
-        f"{name.topic}-{name.partition} has a batch at offset {first} that cannot be read; "
-        f"seek to {last + 1} to go on behind it",
-    )
-    return name, max(first, start), error
+    offsets = first, last + 1
+    if room.stop is Stop.BEYOND:
+        return name, max(first, start), BatchTooLarge(name, offsets, room.bytes_max)
+    return name, max(first, start), UnreadableBatch(name, offsets)

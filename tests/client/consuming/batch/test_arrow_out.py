@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from shm.kernels.twin import records as plain
 from smq.client.consuming.batch.arrow_out import SCHEMA, are_append_times, to_table
-from smq.client.consuming.batch.chunk import cut
+from smq.client.consuming.batch.chunk import Room, cut
 from smq.testing.records import plain_batches
 from smq.wire.compression import Codec
 from smq.wire.records import Record, write_batch
@@ -20,7 +20,7 @@ from tests.client.batches import NAME, batches_of, expected
 @given(plain_batches(), st.integers(0, 10))
 def test_columns_say_what_records_say(sent: list[bytes], start: int) -> None:
     data = b"".join(sent)
-    chunks, _ = cut(batches_of(data, start))
+    chunks, _ = cut(batches_of(data, start), Room(64 << 20))
     table = to_table(chunks)
     table.validate(full=True)
     assert table.schema == SCHEMA
@@ -42,7 +42,7 @@ def test_a_chunk_is_a_record_batch_over_its_memory() -> None:
     sent = [Record(each, 1000, b"key", b"v" * 100, ((b"\xff", b"1"),)) for each in range(3)]
     data = write_batch(sent) + write_batch(sent, compression=Codec.LZ4)
     batches = batches_of(data)
-    chunks, _ = cut(batches)
+    chunks, _ = cut(batches, Room(64 << 20))
     table = to_table(chunks)
     assert [len(each) for each in table.to_batches()] == [3, 3]
     values = table.column("value").chunks
@@ -61,7 +61,7 @@ def test_who_stamped_is_said_of_each_row() -> None:
     sent = [plain.PlainRecord(each, 1, None, b"v") for each in range(3)]
     created = plain.batch(sent[:2], end_offset=2)
     appended = plain.batch(sent[2:], end_offset=3, attributes=log_append_time)
-    chunks, _ = cut(batches_of(created + appended))
+    chunks, _ = cut(batches_of(created + appended), Room(64 << 20))
     assert are_append_times(chunks).tolist() == [False, False, True]
     assert are_append_times([]).tolist() == []
 
@@ -72,8 +72,10 @@ def test_a_ring_beyond_what_views_reach_is_cut_to_what_they_need(
     sent = [Record(each, 1000, b"key %d" % each, b"v" * 100, ((b"h", b"1"),)) for each in range(3)]
     data = write_batch(sent)
     batches = batches_of(data * 3, is_lent=True)
-    (whole,), _ = cut(batches)
-    (last,), _ = cut(batches._replace(facts=np.ascontiguousarray(batches.facts[:, 2:])))
+    (whole,), _ = cut(batches, Room(64 << 20))
+    (last,), _ = cut(
+        batches._replace(facts=np.ascontiguousarray(batches.facts[:, 2:])), Room(64 << 20)
+    )
     expected_rows = to_table([whole]).to_pylist()
     monkeypatch.setattr("smq.client.consuming.batch.arrow_out.VIEW_OFFSET_MAX", len(data) + 10)
     for chunk in (whole, last):

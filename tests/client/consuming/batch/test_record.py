@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from smq.client.consuming.batch.chunk import Chunk, Record, cut
+from smq.client.consuming.batch.chunk import Chunk, Record, Room, cut
 from smq.client.errors import BatchReleased
 from smq.client.facts import BrokerFacts
 from smq.client.names import TopicPartition
@@ -17,7 +17,7 @@ from tests.client.batches import batches_of
 
 def test_a_record_has_its_fields_and_a_short_name() -> None:
     sent = plain.Record(7, 42, b"k", b"", ((b"h", None),))
-    ((chunk,), _) = cut(batches_of(plain.write_batch([sent])))
+    ((chunk,), _) = cut(batches_of(plain.write_batch([sent])), Room(64 << 20))
     (record,) = chunk.records()
     assert isinstance(record, Record)
     assert (record.topic, record.partition, record.offset, record.timestamp_ms) == ("t", 3, 7, 42)
@@ -28,7 +28,9 @@ def test_a_record_has_its_fields_and_a_short_name() -> None:
 
 
 def test_nulls_are_none() -> None:
-    ((chunk,), _) = cut(batches_of(plain.write_batch([plain.Record(0, 0, None, None)])))
+    ((chunk,), _) = cut(
+        batches_of(plain.write_batch([plain.Record(0, 0, None, None)])), Room(64 << 20)
+    )
     (record,) = chunk.records()
     assert record.key is None
     assert record.value is None
@@ -36,7 +38,9 @@ def test_nulls_are_none() -> None:
 
 
 def record_of(value: bytes | None) -> tuple[Record, Chunk]:
-    ((chunk,), _) = cut(batches_of(plain.write_batch([plain.Record(7, 0, None, value)])))
+    ((chunk,), _) = cut(
+        batches_of(plain.write_batch([plain.Record(7, 0, None, value)])), Room(64 << 20)
+    )
     (record,) = chunk.records()
     return record, chunk
 
@@ -75,7 +79,7 @@ def test_a_handle_that_is_none_is_told_with_topic_partition_and_offset() -> None
 
     headers = ((HEADER.encode(), HEADER_VALUE), (b"a", b"b"))
     sent = plain.Record(7, 0, None, b"no handle", headers)
-    ((chunk,), _) = cut(batches_of(plain.write_batch([sent])))
+    ((chunk,), _) = cut(batches_of(plain.write_batch([sent])), Room(64 << 20))
     chunk.payloads = Payloads(no_filer)
     (record,) = chunk.records()
     with pytest.raises(

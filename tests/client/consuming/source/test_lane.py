@@ -3,7 +3,7 @@
 import pytest
 
 from shm.kernels.reader.lend_few import BATCHES_FEW
-from smq.client.consuming.batch.chunk import cut
+from smq.client.consuming.batch.chunk import Room, cut
 from smq.client.consuming.source.lane import Lane
 from smq.client.consuming.source.source import Partition, Taken
 from smq.client.names import TopicPartition
@@ -29,7 +29,7 @@ def offsets(taken: Taken | None) -> list[tuple[int, int]]:
     """(partition, offset) of all records; the partitions move on."""
     if taken is None:
         return []
-    chunks, good = cut(taken.batches)
+    chunks, good = cut(taken.batches, Room(64 << 20))
     assert taken.is_intact()
     taken.commit(good)
     for each, position in taken.ends:

@@ -11,10 +11,12 @@ from smq.client.consuming.source.local_source import LocalSource
 from smq.client.consuming.source.reading import Reading
 from smq.client.consuming.source.source import Partition, Taken, always_intact
 from smq.client.door.doors import Doors
+from smq.client.errors import BatchTooLarge
 from smq.client.names import TopicPartition
 from smq.model.catalog import Catalog
 from smq.model.errors import BrokerError, ErrorCode
 from smq.testing.stepped_clock import SteppedClock
+from smq.wire.compression import Codec
 from smq.wire.records import Record, write_batch
 from tests.client.batches import batches_of
 from tests.client.fake_door import TOPIC, FakeDoor
@@ -31,6 +33,7 @@ class FakeWire:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.closed = False
         self.is_broken = False
+        self.batches: dict[TopicPartition, list[bytes]] = {}  # By offset: these instead.
 
     def add(self, partitions: Iterable[Partition]) -> list[Partition]:
         self.partitions |= {each.name: each for each in partitions}
@@ -43,6 +46,12 @@ class FakeWire:
         self.partitions.clear()
 
     def take(self) -> list[Taken]:
+        if self.batches:
+            return [
+                self._of(each, self.batches[each.name])
+                for each in self.partitions.values()
+                if each.position < len(self.batches[each.name])
+            ]
         return [
             self._take(each)
             for each in self.partitions.values()
@@ -57,6 +66,12 @@ class FakeWire:
             data = data[:-1] + b"?"
         batches = batches_of(data)._replace(names=[partition.name])
         return Taken(batches, [(partition, end)], lambda _: None, always_intact)
+
+    @staticmethod
+    def _of(partition: Partition, sent: list[bytes]) -> Taken:
+        data = b"".join(sent[partition.position :])
+        batches = batches_of(data)._replace(names=[partition.name])
+        return Taken(batches, [(partition, len(sent))], lambda _: None, always_intact)
 
     def leave(self) -> list[Partition]:
         return []
@@ -367,13 +382,54 @@ def test_a_batch_that_cannot_be_read_is_told_behind_what_can(rig: Rig) -> None:
     kept = rig.writer.memory.ring[broken]
     rig.writer.memory.ring[broken] = 0xFF
     assert rig.read() == [(0, 0, "ring"), (0, 1, "ring")]
-    told = r"t-0 has a batch at offset 2 .* seek to 4"
+    told = r"t-0 has a batch at offsets 2 to 4 .* seek to 4"
     for _ in range(2):
         with pytest.raises(BrokerError, match=told) as raised:
             rig.reading.take()
         assert raised.value.code == ErrorCode.CORRUPT_MESSAGE
     rig.writer.memory.ring[broken] = kept
     assert rig.read() == [(0, 2, "ring"), (0, 3, "ring")]
+
+
+def zeros(offset: int, size: int) -> bytes:
+    return write_batch([Record(offset, 0, None, bytes(size))], compression=Codec.ZSTD)
+
+
+def test_a_batch_that_inflates_too_far_is_told_and_can_be_passed() -> None:
+    """Data fault 16."""
+    wire = FakeWire()
+    reading = Reading(None, wire, SteppedClock(0), 1000)  # type: ignore[arg-type]
+    wire.batches = {ZERO: [zeros(0, 900), zeros(1, 1100), zeros(2, 900)], ONE: [zeros(0, 1)]}
+    reading.assign({ZERO: 0, ONE: 0})
+    assert [each[:2] for each in told(reading.take())] == [(0, 0), (1, 0)]
+    for _ in range(2):
+        with pytest.raises(
+            BatchTooLarge, match=r"t-0 has a batch at offsets 1 to 2 .* 1000 bytes"
+        ) as raised:
+            reading.take()
+        assert raised.value.code == ErrorCode.MESSAGE_TOO_LARGE
+        assert (raised.value.topic, raised.value.partition) == ZERO
+    wire.batches[ONE].append(zeros(1, 1))
+    assert [each[:2] for each in told(reading.take())] == [(1, 1)]
+    reading.seek(ZERO, raised.value.end)
+    assert [each[:2] for each in told(reading.take())] == [(0, 2)]
+
+
+def test_a_poll_ends_once_it_has_inflated_enough_and_all_partitions_have_their_turn() -> None:
+    """Data fault 16: a thousand batches may each inflate as far as one may."""
+    wire = FakeWire()
+    reading = Reading(None, wire, SteppedClock(0), 1000)  # type: ignore[arg-type]
+    names = [TopicPartition("t", each) for each in range(3)]
+    wire.batches = {each: [zeros(i, 600) for i in range(10)] for each in names}
+    reading.assign(dict.fromkeys(names, 0))
+    polls = []
+    while found := told(reading.take()):
+        polls.append([each[:2] for each in found])
+    assert sorted(each for poll in polls for each in poll) == [
+        (p, o) for p in range(3) for o in range(10)
+    ]
+    assert max(map(len, polls)) == 2
+    assert {partition for poll in polls[:3] for partition, _ in poll} == {0, 1, 2}
 
 
 def test_a_batch_that_was_overwritten_while_it_was_cut_is_not_handed_out(rig: Rig) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from smq.client.consuming.batch.chunk import cut
+from smq.client.consuming.batch.chunk import Room, cut
 from smq.client.consuming.source import wire_source
 from smq.client.consuming.source.beginnings import Beginnings
 from smq.client.consuming.source.source import Partition
@@ -51,7 +51,7 @@ def step(source: WireSource) -> list[int]:
     """What one look gives; the partitions move on."""
     found = []
     for taken in source.take():
-        chunks, good = cut(taken.batches)
+        chunks, good = cut(taken.batches, Room(64 << 20))
         taken.commit(good)
         for partition, position in taken.ends:
             partition.position = position
