@@ -3,7 +3,6 @@
 A broker's error, or the lack of an answer, is a BrokerError with Kafka's `code`.
 """
 
-from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError, ErrorCode, NotFound, StoreError
 
 
@@ -44,7 +43,7 @@ class UnreadableBatch(BrokerError):
 
     def __init__(
         self,
-        name: TopicPartition,
+        name: tuple[str, int],
         offsets: tuple[int, int],
         fault: str = "cannot be read",
         code: ErrorCode = ErrorCode.CORRUPT_MESSAGE,
@@ -62,7 +61,7 @@ class UnreadableBatch(BrokerError):
 class BatchTooLarge(UnreadableBatch):
     """A record batch inflates beyond what this reader allows."""
 
-    def __init__(self, name: TopicPartition, offsets: tuple[int, int], bytes_max: int) -> None:
+    def __init__(self, name: tuple[str, int], offsets: tuple[int, int], bytes_max: int) -> None:
         super().__init__(
             name,
             offsets,
