@@ -52,10 +52,6 @@ def numbers(consumer: smq.Consumer, count: int) -> list[int]:
     return sorted(found)
 
 
-def values(batch: smq.Batch) -> list[bytes]:
-    return [bytes(record.value or b"") for record in batch]
-
-
 def test_records_have_all_their_fields(client: smq.Client, topic: str) -> None:
     fill(client, topic)
     with client.consumer(topic, start="earliest") as consumer:
@@ -102,27 +98,6 @@ def test_every_compression_is_read(client: smq.Client, topic: str, compression: 
             producer.send(topic, b"%d" % number)
     with client.consumer(topic, start="earliest") as consumer:
         assert numbers(consumer, RECORDS) == list(range(RECORDS))
-
-
-def test_a_batch_that_inflates_too_far_is_told_and_passed(client: smq.Client, topic: str) -> None:
-    """Data fault 16: it stopped the topic's readers for ever."""
-    with client.producer(compression="zstd") as producer:
-        for value in (b"a", bytes(20_000), b"b"):
-            producer.send(topic, value, partition=1)
-            producer.flush()
-        producer.send(topic, b"c", partition=2)
-    with client.consumer(start="earliest", inflated_bytes_max=10_000) as consumer:
-        consumer.assign([(topic, 1)])
-        assert values(consumer.poll(WAIT_SECONDS)) == [b"a"]
-        for _ in range(2):
-            told = f"{topic}-1 has a batch at offsets 1 to 2 that inflates to more than 10000 bytes"
-            with pytest.raises(smq.BatchTooLarge, match=told) as raised:
-                consumer.poll(WAIT_SECONDS)
-        consumer.seek(topic, 1, raised.value.end)
-        assert values(consumer.poll(WAIT_SECONDS)) == [b"b"]
-    with client.consumer(topic, start="earliest") as consumer:
-        found = {len(record.value or b"") for record in islice(consumer, 4)}
-    assert found == {1, 20_000}
 
 
 @pytest.mark.parametrize(
