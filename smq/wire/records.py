@@ -99,20 +99,24 @@ class Batch(NamedTuple):
         at = 0
         for _ in range(self.record_count):
             try:
-                record, at = self._read_record(inflated, at)
+                record, at = self.read_record(inflated, at)
             except IndexError as error:
                 raise Malformed(f"the batch at offset {self.base_offset} is truncated") from error
             yield record
         if at != len(inflated):
             raise Malformed(f"the batch at offset {self.base_offset} has bytes after its records")
 
-    def _read_record(self, data: bytes, at: int) -> tuple[Record, int]:
-        length, at = _read_varint(data, at)
+    def read_record(self, data: bytes, at: int) -> tuple[Record, int]:
+        """The record at a place of the inflated records, and where it ends.
+
+        Raises Malformed, IndexError.
+        """
+        length, at = read_varint(data, at)
         end = at + length
         if not 0 <= length <= len(data) - at:
             raise Malformed(f"a record of {length} bytes where {len(data) - at} are left")
-        timestamp_delta, at = _read_varint(data, at + 1, VARLONG_BYTES_MAX)
-        offset_delta, at = _read_varint(data, at)
+        timestamp_delta, at = read_varint(data, at + 1, VARLONG_BYTES_MAX)
+        offset_delta, at = read_varint(data, at)
         key, at = _read_field(data, at)
         value, at = _read_field(data, at)
         headers, at = _read_headers(data, at)
@@ -249,7 +253,8 @@ def crc_of(batch: Buffer | bytearray) -> int:
     return int(crc32c(np.frombuffer(batch, np.uint8), BATCH_ATTRIBUTES_AT, len(batch)))
 
 
-def _read_varint(data: bytes, at: int, bytes_max: int = VARINT_BYTES_MAX) -> tuple[int, int]:
+def read_varint(data: bytes, at: int, bytes_max: int = VARINT_BYTES_MAX) -> tuple[int, int]:
+    """A signed number in zigzag, and where it ends. Raises Malformed, IndexError."""
     byte = data[at]
     bits, at, shift = byte & 0x7F, at + 1, 7
     while byte >= 0x80:
@@ -262,7 +267,7 @@ def _read_varint(data: bytes, at: int, bytes_max: int = VARINT_BYTES_MAX) -> tup
 
 
 def _read_field(data: bytes, at: int) -> tuple[bytes | None, int]:
-    length, at = _read_varint(data, at)
+    length, at = read_varint(data, at)
     if length == -1:
         return None, at
     if not 0 <= length <= len(data) - at:
@@ -271,7 +276,7 @@ def _read_field(data: bytes, at: int) -> tuple[bytes | None, int]:
 
 
 def _read_headers(data: bytes, at: int) -> tuple[Headers, int]:
-    count, at = _read_varint(data, at)
+    count, at = read_varint(data, at)
     if not 0 <= count <= len(data) - at:
         raise Malformed(f"{count} headers where {len(data) - at} bytes are left")
     headers = []

@@ -9,14 +9,20 @@ Both are generators that yield between steps and return the result.
 from collections.abc import Generator
 from typing import NamedTuple
 
+from shm.kernels.record.records import INFLATED_BYTES_MAX
 from smq.model.errors import ErrorCode, PeerError
 from smq.wire.codec import Buffer, Malformed
 from smq.wire.compression import Codec, InflatesTooFar, Undecodable
 from smq.wire.legacy.records import OldMessage, read_messages, write_message
+from smq.wire.record_stream import Limits, records_from
 from smq.wire.records import Batch, BatchBody, Record, read_batches
 
 MiB = 1024 * 1024
-BYTES_MAX = 4 * MiB  # Inflated bytes per Produce request, per batch, and per Fetch answer.
+BYTES_MAX = 4 * MiB  # Inflated bytes per Produce request, per record, and per Fetch answer.
+# Inflated bytes per batch of a Fetch: as many as a look-up by time inflates, piece by piece. Zstd
+# and raw snappy come in one piece, which takes a few milliseconds.
+BATCH_BYTES_MAX: dict[int, int] = {Codec.GZIP: INFLATED_BYTES_MAX, Codec.LZ4: INFLATED_BYTES_MAX}
+ONE_PIECE_BYTES_MAX = 8 * MiB
 MESSAGES_A_STEP = 256
 BATCHES_A_STEP = 256  # Markers, which take a microsecond or two each.
 # Compressing takes up to ten milliseconds: what is larger stays uncompressed.
@@ -25,7 +31,7 @@ COMPRESSED_BYTES_MAX = {Codec.GZIP: MiB // 4, Codec.SNAPPY: 2 * MiB, Codec.LZ4: 
 
 class Made(NamedTuple):
     """The result of a conversion, or its error; `inflated`: the bytes that count towards the
-    limit; `end_offset`: behind the last batch that was read."""
+    limit; `end_offset`: behind the last batch that was read, unless that has records."""
 
     data: bytes
     inflated: int = 0
@@ -70,7 +76,7 @@ def to_messages(
 ) -> Generator[None, None, Made]:
     """The records of batches from the offset `start` on, as a message set.
 
-    It ends after the batch that reaches `bytes_max`: the client asks again.
+    It ends after the record that reaches `bytes_max`: the client asks again.
     """
     made, error, end = bytearray(), ErrorCode.NONE, -1
     try:
@@ -78,7 +84,7 @@ def to_messages(
             if len(made) >= bytes_max:
                 break
             if not batch.is_control:
-                made += yield from _messages_of(batch, magic, start)
+                yield from _add_messages(made, batch, (magic, start), bytes_max)
             end = batch.last_offset + 1
             if number % BATCHES_A_STEP == BATCHES_A_STEP - 1:
                 yield
@@ -91,22 +97,26 @@ def to_messages(
     return Made(bytes(made), len(made), error, end)
 
 
-def _messages_of(batch: Batch, magic: int, start: int) -> Generator[None, None, bytes]:
-    limit = max(BYTES_MAX, len(batch.data)) if batch.codec == Codec.NONE else BYTES_MAX
-    made = bytearray()
-    for number, record in enumerate(batch.records(limit)):
-        if record.offset >= start:
-            made += write_message(
-                OldMessage(
-                    magic,
-                    record.offset,
-                    record.timestamp_ms,
-                    record.key,
-                    record.value,
-                    batch.is_log_append_time,
-                )
+def _add_messages(
+    made: bytearray, batch: Batch, asked: tuple[int, int], bytes_max: int
+) -> Generator[None, None, None]:
+    """Add a batch's records to a message set. `asked`: the format, and the first offset."""
+    magic, start = asked
+    inflated_bytes = BATCH_BYTES_MAX.get(batch.codec, ONE_PIECE_BYTES_MAX)
+    limits = Limits(inflated_bytes, max(BYTES_MAX, len(batch.data)))
+    for number, record in enumerate(records_from(batch, start, limits)):
+        if record is not None:
+            message = OldMessage(
+                magic,
+                record.offset,
+                record.timestamp_ms,
+                record.key,
+                record.value,
+                batch.is_log_append_time,
             )
-        if number % MESSAGES_A_STEP == MESSAGES_A_STEP - 1:
+            made += write_message(message)
+            if len(made) >= bytes_max:
+                return
+        if record is None or number % MESSAGES_A_STEP == MESSAGES_A_STEP - 1:
             yield
     yield
-    return bytes(made)

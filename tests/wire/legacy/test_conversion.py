@@ -76,13 +76,13 @@ def test_what_cannot_be_a_batch_is_an_error(data: bytes, error: ErrorCode) -> No
     assert (made.data, made.error) == (b"", error)
 
 
-def test_an_answer_ends_behind_the_batch_that_fills_it_and_has_one_at_least() -> None:
+def test_an_answer_ends_behind_the_record_that_fills_it_and_has_one_at_least() -> None:
     batches = records([b"a" * 500] * 2) + records([b"b"], 2)
     offsets = {}
     for limit in (1, 2000, 0):
         made, _ = run(to_messages(batches, 1, 0, limit))
         offsets[limit] = [each.offset for each in read_messages(made.data, MiB)]
-    assert offsets == {1: [0, 1], 2000: [0, 1, 2], 0: []}
+    assert offsets == {1: [0], 2000: [0, 1, 2], 0: []}
 
 
 def test_markers_and_what_lies_before_the_offset_are_left_out() -> None:
@@ -97,6 +97,33 @@ def test_many_markers_take_steps() -> None:
     made, steps = run(to_messages(markers, 0, 1, MiB))
     assert made.data == b""
     assert steps > 30
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
+def test_a_batch_that_inflates_far_is_answered_part_by_part(codec: Codec) -> None:
+    """Data fault 16: it was too large for old clients at each fetch."""
+    count = 7 if codec == Codec.ZSTD else 60
+    batch = records([bytes(MiB)] * count, compression=codec)
+    assert len(batch) < MiB
+    found: list[int] = []
+    while len(found) < count:
+        made, steps = run(to_messages(batch, 1, len(found), BYTES_MAX))
+        assert made.error == ErrorCode.NONE
+        assert len(made.data) <= BYTES_MAX + MiB
+        assert codec == Codec.ZSTD or steps > 4 * 4
+        found += [each.offset for each in read_messages(made.data, MiB)]
+    assert found == list(range(count))
+
+
+def test_records_beside_one_that_is_too_large_are_read() -> None:
+    """Data fault 16."""
+    batch = records([b"a", bytes(BYTES_MAX + 1), b"c"], compression=Codec.GZIP)
+    made, _ = run(to_messages(batch, 1, 0, BYTES_MAX))
+    assert [each.offset for each in read_messages(made.data, MiB)] == [0]
+    made, _ = run(to_messages(batch, 1, 1, BYTES_MAX))
+    assert (made.data, made.error) == (b"", ErrorCode.MESSAGE_TOO_LARGE)
+    made, _ = run(to_messages(batch, 1, 2, BYTES_MAX))
+    assert [each.offset for each in read_messages(made.data, MiB)] == [2]
 
 
 def test_a_batch_that_inflates_too_far_is_an_error_once_it_is_the_first() -> None:

@@ -1,0 +1,82 @@
+"""Records of a batch while it inflates: the same as all at once."""
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from shm.kernels.twin.records import PlainRecord, batch as plain_batch
+from smq.model.errors import PeerError
+from smq.testing.records import plain_batches
+from smq.wire.codec import Malformed
+from smq.wire.compression import Codec, InflatesTooFar
+from smq.wire.record_stream import RECORDS_A_STEP, Limits, _Reader, records_from
+from smq.wire.records import Batch, Record, read_batches, write_batch
+
+KiB = 1024
+LIMITS = Limits(4 * KiB * KiB, KiB * KiB)
+
+
+def batch_of(values: list[bytes], codec: Codec = Codec.GZIP) -> Batch:
+    records = [Record(each, 7, None, value) for each, value in enumerate(values)]
+    [batch] = read_batches(write_batch(records, compression=codec))
+    return batch
+
+
+def read(batch: Batch, start: int = 0, limits: Limits = LIMITS) -> list[Record]:
+    return [each for each in records_from(batch, start, limits) if each is not None]
+
+
+@settings(deadline=None)
+@given(plain_batches(), st.integers(0, 30))
+def test_records_are_those_of_the_whole_batch(sent: list[bytes], start: int) -> None:
+    for batch in read_batches(b"".join(sent)):
+        wanted = [each for each in batch.records() if each.offset >= start]
+        assert read(batch, start) == wanted
+
+
+@given(st.lists(st.binary(max_size=50), min_size=1), st.integers(1, 40), st.integers(0, 5))
+def test_records_are_the_same_however_they_are_cut(
+    values: list[bytes], size: int, start: int
+) -> None:
+    batch = batch_of(values, Codec.NONE)
+    reader, found = _Reader(batch, start, KiB), list[Record | None]()
+    payload = batch.data[61:]
+    for at in range(0, len(payload), size):
+        found += reader.read(payload[at : at + size])
+    assert reader.is_done
+    wanted = [each for each in batch.records() if each.offset >= start]
+    assert [each for each in found if each is not None] == wanted
+
+
+@given(st.binary(max_size=60), st.integers(1, 9))
+def test_garbage_is_malformed(garbage: bytes, count: int) -> None:
+    record = PlainRecord(0, 0, None, b"v")
+    [batch] = read_batches(plain_batch([record] * count, end_offset=count, inflated=garbage))
+    try:
+        found = read(batch)
+    except PeerError:
+        return
+    assert found == list(batch.records())
+
+
+def test_a_record_that_is_too_large_is_refused_where_it_is_wanted_and_passed_elsewhere() -> None:
+    batch = batch_of([b"a", bytes(2 * KiB * KiB), b"c"])
+    given = records_from(batch, 0, LIMITS)
+    first = next(given)
+    assert first is not None
+    assert first.value == b"a"
+    with pytest.raises(InflatesTooFar, match="the record at offset 1 has 2097"):
+        list(given)
+    assert [each.offset for each in read(batch, 2)] == [2]
+
+
+def test_what_is_passed_over_takes_steps() -> None:
+    batch = batch_of([b""] * 10 * RECORDS_A_STEP)
+    assert [*records_from(batch, 10 * RECORDS_A_STEP, LIMITS)].count(None) >= 10
+
+
+def test_a_damaged_batch_and_one_that_inflates_too_far_are_errors() -> None:
+    batch = batch_of([bytes(2 * KiB * KiB)] * 3)
+    with pytest.raises(InflatesTooFar):
+        read(batch, 3)
+    with pytest.raises(Malformed, match="wrong CRC"):
+        read(batch._replace(crc=batch.crc ^ 1))
