@@ -1,9 +1,9 @@
 """Reads pieces of topics as a DataFrame: Python plans, Spark's own Parquet reader reads.
 
 Spark gets the exact files of the manifest, so it prunes columns and skips row groups as with any
-table. `timestamp` is null where it overflows, `headers` is empty where there are none. Executors
-read what Spark's reader cannot through `format("smq")`: raw segments, segments in a bucket, and
-unsealed records.
+table. `timestamp` is null outside the years 1 to 9999, `headers` is empty where there are none.
+Executors read what Spark's reader cannot through `format("smq")`: raw segments, segments in a
+bucket, and unsealed records.
 """
 
 import json

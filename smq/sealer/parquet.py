@@ -2,10 +2,10 @@
 
     _offset  _ts_ms  _ts  _key  _value  _headers  and the topic's typed columns (smq.sealer.typed)
 
-`_ts` is `_ts_ms` as a timestamp, null where microseconds overflow. The schema avoids types that
-Spark cannot read (`timestamp[ns]`, `large_*`, views), and dictionaries on keys and values, which
-cost speed and save nothing. The file's metadata holds everything but rows: transaction markers,
-leader epochs, the timestamp type, and the segment's first and end offset.
+`_ts` is `_ts_ms` as a timestamp where there is one (smq.sealer.years). The schema avoids types
+that Spark cannot read (`timestamp[ns]`, `large_*`, views), and dictionaries on keys and values,
+which cost speed and save nothing. The file's metadata holds everything but rows: transaction
+markers, leader epochs, the timestamp type, and the segment's first and end offset.
 
 `smq.sealer.parquet_segment` reads it back.
 """
@@ -38,6 +38,7 @@ from shm.kernels.record.records import (
 from smq.sealer.decode import Kind, Piece
 from smq.sealer.room import Room
 from smq.sealer.typed import Typing, leaves
+from smq.sealer.years import TIMESTAMP, timestamps
 
 if TYPE_CHECKING:
     from smq.sealer.parquet_segment import ParquetSegment
@@ -51,7 +52,6 @@ PAGE_BYTES = 256 * KiB  # Fits a core's nearest caches while it is compressed an
 SAMPLE_BYTES = 256 * KiB  # Sampled values, which tell whether compressing a segment's values pays.
 WORTH = 0.9  # It does if the sample shrinks below this share, of itself or the quicker result.
 LEVEL, QUICK_LEVEL = 1, -3  # Zstandard's: the second takes half of the time.
-TIMESTAMP_US_MAX = (2**63 - 1) // 1000
 CREATE_TIME, LOG_APPEND_TIME = "CreateTime", "LogAppendTime"
 
 _HEADER = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
@@ -59,7 +59,7 @@ SCHEMA = pa.schema(
     [
         pa.field("_offset", pa.int64(), nullable=False),
         pa.field("_ts_ms", pa.int64(), nullable=False),
-        pa.field("_ts", pa.timestamp("us", tz="UTC")),
+        pa.field("_ts", TIMESTAMP),
         pa.field("_key", pa.binary()),
         pa.field("_value", pa.binary()),
         pa.field(
@@ -99,19 +99,12 @@ def _views_of(piece: Piece) -> pa.Table:
     arrays = [
         pa.array(columns[C_OFFSET]),
         pa.array(times),
-        _micros_of(times).view(SCHEMA.field("_ts").type),
+        timestamps(times),
         binary_views(arena, columns[C_KEY_AT], columns[C_KEY_LENGTH]),
         binary_views(arena, columns[C_VALUE_AT], columns[C_VALUE_LENGTH]),
         _headers_of(piece),
     ]
     return pa.Table.from_arrays(arrays, schema=_WRITTEN)
-
-
-def _micros_of(times: np.ndarray) -> pa.Array:
-    if not len(times) or -TIMESTAMP_US_MAX <= times.min() <= times.max() <= TIMESTAMP_US_MAX:
-        return pa.array(times * 1000)
-    fits = (times <= TIMESTAMP_US_MAX) & (times >= -TIMESTAMP_US_MAX)
-    return pa.array(np.where(fits, times, 0) * 1000, mask=~fits)
 
 
 def _headers_of(piece: Piece) -> pa.Array:
@@ -188,7 +181,9 @@ class ParquetWriter:
         self._control += segment.control
 
     def add_rows(self, rows: pa.Table) -> None:
-        """Add rows of SCHEMA."""
+        """Add rows of SCHEMA. Earlier versions wrote each `_ts` that microseconds can hold."""
+        place = SCHEMA.get_field_index("_ts")
+        rows = rows.set_column(place, SCHEMA.field(place), timestamps(rows["_ts_ms"].to_numpy()))
         self._add(rows.cast(_WRITTEN), rows.nbytes, rows.nbytes)
 
     def _add(self, rows: pa.Table, size: int, inflated: int) -> None:

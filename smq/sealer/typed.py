@@ -4,8 +4,9 @@
            ──else─────▶ the rows that may fit, halved until those that do not are found
 
 A row fits if its value has at most VALUE_BYTES_MAX and pyarrow parses it with the schema: no
-integer from 1.5, no number from a string; a missing key is null. A row that does not fit has null
-in all typed columns, and is counted. Whether a row fits does not depend on its neighbours.
+integer from 1.5, no number from a string, no time outside the years 1 to 9999; a missing key is
+null. A row that does not fit has null in all typed columns, and is counted. Whether a row fits does
+not depend on its neighbours.
 
 pyarrow's parser reads a stream of documents, and one that is no object may end the process. So it
 only gets values known to be one object each: they begin and end with a brace, and a closing brace
@@ -23,6 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from smq.model.topic_schema import Column, Kind, ListOf, Struct, parse_schema
+from smq.sealer.years import TIMESTAMP, has_years
 
 MiB = 1024 * 1024
 VALUE_BYTES_MAX = (
@@ -40,7 +42,7 @@ _PLAIN = {
     "float": pa.float32(),
     "double": pa.float64(),
     "string": pa.string(),
-    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp": TIMESTAMP,
 }
 _PYTHON: dict[str, tuple[type, ...]] = {
     "bool": (bool,),
@@ -156,7 +158,8 @@ class Typing:
             )
         except pa.ArrowInvalid:
             return None
-        return parsed if parsed.num_rows == len(values) else None
+        fits = parsed.num_rows == len(values) and all(map(has_years, parsed.columns))
+        return parsed if fits else None
 
     def _read_arrow(self, value: bytes) -> pa.Table | None:
         """The row of an Arrow stream; None if it has not exactly one that fits."""
@@ -171,7 +174,8 @@ class Typing:
                 else pa.nulls(1, each.type)
                 for each in self._parsed
             ]
-            return pa.table(arrays, schema=self._parsed)
+            row = pa.table(arrays, schema=self._parsed)
+            return row if all(map(has_years, row.columns)) else None
         except (pa.ArrowException, OSError, KeyError, ValueError):
             return None
 

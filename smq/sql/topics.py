@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ from smq.client.client import Client
 from smq.filer.location import Location
 from smq.model.catalog import NAMESPACE_DEFAULT, Topic
 from smq.model.topic_configs import SCHEMA
+from smq.sealer.years import TIME_MS_MAX, TIME_MS_MIN
 from smq.sql.typed import quoted, typed_names, widened, with_typed
 from smq.store.manifest import Manifest
 from smq.tables import live
@@ -19,9 +21,11 @@ from smq.tables.staging import Files
 
 # UTC without a zone: DuckDB would download its time zone extension.
 _SEALED = (
-    'partition::INTEGER AS partition, _offset AS "offset", _ts::TIMESTAMP AS timestamp, '
+    'partition::INTEGER AS partition, _offset AS "offset", {0}::TIMESTAMP AS timestamp, '
     "_key AS key, _value AS value, _headers AS headers"
 )
+# Files of earlier versions have timestamps outside the years 1 to 9999.
+_WITHIN = f"CASE WHEN _ts_ms BETWEEN {TIME_MS_MIN} AND {TIME_MS_MAX} THEN _ts END"
 _LIVE = 'partition, "offset", timestamp::TIMESTAMP AS timestamp, key, value, headers'
 _TEXT = "coalesce(try(decode({0})), {0}::VARCHAR) AS {0}"
 
@@ -55,14 +59,16 @@ class TopicRows:
 
     def select(self, arrow_name: str) -> str:
         """SQL for all rows, keys and values as bytes. `arrow_name` is a view of `arrow`."""
-        whole = [each for each in self._parquet() if not each.is_cut]
-        cut = [each for each in self._parquet() if each.is_cut]
         selects = [select_arrow(arrow_name, self.schema)]
-        selects += [
-            _read(self.root, group, self.schema, is_cut=group is cut)
-            for group in (whole, cut)
-            if group
-        ]
+        for is_cut, is_within in product((False, True), repeat=2):
+            group = [
+                each
+                for each in self._parquet()
+                if (each.is_cut, _is_within(each)) == (is_cut, is_within)
+            ]
+            if group:
+                time = "_ts" if is_within else _WITHIN
+                selects.append(_read(self.root, group, self.schema, time, is_cut=is_cut))
         return " UNION ALL ".join(selects)
 
 
@@ -134,14 +140,20 @@ def _live_columns(rows: pa.Table, partition: int) -> pa.Table:
     return pa.table(columns).cast(live.SCHEMA)
 
 
-def _read(root: Path, parts: Sequence[Part], schema: str, *, is_cut: bool) -> str:
+def _is_within(part: Part) -> bool:
+    """Whether all times of its segment are of the years 1 to 9999."""
+    segment = part.segment
+    return TIME_MS_MIN <= segment.min_timestamp_ms <= segment.max_timestamp_ms <= TIME_MS_MAX
+
+
+def _read(root: Path, parts: Sequence[Part], schema: str, time: str, *, is_cut: bool) -> str:
     files = ", ".join(_literal(str(root / each.segment.path)) for each in parts)
     by_name = ", union_by_name=true" if schema else ""  # Older files lack columns.
     source = (
         f"read_parquet([{files}], hive_partitioning=true, hive_types={{'partition': INTEGER}}"
         f"{by_name})"
     )
-    select = f"SELECT {_SEALED}{typed_names(schema)} FROM {widened(source, schema)}"
+    select = f"SELECT {_SEALED.format(time)}{typed_names(schema)} FROM {widened(source, schema)}"
     if not is_cut:
         return select
     kept = (

@@ -21,6 +21,7 @@ from smq.client.errors import BrokerUnavailable
 from smq.filer.location import Location
 from smq.model.errors import BrokerError, StoreError
 from smq.sql.session import Bounds, Refused, Topics, running
+from smq.sql.values import rows_of
 from smq.tables.live import TooMuch
 from smq.tables.plan import Unreadable
 
@@ -68,8 +69,7 @@ def _result(task: Task, topics: Topics) -> dict[str, Any]:
         for batch in found:
             left -= batch.nbytes
             room = task.rows_max - len(rows) if left >= 0 else 0
-            columns = [column.to_pylist() for column in batch.slice(0, room).columns]
-            rows += [list(map(plain, row)) for row in zip(*columns, strict=True)]
+            rows += [list(map(plain, row)) for row in rows_of(batch.slice(0, room))]
             if truncated := batch.num_rows > room:
                 break
     return {"columns": names, "types": types, "rows": rows, "truncated": truncated}

@@ -10,7 +10,7 @@ from smq.client.client import Client
 from smq.client.consuming.consumer import Consumer
 from smq.client.errors import BatchTooLarge, BrokerUnavailable
 from smq.client.names import TopicPartition
-from smq.sealer.parquet import TIMESTAMP_US_MAX
+from smq.sealer.years import timestamps
 
 SCHEMA = pa.schema(
     [
@@ -113,13 +113,10 @@ def _too_much_told() -> Iterator[None]:
 def owned(lent: pa.Table) -> pa.Table:
     """Copy a batch's rows (`Batch.to_arrow`) to memory of their own.
 
-    A time that does not fit into microseconds becomes null, as in sealed segments.
+    A time outside the years 1 to 9999 becomes null, as in sealed segments.
     """
-    times = lent["timestamp"].to_numpy().view(np.int64)
-    fits = abs(times) <= TIMESTAMP_US_MAX
-    micros = pa.array(np.where(fits, times, 0) * 1000, mask=~fits)
     columns = {field.name: lent[field.name] for field in SCHEMA}
-    columns["timestamp"] = micros.view(SCHEMA.field("timestamp").type)
+    columns["timestamp"] = timestamps(lent["timestamp"].to_numpy().view(np.int64))
     return pa.table(columns).cast(SCHEMA)
 
 

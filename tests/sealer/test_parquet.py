@@ -1,5 +1,6 @@
 """Parquet segments: every record comes back unchanged, and engines can read them."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from shm.arrow import read_only
 from shm.kernels.twin import records as plain
 from smq.model.segments import ANY_SIZE, BatchLimits
-from smq.sealer import parquet
+from smq.sealer import parquet, years
 from smq.sealer.decode import Kind, cut
 from smq.sealer.parquet import (
     LEVEL,
@@ -24,12 +25,14 @@ from smq.sealer.parquet import (
 )
 from smq.sealer.parquet_segment import ParquetSegment
 from smq.sealer.room import Room
+from smq.sealer.years import TIME_MS_MAX, TIME_MS_MIN
 from smq.testing.records import INT64_MAX, YEAR_2263_MS, plain_batches
 from smq.wire.compression import Codec
 from smq.wire.markers import write_empty
 from smq.wire.records import read_batches
 
 LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 8, 16, 32
+BEGIN_US = 1_700_000_000_000_000  # Of 2023, sent as if it were milliseconds.
 LABELS = {"topic": "orders", "partition": "3"}
 
 
@@ -99,13 +102,47 @@ def test_null_and_empty_stay_apart() -> None:
     assert _read(_sealed(_sent(records))) == records
 
 
-@pytest.mark.parametrize("time", [-1, 0, YEAR_2263_MS, INT64_MAX, -(2**62)])
+@pytest.mark.parametrize(
+    "time", [-1, 0, YEAR_2263_MS, INT64_MAX, -(2**62), TIME_MS_MIN, TIME_MS_MAX]
+)
 def test_any_timestamp_comes_back(time: int) -> None:
     sealed = _sealed(_sent([_one(5, time)]))
     assert _read(sealed) == [_one(5, time)]
     table = pq.read_table(pa.BufferReader(sealed))
-    fits = abs(time) < 2**63 // 1000
+    assert table["_ts_ms"].to_pylist() == [time]
+    fits = TIME_MS_MIN <= time <= TIME_MS_MAX
     assert table["_ts"].cast(pa.int64()).to_pylist() == [time * 1000 if fits else None]
+
+
+def test_the_timestamps_are_those_that_python_has() -> None:
+    """Use fault 5: lake libraries end with OverflowError where they meet others."""
+    within = [TIME_MS_MIN, 0, TIME_MS_MAX]
+    sealed = _sealed(b"".join(_sent([_one(i, time)]) for i, time in enumerate(within)))
+    found = pq.read_table(pa.BufferReader(sealed))["_ts"].to_pylist()
+    assert [found[0], found[-1]] == [
+        datetime(1, 1, 1, tzinfo=UTC),
+        datetime(9999, 12, 31, 23, 59, 59, 999_000, UTC),
+    ]
+    outside = [TIME_MS_MIN - 1, TIME_MS_MAX + 1, BEGIN_US, INT64_MAX]
+    sealed = _sealed(b"".join(_sent([_one(i, time)]) for i, time in enumerate(outside)))
+    table = pq.read_table(pa.BufferReader(sealed))
+    assert table["_ts"].to_pylist() == [None] * len(outside)
+    assert table["_ts_ms"].to_pylist() == outside
+
+
+def test_rows_of_earlier_versions_get_the_timestamps_of_today(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Use fault 5: they have each that microseconds can hold, until they are merged."""
+    with monkeypatch.context() as before:
+        before.setattr(years, "TIME_MS_MAX", (2**63 - 1) // 1000)
+        old = _sealed(_sent([_one(0, 7)]) + _sent([_one(1, BEGIN_US)]))
+    assert pq.read_table(pa.BufferReader(old))["_ts"].null_count == 0
+    writer = ParquetWriter(LABELS, log_append_time=False)
+    writer.add_segment(ParquetSegment(read_only(old)))
+    new = pq.read_table(pa.BufferReader(bytes(writer.finish(0, 2))))
+    assert new["_ts"].cast(pa.int64()).to_pylist() == [7000, None]
+    assert new["_ts_ms"].to_pylist() == [7, BEGIN_US]
 
 
 def test_log_append_time_comes_back_as_such() -> None:

@@ -65,6 +65,44 @@ def test_a_value_that_does_not_fit_is_counted_and_spares_its_neighbours(value: b
     assert rows == [NULLS | {"i": 1}, NULLS, NULLS | {"i": 2}]
 
 
+TIME_TYPING = Typing(
+    json.dumps(
+        {
+            "fields": [
+                {"name": "t", "type": "timestamp"},
+                {"name": "at", "type": {"struct": [{"name": "u", "type": "timestamp"}]}},
+                {"name": "all", "type": {"list": "timestamp"}},
+            ]
+        }
+    )
+)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b'{"t": "0000-12-31T23:59:59Z"}',
+        b'{"t": "0001-01-01T00:00:00+01:00"}',
+        b'{"t": "9999-12-31T23:59:59-01:00"}',
+        b'{"at": {"u": "0000-01-01"}}',
+        b'{"all": ["2026-01-01", "0000-01-01"]}',
+        pytest.param(2**60, id="stream"),
+    ],
+)
+def test_a_time_outside_the_years_1_to_9999_does_not_fit(value: bytes | int) -> None:
+    """Use fault 5: one such time in a column ended the publishing of its table."""
+    if isinstance(value, int):
+        value = stream(pa.table({"t": pa.array([value], pa.timestamp("us", "UTC"))}))
+    values = [b'{"t": "0001-01-01"}', value, b'{"t": "9999-12-31T23:59:59.999999"}']
+    columns, misfits = TIME_TYPING.of(pa.chunked_array([pa.array(values, pa.binary())]))
+    assert misfits == 1
+    assert columns[0].to_pylist() == [
+        datetime(1, 1, 1, tzinfo=UTC),
+        None,
+        datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC),
+    ]
+
+
 def test_braces_in_texts_are_looked_at_again() -> None:
     value = b'{"s": "} {", "i": 1}'
     assert not are_objects(pa.array([value]))

@@ -1,5 +1,6 @@
 """The SQL that reads a topic's segments."""
 
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import duckdb
@@ -8,6 +9,7 @@ import pytest
 from shm.kernels.twin import records as plain
 from smq.filer.location import Location
 from smq.model.errors import StoreError
+from smq.sealer import years
 from smq.sql.topics import text_select, topic_rows, topics_of
 from smq.sql.typed import quoted
 from smq.store.manifest import open_manifest
@@ -63,6 +65,27 @@ def test_a_raw_segment_that_is_gone_is_a_store_error(
     (tmp_path / "filer" / segment.path).unlink()
     with pytest.raises(StoreError, match=segment.path):
         offsets_in(tmp_path)
+
+
+def test_a_file_of_an_earlier_version_has_no_times_outside_the_years_1_to_9999(
+    tmp_path: Path, seal_topic: SealTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Use fault 5: Python has no such times, so its readers ended with a traceback."""
+    with monkeypatch.context() as before:
+        before.setattr(years, "TIME_MS_MAX", (2**63 - 1) // 1000)
+        seal_topic([batch(0, 2), batch(2, time=2**52), batch(3, time=2**60), batch(4)])
+    with open_manifest(tmp_path / FILE_NAME) as manifest:
+        topic = topics_of(manifest)["orders"]
+        rows = topic_rows(manifest, Location(str(tmp_path / "filer")), topic, None, 1 << 20)
+    with duckdb.connect() as database:
+        database.register("a", rows.arrow)
+        found = database.execute(
+            f'SELECT "offset", timestamp FROM ({rows.select("a")}) ORDER BY 1'
+        ).fetchall()
+    epoch = datetime(1970, 1, 1)  # noqa: DTZ001  (DuckDB's TIMESTAMP has no zone.)
+    assert [each[1] for each in found] == [
+        epoch, epoch + timedelta(milliseconds=1), None, None, epoch
+    ]  # fmt: skip
 
 
 def test_names_and_text() -> None:

@@ -40,6 +40,16 @@ def test_rows_and_bytes_are_bounded(tmp_path: Path, seal_topic: SealTopic) -> No
     assert (few["rows"], few["truncated"]) == ([], True)
 
 
+def test_times_that_python_has_not_are_text(tmp_path: Path, seal_topic: SealTopic) -> None:
+    """Use fault 5: the process died, and the front said that it had too little memory."""
+    seal_topic([batch(0, 2)])
+    query = "SELECT TIMESTAMP '20000-01-02 03:04:05' AS t, [DATE '20000-01-01'] AS l FROM orders"
+    assert (
+        answer(task(tmp_path, query))["rows"]
+        == [["20000-01-02T03:04:05.000000", ["20000-01-01"]]] * 2
+    )
+
+
 def test_a_failure_is_a_sentence(tmp_path: Path, seal_topic: SealTopic) -> None:
     seal_topic([batch(0, 1)])
     assert "the topics are orders" in answer(task(tmp_path, "SELECT * FROM nope"))["error"]

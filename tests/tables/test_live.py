@@ -80,7 +80,8 @@ def test_a_broker_that_is_away_is_said(smq_broker: SmqBroker) -> None:
             live_rows(client, "orders", {0: 0}, bytes_max=1)
 
 
-def test_times_beyond_microseconds_are_null() -> None:
+def test_times_outside_the_years_1_to_9999_are_null() -> None:
+    """Use fault 5."""
     columns = {
         "topic": pa.array(["t", "t"]),
         "partition": pa.array([0, 0], pa.int32()),

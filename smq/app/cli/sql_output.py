@@ -18,6 +18,7 @@ from rich.table import Table
 
 from smq.app.cli import output
 from smq.app.cli.client import refusal, to_json
+from smq.sql.values import rows_of
 
 if TYPE_CHECKING:
     from smq.app.cli.sql import Format
@@ -57,7 +58,7 @@ def _to_output(data: bytes) -> None:
 def _table(put: Callable[[bytes], object]) -> Write:
     def write(rows: pa.RecordBatchReader) -> None:
         table = Table(*(str(name) for name in rows.schema.names), box=box.SIMPLE, show_edge=False)
-        for count, row in enumerate(_rows(rows)):
+        for count, row in enumerate(_all_rows(rows)):
             if count == TABLE_ROWS_MAX:
                 sys.stderr.write(
                     f"smq: the first {TABLE_ROWS_MAX} rows; use LIMIT, or --format csv for all\n"
@@ -84,7 +85,7 @@ def _csv(put: Callable[[bytes], object]) -> Write:
             lines.writerow(rows.schema.names)
             _take(text, put)
             has_head = True
-        for row in _rows(rows):
+        for row in _all_rows(rows):
             lines.writerow("" if value is None else _text(value) for value in row)
             _take(text, put)
 
@@ -101,7 +102,7 @@ def _take(text: io.StringIO, put: Callable[[bytes], object]) -> None:
 def _json(put: Callable[[bytes], object]) -> Write:
     def write(rows: pa.RecordBatchReader) -> None:
         names = rows.schema.names
-        for row in _rows(rows):
+        for row in _all_rows(rows):
             line = dict(zip(names, map(_plain, row), strict=True))
             put(json.dumps(line, ensure_ascii=False).encode(errors="replace") + b"\n")
 
@@ -125,9 +126,9 @@ def _parquet(path: Path) -> Iterator[Write]:
             each.close()
 
 
-def _rows(rows: pa.RecordBatchReader) -> Iterator[tuple[object, ...]]:
+def _all_rows(rows: pa.RecordBatchReader) -> Iterator[tuple[object, ...]]:
     for batch in rows:
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        yield from rows_of(batch)
 
 
 def _text(value: object) -> str:
