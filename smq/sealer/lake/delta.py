@@ -10,7 +10,7 @@ is never retried: of two workers that publish at once, one fails and computes ag
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,8 @@ from smq.filer.store import Store
 from smq.model.segments import directory_of
 from smq.sealer.lake.errors import LakeError
 from smq.sealer.lake.plan import NewFile, range_of
-from smq.sealer.lake.table import PARTITION, TOPIC_ID, Commit, Held, TableName
+from smq.sealer.lake.table import COUNTED, PARTITION, TOPIC_ID, Commit, Held, TableName
+from smq.sealer.years import within_years
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable as Log
@@ -34,6 +35,9 @@ _CONFIGURATION = {
     "delta.checkpointInterval": "50",
     "delta.logRetentionDuration": "interval 1 days",
     "delta.enableExpiredLogCleanup": "true",
+    # deltalake takes a column without statistics for one without the rows that a filter wants,
+    # unless the table says that it has statistics of others only.
+    "delta.dataSkippingStatsColumns": ",".join(COUNTED),
 }
 
 
@@ -77,8 +81,9 @@ class DeltaTable:
                 else:
                     files[key], self._sizes[key] = rows, size
             columns = {each.name: each.type for each in pa.schema(log.schema().to_arrow())}
-            topic_id = log.metadata().configuration.get(TOPIC_ID, "")
-            return Held(topic_id, files, foreign, columns)
+            said = log.metadata().configuration
+            is_dated = not _CONFIGURATION.items() <= said.items()
+            return Held(said.get(TOPIC_ID, ""), files, foreign, columns, is_dated)
 
     def _added(self, log: "Log") -> Iterator[tuple[str, int, int]]:
         """Path, bytes and rows of each file; -1 rows if the log does not tell."""
@@ -109,6 +114,14 @@ class DeltaTable:
         with self._failures():
             version = self._log.version()
             self._log.alter.add_columns(fields)
+            self._follow(version)
+
+    def renew(self) -> None:
+        """See LakeTable."""
+        assert self._log is not None, "it was read"
+        with self._failures():
+            version = self._log.version()
+            self._log.alter.set_table_properties(_CONFIGURATION)
             self._follow(version)
 
     def commit(self, commit: Commit) -> None:
@@ -191,48 +204,52 @@ class DeltaTable:
 
 
 def statistics_of(footer: pq.FileMetaData) -> dict[str, Any]:
-    """Delta's statistics of a file: its rows; minimum, maximum and nulls of plain columns."""
-    least: dict[str, Any] = {}
-    greatest: dict[str, Any] = {}
+    """Delta's statistics of a file: its rows; minimum, maximum and nulls of COUNTED.
+
+    Of all of these columns or, if one of them has no statistics, of none: deltalake takes a column
+    that others are told without for one without such rows.
+    """
+    told = {"numRecords": footer.num_rows}
+    least: dict[str, int] = {}
+    greatest: dict[str, int] = {}
     nulls: dict[str, int] = {}
-    unknown: set[str] = set()
-    for number in range(footer.num_row_groups):
-        group = footer.row_group(number)
-        for place in range(group.num_columns):
-            column = group.column(place)
-            name, found = column.path_in_schema, column.statistics
-            if "." in name:
-                continue
-            if found is None or not found.has_null_count:
-                unknown.add(name)
-                continue
-            nulls[name] = nulls.get(name, 0) + found.null_count
-            if found.has_min_max:
-                least[name] = min(least.get(name, found.min), found.min)
-                greatest[name] = max(greatest.get(name, found.max), found.max)
-            elif found.null_count < found.num_values + found.null_count:
-                unknown.add(name)
-    known = {name for name in least if name not in unknown and _has_form(least[name])}
-    return {
-        "numRecords": footer.num_rows,
-        "minValues": {name: _json(least[name]) for name in sorted(known)},
-        "maxValues": {name: _json(greatest[name]) for name in sorted(known)},
-        "nullCount": {name: count for name, count in sorted(nulls.items()) if name not in unknown},
+    for name, found in _statistics(footer):
+        if found is None or not found.has_null_count:
+            return told
+        nulls[name] = nulls.get(name, 0) + found.null_count
+        if found.has_min_max:
+            least[name] = min(least.get(name, found.min_raw), found.min_raw)
+            greatest[name] = max(greatest.get(name, found.max_raw), found.max_raw)
+        elif found.num_values:
+            return told
+    if nulls.keys() != set(COUNTED):
+        return told
+    bounds = {"minValues": least, "maxValues": greatest}
+    return told | {
+        **{
+            kind: {name: _told(name, found[name]) for name in found}
+            for kind, found in bounds.items()
+        },
+        "nullCount": nulls,
     }
 
 
-def _has_form(value: object) -> bool:
-    """Whether Delta's statistics can express such values without truncation."""
-    return isinstance(value, int | float | datetime | date) and not isinstance(value, bool)
+def _statistics(footer: pq.FileMetaData) -> Iterator[tuple[str, pq.Statistics | None]]:
+    """Those of COUNTED, for each row group."""
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        for column in map(group.column, range(group.num_columns)):
+            if column.path_in_schema in COUNTED:
+                yield column.path_in_schema, column.statistics
 
 
-def _json(value: object) -> object:
-    match value:
-        case datetime():
-            return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-        case date():
-            return value.isoformat()
-    return value
+def _told(name: str, value: int) -> int | str:
+    """A bound as Delta writes it: times in ISO 8601, which has the years 1 to 9999. Files of
+    earlier versions have others; no filter can name these, so a bound within still holds."""
+    if name != "_ts":
+        return value
+    time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=within_years(value))
+    return time.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def _library(name: str) -> Any:  # noqa: ANN401  (a module)

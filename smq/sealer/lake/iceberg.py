@@ -22,7 +22,7 @@ from smq.model.segments import directory_of
 from smq.sealer.lake.catalog import NAME, CatalogSettings
 from smq.sealer.lake.errors import LakeError
 from smq.sealer.lake.plan import NewFile, range_of
-from smq.sealer.lake.table import PARTITION, TOPIC_ID, Commit, Held, TableName
+from smq.sealer.lake.table import COUNTED, PARTITION, TOPIC_ID, Commit, Held, TableName
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 METADATA = "metadata/"
-_COUNTED = ("_offset", "_ts_ms", "_ts")  # Columns of all segments that have statistics.
 _PROPERTIES = {
     "gc.enabled": "false",  # Spark neither purges the files nor removes 'orphans' beside them.
     "commit.retry.num-retries": "0",
@@ -135,6 +134,9 @@ class IcebergTable:
         with self._failures(), self._table.update_schema() as update:
             # The name mapping follows by itself.
             update.union_by_name(io._pyarrow_to_schema_without_ids(pa.schema(columns)))  # noqa: SLF001
+
+    def renew(self) -> None:
+        """See LakeTable. Its properties have not changed."""
 
     def commit(self, commit: Commit) -> None:
         """See LakeTable."""
@@ -242,13 +244,26 @@ def _is_error(thing: object) -> bool:
 
 def _counted(footer: pq.FileMetaData) -> dict[str, str]:
     """Properties of a table: which columns of this file have statistics."""
-    names = set(_COUNTED)
-    if footer.num_row_groups:
-        group = footer.row_group(0)
-        columns = (group.column(place) for place in range(group.num_columns))
-        names |= {each.path_in_schema for each in columns if each.is_stats_set}
-    modes = {f"write.metadata.metrics.column.{name}": "truncate(16)" for name in names}
+    kinds = dict.fromkeys(COUNTED, "truncate(16)")
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        for column in map(group.column, range(group.num_columns)):
+            if column.is_stats_set and not _has_bounds(column.statistics):
+                kinds[column.path_in_schema] = "counts"
+            elif column.is_stats_set and number == 0:
+                kinds[column.path_in_schema] = "truncate(16)"
+    modes = {f"write.metadata.metrics.column.{name}": kind for name, kind in kinds.items()}
     return {"write.metadata.metrics.default": "none", **modes}
+
+
+def _has_bounds(statistics: pq.Statistics) -> bool:
+    """Whether Python has the bounds, as pyiceberg wants them: it has no times outside the years 1
+    to 9999, and files of earlier versions do."""
+    try:
+        _ = statistics.min, statistics.max
+    except OverflowError:
+        return False
+    return True
 
 
 def _library(name: str) -> Any:  # noqa: ANN401  (a module)

@@ -139,25 +139,16 @@ class Publishing(NamedTuple):
     def _prepared(self, table: LakeTable, held: Held | None, job: PublishTable) -> Held:
         """The table, ready to take this topic's files. Raises LakeError."""
         columns = columns_of(typed_columns(job.schema))
-        if held is not None and held.foreign and held.topic_id == job.topic_id:
-            raise LakeError(
-                f"{job.namespace}.{job.topic}",
-                f"somebody else writes to the {job.format} table: it has {len(held.foreign)} files "
-                f"that SMQ did not write ({held.foreign[0]}). Drop the table, and it is published "
-                "again; the topic has lost nothing",
-            )
+        if held is not None:
+            _check_owner(held, job)
         if held is not None and held.topic_id != job.topic_id:
-            if not held.topic_id or held.foreign:
-                raise LakeError(
-                    f"{job.namespace}.{job.topic}",
-                    f"there is a {job.format} table of this name that this broker did not make. "
-                    "Rename or drop it, and the topic is published; the topic has lost nothing",
-                )
             table.drop()  # It is a deleted topic's.
             held = None
         if held is None:
             table.create(columns, job.topic_id)
             return Held(job.topic_id, {}, [], {each.name: each.type for each in columns})
+        if held.is_dated:
+            table.renew()
         missing = [each for each in columns if each.name not in held.columns]
         for each in typed_columns(job.schema) or []:
             if held.columns.get(each.name, each.type) != each.type:
@@ -177,6 +168,23 @@ class Publishing(NamedTuple):
             RAW_RECORDS: str(raw_records(lines)),
         }
         return Commit(change, footers, properties)
+
+
+def _check_owner(held: Held, job: PublishTable) -> None:
+    """Raise LakeError if others write to the table, or it is not of this broker."""
+    if held.foreign and held.topic_id == job.topic_id:
+        raise LakeError(
+            f"{job.namespace}.{job.topic}",
+            f"somebody else writes to the {job.format} table: it has {len(held.foreign)} files "
+            f"that SMQ did not write ({held.foreign[0]}). Drop the table, and it is published "
+            "again; the topic has lost nothing",
+        )
+    if held.topic_id != job.topic_id and (held.foreign or not held.topic_id):
+        raise LakeError(
+            f"{job.namespace}.{job.topic}",
+            f"there is a {job.format} table of this name that this broker did not make. "
+            "Rename or drop it, and the topic is published; the topic has lost nothing",
+        )
 
 
 def _what_happened(held: Held | None, state: TableState, job: PublishTable) -> str:

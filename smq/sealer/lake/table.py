@@ -14,6 +14,8 @@ from smq.sealer.lake.plan import Change
 from smq.sealer.parquet import SCHEMA
 
 PARTITION = "partition"
+COUNTED = ("_offset", "_ts_ms", "_ts")
+"""Columns whose minimum, maximum and nulls every segment's footer has."""
 TOPIC_ID, OFFSETS, RAW_RECORDS = "smq.topic.id", "smq.offsets", "smq.records.raw"
 """Properties: of the table, of each snapshot, of each snapshot."""
 
@@ -34,12 +36,14 @@ class Held(NamedTuple):
     files    keys of this topic's segments, with their rows
     foreign  files, or files of deleted rows, that SMQ did not write
     columns  names and types of its columns
+    is_dated whether its properties are those of an earlier version
     """
 
     topic_id: str
     files: dict[str, int]
     foreign: list[str]
     columns: dict[str, pa.DataType]
+    is_dated: bool = False
 
 
 class Commit(NamedTuple):
@@ -63,6 +67,10 @@ class LakeTable(Protocol):
 
     def add_columns(self, columns: list[pa.Field]) -> None:
         """Add columns, null in the rows there are."""
+        ...
+
+    def renew(self) -> None:
+        """Give it the properties of this version."""
         ...
 
     def commit(self, commit: Commit) -> None:

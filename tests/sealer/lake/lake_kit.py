@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -59,6 +59,9 @@ class FusedTable:
     def add_columns(self, columns: list[pa.Field]) -> None:
         self._fuse.step(lambda: self._table.add_columns(columns))
 
+    def renew(self) -> None:
+        self._fuse.step(self._table.renew)
+
     def commit(self, commit: Commit) -> None:
         self._fuse.step(lambda: self._table.commit(commit))
 
@@ -113,13 +116,18 @@ class Lake:
             batch(end + ROWS * each, ROWS, time=BEGIN_MS, attributes=attributes)
             for each in range(segments)
         ]
+        self.seal_batches(partition, batches)
+
+    def seal_batches(self, partition: int, batches: Sequence[bytes]) -> None:
+        """Seal a file of each of these batches, behind those that there are."""
+        end = self.manifest.sealed_end(self.numbers[partition])
         log = self.logs.setdefault(self.numbers[partition], FakeShard([]))
         log.sealed_end = end
         for each in batches:
             log.append(each)
         times = count(self.now_ms)
         manifest = FusedManifest(self.manifest, self.fuse)
-        sealing = Sealing(self.store, log, manifest, lambda: next(times), draw, Room())
+        sealing = Sealing(self.store, log, manifest, lambda: next(times), draw, Room(), self.schema)
         sealing.seal(self.place(partition), end, log.end, 1)
 
     def merge(self, partition: int) -> int:

@@ -1,7 +1,6 @@
 """Tests of Delta tables only. tests/sealer/lake/test_publish.py has the rest."""
 
 import json
-from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -37,25 +36,43 @@ def test_a_checkpoint_is_read_like_the_log(tmp_path: Path) -> None:
         assert_follows(lake)
 
 
-def test_statistics_are_those_of_all_row_groups() -> None:
-    when = datetime(2026, 1, 2, 3, 4, 5, 678_900, UTC)
-    rows = pa.table(
-        {
-            "n": pa.array([3, None, 9, 1]),
-            "at": pa.array([when] * 4, pa.timestamp("us", "UTC")),
-            "day": pa.array([date(2026, 1, 2)] * 4),
-            "text": ["b", "a", "d", "c"],
-            "none": pa.array([None] * 4, pa.int64()),
-            "list": [[1], [2], [3], [4]],
-        }
-    )
+def statistics(**columns: object) -> dict[str, object]:
     sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, row_group_size=2)
-    found = statistics_of(pq.read_metadata(pa.BufferReader(sink.getvalue())))
-    time = "2026-01-02T03:04:05.678900Z"
-    assert found == {
+    pq.write_table(pa.table(columns), sink, row_group_size=2)
+    return statistics_of(pq.read_metadata(pa.BufferReader(sink.getvalue())))
+
+
+def times(*values: int | None) -> pa.Array:
+    return pa.array(values, pa.int64()).view(pa.timestamp("us", "UTC"))
+
+
+def test_statistics_are_those_of_all_row_groups() -> None:
+    when = 1_767_323_045_678_900
+    assert statistics(
+        _offset=[3, 5, 9, 12],
+        _ts_ms=[7, 2, 1, 8],
+        _ts=times(when + 1, None, when, None),
+        text=["b", "a", "d", "c"],
+    ) == {
         "numRecords": 4,
-        "minValues": {"n": 1, "at": time, "day": "2026-01-02"},
-        "maxValues": {"n": 9, "at": time, "day": "2026-01-02"},
-        "nullCount": {"n": 1, "at": 0, "day": 0, "text": 0, "none": 4},
+        "minValues": {"_offset": 3, "_ts_ms": 1, "_ts": "2026-01-02T03:04:05.678900Z"},
+        "maxValues": {"_offset": 12, "_ts_ms": 8, "_ts": "2026-01-02T03:04:05.678901Z"},
+        "nullCount": {"_offset": 0, "_ts_ms": 0, "_ts": 2},
     }
+
+
+def test_statistics_are_of_times_that_iso_8601_can_write() -> None:
+    """Use fault 5: files of earlier versions have others."""
+    found = statistics(_offset=[3, 5], _ts_ms=[0, 1], _ts=times(-(2**62), 2**62))
+    assert (found["minValues"], found["maxValues"]) == (
+        {"_offset": 3, "_ts_ms": 0, "_ts": "0001-01-01T00:00:00.000000Z"},
+        {"_offset": 5, "_ts_ms": 1, "_ts": "9999-12-31T23:59:59.999999Z"},
+    )
+    nulls = statistics(_offset=[3, 5], _ts_ms=[0, 1], _ts=times(None, None))
+    assert nulls["nullCount"] == {"_offset": 0, "_ts_ms": 0, "_ts": 2}
+    assert nulls["minValues"] == {"_offset": 3, "_ts_ms": 0}
+
+
+def test_statistics_of_some_columns_are_none() -> None:
+    """Use fault 3: deltalake takes a column that others are told without for an empty one."""
+    assert statistics(_offset=[3, 5], _ts_ms=[0, 1]) == {"numRecords": 2}

@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
@@ -17,6 +19,7 @@ from smq.model.now import Now
 from smq.model.segments import is_table_metadata
 from smq.model.topic_configs import TopicSettings
 from smq.model.topic_schema import PLAIN
+from smq.sealer import years
 from smq.sealer.housekeeping import Housekeeping
 from smq.sealer.lake.errors import LakeError
 from smq.sealer.lake.plan import changes
@@ -35,6 +38,7 @@ from tests.sealer.lake.lake_kit import (
     lake_in,
     story,
 )
+from tests.sealer.sealed import batch
 
 RAW = 128  # An attribute that nobody knows: such batches are sealed raw.
 EXPIRES = TopicSettings.of({"retention.ms": "100", "smq.table": "delta"}, Config(shards=1))
@@ -78,6 +82,39 @@ def test_a_table_with_columns_of_every_type_is_recognized(lake: Lake) -> None:
     lake.seal(1)
     with pytest.raises(LakeError, match="its column c0 is bool, and the topic's schema says str"):
         lake.publish()
+
+
+OUTSIDE_MS = [-(2**62), -62_135_596_800_001, 253_402_300_800_000, BEGIN_MS * 1000, 2**63 - 1]
+
+
+@pytest.mark.parametrize("version", ["this", "earlier"])
+def test_times_outside_the_years_1_to_9999_are_published(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    """Use fault 5: publishing ended with OverflowError, and never came further."""
+    with monkeypatch.context() as before:
+        if version == "earlier":
+            before.setattr(years, "TIME_MS_MIN", -(2**63 - 1) // 1000)
+            before.setattr(years, "TIME_MS_MAX", (2**63 - 1) // 1000)
+        first = len(OUTSIDE_MS)
+        lake.seal_batches(0, [batch(i, time=time) for i, time in enumerate(OUTSIDE_MS)])
+        lake.seal_batches(0, [batch(first, 2, time=BEGIN_MS) + batch(first + 2, time=2**55)])
+    lake.publish()
+    assert_follows(lake)
+    if lake.format == "iceberg":
+        rows = lake.iceberg().scan(f"_ts_ms > {BEGIN_MS}").to_arrow()
+        early = lake.iceberg().scan("_ts < '2024-01-01T00:00:00+00:00'").to_arrow()
+        late = lake.iceberg().scan("_ts is null or _ts >= '2024-01-01T00:00:00+00:00'").to_arrow()
+    else:
+        when = pa.scalar(datetime(2024, 1, 1, tzinfo=UTC), pa.timestamp("us", "UTC"))
+        rows = lake.delta().to_pyarrow_table(filters=pc.field("_ts_ms") > BEGIN_MS)
+        early = lake.delta().to_pyarrow_table(filters=pc.field("_ts") < when)
+        late = lake.delta().to_pyarrow_table(
+            filters=(pc.field("_ts") >= when) | pc.field("_ts").is_null()
+        )
+    assert sorted(rows["_ts_ms"].to_pylist()) == sorted([*OUTSIDE_MS[2:], BEGIN_MS + 1, 2**55])
+    assert early.num_rows + late.num_rows == first + 3
+    assert {BEGIN_MS, BEGIN_MS + 1} <= set(early["_ts_ms"].to_pylist())
 
 
 def test_a_topic_without_records_is_an_empty_table(lake: Lake) -> None:
