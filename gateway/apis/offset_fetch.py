@@ -117,12 +117,14 @@ def _group(
         topics = [_topic(each, committed, context) for each in asked.topics]
         yield OffsetFetchResponseGroup(group_id=group_id, topics=topics)
         return
+    places = context.coordinator.topics.places  # Offsets of a deleted topic may be left.
     while True:
         page = store.committed_offsets(group_id, above, PAGE_OFFSETS)
-        last = max(page, default=-1)
+        is_last, last = len(page) < PAGE_OFFSETS, max(page, default=-1)
+        page = {number: each for number, each in page.items() if number in places}
         page |= dict.fromkeys(page.keys() & undecided, UNDECIDED)
         yield OffsetFetchResponseGroup(group_id=group_id, topics=_all(page, context))
-        if len(page) < PAGE_OFFSETS:
+        if is_last:
             return
         above = last
 

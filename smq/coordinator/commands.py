@@ -18,6 +18,7 @@ from smq.wire.internal.manifest import (
     CondemnFiles,
     DeleteSegments,
     ListSegments,
+    NamePayloads,
     ReplaceSegments,
     SegmentPage,
     SetLogStart,
@@ -47,7 +48,12 @@ def _commit_segments(
     question: CommitSegments, coordinator: Coordinator, _now: Now
 ) -> list[Segment]:
     manifest = coordinator.store.manifest
-    return manifest.commit_segments(question.segments, question.payloads)
+    return manifest.commit_segments(question.segments)
+
+
+def _name_payloads(question: NamePayloads, coordinator: Coordinator, _now: Now) -> bool:
+    coordinator.store.manifest.name_payloads(question.path, question.ids)
+    return True
 
 
 def _delete_segments(question: DeleteSegments, coordinator: Coordinator, _now: Now) -> bool:
@@ -62,7 +68,7 @@ def _condemn_files(question: CondemnFiles, coordinator: Coordinator, _now: Now) 
 
 def _replace_segments(question: ReplaceSegments, coordinator: Coordinator, _now: Now) -> bool:
     manifest = coordinator.store.manifest
-    return manifest.replace_segments(question.old, question.new, question.now_ms, question.payloads)
+    return manifest.replace_segments(question.old, question.new, question.now_ms)
 
 
 def _set_log_start(question: SetLogStart, coordinator: Coordinator, _now: Now) -> bool:
@@ -106,6 +112,7 @@ def _find_transactions(
 
 HANDLERS: Mapping[type[Question[Any]], Callable[[Any, Coordinator, Now], object]] = {
     ListSegments: _list_segments,
+    NamePayloads: _name_payloads,
     CommitSegments: _commit_segments,
     DeleteSegments: _delete_segments,
     CondemnFiles: _condemn_files,

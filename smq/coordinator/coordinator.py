@@ -7,6 +7,7 @@ discards this object and builds a new one from the committed state.
 
 from collections.abc import Iterable
 
+from smq.coordinator.cleaning import Cleaning
 from smq.coordinator.group_limits import GroupLimits
 from smq.coordinator.groups import GroupRules, Groups
 from smq.coordinator.inputs import Chance
@@ -40,6 +41,7 @@ class Coordinator:
         self.transactions = Transactions(
             store, _transaction_rules(config), self.producer_ids, self._find_place, now
         )
+        self.cleaning = Cleaning(store)
         self.take_settings()
 
     @property

@@ -39,6 +39,7 @@ from smq.model.topic_configs import TopicSettings
 from smq.sealer.cold import open_segment
 from smq.sealer.compact_plan import may_drop_tombstones, to_compact
 from smq.sealer.parquet_segment import ParquetSegment
+from smq.sealer.payloads import name_all
 from smq.sealer.ports import ManifestPort, ShardPort
 from smq.sealer.room import Room
 from smq.sealer.seal import parquet_writer, put_file
@@ -210,7 +211,8 @@ class Compaction:
             newest_ms=old.newest_ms,
         )
         # A failure leaves the outcome unknown: keep the file; an uncommitted one is swept.
-        if not ports.manifest.replace_segments([old], new, now_ms, sorted(payloads)):
+        name_all(ports.manifest, key, payloads)
+        if not ports.manifest.replace_segments([old], new, now_ms):
             ports.store.delete(key)
 
 

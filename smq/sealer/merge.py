@@ -92,6 +92,8 @@ class Merging(NamedTuple):
             newest_ms=max(each.newest_ms for each in old),
         )
         # A failure leaves the outcome unknown: keep the file; an uncommitted one is swept.
+        for some in self.manifest.payloads_of([each.path for each in old]):
+            self.manifest.name_payloads(key, some)
         is_done = self.manifest.replace_segments(old, new, self.now_ms())
         if not is_done:
             self.store.delete(key)

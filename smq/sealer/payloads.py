@@ -7,7 +7,8 @@ whose payloads the manifest lists, and unsealed ones, which the sweep reads. A s
     takes the payloads of a page that are too old for new references
     asks the shards where their partitions are sealed up to, and where they end
     reads the records between
-    then looks in the manifest: records sealed meanwhile are found twice, not missed
+    then looks in the manifest: records sealed meanwhile are found twice, not missed (a file's
+        payloads are named before its line)
     deletes the orphans
 
 A kill between any two steps leaves the rest to the next sweep. The sweep also reads records that
@@ -28,6 +29,7 @@ from smq.model.errors import NotFound, PeerError, StoreError
 from smq.model.references import PREFIX, Reference, directory_of
 from smq.sealer.decode import Kind, Piece, cut
 from smq.sealer.ports import ManifestPort, ShardPort
+from smq.store.payload_names import NAMES_A_STEP
 from smq.wire.internal.messages import Owner
 from smq.wire.references import Handle, handles_in, handles_of_batch
 
@@ -71,6 +73,14 @@ def payloads_of(piece: Piece) -> Iterator[str]:
     for handle in _handles(piece):
         if isinstance(handle.reference, Reference):
             yield handle.reference.id
+
+
+def name_all(manifest: ManifestPort, path: str, ids: Iterable[str]) -> None:
+    """The records of a file that will be a segment name these payloads: some at a time, in order,
+    because the coordinator serves others too."""
+    named = sorted(ids)
+    for first in range(0, len(named), NAMES_A_STEP):
+        manifest.name_payloads(path, named[first : first + NAMES_A_STEP])
 
 
 def _handles(piece: Piece) -> Iterator[Handle]:

@@ -4,7 +4,7 @@ A port raises StoreError when the other side fails. That ends the job, and the n
 unfinished work again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from smq.model.segments import Segment
@@ -79,30 +79,25 @@ class ManifestPort(Protocol):
         """Those of these files that were segments and were replaced since a time."""
         ...
 
-    def replace_segments(
-        self,
-        old: Sequence[Segment],
-        new: Segment,
-        now_ms: int,
-        payloads: Sequence[str] | None = None,
-    ) -> bool:
-        """Replace neighbours by one segment; False: the partition was deleted.
+    def name_payloads(self, path: str, ids: Sequence[str]) -> None:
+        """The records of a file that will be a segment name these payloads. Some at a time: see
+        smq.sealer.payloads.name_all."""
+        ...
 
-        `payloads` are the ids that its records refer to; None: those of the old segments.
-        """
+    def payloads_of(self, paths: Sequence[str]) -> Iterator[list[str]]:
+        """The payloads that the records of these segments' files name, some at a time."""
+        ...
+
+    def replace_segments(self, old: Sequence[Segment], new: Segment, now_ms: int) -> bool:
+        """Replace neighbours by one segment; False: the partition was deleted."""
         ...
 
     def log_start(self, partition_number: int) -> int:
         """The log start offset that retention has set."""
         ...
 
-    def commit_segments(
-        self, segments: list[Segment], payloads: Sequence[Sequence[str]] = ()
-    ) -> list[Segment]:
-        """Add segments; returns the manifest's for these offsets. Skips deleted partitions.
-
-        `payloads` are the ids that each segment's records refer to.
-        """
+    def commit_segments(self, segments: list[Segment]) -> list[Segment]:
+        """Add segments; returns the manifest's for these offsets. Skips deleted partitions."""
         ...
 
     def named_payloads(self, ids: Sequence[str]) -> set[str]:

@@ -20,7 +20,7 @@ from smq.model.errors import AlreadyExists, Unavailable
 from smq.model.segments import SealedPartition, Segment
 from smq.sealer.decode import Kind, Piece, cut
 from smq.sealer.parquet import ParquetWriter
-from smq.sealer.payloads import CHUNK_BYTES, payloads_of
+from smq.sealer.payloads import CHUNK_BYTES, name_all, payloads_of
 from smq.sealer.ports import ManifestPort, ShardPort
 from smq.sealer.raw import RawWriter
 from smq.sealer.room import Room
@@ -183,7 +183,8 @@ class Sealing(NamedTuple):
             newest_ms=max(since_ms(each) for each in segment.checked),
         )
         # A failure leaves the outcome unknown: keep the file; an uncommitted one is swept.
-        committed = self.manifest.commit_segments([line], [sorted(segment.payloads)])
+        name_all(self.manifest, key, segment.payloads)
+        committed = self.manifest.commit_segments([line])
         if [each.path for each in committed] != [key]:
             self.store.delete(key)
         if not committed:

@@ -20,6 +20,7 @@ from typing import Self
 
 from smq.model.errors import StoreError, Unavailable
 from smq.store.database import refuse_newer
+from smq.store.deleted_topics import NAMESPACE as DELETED
 
 HOLD_WAIT_S = 5.0  # For the owner's commit, which syncs the disk.
 
@@ -78,13 +79,17 @@ def segment_paths(path: Path) -> set[str]:
 def partition_numbers(path: Path) -> set[int]:
     """The partitions of all topics in a store without an owner. Raises StoreError."""
     with _failures_told(path), closing(_connect(path)) as store:
-        return {number for (number,) in store.execute("SELECT number FROM partitions")}
+        question = (
+            "SELECT number FROM partitions JOIN topics ON topics.id = topic_id WHERE namespace != ?"
+        )
+        return {number for (number,) in store.execute(question, (DELETED,))}
 
 
 def topics_of(path: Path) -> set[tuple[str, str]]:
     """Namespace and name of each topic in such a store. Raises StoreError."""
     with _failures_told(path), closing(_connect(path)) as store:
-        return {(each[0], each[1]) for each in store.execute("SELECT namespace, name FROM topics")}
+        question = "SELECT namespace, name FROM topics WHERE namespace != ?"
+        return {(each[0], each[1]) for each in store.execute(question, (DELETED,))}
 
 
 def keep_topics(path: Path, topics: Collection[tuple[str, str]]) -> None:

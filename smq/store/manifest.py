@@ -20,6 +20,8 @@ from smq.model.errors import PreconditionFailed, StoreError
 from smq.model.names import is_valid_topic_name
 from smq.model.segments import Segment
 from smq.store.database import Database
+from smq.store.deleted_topics import NAMESPACE as DELETED
+from smq.store.payload_names import PayloadNames
 
 SEGMENT_KINDS = ("parquet", "raw")
 IDS_MAX = 500  # Parameters of one query; SQLite accepts at least 999.
@@ -99,7 +101,8 @@ class Manifest:
             configs.setdefault(topic_id, {})[name] = value
         topics = []
         for topic_id, namespace, name in self._database.rows(
-            "SELECT id, namespace, name FROM topics ORDER BY namespace, name"
+            "SELECT id, namespace, name FROM topics WHERE namespace != ? ORDER BY namespace, name",
+            (DELETED,),
         ):
             if not (is_valid_topic_name(name) and is_valid_topic_name(namespace)):
                 raise StoreError("store.sqlite", f"{namespace}/{name!r} is no topic's name")
@@ -177,7 +180,11 @@ class Manifest:
 
     def named_payloads(self, ids: Sequence[str]) -> set[str]:
         """Those of these payloads that records in segments refer to."""
-        return self._among("SELECT DISTINCT id FROM payloads WHERE id IN", ids)
+        return self._among("SELECT DISTINCT id FROM payload_names WHERE id IN", ids)
+
+    def payloads_of(self, paths: Sequence[str]) -> Iterator[list[str]]:
+        """The payloads that the records of these segments' files name, in portions."""
+        return PayloadNames(self._database).of(paths)
 
     def _among(self, question: str, values: Sequence[str], *others: int) -> set[str]:
         """Those of these values that a query finds; `others` are its parameters before them."""
@@ -207,34 +214,45 @@ class Manifest:
 
 
 class WritableManifest(Manifest):
-    """The coordinator's side."""
+    """The coordinator's side. A file's payloads are named before its line is added."""
 
-    def commit_segments(
-        self, segments: list[Segment], payloads: Sequence[Sequence[str]] = ()
-    ) -> list[Segment]:
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self.names = PayloadNames(database)
+
+    def name_payloads(self, path: str, ids: Sequence[str]) -> None:
+        """The records of a file that will be a segment name these payloads.
+
+        Raises PreconditionFailed when it is condemned.
+        """
+        if self._is_condemned(path):
+            raise _condemned(path)
+        self.names.add(path, ids)
+
+    def commit_segments(self, segments: list[Segment]) -> list[Segment]:
         """Add segments, all or none; returns what the manifest then holds for their offsets.
 
-        `payloads` are the ids that each segment's records refer to.
         Repeating a commit is harmless: an existing segment of the same partition, base and end
         stays, and the caller deletes its own file. Skips segments of deleted partitions. Raises
         PreconditionFailed when one overlaps another, or its file is condemned.
         """
         self._database.change("SAVEPOINT segments")
         try:
-            named = payloads or [()] * len(segments)
-            committed = [self._commit_segment(*each) for each in zip(segments, named, strict=True)]
+            committed = [self._commit_segment(each) for each in segments]
         except PreconditionFailed:
             self._database.change("ROLLBACK TO segments")
             raise
         finally:
             self._database.change("RELEASE segments")
-        return [each for each in committed if each is not None]
+        found = [each for each in committed if each is not None]
+        self.names.let_go({each.path for each in segments} - {each.path for each in found})
+        return found
 
-    def _commit_segment(self, segment: Segment, payloads: Sequence[str]) -> Segment | None:
+    def _commit_segment(self, segment: Segment) -> Segment | None:
         assert segment.base_offset < segment.end_offset, segment
         assert segment.kind in SEGMENT_KINDS, segment
         number = segment.partition_number
-        if not self._database.rows("SELECT 1 FROM partitions WHERE number = ?", (number,)):
+        if not self._has_partition(number):
             return None
         # All later segments begin after it.
         for other in self.segments(number, segment.base_offset, count_max=1):
@@ -243,16 +261,19 @@ class WritableManifest(Manifest):
             if other.base_offset < segment.end_offset:
                 raise PreconditionFailed(segment.path, f"overlaps {other.path} in the manifest")
         if self._is_condemned(segment.path):
-            raise PreconditionFailed(segment.path, "was swept: its line comes too late")
+            raise _condemned(segment.path)
         self._database.change(
             "INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             astuple(segment),
         )
-        self._database.change_many(
-            "INSERT OR IGNORE INTO payloads VALUES (?, ?, ?)",
-            [(number, segment.base_offset, payload) for payload in payloads],
-        )
         return segment
+
+    def _has_partition(self, number: int) -> bool:
+        question = (
+            "SELECT 1 FROM partitions JOIN topics ON topics.id = topic_id "
+            "WHERE number = ? AND namespace != ?"
+        )
+        return bool(self._database.rows(question, (number, DELETED)))
 
     def _is_condemned(self, path: str) -> bool:
         return bool(self._database.rows("SELECT 1 FROM condemned_files WHERE path = ?", (path,)))
@@ -274,25 +295,20 @@ class WritableManifest(Manifest):
             "(SELECT max(number) FROM condemned_files) - ?",
             (CONDEMNED_MAX,),
         )
+        self.names.let_go(condemned)
         return condemned
 
-    def replace_segments(
-        self,
-        old: Sequence[Segment],
-        new: Segment,
-        now_ms: int,
-        payloads: Sequence[str] | None = None,
-    ) -> bool:
+    def replace_segments(self, old: Sequence[Segment], new: Segment, now_ms: int) -> bool:
         """Have `new` in place of its neighbours `old`, whose records it holds: all or nothing.
 
-        It names these payloads; None: those that they name. Their files are no segments any more,
-        and are `replaced_files` for REPLACED_KEEP_MS. Repeating it is harmless. False: the
-        partition was deleted. Raises PreconditionFailed when the manifest does not have exactly
-        `old` there, or the new file is condemned.
+        Their files are no segments any more, and are `replaced_files` for REPLACED_KEEP_MS.
+        Repeating it is harmless. False: the partition was deleted. Raises PreconditionFailed when
+        the manifest does not have exactly `old` there, or the new file is condemned.
         """
         number, begin, end = new.partition_number, new.base_offset, new.end_offset
         assert (old[0].base_offset, old[-1].end_offset) == (begin, end), "the same offsets"
-        if not self._database.rows("SELECT 1 FROM partitions WHERE number = ?", (number,)):
+        if not self._has_partition(number):
+            self.names.let_go([new.path])
             return False
         found = self.segments(number, begin, count_max=len(old) + 1)
         found = [each for each in found if each.base_offset < end]
@@ -304,8 +320,7 @@ class WritableManifest(Manifest):
             )
         self._database.change("SAVEPOINT replacing")
         try:
-            named = self._named_by(new) if payloads is None else payloads
-            self._replace(old, new, now_ms, named)
+            self._replace(old, new, now_ms)
         except BaseException:
             self._database.change("ROLLBACK TO replacing")
             raise
@@ -313,20 +328,9 @@ class WritableManifest(Manifest):
             self._database.change("RELEASE replacing")
         return True
 
-    def _named_by(self, place: Segment) -> list[str]:
-        """The payloads that the segments in its place name now."""
-        rows = self._database.rows(
-            "SELECT DISTINCT id FROM payloads "
-            "WHERE partition_number = ? AND base_offset >= ? AND base_offset < ?",
-            (place.partition_number, place.base_offset, place.end_offset),
-        )
-        return [each for (each,) in rows]
-
-    def _replace(
-        self, old: Sequence[Segment], new: Segment, now_ms: int, payloads: Sequence[str]
-    ) -> None:
+    def _replace(self, old: Sequence[Segment], new: Segment, now_ms: int) -> None:
         self.delete_segments([each.path for each in old])
-        committed = self._commit_segment(new, payloads)
+        committed = self._commit_segment(new)
         assert committed == new, "its place is free"
         self._note_replaced([each.path for each in old], now_ms)
 
@@ -351,6 +355,7 @@ class WritableManifest(Manifest):
         self._database.change_many(
             "DELETE FROM segments WHERE path = ?", [(path,) for path in paths]
         )
+        self.names.may_have_gone = True
 
     def set_log_start(self, partition_number: int, offset: int) -> None:
         """Raise a partition's log start offset; never lowers it."""
@@ -358,6 +363,10 @@ class WritableManifest(Manifest):
             "UPDATE partitions SET log_start_offset = ? WHERE number = ? AND log_start_offset < ?",
             (offset, partition_number, offset),
         )
+
+
+def _condemned(path: str) -> PreconditionFailed:
+    return PreconditionFailed(path, "was swept: its line comes too late")
 
 
 def open_manifest(path: Path) -> Manifest:

@@ -228,6 +228,30 @@ MIGRATIONS = (
         oldest_ms = iif(min_timestamp_ms < 0, committed_ms, min(min_timestamp_ms, committed_ms)),
         newest_ms = iif(max_timestamp_ms < 0, committed_ms, min(max_timestamp_ms, committed_ms));
     """,
+    # Payloads are named by files, before their lines, and forgotten after them, both in portions.
+    """
+    CREATE TABLE payload_files (
+        number INTEGER PRIMARY KEY,
+        path TEXT NOT NULL UNIQUE,
+        is_gone INTEGER NOT NULL DEFAULT 0
+    );
+    CREATE INDEX gone_payload_files ON payload_files (is_gone) WHERE is_gone = 1;
+    CREATE TABLE payload_names (
+        file INTEGER NOT NULL,
+        id TEXT NOT NULL,
+        PRIMARY KEY (file, id)
+    ) WITHOUT ROWID;
+    INSERT INTO payload_files (path)
+        SELECT DISTINCT path FROM segments JOIN payloads USING (partition_number, base_offset);
+    INSERT INTO payload_names
+        SELECT payload_files.number, payloads.id FROM payloads
+        JOIN segments USING (partition_number, base_offset) JOIN payload_files USING (path);
+    CREATE INDEX payload_names_by_id ON payload_names (id);
+    DROP TABLE payloads;
+    CREATE TRIGGER payload_file_is_gone AFTER DELETE ON segments BEGIN
+        UPDATE payload_files SET is_gone = 1 WHERE path = old.path;
+    END;
+    """,
 )
 
 # SQL functions that the steps call.

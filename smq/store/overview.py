@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from smq.store.database import Database
+from smq.store.deleted_topics import NAMESPACE as DELETED
 from smq.store.manifest import Manifest
 
 
@@ -94,12 +95,14 @@ class Overview:
         return [
             (topic, partition, base, end)
             for topic, partition, base, end in self._database.rows(
-                "SELECT topics.name, partition, payloads.base_offset, end_offset FROM payloads"
-                " JOIN segments USING (partition_number, base_offset)"
-                " JOIN partitions ON partitions.number = payloads.partition_number"
-                " JOIN topics ON topics.id = topic_id WHERE payloads.id = ?"
+                "SELECT topics.name, partition, base_offset, end_offset FROM payload_names"
+                " JOIN payload_files ON payload_files.number = file"
+                " JOIN segments USING (path)"
+                " JOIN partitions ON partitions.number = partition_number"
+                " JOIN topics ON topics.id = topic_id WHERE payload_names.id = ?"
+                " AND namespace != ?"
                 " ORDER BY 1, 2, 3 LIMIT 100",
-                (payload,),
+                (payload, DELETED),
             )
         ]
 

@@ -15,6 +15,7 @@ from smq.model.catalog import Topic
 from smq.store.arrivals import Arrivals
 from smq.store.config_changes import ConfigChanges
 from smq.store.database import Database
+from smq.store.deleted_topics import DeletedTopics
 from smq.store.manifest import WritableManifest
 from smq.store.protocols import packed, unpacked
 from smq.store.resource_configs import ResourceConfigs
@@ -32,6 +33,7 @@ class Store:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.manifest = WritableManifest(database)
+        self.deleted_topics = DeletedTopics(database)
         self._arrivals = Arrivals(database)
         self.transactions = TransactionTables(database, self._arrivals)
         self.config_changes = ConfigChanges(database)
@@ -55,6 +57,7 @@ class Store:
         """Undo every change since the last commit."""
         self._database.rollback()
         self._arrivals.forget_block()
+        self.manifest.names.may_have_gone = self.deleted_topics.may_be_some = True
 
     def close(self) -> None:
         """Close the database."""
@@ -100,8 +103,9 @@ class Store:
         )
 
     def delete_topic(self, topic_id: UUID) -> None:
-        """Delete a topic with its configs, partitions, committed offsets and segments."""
-        self._database.change("DELETE FROM topics WHERE id = ?", (topic_id.hex,))
+        """Delete a topic with its configs; partitions, offsets and segments follow in portions
+        (`deleted_topics`)."""
+        self.deleted_topics.add(topic_id)
 
     # Groups
 

@@ -133,30 +133,23 @@ class FusedManifest:
     def __init__(self, manifest: WritableManifest, fuse: Fuse | None = None) -> None:
         self._manifest, self.fuse = manifest, fuse or Fuse()
         self.segments, self.log_start = manifest.segments, manifest.log_start
-        self.named_payloads, self.has_topic = manifest.named_payloads, manifest.has_topic
+        self.named_payloads, self.payloads_of = manifest.named_payloads, manifest.payloads_of
+        self.has_topic = manifest.has_topic
         self.sealed_end, self.sealed_bytes = manifest.sealed_end, manifest.sealed_bytes
         self.named_files, self.replaced_files = manifest.named_files, manifest.replaced_files
 
-    def commit_segments(
-        self, segments: list[Segment], payloads: Sequence[Sequence[str]] = ()
-    ) -> list[Segment]:
+    def name_payloads(self, path: str, ids: Sequence[str]) -> None:
+        """Name payloads of a file."""
+        self.fuse.step(lambda: self._manifest.name_payloads(path, ids))
+
+    def commit_segments(self, segments: list[Segment]) -> list[Segment]:
         """Add these."""
-        committed: list[Segment] = self.fuse.step(
-            lambda: self._manifest.commit_segments(segments, payloads)
-        )
+        committed: list[Segment] = self.fuse.step(lambda: self._manifest.commit_segments(segments))
         return committed
 
-    def replace_segments(
-        self,
-        old: Sequence[Segment],
-        new: Segment,
-        now_ms: int,
-        payloads: Sequence[str] | None = None,
-    ) -> bool:
+    def replace_segments(self, old: Sequence[Segment], new: Segment, now_ms: int) -> bool:
         """Replace segments by one."""
-        is_done: bool = self.fuse.step(
-            lambda: self._manifest.replace_segments(old, new, now_ms, payloads)
-        )
+        is_done: bool = self.fuse.step(lambda: self._manifest.replace_segments(old, new, now_ms))
         return is_done
 
     def delete_segments(self, paths: Sequence[str], replaced_ms: int = 0) -> None:

@@ -21,7 +21,13 @@ from smq.store.store import FILE_NAME, Store as SqlStore
 from smq.testing.sealing import FakeShard
 from smq.wire.internal.form import Failed, decode_question
 from smq.wire.internal.frames import InternalFrame
-from smq.wire.internal.manifest import CommitSegments, CondemnFiles, DeleteSegments, SetLogStart
+from smq.wire.internal.manifest import (
+    CommitSegments,
+    CondemnFiles,
+    DeleteSegments,
+    NamePayloads,
+    SetLogStart,
+)
 from smq.wire.internal.messages import (
     FOR_COORDINATOR,
     FOR_SHARD,
@@ -114,8 +120,10 @@ class FakeSealedBroker:
         manifest = self.store.manifest
         answer: object = True
         match decode_question(frame.body, FOR_COORDINATOR):
-            case CommitSegments(segments, payloads):
-                manifest.commit_segments(segments, payloads)
+            case NamePayloads(path, ids):
+                manifest.name_payloads(path, ids)
+            case CommitSegments(segments):
+                manifest.commit_segments(segments)
                 answer = segments
             case DeleteSegments(paths):
                 manifest.delete_segments(paths)

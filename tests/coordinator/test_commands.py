@@ -49,7 +49,7 @@ def answer_to(driver: CoordinatorDriver, question: Question[A]) -> A | Failed:
 
 
 def commit(driver: CoordinatorDriver, *segments: Segment) -> list[Segment]:
-    return ask(driver, CommitSegments([*segments], []))
+    return ask(driver, CommitSegments([*segments]))
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +91,7 @@ def test_committing_again_names_the_file_that_counts(driver: CoordinatorDriver) 
 
 def test_an_overlap_is_an_error_with_a_sentence(driver: CoordinatorDriver) -> None:
     commit(driver, SEGMENT)
-    answer = answer_to(driver, CommitSegments([replace(SEGMENT, end_offset=101)], []))
+    answer = answer_to(driver, CommitSegments([replace(SEGMENT, end_offset=101)]))
     assert isinstance(answer, Failed)
     assert "overlaps topics/a" in answer.error
 

@@ -61,6 +61,12 @@ def seal(  # noqa: PLR0913  (A job has many sides.)
     return job.seal(PLACE, sealed_end, end, segment_bytes, log_start)
 
 
+def forget_names(manifest: WritableManifest) -> None:
+    """Forget the payloads' names that the coordinator forgets some time."""
+    while manifest.names.may_have_gone:
+        manifest.names.forget_some()
+
+
 def swept(job: Housekeeping, before_ms: int) -> list[str]:
     """Sweep all files that two sweeps have seen; returns the deleted ones."""
     paths = [facts.key for facts in job.store.list(SEGMENTS_PREFIX)]

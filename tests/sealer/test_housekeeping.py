@@ -112,11 +112,7 @@ def test_a_line_that_comes_after_its_file_was_swept_frees_no_log(
     store, lines = MemoryStore(), list[Segment]()
 
     class Hanging(FusedManifest):
-        def commit_segments(
-            self,
-            segments: list[Segment],
-            payloads: Sequence[Sequence[str]] = (),
-        ) -> list[Segment]:
+        def commit_segments(self, segments: list[Segment]) -> list[Segment]:
             lines.extend(segments)
             raise Unavailable("coordinator", "no answer")
 

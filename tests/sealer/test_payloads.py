@@ -29,7 +29,7 @@ from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed
 from smq.wire.compression import Codec
 from smq.wire.internal.messages import Ends, Owner, PartitionState
 from smq.wire.records import Record, write_batch
-from tests.sealer.sealed import PLACE, batch, manifest_in, read_back, seal
+from tests.sealer.sealed import PLACE, batch, forget_names, manifest_in, read_back, seal, swept
 
 ORPHAN_MS = 5000
 OLD_MS = ORPHAN_MS + CLOCK_STEP_MS + 1
@@ -136,6 +136,8 @@ def test_what_a_record_names_stays_before_and_after_it_is_sealed(
     manifest.delete_segments([first.path])
     assert sweep(store, shard, manifest) == []
     manifest.delete_segments([second.path])
+    assert sweep(store, shard, manifest) == []
+    forget_names(manifest)
     assert sweep(store, shard, manifest) == [reference.key(PLACE.topic)]
 
 
@@ -318,12 +320,16 @@ class World:
     def rest(self) -> None:
         """Let everything that is due happen."""
         self.now_ms += OLD_MS
-        for name in ("seal", "retain", "sweep"):
+        for name in ("seal", "retain"):
             self.job(name, Fuse())
+        swept(Housekeeping(self.store, self.shard, self.manifest), self.now_ms)
+        forget_names(self.manifest)
+        self.job("sweep", Fuse())
 
 
 STEPS = st.one_of(
     st.tuples(st.just("upload")),
+    st.tuples(st.just("forget")),
     st.tuples(st.just("submit"), st.integers(0, 5)),
     st.tuples(st.just("wait"), st.sampled_from([1, ORPHAN_MS - 1, OLD_MS, RETENTION_MS])),
     st.tuples(st.sampled_from(["seal", "retain", "sweep"]), st.integers(-1, 8), st.booleans()),
@@ -342,6 +348,8 @@ def test_neither_orphans_nor_dangling_handles_whoever_is_killed(
             match name, given_:
                 case "upload", _:
                     world.upload()
+                case "forget", _:
+                    manifest.names.forget_some()
                 case "submit", [int(which)]:
                     world.submit(which)
                 case "wait", [int(ms)]:

@@ -1,6 +1,6 @@
 """Sealing a partition, and being killed at any step of it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from io import BytesIO
 from itertools import pairwise
@@ -151,11 +151,9 @@ class _Slower(FusedManifest):
         super().__init__(manifest)
         self._meanwhile = partial(seal, store, shard, manifest, sealed_end=0, end=5, first_ms=9)
 
-    def commit_segments(
-        self, segments: list[Segment], payloads: Sequence[Sequence[str]] = ()
-    ) -> list[Segment]:
+    def commit_segments(self, segments: list[Segment]) -> list[Segment]:
         self._meanwhile()
-        return super().commit_segments(segments, payloads)
+        return super().commit_segments(segments)
 
 
 def test_of_two_that_seal_the_same_the_second_deletes_its_file(manifest: WritableManifest) -> None:

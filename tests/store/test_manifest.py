@@ -1,6 +1,6 @@
 """The manifest: segments in order, committed all or none, with the payloads they name."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -9,8 +9,11 @@ from uuid import UUID
 
 import pytest
 
+from smq.coordinator.cleaning import Cleaning
+from smq.coordinator.groups import ALWAYS_MS
 from smq.model.catalog import Topic
 from smq.model.errors import PreconditionFailed, StoreError
+from smq.model.now import Now
 from smq.model.segments import Segment
 from smq.store.manifest import (
     IDS_MAX,
@@ -24,6 +27,7 @@ from smq.store.manifest import (
 from smq.store.store import Store
 from tests.store.sql_work import plan, statements, steps
 
+NOW = Now(1, 1)
 TOPIC = Topic("flights", UUID(int=7), (1, 2), (0, 1))
 FIRST = Segment(1, 0, 100, "parquet", "topics/kafka/flights/a", 10, 99, 100, -1, 2**62, 0, 5)
 SECOND = replace(FIRST, base_offset=100, end_offset=150, path="topics/kafka/flights/b", kind="raw")
@@ -40,6 +44,19 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def manifest(store: Store) -> WritableManifest:
     return store.manifest
+
+
+def name_and_commit(manifest: WritableManifest, named: Mapping[Segment, Sequence[str]]) -> None:
+    for segment, ids in named.items():
+        manifest.name_payloads(segment.path, ids)
+    manifest.commit_segments([*named])
+
+
+def cleaned(store: Store) -> None:
+    """Forget all that may be forgotten."""
+    cleaning = Cleaning(store)
+    while cleaning.next_wake_ms() == ALWAYS_MS:
+        cleaning.tick(NOW)
 
 
 def test_a_topic_is_there_until_it_is_deleted(store: Store) -> None:
@@ -93,23 +110,27 @@ def test_an_overlap_is_refused_with_everything_that_came_along(
 
 def test_payloads_are_named_as_long_as_a_segment_names_them(store: Store) -> None:
     manifest = store.manifest
-    manifest.commit_segments([FIRST, SECOND], [["a", "b", "a"], ["b", "c"]])
+    name_and_commit(manifest, {FIRST: ["a", "b", "a"], SECOND: ["b", "c"]})
     assert manifest.named_payloads(["a", "b", "c", "d"]) == {"a", "b", "c"}
     manifest.delete_segments([FIRST.path])
+    cleaned(store)
     assert manifest.named_payloads(["a", "b", "c"]) == {"b", "c"}
     store.delete_topic(TOPIC.id)
+    cleaned(store)
     assert manifest.named_payloads(["a", "b", "c"]) == set()
 
 
-def test_committing_again_names_no_other_payloads(manifest: WritableManifest) -> None:
-    manifest.commit_segments([FIRST], [["a"]])
-    manifest.commit_segments([replace(FIRST, attempt=1)], [["b"]])
+def test_committing_again_names_no_other_payloads(store: Store) -> None:
+    manifest = store.manifest
+    name_and_commit(manifest, {FIRST: ["a"]})
+    name_and_commit(manifest, {replace(FIRST, attempt=1, path="another"): ["b"]})
+    cleaned(store)
     assert manifest.named_payloads(["a", "b"]) == {"a"}
 
 
 def test_very_many_payloads_may_be_asked_for(manifest: WritableManifest) -> None:
     named = [str(number) for number in range(2 * IDS_MAX + 1)]
-    manifest.commit_segments([FIRST], [named])
+    name_and_commit(manifest, {FIRST: named})
     assert manifest.named_payloads([*named, "x"]) == set(named)
     assert manifest.named_payloads([]) == set()
 
@@ -251,7 +272,7 @@ def test_questions_go_by_an_index(many: WritableManifest) -> None:
         (SEGMENTS_SQL, (1, 5, 0, 1)),
         (SEALED_END_SQL, (1,)),
         ("SELECT path FROM segments WHERE path IN (?, ?)", ("a", "b")),
-        ("SELECT DISTINCT id FROM payloads WHERE id IN (?, ?)", ("a", "b")),
+        ("SELECT DISTINCT id FROM payload_names WHERE id IN (?, ?)", ("a", "b")),
     ):
         how = plan(many._database, sql, parameters)
         assert "SEARCH" in how
@@ -295,24 +316,27 @@ MERGED = replace(FIRST, end_offset=150, path="topics/kafka/flights/c", record_co
 THIRD = replace(FIRST, base_offset=150, end_offset=160, path="topics/kafka/flights/d")
 
 
-def test_one_segment_takes_the_place_of_several_with_their_payloads(
-    manifest: WritableManifest,
-) -> None:
-    manifest.commit_segments([FIRST, SECOND, THIRD], [["p", "q"], ["q", "r"], ["s"]])
+def test_one_segment_takes_the_place_of_several_with_their_payloads(store: Store) -> None:
+    manifest = store.manifest
+    name_and_commit(manifest, {FIRST: ["p", "q"], SECOND: ["q", "r"], THIRD: ["s"]})
+    for some in manifest.payloads_of([FIRST.path, SECOND.path]):
+        manifest.name_payloads(MERGED.path, some)
     for _ in range(2):  # Repeating it is harmless.
         assert manifest.replace_segments([FIRST, SECOND], MERGED, 1000)
         assert manifest.segments(1) == [MERGED, THIRD]
+        cleaned(store)
         assert manifest.named_payloads(["p", "q", "r", "s"]) == {"p", "q", "r", "s"}
     paths = [FIRST.path, SECOND.path, MERGED.path, THIRD.path]
     assert manifest.named_files(paths) == {MERGED.path, THIRD.path}
     assert manifest.replaced_files(paths, 1000) == {FIRST.path, SECOND.path}
     assert manifest.replaced_files(paths, 1001) == set()
     manifest.delete_segments([MERGED.path])
+    cleaned(store)
     assert manifest.named_payloads(["p", "q", "r", "s"]) == {"s"}
 
 
 def test_what_is_not_there_is_not_replaced(manifest: WritableManifest) -> None:
-    manifest.commit_segments([FIRST, SECOND], [["p"], ["q"]])
+    name_and_commit(manifest, {FIRST: ["p"], SECOND: ["q"]})
     another = replace(SECOND, path="topics/kafka/flights/e")
     for old in ([FIRST, another], [FIRST, replace(SECOND, base_offset=120)]):
         with pytest.raises(PreconditionFailed, match="no longer in the manifest"):

@@ -26,9 +26,12 @@ from smq.app.coordinator.errands import Errands, Sent, report
 from smq.app.process.link import Link
 from smq.app.process.loop import Loop, Timer
 from smq.app.process.steps import Steps
+from smq.coordinator.cleaning import Cleaning
 from smq.coordinator.commands import execute
 from smq.coordinator.coordinator import Coordinator
+from smq.coordinator.groups import Groups
 from smq.coordinator.transactions.orders import Order
+from smq.coordinator.transactions.transactions import Transactions
 from smq.model.catalog import Node
 from smq.model.errors import PeerError, StoreError
 from smq.model.now import Now
@@ -130,7 +133,7 @@ class CoordinatorServer:
     def _end_turn(self) -> None:
         now = self._clock()
         try:
-            for each in (self._coordinator.groups, self._coordinator.transactions):
+            for each in self._with_work():
                 if each.next_wake_ms() <= now.monotonic_ms:
                     each.tick(now)
             self._coordinator.store.commit()
@@ -183,10 +186,15 @@ class CoordinatorServer:
             self._published_changes = topics.changes
             self._publish(topics.catalog.encode())
 
+    def _with_work(self) -> tuple[Groups, Transactions, Cleaning]:
+        """Those that have work of their own."""
+        coordinator = self._coordinator
+        return coordinator.groups, coordinator.transactions, coordinator.cleaning
+
     def _set_alarm(self, now: Now) -> None:
         """Schedule a turn for the next due work of groups and transactions."""
         both = self._coordinator.groups, self._coordinator.transactions
-        wake_ms = min(each.next_wake_ms() for each in both)
+        wake_ms = min(each.next_wake_ms() for each in self._with_work())
         if any(each.has_answers for each in both):
             wake_ms = now.monotonic_ms
         if self._alarm is not None and now.monotonic_ms < self._alarm_ms <= wake_ms:

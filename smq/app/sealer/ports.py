@@ -4,7 +4,7 @@ The manifest is read from the SQL store itself, as by other readers: the coordin
 its commit, and a cold read waits for no other process.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from smq.app.process.asker import Asker
@@ -14,6 +14,7 @@ from smq.wire.internal.manifest import (
     CommitSegments,
     CondemnFiles,
     DeleteSegments,
+    NamePayloads,
     ReplaceSegments,
     SetLogStart,
 )
@@ -105,27 +106,25 @@ class StoredManifest:
         """The subset of these files that were segments and were replaced since a time."""
         return self._opened().replaced_files(paths, since_ms)
 
-    def replace_segments(
-        self,
-        old: Sequence[Segment],
-        new: Segment,
-        now_ms: int,
-        payloads: Sequence[str] | None = None,
-    ) -> bool:
+    def name_payloads(self, path: str, ids: Sequence[str]) -> None:
+        """The records of a file name these payloads."""
+        self._coordinator.ask(NamePayloads(path, list(ids)))
+
+    def payloads_of(self, paths: Sequence[str]) -> Iterator[list[str]]:
+        """The payloads that the records of these segments' files name, in portions."""
+        return self._opened().payloads_of(paths)
+
+    def replace_segments(self, old: Sequence[Segment], new: Segment, now_ms: int) -> bool:
         """Replace adjacent segments by one; False if the partition was deleted."""
-        ids = None if payloads is None else list(payloads)
-        return self._coordinator.ask(ReplaceSegments(list(old), new, now_ms, ids))[0]
+        return self._coordinator.ask(ReplaceSegments(list(old), new, now_ms))[0]
 
     def log_start(self, partition_number: int) -> int:
         """The start offset that retention has set."""
         return self._opened().log_start(partition_number)
 
-    def commit_segments(
-        self, segments: list[Segment], payloads: Sequence[Sequence[str]] = ()
-    ) -> list[Segment]:
+    def commit_segments(self, segments: list[Segment]) -> list[Segment]:
         """Add segments; returns the segments that the manifest then holds in their place."""
-        asked = CommitSegments(segments, [list(ids) for ids in payloads])
-        return self._coordinator.ask(asked)[0]
+        return self._coordinator.ask(CommitSegments(segments))[0]
 
     def named_payloads(self, ids: Sequence[str]) -> set[str]:
         """The subset of these payloads that records in segments refer to."""

@@ -34,12 +34,21 @@ class CommitSegments(Question[list[Segment]]):
     """Add segments to the manifest, all or none; answers the manifest's for their offsets.
 
     Repeating it is harmless: an existing segment is returned, and the caller deletes its own file.
-    Skips segments of deleted topics. Fails on an overlap, and for a condemned file. `payloads` are
-    the ids that each segment's records name; an empty list: none of them name any.
+    Skips segments of deleted topics. Fails on an overlap, and for a condemned file.
     """
 
     segments: list[Segment]
-    payloads: list[list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class NamePayloads(Question[bool]):
+    """Note payloads that the records of a file name, some at a time, before it becomes a segment.
+
+    Repeating it is harmless. Fails for a condemned file.
+    """
+
+    path: str
+    ids: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +76,12 @@ class CondemnFiles(Question[list[str]]):
 class ReplaceSegments(Question[bool]):
     """Replace the neighbours `old` by `new`; False: the partition was deleted.
 
-    Repeating it is harmless. Fails unless the manifest has exactly these. `payloads` are the ids
-    that its records name; None: those that the old segments name.
+    Repeating it is harmless. Fails unless the manifest has exactly these.
     """
 
     old: list[Segment]
     new: Segment
     now_ms: int
-    payloads: list[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

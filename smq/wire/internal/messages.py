@@ -21,6 +21,7 @@ from smq.wire.internal.manifest import (
     CondemnFiles,
     DeleteSegments,
     ListSegments,
+    NamePayloads,
     ReplaceSegments,
     SetLogStart,
 )
@@ -413,6 +414,7 @@ class EnsureTopics(Question[dict[str, str | None]]):
 
 FOR_COORDINATOR = by_name(
     ListSegments,
+    NamePayloads,
     CommitSegments,
     DeleteSegments,
     CondemnFiles,

@@ -8,7 +8,7 @@ from smq.app.sealer.ports import ShardOverSocket, StoredManifest
 from smq.model.segments import Segment
 from smq.wire.internal.form import Question, decode_question
 from smq.wire.internal.frames import InternalFrame
-from smq.wire.internal.manifest import CommitSegments, DeleteSegments, SetLogStart
+from smq.wire.internal.manifest import CommitSegments, DeleteSegments, NamePayloads, SetLogStart
 from smq.wire.internal.messages import (
     FOR_COORDINATOR,
     FOR_SHARD,
@@ -83,12 +83,14 @@ def test_the_manifest_is_read_in_the_store_and_changed_by_the_coordinator(tmp_pa
         assert manifest.segments(1) == [SEGMENT]
         assert manifest.segments(1, 5) == []
         assert manifest.log_start(1) == 3
-        assert manifest.commit_segments([SEGMENT], [("a", "b")]) == [SEGMENT]
+        manifest.name_payloads(SEGMENT.path, ("a", "b"))
+        assert manifest.commit_segments([SEGMENT]) == [SEGMENT]
         manifest.delete_segments([SEGMENT.path])
         manifest.set_log_start(1, 5)
         asker.close()
     assert asked == [
-        CommitSegments([SEGMENT], [["a", "b"]]),
+        NamePayloads(SEGMENT.path, ["a", "b"]),
+        CommitSegments([SEGMENT]),
         DeleteSegments([SEGMENT.path]),
         SetLogStart(number=1, offset=5),
     ]

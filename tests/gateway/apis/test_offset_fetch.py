@@ -123,3 +123,17 @@ def test_a_topic_made_again_has_none_of_the_old_ones_offsets(bench: CoordinatorB
     topics.delete(topics.catalog.by_name["t"])
     make_topic(bench, "t")
     assert fetch(bench, 7, [("t", [0])]) == [("t", 0, -1, -1, "", E.NONE)]
+
+
+@pytest.mark.parametrize("version", [7, 8, 10])
+def test_what_is_left_of_a_deleted_topic_is_not_listed(
+    bench: CoordinatorBench, version: int
+) -> None:
+    """data fault 13: its offsets are forgotten some at a time."""
+    topics = bench.coordinator.topics
+    other = make_topic(bench, "other").partition_numbers[2]
+    bench.store.commit_offsets("g", {other: CommittedOffset(9, -1, "", 0)})
+    topics.delete(topics.catalog.by_name["t"])
+    assert len(bench.store.committed_offsets("g")) > 1
+    found = fetch(bench, version, None)
+    assert [(name, offset) for name, _, offset, *_ in found] == [("u", 42), ("other", 9)]
