@@ -15,7 +15,7 @@ from smq.coordinator.mutations import Mutations
 from smq.coordinator.producer_ids import ProducerIds
 from smq.coordinator.settings import Settings
 from smq.coordinator.topics import Cluster, Topics
-from smq.coordinator.transactions.orders import LedPartition, has_synced
+from smq.coordinator.transactions.orders import LedPartition, Places, has_synced
 from smq.coordinator.transactions.transactions import TransactionRules, Transactions
 from smq.model.catalog import Catalog
 from smq.model.config import MINUTE_MS, Config
@@ -38,8 +38,9 @@ class Coordinator:
         self.topics = Topics(store, config, cluster, chance)
         self.groups = Groups(store, _group_rules(config), now, self.topics.numbers_of)
         self.producer_ids = ProducerIds(store)
+        places = Places(self._find_place, lambda: self.topics.config_changes)
         self.transactions = Transactions(
-            store, _transaction_rules(config), self.producer_ids, self._find_place, now
+            store, _transaction_rules(config), self.producer_ids, places, now
         )
         self.cleaning = Cleaning(store)
         self.take_settings()

@@ -65,6 +65,8 @@ class Topics:
         for topic in self._topics.values():
             self._count(topic, +1)
         self._changes = 0
+        self.config_changes = 0
+        """Grows when a topic's or the broker's configs change."""
         self._settings: Published = {}
         self._catalog: Catalog | None = None
 
@@ -89,6 +91,7 @@ class Topics:
             self._settings = published
             self._catalog = None
             self._changes += 1
+            self.config_changes += 1
 
     @property
     def places(self) -> Mapping[int, tuple[Topic, int]]:
@@ -167,6 +170,7 @@ class Topics:
             self._store.set_configs(changed)
             self._store.config_changes.note("topic", topic.name, topic.configs, own, by)
             self._replace(topic, changed)
+            self.config_changes += 1
         return changed
 
     def _understood(

@@ -127,8 +127,8 @@ class TransactionTables:
         )
         return {number for (number,) in rows}
 
-    def apply_offsets(self, transactional_id: str, count_max: int, *, lazy: bool = False) -> bool:
-        """Commit some offsets of a transaction; returns whether there may be more.
+    def apply_offsets(self, transactional_id: str, count_max: int, *, lazy: bool = False) -> int:
+        """Commit some offsets of a transaction; returns how many.
 
         Offsets that arrived later stay, as in Kafka.
         """
@@ -145,16 +145,15 @@ class TransactionTables:
         )
         return self.drop_offsets(transactional_id, count_max, lazy=lazy)
 
-    def drop_offsets(self, transactional_id: str, count_max: int, *, lazy: bool = False) -> bool:
-        """Forget some offsets of a transaction; returns whether there may be more."""
-        dropped = self._database.change(
+    def drop_offsets(self, transactional_id: str, count_max: int, *, lazy: bool = False) -> int:
+        """Forget some offsets of a transaction; returns how many."""
+        return self._database.change(
             "DELETE FROM transaction_offsets WHERE transactional_id = ? "  # noqa: S608
             "AND (group_id, partition_number) IN (SELECT group_id, partition_number "
             f"FROM transaction_offsets WHERE transactional_id = ? {_IN_ORDER})",
             (transactional_id, transactional_id, count_max),
             lazy=lazy,
         )
-        return dropped == count_max
 
     def undecided(self, group_id: str) -> set[int]:
         """The partitions of a group with pending offsets."""

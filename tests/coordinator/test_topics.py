@@ -7,9 +7,11 @@ import pytest
 from smq.coordinator.topics import PARTITIONS_PER_REQUEST_MAX, NewTopic, Topics
 from smq.model.catalog import Topic
 from smq.model.errors import BrokerError, ErrorCode
+from smq.store.config_changes import Changer
 from tests.coordinator.coordinator_driver import CoordinatorDriver
 
 E = ErrorCode
+BY = Changer("c", "/10.0.0.1", 5)
 
 
 @pytest.fixture
@@ -153,6 +155,19 @@ def test_each_change_is_counted_and_shows_in_a_new_catalog(
     assert topics.changes == 1
     assert "a" not in before.by_name
     assert "a" in topics.catalog.by_name
+
+
+def test_only_changes_of_configs_count_as_those(driver: CoordinatorDriver, topics: Topics) -> None:
+    """data fault 13: a transaction's end asks whether one of its topics may have become `disk`."""
+    before = topics.config_changes
+    topic = create(driver, "a")
+    topics.configure(topic, {}, BY)
+    topics.take_settings(driver.config, {})
+    assert topics.config_changes == before
+    topics.configure(topic, {"smq.durability": "disk"}, BY)
+    assert topics.config_changes == before + 1
+    topics.take_settings(driver.config, {"broker": {"": {"durability": "disk"}}})
+    assert topics.config_changes == before + 2
 
 
 def test_what_the_shards_cannot_hold_is_not_made(driver: CoordinatorDriver) -> None:

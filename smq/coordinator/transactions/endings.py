@@ -33,9 +33,9 @@ from smq.coordinator.transactions import decisions
 from smq.coordinator.transactions.decisions import NO_EPOCH, NO_ID, End, ProducerEpoch
 from smq.coordinator.transactions.ids import TransactionalIds
 from smq.coordinator.transactions.orders import (
-    FindPlace,
     MarkerOrder,
     Order,
+    Places,
     SyncOrder,
     has_synced,
 )
@@ -49,7 +49,7 @@ S = TransactionState
 EVER = 0  # The generation of a first start.
 RETRY_MS = 100  # Before asking a node again that did not answer.
 PARTITIONS_AT_ONCE = 300  # In orders without an answer yet: some milliseconds of a shard's loop.
-OFFSETS_A_STEP = 500  # Likewise, of the coordinator's.
+OFFSETS_A_STEP = 300  # Likewise, of the coordinator's.
 
 
 class EndAnswer(NamedTuple):
@@ -99,15 +99,16 @@ class Endings:
         store: Store,
         ids: TransactionalIds,
         producer_ids: ProducerIds,
-        find_place: FindPlace,
+        places: Places,
     ) -> None:
         self._offsets, self._ids, self._producer_ids = store.transactions, ids, producer_ids
-        self._find_place = find_place
+        self._places = places
         self._coordinator_epoch = store.allocate("coordinator_epoch", 1)
         self._serial = 0
         self._syncing: dict[str, _Syncing] = {}
         self._left = {txn.transactional_id: _left_of(txn) for txn in ids if txn.state in DECIDED}
         self._synced: set[str] = set()  # Open ones with a partition or an offset of a `disk` topic.
+        self._joined: dict[str, int] = {}  # The others: the configs that their topics had.
         self._tickets: dict[str, object] = {}
         self.answers: list[Ended] = []
         self.orders: list[Order] = []
@@ -126,7 +127,10 @@ class Endings:
 
     def note_joined(self, transactional_id: str, numbers: Iterable[int]) -> None:
         """Partitions, or offsets of some, are in an open transaction."""
-        if transactional_id not in self._synced and has_synced(numbers, self._find_place):
+        if transactional_id in self._synced:
+            return
+        self._joined.setdefault(transactional_id, self._places.config_changes())
+        if has_synced(numbers, self._places.find):
             self._synced.add(transactional_id)
 
     def assume_written(self, now: Now) -> None:
@@ -148,7 +152,7 @@ class Endings:
         ended = self._ended(txn, end, now)
         if ended is txn:
             self.answers.append(Ended(ticket, _answer(txn)))
-        elif end.commits and self._must_sync(txn):
+        elif end.commits and self._must_sync(txn.transactional_id):
             self._serial += 1
             waiting = _Syncing(self._serial, end, ticket, list(txn.partitions))
             self._syncing[txn.transactional_id] = waiting
@@ -177,30 +181,34 @@ class Endings:
     def _ended(self, txn: StoredTransaction, end: End, now: Now) -> StoredTransaction:
         return decisions.ended(txn, end, self._producer_ids.next, now.monotonic_ms)
 
-    def fence(self, txn: StoredTransaction, now: Now) -> None:
-        """Abort the open transaction, whichever producer began it."""
+    def fence(self, txn: StoredTransaction, now: Now) -> int:
+        """Abort the open transaction, whichever producer began it; returns how many offsets were
+        settled."""
         self._give_up(txn.transactional_id, ErrorCode.PRODUCER_FENCED)
-        self._decide(decisions.fenced(txn, now.monotonic_ms), now)
+        return self._decide(decisions.fenced(txn, now.monotonic_ms), now)
 
-    def _decide(self, decided: StoredTransaction, now: Now, *, is_synced: bool = False) -> None:
+    def _decide(self, decided: StoredTransaction, now: Now, *, is_synced: bool = False) -> int:
         decided = replace(decided, is_synced=is_synced)
         key = decided.transactional_id
         commits = decided.state == S.PREPARE_COMMIT
         self._synced.discard(key)
+        self._joined.pop(key, None)
         self._ids.save(decided, now, lazy=commits and not is_synced)
         self._left[key] = _left_of(decided)
-        self.go_on(decided, now)
+        return self.go_on(decided, now)
 
-    def go_on(self, txn: StoredTransaction, now: Now) -> None:
+    def go_on(self, txn: StoredTransaction, now: Now) -> int:
         """Settle a portion of the offsets and order missing markers, or complete the transaction if
-        there are none."""
+        there are none; returns how many offsets were settled."""
+        settled = 0
         key, left = txn.transactional_id, self._left[txn.transactional_id]
         self._ids.deadlines.clear(key)  # Until the nodes have reported.
         commits = txn.state == S.PREPARE_COMMIT
         if left.has_offsets:
             settle = self._offsets.apply_offsets if commits else self._offsets.drop_offsets
             lazy = commits and not txn.is_synced
-            left.has_offsets = settle(key, OFFSETS_A_STEP, lazy=lazy)
+            settled = settle(key, OFFSETS_A_STEP, lazy=lazy)
+            left.has_offsets = settled == OFFSETS_A_STEP
         portion = _taken(left.todo, PARTITIONS_AT_ONCE - len(left.asked))
         by_node = self._by_node(portion)
         left.asked.update(*by_node.values())
@@ -212,6 +220,7 @@ class Endings:
             self._ids.deadlines.set(key, now.monotonic_ms)
         elif not left.asked:
             self._complete(txn, now)
+        return settled
 
     def _complete(self, txn: StoredTransaction, now: Now) -> None:
         del self._left[txn.transactional_id]
@@ -225,16 +234,18 @@ class Endings:
         """These partitions by the node that leads them. One that was deleted needs no marker."""
         found = defaultdict[int, set[int]](set)
         for number in numbers:
-            place = self._find_place(number)
+            place = self._places.find(number)
             if place is not None:
                 found[place.node].add(number)
         return {node: frozenset(those) for node, those in found.items()}
 
-    def _must_sync(self, txn: StoredTransaction) -> bool:
-        """Whether a power loss must not tear it, because it has written to a `disk` topic or
-        commits offsets of one."""
-        is_noted = txn.transactional_id in self._synced
-        return is_noted or has_synced(txn.partitions, self._find_place)
+    def _must_sync(self, transactional_id: str) -> bool:
+        """Whether a power loss must not tear it, because it may have written to a `disk` topic or
+        commit offsets of one. Its partitions are not walked: if configs have changed since it
+        began, one may have become `disk`."""
+        changes = self._places.config_changes()
+        is_as_noted = self._joined.get(transactional_id, changes) == changes
+        return transactional_id in self._synced or not is_as_noted
 
     # What became of orders
 

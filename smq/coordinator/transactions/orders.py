@@ -21,6 +21,14 @@ FindPlace: TypeAlias = Callable[[int], LedPartition | None]
 """Where a partition is, by its number; None: it was deleted."""
 
 
+class Places(NamedTuple):
+    """Where partitions are, and a number that grows when configs change, so that topics may have
+    become `disk`."""
+
+    find: FindPlace
+    config_changes: Callable[[], int]
+
+
 def has_synced(numbers: Iterable[int], find_place: FindPlace) -> bool:
     """Whether one of these partitions belongs to a `disk` topic."""
     places = map(find_place, numbers)

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from smq.coordinator.producer_ids import ProducerIds
 from smq.coordinator.transactions import decisions
 from smq.coordinator.transactions.decisions import End, ProducerEpoch
-from smq.coordinator.transactions.endings import Ended, Endings
+from smq.coordinator.transactions.endings import OFFSETS_A_STEP, Ended, Endings
 from smq.coordinator.transactions.ids import TransactionalIds
-from smq.coordinator.transactions.orders import FindPlace, Order
+from smq.coordinator.transactions.orders import Order, Places
 from smq.coordinator.transactions.states import DECIDED, TransactionState
 from smq.model.errors import BrokerError, ErrorCode
 from smq.model.now import Now
@@ -19,7 +19,7 @@ from smq.store.rows import CommittedOffset, StoredTransaction
 from smq.store.store import Store
 
 S = TransactionState
-DUE_A_TICK = 20  # Each takes up to half a millisecond, or a portion of an ending.
+DUE_A_TICK = 20  # Each takes up to half a millisecond, beside its offsets.
 
 
 class TransactionRules(NamedTuple):
@@ -37,12 +37,12 @@ class Transactions:
         store: Store,
         rules: TransactionRules,
         producer_ids: ProducerIds,
-        find_place: FindPlace,
+        places: Places,
         now: Now,
     ) -> None:
         self._tables, self._rules, self._producer_ids = store.transactions, rules, producer_ids
         self._ids = TransactionalIds(store, rules.expiration_ms, now)
-        self.endings = Endings(store, self._ids, producer_ids, find_place)
+        self.endings = Endings(store, self._ids, producer_ids, places)
         self.endings.assume_written(now)
 
     def take_rules(self, rules: TransactionRules) -> None:
@@ -134,12 +134,15 @@ class Transactions:
 
     def tick(self, now: Now) -> None:
         """Abort transactions beyond their timeout, go on with endings, forget unused ids. Some of
-        them: then `next_wake_ms` is now."""
+        them, with some offsets in all: then `next_wake_ms` is now."""
+        settled = 0
         for txn in self._ids.take_due(now, DUE_A_TICK):
-            if txn.state == S.ONGOING:
-                self.endings.fence(txn, now)
+            if settled >= OFFSETS_A_STEP:
+                self._ids.deadlines.set(txn.transactional_id, now.monotonic_ms)
+            elif txn.state == S.ONGOING:
+                settled += self.endings.fence(txn, now)
             elif txn.state in DECIDED:
-                self.endings.go_on(txn, now)
+                settled += self.endings.go_on(txn, now)
             else:
                 self._ids.forget(txn)
         self._ids.walk(now)

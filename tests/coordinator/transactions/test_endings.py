@@ -3,10 +3,11 @@
 import pytest
 
 from smq.coordinator.transactions import endings
-from smq.coordinator.transactions.decisions import ProducerEpoch
+from smq.coordinator.transactions.decisions import End, ProducerEpoch
 from smq.coordinator.transactions.endings import RETRY_MS
 from smq.coordinator.transactions.orders import MarkerOrder, SyncOrder
 from smq.model.errors import BrokerError, ErrorCode
+from smq.store.rows import CommittedOffset
 from tests.coordinator.transactions.transactions_driver import TransactionsDriver
 
 
@@ -368,3 +369,61 @@ def test_deleted_partitions_are_passed_over_portion_by_portion(driver: Transacti
     driver.gone |= {1, 2, 3, 4}
     driver.end(producer)
     assert driver.turn() == (ErrorCode.NONE, (producer.id, 1))
+
+
+def test_the_first_step_of_an_end_walks_no_partitions(
+    driver: TransactionsDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """data fault 13: whether one of 10,000 partitions is of a `disk` topic was looked up at EndTxn:
+    17 ms."""
+    monkeypatch.setattr(endings, "PARTITIONS_AT_ONCE", 1)
+    producer = driver.begin()
+    driver.add(producer, 1, 2, 3, 4)
+    driver.found.clear()
+    driver.end(producer)
+    assert len(driver.found) == 1, "that of its first marker"
+    assert driver.turn() == (ErrorCode.NONE, (producer.id, 1))
+
+
+def test_a_topic_that_became_disk_meanwhile_is_synced(driver: TransactionsDriver) -> None:
+    """data fault 13: looked up when a partition joins; later changes are told by their number."""
+    producer = driver.begin()
+    driver.add(producer, 1)
+    driver.config_changes += 1
+    producer = driver.commit(producer)
+    assert [each.numbers for each in driver.syncs] == [{1}], "it might be one"
+    driver.add(producer, 1)
+    producer = driver.commit(producer)
+    assert len(driver.syncs) == 1, "nothing has changed since it began"
+    driver.became_disk.add(1)
+    driver.config_changes += 1
+    driver.add(producer, 1)
+    driver.commit(producer)
+    assert len(driver.syncs) == 2
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_a_tick_settles_offsets_of_few_endings(
+    driver: TransactionsDriver, monkeypatch: pytest.MonkeyPatch, begins: bool
+) -> None:
+    """data fault 13: twenty due transactions were settled in one step, a portion of each."""
+    for name in ("smq.coordinator.transactions.transactions", endings.__name__):
+        monkeypatch.setattr(f"{name}.OFFSETS_A_STEP", 2)
+    for name in ("a", "b", "c", "d"):
+        producer = driver.begin(name)
+        driver.transactions.add(name, producer, driver.now, groups=frozenset({name}))
+        offsets = dict.fromkeys((1, 2), CommittedOffset(1, -1, "", 0))
+        driver.transactions.put_offsets(name, name, offsets)
+        if begins:
+            continue
+        ended = End(producer, commits=True, bumps=True)
+        driver.transactions.end(name, ended, name, driver.now)
+        driver.store.transactions.put_offsets(name, name, offsets)  # As a portion that is left.
+    if begins:
+        driver.now = driver.now._replace(monotonic_ms=driver.now.monotonic_ms + 60_000)
+    left = []
+    while driver.is_due():
+        driver.transactions.tick(driver.now)
+        left.append(sum(len(driver.store.transactions.undecided(name)) for name in "abcd"))
+    assert left[:4] == [6, 4, 2, 0]
+    driver.transactions.invariants()

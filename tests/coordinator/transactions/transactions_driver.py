@@ -7,7 +7,7 @@ from uuid import UUID
 from smq.coordinator.producer_ids import ProducerIds
 from smq.coordinator.transactions.decisions import End, ProducerEpoch
 from smq.coordinator.transactions.endings import EndAnswer
-from smq.coordinator.transactions.orders import LedPartition, MarkerOrder, Order, SyncOrder
+from smq.coordinator.transactions.orders import LedPartition, MarkerOrder, Order, Places, SyncOrder
 from smq.coordinator.transactions.transactions import TransactionRules, Transactions
 from smq.model.catalog import Topic
 from smq.model.now import Now
@@ -25,6 +25,9 @@ class TransactionsDriver:
     path: Path
     now: Now = field(default_factory=lambda: Now(5_000, 1_700_000_000_000))
     gone: set[int] = field(default_factory=set)
+    became_disk: set[int] = field(default_factory=set)
+    config_changes: int = 0
+    found: list[int] = field(default_factory=list)  # Partitions that were looked up.
     markers: list[MarkerOrder] = field(default_factory=list)
     syncs: list[SyncOrder] = field(default_factory=list)
     answers: list[tuple[object, EndAnswer]] = field(default_factory=list)
@@ -38,12 +41,15 @@ class TransactionsDriver:
         self.transactions = self._load()
 
     def _load(self) -> Transactions:
-        return Transactions(self.store, RULES, ProducerIds(self.store), self._find_place, self.now)
+        places = Places(self._find_place, lambda: self.config_changes)
+        return Transactions(self.store, RULES, ProducerIds(self.store), places, self.now)
 
     def _find_place(self, number: int) -> LedPartition | None:
+        self.found.append(number)
         if number in self.gone:
             return None
-        return LedPartition("t", number - 1, 1 + number % 2, is_synced=number > 4)
+        is_synced = number > 4 or number in self.became_disk
+        return LedPartition("t", number - 1, 1 + number % 2, is_synced)
 
     # Requests
 
