@@ -1,4 +1,4 @@
-"""No content holds the coordinator: small requests about the most that others may have put there."""
+"""No content holds the coordinator: small requests about the most that may have been put there."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

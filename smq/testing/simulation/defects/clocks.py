@@ -28,7 +28,7 @@ def _put_with_wall_time(
 
 def _apply_newer_times(
     self: TransactionTables, transactional_id: str, count_max: int, *, lazy: bool = False
-) -> bool:
+) -> int:
     """Offsets stay that were committed at a later time."""
     self._database.change(
         "DELETE FROM transaction_offsets WHERE transactional_id = ? AND commit_ms < "
