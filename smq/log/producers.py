@@ -39,6 +39,7 @@ class Producers:
 
     def __init__(self, key: bytes, capacity: int = PRODUCERS_MAX) -> None:
         self.table = new_producers(capacity, key)
+        self.copied_at_once = ROWS_AT_ONCE
         self._gone: set[int] = set()  # Partitions whose rows may still be there …
         self._swept_to = 1  # … from this row on.
 
@@ -108,7 +109,7 @@ class Producers:
 
     def copy(self) -> "ProducersCopy":
         """Begin to copy the table, piece by piece."""
-        return ProducersCopy(self.table, self._end)
+        return ProducersCopy(self.table, self._end, self.copied_at_once)
 
 
 class ProducersCopy:
@@ -119,8 +120,8 @@ class ProducersCopy:
     above the partitions' ends at the beginning.
     """
 
-    def __init__(self, table: np.ndarray, end: int) -> None:
-        self._table, self._next, self._end = table, 1, end
+    def __init__(self, table: np.ndarray, end: int, at_once: int) -> None:
+        self._table, self._next, self._end, self._at_once = table, 1, end, at_once
         self._filed = np.empty((end - 1, PRODUCER_COLUMNS), np.int64)  # Allocated as written.
         self._count = 0
 
@@ -132,7 +133,7 @@ class ProducersCopy:
     def take(self) -> np.ndarray:
         """Copy the next rows, which may be none."""
         first = self._next
-        self._next = min(self._end, first + ROWS_AT_ONCE)
+        self._next = min(self._end, first + self._at_once)
         return self._table[first : self._next].copy()
 
     def file(self, piece: np.ndarray, numbers: np.ndarray, ends: np.ndarray) -> None:

@@ -14,7 +14,7 @@ import pytest
 from shm.kernels.base.words import WORD_WRITTEN
 from smq.log.log import Log
 from smq.sealer.compact import KeyTable
-from smq.testing.simulation.events import KINDS, TRANSACT, Event, events_of
+from smq.testing.simulation.events import KINDS, Event, events_of
 from smq.testing.simulation.run import (
     Outcome,
     Workplace,
@@ -24,6 +24,7 @@ from smq.testing.simulation.run import (
     simulate,
     workplace,
 )
+from smq.testing.simulation.transacting import TRANSACT
 
 SEEDS = 300
 BUSY = 26  # A seed in which much happens.

@@ -20,17 +20,20 @@ from smq.testing.simulation.slow import (
     pause_consumer,
     slow_of,
 )
-from smq.testing.simulation.transactor import (
-    PARTITIONS as TRANSACTION_PARTITIONS,
-    TOPIC as TRANSACTIONS,
+from smq.testing.simulation.transacting import (
+    CHECKPOINT,
+    TRANSACT,
+    checkpoint,
+    draw_checkpoint,
+    draw_transact,
+    transact,
+    transactions_of,
 )
 
 if TYPE_CHECKING:
     from smq.testing.simulation.world import World
 
 TOPICS = 3
-TRANSACT, TRANSACTIONS_MAX, TRANSACTIONS_SHARE = "transact", 25, 0.4
-TRANSACTIONS_FROM = 501  # Earlier seeds have no transactions, so they replay unchanged.
 # Members of a group are drawn separately, for the same reason, and over several sessions.
 MEMBERS, MEMBERS_FROM, MEMBERS_SHARE = ("come", "vanish", "coordinator-stops"), 301, 0.3
 # So is setting the wall clock: by seconds, hours, years; -1, 0 or 1 is the direction.
@@ -204,14 +207,6 @@ def _sdk_leave(world: "World", which: int) -> None:
     world.sdk_consumers[which % len(world.sdk_consumers)].leave()
 
 
-def _transact(world: "World", which: int, mask: int, commits: int, level: int) -> None:
-    """A transactional program writes to some partitions, and commits or aborts."""
-    if world.ledger.standing(TRANSACTIONS) is None:
-        world.administrator.create(TRANSACTIONS, TRANSACTION_PARTITIONS, LEVELS[level])
-    transactors = world.transactors
-    transactors[which % len(transactors)].transact(mask, commits=bool(commits))
-
-
 def _set_clock(world: "World", step: int, direction: int) -> None:
     """Somebody sets the wall clock of the host, ahead, back or right."""
     world.clock.set_wall(direction * STEPS_S[step % len(STEPS_S)])
@@ -365,16 +360,8 @@ KINDS: dict[str, Kind] = {
     "freeze": Kind(1, lambda c: (c.randrange(6), c.choice((5, 50, 500))), _freeze),
     "flip": Kind(0.1, lambda c: (c.randrange(3),), _flip),
     # Drawn separately, by `transactions_of`, so a seed's other events stay the same.
-    TRANSACT: Kind(
-        0,
-        lambda c: (
-            c.randrange(2),
-            c.choice((1, 2, 3, 7, 7)),
-            c.choice((0, 1, 1, 1)),
-            c.choice((1, 2, 2)),
-        ),
-        _transact,
-    ),
+    TRANSACT: Kind(0, draw_transact, transact),
+    CHECKPOINT: Kind(0, draw_checkpoint, checkpoint),
     # By `clock_of`.
     SET_CLOCK: Kind(0, lambda c: (c.randrange(len(STEPS_S)), c.choice((-1, -1, 0, 1))), _set_clock),
     # By `inflating_of`.
@@ -387,7 +374,7 @@ KINDS: dict[str, Kind] = {
     "coordinator-hangs": Kind(0, lambda c: (c.randint(4_000, 25_000),), hang_coordinator),
     "pause": Kind(0, draw_pause, _pause),
 }
-DRAWN_APART = frozenset({TRANSACT, SET_CLOCK, INFLATE, *MEMBERS, *SLOW})
+DRAWN_APART = frozenset({TRANSACT, CHECKPOINT, SET_CLOCK, INFLATE, *MEMBERS, *SLOW})
 
 
 def name_of(topic: int) -> str:
@@ -411,25 +398,21 @@ def events_of(seed: int, kinds: Collection[str] = KINDS) -> list[Event]:
         at_ms += chance.expovariate(1 / mean_ms)
         [name] = chance.choices(list(drawn), weights)
         events.append(Event(20 + int(at_ms), name, KINDS[name].draw(chance)))
-    apart = transactions_of(seed, int(at_ms)) if TRANSACT in kinds else []
+    is_wanted = CHECKPOINT in kinds and len(kinds) < len(KINDS)  # A mutant needs them.
+    apart: list[Event] = []
+    if TRANSACT in kinds:
+        found = transactions_of(seed, int(at_ms), _drawn, is_wanted=is_wanted)
+        apart += [Event(*each) for each in found]
     apart += clock_of(seed, int(at_ms)) if SET_CLOCK in kinds else []
     apart += inflating_of(seed, int(at_ms)) if INFLATE in kinds else []
     apart += members_of(seed) if {*MEMBERS} <= {*kinds} else []
-    slow = slow_of(seed, int(at_ms), kinds, lambda kind, c: KINDS[kind].draw(c))
+    slow = slow_of(seed, int(at_ms), kinds, _drawn)
     apart += [Event(*each) for each in slow]
     return sorted([*events, *apart], key=lambda each: each.at_ms)
 
 
-def transactions_of(seed: int, end_ms: int) -> list[Event]:
-    """A seed's transactions until `end_ms`; some seeds have none."""
-    chance = Random(f"transactions {seed}")  # noqa: S311
-    if seed < TRANSACTIONS_FROM or chance.random() >= TRANSACTIONS_SHARE:
-        return []
-    draw = KINDS[TRANSACT].draw
-    return [
-        Event(20 + chance.randint(0, end_ms), TRANSACT, draw(chance))
-        for _ in range(chance.randint(1, TRANSACTIONS_MAX))
-    ]
+def _drawn(kind: str, chance: Random) -> Numbers:
+    return KINDS[kind].draw(chance)
 
 
 def clock_of(seed: int, end_ms: int) -> list[Event]:

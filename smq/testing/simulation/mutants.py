@@ -21,6 +21,7 @@ from smq.testing.simulation.defects import (
     groups,
     long_polls,
     sweeps,
+    transactions,
 )
 from smq.testing.simulation.defects.mutant import Change, Mutant
 from smq.testing.simulation.events import events_of
@@ -34,6 +35,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *acks.MUTANTS,
     *long_polls.MUTANTS,
     *checks.MUTANTS,
+    *transactions.MUTANTS,
     *groups.MUTANTS,
     *sweeps.MUTANTS,
 )

@@ -6,6 +6,7 @@ two system calls (`before_call`), or by an exception.
 
 import socket
 import sys
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -254,6 +255,8 @@ class ShardProcess(Process):
             bytes_max=host.config.wal_bytes_max,
             keep_bytes_max=host.config.wal_keep_bytes,
         )
+        if host.producers_at_once is not None:
+            log.producers.copied_at_once = host.producers_at_once
         self.said += recovered.damaged
         return log
 
@@ -320,6 +323,12 @@ class ShardProcess(Process):
         super().release()
         for number in self._numbers:
             self.host.disks[number].drop_descriptors()
+
+
+def logs_of(processes: Iterable[Process]) -> list[Log]:
+    """The logs of the shards among some processes."""
+    shards = [each.shard for each in processes if isinstance(each, ShardProcess)]
+    return [log for shard in shards for log in shard.logs.values()]
 
 
 class CoordinatorProcess(Process):

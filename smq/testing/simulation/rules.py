@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from smq.testing.simulation.ledger import Broken, said
-from smq.testing.simulation.transactor import ABORTED, COMMITTED, TOPIC as TRANSACTIONS
+from smq.testing.simulation.transactor import ABORTED, COMMITTED, Places
 
 if TYPE_CHECKING:
     from smq.testing.simulation.world import World
@@ -100,32 +100,35 @@ def sdk_reads_all(world: "World") -> None:
 def transactions_are_whole(world: "World") -> None:
     """A reader of committed records sees all of a committed transaction, or in a compacted topic
     a later record of each key; nothing of an aborted one; all or nothing of one with an unknown
-    outcome. A failure that the topic's level does not survive may tear it.
+    outcome. A failure that none of its topics' levels survives may tear it.
     """
-    incarnation = world.ledger.standing(TRANSACTIONS)
-    if incarnation is None or incarnation.is_damaged:
+    places = Places(world)
+    if places.are_damaged:
         return
-    there = {value for found in world.committed_reader.found.values() for value in found.values()}
-    last = {
-        (partition, incarnation.key_of(value)): offset
-        for partition, found in world.committed_reader.found.items()
-        for offset, value in sorted(found.items())
+    found = world.committed_reader.found
+    there = {value for records in found.values() for value in records.values()}
+    keys = {
+        (place, places.of(place)[0].key_of(value))
+        for place, records in found.items()
+        for value in records.values()
     }
     for transactor in world.transactors:
         for number, attempt in enumerate(transactor.attempts):
-            seen = {partition for partition, value in attempt.values.items() if value in there}
-            missing = attempt.values.keys() - seen
-            if incarnation.is_compacted:
-                missing -= {
-                    partition
-                    for partition, value in attempt.values.items()
-                    if (partition, incarnation.key_of(value)) in last
-                }
+            seen = {place for place, value in attempt.values.items() if value in there}
+            missing = {
+                place
+                for place, value in attempt.values.items()
+                if place not in seen
+                and not (
+                    places.of(place)[0].is_compacted
+                    and (place, places.of(place)[0].key_of(value)) in keys
+                )
+            }
             words = f"{transactor.name}: of attempt {number} ({attempt.fate}) one sees {seen}"
             if attempt.fate == ABORTED and seen:
                 raise Broken(f"{words}: an aborted read")
             is_torn = missing and (attempt.fate == COMMITTED or seen)
-            if is_torn and attempt.losses == incarnation.losses:
+            if is_torn and attempt.losses == places.losses(attempt.values, commits=attempt.commits):
                 raise Broken(f"{words}, and misses {sorted(missing)}: a torn transaction")
 
 

@@ -1,13 +1,17 @@
-"""A transactional client: transactions over one topic, one after another.
+"""A transactional client: transactions over two topics, one after another.
 
-An attempt writes a batch to each partition, then commits or aborts. With a commit goes an offset
-of a group of its own. Unanswered requests are
-retried. A refusal ends the attempt: the producer reinitializes, which aborts the open transaction.
-`rules.py` has the rules; the topic is read with `read_committed`.
+    place       0               1               2
+    partition   transactions-0  transactions-1  transactions-beside-0, of level `os`
+
+An attempt writes a batch to each place, then commits or aborts. With a commit goes an offset of a
+group of its own, in the first place. Unanswered requests are retried. A commit that is answered
+with TRANSACTION_ABORTABLE is aborted. Any other refusal ends the attempt: the producer
+reinitializes, which aborts the open transaction. `rules.py` has the rules; the topics are read with
+`read_committed`.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,7 +36,10 @@ if TYPE_CHECKING:
 
     from smq.testing.simulation.world import World
 
-TOPIC, PARTITIONS = "transactions", 3
+TOPIC, BESIDE = "transactions", "transactions-beside"
+PLACES = ((TOPIC, 0), (TOPIC, 1), (BESIDE, 0))
+PARTITIONS = {TOPIC: 2, BESIDE: 1}
+OF_OFFSETS = 0  # The place of the group's offsets.
 INIT, PRODUCE, OFFSETS, END, FETCH = 4, 12, 5, 5, 12  # Versions.
 TIMEOUT_MS = 5_000  # Shorter than a healed world's run: an open transaction may fill its log.
 TRANSACTIONAL = 0x10
@@ -52,6 +59,46 @@ RETRIED = {
 }
 
 
+class Places:
+    """The topics of transactions, once both certainly exist."""
+
+    def __init__(self, world: "World") -> None:
+        found = {name: world.ledger.standing(name) for name in PARTITIONS}
+        self._topics = {name: each for name, each in found.items() if each is not None}
+
+    @property
+    def are_there(self) -> bool:
+        """Whether both exist."""
+        return len(self._topics) == len(PARTITIONS)
+
+    @property
+    def all(self) -> list[Incarnation]:
+        """The topics."""
+        return list(self._topics.values())
+
+    def of(self, place: int) -> tuple[Incarnation, int]:
+        """The topic and the partition of a place."""
+        name, partition = PLACES[place]
+        return self._topics[name], partition
+
+    def losses(self, places: Iterable[int], *, commits: bool) -> int:
+        """How often a failure may have torn a transaction over these places: one that writes to a
+        `disk` topic, or commits an offset of one, must be whole after any."""
+        topics = {self.of(place)[0] for place in [*places, *([OF_OFFSETS] if commits else [])]}
+        is_durable = any(each.level == "disk" for each in topics)
+        return 0 if is_durable else sum(each.losses for each in topics)
+
+    @property
+    def all_losses(self) -> int:
+        """How often any of the topics may have lost records."""
+        return sum(each.losses for each in self.all)
+
+    @property
+    def are_damaged(self) -> bool:
+        """Whether a disk has changed their content."""
+        return any(each.is_damaged for each in self.all)
+
+
 class Who(NamedTuple):
     """A producer's id and epoch."""
 
@@ -61,14 +108,16 @@ class Who(NamedTuple):
 
 @dataclass(eq=False)
 class Attempt:
-    """A transaction: its record in each partition, and its outcome as far as known.
+    """A transaction: its record in each place, and its outcome as far as known.
 
-    `losses`: the topic's count when it began.
+    losses       how often its topics had lost what it must not lose when it began
+    all_losses   how often they had lost anything
     """
 
     values: dict[int, bytes]
     commits: bool
     losses: int
+    all_losses: int
     began_ns: int
     fate: str = ABORTED
     offset: tuple[int, set[int]] | None = None  # With what it replaces, see Commits.
@@ -85,7 +134,7 @@ class Transactor(Client):
         self._lane = next(lane_numbers)
         self._wanted: deque[tuple[int, bool]] = deque()
         self._who: Who | None = None
-        self._losses = 0  # Of the topic, when the id was initialized.
+        self._losses = 0  # Of the topics, when the id was initialized.
         self.group = f"{name}-offsets"
 
     def transact(self, mask: int, *, commits: bool) -> None:
@@ -103,7 +152,7 @@ class Transactor(Client):
         self.later(PAUSE_MS, action)
 
     def _begin(self) -> None:
-        if self._incarnation is None:
+        if not self._places.are_there:
             self._again(self._begin)
         elif self._who is not None:
             self._start()
@@ -114,13 +163,10 @@ class Transactor(Client):
             self._ask("InitProducerId", INIT, request, self._begun)
 
     def _begun(self, answer: Message) -> None:
-        incarnation = self._incarnation
         code = None if answer is None else ErrorCode(answer.error_code)
-        if incarnation is None:
-            self._again(self._begin)
-        elif code == ErrorCode.NONE:
+        if code == ErrorCode.NONE:
             self._who = Who(answer.producer_id, answer.producer_epoch)
-            self._losses = incarnation.losses
+            self._losses = self._places.all_losses
             self._start()
         elif code is None or code in RETRIED:
             self._again(self._begin)
@@ -128,8 +174,8 @@ class Transactor(Client):
             raise Broken(f"{self.name} cannot begin: {code.name}")
 
     @property
-    def _incarnation(self) -> Incarnation | None:
-        return self.world.ledger.standing(TOPIC)
+    def _places(self) -> Places:
+        return Places(self.world)
 
     def _ask(self, name: str, version: int, request: Message, answered: Answered) -> None:
         """Ask any node; `answered` gets None without an answer."""
@@ -142,34 +188,40 @@ class Transactor(Client):
     # --- records ---------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        incarnation = self._incarnation
-        assert incarnation is not None
+        places = self._places
         mask, commits = self._wanted.popleft()
-        chosen = [i for i in range(PARTITIONS) if mask >> i & 1] or [mask % PARTITIONS]
+        count = len(PLACES)
+        chosen = [i for i in range(count) if mask >> i & 1] or [mask % count]
         number = len(self.attempts)
-        values = {i: b"%d:%d:txn" % (self._lane, number * PARTITIONS + i) for i in chosen}
-        attempt = Attempt(values, commits, incarnation.losses, self.world.clock.now_ns)
+        values = {i: b"%d:%d:txn" % (self._lane, number * count + i) for i in chosen}
+        losses, now_ns = (
+            (places.losses(chosen, commits=commits), places.all_losses),
+            self.world.clock.now_ns,
+        )
+        attempt = Attempt(values, commits, *losses, now_ns)
         self.attempts.append(attempt)
-        self.world.ledger.sent.setdefault(TOPIC, set()).update(values.values())
-        for partition in chosen:
-            self._write(attempt, partition)
+        for place, value in values.items():
+            self.world.ledger.sent.setdefault(PLACES[place][0], set()).add(value)
+        for place in chosen:
+            self._write(attempt, place)
 
-    def _write(self, attempt: Attempt, partition: int) -> None:
-        incarnation, who = self._incarnation, self._who
-        if incarnation is None or who is None or attempt is not self.attempts[-1]:
+    def _write(self, attempt: Attempt, place: int) -> None:
+        who = self._who
+        if who is None or attempt is not self.attempts[-1]:
             return  # It was abandoned meanwhile.
+        incarnation, partition = self._places.of(place)
         connection = self.connection(self.world.host.leader_of(incarnation.topic.logs[partition]))
         if connection is None:
-            self._again(lambda: self._write(attempt, partition))
+            self._again(lambda: self._write(attempt, place))
             return
-        data = self._encoded(incarnation, attempt.values[partition], who)
+        data = self._encoded(incarnation, attempt.values[place], who)
         row = PartitionProduceData(index=partition, records=data)
-        topics = [TopicProduceData(name=TOPIC, partition_data=[row])]
+        topics = [TopicProduceData(name=incarnation.topic.name, partition_data=[row])]
         request = ProduceRequest(
             transactional_id=self.name, acks=-1, timeout_ms=1000, topic_data=topics
         )
         connection.ask(
-            "Produce", PRODUCE, request, lambda answer: self._wrote(attempt, partition, who, answer)
+            "Produce", PRODUCE, request, lambda answer: self._wrote(attempt, place, who, answer)
         )
 
     def _encoded(self, incarnation: Incarnation, value: bytes, who: Who) -> bytes:
@@ -183,28 +235,27 @@ class Transactor(Client):
         data[17:21] = crc_of(data).to_bytes(4)
         return bytes(data)
 
-    def _wrote(self, attempt: Attempt, partition: int, who: Who, answer: Message) -> None:
+    def _wrote(self, attempt: Attempt, place: int, who: Who, answer: Message) -> None:
         if who != self._who or attempt is not self.attempts[-1]:
             return
         code = None
         if answer is not None:
             code = ErrorCode(answer.responses[0].partition_responses[0].error_code)
         if code in {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
-            attempt.written.add(partition)
+            attempt.written.add(place)
             if attempt.written == attempt.values.keys():
                 self._commit_offset(attempt) if attempt.commits else self._end(attempt)
         elif code is None or code in RETRIED:
-            self._again(lambda: self._write(attempt, partition))
+            self._again(lambda: self._write(attempt, place))
         else:
             self._give_up(attempt, code)
 
     def _commit_offset(self, attempt: Attempt) -> None:
         """Send the group's next offset with the transaction."""
-        incarnation, who = self._incarnation, self._who
-        assert incarnation is not None
+        who = self._who
         assert who is not None
         if attempt.offset is None:
-            attempt.offset = self._commits_of(incarnation).ask()
+            attempt.offset = self._commits.ask()
         row = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=attempt.offset[0])
         request = TxnOffsetCommitRequest(
             transactional_id=self.name,
@@ -227,8 +278,11 @@ class Transactor(Client):
 
         self._ask("TxnOffsetCommit", OFFSETS, request, answered)
 
-    def _commits_of(self, incarnation: Incarnation) -> Commits:
-        return self.world.ledger.commits.setdefault((self.group, incarnation, 0), Commits())
+    @property
+    def _commits(self) -> Commits:
+        incarnation, partition = self._places.of(OF_OFFSETS)
+        key = self.group, incarnation, partition
+        return self.world.ledger.commits.setdefault(key, Commits())
 
     # --- the end ---------------------------------------------------------------------------------
 
@@ -247,13 +301,19 @@ class Transactor(Client):
         code = None if answer is None else ErrorCode(answer.error_code)
         if code == ErrorCode.NONE:
             attempt.fate = COMMITTED if attempt.commits else ABORTED
-            if attempt.offset is not None and self._incarnation is not None:
-                self._commits_of(self._incarnation).acked(*attempt.offset)
+            if attempt.offset is not None:
+                self._commits.acked(*attempt.offset)
             self._who = Who(answer.producer_id, answer.producer_epoch)
             self.is_busy = False
             self._go_on()
         elif code is None or code in RETRIED:
             self._again(lambda: self._end(attempt))
+        elif code == ErrorCode.TRANSACTION_ABORTABLE and attempt.commits:
+            self._check_lost(attempt, code)
+            if attempt.offset is not None:
+                self._commits.refused(attempt.offset[0])
+            attempt.commits, attempt.offset = False, None
+            self._end(attempt)
         else:
             self._give_up(attempt, code)
 
@@ -263,17 +323,19 @@ class Transactor(Client):
         A power loss may take the newest epochs of an id that writes to no `disk` topic.
         """
         self.world.detail(lambda: f"{self.name} gives attempt {len(self.attempts)} up: {code.name}")
-        incarnation = self._incarnation
-        lost = incarnation is None or incarnation.losses != min(self._losses, attempt.losses)
-        lost |= self.world.clock.now_ns - attempt.began_ns >= TIMEOUT_MS * MS
-        if not lost and not incarnation.is_damaged:  # type: ignore[union-attr]
-            raise Broken(f"{self.name} is refused with {code.name}, although nothing may be lost")
+        self._check_lost(attempt, code)
         self._who, self.is_busy = None, False
         self._go_on()
 
+    def _check_lost(self, attempt: Attempt, code: ErrorCode) -> None:
+        lost = self._places.all_losses != min(self._losses, attempt.all_losses)
+        lost |= self.world.clock.now_ns - attempt.began_ns >= TIMEOUT_MS * MS
+        if not lost and not self._places.are_damaged:
+            raise Broken(f"{self.name} is refused with {code.name}, although nothing may be lost")
+
 
 class CommittedReader(Client):
-    """Reads a topic with `read_committed`: `found` is each partition's records by offset."""
+    """Reads topics with `read_committed`: `found` is each place's records by offset."""
 
     def __init__(self, world: "World", name: str) -> None:
         super().__init__(world, name)
@@ -282,16 +344,18 @@ class CommittedReader(Client):
 
     def read(self, incarnation: Incarnation) -> None:
         """Read each partition from its start to its last stable offset."""
-        for partition in range(incarnation.topic.partition_count):
-            self.found[partition] = {}
-            self.unread.add(partition)
-            self._fetch(incarnation, partition, 0)
+        for place, (name, _) in enumerate(PLACES):
+            if name == incarnation.topic.name:
+                self.found[place] = {}
+                self.unread.add(place)
+                self._fetch(incarnation, place, 0)
 
-    def _fetch(self, incarnation: Incarnation, partition: int, offset: int) -> None:
+    def _fetch(self, incarnation: Incarnation, place: int, offset: int) -> None:
+        name, partition = PLACES[place]
         node = self.world.host.leader_of(incarnation.topic.logs[partition])
         connection = self.connection(node)
         if connection is None:
-            self.later(PAUSE_MS, lambda: self._fetch(incarnation, partition, offset))
+            self.later(PAUSE_MS, lambda: self._fetch(incarnation, place, offset))
             return
         asked = FetchPartition(
             partition=partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES
@@ -300,25 +364,25 @@ class CommittedReader(Client):
             max_wait_ms=0,
             max_bytes=FETCH_BYTES,
             isolation_level=COMMITTED_ONLY,
-            topics=[FetchTopic(topic=TOPIC, partitions=[asked])],
+            topics=[FetchTopic(topic=name, partitions=[asked])],
         )
 
         def answered(answer: Message) -> None:
             row = None if answer is None else answer.responses[0].partitions[0]
             if row is None or row.error_code != ErrorCode.NONE:
                 if incarnation.is_damaged and row is not None:
-                    self.unread.discard(partition)
+                    self.unread.discard(place)
                     return
-                self.later(PAUSE_MS, lambda: self._fetch(incarnation, partition, offset))
+                self.later(PAUSE_MS, lambda: self._fetch(incarnation, place, offset))
                 return
             end = offset
             for at, value, end in committed(row):  # noqa: B007  (the last one's end)
                 if value is not None and at >= offset:
-                    self.found[partition][at] = value
+                    self.found[place][at] = value
             if end > offset:
-                self._fetch(incarnation, partition, end)
+                self._fetch(incarnation, place, end)
             else:
-                self.unread.discard(partition)
+                self.unread.discard(place)
 
         connection.ask("Fetch", FETCH, request, answered)
 

@@ -27,7 +27,7 @@ from smq.testing.simulation.host import Host
 from smq.testing.simulation.ledger import Broken, Incarnation, Ledger, said
 from smq.testing.simulation.members import GroupMember
 from smq.testing.simulation.network import Network
-from smq.testing.simulation.processes import CoordinatorProcess, Process, ShardProcess
+from smq.testing.simulation.processes import CoordinatorProcess, Process, ShardProcess, logs_of
 from smq.testing.simulation.producer import Lane, Producer
 from smq.testing.simulation.rules import RULES
 from smq.testing.simulation.sdk.programs import (
@@ -39,8 +39,8 @@ from smq.testing.simulation.sdk.programs import (
 )
 from smq.testing.simulation.sealer import SealerProcess
 from smq.testing.simulation.transactor import (
-    TOPIC as TRANSACTIONS,
     CommittedReader,
+    Places,
     Transactor,
 )
 
@@ -200,17 +200,16 @@ class World:
     def _has_no_open_transaction(self) -> bool:
         """Whether all are ended. A power loss may have taken markers of some: their shards ask the
         coordinator about these."""
-        shards = [each.shard for each in self.processes.values() if isinstance(each, ShardProcess)]
-        logs = [log for shard in shards for log in shard.logs.values()]
-        return not any(True for log in logs for _ in log.transactions.opened())
+        return not any(
+            True for log in logs_of(self.processes.values()) for _ in log.transactions.opened()
+        )
 
     def _read(self) -> None:
         standing = [each for each in self.ledger.all if not each.is_dying]
         for incarnation in standing:
             for partition in range(incarnation.topic.partition_count):
                 self.reader.read(incarnation, partition)
-        transactions = self.ledger.standing(TRANSACTIONS)
-        if transactions is not None:
+        for transactions in Places(self).all:
             self.committed_reader.read(transactions)
         self._check_groups()
         readers = self.reader, self.committed_reader

@@ -1,6 +1,7 @@
 """A known defect: methods without their mend, and the events that bring it to light."""
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, NamedTuple
 
 TOPICS = frozenset({"produce", "create", "create-again"})
@@ -11,9 +12,9 @@ CRASHES = DISKS | {"kill", "kill-all", "cut-power"}
 
 
 class Change(NamedTuple):
-    """A method and its replacement."""
+    """A method, or a module's function, and its replacement."""
 
-    owner: type
+    owner: type | ModuleType
     name: str
     method: Callable[..., Any]
 

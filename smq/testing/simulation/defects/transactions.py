@@ -1,0 +1,43 @@
+"""Transactions that a power loss tears."""
+
+from shm.kernels.log.producers import R_EPOCH, producer_row
+from smq.model.errors import ErrorCode
+from smq.shard import markers
+from smq.shard.shard import Led
+from smq.testing.simulation.defects.mutant import Change, Mutant
+from smq.wire.markers import Marker
+
+TRANSACTIONS = frozenset({"transact", "checkpoint", "cut-power", "disk-is-slow"})
+
+
+def _refusal_by_row(led: Led, marker: Marker, transaction_version: int) -> ErrorCode:
+    """The producer's row decides, too: it may be newer than the transaction."""
+    producers = led.log.producers.table
+    row = producer_row(producers, led.number, marker.producer_id)
+    opened = led.log.transactions.open_of(led.number, marker.producer_id)
+    known = max(int(producers[row, R_EPOCH]) if row else -1, -1 if opened is None else opened.epoch)
+    grows = opened is not None and transaction_version >= markers.EPOCHS_GROW_FROM
+    if marker.producer_epoch < known + grows:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return ErrorCode.NONE
+
+
+def _has_lost_nothing(_self: Led, _generation: int) -> bool:
+    """No start has lost anything."""
+    return False
+
+
+MUTANTS = (
+    Mutant(
+        "marker-judged-by-the-row",
+        "a repeated marker is refused since the producer's row is newer, and counts as written",
+        TRANSACTIONS,
+        (Change(markers, "_refusal", _refusal_by_row),),
+    ),
+    Mutant(
+        "half-is-committed",
+        "a commit of which a power loss has taken a part is decided",
+        TRANSACTIONS,
+        (Change(Led, "may_have_lost", _has_lost_nothing),),
+    ),
+)
