@@ -8,10 +8,10 @@
                          behind it for an earlier life's
 
 A frame that is not good is the torn end of the log or damage (smq.log.torn tells them apart).
-Damage is put aside under quarantine/ and skipped. A frame with a lower generation than its
-predecessor belongs to an earlier life, though all else fits: the log ends before it. Segments
-missing between others were freed. A frame of an unknown kind stays where it is
-(smq.log.files.newer).
+Damage is put aside under quarantine/ and skipped; damaged markers are restored (smq.log.damage). A
+frame with a lower generation than its predecessor belongs to an earlier life, though all else fits:
+the log ends before it. Segments missing between others were freed. A frame of an unknown kind stays
+where it is (smq.log.files.newer).
 
 A checkpoint is valid for what lies below its position unless a later life wrote there: a power loss
 may cut the log below that position, and a later life then writes there before its first checkpoint
@@ -23,16 +23,13 @@ from pathlib import Path
 
 import numpy as np
 
-from shm.kernels.base.frames import frame_is_good
 from shm.kernels.base.words import (
     BATCH_LAST_OFFSET_DELTA_AT,
     DURABILITY_DISK,
     FRAME_ALIGNMENT_BYTES,
     FRAME_HEADER_BYTES,
-    FRAME_KIND_AT,
     FRAME_KIND_BATCH,
     FRAME_KIND_PADDING,
-    FRAME_PARTITION_AT,
     P_LAST_ENTRY,
     P_LOG_END,
     P_SEALED_END,
@@ -64,6 +61,7 @@ from shm.kernels.log.recover import (
     scan_frames,
 )
 from shm.segment import LogMemory
+from smq.log.damage import known_of, restore_marker
 from smq.log.files.background import Background
 from smq.log.files.checkpoint import FILE_NAME, Checkpoint
 from smq.log.files.disk import Disk, told
@@ -266,8 +264,16 @@ class _Recovery:
             following = self._evidence.after_damage(data, at, segment, self._generation)
             if following < 0:
                 return segment.start + at
-            self._quarantine(data[at:following], segment, at)
-            at = following
+            whole = restore_marker(self._log.disk, segment, data, at)
+            if whole is None:
+                self._quarantine(data[at:following], segment, at)
+                at = following
+            else:
+                data = whole
+                self._log.notices.append(
+                    f"the marker of a transaction at position {segment.start + at} of "
+                    f"{segment.path} was damaged: its checksum has restored it"
+                )
 
     def _bytes_of(self, segment: Segment) -> np.ndarray:
         """A segment's bytes; where the disk cannot read, zeros, which are damage."""
@@ -369,20 +375,12 @@ class _Recovery:
             f"{self._log.set_aside(segment, position, data)}: the records in these {len(data)} "
             "bytes are lost, the others are served"
         )
-        if len(data) < FRAME_ALIGNMENT_BYTES or not frame_is_good(data, 0, len(data), position):
+        known, slots = known_of(data, position), self._log.partitions.slots
+        if known is None or (known.number not in slots and position < self._known_to):
             return
-        if int(data[FRAME_KIND_AT : FRAME_KIND_AT + 4].view(np.int32)[0]) != FRAME_KIND_BATCH:
-            return
-        # The batch's header is good: its offsets are known, and are not assigned again.
-        number = int(data[FRAME_PARTITION_AT : FRAME_PARTITION_AT + 4].view(np.uint32)[0])
-        if number not in self._log.partitions.slots and position < self._known_to:
-            return
-        slot = self._log.partitions.slot_of(number)
-        delta_at = FRAME_HEADER_BYTES + BATCH_LAST_OFFSET_DELTA_AT
-        base = int(data[FRAME_HEADER_BYTES : FRAME_HEADER_BYTES + 8].view(">i8")[0])
-        end = base + int(data[delta_at : delta_at + 4].view(">i4")[0]) + 1
-        row = self._log.partitions.table[slot]
-        row[P_LOG_END] = max(int(row[P_LOG_END]), end)
+        # Its offsets are known, and are not assigned again.
+        row = self._log.partitions.table[self._log.partitions.slot_of(known.number)]
+        row[P_LOG_END] = max(int(row[P_LOG_END]), known.end_offset)
 
     # --- partitions ------------------------------------------------------------------------------
 

@@ -19,13 +19,15 @@ from shm.kernels.base.words import (
     BATCH_OVERHEAD_BYTES,
 )
 from smq.model.errors import PeerError
-from smq.wire.codec import READ_ERRORS, Malformed
+from smq.wire.codec import READ_ERRORS, Buffer, Malformed
 from smq.wire.records import MAGIC, Batch, crc_of, read_batches
 
 ABORT, COMMIT = 0, 1
 _CHECKED = Struct(">hiqqqhii")
 _HEAD = Struct(">qiibI")
 _PLACE, _EPOCH = Struct(">q"), Struct(">i")
+_EPOCH_FROM_END = 5  # The coordinator's epoch, and how many headers there are.
+_LIKELY_EPOCH_MAX = 1 << 26  # It grows by one a start, and by ten million at most a restore.
 _KEY, _VALUE = Struct(">hh"), Struct(">hi")
 # Length, attributes, timestamp delta, offset delta; key; value; no headers. All varints are short.
 _RECORD = Struct(">bbbbb4sb6sb")
@@ -74,6 +76,46 @@ def read_marker(batch: Batch) -> Marker:
         raise PeerError(f"the batch at offset {batch.base_offset} is no marker") from reason
     committed = kind == COMMIT
     return Marker(batch.producer_id, batch.producer_epoch, committed, coordinator_epoch)
+
+
+def restored_marker(damaged: Buffer) -> bytes | None:
+    """The marker whose header is good and whose record is damaged. None: it is not known.
+
+    A marker's record says two things: the kind, and the coordinator's epoch. For each kind one
+    epoch fits the CRC in the header, as CRCs are linear. That of the wrong kind is any number of 32
+    bits: if both are likely epochs, neither is taken.
+    """
+    batch = next(read_batches(damaged), None)
+    if batch is None or not batch.is_control or not batch.is_transactional:
+        return None
+    found = []
+    for committed in (True, False):
+        marker = Marker(batch.producer_id, batch.producer_epoch, committed, 0)
+        made = bytearray(write_marker(marker, batch.base_timestamp))
+        made[:BATCH_HEADER_BYTES] = batch.data[:BATCH_HEADER_BYTES]
+        epoch = _epoch_that_fits(made, batch.crc)
+        if len(made) == len(batch.data) and -1 <= epoch < _LIKELY_EPOCH_MAX:
+            _EPOCH.pack_into(made, len(made) - _EPOCH_FROM_END, epoch)
+            found.append(bytes(made))
+    return found[0] if len(found) == 1 and crc_of(found[0]) == batch.crc else None
+
+
+def _epoch_that_fits(made: bytearray, crc: int) -> int:
+    """The coordinator's epoch with which a marker has a CRC: 32 equations with 32 unknowns."""
+    at = len(made) - _EPOCH_FROM_END
+    without = crc_of(made)
+    by_height: dict[int, tuple[int, int]] = {}
+    for bit in range(32):
+        made[at : at + 4] = (1 << bit).to_bytes(4)
+        row, bits = crc_of(made) ^ without, 1 << bit
+        while known := by_height.get(row.bit_length()):
+            row, bits = row ^ known[0], bits ^ known[1]
+        by_height[row.bit_length()] = row, bits
+    left, epoch = crc ^ without, 0
+    while left:
+        row, bits = by_height[left.bit_length()]
+        left, epoch = left ^ row, epoch ^ bits
+    return epoch - (epoch >> 31 << 32)
 
 
 def closing_marker(offset: int, leader_epoch: int) -> bytes:

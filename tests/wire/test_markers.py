@@ -9,6 +9,7 @@ from smq.wire.markers import (
     Marker,
     closing_marker,
     read_marker,
+    restored_marker,
     without,
     write_empty,
     write_marker,
@@ -33,6 +34,28 @@ def test_a_marker_is_what_apache_kafka_writes() -> None:
     assert (record.key, record.value) == (bytes([0, 0, 0, 1]), bytes([0, 0, 0, 0, 0, 9]))
     [record] = next(read_batches(write_marker(COMMIT._replace(committed=False), 5))).records()
     assert record.key == bytes([0, 0, 0, 0])
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_damaged_marker_is_what_its_checksum_says(*, committed: bool) -> None:
+    unknown = 0
+    for epoch in (-1, 0, 1, 10**7, *range(50, 20_000_000, 100_003)):
+        whole = write_marker(Marker(2**40, 17, committed, epoch), 1_700)
+        for damage in (bytes(17), b"?" * 17, whole[61:70] + b"x" + whole[71:]):
+            restored = restored_marker(whole[:61] + damage)
+            assert restored in {whole, None}  # Never another one.
+            unknown += restored is None
+    assert unknown < 40
+
+
+def test_what_is_no_marker_or_an_unlikely_one_is_not_restored() -> None:
+    plain = write_batch([Record(0, 5, None, b"v" * 4)])
+    assert restored_marker(plain) is None
+    assert restored_marker(write_empty(5, 9, 3, 1_700)) is None
+    whole = write_marker(COMMIT._replace(coordinator_epoch=2**30), 5)
+    assert restored_marker(whole[:-1] + b"?") is None
+    assert restored_marker(whole + b"?") is None
+    assert restored_marker(b"?") is None
 
 
 def test_an_empty_batch_covers_its_offsets() -> None:
