@@ -88,6 +88,7 @@ def test_settings_of_brokers_are_set_unset_and_told(smq_session_broker: SmqBroke
     assert said == "broker 1: max.connections=5000\n"
     assert run(smq_session_broker, "list", "--broker", "all") == (
         "filer.sweep.ms=7200000  (changed for all brokers)\n"
+        "min.insync.replicas=1  (changed for all brokers, needs a restart)\n"  # As Kafka shows it.
     )
     own = run(smq_session_broker, "list", "--broker", "1", "--only-set")
     assert "max.connections=5000  (changed for this broker)\n" in own
