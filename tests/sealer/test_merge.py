@@ -117,7 +117,7 @@ def test_raw_segments_are_merged_as_they_are(
     assert [each.kind for each in manifest.segments(1)] == ["raw"]
     assert read_back(store, manifest, tmp_path / "after") == before
     reader = ColdReader(store, manifest, Cache(tmp_path / "times", 1 << 20, lambda: 0, "a"))
-    assert reader.offset_for_time(1, 4) == (6, 4)
+    assert reader.offset_for_time(1, 4) == (8, 4)
 
 
 def test_each_kind_of_time_is_merged_with_its_own(
