@@ -83,7 +83,7 @@ class RawWriter:
         return self._file.tell()
 
     def add(self, piece: Piece) -> None:
-        """Add the batches of a piece, unless they are markers."""
+        """Add the batches of a piece, of any kind, unless they are markers."""
         if piece.kind is Kind.CONTROL:
             return
         self._index.append(index_of(piece.facts, self.size - int(piece.facts[B_AT, 0])))
@@ -101,7 +101,7 @@ class RawWriter:
     def finish(self, base_offset: int, end_offset: int) -> memoryview:
         """The segment's bytes, valid until the room has another writer."""
         index = np.concatenate(self._index)
-        assert base_offset <= int(index["base_offset"][0])
+        assert base_offset <= int(index["last_offset"][0]), "it may begin inside a batch"
         assert int(index["last_offset"][-1]) < end_offset
         facts = _FACTS.pack(base_offset, end_offset, self.size, len(index))
         checked = index.tobytes() + facts

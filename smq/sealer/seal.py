@@ -5,7 +5,8 @@
 A kill between any two steps is safe. A file without a line is swept later. A line that the shard
 does not know yet is reported again before anything else is sealed. If two processes seal the same
 partition (an old one and its successor), the manifest takes the first line and returns it to the
-second. A segment is a run of batches of one kind, so a raw batch does not make its neighbours raw.
+second. A segment is a run of batches of one kind, so a raw batch does not make its neighbours raw,
+unless such batches come so often that their files would be many and small.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,6 +30,9 @@ MiB = 1024 * 1024
 # A file is built in memory, and query engines prefer this size, whatever `smq.seal.bytes` is.
 SEGMENT_BYTES_MAX = 128 * MiB
 SEGMENT_RECORDS_MAX = 8_000_000  # The records whose keys one pass of compaction remembers.
+# Files of a seal that end because a batch of another kind comes: this many, and one for so many
+# bytes. Beyond, a raw segment goes on with whatever comes: it can hold each kind.
+PARTED_FILES, PARTED_BYTES = 8, MiB
 SUFFIXES = {Kind.ROWS: "parquet", Kind.RAW: "batches"}
 KINDS = {Kind.ROWS: "parquet", Kind.RAW: "raw"}
 
@@ -41,28 +45,28 @@ class _Open:
     """A segment under construction."""
 
     def __init__(
-        self, place: SealedPartition, base_offset: int, first: Piece, room: Room, schema: str
+        self,
+        base_offset: int,
+        kind: Kind,
+        writer: ParquetWriter | RawWriter,
+        *,
+        log_append_time: bool,
     ) -> None:
         self.base_offset = self.end_offset = base_offset
-        self.kind = Kind.RAW if first.kind is Kind.RAW else Kind.ROWS
-        self.log_append_time = first.log_append_time
-        self.writer = (
-            RawWriter(room)
-            if self.kind is Kind.RAW
-            else parquet_writer(
-                place, log_append_time=first.log_append_time, room=room, schema=schema
-            )
-        )
+        self.kind, self.log_append_time, self.writer = kind, log_append_time, writer
         self.record_count = self.sent_bytes = 0
         self.times: list[int] = []  # Of records …
         self.checked: list[int] = []  # … and in headers, which were checked when they came.
         self.payloads: set[str] = set()
 
-    def takes(self, piece: Piece) -> bool:
-        """Whether a piece fits in this segment: markers fit in any, others with their kind."""
-        if piece.kind is not self.kind:
-            return piece.kind is Kind.CONTROL
-        return self.kind is Kind.RAW or piece.log_append_time == self.log_append_time
+    def takes(self, piece: Piece, *, may_part: bool) -> bool:
+        """Whether a piece belongs in this segment: markers in any, others with their kind or, if
+        files must not part, in a raw one."""
+        if piece.kind is Kind.CONTROL:
+            return True
+        if self.kind is Kind.RAW:
+            return piece.kind is Kind.RAW or not may_part
+        return piece.kind is self.kind and piece.log_append_time == self.log_append_time
 
     def add(self, piece: Piece) -> None:
         self.writer.add(piece)
@@ -117,10 +121,16 @@ class Sealing(NamedTuple):
         segment: _Open | None = None
         segment_bytes = min(segment_bytes, SEGMENT_BYTES_MAX)
         chunk_bytes = min(CHUNK_BYTES, segment_bytes)
+        parted = sent_bytes = 0
         for piece in self._pieces(place.number, position, end, chunk_bytes):
-            if segment is not None and not segment.takes(piece):
-                position, segment = self._commit(place, segment), None
-            segment = segment or _Open(place, position, piece, self.room, self.schema)
+            # Whether there may be a file of rows, and one that a raw batch begins behind it.
+            may_part = parted + 2 <= PARTED_FILES + sent_bytes // PARTED_BYTES
+            sent_bytes += len(piece.batches)
+            kind = Kind.RAW if piece.kind is Kind.RAW else Kind.ROWS
+            if segment is not None and not segment.takes(piece, may_part=may_part):
+                position, segment, parted = self._commit(place, segment), None, parted + 1
+                kind = kind if may_part else Kind.RAW
+            segment = segment or self._begun(place, position, kind, piece)
             segment.add(piece)
             if (
                 max(segment.sent_bytes, segment.writer.size) >= segment_bytes
@@ -153,6 +163,17 @@ class Sealing(NamedTuple):
                 yield piece.since(position)  # The log may start inside a batch.
                 position = piece.end_offset
             assert position > before, "the shard gave batches below the offset it was asked for"
+
+    def _begun(self, place: SealedPartition, position: int, kind: Kind, first: Piece) -> _Open:
+        is_stamped = first.log_append_time
+        writer = (
+            RawWriter(self.room)
+            if kind is Kind.RAW
+            else parquet_writer(
+                place, log_append_time=is_stamped, room=self.room, schema=self.schema
+            )
+        )
+        return _Open(position, kind, writer, log_append_time=is_stamped)
 
     def _commit(self, place: SealedPartition, segment: _Open) -> int:
         data = segment.writer.finish(segment.base_offset, segment.end_offset)

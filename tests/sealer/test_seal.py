@@ -14,6 +14,7 @@ from shm.kernels.twin.log import crc32c
 from smq.filer.local import LocalStore
 from smq.model.errors import Unavailable
 from smq.model.segments import Segment
+from smq.sealer import seal as sealing
 from smq.sealer.room import Room
 from smq.sealer.seal import Gone, Sealing
 from smq.store.manifest import WritableManifest
@@ -242,6 +243,65 @@ def test_a_segment_may_begin_inside_a_batch_without_the_rows_before(
     assert table["_offset"].to_pylist() == [4, 5, 6, 7, 8]
     assert table["_headers"].to_pylist() == [[{"key": "h", "value": None}]] * 5
     assert read_back(store, manifest, tmp_path / "cache", offset=4) == _values(4, 5, 6, 7, 8)
+
+
+def test_a_raw_segment_may_begin_inside_a_batch(manifest: WritableManifest, tmp_path: Path) -> None:
+    """Use fault 12: after DeleteRecords up to there, the partition was never sealed again."""
+    manifest.set_log_start(1, 4)
+    store, shard = MemoryStore(), FakeShard([batch(3, 4, key=b"\xff"), batch(7, 2)])
+    assert seal(store, shard, manifest, sealed_end=4, end=9) == 9
+    found = [(each.kind, each.base_offset, each.end_offset) for each in manifest.segments(1)]
+    assert found == [("raw", 4, 7), ("parquet", 7, 9)]
+    assert read_back(store, manifest, tmp_path / "cache", offset=4) == _values(4, 5, 6, 7, 8)
+
+
+def alternating(kinds: str, count: int) -> list[bytes]:
+    """Batches of one record: rows, raw or stamped ones, as the letters r, h and s say."""
+    made = {"r": {}, "h": {"key": b"\xff"}, "s": {"attributes": LOG_APPEND_TIME}}
+    kind = [made[each] for each in kinds]
+    return [batch(i, time=i, **kind[i % len(kind)]) for i in range(count)]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kinds", ["rrh", "rh", "h", "rs", "rsh", "hs", "rrrrrrrrrrh"])
+@pytest.mark.parametrize("bytes_each", [1 << 20, 4000])
+def test_the_number_of_files_is_bounded_by_bytes_whatever_their_content(
+    manifest: WritableManifest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kinds: str,
+    bytes_each: int,
+) -> None:
+    """Use fault 12: a header key in every third batch made 267 files of 400 batches."""
+    monkeypatch.setattr(sealing, "PARTED_BYTES", bytes_each)
+    batches = alternating(kinds, 400)
+    store, shard = MemoryStore(), FakeShard(batches)
+    assert seal(store, shard, manifest, sealed_end=0, end=400) == 400
+    segments = manifest.segments(1)
+    bound = sealing.PARTED_FILES + sum(map(len, batches)) // bytes_each + 1
+    assert len(segments) <= bound
+    assert all(before.end_offset == after.base_offset for before, after in pairwise(segments))
+    assert sum(each.record_count for each in segments) == 400
+    assert (segments[0].min_timestamp_ms, segments[-1].max_timestamp_ms) == (0, 399)
+    assert read_back(store, manifest, tmp_path / "cache") == _values(*range(400))
+
+
+def test_one_batch_of_another_kind_leaves_its_neighbours_their_rows(
+    manifest: WritableManifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sealing, "PARTED_BYTES", 2000)
+    batches = alternating("h" + "r" * 99, 1000)
+    seal(MemoryStore(), FakeShard(batches), manifest, sealed_end=0, end=1000)
+    segments = manifest.segments(1)
+    assert [each.kind for each in segments] == ["raw", "parquet"] * 10
+    assert [each.record_count for each in segments] == [1, 99] * 10
+
+
+def test_files_that_end_because_they_are_large_enough_do_not_count(
+    manifest: WritableManifest,
+) -> None:
+    shard = FakeShard([batch(i) for i in range(60)])
+    seal(MemoryStore(), shard, manifest, sealed_end=0, end=60, segment_bytes=160)
+    assert [each.kind for each in manifest.segments(1)] == ["parquet"] * 30
 
 
 def said(data: bytes, largest_ms: int) -> bytes:

@@ -47,6 +47,13 @@ def test_records_before_the_log_start_are_left_out(  # retention may have passed
     assert offsets_in(tmp_path, log_start=8) == [8, 9]
 
 
+def test_rows_between_raw_batches_are_read_wherever_they_lie(
+    tmp_path: Path, seal_topic: SealTopic
+) -> None:
+    seal_topic([batch(i, key=b"\xff" if i % 3 == 2 else b"h") for i in range(60)])
+    assert offsets_in(tmp_path) == list(range(60))
+
+
 def test_what_cannot_be_decoded_is_an_error_that_names_it(
     tmp_path: Path,
     seal_topic: SealTopic,
