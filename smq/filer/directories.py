@@ -7,9 +7,9 @@ from pathlib import Path
 def make_directory(directory: Path) -> None:
     """Make a directory, and what it lies in; sync the directory that each new name is in.
 
-    Raises OSError.
+    Raises OSError; FileExistsError or NotADirectoryError if a file is in the way.
     """
-    if directory.exists():
+    if directory.is_dir():
         return
     make_directory(directory.parent)
     directory.mkdir(exist_ok=True)

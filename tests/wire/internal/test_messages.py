@@ -43,7 +43,7 @@ def test_those_whom_two_answer_are_handed_on() -> None:
         "cold", "describe_storage", "find_payloads", "newest_record", "offset_for_time",
     }  # fmt: skip
     names = [name for table in TABLES for name in table]
-    assert len(names) == len(ALL) + 4
+    assert len(names) == len(ALL) + 5
 
 
 @given(st.data())

@@ -2,16 +2,16 @@
 
 import codecs
 import json
+import sys
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shm.confined import confine
 from smq.app.cli.client import (
     BOOTSTRAP_DEFAULT,
     AsJson,
@@ -76,9 +76,9 @@ def import_files(  # noqa: PLR0913  (Each is an option.)
     refused.
     """
     _check_encoding(files, encoding)
-    confine(MEMORY_BYTES)
     records = 0
     with (
+        _limited_memory(),
         client_at(bootstrap) as client,
         client.producer(compression=compression.value) as producer,
         progress("importing", None) as advance,
@@ -101,6 +101,15 @@ def import_files(  # noqa: PLR0913  (Each is an option.)
         say(json.dumps({"topic": topic, "records": records}))
     else:
         say(f"sent {records:,} records to {topic}")
+
+
+def _limited_memory() -> AbstractContextManager[None]:
+    """MEMORY_BYTES, where the system can say so."""
+    if sys.platform != "linux":
+        return nullcontext()
+    from shm.confined import memory_limited  # noqa: PLC0415  (as the condition says)
+
+    return memory_limited(MEMORY_BYTES)
 
 
 def _check_encoding(files: list[Path], encoding: str | None) -> None:
