@@ -4,9 +4,9 @@ Each API bounds its requests: none may hold a loop for more than 10 ms, or grow 
 than 4 times its own size plus a megabyte. tests/gateway/test_bounds.py sends the largest of each.
 
 Produce keeps to them too: what would take longer is finished in steps (smq.shard.unfinished), and
-large batches are inflated in a lane, one after the other. Beside the request itself that takes 8
-MiB a shard, whatever the number of requests. The number of a request's batches is bounded
-(shm.kernels.log.plan.ROWS_MAX): each step parses them again.
+large batches are inflated in a lane, one after the other. Beside the request itself that takes a
+batch and the pieces it is joined from, 24 MiB a shard, whatever the number of requests. The number
+of a request's batches is bounded (shm.kernels.log.plan.ROWS_MAX): each step parses them again.
 """
 
 from dataclasses import dataclass
