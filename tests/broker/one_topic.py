@@ -150,10 +150,12 @@ class OneTopic:
         """All records of [start, end).
 
         A batch may begin before the offset that was asked for, as after a merge of segments: a
-        consumer passes over what it has.
+        consumer passes over what it has. What an answer has beyond the end is not looked at.
         """
         records: list[Record] = []
         for batch in self.read(end, start, partition):
+            if batch.base_offset >= end:
+                break
             have = records[-1].offset + 1 if records else start
             records += [record for record in batch.records() if have <= record.offset < end]
         return records
