@@ -118,9 +118,14 @@ def measured(work: Callable[[Meter], None], *, counts: bool) -> Meter:
     return meter
 
 
-def finish(meter: Meter, parts: Parts) -> None:
+def nothing_passes() -> None:
+    """What happens between two turns of a shard."""
+
+
+def finish(meter: Meter, parts: Parts, between: Callable[[], object] = nothing_passes) -> None:
     """Take the steps of an answer, each in a turn of its own."""
     while not meter.step(parts.step):
+        meter.step(between)
         if isinstance(parts.pending, Ask):
             ask = parts.pending
             nothing = [Failed("it is away")] * len(ask.questions)
@@ -154,7 +159,7 @@ def asked_of_coordinator(meter: Meter, bench: CoordinatorBench, request: bytes) 
         lambda: dispatch_in_coordinator(question, bench.coordinator, NODES, bench.now, 1)
     )
     if isinstance(asked.response, Parts):
-        finish(meter, asked.response)
+        finish(meter, asked.response, lambda: bench.coordinator.groups.tick(bench.now))
     elif asked.response is not None:
         meter.step(lambda: asked.origin.encode(asked.response))
     groups, transactions = bench.coordinator.groups, bench.coordinator.transactions

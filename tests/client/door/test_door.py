@@ -217,8 +217,8 @@ def test_who_answers_something_else_is_no_broker(tmp_path: Path, answer: bytes) 
 def test_a_socket_of_another_user_is_not_spoken_to(tmp_path: Path) -> None:
     for directory in (tmp_path, *tmp_path.parents):
         mode = stat.S_IMODE(directory.stat().st_mode)
-        if not mode & 0o001:  # He passes through; nothing else changes for other tests.
-            directory.chmod(mode | 0o001)
+        if mode & 0o011 != 0o011:  # He passes through; nothing else changes for other tests.
+            directory.chmod(mode | 0o011)
     (tmp_path / "c").mkdir(mode=0o777)
     (tmp_path / "c").chmod(0o777)
     ready, tell = os.pipe()
