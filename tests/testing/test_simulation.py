@@ -28,7 +28,7 @@ from smq.testing.simulation.transacting import TRANSACT
 
 SEEDS = 300
 BUSY = 26  # A seed in which much happens.
-INTERRUPTED = range(1, 300)  # Seeds of which some seal, merge and are floods.
+INTERRUPTED = range(1, 600)  # Seeds of which some seal, merge and are floods.
 SEALER = 1  # By name, among the processes.
 TRANSACTING = range(501, 581)  # Seeds of which two in five have transactions.
 COMPACTING = range(85, 100)  # Seeds of which some have compacted topics.
