@@ -4,10 +4,9 @@
         http://127.0.0.1:8080/sql
 
 The body is the query, or as JSON {"query": …}: no type that a form of another site's page can send.
-The answer is JSON (smq.sql.worker). Each query runs in a process of its own
-that is killed at its deadline, so no query can hang the front. The bounds are AT_ONCE queries,
-SECONDS, MEMORY_BYTES, and ROWS_MAX rows of BYTES_MAX bytes ("truncated" says that there were
-more).
+The answer is JSON (smq.sql.worker). Each query runs in a process of its own that is killed at its
+deadline, so no query can hang the front. The bounds are AT_ONCE queries, SECONDS, MEMORY_BYTES, and
+ROWS_MAX rows of BYTES_MAX bytes ("truncated" says that there were more).
 """
 
 import asyncio
