@@ -96,18 +96,18 @@ def killer(bootstrap: str) -> Callable[[], str] | None:
     data_dir = data_dir_of(bootstrap)
     if data_dir is None:
         return None
-    turn = 0
+    last = ""
 
     def kill() -> str:
-        nonlocal turn
+        nonlocal last
         found = read_status(data_dir)
         processes = {} if found is None else found[0].processes
         alive = sorted(name for name, process in processes.items() if process.pid)
         if not alive:
             return "nothing"
-        name = alive[turn % len(alive)]
-        turn += 1
-        os.kill(processes[name].pid, signal.SIGKILL)
-        return name
+        # By name, not by number: the process killed before may still be down, or back.
+        last = next((name for name in alive if name > last), alive[0])
+        os.kill(processes[last].pid, signal.SIGKILL)
+        return last
 
     return kill
