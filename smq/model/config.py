@@ -28,6 +28,7 @@ SEGMENT_BYTES_MIN = 1 * MiB
 WAL_SEGMENTS_MIN = 4
 
 DURABILITIES = ("memory", "os", "disk")
+OWNER_READS, GROUP_READS = "0700", "0750"  # Modes of the filer's directories.
 
 HIDDEN_WORDS = "*Secret*: shown nowhere; `file:PATH`, the environment or the configuration file."
 UNSET = Path()  # Never equals a given path: those are made absolute.
@@ -84,6 +85,12 @@ class Config:
         "",
         "Location of sealed segments and payloads: a directory, or `s3://bucket/prefix`.",
         default_words="`<data.dir>/filer`",
+    )
+    filer_mode: str = setting(
+        OWNER_READS,
+        "Mode of the filer's directories, and but for `x` of its files: 0750 lets the group of the "
+        "broker's process read sealed segments and payloads.",
+        one_of=(OWNER_READS, GROUP_READS),
     )
     filer_s3_endpoint: str = setting(
         "",
@@ -380,6 +387,16 @@ class Config:
     def log_dir(self) -> Path:
         """The directory of the logs."""
         return self.data_dir / "logs"
+
+    @property
+    def filer_is_local(self) -> bool:
+        """Whether the filer is a directory."""
+        return "://" not in self.filer_root
+
+    @property
+    def filer_lies_in_data_dir(self) -> bool:
+        """Whether the filer is a directory of the data directory."""
+        return self.filer_is_local and Path(self.filer_root).is_relative_to(self.data_dir)
 
     @property
     def node_ids(self) -> range:

@@ -13,7 +13,7 @@ so that it does not sync its log at a commit; `commit()` does, where it must.
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ class Database:
         Raises StoreError: unwritable, not a database, or made by a newer SMQ.
         """
         refuse_newer(path)
+        _make_private(path)
         self = cls(path, _connect(path, path.absolute().as_uri()))
         with self._closed_if_it_fails():
             for pragma in PRAGMAS:
@@ -197,6 +198,12 @@ def refuse_newer(path: Path) -> None:
 
 def _made_by_newer(path: Path, version: int) -> MadeByNewer:
     return MadeByNewer(str(path), f"its version is {version}, this SMQ knows {len(MIGRATIONS)}")
+
+
+def _make_private(path: Path) -> None:
+    """Make the file of a new database, for this user alone; SQLite gives its logs the same mode."""
+    with suppress(OSError):  # Connecting says why the file cannot be made.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def _connect(path: Path, uri: str) -> sqlite3.Connection:

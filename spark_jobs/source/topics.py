@@ -4,6 +4,7 @@ Segments are read in place if the broker's data directory is on this host. Other
 come from the broker.
 """
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -46,8 +47,10 @@ def find_place(location: Location) -> Place:
     """Locate a broker's records. Raises Unreadable, BrokerError."""
     if location.data_dir is not None:
         data_dir = Path(location.data_dir)
-        if not (data_dir / FILE_NAME).exists():
-            raise Unreadable(f"dataDir: {data_dir} is not the data directory of a broker")
+        if not os.access(data_dir / FILE_NAME, os.R_OK):
+            raise Unreadable(
+                f"dataDir: {data_dir} is not the data directory of a broker of this user"
+            )
         root = location.filer_root or str(data_dir / "filer")
         filer = _filer(location, {"filer.root": root})
         return Place(location.bootstrap or location.data_dir, data_dir, filer)
@@ -55,7 +58,8 @@ def find_place(location: Location) -> Place:
     with Cluster(location.bootstrap) as cluster:
         settings = cluster.retrying(lambda: broker_facts(cluster)).settings
     data_dir = Path(settings.get("data.dir", ""))
-    if "data.dir" not in settings or not (data_dir / FILE_NAME).exists():
+    is_readable = "data.dir" in settings and os.access(data_dir / FILE_NAME, os.R_OK)
+    if not is_readable:  # It is another host's, or another user's.
         return Place(location.bootstrap, None, None)
     return Place(location.bootstrap, data_dir, _filer(location, settings))
 

@@ -91,3 +91,13 @@ def test_helm_accepts_the_chart() -> None:
         assert done.returncode == 0, done.stdout + done.stderr
     wrong = ["helm", "template", "smq", chart, "--set", "shards=0"]
     assert subprocess.run(wrong, capture_output=True, check=False, timeout=60).returncode != 0
+
+
+def test_the_directories_of_unit_image_and_chart_are_closed_to_others() -> None:
+    """Door fault 8; a volume as the chart asks for is tested in test_modes.py."""
+    unit = (DEPLOY / "smq.service").read_text()
+    for line in ("StateDirectoryMode=0700", "CacheDirectoryMode=0700", "UMask=0077"):
+        assert f"\n{line}\n" in unit
+    assert "install -d -m 0700 -o smq /data /cache" in (DEPLOY / "Dockerfile").read_text()
+    chart = (DEPLOY / "helm/smq/templates/statefulset.yaml").read_text()
+    assert "fsGroupChangePolicy: OnRootMismatch" in chart, "each start would open all to the group"

@@ -1,6 +1,7 @@
 """`smq snapshot` and `smq restore`: back up a data directory, even while it is served."""
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -61,6 +62,7 @@ def snapshot(
     if found is not None:  # The broker may use another one, from its command line.
         settings = replace(settings, filer_root=PathOrUrl(found[0].filer_root))
     started_ms = monotonic_ms()
+    os.umask(0o077)
     with _failures_told(folder), progress("files", None, is_bytes=True) as advance:
         prepare(folder, settings.data_dir, Path(settings.filer_root))
         filer = Location.of(settings).open()
@@ -88,9 +90,11 @@ def restore(  # noqa: PLR0913  (Each is an option.)
     """Fill an empty data directory, and an empty filer, from a snapshot."""
     refuse_wire_only()
     from smq.app.backup.restore import Restoring  # noqa: PLC0415  (NumPy takes its time.)
+    from smq.app.supervisor.modes import set_umask  # noqa: PLC0415  (as above)
     from smq.filer.location import Location  # noqa: PLC0415  (as above)
 
     settings = _settings(config, data_dir)
+    set_umask(settings)
     started_ms = monotonic_ms()
     with _failures_told(settings.data_dir), progress("files", None, is_bytes=True) as advance:
         about = Restoring(

@@ -85,7 +85,8 @@ def data_dir_of(bootstrap: str) -> Path | None:
     except BrokerError:
         return None
     data_dir = Path(settings.get("data.dir", ""))
-    return data_dir if "data.dir" in settings and (data_dir / "status.json").exists() else None
+    is_here = "data.dir" in settings and os.access(data_dir / "status.json", os.R_OK)
+    return data_dir if is_here else None
 
 
 def killer(bootstrap: str) -> Callable[[], str] | None:

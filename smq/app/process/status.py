@@ -87,11 +87,18 @@ def status_path(data_dir: Path) -> Path:
 
 
 def read_status(data_dir: Path) -> tuple[Status, ClusterBlock] | None:
-    """The running broker's status and its cluster block, or None when none runs."""
+    """The running broker's status and its cluster block, or None when none runs.
+
+    Raises SystemExit if it is another user's.
+    """
     try:
         fields = json.loads(status_path(data_dir).read_text())
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except PermissionError as reason:
+        raise SystemExit(
+            f"smq: {data_dir} belongs to another user; run this as the broker's user"
+        ) from reason
     processes = {name: ProcessStatus(**each) for name, each in fields["processes"].items()}
     status = Status(**fields | {"processes": processes})
     try:

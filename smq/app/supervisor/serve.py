@@ -41,6 +41,7 @@ from smq.app.supervisor.listeners import (
     open_unix_listeners,
     remove_sockets,
 )
+from smq.app.supervisor.modes import close_to_others, set_umask
 from smq.app.supervisor.supervisor import Mains, Supervisor
 from smq.filer.location import Location
 from smq.log.files.disk import OsDisk
@@ -63,7 +64,9 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
 
     `warm` loads or compiles the kernels.
     """
+    set_umask(config)
     directory = DataDirectory(config.data_dir)
+    _close_to_others(config)
     log_count = max(directory.meta.log_count, config.shards)
     sized = size(config, log_count, memory_bytes)
     misfits = sized if isinstance(sized, list) else []
@@ -111,6 +114,13 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     exit_code = Supervisor(directory, estate, mains, say).run()
     remove_sockets(runtime_dir)
     return exit_code
+
+
+def _close_to_others(config: Config) -> None:
+    try:
+        close_to_others(config)
+    except OSError as reason:
+        raise SystemExit(f"smq: {unusable(config.data_dir, reason)}") from reason
 
 
 def _resume_time(data_dir: Path) -> None:
