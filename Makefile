@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 EXTRAS := test,demo
 STAMP := $(VENV)/.installed
 
-.PHONY: setup check test console-test deploy-test fix demo bench bench-load bench-local bench-reference bench-flood bench-sealing record-oracle kafka-tools frameworks sim kills spark-long spark-kills agreement bench-spark wheel docs clean
+.PHONY: setup check test console-test deploy-test fix demo bench bench-load bench-local bench-reference bench-history bench-flood bench-sealing record-oracle kafka-tools frameworks sim kills spark-long spark-kills agreement bench-spark wheel docs clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -53,6 +53,10 @@ bench-local: setup  ## Programs on one host: SMQ's shared memory beside its peer
 
 bench-reference: setup  ## Payloads by reference beside the same bytes inline. ARGS=--quick, --write
 	$(BIN)/python -m bench.reference $(ARGS)
+
+bench-history: setup  ## `make bench`, as a row of the history; fails if a ratio fell without a sentence. CHANGE="what changed"
+	@test -n "$(CHANGE)" || { echo 'say what changed: make bench-history CHANGE="…"'; exit 2; }
+	$(BIN)/python -m bench.run --history "$(CHANGE)" $(ARGS)
 
 bench-flood: setup  ## Floods and backlogs, SMQ beside Apache Kafka: an hour, 40 GB. ARGS=--quick, --only WORDS, --write
 	$(BIN)/python -m bench.flood_table $(ARGS)

@@ -40,7 +40,6 @@ HEADLINES = (
     "end to end at 10,000 msg/s: p99 µs",
     "librdkafka: produce 1 KiB, 1 MB batches: MB/s",
 )
-HISTORY_END = "<!-- history written by bench.run: end -->"
 
 
 class Row(NamedTuple):
@@ -108,13 +107,3 @@ def headlines(rows: list[Row]) -> list[Row]:
     """The lines of HEADLINES, in its order."""
     by_words = {row.words: row for row in rows}
     return [by_words[words] for words in HEADLINES if words in by_words]
-
-
-def add_to_history(document: Path, rows: list[Row], day: str, note: str) -> None:
-    """Add a line to the history: the day, what has changed, and the ratio of each headline."""
-    by_words = {row.words: row for row in rows}
-    ratios = [number(by_words[words].ratio) if words in by_words else "" for words in HEADLINES]
-    line = f"| {' | '.join([day, note, *ratios])} |"
-    before, end, after = document.read_text().partition(HISTORY_END)
-    assert end, f"{document} has lost the mark {HISTORY_END}"
-    document.write_text(f"{before}{line}\n{end}{after}")

@@ -3,8 +3,8 @@
 Both brokers run; each measurement is taken of one, then of the other, several rounds, and medians
 are compared. The other broker is stopped meanwhile (SIGSTOP). Apache Kafka is warmed up first: its
 first hundreds of megabytes are slow. `--quick` is a look, `--only WORDS` takes some of the lines,
-`--write` puts the table into docs/performance.md and its headlines into README.md, and
-`--note WORDS` adds a line to the history.
+`--write` puts the table into docs/performance.md and its headlines into README.md.
+`--history WORDS` adds a row to the history there, and fails if a ratio fell (`bench.history`).
 """
 
 import argparse
@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
+from bench import history
 from bench.clients.programs import ClientFailed, has_librdkafka, librdkafka, raw
 from bench.machine import loopback_mb_s, stopped, touch_free_memory
 from bench.measures import lifecycle
@@ -33,7 +34,6 @@ from bench.measures.lines import (
 from bench.report import (
     Row,
     absolute_rows,
-    add_to_history,
     comparison_rows,
     headlines,
     table,
@@ -87,17 +87,20 @@ def main() -> None:
     ceiling = _ceiling(scale) if has_librdkafka() and not options.only else {}
     print("\n" + table(rows))
     print(json.dumps(ceiling))
+    _keep(rows, ceiling, options)
+
+
+def _keep(rows: list[Row], ceiling: Figures, options: argparse.Namespace) -> None:
+    """Put the table and its headlines into the documents, as asked for."""
     if options.write:
-        _write(rows, ceiling, options.note)
-
-
-def _write(rows: list[Row], ceiling: Figures, note: str) -> None:
-    """Put the table and its headlines into the documents; `note` names a line of the history."""
-    command = f'make bench ARGS="{shlex.join(sys.argv[1:])}"'
-    write_into(DOCUMENT, rows, ceiling, command)
-    write_into(README, headlines(rows), {}, command)
-    if note:
-        add_to_history(DOCUMENT, rows, datetime.now(UTC).date().isoformat(), note)
+        command = f'make bench ARGS="{shlex.join(sys.argv[1:])}"'
+        write_into(DOCUMENT, rows, ceiling, command)
+        write_into(README, headlines(rows), {}, command)
+    if options.history:
+        day = datetime.now(UTC).date().isoformat()
+        entry = history.entry_of(rows, day, history.this_machine(), options.history)
+        history.write([*history.entries(), entry])
+        history.check()
 
 
 def _options() -> argparse.Namespace:
@@ -107,9 +110,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", default="", help="lines whose name has these words")
     parser.add_argument("--write", action="store_true", help="into docs/performance.md")
     parser.add_argument(
-        "--note", default="", help="with --write: the name of a line in the history"
+        "--history", default="", help="what has changed: adds a row to the history", metavar="WORDS"
     )
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.history and (options.quick or options.only):
+        parser.error("a row of the history is a whole run: leave out --quick and --only")
+    return options
 
 
 def _all(scale: float) -> list[Measure]:
