@@ -103,7 +103,13 @@ class TransactionalProduce(Unfinished):
     # --- asking ----------------------------------------------------------------------------------
 
     def _question(self, rows: Sequence[_Row]) -> AddPartitions | None:
-        """What the coordinator must answer before these batches are appended."""
+        """What the coordinator must answer before these batches are appended.
+
+        It is not asked for a log that has failed: no record comes there, and a start that could not
+        write what it knows of losses is taken for a loss by the next one.
+        """
+        failed = {row.led.number for row in rows if row.led.log.failed is not None}
+        self._errors |= dict.fromkeys(failed, int(ErrorCode.KAFKA_STORAGE_ERROR))
         unknown = {
             row.led.number: row
             for row in rows

@@ -97,6 +97,15 @@ def test_without_a_coordinator_the_client_tries_again(shard: Shard) -> None:
     assert Producers(shard).send(request, failed) == [(ErrorCode.NOT_ENOUGH_REPLICAS, -1)]
 
 
+def test_a_log_that_has_failed_is_not_noted_as_written(shard: Shard) -> None:
+    """Data fault 21: the note would abort the commit if the log's start could write nothing."""
+    shard.logs[0].health.fail("EIO", 0)
+    request = Producers(shard).begin(
+        transactional_request({"one": {0: transactional_batch(b"a", producer=PRODUCER)}})
+    )
+    assert answers(request) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)]
+
+
 def test_a_marker_that_comes_while_the_coordinator_is_asked_refuses_the_batch(shard: Shard) -> None:
     producers = Producers(shard)
     record = transactional_batch(b"a", producer=PRODUCER)

@@ -55,6 +55,7 @@ class GroupMember(Client):
     def _ask(self, name: str, version: int, request: Message) -> None:
         """Ask any node; without an answer, join again."""
         life, connection = self._life, self.any_connection()
+        asked = self._coordinator()
 
         def answered(response: Message) -> None:
             if life != self._life:
@@ -63,14 +64,15 @@ class GroupMember(Client):
                 self._known = None  # A repeated request may be answered without a new session.
                 self._join_later()
             else:
-                self._heard(name, response)
+                self._heard(name, response, asked)
 
         if connection is None:
             self._join_later()
         else:
             connection.ask(name, version, request, answered, REBALANCE_MS + 2 * SESSION_MS)
 
-    def _heard(self, name: str, response: Message) -> None:
+    def _heard(self, name: str, response: Message, asked: object) -> None:
+        """`asked`: the coordinator of the time. If it has died, its answer may have come late."""
         code = ErrorCode(response.error_code)
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
             self._check_expelled(name)
@@ -80,7 +82,8 @@ class GroupMember(Client):
         if code is not ErrorCode.NONE:
             self._join_later()
             return
-        self._known = self.world.clock.now_ns, self._coordinator()
+        is_same = asked is self._coordinator()
+        self._known = (self.world.clock.now_ns, asked) if is_same else None
         if name == "JoinGroup":
             self._member_id, self._generation = response.member_id, response.generation_id
             self._sync([each.member_id for each in response.members])
