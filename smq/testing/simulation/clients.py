@@ -136,6 +136,11 @@ class Connection:
         is_readable = bool(mask & ~select.EPOLLOUT) and not self.is_paused
         return is_readable or bool(self._out and mask & select.EPOLLOUT)
 
+    def next_due_ns(self) -> int | None:
+        """When the next bytes arrive that it will read; while it is paused, its client's timer is
+        due."""
+        return None if self.is_paused else self.socket.next_due_ns()
+
 
 class Client:
     """A client, with a connection to each node it needs."""
@@ -218,7 +223,7 @@ class Client:
         if self.is_touched or (self._arrival_ns is not None and self._arrival_ns <= now_ns):
             connections = self.connections.values()
             self.is_touched = any(each.is_ready() for each in connections)
-            dues = [due for each in connections if (due := each.socket.next_due_ns()) is not None]
+            dues = [due for each in connections if (due := each.next_due_ns()) is not None]
             self._arrival_ns = min(dues, default=None)
         return self.is_touched
 
