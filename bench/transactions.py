@@ -153,7 +153,7 @@ def _take(stream: BinaryIO) -> None:
     (size,) = _SIZE.unpack(stream.read(_SIZE.size))
     answer = memoryview(stream.read(size))
     _, at = read_response_header(answer, 0, OFFSET_COMMIT.api.key, VERSION)
-    [row] = OFFSET_COMMIT.read(answer, at, VERSION).topics
+    [row] = OFFSET_COMMIT.api.read_response(answer, at, VERSION).topics
     errors = {each.error_code for each in row.partitions}
     assert errors == {0}, f"errors {errors}"
 
@@ -172,7 +172,7 @@ def _commit(group: str, name: str, offset: int, partitions: int) -> bytes:
     writer = Writer()
     header = RequestHeader(OFFSET_COMMIT.api.key, VERSION, 1, "bench")
     write_request_header(header, writer)
-    OFFSET_COMMIT.write(request, VERSION, writer)
+    OFFSET_COMMIT.api.write_request(request, VERSION, writer)
     body = writer.to_bytes()
     return _SIZE.pack(len(body)) + body
 

@@ -15,8 +15,8 @@ from smq.model.caller import Caller
 from smq.model.errors import ErrorCode, PeerError
 from smq.model.now import Now
 from smq.shard.shard import Shard
-from smq.wire.api import API_VERSIONS_KEY
 from smq.wire.codec import READ_ERRORS, Lent, Writer, skip_tags
+from smq.wire.generated.apis import API_VERSIONS
 from smq.wire.headers import RequestHeader, read_request_header, write_response_header
 
 
@@ -37,7 +37,7 @@ def dispatch(
     if api is None:
         raise PeerError(f"API key {header.api_key} is not known")
     if header.api_version not in api.versions:
-        if header.api_key == API_VERSIONS_KEY:
+        if header.api_key == API_VERSIONS.key:
             rows = advertised(APIS, shard)
             return _other_version(api, header, (request, at), rows)
         raise PeerError(f"{api.name} has no version {header.api_version}")

@@ -50,7 +50,7 @@ def idle_fetches(broker: Broker, topic: str, partitions: int, fetches: int) -> d
 def _frame(request: FetchRequest) -> bytes:
     writer = Writer()
     write_request_header(RequestHeader(FETCH.api.key, VERSION, 1, "bench"), writer)
-    FETCH.write(request, VERSION, writer)
+    FETCH.api.write_request(request, VERSION, writer)
     body = writer.to_bytes()
     return _SIZE.pack(len(body)) + body
 
@@ -59,7 +59,7 @@ def _ask(sock: socket.socket, frame: bytes) -> int:
     """The session's id."""
     data = _receive(sock, frame)
     _, at = read_response_header(memoryview(data), 0, FETCH.api.key, VERSION)
-    response = FETCH.read(memoryview(data), at, VERSION)
+    response = FETCH.api.read_response(memoryview(data), at, VERSION)
     assert response.error_code == 0, f"error {response.error_code}"
     return response.session_id
 

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from gateway.apis.bounds import SMALL, Bounds, Cut
-from smq.wire.api import API_BY_NAME
+from smq.wire.api import WireApi
 
 
 class Where(Enum):
@@ -26,27 +26,36 @@ class Where(Enum):
 
 @dataclass(frozen=True)
 class Api:
-    """One row of the table: key and versions come from the codecs.
+    """One row of the table: key, versions and codec come from the registry.
 
     `in_parts` splits a request that is too large for one step and whose parts depend on each other.
     """
 
-    name: str
+    wire: WireApi[Any, Any]
     where: Where
-    codec: ModuleType
     handle: Callable[..., Any] | None
     left_out: str = ""
     bounds: Bounds = SMALL
     in_parts: Callable[..., Any] | None = None
 
-    @cached_property
-    def key(self) -> int:
-        return API_BY_NAME[self.name].key
+    def __post_init__(self) -> None:
+        assert self.codec is self.wire.codec, "it is loaded before the forks, which share it"
 
-    @cached_property
+    @property
+    def name(self) -> str:
+        return self.wire.name
+
+    @property
+    def key(self) -> int:
+        return self.wire.key
+
+    @property
     def versions(self) -> range:
-        facts = API_BY_NAME[self.name]
-        return range(facts.first_version, facts.last_version + 1)
+        return self.wire.versions
+
+    @property
+    def codec(self) -> ModuleType:
+        return self.wire.codec
 
     @cached_property
     def advertised(self) -> tuple[int, int, int]:
@@ -55,15 +64,12 @@ class Api:
 
     @cached_property
     def read_request(self) -> Callable[..., Any]:
-        return getattr(self.codec, f"read_{self._snake()}_request")  # type: ignore[no-any-return]
+        return self.wire.read_request
 
     @cached_property
     def write_response(self) -> Callable[..., Any]:
-        return getattr(self.codec, f"write_{self._snake()}_response")  # type: ignore[no-any-return]
+        return self.wire.write_response
 
     def cut(self, version: int) -> Cut | None:
         """How a version is answered in parts; None: always whole."""
         return next((each for each in self.bounds.cuts if version >= each.first_version), None)
-
-    def _snake(self) -> str:
-        return self.codec.__name__.rpartition(".")[2]

@@ -13,7 +13,6 @@ an unknown version the tagged fields are not read: nothing after them could be r
 from struct import Struct
 from typing import NamedTuple
 
-from smq.wire.api import API_BY_KEY, API_VERSIONS_KEY
 from smq.wire.codec import (
     READ_ERRORS,
     Buffer,
@@ -23,6 +22,7 @@ from smq.wire.codec import (
     skip_tags,
     write_nullable_string,
 )
+from smq.wire.generated.apis import API_BY_KEY, API_VERSIONS
 
 _REQUEST = Struct(">hhi")
 _RESPONSE = Struct(">i")
@@ -70,7 +70,7 @@ def read_response_header(
     try:
         (correlation_id,) = _RESPONSE.unpack_from(buffer, at)
         at += _RESPONSE.size
-        if api_key != API_VERSIONS_KEY and is_flexible(api_key, api_version):
+        if api_key != API_VERSIONS.key and is_flexible(api_key, api_version):
             at = skip_tags(buffer, at)
     except READ_ERRORS as error:
         raise Malformed(f"a truncated response header: {error}") from error
@@ -82,5 +82,5 @@ def write_response_header(
 ) -> None:
     """Write the header of a response."""
     writer.append(_RESPONSE.pack(correlation_id))
-    if api_key != API_VERSIONS_KEY and is_flexible(api_key, api_version):
+    if api_key != API_VERSIONS.key and is_flexible(api_key, api_version):
         writer.append(b"\0")

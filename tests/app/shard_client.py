@@ -8,12 +8,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gateway.apis.table import API_BY_KEY
 from smq.app.shard.server import ShardServer
 from smq.model.catalog import Catalog, Topic
-from smq.wire.api import API_BY_NAME
 from smq.wire.codec import Writer
 from smq.wire.generated.api_versions import ApiVersionsRequest
+from smq.wire.generated.apis import API_BY_NAME
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from smq.wire.headers import RequestHeader, read_response_header, write_request_header
 from smq.wire.internal.form import Question
@@ -129,21 +128,19 @@ def benches(directory: Path, kind: type[BenchT]) -> Iterator[Callable[..., Bench
 
 def request(name: str, version: int, message: Any, correlation: int = 1) -> bytes:
     """A request with its size."""
-    api = API_BY_KEY[API_BY_NAME[name].key]
+    api = API_BY_NAME[name]
     writer = Writer()
     write_request_header(RequestHeader(api.key, version, correlation, "test"), writer)
-    write = getattr(api.codec, api.read_request.__name__.replace("read_", "write_"))
-    write(message, version, writer)
+    api.write_request(message, version, writer)
     body = writer.to_bytes()
     return len(body).to_bytes(4) + body
 
 
 def decoded(name: str, version: int, body: bytes) -> Any:
     """A response."""
-    api = API_BY_KEY[API_BY_NAME[name].key]
+    api = API_BY_NAME[name]
     _, at = read_response_header(body, 0, api.key, version)
-    read = getattr(api.codec, api.write_response.__name__.replace("write_", "read_"))
-    return read(body, at, version)
+    return api.read_response(body, at, version)
 
 
 class Client:

@@ -17,7 +17,6 @@ from typing import Any
 from uuid import UUID
 
 from smq.model.errors import ErrorCode
-from smq.wire.api import API_BY_KEY
 from smq.wire.codec import ZERO_UUID, Writer
 from smq.wire.generated import (
     api_versions,
@@ -33,6 +32,7 @@ from smq.wire.generated import (
     offset_fetch,
     produce,
 )
+from smq.wire.generated.apis import API_BY_KEY
 from smq.wire.headers import read_request_header, write_response_header
 from smq.wire.records import Record, read_batches, write_batch
 from smq.wire.structure_code import snake

@@ -5,14 +5,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from gateway.apis.table import API_BY_KEY
 from gateway.coordinator_context import Ticket
 from gateway.coordinator_dispatch import Origin, dispatch
 from gateway.parts import Parts
 from smq.coordinator.transactions.orders import SyncOrder
 from smq.model.catalog import Node
-from smq.wire.api import API_BY_NAME
 from smq.wire.codec import Writer
+from smq.wire.generated.apis import API_BY_NAME
 from smq.wire.headers import RequestHeader, read_response_header, write_request_header
 from smq.wire.internal.frames import Relayed
 from tests.coordinator.coordinator_driver import CoordinatorDriver
@@ -22,21 +21,19 @@ NODES = [Node(1, "one", 9092, 7), Node(2, "two", 9093, 8)]
 
 def relayed(name: str, version: int, request: Any, node_id: int = 1) -> Relayed:
     """A request as a shard relays it."""
-    api = API_BY_KEY[API_BY_NAME[name].key]
+    api = API_BY_NAME[name]
     writer = Writer()
     write_request_header(RequestHeader(api.key, version, 77, "client"), writer)
-    write = getattr(api.codec, api.read_request.__name__.replace("read_", "write_"))
-    write(request, version, writer)
+    api.write_request(request, version, writer)
     return Relayed(node_id, "10.0.0.9", memoryview(writer.to_bytes()))
 
 
 def decoded(name: str, version: int, body: bytes) -> Any:
     """A response as a client reads it."""
-    api = API_BY_KEY[API_BY_NAME[name].key]
+    api = API_BY_NAME[name]
     correlation_id, at = read_response_header(body, 0, api.key, version)
     assert correlation_id == 77
-    read = getattr(api.codec, api.write_response.__name__.replace("write_", "read_", 1))
-    return read(body, at, version)
+    return api.read_response(body, at, version)
 
 
 def finished(parts: Parts, known: Callable[[Any], Any] | None = None) -> Writer:

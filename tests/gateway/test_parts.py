@@ -12,7 +12,7 @@ from gateway.dispatch import dispatch
 from gateway.parts import PLAIN_BYTES_MAX, Parts
 from smq.model.errors import ErrorCode, PeerError
 from smq.store.rows import CommittedOffset
-from smq.wire.api import API_BY_NAME
+from smq.wire.generated.apis import API_BY_NAME
 from smq.wire.generated.find_coordinator import FindCoordinatorRequest
 from smq.wire.generated.list_offsets import (
     ListOffsetsPartition,

@@ -16,8 +16,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from smq.wire.api import API_BY_NAME, ApiFacts
+from smq.wire.api import WireApi
 from smq.wire.codec import Malformed, Message, Writer
+from smq.wire.generated.apis import API_BY_NAME
 from smq.wire.generated.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -59,7 +60,7 @@ def encode(request: Message, version: int, correlation_id: int = 1) -> bytes:
 class Expected:
     """The answer that is awaited: of which API and version, to which request."""
 
-    api: ApiFacts
+    api: WireApi[Any, Any]
     version: int
     correlation_id: int
 

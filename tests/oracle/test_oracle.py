@@ -12,7 +12,7 @@ from gateway.apis.table import APIS, Api
 from smq.testing.kafka import KafkaUnavailable
 from smq.testing.processes import Broker
 from smq.testing.smq_broker import SmqBroker
-from smq.wire.api import API_BY_NAME
+from smq.wire.generated.apis import API_BY_NAME
 from tests.oracle.comparison import Deviation, Difference, differences, read_deviations
 from tests.oracle.dialogues import Dialogue
 from tests.oracle.record import recorded

@@ -1,10 +1,14 @@
-"""The APIs by key."""
+"""The registry of APIs."""
 
-from smq.wire.api import API_BY_KEY, API_BY_NAME
+import subprocess
+import sys
+
+from smq.wire.api import WireApi
+from smq.wire.generated.apis import API_BY_KEY, API_BY_NAME
 
 
 def test_an_api_is_found_by_its_key_and_by_its_name() -> None:
-    assert API_BY_KEY[1] == (1, "Fetch", 4, 18, 12)
+    assert API_BY_KEY[1] == WireApi(1, "Fetch", 4, 18, 12, "fetch")
     assert API_BY_NAME["Fetch"] is API_BY_KEY[1]
     assert all(facts.key == key for key, facts in API_BY_KEY.items())
 
@@ -22,3 +26,11 @@ def test_the_versions_are_those_of_kafka_4_3() -> None:
         57: (0, 2), 60: (0, 2), 61: (0, 0), 65: (0, 0), 66: (0, 2),
         71: (0, 0), 72: (0, 0), 74: (0, 1), 75: (0, 0),
     }  # fmt: skip
+
+
+def test_a_codec_is_loaded_when_it_is_first_used() -> None:
+    code = (
+        "import sys; from smq.wire.generated import apis; name = 'smq.wire.generated.fetch'; "
+        "assert name not in sys.modules; apis.FETCH.read_response; assert name in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

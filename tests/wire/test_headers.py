@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from smq.wire.api import API_BY_KEY
 from smq.wire.codec import Malformed, Writer
+from smq.wire.generated.apis import API_BY_KEY
 from smq.wire.headers import (
     RequestHeader,
     read_request_header,

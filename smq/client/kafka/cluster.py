@@ -17,8 +17,9 @@ from smq.client.kafka.connection import (
     ANSWER_SECONDS_MAX,
     Connection,
 )
-from smq.client.kafka.questions import METADATA, Question, Request, Response
+from smq.client.kafka.questions import METADATA, Question
 from smq.model.errors import BrokerError, ErrorCode
+from smq.wire.api import Request, Response
 from smq.wire.generated.metadata import (
     MetadataRequest,
     MetadataRequestTopic,

@@ -11,8 +11,9 @@ from struct import Struct
 from typing import Any
 
 from smq.client.errors import BrokerUnavailable
-from smq.client.kafka.questions import API_VERSIONS, Question, Request, Response
+from smq.client.kafka.questions import API_VERSIONS, Question
 from smq.model.errors import BrokerError, ErrorCode, PeerError
+from smq.wire.api import Request, Response
 from smq.wire.codec import Writer
 from smq.wire.generated.api_versions import (
     ApiVersionsRequest,
@@ -91,7 +92,7 @@ class Connection:
         answered, at = read_response_header(data, 0, question.api.key, version)
         if answered != correlation_id:
             raise PeerError(f"{self.address} answers {answered} where {correlation_id} was asked")
-        return question.read(data, at, version)
+        return question.api.read_response(data, at, version)
 
     def _learn_versions(self) -> None:
         # Every broker knows version 0, and it says all that we need.
@@ -116,7 +117,7 @@ class Connection:
         writer = Writer()
         header = RequestHeader(question.api.key, version, self._last_correlation_id, CLIENT_ID)
         write_request_header(header, writer)
-        question.write(request, version, writer)
+        question.api.write_request(request, version, writer)
         body = writer.to_bytes()
         try:
             self._socket.sendall(_SIZE.pack(len(body)) + body)

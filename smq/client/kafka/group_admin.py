@@ -13,10 +13,9 @@ from smq.client.kafka.questions import (
     OFFSET_DELETE,
     OFFSET_FETCH,
     Question,
-    Request,
-    Response,
 )
 from smq.client.names import TopicPartition, by_topic
+from smq.wire.api import Request, Response
 from smq.wire.generated.delete_groups import DeleteGroupsRequest
 from smq.wire.generated.describe_groups import DescribedGroup, DescribeGroupsRequest
 from smq.wire.generated.offset_commit import (

@@ -12,12 +12,11 @@ from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from gateway.apis.table import API_BY_KEY
 from smq.testing.simulation.clock import MS
 from smq.testing.simulation.host import node_address
 from smq.testing.simulation.ledger import Broken
-from smq.wire.api import API_BY_NAME
 from smq.wire.codec import Writer
+from smq.wire.generated.apis import API_BY_NAME
 from smq.wire.headers import RequestHeader, read_response_header, write_request_header
 
 if TYPE_CHECKING:
@@ -58,13 +57,11 @@ class Connection:
         self, name: str, version: int, message: Message, answered: Answered, wait_ms: int = 0
     ) -> None:
         """Send a request; `answered` gets the response, or None if the connection breaks."""
-        api = API_BY_KEY[API_BY_NAME[name].key]
+        api = API_BY_NAME[name]
         correlation = next(self.client.correlations)
         writer = Writer()
         write_request_header(RequestHeader(api.key, version, correlation, "simulated"), writer)
-        getattr(api.codec, api.read_request.__name__.replace("read_", "write_"))(
-            message, version, writer
-        )
+        api.write_request(message, version, writer)
         body = writer.to_bytes()
         self._out += len(body).to_bytes(4) + body
         now_ns = self.client.world.clock.now_ns
@@ -106,10 +103,9 @@ class Connection:
             asked = self.asked.popleft()
             if int.from_bytes(body[:4]) != asked.correlation:
                 raise Broken(f"{self.client.name} gets another answer than that to {asked.name}")
-            api = API_BY_KEY[API_BY_NAME[asked.name].key]
+            api = API_BY_NAME[asked.name]
             _, at = read_response_header(body, 0, api.key, asked.version)
-            read = getattr(api.codec, api.write_response.__name__.replace("write_", "read_"))
-            asked.answered(read(body, at, asked.version))
+            asked.answered(api.read_response(body, at, asked.version))
 
     def pause(self, ms: float) -> None:
         """Read nothing for about this long: what comes waits in the socket."""

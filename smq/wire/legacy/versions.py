@@ -13,7 +13,6 @@ from collections.abc import Callable
 from struct import Struct
 from typing import NamedTuple
 
-from smq.wire.api import API_BY_NAME
 from smq.wire.codec import (
     READ_ERRORS,
     Buffer,
@@ -25,6 +24,7 @@ from smq.wire.codec import (
     write_nullable_string,
     write_string,
 )
+from smq.wire.generated.apis import API_BY_NAME
 from smq.wire.generated.create_topics import read_create_topics_response
 from smq.wire.generated.list_offsets import (
     ListOffsetsPartition,

@@ -18,8 +18,8 @@ from smq.model.config import Config
 from smq.model.errors import ErrorCode, Unavailable
 from smq.model.now import Now
 from smq.store.store import Store
-from smq.wire.api import API_BY_NAME
 from smq.wire.codec import Writer
+from smq.wire.generated.apis import API_BY_NAME
 from smq.wire.generated.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,

@@ -2,26 +2,26 @@
 
 from gateway.apis.api import Api, Where
 from gateway.apis.bounds import Bounds, Cut
-from smq.wire.generated import list_groups, produce
+from smq.wire.generated import apis, list_groups
 
 
 def test_versions_are_those_of_the_codec_and_produce_advertises_those_that_it_refuses() -> None:
-    api = Api("ListGroups", Where.COORDINATOR, list_groups, None)
+    api = Api(apis.LIST_GROUPS, Where.COORDINATOR, None)
     first, last = api.versions.start, api.versions.stop - 1
     assert api.advertised == (api.key, first, last)
-    kernel = Api("Produce", Where.KERNEL, produce, None)
+    kernel = Api(apis.PRODUCE, Where.KERNEL, None)
     assert kernel.versions.start > 0
     assert kernel.advertised[1] == 0
 
 
 def test_the_newest_cut_that_a_version_has_is_taken() -> None:
     cuts = Cut(4, ("new",), ("new",)), Cut(0, ("old",), ("old",))
-    api = Api("ListGroups", Where.COORDINATOR, list_groups, None, "", Bounds(1, 1, cuts))
+    api = Api(apis.LIST_GROUPS, Where.COORDINATOR, None, "", Bounds(1, 1, cuts))
     assert [api.cut(version) for version in (0, 3, 4, 5)] == [cuts[1], cuts[1], cuts[0], cuts[0]]
-    assert Api("Produce", Where.KERNEL, produce, None).cut(9) is None
+    assert Api(apis.PRODUCE, Where.KERNEL, None).cut(9) is None
 
 
 def test_the_codec_is_found_by_its_name() -> None:
-    api = Api("ListGroups", Where.COORDINATOR, list_groups, None)
+    api = Api(apis.LIST_GROUPS, Where.COORDINATOR, None)
     assert api.read_request is list_groups.read_list_groups_request
     assert api.write_response is list_groups.write_list_groups_response

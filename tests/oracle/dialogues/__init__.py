@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from smq.wire.api import API_BY_NAME
+from smq.wire.generated.apis import API_BY_NAME
 from tests.oracle.talk import Talk, snake
 
 Script = Callable[[Talk], None]

@@ -3,8 +3,8 @@
 from typing import Any
 from uuid import UUID
 
-from smq.wire.api import API_BY_KEY
 from smq.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from smq.wire.generated.apis import API_BY_KEY
 from smq.wire.generated.describe_cluster import DescribeClusterRequest
 from smq.wire.generated.init_producer_id import InitProducerIdRequest
 from smq.wire.generated.metadata import (
