@@ -141,7 +141,7 @@ def cut(
     """Cut the batches in `data`, all whole, into pieces.
 
     `lossy`: batches with header keys that are not UTF-8 become ROWS too, for readers that prefer
-    changed records to none. Raises PeerError if these are no batches.
+    escaped keys to none. Raises PeerError if these are no batches.
     """
     array = read_only(data)
     facts = new_facts(len(array))

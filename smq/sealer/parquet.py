@@ -88,7 +88,7 @@ _SETTINGS: dict[str, Any] = {
 
 
 def table_of(piece: Piece) -> pa.Table:
-    """The rows of a piece of kind ROWS. Replaces what is not UTF-8 in header keys."""
+    """The rows of a piece of kind ROWS. In header keys, bytes that are not UTF-8 become `\\xff`."""
     return _views_of(piece).cast(SCHEMA)
 
 
@@ -119,7 +119,9 @@ def _headers_of(piece: Piece) -> pa.Array:
     try:
         texts = keys.cast(pa.string())
     except pa.ArrowInvalid:
-        texts = pa.array([key.as_py().decode(errors="replace") for key in keys], pa.string())
+        texts = pa.array(
+            [key.as_py().decode(errors="backslashreplace") for key in keys], pa.string()
+        )
     counts = piece.columns[C_HEADER_COUNT]
     ends = np.concatenate([[0], counts.cumsum()]).astype(np.int32)
     pairs = pa.StructArray.from_arrays([texts, values], fields=list(_HEADER))

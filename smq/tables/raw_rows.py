@@ -40,7 +40,7 @@ def raw_rows(store: Store, part: Part, inflated_bytes_max: int) -> Iterator[RawR
     """Decode the records of a part of a raw segment, in order, from batches that inflate to
     `inflated_bytes_max` at most.
 
-    Header keys that are not UTF-8 are changed. Raises Damaged, StoreError.
+    In header keys, bytes that are not UTF-8 become `\\xff`. Raises Damaged, StoreError.
     """
     segment = open_segment(store, part.segment)
     assert isinstance(segment, RawSegment)

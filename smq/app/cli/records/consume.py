@@ -26,6 +26,7 @@ from smq.app.cli.records.selection import (
     Template,
     check_field,
     chosen,
+    headers_json,
     pattern,
 )
 
@@ -250,6 +251,6 @@ def json_line(record: "Record") -> bytes:
         "timestamp": record.timestamp_ms,
         "key": to_json(record.key),
         "value": to_json(None if record.value is None else bytes(record.value)),
-        "headers": [[to_json(_bytes(key)), to_json(value)] for key, value in record.headers],
+        "headers": headers_json(record.headers),
     }
     return json.dumps(fields, ensure_ascii=False).encode() + b"\n"

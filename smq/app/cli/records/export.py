@@ -124,6 +124,27 @@ def _lines(part: Path) -> Iterator[Put]:
         yield put
 
 
+def _refuse_odd_key(batch: "Batch", ends: "dict[TopicPartition, int]") -> None:
+    """End at a record, below these offsets, with a header key that Arrow has no text for."""
+    for name, run in batch.runs():
+        for record in run:
+            for key, _ in record.headers if record.offset < ends[name] else ():
+                if not _is_text(key):
+                    raise refusal(
+                        f"partition {record.partition}, offset {record.offset}: the header key "
+                        f"{key!r} is not UTF-8; export to .ndjson, which holds it"
+                    )
+
+
+def _is_text(key: str) -> bool:
+    """Whether a header's key is UTF-8: the SDK gives other bytes as surrogates."""
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 @contextmanager
 def _tables(part: Path, suffix: str) -> Iterator[Put]:
     from smq.app.cli.records.tables import below, written  # noqa: PLC0415  (PyArrow takes its time.)
@@ -131,6 +152,8 @@ def _tables(part: Path, suffix: str) -> Iterator[Put]:
     with written(part, suffix) as writer:
 
         def put(batch: "Batch", ends: "dict[TopicPartition, int]") -> int:
+            if not batch.are_header_keys_text():
+                _refuse_odd_key(batch, ends)
             table = below(batch.to_arrow(), ends)
             writer.write_table(table)
             return int(table.num_rows)

@@ -105,11 +105,17 @@ def field_of(record: AnyRecord, name: str) -> Any:  # noqa: ANN401  (what the fi
     if first == "size":
         return len(record.key or b"") + len(record.value or b"")
     if first == "headers":
-        return [[key, to_json(value)] for key, value in record.headers]
+        return headers_json(record.headers)
     found = getattr(record, first)
     if isinstance(found, memoryview):
         found = bytes(found)
     return _part(found, path) if path else found
+
+
+def headers_json(headers: tuple[tuple[str, bytes | None], ...]) -> list[list[Any]]:
+    """Pairs of a name and a value, as JSON."""
+    named = ((name.encode(errors="surrogateescape"), value) for name, value in headers)
+    return [[to_json(name), to_json(value)] for name, value in named]
 
 
 def _time(timestamp_ms: int) -> str | None:

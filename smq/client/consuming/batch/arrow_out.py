@@ -71,6 +71,15 @@ def are_append_times(chunks: Sequence[Chunk]) -> np.ndarray:
     )
 
 
+def are_header_keys_text(chunks: Sequence[Chunk]) -> bool:
+    """Whether the header keys of `to_table` are those of the records: none is escaped."""
+    return all(
+        count_utf8(chunk.memory, headers[H_KEY_AT], headers[H_KEY_LENGTH]) == headers.shape[1]
+        for chunk in chunks
+        for headers in [chunk.headers]
+    )
+
+
 def _in_reach(chunk: Chunk) -> Chunk:
     """A view's offset has 31 bits: of a larger ring, take the part that holds the batches."""
     if len(chunk.memory) <= VIEW_OFFSET_MAX:
@@ -172,8 +181,9 @@ def _headers(chunk: Chunk, count: int) -> pa.Array:
 
 
 def _text(memory: np.ndarray, ats: np.ndarray, lengths: np.ndarray) -> pa.Array:
-    """Strings as views; if one is not UTF-8, all are decoded with replacement characters."""
+    """Strings as views; bytes that are not UTF-8 become `\\xff`, and all are copied."""
     keys = binary_views(memory, ats, lengths)
     if count_utf8(memory, ats, lengths) == len(ats):
         return keys.view(pa.string_view())
-    return pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string_view())
+    texts = [key.decode(errors="backslashreplace") for key in keys.to_pylist()]
+    return pa.array(texts, pa.string_view())

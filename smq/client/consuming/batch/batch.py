@@ -76,7 +76,8 @@ class Batch:
     def to_arrow(self) -> "pa.Table":
         """Columns topic, partition, offset, timestamp, key, value and headers.
 
-        Keys and values longer than 12 bytes are not copied.
+        Keys and values longer than 12 bytes are not copied. In a header's key, bytes that are not
+        UTF-8 become `\\xff` (`are_header_keys_text`).
         """
         from smq.client.consuming.batch.arrow_out import to_table  # noqa: PLC0415  (slow)
 
@@ -90,6 +91,12 @@ class Batch:
         from smq.client.consuming.batch.arrow_out import are_append_times  # noqa: PLC0415  (slow)
 
         return are_append_times(self._lent())
+
+    def are_header_keys_text(self) -> bool:
+        """Whether the header keys of `to_arrow` are those of the records: all are UTF-8."""
+        from smq.client.consuming.batch.arrow_out import are_header_keys_text  # noqa: PLC0415
+
+        return are_header_keys_text(self._lent())
 
     def tables(self) -> "Iterator[pa.Table]":
         """The Arrow tables among the values, in the records' order: see `Record.table`.

@@ -78,3 +78,21 @@ def test_what_cannot_be_exported_is_a_sentence(
     ]:
         assert sentence in run(smq_session_broker, "export", *arguments, exit_code=1)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_a_header_key_that_is_not_utf8_is_refused_where_text_is_all_there_is(
+    smq_session_broker: SmqBroker, tmp_path: Path, suffix: str
+) -> None:
+    """Awkward records: replacement characters were written, and imported again."""
+    name, file = uuid4().hex[:8], str(tmp_path / f"out.{suffix}")
+    with smq_session_broker.connect() as client:
+        client.create_topic(name, 1)
+        with client.producer() as producer:
+            for key in (b"\\xff", "k\u00e4se".encode(), b"k\xe4se"):
+                producer.send(name, b"", headers=[(key, b"")])
+    output = run(smq_session_broker, "export", name, file, exit_code=1)
+    assert "partition 0, offset 2: the header key 'k\\udce4se' is not UTF-8" in output
+    assert "export to .ndjson" in output
+    assert not list(tmp_path.iterdir())
+    run(smq_session_broker, "export", name, str(tmp_path / "out.ndjson"))

@@ -1,5 +1,6 @@
 """Filters and templates of records."""
 
+import json
 from dataclasses import dataclass
 
 import pytest
@@ -99,3 +100,11 @@ def test_counts_keep_the_range_of_times() -> None:
         counts.add(record)
     (row,) = counts.rows()
     assert (row["records"], row["bytes"], row["nulls"]) == (2, 3, 1)
+
+
+def test_headers_are_json_whatever_their_names() -> None:
+    """Awkward records: a name that is not UTF-8 made lines that no JSON parser reads."""
+    record = Given(headers=(("\udcff", b"\xff"), ("a", None)))
+    expected = [[{"base64": "/w=="}, {"base64": "/w=="}], ["a", None]]
+    assert json.loads(chosen(record, ["headers"])) == {"headers": expected}
+    assert json.loads(Template("{headers}").line(record)) == expected

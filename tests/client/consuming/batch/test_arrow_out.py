@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from shm.kernels.twin import records as plain
-from smq.client.consuming.batch.arrow_out import SCHEMA, are_append_times, to_table
-from smq.client.consuming.batch.chunk import Room, cut
+from smq.client.consuming.batch.arrow_out import (
+    SCHEMA,
+    are_append_times,
+    are_header_keys_text,
+    to_table,
+)
+from smq.client.consuming.batch.chunk import Chunk, Room, cut
 from smq.testing.records import plain_batches
 from smq.wire.compression import Codec
 from smq.wire.records import Record, write_batch
@@ -49,7 +54,12 @@ def test_a_chunk_is_a_record_batch_over_its_memory() -> None:
     assert values[0].buffers()[2].address == batches.memory.ctypes.data
     assert values[1].buffers()[2].address == chunks[1].memory.ctypes.data
     assert table.column("timestamp")[0].as_py() == datetime.fromtimestamp(1, UTC)
-    assert table.column("headers")[0].as_py() == [{"key": "\ufffd", "value": b"1"}]
+    assert table.column("headers")[0].as_py() == [{"key": "\\xff", "value": b"1"}]
+
+
+def chunk_of(records: list[Record]) -> Chunk:
+    [chunk], _ = cut(batches_of(write_batch(records)), Room(64 << 20))
+    return chunk
 
 
 def test_nothing_is_a_table_without_rows() -> None:
@@ -84,3 +94,14 @@ def test_a_ring_beyond_what_views_reach_is_cut_to_what_they_need(
         assert table.to_pylist() == expected_rows[-len(chunk) :]
     (column,) = to_table([last]).column("value").chunks
     assert column.buffers()[2].address == batches.memory.ctypes.data + 2 * len(data)
+
+
+def test_a_header_key_that_is_not_utf8_is_escaped_and_all_others_stay() -> None:
+    """Awkward records: all of them lost what is not UTF-8, and `smq export` wrote it so."""
+    keys = [b"a\xffb", b"\xfe", "k\u00e4se \ufffd".encode(), b"\\xff"]
+    chunk = chunk_of([Record(0, 0, None, b"", tuple((key, None) for key in keys))])
+    [headers] = to_table([chunk]).column("headers").to_pylist()
+    assert [each["key"] for each in headers] == ["a\\xffb", "\\xfe", "k\u00e4se \ufffd", "\\xff"]
+    assert not are_header_keys_text([chunk])
+    assert are_header_keys_text([chunk_of([Record(0, 0, None, b"", ((keys[2], None),))])])
+    assert are_header_keys_text([])
