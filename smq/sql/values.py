@@ -1,5 +1,6 @@
 """Values of a result as Python has them: DuckDB has times that Python has not."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,13 @@ import pyarrow as pa
 def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
     """The rows of a batch; times outside the years 1 to 9999, and nanoseconds, as text."""
     yield from zip(*map(_values, batch.columns), strict=True)
+
+
+def json_number(value: float) -> float | str:
+    """The number, or the text that others write for those that JSON lacks."""
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _values(column: pa.Array) -> list[Any]:

@@ -21,7 +21,7 @@ from smq.client.errors import BrokerUnavailable
 from smq.filer.location import Location
 from smq.model.errors import BrokerError, StoreError
 from smq.sql.session import Bounds, Refused, Topics, running
-from smq.sql.values import rows_of
+from smq.sql.values import json_number, rows_of
 from smq.tables.live import TooMuch
 from smq.tables.plan import Unreadable
 
@@ -76,7 +76,9 @@ def _result(task: Task, topics: Topics) -> dict[str, Any]:
 
 
 def plain(value: object) -> object:
-    """A JSON value: times in ISO 8601, bytes in base64."""
+    """A JSON value: times in ISO 8601, bytes in base64, numbers that JSON lacks as text."""
+    if isinstance(value, float):
+        value = json_number(value)
     match value:
         case bytes():
             return {"base64": b64encode(value).decode()}
@@ -97,7 +99,7 @@ def main() -> None:
     pa.array([0])  # Arrow reserves an arena first.
     # DuckDB's own limit does not count what a single function builds: repeat('x', 4000000000).
     confine(2 * task.memory_bytes + BESIDE_BYTES)
-    sys.stdout.write(json.dumps(answer(task), ensure_ascii=True, allow_nan=True))
+    sys.stdout.write(json.dumps(answer(task), ensure_ascii=True, allow_nan=False))
 
 
 if __name__ == "__main__":

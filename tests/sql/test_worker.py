@@ -86,6 +86,13 @@ def test_a_function_that_builds_too_much_fails(
     assert "error" in run(task(tmp_path, f"SELECT length({expression})"))
 
 
+def test_numbers_that_json_lacks_are_text(tmp_path: Path, seal_topic: SealTopic) -> None:
+    """Awkward records: the front could not encode its answer."""
+    told = answer(task(tmp_path, "SELECT 'nan'::DOUBLE AS n, ['-inf'::FLOAT] AS l"))
+    assert told["rows"] == [["NaN", ["-Infinity"]]]
+    json.dumps(told, allow_nan=False)
+
+
 def test_values_as_json() -> None:
     at = datetime(2026, 1, 2, tzinfo=UTC)
     assert plain({"a": [b"x", at, None, 1.5, True]}) == {

@@ -79,3 +79,28 @@ def test_a_file_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
     for output_format in Format:
         with pytest.raises(SystemExit, match="cannot be written"):
             written(output_format, tmp_path / "none" / "x", "SELECT 1")
+
+
+def test_an_empty_text_of_csv_is_not_null(tmp_path: Path) -> None:
+    """Awkward records: both were nothing between two commas. These lines are PostgreSQL's."""
+    query = "SELECT NULL AS n, '' AS e, 'NULL' AS t, ' ' AS s UNION ALL SELECT '', NULL, NULL, ''"
+    text = written("csv", tmp_path / "x", query)
+    assert text == 'n,e,t,s\n,"",NULL, \n"",,,""\n'
+    made = f"SELECT * FROM read_csv('{tmp_path / 'x'}', all_varchar=true, allow_quoted_nulls=false)"
+    assert duckdb.execute(made).fetchall() == [(None, "", "NULL", " "), ("", None, None, "")]
+
+
+def test_numbers_that_json_lacks_are_text(tmp_path: Path) -> None:
+    """Awkward records: `NaN` alone is no JSON."""
+    query = "SELECT 'nan'::DOUBLE AS n, ['inf'::FLOAT, 1] AS l, {'a': '-inf'::DOUBLE} AS s"
+    text = written("json", tmp_path / "x", query)
+    assert text == '{"n": "NaN", "l": ["Infinity", 1.0], "s": {"a": "-Infinity"}}\n'
+    assert written("csv", tmp_path / "y", query).splitlines()[1].startswith("NaN,")
+
+
+def test_columns_of_one_name_are_refused_where_a_name_holds_one(tmp_path: Path) -> None:
+    """Awkward records: of two such columns JSON had the last."""
+    query = "SELECT 1 AS a, 2 AS a, 3 AS b"
+    with pytest.raises(SystemExit, match="several columns a; name them with AS"):
+        written("json", tmp_path / "x", query)
+    assert written("csv", tmp_path / "y", query) == "a,a,b\n1,2,3\n"
