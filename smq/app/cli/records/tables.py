@@ -184,7 +184,10 @@ def to_send(
         wanted = [name for name in wanted if name != "partition"]
     columns = {name: rows[name] for name in wanted}
     if _are_texts(rows):
-        columns |= {name: _of_text(name, rows[name]) for name in wanted if name != "value"}
+        texts = (name for name in wanted if name != "value")
+        columns |= {name: _of_text(name, rows[name], first_row) for name in texts}
+    else:
+        _check_milliseconds(columns.get("timestamp"), first_row)
     if key is not None or "key" in names:
         columns["key"] = _keys(rows[key or "key"])
     return pa.RecordBatch.from_pydict(columns)
@@ -198,20 +201,48 @@ def highest_partition(batch: pa.RecordBatch) -> int:
     return -1 if highest is None else highest
 
 
-def _of_text(name: str, column: pa.Array) -> pa.Array:
-    """A column `partition` or `timestamp` of a CSV file: numbers, or moments."""
+def _check_milliseconds(column: pa.Array | None, first_row: int) -> None:
+    """Raise ValueError if a time has parts of a millisecond, which records have not."""
+    if column is None or not pa.types.is_timestamp(column.type):
+        return
+    if column.type.unit not in {"us", "ns"}:
+        return
+    per_ms = pa.scalar(1000 if column.type.unit == "us" else 1_000_000, pa.int64())
+    times = column.cast(pa.int64())
+    whole = pc.multiply(pc.divide(times, per_ms), per_ms)
+    _check_rows("timestamp", pc.not_equal(times, whole), first_row, "has parts of a millisecond")
+
+
+def _check_rows(name: str, are_wrong: pa.Array, first_row: int, fault: str) -> None:
+    """Raise ValueError at the first row of a column that is wrong."""
+    row = pc.index(are_wrong, value=True).as_py()
+    if row >= 0:
+        raise ValueError(f"row {first_row + row}, column {name!r} {fault}")
+
+
+def _of_text(name: str, column: pa.Array, first_row: int) -> pa.Array:
+    """A column `partition` or `timestamp` of a CSV file: each a number, or a moment."""
     if name == "headers":
         raise ValueError("a CSV file cannot say headers; use .parquet, .arrow or .ndjson")
+    kinds = [pa.int64()]
+    if name == "timestamp":
+        kinds += [pa.timestamp("ms", "UTC"), pa.timestamp("ms")]
     column = pc.if_else(pc.equal(column, ""), None, column)
-    try:
-        return pc.cast(column, pa.int64())
-    except pa.ArrowInvalid:
-        if name != "timestamp":
-            raise ValueError(f"column {name!r} has what is no whole number") from None
-    for kind in (pa.timestamp("ms", "UTC"), pa.timestamp("ms")):
+    for kind in kinds:  # Mostly, all are written alike.
         with suppress(pa.ArrowInvalid):
             return pc.cast(column, kind)
-    raise ValueError("column 'timestamp' has what is no moment, or milliseconds since 1970")
+    found = pa.array([_number_of(text, kinds) for text in column], pa.int64())
+    fault = "is no whole number" if len(kinds) == 1 else "is no moment, or milliseconds since 1970"
+    _check_rows(name, pc.and_(column.is_valid(), found.is_null()), first_row, fault)
+    return found
+
+
+def _number_of(text: pa.Scalar, kinds: Sequence[pa.DataType]) -> int | None:
+    """The number of a text that is of one of these types."""
+    for kind in kinds if text.is_valid else ():
+        with suppress(pa.ArrowInvalid):
+            return int(text.cast(kind).cast(pa.int64()).as_py())
+    return None
 
 
 def _json_rows(rows: pa.RecordBatch, key: str | None, first_row: int) -> pa.RecordBatch:

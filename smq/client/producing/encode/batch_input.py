@@ -214,7 +214,9 @@ def _milliseconds_of_arrow(array: "pa.Array") -> "pa.Array":
         cut = pc.cast(array, options=pc.CastOptions(kind, allow_time_truncate=True))
     except pa.ArrowInvalid as error:
         raise ValueError(f"the timestamp column: {error}") from error
-    return cut.cast(pa.int64())
+    # Arrow cuts towards 1970. All others cut downwards: NumPy, datetimes, Spark's Kafka sink.
+    is_later = pc.greater(cut.cast(array.type), array)
+    return pc.subtract(cut.cast(pa.int64()), is_later.cast(pa.int64()))
 
 
 def _headers_of_arrow(array: "pa.Array") -> HeaderColumn | None:

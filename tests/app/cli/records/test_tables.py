@@ -205,3 +205,40 @@ def test_rows_that_memory_cannot_hold_are_read_again_fewer_at_a_time(tmp_path: P
     command = [sys.executable, "-c", code, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert done.stdout == "20000\n", done.stderr
+
+
+def test_times_of_csv_are_read_field_by_field_and_refused_with_their_row(tmp_path: Path) -> None:
+    """Use fault 7: a time of another form than the others' ended the import, without its row."""
+    path = tmp_path / "a.csv"
+    path.write_text(
+        "value,timestamp\na,-1\nb,1969-12-31T23:59:59.998\nc,\nd,1970-01-01T00:00:01Z\n"
+    )
+    [rows] = read(path)
+    assert to_send(rows, None, keeps_partitions=True)["timestamp"].to_pylist() == [
+        -1,
+        -2,
+        None,
+        1000,
+    ]
+    for field in ("soon", "99999999999999999999", "1970-01-01T00:00:00.0001", " 1", "1.0"):
+        path.write_text(f"value,timestamp\na,1970-01-01\nb,\nc,{field}\n")
+        [rows] = read(path)
+        with pytest.raises(ValueError, match="row 12, column 'timestamp' is no moment"):
+            to_send(rows, None, keeps_partitions=True, first_row=10)
+    path.write_text("value,partition\na,1\nb,1.5\n")
+    [rows] = read(path)
+    with pytest.raises(ValueError, match="row 2, column 'partition' is no whole number"):
+        to_send(rows, None, keeps_partitions=True)
+
+
+@pytest.mark.parametrize(("unit", "per_ms"), [("us", 1000), ("ns", 1_000_000)])
+def test_times_that_records_cannot_keep_are_refused(unit: str, per_ms: int) -> None:
+    """Use fault 7: parts of a millisecond were cut off."""
+    for last, is_wrong in ((-per_ms, False), (5, True), (-per_ms - 1, True)):
+        times = pa.array([None, 0, 7 * per_ms, last], pa.timestamp(unit, "UTC"))
+        rows = pa.RecordBatch.from_pydict({"value": [b""] * 4, "timestamp": times})
+        if is_wrong:
+            with pytest.raises(ValueError, match="row 4, column 'timestamp' has parts of a milli"):
+                to_send(rows, None, keeps_partitions=True)
+        else:
+            assert to_send(rows, None, keeps_partitions=True)["timestamp"] == times

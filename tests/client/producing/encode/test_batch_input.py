@@ -301,3 +301,16 @@ def test_a_wrong_row_is_told_by_its_number_in_the_whole(monkeypatch: pytest.Monk
         batch = {"value": [b""] * 4, column: [*[None] * 3, wrong]}
         with pytest.raises(TypeError, match="row 3"):
             list(pieces_of(batch))
+
+
+@pytest.mark.parametrize(("unit", "per_ms"), [("us", 1000), ("ns", 1_000_000)])
+def test_parts_of_a_millisecond_are_cut_off_downwards(unit: str, per_ms: int) -> None:
+    """Awkward records: below 1970 Arrow's went up; NumPy's, and Spark's Kafka sink, go down."""
+    times = [-per_ms - 1, -per_ms, -1, 0, 1, per_ms - 1, per_ms, -(2**61), 2**61]
+    columns = [pa.array(times, pa.timestamp(unit)), np.array(times, f"datetime64[{unit}]")]
+    for column in columns:
+        table = {"value": pa.nulls(len(times), pa.binary()), "timestamp": column}
+        batch = pa.table(table) if isinstance(column, pa.Array) else table | {"value": [b""] * 9}
+        [piece] = pieces_of(batch)
+        assert piece.timestamps is not None
+        assert piece.timestamps.tolist() == [each // per_ms for each in times]
