@@ -108,6 +108,14 @@ def topic_configs(cluster: Cluster, name: str) -> Sequence[DescribeConfigsResour
     return configs_of(cluster.anyone(), RESOURCE_TOPIC, name)
 
 
+def message_bytes_max(cluster: Cluster, name: str) -> int | None:
+    """The largest batch that a topic takes; None if the broker does not tell."""
+    for each in topic_configs(cluster, name):
+        if each.name == "max.message.bytes" and each.value is not None:
+            return int(each.value)
+    return None
+
+
 def broker_configs(cluster: Cluster) -> Sequence[DescribeConfigsResourceResult]:
     """All settings of one of the brokers, as above."""
     cluster.metadata([])

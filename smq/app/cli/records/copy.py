@@ -18,7 +18,7 @@ from smq.app.cli.output import say
 from smq.app.cli.places import PLACES, place
 from smq.app.cli.progress import progress
 from smq.app.process.clock import monotonic_ms
-from smq.model.errors import StoreError
+from smq.model.errors import BrokerError, StoreError
 
 if TYPE_CHECKING:
     from smq.app.cli.records.copy_payloads import PayloadCopy
@@ -61,8 +61,9 @@ def copy(  # noqa: PLR0913  (Each is an option.)
     """Copy the records of a topic, partition by partition, up to its present end.
 
     Keys, values, headers, timestamps and compression stay as they are; aborted transactions are
-    left out. Payloads that records refer to are copied too, under the same ids. The destination is
-    created with as many partitions if it does not exist. Nobody else may write to it meanwhile.
+    left out. Batches above the destination's max.message.bytes are divided. Payloads that records
+    refer to are copied too, under the same ids. The destination is created with as many partitions
+    if it does not exist. Nobody else may write to it meanwhile.
     """
     from smq.app.cli.records import copying  # noqa: PLC0415  (NumPy)
     from smq.app.cli.records.copy_payloads import PayloadCopy  # noqa: PLC0415  (as above)
@@ -79,6 +80,7 @@ def copy(  # noqa: PLR0913  (Each is an option.)
             work = copying.Copy(
                 *(*sides, lanes, advance, saving.save),
                 bring=payloads.bring,
+                batch_bytes_max=_bytes_max(sides[1]),
                 keep_offsets=keep_offsets,
             )
             _run(work, saving)
@@ -88,6 +90,16 @@ def copy(  # noqa: PLR0913  (Each is an option.)
         say(json.dumps({**facts, **_counts(work, payloads), "seconds": seconds}))
         return
     _say_done(work, payloads, seconds)
+
+
+def _bytes_max(side: "Side") -> int | None:
+    """The largest batch that a topic takes; None if its broker does not tell."""
+    from smq.client.kafka.admin import message_bytes_max  # noqa: PLC0415  (as above)
+
+    try:
+        return side.cluster.retrying(lambda: message_bytes_max(*side))
+    except BrokerError:  # Its configs may be closed to a client that may write to it.
+        return None
 
 
 def _run(work: "Copy", saving: "Saving") -> None:

@@ -4,6 +4,7 @@ The next fetch is in flight while the previous response is produced. The first f
 copy. The destination's end offsets record the progress, and the next run continues there.
 """
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.connection import Connection
 from smq.client.kafka.offsets import READ_COMMITTED
 from smq.client.kafka.questions import FETCH_BY_NAME, PRODUCE
-from smq.model.errors import PeerError
+from smq.model.errors import BrokerError, PeerError
 from smq.wire.codec import Buffer
 from smq.wire.generated.fetch import (
     FetchPartition,
@@ -26,6 +27,7 @@ from smq.wire.generated.fetch import (
 )
 from smq.wire.generated.produce import (
     PartitionProduceData,
+    PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
@@ -86,7 +88,8 @@ class Copy:
     """One run. `saved` is called after each round of acknowledged requests, `bring` with each batch
     before it is produced.
 
-    With `keep_offsets` it fails before the first record that would change its offset.
+    Batches above `batch_bytes_max`, which the destination would refuse, are divided. With
+    `keep_offsets` it fails before the first record that would change its offset.
     """
 
     def __init__(  # noqa: PLR0913  (it is what a copy is told)
@@ -98,10 +101,12 @@ class Copy:
         saved: Callable[[], None],
         *,
         bring: Callable[[Buffer], None],
+        batch_bytes_max: int | None = None,
         keep_offsets: bool = False,
     ) -> None:
         self._planned = {each.partition: each.destination for each in lanes.values()}
         self._keep_offsets = keep_offsets
+        self._bytes_max = sys.maxsize if batch_bytes_max is None else batch_bytes_max
         self._source, self._destination = source, destination
         self._lanes = lanes
         self._progress, self._saved, self._bring = progress, saved, bring
@@ -179,7 +184,8 @@ class Copy:
             (each.producer_id, each.first_offset) for each in data.aborted_transactions or ()
         ]
         found = []
-        for ready in to_produce(records, lane.position, lane.end, sorted(aborted, key=_offset)):
+        aborted.sort(key=_offset)
+        for ready in to_produce(records, lane.position, lane.end, aborted, self._bytes_max):
             lane.position = ready.source_next
             if lane.skip:
                 self._pass_over(lane, ready)
@@ -278,8 +284,22 @@ class Producing:
             answer = answers.get(sent[0].partition)
             if answer is None:
                 raise PeerError(f"an answer says nothing of partition {sent[0].partition}")
-            check(answer.error_code, answer.error_message)
+            _check(sent, answer)
             yield sent, answer.base_offset
+
+
+def _check(sent: Sent, answer: PartitionProduceResponse) -> None:
+    """Raise BrokerError if a batch was refused."""
+    try:
+        check(answer.error_code, answer.error_message)
+    except BrokerError as error:
+        lane, ready = sent
+        raise BrokerError(
+            error.code,
+            f"the destination refuses the last {ready.record_count} records of partition "
+            f"{lane.partition} before offset {ready.source_next}: "
+            f"{error.message or error.code.name}",
+        ) from error
 
 
 def _offset(aborted: tuple[int, int]) -> int:

@@ -3,7 +3,7 @@
 A batch is forwarded as it is, still compressed, if a broker would accept it: its header loses the
 producer, the transaction and the leader epoch, and gets a new CRC. Records are decoded and encoded
 only if necessary: in a batch from which compaction has removed records, whose append time is the
-broker's, or that begins before the wanted offset.
+broker's, that begins before the wanted offset, or that is larger than the destination takes.
 
 Each copied record takes exactly one offset of the destination. That makes a copy resumable: its
 progress is the destination's end.
@@ -26,7 +26,7 @@ from shm.kernels.base.words import (
     BATCH_PRODUCER_ID_AT,
 )
 from smq.wire.codec import Buffer, Malformed
-from smq.wire.records import Batch, read_batches, write_batch
+from smq.wire.records import Batch, Record, read_batches, write_batch
 
 NO_PRODUCER = -1
 
@@ -65,12 +65,17 @@ class Committed:
 
 
 def to_produce(
-    records: memoryview, position: int, end: int, aborted: Sequence[tuple[int, int]]
+    records: memoryview,
+    position: int,
+    end: int,
+    aborted: Sequence[tuple[int, int]],
+    bytes_max: int,
 ) -> Iterator[Ready]:
     """The batches with the records from `position` up to `end`, which is a batch's boundary.
 
-    Batches that are left out are empty ones, so that the position moves. `records` is writable and
-    is changed in place. Raises Malformed, Undecodable.
+    Batches that are left out are empty ones, so that the position moves. One above `bytes_max` is
+    divided, down to single records. `records` is writable and is changed in place. Raises
+    Malformed, Undecodable.
     """
     committed = Committed(aborted)
     for batch in read_batches(records):
@@ -82,15 +87,16 @@ def to_produce(
         after = batch.last_offset + 1
         if not is_seen:
             yield Ready(b"", 0, after)
-        elif _may_stay(batch, position):
+        elif _may_stay(batch, position, bytes_max):
             yield Ready(_anonymous(batch), batch.record_count, after)
         else:
-            yield _encoded(batch, position)
+            yield from _encoded(batch, position, bytes_max)
 
 
-def _may_stay(batch: Batch, position: int) -> bool:
+def _may_stay(batch: Batch, position: int, bytes_max: int) -> bool:
     return (
         batch.base_offset >= position
+        and (len(batch.data) <= bytes_max or batch.record_count == 1)
         and batch.record_count == batch.last_offset_delta + 1
         and not batch.is_log_append_time
     )
@@ -112,10 +118,22 @@ def _anonymous(batch: Batch) -> memoryview:
     return data
 
 
-def _encoded(batch: Batch, position: int) -> Ready:
+def _encoded(batch: Batch, position: int, bytes_max: int) -> Iterator[Ready]:
+    after = batch.last_offset + 1
     kept = [record for record in batch.records() if record.offset >= position]
     if not kept:  # Compaction has removed the requested ones.
-        return Ready(b"", 0, batch.last_offset + 1)
-    numbered = [record._replace(offset=number) for number, record in enumerate(kept)]
-    data = write_batch(numbered, compression=batch.codec)
-    return Ready(data, len(kept), batch.last_offset + 1)
+        yield Ready(b"", 0, after)
+    else:
+        yield from _divided(kept, after, batch.codec, bytes_max)
+
+
+def _divided(records: Sequence[Record], after: int, codec: int, bytes_max: int) -> Iterator[Ready]:
+    """The records as one batch, or as those of its halves where it is too large."""
+    numbered = [record._replace(offset=number) for number, record in enumerate(records)]
+    data = write_batch(numbered, compression=codec)
+    if len(data) <= bytes_max or len(records) == 1:
+        yield Ready(data, len(records), after)
+        return
+    half = len(records) // 2
+    yield from _divided(records[:half], records[half].offset, codec, bytes_max)
+    yield from _divided(records[half:], after, codec, bytes_max)

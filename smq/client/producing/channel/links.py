@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from smq.client.door.door import Door, DoorUnavailable
-from smq.client.kafka.admin import topic_configs
+from smq.client.kafka.admin import message_bytes_max
 from smq.client.kafka.cluster import SILENT_SECONDS_MAX, Cluster, check
 from smq.client.kafka.questions import INIT_PRODUCER_ID
 from smq.client.producing.channel.channel import Channel
@@ -17,7 +17,6 @@ from smq.client.producing.channel.wire_channel import WireChannel
 from smq.client.reach import Reach
 from smq.wire.generated.init_producer_id import InitProducerIdRequest
 
-MESSAGE_BYTES_MAX_NAME = "max.message.bytes"
 MESSAGE_BYTES_MAX_DEFAULT = 1_048_588  # Kafka's default, for a broker that does not tell.
 
 Result = TypeVar("Result")
@@ -100,7 +99,5 @@ class Links:
 
 def _topic(cluster: Cluster, name: str) -> ProducerTopic:
     leaders = cluster.topic(name).leaders
-    for each in topic_configs(cluster, name):
-        if each.name == MESSAGE_BYTES_MAX_NAME and each.value is not None:
-            return ProducerTopic(leaders, int(each.value))
-    return ProducerTopic(leaders, MESSAGE_BYTES_MAX_DEFAULT)
+    most = message_bytes_max(cluster, name)
+    return ProducerTopic(leaders, MESSAGE_BYTES_MAX_DEFAULT if most is None else most)

@@ -196,3 +196,19 @@ def test_a_destination_that_was_created_again_is_noticed(
     with smq_session_broker.connect() as client, Cluster(smq_session_broker.bootstrap):
         client.delete_topic(f"{topic}-to")
     assert "was created again" in copy(smq_session_broker, *command, exit_code=1)
+
+
+def test_a_destination_that_takes_less_gets_smaller_batches(smq_session_broker: SmqBroker) -> None:
+    """Use fault 4: the answer was MESSAGE_TOO_LARGE, of no record that was named."""
+    source, small, tiny = (uuid4().hex[:8] for _ in range(3))
+    with smq_session_broker.connect() as client:
+        client.create_topic(source, 1)
+        client.create_topic(small, 1, {"max.message.bytes": "2000"})
+        client.create_topic(tiny, 1, {"max.message.bytes": "500"})
+        with client.producer() as producer:
+            batch = {"value": [bytes([each]) * 900 for each in range(20)], "partition": [0] * 20}
+            producer.send_batch(source, batch).result(30)
+        copy(smq_session_broker, source, small)
+        assert records(client, small) == records(client, source)
+    output = copy(smq_session_broker, source, tiny, exit_code=1)
+    assert "refuses the last 1 records of partition 0 before offset 1: MESSAGE_TOO_LARGE" in output

@@ -39,10 +39,13 @@ def batch(
 
 
 def produced(
-    data: bytes, position: int = 0, aborted: Sequence[tuple[int, int]] = ()
+    data: bytes,
+    position: int = 0,
+    aborted: Sequence[tuple[int, int]] = (),
+    bytes_max: int = END,
 ) -> list[tuple[Ready, Batch | None]]:
     found = []
-    for ready in to_produce(memoryview(bytearray(data)), position, END, aborted):
+    for ready in to_produce(memoryview(bytearray(data)), position, END, aborted, bytes_max):
         (parsed,) = read_batches(ready.data) if ready.data else (None,)
         found.append((ready, parsed))
     return found
@@ -116,11 +119,39 @@ def test_a_producer_is_aborted_only_from_its_first_offset_on() -> None:
 
 def test_it_stops_at_the_end() -> None:
     data = memoryview(bytearray(batch([0, 1]) + batch([2, 3])))
-    assert [ready.source_next for ready in to_produce(data, 0, 2, ())] == [2]
+    assert [ready.source_next for ready in to_produce(data, 0, 2, (), END)] == [2]
 
 
 def test_a_damaged_batch_is_not_copied() -> None:
     data = bytearray(batch([0]))
     data[-1] ^= 1
     with pytest.raises(Malformed, match="the batch at offset 0 has a wrong CRC"):
-        list(to_produce(memoryview(data), 0, END, ()))
+        list(to_produce(memoryview(data), 0, END, (), END))
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_a_batch_above_the_destinations_limit_is_divided(codec: int) -> None:
+    """Use fault 4: the copy ended, though each record is within the limit."""
+    rows = [Record(5 + i, 100 + i, b"k", b"%d" % i * 100, ((b"h", None),)) for i in range(10)]
+    data = write_batch(rows, compression=codec)
+    limit = 700 if codec == Codec.NONE else 120
+    found = produced(data, 6, bytes_max=limit)
+    assert len(found) > 1
+    assert all(len(ready.data) <= limit for ready, _ in found)
+    assert [ready.source_next for ready, _ in found][-1] == 15
+    copied = [
+        record._replace(offset=ready.source_next - ready.record_count + record.offset)
+        for ready, parsed in found
+        if parsed is not None
+        for record in parsed.records()
+    ]
+    assert copied == rows[1:]
+    ((whole, _),) = produced(data, 5)
+    assert len(whole.data) == len(data)
+
+
+def test_a_record_above_the_limit_goes_alone_for_the_broker_to_refuse() -> None:
+    """Use fault 4."""
+    rows = [Record(i, 0, None, bytes(1000 if i == 1 else 10)) for i in range(3)]
+    found = produced(write_batch(rows), bytes_max=200)
+    assert [ready.record_count for ready, _ in found] == [1, 1, 1]
