@@ -17,7 +17,7 @@ NEWEST, EARLIEST = "newest", "earliest"
 
 
 class Seen(NamedTuple):
-    """A record with its key and value, perhaps truncated."""
+    """A record with its key, value and headers, perhaps truncated."""
 
     topic: str
     partition: int
@@ -28,6 +28,7 @@ class Seen(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
     key_bytes: int
     value_bytes: int
+    are_headers_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -258,6 +258,10 @@ def matcher(wanted: Wanted) -> Callable[[Record], bool]:
 def seen_of(record: Record, bytes_max: int) -> Seen:
     """A copy of a record; key, value and each header are cut to `bytes_max`."""
     key, value = record.key, record.value
+    headers = tuple(
+        (name[:PREVIEW_BYTES], None if each is None else each[:PREVIEW_BYTES])
+        for name, each in record.headers[:HEADERS_MAX]
+    )
     return Seen(
         record.topic,
         record.partition,
@@ -265,12 +269,10 @@ def seen_of(record: Record, bytes_max: int) -> Seen:
         record.timestamp_ms,
         None if key is None else key[:bytes_max],
         None if value is None else bytes(value[:bytes_max]),
-        tuple(
-            (name[:PREVIEW_BYTES], None if each is None else each[:PREVIEW_BYTES])
-            for name, each in record.headers[:HEADERS_MAX]
-        ),
+        headers,
         _size(key),
         _size(value),
+        are_headers_cut=headers != record.headers,
     )
 
 

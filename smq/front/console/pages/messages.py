@@ -165,7 +165,7 @@ async def _details(console: Console, seen: Seen) -> dict[str, Any]:
 
 
 def _line(seen: Seen) -> bytes:
-    """A line of JSON, as `smq consume --json` prints it."""
+    """A line of JSON, as `smq consume --json` prints it; more fields say what is cut."""
     fields = {
         "topic": seen.topic,
         "partition": seen.partition,
@@ -178,8 +178,12 @@ def _line(seen: Seen) -> bytes:
             for name, value in seen.headers
         ],
     }
+    if len(seen.key or b"") < seen.key_bytes:
+        fields["key_bytes"] = seen.key_bytes
     if len(seen.value or b"") < seen.value_bytes:
         fields["value_bytes"] = seen.value_bytes
+    if seen.are_headers_cut:
+        fields["headers_cut"] = True
     return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from uuid import uuid4
 
 import pytest
 
@@ -9,7 +10,7 @@ from smq.app.front.desk import reading
 from smq.app.front.desk.reading import read, record
 from smq.client.client import Client
 from smq.client.names import TopicPartition
-from smq.front.console.desk import Found, Wanted
+from smq.front.console.desk import HEADERS_MAX, PREVIEW_BYTES, Found, Wanted
 from smq.testing.smq_broker import SmqBroker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -121,6 +122,28 @@ def test_a_record_is_whole_or_is_not_there(client: Client) -> None:
     assert found is not None
     assert (found.value, found.key, found.headers) == (b"value 16", b"key-2", (("trace", b"t1"),))
     assert record(client, TopicPartition("clicks", 1), 100) is None
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_cut"),
+    [
+        ([("h", b"x" * PREVIEW_BYTES)] * HEADERS_MAX, False),
+        ([("h", b"")] * (HEADERS_MAX + 1), True),
+        ([("h", b"x" * (PREVIEW_BYTES + 1))], True),
+        ([("h" * (PREVIEW_BYTES + 1), None)], True),
+    ],
+)
+def test_headers_say_whether_they_are_cut(
+    client: Client, headers: list[tuple[str, bytes | None]], is_cut: bool
+) -> None:
+    """Awkward records."""
+    topic = uuid4().hex[:8]
+    client.create_topic(topic, 1)
+    with client.producer() as producer:
+        producer.send(topic, b"", headers=headers)
+    found = record(client, TopicPartition(topic, 0), 0)
+    assert found is not None
+    assert found.are_headers_cut == is_cut
 
 
 def of_topic(client: Client, topic: str, start: str) -> list[bytes | None]:

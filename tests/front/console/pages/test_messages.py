@@ -72,6 +72,18 @@ def test_records_are_downloaded_as_lines_of_json_and_values_as_they_are() -> Non
     assert browser.get(f"{PATH}/0/7/value").status != 200
 
 
+def test_what_a_download_or_a_page_cuts_is_said() -> None:
+    """Awkward records: keys and headers were cut without a word."""
+    whole = seen(5, b"v", headers=(("h", b"1"),))
+    cut = whole._replace(offset=6, key_bytes=9, value_bytes=8, are_headers_cut=True)
+    browser = Browser(FakeDesk([whole, cut]))
+    first, second = map(json.loads, browser.get(f"{PATH}?as=ndjson").body.splitlines())
+    assert {*second} - {*first} == {"key_bytes", "value_bytes", "headers_cut"}
+    assert (second["key_bytes"], second["value_bytes"], second["headers_cut"]) == (9, 8, True)
+    assert "(cut)" in browser.text(f"{PATH}/0/6?part=1")
+    assert "(cut)" not in browser.text(f"{PATH}/0/5?part=1")
+
+
 def test_values_of_known_formats_are_decoded_into_rows() -> None:
     rows = {"note": "An array.", "columns": ["0"], "rows": [["<7>"]]}
     browser = Browser(FakeDesk([seen(5, b"\x93NUMPY\x01")]), decoded=rows)
