@@ -109,26 +109,33 @@ def _too_large(bytes_max: int) -> NoReturn:
 
 
 def _inflate_gzip(data: Buffer, bytes_max: int) -> bytes:
-    return _inflate_frames(data, bytes_max, lambda: zlib.decompressobj(_GZIP_WINDOW))
+    return _inflate_frames(data, bytes_max, zlib.decompressobj(_GZIP_WINDOW), _gzip_pieces)
 
 
 def _inflate_lz4(data: Buffer, bytes_max: int) -> bytes:
-    return _inflate_frames(data, bytes_max, lz4.frame.LZ4FrameDecompressor)
+    return _inflate_frames(data, bytes_max, lz4.frame.LZ4FrameDecompressor(), _lz4_pieces)
 
 
-def _inflate_frames(data: Buffer, bytes_max: int, new: Callable[[], Any]) -> bytes:
-    """Inflates consecutive frames; `new()` makes a decompressor like zlib's."""
-    inflated, left = [], bytes_max
-    while data:
-        frame = new()
-        inflated.append(frame.decompress(data, left + 1))
-        left -= len(inflated[-1])
+def _inflate_frames(
+    data: Buffer,
+    bytes_max: int,
+    frame: Any,
+    pieces: Callable[[int, Buffer, int], Iterator[bytes]],
+) -> bytes:
+    """Inflates consecutive frames: the first, mostly the only one, at once by `frame`, the others
+    in pieces, as a decompressor copies all that lies behind its frame."""
+    if not data:
+        return b""
+    inflated, left = [frame.decompress(data, bytes_max + 1)], bytes_max
+    left -= len(inflated[0])
+    if left >= 0 and not frame.eof:
+        raise EOFError("the end is missing")
+    for piece in pieces(0, frame.unused_data or b"", bytes_max) if left >= 0 else ():
+        inflated.append(piece)
+        left -= len(piece)
         if left < 0:
-            _too_large(bytes_max)
-        if not frame.eof:
-            raise EOFError("the end is missing")
-        data = frame.unused_data or b""
-    return b"".join(inflated)
+            break
+    return b"".join(inflated) if left >= 0 else _too_large(bytes_max)
 
 
 def _in_one_piece(codec: int, data: Buffer, bytes_max: int) -> Iterator[Buffer]:

@@ -94,14 +94,17 @@ class Prepared:
 
 
 def aborted(made: Prepared) -> None:
-    made.abort(3)
     made.add(batch(0, HALF))
     made.abort(3)
     made.add(batch(HALF, RECORDS))
 
 
-def raw(made: Prepared) -> None:
+def aborted_first(made: Prepared) -> None:
     made.abort(3)
+    made.add(batch(0, RECORDS))
+
+
+def raw(made: Prepared) -> None:
     made.add(batch(0, HALF, raw=True))
     made.abort(3)
     made.add(batch(HALF, RECORDS, raw=True))
@@ -109,18 +112,29 @@ def raw(made: Prepared) -> None:
 
 
 def compacted(made: Prepared) -> None:
-    made.add(batch(0, HALF), batch(0, HALF), batch(HALF, RECORDS), batch(HALF, RECORDS))
-    topic = made.topic
+    made.add(batch(0, HALF), batch(HALF, RECORDS), batch(HALF, RECORDS))
+    _wait_compacted(made, [HALF, 0, HALF])
+
+
+def compacted_first(made: Prepared) -> None:
+    made.add(batch(0, RECORDS), batch(0, RECORDS))
+    _wait_compacted(made, [0, RECORDS])
+
+
+def _wait_compacted(made: Prepared, counts: list[int]) -> None:
     eventually(
-        lambda: [each.record_count for each in topic.segments()] == [0, HALF, 0, HALF],
+        lambda: [each.record_count for each in made.topic.segments()] == counts,
         "the earlier ones are gone",
     )
 
 
+# Of fewer segments each than are merged: a merged one has records (smq.sealer.merge_plan.RUN_MIN).
 MAKERS: dict[str, Callable[[Prepared], None]] = {
     "aborted": aborted,
+    "aborted-first": aborted_first,
     "raw": raw,
     "compacted": compacted,
+    "compacted-first": compacted_first,
 }
 
 
@@ -129,10 +143,11 @@ def topics(broker: SmqBroker, cluster: Cluster) -> dict[str, str]:
     """The topics by what is missing in them."""
     names = {}
     for kind, make in MAKERS.items():
-        configs = COMPACTED if kind == "compacted" else {}
+        configs = COMPACTED if kind.startswith("compacted") else {}
         made = Prepared(OneTopic(broker, cluster, f"{kind}-{uuid4().hex[:8]}", configs))
         make(made)
         made.leave_the_log()
+        assert any(each.record_count == 0 for each in made.topic.segments()), kind
         names[kind] = made.topic.name
     return names
 

@@ -1,6 +1,7 @@
 """Compressions: other writers' output, malformed input, and bombs."""
 
 import gzip
+import time
 import zlib
 from struct import pack
 
@@ -124,6 +125,20 @@ def test_gzip_of_several_members_is_read() -> None:
 def pieces(codec: int, data: bytes, bytes_max: int = 64 * MiB) -> list[bytes]:
     """What is inflated, as it comes."""
     return [bytes(piece) for piece in inflate_pieces(codec, data, bytes_max)]
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4], ids=lambda codec: codec.name)
+def test_many_frames_take_time_by_their_bytes(codec: Codec) -> None:
+    """data fault 11: each frame copied all that lay behind it, 0.7 s for a megabyte."""
+    empty = compress(codec, b"")
+
+    def seconds(count: int) -> float:
+        began = time.thread_time()
+        assert decompress(codec, empty * count, 0) == b""
+        return time.thread_time() - began
+
+    few, many = (min(seconds(count) for _ in range(5)) for count in (2000, 32_000))
+    assert many < 3 * 16 * few
 
 
 LONG = bytes(range(256)) * 8192 + bytes(3 * MiB)
