@@ -9,9 +9,12 @@
 - The newest push of each client is kept: smq.shard.client_metrics.
 """
 
-from gateway.context import ShardContext
-from smq.model.errors import BrokerError
-from smq.shard.client_metrics import TELEMETRY_BYTES_MAX, Push
+from functools import partial
+
+from gateway.context import Ask, Later, ShardContext
+from smq.log.files.background import Lane
+from smq.model.errors import BrokerError, ErrorCode
+from smq.shard.client_metrics import TELEMETRY_BYTES_MAX, Kept, Push, kept_of
 from smq.wire.compression import Codec
 from smq.wire.generated.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
@@ -44,9 +47,9 @@ def subscriptions(
     )
 
 
-def push(request: PushTelemetryRequest, context: ShardContext) -> PushTelemetryResponse:
-    """Keep a client's push or refuse it."""
-    client = context.header.client_id or "", context.caller
+def push(request: PushTelemetryRequest, context: ShardContext) -> PushTelemetryResponse | Ask:
+    """Keep a client's push or refuse it; what is compressed is inflated in a lane."""
+    metrics, client = context.shard.client_metrics, (context.header.client_id or "", context.caller)
     pushed = Push(
         request.subscription_id,
         request.terminating,
@@ -54,9 +57,22 @@ def push(request: PushTelemetryRequest, context: ShardContext) -> PushTelemetryR
         bytes(request.metrics),
     )
     try:
-        context.shard.client_metrics.push(
+        instance = metrics.begin_push(
             request.client_instance_id, *client, pushed, context.now.monotonic_ms
         )
     except BrokerError as refusal:
         return PushTelemetryResponse(error_code=refusal.code)
-    return PushTelemetryResponse()
+
+    def end(answers: list[Kept | ErrorCode]) -> PushTelemetryResponse:
+        [kept] = answers
+        try:
+            metrics.end_push(instance, pushed, kept)
+        except BrokerError as refusal:
+            return PushTelemetryResponse(error_code=refusal.code)
+        return PushTelemetryResponse()
+
+    if pushed.compression == Codec.NONE:
+        return end([kept_of(pushed)])
+    log = next(iter(context.shard.logs.values()))
+    job = partial(kept_of, pushed)
+    return Ask([Later(lambda done: log.background.submit(Lane.CHECKS, job, done))], end)

@@ -16,12 +16,12 @@ from uuid import UUID, uuid4
 from smq.model.caller import Caller
 from smq.model.client_metrics import ClientFacts, Subscription, Wanted, wanted_of
 from smq.model.errors import BrokerError, ErrorCode, PeerError
-from smq.wire.compression import Codec, InflatesTooFar, decompress
+from smq.wire.compression import Codec, InflatesTooFar, compress, decompress
 
 TELEMETRY_BYTES_MAX = 1024 * 1024  # Kafka's default of telemetry.max.bytes.
-INFLATED_BYTES_MAX = 2 * 1024 * 1024  # Inflating it takes a few milliseconds in the shard's loop.
+INFLATED_BYTES_MAX = 2 * 1024 * 1024  # Of zstd that takes a few milliseconds in the shard's loop.
 INSTANCES_MAX = 16_384  # As Kafka.
-PUSHED_BYTES_MAX = 16 * 1024 * 1024  # All newest pushes together, as received.
+PUSHED_BYTES_MAX = 16 * 1024 * 1024  # All newest pushes together, as they are kept.
 SILENCE_MS_MIN = 60_000
 RESERVED = frozenset({UUID(int=0), UUID(int=1)})  # Kafka's reserved ids.
 _ASKS_AGAIN = {ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE}
@@ -34,6 +34,14 @@ class Push(NamedTuple):
     is_last: bool
     compression: int
     metrics: bytes
+
+
+class Kept(NamedTuple):
+    """What is kept of a push: its bytes, of zstd unless it came uncompressed."""
+
+    compression: int
+    metrics: bytes
+    inflated_bytes: int
 
 
 @dataclass(slots=True)
@@ -64,6 +72,9 @@ class Instance:
         return now_ms - self.seen_ms > max(SILENCE_MS_MIN, 3 * self.wanted.interval_ms)
 
 
+_NOTHING = Kept(Codec.NONE, b"", 0)
+
+
 class ClientMetrics:
     """The clients of a shard that push metrics, or have asked to."""
 
@@ -73,7 +84,7 @@ class ClientMetrics:
         self._subscriptions: list[Subscription] = []
         self._version = 0
         self._instances: dict[UUID, Instance] = {}  # Least recently seen first.
-        self._pushed: dict[UUID, tuple[int, bytes]] = {}  # The newest is last.
+        self._pushed: dict[UUID, Kept] = {}  # The newest is last.
         self._pushed_bytes = 0
 
     def take(self, configs: Mapping[str, Mapping[str, str]]) -> None:
@@ -105,28 +116,36 @@ class ClientMetrics:
         instance.error = ErrorCode.NONE
         return instance
 
-    def push(
+    def begin_push(
         self, instance_id: UUID, client_id: str, caller: Caller, push: Push, now_ms: int
-    ) -> None:
-        """Keep what a client pushes in place of what it pushed before. Raises BrokerError."""
+    ) -> Instance:
+        """Check what a client pushes; end_push() follows. Raises BrokerError."""
         if instance_id in RESERVED:
             raise BrokerError(ErrorCode.INVALID_REQUEST)
         instance = self._instance(instance_id, client_id, caller, now_ms)
         try:
             _check(instance, push, now_ms)
-            inflated_bytes = _inflated_bytes(push)
         except BrokerError as refusal:
             instance.error = refusal.code
             raise
         finally:
             instance.is_terminating = push.is_last
-        instance.error = ErrorCode.NONE
+        return instance
+
+    def end_push(self, instance: Instance, push: Push, kept: Kept | ErrorCode) -> None:
+        """Keep a push, as kept_of() made it, in place of the one before. Raises BrokerError."""
+        is_known = self._instances.get(instance.id) is instance
+        if isinstance(kept, Kept) and not is_known:  # Its subscription has changed meanwhile.
+            kept = ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+        instance.error = kept if isinstance(kept, ErrorCode) else ErrorCode.NONE
+        if isinstance(kept, ErrorCode):
+            raise BrokerError(kept)
         if push.metrics:
             instance.push_count += 1
-            instance.pushed_bytes, instance.inflated_bytes = len(push.metrics), inflated_bytes
-            self._forget(instance_id)
-            self._pushed[instance_id] = push.compression, push.metrics
-            self._pushed_bytes += len(push.metrics)
+            instance.pushed_bytes, instance.inflated_bytes = len(push.metrics), kept.inflated_bytes
+            self._forget(instance.id)
+            self._pushed[instance.id] = kept
+            self._pushed_bytes += len(kept.metrics)
             while self._pushed_bytes > PUSHED_BYTES_MAX:
                 self._forget(next(iter(self._pushed)))
 
@@ -136,8 +155,8 @@ class ClientMetrics:
 
     def metrics_of(self, instance_id: UUID) -> bytes:
         """The newest push of a client, inflated; b"" if there is none or it is forgotten."""
-        compression, metrics = self._pushed.get(instance_id, (Codec.NONE, b""))
-        return bytes(decompress(compression, metrics, INFLATED_BYTES_MAX))
+        kept = self._pushed.get(instance_id, _NOTHING)
+        return bytes(decompress(kept.compression, kept.metrics, INFLATED_BYTES_MAX))
 
     def _instance(self, instance_id: UUID, client_id: str, caller: Caller, now_ms: int) -> Instance:
         found = self._instances.pop(instance_id, None)
@@ -161,8 +180,7 @@ class ClientMetrics:
         return found
 
     def _forget(self, instance_id: UUID) -> None:
-        _, metrics = self._pushed.pop(instance_id, (Codec.NONE, b""))
-        self._pushed_bytes -= len(metrics)
+        self._pushed_bytes -= len(self._pushed.pop(instance_id, _NOTHING).metrics)
 
 
 def _check(instance: Instance, push: Push, now_ms: int) -> None:
@@ -183,12 +201,18 @@ def _check(instance: Instance, push: Push, now_ms: int) -> None:
         raise BrokerError(ErrorCode.TELEMETRY_TOO_LARGE)
 
 
-def _inflated_bytes(push: Push) -> int:
-    if not push.metrics:
-        return 0
+def kept_of(push: Push) -> Kept | ErrorCode:
+    """What is kept of a push, or why it is refused.
+
+    What is compressed takes up to some 0.2 s: it may be of a hundred thousand frames or blocks, so
+    this is work for a lane. It is kept as one frame of zstd.
+    """
+    if not push.metrics or push.compression == Codec.NONE:
+        return Kept(Codec.NONE, push.metrics, len(push.metrics))
     try:
-        return len(decompress(push.compression, push.metrics, INFLATED_BYTES_MAX))
-    except InflatesTooFar as reason:
-        raise BrokerError(ErrorCode.TELEMETRY_TOO_LARGE) from reason
-    except PeerError as reason:
-        raise BrokerError(ErrorCode.INVALID_RECORD) from reason
+        inflated = bytes(decompress(push.compression, push.metrics, INFLATED_BYTES_MAX))
+    except InflatesTooFar:
+        return ErrorCode.TELEMETRY_TOO_LARGE
+    except PeerError:
+        return ErrorCode.INVALID_RECORD
+    return Kept(Codec.ZSTD, compress(Codec.ZSTD, inflated), len(inflated))

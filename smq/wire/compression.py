@@ -119,7 +119,7 @@ def _inflate_lz4(data: Buffer, bytes_max: int) -> bytes:
 def _inflate_frames(
     data: Buffer,
     bytes_max: int,
-    frame: Any,
+    frame: Any,  # noqa: ANN401  (like zlib's)
     pieces: Callable[[int, Buffer, int], Iterator[bytes]],
 ) -> bytes:
     """Inflates consecutive frames: the first, mostly the only one, at once by `frame`, the others

@@ -18,7 +18,7 @@ from smq.app.shard.commands import BATCHES_BYTES_MAX, ShardCommands
 from smq.log.files.background import BackgroundThread
 from smq.log.files.checkpoint import Checkpoint
 from smq.model.caller import Caller
-from smq.shard.client_metrics import Push
+from smq.shard.client_metrics import Push, kept_of
 from smq.testing.disk import SlowDisk
 from smq.wire.internal.form import Failed, Question, decode_answer, encode_question
 from smq.wire.internal.frames import KIND_COMMAND, InternalReader, encode_frame
@@ -457,7 +457,9 @@ def test_pushed_metrics_are_listed_and_given_inflated(bench: Bench) -> None:
     pushed_at = now()
     told = metrics.subscribe(UUID(int=100), "app", Caller("10.0.0.9"), pushed_at.monotonic_ms - 1)
     pushed = Push(told.subscription_id, is_last=False, compression=0, metrics=b"metrics")
-    metrics.push(told.id, "app", Caller("10.0.0.9"), pushed, pushed_at.monotonic_ms)
+    caller = Caller("10.0.0.9")
+    instance = metrics.begin_push(told.id, "app", caller, pushed, pushed_at.monotonic_ms)
+    metrics.end_push(instance, pushed, kept_of(pushed))
     [client] = bench.ask(ListPushes(9))
     assert (client.instance, client.client_id, client.host) == (str(told.id), "app", "10.0.0.9")
     assert (client.push_count, client.pushed_bytes) == (1, 7)
