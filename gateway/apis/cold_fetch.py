@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
+from gateway.apis.log_fetch import ABORTED_MAX, find_told
 from gateway.context import Ask
-from smq.log.lookup import Found
 from smq.model.errors import ErrorCode
 from smq.model.segments import BatchLimits
-from smq.shard.inline import before_handles, delivers_inline
+from smq.shard.inline import delivers_inline
 from smq.shard.lent import FileRange, LentBatches
 from smq.shard.shard import Led, Shard
 from smq.wire.generated.fetch import FetchResponse, PartitionData
@@ -28,7 +28,7 @@ KNOWS_STORAGE_ERROR_FROM = 6
 
 
 def storage_error(version: int) -> ErrorCode:
-    """What says to a client of this version that it may ask again (KAFKA-4858)."""
+    """What says to a client of this version that it may ask again, as Kafka 4.3.1 maps it."""
     known = version >= KNOWS_STORAGE_ERROR_FROM
     return ErrorCode.KAFKA_STORAGE_ERROR if known else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -79,8 +79,11 @@ class ColdPart(NamedTuple):
         if led.number not in led.log.partitions.slots:  # Deleted meanwhile.
             data.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return None
+        is_plain = data.aborted_transactions is None
         if end < self.limit:
-            found = find_in_log(led, end, self.limit, self.bytes_max)
+            found, aborted = find_told(
+                led, end, self.limit, self.bytes_max, None if is_plain else ABORTED_MAX
+            )
             if found is None:
                 return self._replace(offset=end)
             if found.total_bytes > self.bytes_max and not self.must_give:
@@ -88,18 +91,11 @@ class ColdPart(NamedTuple):
             if found.total_bytes:
                 Shard.count_bytes_out(led.log, found.total_bytes)
                 data.records = LentBatches(led.log, found.spans, found.total_bytes)
+                data.aborted_transactions = aborted
                 return None
         last = min(end, self.limit) - 1
         data.records = closing_marker(last, led.log.partitions.epoch_at(led.number, last))
         return None
-
-
-def find_in_log(led: Led, offset: int, limit: int, bytes_max: int) -> Found | None:
-    """What is answered from the log; None: the sealer has it."""
-    found = led.log.find(led.number, offset, limit, bytes_max)
-    if found is not None and delivers_inline(led.topic):
-        return before_handles(led.log, found)
-    return found
 
 
 def with_cold(response: FetchResponse, cold: list[ColdPart]) -> FetchResponse | Ask:

@@ -6,7 +6,7 @@
   batch, however large (KIP-74). Below zero they are UNKNOWN_SERVER_ERROR; so is an isolation level
   above 1, for the whole request.
 - read_committed: below the last stable offset, with the aborted transactions that overlap what is
-  read; null when uncommitted records are read too.
+  returned (gateway.apis.log_fetch); null when uncommitted records are read too.
 - Long poll: with less than min_bytes we wait for max_wait_ms, WAIT_MS_MAX at most, unless a
   partition has an error.
 - Offsets below the log start or above the log end: OFFSET_OUT_OF_RANGE.
@@ -29,7 +29,8 @@ there are none.
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from gateway.apis.cold_fetch import ColdPart, find_in_log, storage_error, with_cold
+from gateway.apis.cold_fetch import ColdPart, storage_error, with_cold
+from gateway.apis.log_fetch import ABORTED_MAX, find_told
 from gateway.context import Ask, LogSlot, Message, Result, ShardContext, Wait
 from shm.kernels.request.fetch_request import FETCH_BYTES_MAX, WAIT_MS_MAX
 from smq.model.catalog import InternalPartition, Node, Topic
@@ -38,7 +39,6 @@ from smq.model.segments import BatchLimits
 from smq.shard.lent import LentBatches
 from smq.shard.shard import Led, Offsets
 from smq.wire.generated.fetch import (
-    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
@@ -50,7 +50,6 @@ from smq.wire.generated.fetch import (
     PartitionData,
 )
 
-ABORTED_MAX = 1000  # Per partition of an answer.
 COLD_PARTITIONS_MAX = 4  # Per answer: each may make the sealer decode a row group.
 IDS_FROM = 13
 LEADERS_FROM = 16
@@ -230,25 +229,6 @@ def _limit(offsets: Offsets, isolation_level: int) -> int:
     return offsets.last_stable if isolation_level == READ_COMMITTED else offsets.high_watermark
 
 
-def _readable(
-    led: Led, offset: int, isolation_level: int
-) -> tuple[int, list[AbortedTransaction] | None]:
-    """Up to where a fetch from an offset reads, and the aborted transactions that overlap that
-    range.
-
-    Reading stops where the first ABORTED_MAX of them end.
-    """
-    offsets = led.offsets()
-    limit = _limit(offsets, isolation_level)
-    if isolation_level != READ_COMMITTED:
-        return limit, None
-    aborted, limit = led.log.transactions.aborted_in(led.number, offset, limit, ABORTED_MAX)
-    return limit, [
-        AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
-        for each in aborted
-    ]
-
-
 def _divergence(led: Led, asked: FetchPartition) -> EpochEndOffset | ErrorCode | None:
     """Where our log ended in the client's last epoch, if the client's log is longer (ours was
     cut)."""
@@ -279,6 +259,7 @@ class Reader:
         self._left = self._bytes_max = min(request.max_bytes, FETCH_BYTES_MAX)
         self._failure = storage_error(version)
         self._isolation_level = request.isolation_level
+        self._aborted_left = ABORTED_MAX
         self.total_bytes = 0
         self.has_error = False
         self.cold: list[ColdPart] = []
@@ -299,8 +280,8 @@ class Reader:
         asked = row.request
         if row.led is None:
             return self._unled(row), 0
-        limit, aborted = _readable(row.led, asked.fetch_offset, self._isolation_level)
         offsets = row.led.offsets()
+        limit = _limit(offsets, self._isolation_level)
         if not offsets.log_start <= asked.fetch_offset <= offsets.log_end:
             return self._error(asked.partition, ErrorCode.OFFSET_OUT_OF_RANGE), 0
         data = PartitionData(
@@ -308,7 +289,7 @@ class Reader:
             high_watermark=offsets.high_watermark,
             last_stable_offset=offsets.last_stable,
             log_start_offset=offsets.log_start,
-            aborted_transactions=aborted,
+            aborted_transactions=None if self._isolation_level == READ_UNCOMMITTED else [],
             records=b"",
         )
         if asked.last_fetched_epoch >= 0:
@@ -339,11 +320,16 @@ class Reader:
     def _fill(self, data: PartitionData, row: _Row, limit: int, budget: int) -> int:
         led, asked = row.led, row.request
         assert led is not None
-        found = find_in_log(led, asked.fetch_offset, limit, budget)
+        is_plain = data.aborted_transactions is None
+        count_max = None if is_plain else self._aborted_left
+        found, aborted = find_told(led, asked.fetch_offset, limit, budget, count_max)
         if found is not None:
-            if found.total_bytes > budget and self.total_bytes > 0:
+            count = len(aborted or ())
+            if (found.total_bytes > budget or count > self._aborted_left) and self.total_bytes > 0:
                 return 0
             if found.total_bytes:
+                data.aborted_transactions = aborted
+                self._aborted_left = max(0, self._aborted_left - count)
                 data.records = LentBatches(led.log, found.spans, found.total_bytes)
                 self.total_bytes += found.total_bytes
                 self._left -= found.total_bytes

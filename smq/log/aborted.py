@@ -17,14 +17,23 @@ from smq.log.files.checkpoint import ABORTED_COLUMNS, Aborted
 
 BLOCK_ROWS = 1024
 _FIRST_BLOCK_ROWS = 16  # Most partitions have few.
-FIRST, LAST = Aborted._fields.index("first_offset"), Aborted._fields.index("last_offset")
+PRODUCER, FIRST, LAST = map(Aborted._fields.index, ("producer_id", "first_offset", "last_offset"))
+NONE = np.empty((0, ABORTED_COLUMNS), np.int64)
 
 
 class AbortedIn(NamedTuple):
-    """The aborted transactions that overlap a range, which ends at `end` for there are too many."""
+    """The aborted transactions that overlap a range, which ends at `end` for there are too many.
 
-    rows: list[Aborted]
+    table   int64 [n, 5]: the fields of Aborted
+    """
+
+    table: np.ndarray
     end: int
+
+    @property
+    def rows(self) -> list[Aborted]:
+        """The same, one by one."""
+        return [Aborted._make(row) for row in self.table.tolist()]
 
 
 class AbortedRows:
@@ -95,12 +104,15 @@ class AbortedRows:
 
     def overlapping(self, start: int, end: int, count_max: int) -> AbortedIn:
         """Those with records or markers in [start, end). More than `count_max`: the range ends
-        where the next one begins, but not before `start` + 1."""
+        where the next one begins, but not before `start` + 1; only then there may be more."""
         found = self._overlapping(start, end, count_max + 1)
         if len(found) > count_max:
             end = max(start + 1, int(found[count_max, FIRST]))
-            found = self._overlapping(start, end, None)
-        return AbortedIn([Aborted._make(row) for row in found.tolist()], end)
+            found = self._overlapping(start, end, None)  # Later markers, but begun earlier.
+        if len(found) > count_max:
+            end = max(start + 1, int(np.partition(found[:, FIRST], count_max)[count_max]))
+            found = found[found[:, FIRST] < end]
+        return AbortedIn(found, end)
 
     def _overlapping(self, start: int, end: int, count_max: int | None) -> np.ndarray:
         """Rows, at most `count_max` if that is given."""
@@ -116,7 +128,7 @@ class AbortedRows:
             if count_max is not None and count >= count_max:
                 break
         if not pieces:
-            return np.empty((0, ABORTED_COLUMNS), np.int64)
+            return NONE
         return np.concatenate(pieces)[:count_max]
 
     def _filled(self, index: int) -> np.ndarray:

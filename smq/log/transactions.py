@@ -26,14 +26,13 @@ from shm.kernels.log.producers import (
     fence_producer,
     producer_row,
 )
-from smq.log.aborted import LAST, AbortedIn, AbortedRows
-from smq.log.files.checkpoint import ABORTED_COLUMNS, Aborted, Open, TransactionsCopy
+from smq.log.aborted import LAST, NONE, AbortedIn, AbortedRows
+from smq.log.files.checkpoint import Aborted, Open, TransactionsCopy
 from smq.log.partitions import Partitions
 from smq.log.producers import Producers
 from smq.wire.markers import Marker
 
 _first_offset = attrgetter("first_offset")
-NONE_ABORTED = np.empty((0, ABORTED_COLUMNS), np.int64)
 
 
 class Transactions:
@@ -80,6 +79,11 @@ class Transactions:
         """The open transactions of a partition."""
         return list(self._open.get(number, {}).values())
 
+    def has_aborted(self, number: int, start: int) -> bool:
+        """Whether a partition has aborted ones with records or markers from an offset on."""
+        aborted = self._aborted.get(number)
+        return aborted is not None and aborted.end > start
+
     def aborted_in(self, number: int, start: int, end: int, count_max: int) -> AbortedIn:
         """The aborted ones with records or markers in [start, end), in the order of their markers.
 
@@ -87,7 +91,7 @@ class Transactions:
         """
         aborted = self._aborted.get(number)
         if aborted is None or aborted.end <= start:
-            return AbortedIn([], end)
+            return AbortedIn(NONE, end)
         return aborted.overlapping(start, end, count_max)
 
     def coordinator_epoch(self, number: int, producer_id: int) -> int:
@@ -156,7 +160,7 @@ class Transactions:
 
     def restore(self, kept: TransactionsCopy) -> None:
         """Restore the transactions from a checkpoint."""
-        rows = np.concatenate([NONE_ABORTED, *kept.aborted])
+        rows = np.concatenate([NONE, *kept.aborted])
         starts = np.flatnonzero(np.diff(rows[:, 0], prepend=-1))
         for of_partition in np.split(rows, starts[1:]) if len(rows) else ():
             self._aborted[int(of_partition[0, 0])] = AbortedRows.of(of_partition)
@@ -173,7 +177,7 @@ class Transactions:
         """
         for number, end in zip(numbers.tolist(), ends.tolist(), strict=True):
             aborted = self._aborted.get(number)
-            rows = NONE_ABORTED if aborted is None else np.concatenate(aborted.copies())
+            rows = NONE if aborted is None else np.concatenate(aborted.copies())
             kept, lost = rows[rows[:, LAST] < end], rows[rows[:, LAST] >= end]
             again = [Open._make((*each[:4], 0)) for each in lost.tolist()]
             found = again + list(self._open.get(number, {}).values())

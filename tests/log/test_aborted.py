@@ -37,6 +37,9 @@ def in_range(
     found = [each for each in rows if each.last_offset >= start and each.first_offset < end]
     if len(found) > count_max:
         end = max(start + 1, found[count_max].first_offset)
+        found = [each for each in rows if each.last_offset >= start and each.first_offset < end]
+    if len(found) > count_max:
+        end = max(start + 1, sorted(each.first_offset for each in found)[count_max])
         found = [each for each in found if each.first_offset < end]
     return found, end
 
@@ -51,6 +54,8 @@ def test_a_range_has_those_that_overlap_it(count: int) -> None:
         limit, count_max = start + chance.choice((1, 50, end)), chance.choice((1, 10, 10_000))
         found = kept.overlapping(start, limit, count_max)
         assert (found.rows, found.end) == in_range(rows, start, limit, count_max)
+        starts = [each.first_offset for each in found.rows]
+        assert len(starts) <= count_max or found.end == start + 1
 
 
 @pytest.mark.parametrize("count", [1, 17, BLOCK_ROWS + 1, 3000])

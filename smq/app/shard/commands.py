@@ -147,11 +147,10 @@ class ShardCommands:
         offsets = led.offsets()
         limit = offsets.last_stable if asked.shown else offsets.log_end
         bytes_max = min(asked.bytes_max, BATCHES_BYTES_MAX)
-        aborted, shown_limit = led.log.transactions.aborted_in(
-            number, asked.offset, limit, ABORTED_MAX
-        )
+        overlap = led.log.transactions.aborted_in(number, asked.offset, limit, ABORTED_MAX)
+        aborted = overlap.rows
         if aborted and asked.shown:
-            limit = shown_limit
+            limit = overlap.end
             bytes_max = min(bytes_max, ABORTED_BYTES_MAX)
         found = led.log.find(number, asked.offset, limit, bytes_max)
         if found is None:

@@ -1,0 +1,68 @@
+"""The part of a Fetch's answer that the log has: batches, and the aborted transactions in them.
+
+A reader of committed records is told those that overlap its batches: no others matter. Where they
+are too many, the answer ends where the next one begins; where the first batch alone has too many,
+only those of its producer are told if the ring still has it. Sealed segments contain no aborted
+records.
+"""
+
+from typing import NamedTuple
+
+from shm.kernels.base.words import BATCH_PRODUCER_ID_AT, FRAME_HEADER_BYTES
+from smq.log.aborted import FIRST, PRODUCER
+from smq.log.lookup import Found
+from smq.shard.inline import before_handles, delivers_inline
+from smq.shard.shard import Led
+from smq.wire.generated.fetch import AbortedTransaction
+
+ABORTED_MAX = 1000  # Of all partitions of an answer; the first one's first batch may need more.
+
+
+class Told(NamedTuple):
+    """What is found in the log, as find_in_log() says, and the aborted transactions in it."""
+
+    found: Found | None
+    aborted: list[AbortedTransaction] | None
+
+
+def find_in_log(led: Led, offset: int, limit: int, bytes_max: int) -> Found | None:
+    """What is answered from the log; None: the sealer has it."""
+    found = led.log.find(led.number, offset, limit, bytes_max)
+    if found is not None and delivers_inline(led.topic):
+        return before_handles(led.log, found)
+    return found
+
+
+def find_told(led: Led, offset: int, limit: int, bytes_max: int, count_max: int | None) -> Told:
+    """Whole batches from `offset` on, below `limit`, with the aborted transactions in them: at most
+    `count_max`, or those of the first batch. None: nobody wants to know them."""
+    log, number = led.log, led.number
+    found = find_in_log(led, offset, limit, bytes_max)
+    if count_max is None:
+        return Told(found, None)
+    if found is None or not len(found.spans) or not log.transactions.has_aborted(number, offset):
+        return Told(found, [])
+    start, end = _range_of(led, found, offset, limit)
+    aborted = log.transactions.aborted_in(number, start, end, count_max)
+    rows = aborted.table
+    if aborted.end < end:
+        found = find_in_log(led, offset, aborted.end, bytes_max)
+        assert found is not None, "it has just been found"
+    if len(rows) > count_max and log.in_ring(int(found.spans[0, 0])):
+        [batch] = log.views(found.spans)  # It ends at `start` + 1.
+        at = BATCH_PRODUCER_ID_AT
+        rows = rows[rows[:, PRODUCER] == int.from_bytes(batch[at : at + 8], signed=True)]
+    told = zip(rows[:, PRODUCER].tolist(), rows[:, FIRST].tolist(), strict=True)
+    return Told(found, [AbortedTransaction(producer_id=p, first_offset=o) for p, o in told])
+
+
+def _range_of(led: Led, found: Found, offset: int, limit: int) -> tuple[int, int]:
+    """The offsets that matter of those that batches have."""
+    first, last = (
+        led.log.lookup.place_of(led.number, int(found.spans[at, 0]) - FRAME_HEADER_BYTES)
+        for at in (0, -1)
+    )
+    return (
+        offset if first is None else max(offset, first.base_offset),
+        limit if last is None else min(limit, last.end_offset),
+    )

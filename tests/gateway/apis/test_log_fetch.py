@@ -1,0 +1,127 @@
+"""Readers of committed records see exactly those, and are told few aborted transactions."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from gateway.apis import fetch as fetch_module
+from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from smq.wire.markers import Marker, read_marker
+from smq.wire.records import read_batches
+from tests.gateway.shard_api_bench import ShardBench
+from tests.shard.shard_bench import batch, topic
+from tests.shard.transactional_bench import Producers, transactional_batch, transactional_request
+
+NUMBER, COUNT_MAX, ALL_BYTES = 1, 5, 1 << 20
+COMMITTED = 1
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ShardBench:
+    monkeypatch.setattr(fetch_module, "ABORTED_MAX", COUNT_MAX)
+    return ShardBench(tmp_path, topic("one", range(1, 4)))
+
+
+def written(bench: ShardBench, producer_count: int, seed: int) -> list[bytes]:
+    """Transactions of producers that are at work side by side; the values that are committed."""
+    producers, chance = Producers(bench.shard), Random(seed)
+    sequences = dict.fromkeys(range(producer_count), 0)
+    opened: dict[int, list[tuple[int, bytes]]] = {}
+    committed: list[tuple[int, bytes]] = []
+    for turn in range(4 * producer_count):
+        own = chance.randrange(producer_count) if turn >= producer_count else turn
+        if own in opened and chance.random() < 0.5:
+            commits = chance.random() < 0.3
+            producers.end(NUMBER, Marker(own, 0, commits, 1))
+            committed += opened.pop(own) if commits else []
+            opened.pop(own, None)
+        else:
+            value = b"%d of %d" % (turn, own)
+            offset = producers.write([value], (own, 0), sequences[own])
+            sequences[own] += 1
+            opened.setdefault(own, []).append((offset, value))
+    for own, rows in opened.items():
+        producers.end(NUMBER, Marker(own, 0, own % 2 == 0, 1))
+        committed += rows if own % 2 == 0 else []
+    return [value for _, value in sorted(committed)]
+
+
+def asked(bench: ShardBench, offset: int, bytes_max: int) -> PartitionData:
+    partition = FetchPartition(fetch_offset=offset, partition_max_bytes=bytes_max)
+    request = FetchRequest(
+        topics=[FetchTopic(topic="one", partitions=[partition])],
+        isolation_level=COMMITTED,
+        max_bytes=bytes_max,
+    )
+    [response] = bench.ask("Fetch", 12, request).responses
+    return response.partitions[0]  # type: ignore[no-any-return]
+
+
+def read(data: PartitionData) -> Iterator[tuple[int, list[bytes]]]:
+    """What a client makes of an answer, as Kafka's does: the offset after a batch, its values."""
+    told = sorted(data.aborted_transactions or (), key=lambda each: each.first_offset)
+    is_aborted: set[int] = set()
+    records: Any = data.records
+    for each in read_batches(records):
+        while told and told[0].first_offset <= each.last_offset:
+            is_aborted.add(told.pop(0).producer_id)
+        values: list[bytes] = []
+        if each.is_control:
+            if not read_marker(each).committed:
+                is_aborted.discard(each.producer_id)
+        elif each.producer_id not in is_aborted:
+            values = [record.value or b"" for record in each.records()]
+        yield each.last_offset + 1, values
+
+
+@pytest.mark.parametrize("bytes_max", [1, 300, ALL_BYTES])
+@pytest.mark.parametrize("producer_count", [2, 5, 40])
+def test_what_is_committed_is_read_and_few_are_told(
+    bench: ShardBench, producer_count: int, bytes_max: int
+) -> None:
+    """data fault 14: all that overlapped were told, however little was read."""
+    expected = written(bench, producer_count, seed=producer_count)
+    offset, found = 0, []
+    for _ in range(20 * producer_count):
+        data = asked(bench, offset, bytes_max)
+        for end, values in read(data):
+            offset, found = end, found + values
+        assert len(data.aborted_transactions or ()) <= COUNT_MAX
+    assert offset == data.high_watermark
+    assert found == expected
+
+
+def test_what_the_ring_has_left_is_told_whole(bench: ShardBench) -> None:
+    expected = written(bench, 40, seed=1)
+    log = bench.shard.logs[0]
+    while log.in_ring(log.wal.segments[0].start):
+        bench.appender.append("one", 2, batch(bytes(20_000)))
+    offset, found = 0, []
+    for _ in range(200):
+        for end, values in read(asked(bench, offset, ALL_BYTES)):
+            offset, found = end, found + values
+    assert found == expected
+
+
+def test_partitions_share_what_an_answer_tells(bench: ShardBench) -> None:
+    producers = Producers(bench.shard)
+    for index in range(3):
+        for own in range(4):
+            made = transactional_batch(b"aborted", producer=(own, 0))
+            producers.send(transactional_request({"one": {index: made}}))
+        for own in range(4):
+            producers.end(index + 1, Marker(own, 0, committed=False, coordinator_epoch=1))
+    partitions = [
+        FetchPartition(partition=index, partition_max_bytes=ALL_BYTES) for index in range(3)
+    ]
+    request = FetchRequest(
+        topics=[FetchTopic(topic="one", partitions=partitions)], isolation_level=COMMITTED
+    )
+    [response] = bench.ask("Fetch", 12, request).responses
+    told = [len(each.aborted_transactions or ()) for each in response.partitions]
+    assert sum(told) <= COUNT_MAX
+    assert told[0] == 4
+    assert [bool(each.records) for each in response.partitions] == [True, True, False]
