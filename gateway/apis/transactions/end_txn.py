@@ -3,7 +3,7 @@
 - Answered when every marker is written; Kafka answers earlier
   (smq.coordinator.transactions.endings).
 - Below 2 a fenced producer gets INVALID_PRODUCER_EPOCH.
-- TRANSACTION_ABORTABLE, below 4 INVALID_TXN_STATE as Kafka maps it: a commit that was aborted,
+- TRANSACTION_ABORTABLE, below 4 INVALID_TXN_STATE, which clients know: a commit that was aborted,
   since a log may have lost some of its records.
 - From 5 (KIP-890): the epoch rises with each end, and the answer carries the producer's new id and
   epoch.
