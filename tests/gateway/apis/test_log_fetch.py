@@ -84,7 +84,7 @@ def test_what_is_committed_is_read_and_few_are_told(
 ) -> None:
     """data fault 14: all that overlapped were told, however little was read."""
     expected = written(bench, producer_count, seed=producer_count)
-    offset, found = 0, []
+    offset, found = 0, list[bytes]()
     for _ in range(20 * producer_count):
         data = asked(bench, offset, bytes_max)
         for end, values in read(data):
@@ -99,7 +99,7 @@ def test_what_the_ring_has_left_is_told_whole(bench: ShardBench) -> None:
     log = bench.shard.logs[0]
     while log.in_ring(log.wal.segments[0].start):
         bench.appender.append("one", 2, batch(bytes(20_000)))
-    offset, found = 0, []
+    offset, found = 0, list[bytes]()
     for _ in range(200):
         for end, values in read(asked(bench, offset, ALL_BYTES)):
             offset, found = end, found + values
