@@ -25,6 +25,7 @@ OURS = (
     "BrokerUnavailable: ",
     "BrokerError: ",
     "TransactionAborted: ",
+    "[USER_RAISED_EXCEPTION] ",
 )
 
 

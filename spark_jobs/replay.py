@@ -4,9 +4,11 @@
         --data-dir DIR --state DIR [--rate 5000]
     smq spark replay --table TABLE --key user --to orders-again --data-dir DIR --state DIR
 
-Key, value, headers and timestamp stay as they were. The rows of a table without a column `value`
-become JSON objects. `--state` is a directory that says how far the replay is: run the same command
-again after a kill, and it goes on there; after the end, it sends what has come since.
+Key, value, headers and timestamp stay as they were; a record whose time Spark lacks (outside the
+years 1 to 9999) ends the replay with its offset: `smq copy` takes any. The rows of a table without
+a column `value` become JSON objects. `--state` is a directory that says how far the replay is: run
+the same command again after a kill, and it goes on there; after the end, it sends what has come
+since.
 """
 
 import argparse
@@ -26,6 +28,7 @@ SENT_AS_IT_IS = {
     "headers": "array<struct<key:string,value:binary>>",
     "timestamp": "timestamp",
 }
+_NO_TIME = " has a time outside the years 1 to 9999, which Spark lacks; `smq copy` keeps it"
 
 
 def transform(
@@ -80,7 +83,14 @@ def source(spark: SparkSession, given: argparse.Namespace) -> DataFrame:
     most = BATCH_RECORDS_MAX
     if given.rate is not None:
         most = min(most, given.rate * BATCH_SECONDS)
-    return rows.option("maxOffsetsPerTrigger", most).load()
+    return rows.option("maxOffsetsPerTrigger", most).load().withColumn("timestamp", _known_time())
+
+
+def _known_time() -> Column:
+    """The timestamp of a topic's record; null, the sink would make it the time of sending."""
+    where = f.concat_ws("-", "topic", "partition")
+    fault = f.concat(where, f.lit(": the record at offset "), "offset", f.lit(_NO_TIME))
+    return f.coalesce("timestamp", f.raise_error(fault).cast("timestamp"))
 
 
 def start(spark: SparkSession, given: argparse.Namespace) -> StreamingQuery:

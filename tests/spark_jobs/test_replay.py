@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from smq.sealer.years import TIME_MS_MAX
 from smq.tables.plan import Unreadable
 from smq.testing.smq_broker import SmqBroker
 from spark_jobs import replay
+from tests.awkward import ANY_TIME
 from tests.spark_jobs.conftest import RunJob, frame, send
 
 pytestmark = pytest.mark.spark
@@ -93,3 +95,24 @@ def test_what_is_wrong_is_said(
     for wrong in (["orders", "--to", "orders"], ["--to", "again"], ["orders", "--table", "t"]):
         with pytest.raises(SystemExit):
             run_job(replay, *wrong, *place)
+
+
+@pytest.mark.parametrize("bounds", [(), ("--from", "1970-01-01T00:00:00")])
+def test_a_record_whose_time_spark_lacks_ends_a_replay(
+    spark: SparkSession,
+    smq_broker: SmqBroker,
+    tmp_path: Path,
+    run_job: RunJob,
+    bounds: tuple[str, ...],
+) -> None:
+    """Awkward records: it was sent with the time of sending, or with --from left out."""
+    with smq_broker.connect() as client:
+        client.create_topic("orders", 1, ANY_TIME)
+        client.create_topic("again", 1, ANY_TIME)
+        with client.producer() as producer:
+            producer.send("orders", b"1", timestamp_ms=-1 if not bounds else 1)
+            producer.send("orders", b"2", timestamp_ms=TIME_MS_MAX + 1)
+    where = ("--data-dir", smq_broker.data_dir, "--state", tmp_path / "state")
+    with pytest.raises(SystemExit, match="orders-0: the record at offset 1 has a time"):
+        run_job(replay, "orders", "--to", "again", *where, *bounds)
+    assert records(smq_broker, "again") == {}
