@@ -12,8 +12,8 @@ from bench.spark.inputs import wait_sealed
 from smq.testing.smq_broker import SmqBroker
 from spark_jobs.read import read_topic
 from tests.app.awkward_ways_in import Place, Records, by_send_batch, columns_of
-from tests.app.awkward_ways_out import NO_TIME, from_records, of_sql
-from tests.awkward import ANY_TIME, INT64_MAX, RECORDS, Awkward
+from tests.app.awkward_ways_out import from_records, of_sql
+from tests.awkward import ANY_TIME, INT64_MAX, NO_TIME, RECORDS, Awkward
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 DDL = "key binary, value binary, headers array<struct<key:string,value:binary>>, time bigint"
