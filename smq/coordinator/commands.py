@@ -16,7 +16,9 @@ from smq.wire.internal.form import Failed, Question, decode_question
 from smq.wire.internal.manifest import (
     CommitSegments,
     CondemnFiles,
+    CondemnPayloads,
     DeleteSegments,
+    ForgetPayloads,
     ListSegments,
     NamePayloads,
     ReplaceSegments,
@@ -64,6 +66,16 @@ def _delete_segments(question: DeleteSegments, coordinator: Coordinator, _now: N
 
 def _condemn_files(question: CondemnFiles, coordinator: Coordinator, _now: Now) -> list[str]:
     return coordinator.store.manifest.condemn_files(question.paths)
+
+
+def _condemn_payloads(question: CondemnPayloads, coordinator: Coordinator, _now: Now) -> list[str]:
+    manifest = coordinator.store.manifest
+    return manifest.condemn_payloads(question.keys, question.now_ms, question.settle_ms)
+
+
+def _forget_payloads(question: ForgetPayloads, coordinator: Coordinator, _now: Now) -> bool:
+    coordinator.store.manifest.forget_payloads(question.keys)
+    return True
 
 
 def _replace_segments(question: ReplaceSegments, coordinator: Coordinator, _now: Now) -> bool:
@@ -116,6 +128,8 @@ HANDLERS: Mapping[type[Question[Any]], Callable[[Any, Coordinator, Now], object]
     CommitSegments: _commit_segments,
     DeleteSegments: _delete_segments,
     CondemnFiles: _condemn_files,
+    CondemnPayloads: _condemn_payloads,
+    ForgetPayloads: _forget_payloads,
     ReplaceSegments: _replace_segments,
     SetLogStart: _set_log_start,
     EnsureTopics: _ensure_topics,

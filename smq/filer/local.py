@@ -22,7 +22,7 @@ import os
 import secrets
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -30,6 +30,8 @@ from smq.filer.directories import make_directory, sync_directory
 from smq.filer.reserve import Reserve
 from smq.filer.store import (
     CREATE,
+    NOTHING_IDLE,
+    UNFINISHED_MAX,
     Capabilities,
     Data,
     Facts,
@@ -138,6 +140,12 @@ class LocalStore(Store):
         """Objects in the order of their keys."""
         return self._walk(self.root, "", prefix.encode(), after.encode(), frozenset())
 
+    def outdate(self, key: str) -> None:
+        """Make the file's time 0."""
+        with suppress(NotFound), _failures(key), self._path(key).open("rb") as file:
+            os.utime(file.fileno(), (0, 0))
+            os.fsync(file.fileno())
+
     def delete(self, key: str) -> None:
         """Remove an object."""
         path = self._path(key)
@@ -148,17 +156,20 @@ class LocalStore(Store):
                 path.unlink(missing_ok=True)
                 sync_directory(self._remove_empty(path.parent))
 
-    def sweep(self, before_ms: int) -> int:
-        """Remove unfinished files that are older than this, or whose writer is gone."""
-        swept = 0
+    def sweep(self, idle: Mapping[str, int] = NOTHING_IDLE) -> dict[str, int]:
+        """Remove unfinished files that are idle, or whose writer is gone."""
+        left: dict[str, int] = {}
         with _failures(UNFINISHED):
             if not (self.root / UNFINISHED).exists():
-                return 0
+                return left
             for entry in os.scandir(self.root / UNFINISHED):
                 with suppress(FileNotFoundError):
-                    is_old = entry.stat().st_mtime_ns < before_ms * NANOSECONDS_PER_MS
-                    swept += _remove(entry.path) if is_old else _remove_left(entry.path)
-        return swept
+                    touched_ms = entry.stat().st_mtime_ns // NANOSECONDS_PER_MS
+                    is_idle = idle.get(entry.name) == touched_ms
+                    is_gone = _remove(entry.path) if is_idle else _remove_left(entry.path)
+                    if not is_gone and len(left) < UNFINISHED_MAX:
+                        left[entry.name] = touched_ms
+        return left
 
     def local_path(self, key: str) -> Path | None:
         """The object's file."""

@@ -13,7 +13,7 @@ S3Store in a process that forks.
 
 import re
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -40,7 +40,9 @@ from smq.filer.s3_uploads import (
 )
 from smq.filer.store import (
     CREATE,
+    NOTHING_IDLE,
     OVERWRITE,
+    UNFINISHED_MAX,
     Capabilities,
     Data,
     Facts,
@@ -177,19 +179,24 @@ class S3Store(Store):
             elif facts.key > prefix and not facts.key.startswith(prefix):
                 return
 
+    def outdate(self, key: str) -> None:
+        """Nothing: a bucket's times cannot be set, and only the sealer looks at them."""
+        checked_key(key)
+
     def delete(self, key: str) -> None:
         """Remove an object."""
         with suppress(NotFound), self.failures(key):
             self._library.delete(self._store, checked_key(key))
 
-    def sweep(self, before_ms: int) -> int:
-        """Abort uploads that have been idle since, and remove what killed probes left."""
-        swept = self.uploads.sweep(before_ms)
+    def sweep(self, idle: Mapping[str, int] = NOTHING_IDLE) -> dict[str, int]:
+        """Abort uploads that are idle, and remove what killed probes left."""
+        left = self.uploads.sweep(idle)
         for facts in list(self._listed(f"{PROBES}/", "")):
-            if facts.modified_ms < before_ms:
+            if idle.get(facts.key) == facts.modified_ms:
                 self._remove_probe(facts.key)
-                swept += 1
-        return swept
+            elif len(left) < UNFINISHED_MAX:
+                left[facts.key] = facts.modified_ms
+        return left
 
     def local_path(self, key: str) -> Path | None:
         """None: objects are not files of this host."""

@@ -15,7 +15,7 @@ import os
 import re
 from base64 import b64encode
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -24,7 +24,7 @@ from threading import Event
 from time import monotonic
 from typing import Any, NamedTuple, Self, TypedDict, TypeVar
 
-from smq.filer.store import Data
+from smq.filer.store import UNFINISHED_MAX, Data
 from smq.model.errors import AlreadyExists, StoreError, Unavailable
 
 MiB = 1024 * 1024
@@ -135,17 +135,19 @@ class Uploads:
         with suppress(Lost):
             self._ask("abort_multipart_upload", upload.key, UploadId=upload.id)
 
-    def sweep(self, before_ms: int) -> int:
-        """Abort uploads without a new part since then; returns how many."""
-        swept = 0
+    def sweep(self, idle: Mapping[str, int]) -> dict[str, int]:
+        """Abort the uploads in `idle` without a part since; returns the others, and when each
+        got its last part, by the server's clock."""
+        left: dict[str, int] = {}
         for upload in self.unfinished():
             with suppress(Lost):
-                if upload.begun_ms < before_ms and all(
-                    part.sent_ms < before_ms for part in self.parts(upload).values()
-                ):
+                sent = [part.sent_ms for part in self.parts(upload).values()]
+                touched_ms = max([upload.begun_ms, *sent])
+                if idle.get(upload.id) == touched_ms:
                     self.abort(upload)
-                    swept += 1
-        return swept
+                elif len(left) < UNFINISHED_MAX:
+                    left[upload.id] = touched_ms
+        return left
 
     def _named(self, key: str) -> dict[str, str]:
         return {"Bucket": self._bucket, "Key": self._prefix + key}

@@ -12,14 +12,17 @@ Exceptions of a provider end here: callers see the StoreError family.
 A write is durable when its call returns: sealing frees the log after it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
 from smq.model.errors import StoreError
 
 KEY_BYTES_MAX = 1024  # S3's bound.
+UNFINISHED_MAX = 10_000  # Of one answer, some MB. The others follow when these are gone.
+NOTHING_IDLE: Mapping[str, int] = MappingProxyType({})
 KEY_PART_BYTES_MAX = 255  # Of a file name on Linux; topic names have at most 249.
 
 CREATE: Literal["create"] = "create"
@@ -100,14 +103,20 @@ class Store(Protocol):
         """Objects whose key starts with `prefix` and is greater than `after`, in order."""
         ...
 
+    def outdate(self, key: str) -> None:
+        """Make the object's time 0, durably, where programs look at its file; else do nothing."""
+        ...
+
     def delete(self, key: str) -> None:
         """Remove an object; does nothing if it does not exist."""
         ...
 
-    def sweep(self, before_ms: int) -> int:
-        """Discard unfinished writes last touched before this time; returns how many.
+    def sweep(self, idle: Mapping[str, int] = NOTHING_IDLE) -> dict[str, int]:
+        """Discard unfinished writes; returns the others and when each was touched, in ms.
 
-        Discards those at once whose writer is known to be gone.
+        Discards those in `idle` that were not touched since, and those whose writer is known to be
+        gone. The times are of the filer's clock: they only tell whether a write goes on. Returns
+        UNFINISHED_MAX at most.
         """
         ...
 

@@ -30,6 +30,9 @@ HANDLE_BYTES_MAX = 1024
 CONTENT_TYPE_DEFAULT = "application/octet-stream"
 CONTENT_TYPE_BYTES_MAX = 255
 LENGTH_MAX = (1 << 48) - 1  # Twelve hex digits; S3 ends at 5 TB.
+# After a payload was condemned, until no check of a handle goes by what it had learned before: a
+# shard keeps the answer of a store for a minute, and gives up a check that takes another.
+SETTLED_MS = 120_000
 _ID = re.compile(r"[0-9a-f]{32}-([0-9a-f]{12})-([0-9a-f]{8})")
 # The form that `handle` writes, read in one step: a shard's turn waits. Other JSON is valid too.
 _AS_WRITTEN = re.compile(

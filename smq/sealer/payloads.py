@@ -2,14 +2,21 @@
 
 New records may refer to a payload for `smq.reference.orphan.ms` after its upload
 (smq.shard.references). After that, the records that refer to it keep it: those in sealed segments,
-whose payloads the manifest lists, and unsealed ones, which the sweep reads. A sweep
+whose payloads the manifest lists, and unsealed ones, which the sweep reads. Times of the filer and
+of a shard decide that, and clocks may be set. So a sweep condemns before it deletes:
 
-    takes the payloads of a page that are too old for new references
+    orphans     the payloads of a page that are too old for new references, and that no record names
+    sightings   those that the last sweep has found too (smq.sealer.sightings)
+    condemned   in the coordinator's store; a file's time becomes 0: shards look at files
+    settled     no check that has begun before goes on (SETTLED_MS)
+    deleted     those that still no record names; then the condemnation is forgotten
+
+Whether a record names a payload: the sweep
+
     asks the shards where their partitions are sealed up to, and where they end
     reads the records between
     then looks in the manifest: records sealed meanwhile are found twice, not missed (a file's
         payloads are named before its line)
-    deletes the orphans
 
 A kill between any two steps leaves the rest to the next sweep. The sweep also reads records that
 are not visible yet: a log that cannot be written because its disk is full keeps the payloads of its
@@ -19,6 +26,7 @@ all payloads of its topic stay.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from itertools import groupby
 from typing import NamedTuple
 
 from shm.arrow import read_only
@@ -26,7 +34,7 @@ from shm.kernels.record.records import B_AT, B_END
 from shm.kernels.record.references import may_refer
 from smq.filer.store import Facts, Store
 from smq.model.errors import NotFound, PeerError, StoreError
-from smq.model.references import PREFIX, Reference, directory_of
+from smq.model.references import PREFIX, SETTLED_MS, Reference, directory_of
 from smq.sealer.decode import Kind, Piece, cut
 from smq.sealer.ports import ManifestPort, ShardPort
 from smq.store.payload_names import NAMES_A_STEP
@@ -94,45 +102,80 @@ def _handles(piece: Piece) -> Iterator[Handle]:
 
 
 class PayloadSweep(NamedTuple):
-    """The job, and the ports it uses: `shard_of` gives a node's."""
+    """The jobs, and the ports they use: `shard_of` gives a node's."""
 
     store: Store
     shard_of: Callable[[int], ShardPort]
     manifest: ManifestPort
 
-    def sweep(
+    def orphans(
         self, files: Iterable[Facts], owners: Sequence[Owner], wall_ms: int, gone_before_ms: int
     ) -> list[str]:
-        """Delete the orphans among these payloads; returns their keys.
+        """Those of these payloads that no record names, and that are too old for new ones.
 
-        Payloads of topics without an owner go if they are older than `gone_before_ms` and the topic
-        still does not exist: the list of owners may be old by now, and records may refer to
+        Payloads of topics without an owner are if they are older than `gone_before_ms` and the
+        topic still does not exist: the list of owners may be old by now, and records may refer to
         payloads that are older than their topic.
-        Raises StoreError or PeerError of a topic that failed, after sweeping all others.
+        Raises StoreError or PeerError of a topic that failed, after looking at all others.
         """
-        by_directory = {directory_of(each.namespace, each.topic): each for each in owners}
-        old: dict[str, list[str]] = {}
+        by_directory = _by_directory(owners)
+        old: list[str] = []
         for facts in files:
-            directory = facts.key[: facts.key.rindex("/") + 1]
-            owner = by_directory.get(directory)
+            owner = by_directory.get(_directory(facts.key))
             before_ms = gone_before_ms
             if owner is not None:
                 before_ms = wall_ms - owner.orphan_ms - CLOCK_STEP_MS
             if facts.modified_ms < before_ms:
-                old.setdefault(directory, []).append(facts.key)
+                old.append(facts.key)
+        found: list[str] = []
+        self._each_topic(old, owners, lambda _owner, nameless: found.extend(nameless))
+        return found
+
+    def sweep(
+        self, keys: Iterable[str], owners: Sequence[Owner], now_ms: int, settle_ms: int
+    ) -> list[str]:
+        """Condemn orphans, and delete those that have been condemned long enough; returns these.
+
+        `settle_ms` is for topics without an owner. Raises as `orphans`.
+        """
         swept: list[str] = []
+
+        def sweep_topic(_owner: Owner | None, condemned: list[str]) -> None:
+            for key in condemned:
+                self.store.delete(key)
+                swept.append(key)
+            if condemned:
+                self.manifest.forget_payloads(condemned)
+
+        def condemn(owner: Owner | None, keys: list[str]) -> list[str]:
+            wanted_ms = settle_ms if owner is None else owner.orphan_ms
+            settled = self.manifest.condemn_payloads(keys, now_ms, min(wanted_ms, SETTLED_MS))
+            for key in keys:
+                self.store.outdate(key)
+            return settled
+
+        self._each_topic(keys, owners, sweep_topic, condemn)
+        return swept
+
+    def _each_topic(
+        self,
+        keys: Iterable[str],
+        owners: Sequence[Owner],
+        do: Callable[[Owner | None, list[str]], None],
+        first: Callable[[Owner | None, list[str]], list[str]] = lambda _owner, keys: keys,
+    ) -> None:
+        """Do `first` with each topic's keys, and `do` with those of its answer that no record
+        names. Raises the first failure after all topics."""
+        by_directory = _by_directory(owners)
         failures: list[StoreError | PeerError] = []
-        for directory, keys in old.items():
+        for directory, some in groupby(keys, _directory):
             owner = by_directory.get(directory)
             try:
-                for key in self._nameless(directory, owner, keys):
-                    self.store.delete(key)
-                    swept.append(key)
+                do(owner, list(self._nameless(directory, owner, first(owner, list(some)))))
             except (StoreError, PeerError) as reason:
                 failures.append(reason)
         if failures:
             raise failures[0]
-        return swept
 
     def _nameless(self, directory: str, owner: Owner | None, keys: list[str]) -> Iterator[str]:
         """Those of the old payloads in a directory that may be deleted."""
@@ -173,6 +216,14 @@ class PayloadSweep(NamedTuple):
                     names.update(payloads_of(piece))
                     position = piece.end_offset
         return names
+
+
+def _by_directory(owners: Iterable[Owner]) -> dict[str, Owner]:
+    return {directory_of(each.namespace, each.topic): each for each in owners}
+
+
+def _directory(key: str) -> str:
+    return key[: key.rindex("/") + 1]
 
 
 def _id(key: str) -> str:

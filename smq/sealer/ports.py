@@ -112,6 +112,18 @@ class ManifestPort(Protocol):
         """Condemn those of these files that are no segments: no line may name them any more."""
         ...
 
+    def condemned_payloads(self, keys: Sequence[str]) -> set[str]:
+        """Those of these payloads that are condemned."""
+        ...
+
+    def condemn_payloads(self, keys: Sequence[str], now_ms: int, settle_ms: int) -> list[str]:
+        """Condemn payloads: no new record may name them; returns those settled for so long."""
+        ...
+
+    def forget_payloads(self, keys: Sequence[str]) -> None:
+        """These condemned payloads are deleted."""
+        ...
+
     def set_log_start(self, partition_number: int, offset: int) -> None:
         """Raise a partition's log start offset."""
         ...

@@ -8,7 +8,7 @@ begins an interval after the end of the one before, by a clock that cannot be se
 in a row are an interval apart. A new sealer knows of none: files stay longer then, never shorter.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 NAMES_MAX = 100_000  # Some 15 MB. Others wait for a later sweep, when these are gone.
 
@@ -34,3 +34,30 @@ class Sightings:
     def end(self) -> None:
         """End the current sweep."""
         self._before, self._now = self._now, set()
+
+
+class Untouched:
+    """Unfinished writes: since when each has the same time of its last touch.
+
+    The filer's times only tell whether a write goes on. How long it has not is our clock's.
+    """
+
+    def __init__(self) -> None:
+        self._since: dict[str, tuple[int, int]] = {}  # The filer's time, and ours at its sight.
+
+    def idle(self, before_ms: int) -> dict[str, int]:
+        """Those that nobody has touched since `before_ms` at least, and the filer's time."""
+        return {
+            name: touched_ms
+            for name, (touched_ms, since_ms) in self._since.items()
+            if since_ms <= before_ms
+        }
+
+    def see(self, there: Mapping[str, int], now_ms: int) -> None:
+        """Note all that are there now; others are forgotten."""
+        before = self._since
+        self._since = {}
+        for name, touched_ms in there.items():
+            last = before.get(name)
+            is_same = last is not None and last[0] == touched_ms
+            self._since[name] = last if last and is_same else (touched_ms, now_ms)

@@ -4,9 +4,9 @@ topic.
     the header `smq-ref`  →  the value is a handle  →  its payload exists, is as long as its id
     says, and was uploaded less than `smq.reference.orphan.ms` ago
 
-After that time only records that name a payload keep it (smq.sealer.payloads). A payload that a new
-record may still name is never swept and one that may be swept is refused, so the two need no
-coordination.
+After that time only records that name a payload keep it. The sweep (smq.sealer.payloads) condemns a
+payload before it deletes it: its upload then counts as of 1970. A check that takes long may have
+looked before; its batch is to be sent again.
 
 If payloads are files on this host, a kernel checks handles by the same `Rule`
 (shm.kernels.log.handles). It leaves all others to this module.
@@ -43,6 +43,7 @@ from smq.wire.references import Handle, handle_rows, handles_of_rows
 REASONS_MAX = 16  # Per batch: a client that sends more bad handles learns of the others later.
 PATIENCE_MS = 1000
 REFUSED_MAX = 1000  # Per second: some ten milliseconds of futile look-ups.
+CHECK_MS_MAX = 60_000  # A payload may be condemned since the look at it: see SETTLED_MS.
 LATER_MAX = 10_000  # Payloads requested per batch; 1 MiB of handles names fewer.
 HANDLE_ROOM_BYTES = 4096  # Of a turn's Room: looking for a payload takes ten microseconds.
 TOO_MANY = f"its batch names more than {LATER_MAX} payloads: send fewer"
@@ -162,6 +163,7 @@ class References:
         refused: list[RefusedRecord] = []
         later: dict[Reference | NotAHandle, int] = {}
         oldest: tuple[int, Handle] | None = None
+        begun_ms = wall_ms
         for handle in handles_of_rows(data, rows):
             while not self.room.take(HANDLE_ROOM_BYTES):
                 wall_ms = yield NOTHING
@@ -178,6 +180,8 @@ class References:
         if not refused and oldest is not None:  # It may have become too old since its look-up.
             reason = self._age_problem(oldest[1].reference, oldest[0], topic, wall_ms)
             refused += [RefusedRecord(oldest[1].record, reason)] if reason else []
+            if not 0 <= wall_ms - begun_ms < CHECK_MS_MAX:
+                later.setdefault(oldest[1].reference, oldest[1].record)
         return _verdict_on(refused, later.values())
 
     def rule_of(self, number: int) -> Rule | None:

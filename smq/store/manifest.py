@@ -19,6 +19,7 @@ from smq.model.catalog import Topic
 from smq.model.errors import PreconditionFailed, StoreError
 from smq.model.names import is_valid_topic_name
 from smq.model.segments import Segment
+from smq.store.condemned_payloads import CondemnedPayloads
 from smq.store.database import Database
 from smq.store.deleted_topics import NAMESPACE as DELETED
 from smq.store.payload_names import PayloadNames
@@ -182,6 +183,10 @@ class Manifest:
         """Those of these payloads that records in segments refer to."""
         return self._among("SELECT DISTINCT id FROM payload_names WHERE id IN", ids)
 
+    def condemned_payloads(self, keys: Sequence[str]) -> set[str]:
+        """Those of these payloads that no new record may name, as they are being deleted."""
+        return self._among("SELECT key FROM condemned_payloads WHERE key IN", keys)
+
     def payloads_of(self, paths: Sequence[str]) -> Iterator[list[str]]:
         """The payloads that the records of these segments' files name, in portions."""
         return PayloadNames(self._database).of(paths)
@@ -219,6 +224,15 @@ class WritableManifest(Manifest):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self.names = PayloadNames(database)
+        self.condemned = CondemnedPayloads(database)
+
+    def condemn_payloads(self, keys: Sequence[str], now_ms: int, settle_ms: int) -> list[str]:
+        """Condemn payloads; returns those that have been so for `settle_ms`."""
+        return self.condemned.add(keys, now_ms, settle_ms)
+
+    def forget_payloads(self, keys: Sequence[str]) -> None:
+        """These payloads are deleted."""
+        self.condemned.forget(keys)
 
     def name_payloads(self, path: str, ids: Sequence[str]) -> None:
         """The records of a file that will be a segment name these payloads.

@@ -252,6 +252,14 @@ MIGRATIONS = (
         UPDATE payload_files SET is_gone = 1 WHERE path = old.path;
     END;
     """,
+    # Payloads that are being deleted: no new record may name them.
+    """
+    CREATE TABLE condemned_payloads (
+        number INTEGER PRIMARY KEY,
+        key TEXT NOT NULL UNIQUE,
+        since_ms INTEGER NOT NULL
+    );
+    """,
 )
 
 # SQL functions that the steps call.

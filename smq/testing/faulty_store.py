@@ -6,13 +6,23 @@ Torn      a write dies after part of its bytes, with the given probability
 Patient   not a fault: a caller that retries; around the others it must behave like a store
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
 from typing import TypeVar
 
-from smq.filer.store import CREATE, Capabilities, Data, Facts, Mode, Reading, Sink, Store
+from smq.filer.store import (
+    CREATE,
+    NOTHING_IDLE,
+    Capabilities,
+    Data,
+    Facts,
+    Mode,
+    Reading,
+    Sink,
+    Store,
+)
 from smq.model.errors import Unavailable
 
 ATTEMPTS_MAX = 100  # At a probability of a half, more than this never happens.
@@ -63,13 +73,17 @@ class Wrapper:
         """Objects in the order of their keys."""
         return self._call(prefix, lambda: self.inner.list(prefix, after))
 
+    def outdate(self, key: str) -> None:
+        """Make the object's time 0, where it is a file."""
+        self._call(key, lambda: self.inner.outdate(key))
+
     def delete(self, key: str) -> None:
         """Remove an object."""
         self._call(key, lambda: self.inner.delete(key))
 
-    def sweep(self, before_ms: int) -> int:
+    def sweep(self, idle: Mapping[str, int] = NOTHING_IDLE) -> dict[str, int]:
         """Forget unfinished writes."""
-        return self._call("", lambda: self.inner.sweep(before_ms))
+        return self._call("", lambda: self.inner.sweep(idle))
 
     def local_path(self, key: str) -> Path | None:
         """The object's file."""

@@ -1,6 +1,6 @@
 """A store in a dict: the model for the real ones, and a fast store for tests."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from io import BytesIO
 from itertools import count
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from smq.filer.store import (
     CREATE,
+    NOTHING_IDLE,
     Capabilities,
     Data,
     Facts,
@@ -72,13 +73,18 @@ class MemoryStore:
             if key.startswith(prefix) and key.encode() > after.encode():
                 yield self._objects[key][0]
 
+    def outdate(self, key: str) -> None:
+        """Nothing: it has no files."""
+        checked_key(key)
+
     def delete(self, key: str) -> None:
         """Remove an object."""
         self._objects.pop(checked_key(key), None)
 
-    def sweep(self, before_ms: int) -> int:  # noqa: ARG002  (Nothing unfinished outlives its block.)
-        """There are never unfinished writes."""
-        return 0
+    def sweep(self, idle: Mapping[str, int] = NOTHING_IDLE) -> dict[str, int]:
+        """There are never unfinished writes: nothing outlives its block."""
+        del idle
+        return {}
 
     def local_path(self, key: str) -> Path | None:
         """None: it is in memory."""

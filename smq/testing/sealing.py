@@ -134,7 +134,7 @@ class FusedManifest:
         self._manifest, self.fuse = manifest, fuse or Fuse()
         self.segments, self.log_start = manifest.segments, manifest.log_start
         self.named_payloads, self.payloads_of = manifest.named_payloads, manifest.payloads_of
-        self.has_topic = manifest.has_topic
+        self.has_topic, self.condemned_payloads = manifest.has_topic, manifest.condemned_payloads
         self.sealed_end, self.sealed_bytes = manifest.sealed_end, manifest.sealed_bytes
         self.named_files, self.replaced_files = manifest.named_files, manifest.replaced_files
 
@@ -160,6 +160,17 @@ class FusedManifest:
         """Condemn these."""
         condemned: list[str] = self.fuse.step(lambda: self._manifest.condemn_files(paths))
         return condemned
+
+    def condemn_payloads(self, keys: Sequence[str], now_ms: int, settle_ms: int) -> list[str]:
+        """Condemn these."""
+        settled: list[str] = self.fuse.step(
+            lambda: self._manifest.condemn_payloads(keys, now_ms, settle_ms)
+        )
+        return settled
+
+    def forget_payloads(self, keys: Sequence[str]) -> None:
+        """Forget these."""
+        self.fuse.step(lambda: self._manifest.forget_payloads(keys))
 
     def set_log_start(self, partition_number: int, offset: int) -> None:
         """Raise a partition's log start offset."""

@@ -24,7 +24,9 @@ from smq.wire.internal.frames import InternalFrame
 from smq.wire.internal.manifest import (
     CommitSegments,
     CondemnFiles,
+    CondemnPayloads,
     DeleteSegments,
+    ForgetPayloads,
     NamePayloads,
     SetLogStart,
 )
@@ -129,6 +131,10 @@ class FakeSealedBroker:
                 manifest.delete_segments(paths)
             case CondemnFiles(paths):
                 answer = manifest.condemn_files(paths)
+            case CondemnPayloads(keys, now_ms, settle_ms):
+                answer = manifest.condemn_payloads(keys, now_ms, settle_ms)
+            case ForgetPayloads(keys):
+                manifest.forget_payloads(keys)
             case SetLogStart(number, offset):
                 manifest.set_log_start(number, offset)
         self.store.commit()

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from shm.kernels.twin import log as plain
-from smq.app.process.clock import wall_ms
 from smq.filer.content import SourceChanged
 from smq.filer.local import Draft, LocalStore
 from smq.filer.store import CREATE, Mode, Sink, Store
@@ -115,7 +114,7 @@ def test_a_file_of_another_file_system_is_copied_when_it_is_moved(
 
 class FullStore(LocalStore):
     def publish(self, draft: Draft, key: str, mode: Mode) -> None:
-        self.sweep(before_ms=wall_ms() - 60_000)
+        self.sweep()
         raise Full(key, "the filesystem is full")
 
 

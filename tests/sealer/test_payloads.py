@@ -4,7 +4,7 @@ The property: at every moment each handle that can be read has its payload, and 
 rest nothing is in the filer that no record names.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from shm.kernels.twin import records as plain
+from smq.filer.local import LocalStore
 from smq.filer.store import CREATE, Data, Facts, Mode
 from smq.model.config import Config
 from smq.model.errors import PeerError, Unavailable
@@ -47,10 +48,11 @@ def manifest(tmp_path: Path) -> Iterator[WritableManifest]:
 def sweep(
     store: MemoryStore, shard: FakeShard, manifest: WritableManifest, now_ms: int = OLD_MS
 ) -> list[str]:
-    """What is swept of a topic's payloads that were uploaded at 0."""
-    return PayloadSweep(store, lambda _: shard, manifest).sweep(
-        store.list(PREFIX), [OWNER], now_ms, 0
-    )
+    """What two sweeps delete of a topic's payloads that were uploaded at 0."""
+    job = PayloadSweep(store, lambda _: shard, manifest)
+    keys = job.orphans(store.list(PREFIX), [OWNER], now_ms, 0)
+    assert job.sweep(keys, [OWNER], now_ms, 0) == [], "what was just condemned may be in a check"
+    return job.sweep(keys, [OWNER], now_ms + ORPHAN_MS, 0)
 
 
 # What there is of payloads.
@@ -162,7 +164,10 @@ def test_a_topic_that_cannot_be_swept_is_told_and_holds_up_no_other(
 
     job = PayloadSweep(store, shard_of, manifest)
     with pytest.raises(PeerError, match="not a record batch at byte 0"):
-        job.sweep(store.list(PREFIX), [damaged, OWNER], OLD_MS, 0)
+        job.orphans(store.list(PREFIX), [damaged, OWNER], OLD_MS, 0)
+    assert job.sweep([held_up, orphan], [damaged, OWNER], 0, 0) == []
+    with pytest.raises(PeerError, match="not a record batch at byte 0"):
+        job.sweep([held_up, orphan], [damaged, OWNER], OLD_MS, 0)
     assert [facts.key for facts in store.list()] == [held_up]
     assert held_up < orphan, "the one that fails comes first"
 
@@ -171,8 +176,11 @@ def test_payloads_of_a_topic_that_is_gone_go_with_it(manifest: WritableManifest)
     store = MemoryStore(lambda: 100)
     reference = uploaded(store, "gone", b"payload")
     job = PayloadSweep(store, lambda _: FakeShard([]), manifest)
-    assert job.sweep(store.list(PREFIX), [OWNER], 200, 100) == []
-    assert job.sweep(store.list(PREFIX), [OWNER], 200, 101) == [reference.key("gone")]
+    assert job.orphans(store.list(PREFIX), [OWNER], 200, 100) == []
+    keys = job.orphans(store.list(PREFIX), [OWNER], 200, 101)
+    assert keys == [reference.key("gone")]
+    assert job.sweep(keys, [OWNER], 200, 50) == []
+    assert job.sweep(keys, [OWNER], 250, 50) == keys
 
 
 def test_payloads_of_a_topic_that_was_made_since_the_sweep_was_ordered_stay(
@@ -183,7 +191,9 @@ def test_payloads_of_a_topic_that_was_made_since_the_sweep_was_ordered_stay(
     uploaded(store, PLACE.topic, b"another", 1)
     gone = uploaded(store, "gone", b"payload").key("gone")
     job = PayloadSweep(store, lambda _: FakeShard([]), manifest)
-    assert job.sweep(store.list(PREFIX), [], OLD_MS, OLD_MS) == [gone]
+    assert job.orphans(store.list(PREFIX), [], OLD_MS, OLD_MS) == [gone]
+    keys = [facts.key for facts in store.list()]
+    assert job.sweep(keys, [], OLD_MS, 0) == [gone]
     assert len(list(store.list())) == 2
 
 
@@ -240,6 +250,52 @@ def test_what_is_sealed_meanwhile_is_not_missed(manifest: WritableManifest) -> N
     assert manifest.segments(PLACE.number)
 
 
+class TakesMeanwhile(FakeShard):
+    """Its clock is set back while a sweep runs: once it has told its ends, it takes a handle if
+    what it may know of the payload makes it young."""
+
+    def __init__(self, look: Callable[[], int], reference: Reference) -> None:
+        super().__init__([batch(0)])
+        self._look, self._reference = look, reference
+
+    def ends(self, number: int) -> Ends:
+        ends = super().ends(number)
+        if 0 <= 1 - self._look() < 1:
+            self.append(handle_batch([self._reference], offset=self.end))
+        return ends
+
+
+def test_what_is_condemned_is_named_no_more_whatever_the_clock_says(
+    manifest: WritableManifest,
+) -> None:
+    """Data fault 8: a clock that was set back between a sweep's look and its deletion let a new
+    record name a payload that then was gone."""
+    store = MemoryStore(lambda: 1)
+    reference = uploaded(store, PLACE.topic, b"payload")
+    key = reference.key(PLACE.topic)
+
+    def look() -> int:
+        return 0 if manifest.condemned_payloads([key]) else store.head(key).modified_ms
+
+    assert sweep(store, TakesMeanwhile(look, reference), manifest, OLD_MS + 1) == []
+    shard = FakeShard([batch(0)])
+    assert sweep(store, shard, manifest, 2 * OLD_MS) == [key]
+    assert manifest.condemned_payloads([key]) == set(), "it may be uploaded again"
+
+
+def test_a_file_is_outdated_before_it_is_deleted(
+    manifest: WritableManifest, tmp_path: Path
+) -> None:
+    """Data fault 8: shards look at files themselves."""
+    store = LocalStore(tmp_path / "filer")
+    key = uploaded(store, PLACE.topic, b"payload").key(PLACE.topic)
+    job = PayloadSweep(store, lambda _: FakeShard([batch(0)]), manifest)
+    assert job.sweep([key], [OWNER], 0, 0) == []
+    assert store.head(key).modified_ms == 0
+    assert job.sweep([key], [OWNER], ORPHAN_MS, 0) == [key]
+    assert job.sweep([key], [OWNER], ORPHAN_MS, 0) == [], "another sweep was faster"
+
+
 # The property.
 
 
@@ -260,7 +316,7 @@ class World:
     """A topic of one partition, its filer and its manifest; a clock that is turned."""
 
     def __init__(self, manifest: WritableManifest) -> None:
-        self.now_ms = 0
+        self.now_ms = self.back_ms = 0  # The shard's wall clock may be behind.
         self.manifest, self.shard = manifest, FakeShard([])
         self.store = FusedStore(lambda: self.now_ms)
         self.uploads: list[Reference] = []
@@ -276,7 +332,9 @@ class World:
             return
         reference = self.uploads[which % len(self.uploads)]
         found = [each for each in self.store.list() if each.key == reference.key(PLACE.topic)]
-        if found and self.now_ms - found[0].modified_ms < ORPHAN_MS:
+        if self.manifest.condemned_payloads([each.key for each in found]):
+            return
+        if found and 0 <= self.now_ms - self.back_ms - found[0].modified_ms < ORPHAN_MS:
             offset = self.shard.end
             made = handle_batch([reference], offset=offset, time_ms=self.now_ms)
             self.shard.append(made)
@@ -297,9 +355,9 @@ class World:
                 state = PartitionState(1, 0, start, unsealed.sealed_end, 0, unsealed.bytes, 0)
                 job.retain(PLACE, SETTINGS, Now(self.now_ms, self.now_ms), state)
             elif name == "sweep":
-                PayloadSweep(self.store, lambda _: self.shard, manifest).sweep(
-                    self.store.list(PREFIX), [OWNER], self.now_ms, 0
-                )
+                payloads = PayloadSweep(self.store, lambda _: self.shard, manifest)
+                keys = payloads.orphans(self.store.list(PREFIX), [OWNER], self.now_ms, 0)
+                payloads.sweep(keys, [OWNER], self.now_ms, 0)
         except (Killed, Unavailable):
             pass
         finally:
@@ -325,12 +383,15 @@ class World:
         swept(Housekeeping(self.store, self.shard, self.manifest), self.now_ms)
         forget_names(self.manifest)
         self.job("sweep", Fuse())
+        self.now_ms += ORPHAN_MS
+        self.job("sweep", Fuse())
 
 
 STEPS = st.one_of(
     st.tuples(st.just("upload")),
     st.tuples(st.just("forget")),
     st.tuples(st.just("submit"), st.integers(0, 5)),
+    st.tuples(st.just("back"), st.sampled_from([0, 1, OLD_MS, 3 * OLD_MS])),
     st.tuples(st.just("wait"), st.sampled_from([1, ORPHAN_MS - 1, OLD_MS, RETENTION_MS])),
     st.tuples(st.sampled_from(["seal", "retain", "sweep"]), st.integers(-1, 8), st.booleans()),
 )

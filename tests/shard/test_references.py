@@ -14,8 +14,10 @@ from shm.kernels.log.handles import AHEAD_MAX_MS
 from shm.timings import Errors
 from smq.model.errors import ErrorCode
 from smq.model.references import Reference
-from smq.shard.checks import Verdict
+from smq.shard.checks import ROOM_BYTES, Verdict
 from smq.shard.references import (
+    CHECK_MS_MAX,
+    HANDLE_ROOM_BYTES,
     LATER_MAX,
     PATIENCE_MS,
     REASONS_MAX,
@@ -138,6 +140,31 @@ def judged(references: References, batch: bytes) -> Verdict:
     except StopIteration as ended:
         verdict: Verdict = ended.value
         return verdict
+
+
+@pytest.mark.parametrize(
+    ("took_ms", "error"),
+    [
+        (0, ErrorCode.NONE),
+        (CHECK_MS_MAX - 1, ErrorCode.NONE),
+        (CHECK_MS_MAX, ErrorCode.KAFKA_STORAGE_ERROR),
+        (-1, ErrorCode.KAFKA_STORAGE_ERROR),
+    ],
+)
+def test_a_check_that_took_long_is_to_be_done_again(
+    tmp_path: Path, took_ms: int, error: ErrorCode
+) -> None:
+    """Data fault 8: a sweep may have condemned and deleted what it looked at in the beginning."""
+    bench = Bench(tmp_path)
+    bench.payloads.add(GOOD, "two")
+    references = References(bench.payloads, bench.shard.topic_of, bench.shard.config)
+    batch = handle_batch([GOOD] * (ROOM_BYTES // HANDLE_ROOM_BYTES))
+    check = references.check(3, np.frombuffer(batch, np.uint8), 0, NOW_MS)
+    assert next(check) is None, "it waits for room"
+    references.room.begin_turn()
+    with pytest.raises(StopIteration) as ended:
+        check.send(NOW_MS + took_ms)
+    assert ended.value.value.error == error
 
 
 @pytest.fixture

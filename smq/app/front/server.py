@@ -69,7 +69,7 @@ async def _serve(inheritance: Inheritance) -> None:
     store = Location.of(config).open()
     if store.capabilities.local_paths:
         with suppress(StoreError):  # Later uploads will get the error.
-            store.sweep(before_ms=0)  # Unfinished uploads of a front that was killed.
+            store.sweep()  # Unfinished uploads of a front that was killed.
     space = Space(store, config.filer_quota_bytes, config.filer_reserve_bytes)
     hosts = frozenset({config.host, config.advertised(1, 0)[0], socket.gethostname()})
     metrics = Metrics(Observer(inheritance.data_dir))

@@ -15,7 +15,7 @@ partition that waits for its pass is retained and merged meanwhile.
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from smq.app.sealer.workers import Jobs
 from smq.model.config import Config
@@ -23,11 +23,12 @@ from smq.model.now import Now
 from smq.model.segments import SealedPartition
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.plan import is_overdue
-from smq.sealer.sightings import Sightings
+from smq.sealer.sightings import Sightings, Untouched
 from smq.wire.internal.form import Failed, Question
 from smq.wire.internal.messages import (
     Compact,
     DropUnsealed,
+    FindOrphans,
     FindUnnamed,
     ForgetUnfinished,
     Merge,
@@ -37,7 +38,6 @@ from smq.wire.internal.messages import (
     Retained,
     Sweep,
     SweepPayloads,
-    Swept,
     Unnamed,
 )
 
@@ -52,6 +52,14 @@ class Known(Protocol):
     places: dict[int, tuple[SealedPartition, TopicSettings, int]]
 
     def owners(self) -> list[Owner]: ...
+
+
+class Pages(NamedTuple):
+    """How to sweep a part of the filer, a page at a time."""
+
+    sightings: Sightings
+    find: Callable[[str], Question[Unnamed]]
+    sweep: Callable[[list[str]], Question[list[str]]]
 
 
 class Chores:
@@ -81,7 +89,7 @@ class Chores:
         self._sweeping = 0  # Unfinished sweeps.
         self._retained_ms = self._swept_ms = 0
         self._is_sweep_over = False  # Seen from the next look on, once nothing of it is left.
-        self._sightings = Sightings()
+        self._sightings, self._orphans, self._unfinished = Sightings(), Sightings(), Untouched()
 
     def look(self, now: Now) -> None:
         """Queue what is due, except what is still unfinished from the last time."""
@@ -180,47 +188,49 @@ class Chores:
         before_ms = now.monotonic_ms - config.filer_sweep_ms
         gone_before_ms = now.wall_ms - config.filer_sweep_ms  # By the times of the filer's files.
         self._sweeping = SWEEP_CHORES
-        unfinished = ForgetUnfinished(now.wall_ms - config.filer_unfinished_ms)
+        idle = self._unfinished.idle(now.monotonic_ms - config.filer_unfinished_ms)
 
-        def payloads(after: str) -> SweepPayloads:
-            return SweepPayloads(self._known.owners(), gone_before_ms, after)
+        def left(answer: dict[str, int] | Failed) -> None:
+            if not isinstance(answer, Failed):
+                self._unfinished.see(answer, now.monotonic_ms)
+            self._sweeping -= 1
 
-        self._line.append(lambda: self._give(unfinished, self._swept))
-        self._line.append(lambda: self._give_unnamed(before_ms, ""))
+        def orphans(after: str) -> FindOrphans:
+            return FindOrphans(self._known.owners(), gone_before_ms, after)
+
+        def sweep_orphans(keys: list[str]) -> SweepPayloads:
+            return SweepPayloads(self._known.owners(), keys, config.filer_sweep_ms)
+
+        files = Pages(
+            self._sightings,
+            lambda after: FindUnnamed(before_ms, after),
+            lambda paths: Sweep(paths, before_ms),
+        )
+        payloads = Pages(self._orphans, orphans, sweep_orphans)
+
+        self._line.append(lambda: self._give(ForgetUnfinished(idle), left))
+        self._line.append(lambda: self._give_page(files, ""))
         self._line.append(lambda: self._give_page(payloads, ""))
 
-    def _give_unnamed(self, before_ms: int, after: str) -> None:
-        """Find the unnamed files of a page, and delete those that the last sweep has seen too."""
+    def _give_page(self, pages: "Pages", after: str) -> None:
+        """Find what is unnamed of a page, and sweep what the last sweep has seen too."""
 
         def answered(answer: Unnamed | Failed) -> None:
             following = None
             if isinstance(answer, Unnamed):
                 following = answer.after
-                if again := self._sightings.take(answer.files):
+                if again := pages.sightings.take(answer.files):
                     self._sweeping += 1
-                    job = Sweep(again, before_ms)
+                    job = pages.sweep(again)
                     self._line.append(lambda: self._give(job, self._swept))
             if following is None:  # Complete or failed: the next sweep starts over.
-                self._sightings.end()
+                pages.sightings.end()
                 self._sweeping -= 1
                 return
             assert following > after, "it comes further each time"
-            self._line.append(lambda: self._give_unnamed(before_ms, following))
+            self._line.append(lambda: self._give_page(pages, following))
 
-        self._give(FindUnnamed(before_ms, after), answered)
-
-    def _give_page(self, page: Callable[[str], Question[Swept]], after: str) -> None:
-        """Sweep a page; its result tells where the next page begins."""
-
-        def answered(answer: Swept | Failed) -> None:
-            following = answer.after if isinstance(answer, Swept) else None
-            if following is None:  # Complete or failed: the next sweep starts over.
-                self._sweeping -= 1
-                return
-            assert following > after, "it comes further each time"
-            self._line.append(lambda: self._give_page(page, following))
-
-        self._give(page(after), answered)
+        self._give(pages.find(after), answered)
 
     def _swept(self, _answer: object) -> None:
         self._sweeping -= 1
@@ -269,7 +279,7 @@ class Chores:
     def invariants(self) -> None:
         """Check the invariants that hold between any two answers."""
         assert len(self._line) <= len(self._in_line) + self._sweeping
-        # A page of segments' files is deleted while the next one is looked for.
-        assert 0 <= self._sweeping <= SWEEP_CHORES + 1
+        # A page of segments or payloads is deleted while the next one is looked for.
+        assert 0 <= self._sweeping <= SWEEP_CHORES + 2
         assert self._compacting not in self._in_line
         assert self._compacting not in self._to_compact

@@ -13,7 +13,9 @@ from smq.store.manifest import INT64_MAX, INT64_MIN, Manifest, open_manifest
 from smq.wire.internal.manifest import (
     CommitSegments,
     CondemnFiles,
+    CondemnPayloads,
     DeleteSegments,
+    ForgetPayloads,
     NamePayloads,
     ReplaceSegments,
     SetLogStart,
@@ -137,6 +139,18 @@ class StoredManifest:
     def condemn_files(self, paths: Sequence[str]) -> list[str]:
         """Condemn those of these files that are no segments; returns them."""
         return self._coordinator.ask(CondemnFiles(list(paths)))[0]
+
+    def condemned_payloads(self, keys: Sequence[str]) -> set[str]:
+        """Those of these payloads that are condemned."""
+        return self._opened().condemned_payloads(keys)
+
+    def condemn_payloads(self, keys: Sequence[str], now_ms: int, settle_ms: int) -> list[str]:
+        """Condemn payloads; returns those that have been so for `settle_ms`."""
+        return self._coordinator.ask(CondemnPayloads(list(keys), now_ms, settle_ms))[0]
+
+    def forget_payloads(self, keys: Sequence[str]) -> None:
+        """These condemned payloads are deleted."""
+        self._coordinator.ask(ForgetPayloads(list(keys)))
 
     def topic_ids(self) -> dict[tuple[str, str], str]:
         """The id of each topic, by namespace and name."""

@@ -41,6 +41,7 @@ from smq.wire.internal.messages import (
     Compact,
     DescribeStorage,
     DropUnsealed,
+    FindOrphans,
     FindPayloads,
     FindUnnamed,
     ForgetUnfinished,
@@ -53,7 +54,6 @@ from smq.wire.internal.messages import (
     Storage,
     Sweep,
     SweepPayloads,
-    Swept,
     Unnamed,
     WithdrawTable,
 )
@@ -119,6 +119,7 @@ class Worker:
             FindUnnamed: self.unnamed,
             Sweep: self.sweep,
             ForgetUnfinished: self.forget_unfinished,
+            FindOrphans: self.orphans,
             SweepPayloads: self.sweep_payloads,
             PublishTable: self.publish_table,
             WithdrawTable: self.withdraw_table,
@@ -260,19 +261,33 @@ class Worker:
         ids = self.manifest.topic_ids() if found else {}
         return in_step(found, ids, monotonic_ms())
 
-    def forget_unfinished(self, job: ForgetUnfinished) -> int:
-        """Delete unfinished writes not touched since the given time; returns their number."""
-        return self.store.sweep(job.before_ms)
+    def forget_unfinished(self, job: ForgetUnfinished) -> dict[str, int]:
+        """Delete unfinished writes that are idle; the others, and when each was touched."""
+        return self.store.sweep(job.idle)
 
-    def sweep_payloads(self, job: SweepPayloads) -> Swept:
-        """Delete the payloads of a page to which no record refers or can still refer."""
+    def orphans(self, job: FindOrphans) -> Unnamed:
+        """The payloads of a page to which no record refers or can still refer."""
         page = self._payload_files.take(job.after)
-        sweep = PayloadSweep(self.store, self._shard, self.manifest)
-        return Swept(sweep.sweep(page.files, job.owners, wall_ms(), job.before_ms), page.following)
+        found = self._payload_sweep.orphans(page.files, job.owners, wall_ms(), job.before_ms)
+        return Unnamed(found, page.following)
+
+    def sweep_payloads(self, job: SweepPayloads) -> list[str]:
+        """Condemn orphans, and delete those that have been condemned long enough."""
+        return self._payload_sweep.sweep(job.keys, job.owners, monotonic_ms(), job.settle_ms)
+
+    @property
+    def _payload_sweep(self) -> PayloadSweep:
+        return PayloadSweep(self.store, self._shard, self.manifest)
 
     def payloads(self, job: FindPayloads) -> dict[str, tuple[int, int] | None]:
-        """The length and upload time of payloads; None for those that do not exist."""
-        return look_up(self.store, job.keys)
+        """The length and upload time of payloads; None for those that do not exist.
+
+        The time of a condemned one is 0: it is too old for new records.
+        """
+        found = look_up(self.store, job.keys)
+        there = {key: seen for key, seen in found.items() if seen is not None}
+        condemned = self.manifest.condemned_payloads(list(there)) if there else ()
+        return found | {key: (there[key][0], 0) for key in condemned}
 
     def cold(self, job: Cold) -> BatchFile:
         """Batches from sealed segments, as a range of a file."""

@@ -16,7 +16,8 @@ from itertools import islice
 from smq.app.process.peers import Peers
 from smq.filer.location import Location
 from smq.model.config import Config
-from smq.shard.references import LATER_MAX, Later, Payloads, Seen
+from smq.model.references import SETTLED_MS
+from smq.shard.references import CHECK_MS_MAX, LATER_MAX, Later, Payloads, Seen
 from smq.wire.internal.form import Failed
 from smq.wire.internal.messages import FindPayloads
 
@@ -25,9 +26,10 @@ KEYS_MAX = 256  # Per question: S3 answers this many in about a second; the seal
 WANTED_MAX = 1000  # Others are asked for again with the next attempt.
 KNOWN_MAX = 50_000  # Some 25 MB.
 # Long enough that all answers for the largest batch are known at the same time, even from a slow
-# store. Each check compares a payload's age; until it is too old, no sweep deletes it.
+# store. They count from the question on: a payload may be condemned meanwhile.
 KNOWN_MS = 60_000
 
+assert KNOWN_MS + CHECK_MS_MAX <= SETTLED_MS
 assert 4 * LATER_MAX < KNOWN_MAX  # Several such batches at once do not evict each other.
 
 
@@ -80,11 +82,13 @@ class AskedPayloads:
         """See `Payloads`."""
 
     def _ask(self) -> None:
-        self._is_asking = True
+        self._is_asking, asked_ms = True, self._now_ms()
         keys = list(islice(self._wanted, KEYS_MAX))
-        self._peers.ask_sealer(FindPayloads(keys), partial(self._told, keys))
+        self._peers.ask_sealer(FindPayloads(keys), partial(self._told, keys, asked_ms))
 
-    def _told(self, keys: list[str], said: dict[str, tuple[int, int] | None] | Failed) -> None:
+    def _told(
+        self, keys: list[str], asked_ms: int, said: dict[str, tuple[int, int] | None] | Failed
+    ) -> None:
         self._is_asking = False
         if isinstance(
             said, Failed
@@ -94,7 +98,7 @@ class AskedPayloads:
         for key in keys:
             del self._wanted[key]
         for key, seen in said.items():
-            self._known[key] = self._now_ms(), Seen(*seen) if seen else None
+            self._known[key] = asked_ms, Seen(*seen) if seen else None
             self._known.move_to_end(key)
         while len(self._known) > KNOWN_MAX:
             self._known.popitem(last=False)

@@ -73,6 +73,25 @@ class CondemnFiles(Question[list[str]]):
 
 
 @dataclass(frozen=True, slots=True)
+class CondemnPayloads(Question[list[str]]):
+    """Condemn payloads, before they are deleted: no new record may name them.
+
+    Answers those that have been condemned for `settle_ms`. Repeating it is harmless.
+    """
+
+    keys: list[str]
+    now_ms: int
+    settle_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetPayloads(Question[bool]):
+    """These condemned payloads are deleted."""
+
+    keys: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class ReplaceSegments(Question[bool]):
     """Replace the neighbours `old` by `new`; False: the partition was deleted.
 

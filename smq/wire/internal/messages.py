@@ -19,7 +19,9 @@ from smq.wire.internal.form import Question, by_name
 from smq.wire.internal.manifest import (
     CommitSegments,
     CondemnFiles,
+    CondemnPayloads,
     DeleteSegments,
+    ForgetPayloads,
     ListSegments,
     NamePayloads,
     ReplaceSegments,
@@ -306,14 +308,6 @@ class Compact(Question[bool]):
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
-    """The deleted files of a page; `after` is where the next page begins, if there is one."""
-
-    swept: list[str]
-    after: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Unnamed:
     """The files of a page that nothing names; `after` is where the next page begins, if any."""
 
@@ -338,12 +332,27 @@ class Sweep(Question[list[str]]):
 
 
 @dataclass(frozen=True, slots=True)
-class SweepPayloads(Question[Swept]):
-    """Delete the payloads of a page that no record names and no new record may name."""
+class FindOrphans(Question[Unnamed]):
+    """Ask for the payloads of a page that no record names and no new record may name.
+
+    Those of topics without an owner count if they are older than `before_ms`, by the filer's times.
+    """
 
     owners: list[Owner]
     before_ms: int
     after: str
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPayloads(Question[list[str]]):
+    """Condemn these payloads, and delete those that have been condemned long enough.
+
+    `settle_ms` is long enough for topics without an owner. Answers which are deleted.
+    """
+
+    owners: list[Owner]
+    keys: list[str]
+    settle_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,10 +383,13 @@ class WithdrawTable(Question[bool]):
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetUnfinished(Question[int]):
-    """Delete unfinished writes that have been idle since; answers how many."""
+class ForgetUnfinished(Question[dict[str, int]]):
+    """Delete unfinished writes that were not touched since these times, or whose writer is gone.
 
-    before_ms: int
+    Answers the others, and when each was touched last, in ms of the filer's clock.
+    """
+
+    idle: dict[str, int]
 
 
 FOR_WORKER = by_name(
@@ -389,6 +401,7 @@ FOR_WORKER = by_name(
     Compact,
     FindUnnamed,
     Sweep,
+    FindOrphans,
     SweepPayloads,
     PublishTable,
     WithdrawTable,
@@ -418,6 +431,8 @@ FOR_COORDINATOR = by_name(
     CommitSegments,
     DeleteSegments,
     CondemnFiles,
+    CondemnPayloads,
+    ForgetPayloads,
     ReplaceSegments,
     SetLogStart,
     EnsureTopics,

@@ -16,6 +16,7 @@ from smq.wire.internal.form import Failed, Question
 from smq.wire.internal.messages import (
     Compact,
     DropUnsealed,
+    FindOrphans,
     FindUnnamed,
     ForgetUnfinished,
     Merge,
@@ -26,7 +27,6 @@ from smq.wire.internal.messages import (
     Seal,
     Sweep,
     SweepPayloads,
-    Swept,
     Unnamed,
 )
 
@@ -69,10 +69,10 @@ def _plain_answer(job: Question[Any]) -> object:
     match job:
         case Retain():
             return Retained(deleted=[], has_more=False)
-        case FindUnnamed():
+        case FindUnnamed() | FindOrphans():
             return Unnamed(files=[], after=None)
-        case SweepPayloads():
-            return Swept(swept=[], after=None)
+        case ForgetUnfinished():
+            return {}
     return 0
 
 
@@ -132,7 +132,7 @@ def test_one_chore_is_in_hand_and_a_seal_comes_right_behind_it() -> None:
     assert len(rig.hands.jobs) == 2
     done = rig.drain()
     assert done.count(Retain) == 999
-    assert {FindUnnamed, SweepPayloads, ForgetUnfinished} <= set(done)
+    assert {FindUnnamed, FindOrphans, ForgetUnfinished} <= set(done)
 
 
 @pytest.mark.parametrize("step_ms", [0, -3_600_000, 3_600_000])
@@ -143,7 +143,7 @@ def test_each_is_due_after_its_interval_and_not_while_the_last_is_not_done(
     rig.look(BEGIN_MS)
     rig.step_ms = step_ms
     rig.look(BEGIN_MS + 1000)
-    sweeps = [ForgetUnfinished, FindUnnamed, SweepPayloads]
+    sweeps = [ForgetUnfinished, FindUnnamed, FindOrphans]
     assert rig.drain() == [Retain] * 3 + sweeps + [Merge] * 3
     rig.look(BEGIN_MS + 1999)  # The sweep is over: the next one is due an interval later.
     assert rig.drain() == []
@@ -163,7 +163,7 @@ def test_a_sweep_goes_on_from_page_to_page_with_other_chores_in_between() -> Non
     rig.states[1] = PartitionState(1, 0, 7, 0, 9, 10, BEGIN_MS)
     rig.known.places[1] = (SealedPartition("kafka", "orders", 1, 1), SETTINGS, 1)
     rig.look(BEGIN_MS + 1000)  # Retention is due again, whatever the sweep is at.
-    assert rig.hands.answer() == SweepPayloads(OWNERS, BEGIN_MS - 5000, "")
+    assert rig.hands.answer() == FindOrphans(OWNERS, BEGIN_MS - 5000, "")
     assert rig.hands.answer(Unnamed([], "b")) == FindUnnamed(BEGIN_MS - 5000, "a")
     assert rig.drain() == [Retain, FindUnnamed, Merge]
     assert rig.hands.done[-2] == FindUnnamed(BEGIN_MS - 5000, "b")
@@ -188,12 +188,45 @@ def test_a_file_is_deleted_when_two_sweeps_an_interval_apart_have_seen_it_unname
     assert sweep(BEGIN_MS + 10_000, "b", "c") == [Sweep(["c"], BEGIN_MS + 5000)]
 
 
+def test_payloads_are_swept_when_two_sweeps_have_found_them_to_be_orphans() -> None:
+    """Data fault 8: a clock that is ahead for a moment makes all payloads look old."""
+    rig = Rig(partitions=0)
+    for now_ms, swept in ((BEGIN_MS, False), (BEGIN_MS + 5000, True)):
+        rig.look(now_ms)
+        rig.hands.done.clear()
+        while rig.hands.jobs:
+            is_find = isinstance(rig.hands.jobs[0][0], FindOrphans)
+            rig.hands.answer(Unnamed(["a"], None) if is_find else None)
+        assert (SweepPayloads(OWNERS, ["a"], 5000) in rig.hands.done) == swept
+        rig.look(now_ms)
+
+
+def test_an_unfinished_write_is_idle_when_nothing_touched_it_by_our_clock() -> None:
+    """Data fault 8: a day of the wall clock's ended uploads that went on."""
+    rig = Rig(partitions=0)
+    idle_ms = CONFIG.filer_unfinished_ms
+
+    def sweep(now_ms: int, there: dict[str, int]) -> dict[str, int]:
+        rig.look(now_ms)
+        job = rig.hands.answer(there)
+        rig.drain()
+        rig.look(now_ms)
+        assert isinstance(job, ForgetUnfinished)
+        return job.idle
+
+    rig.step_ms = 10 * idle_ms
+    assert sweep(BEGIN_MS, {"a": 1, "b": 1}) == {}
+    assert sweep(BEGIN_MS + idle_ms - 1, {"a": 1, "b": 2}) == {}
+    assert sweep(BEGIN_MS + idle_ms - 1 + 5000, {"b": 2}) == {"a": 1}
+    assert sweep(BEGIN_MS + 2 * idle_ms + 10_000, {}) == {"b": 2}
+
+
 def test_a_sweep_that_fails_is_told_of_and_begun_anew_the_next_time() -> None:
     rig = Rig(partitions=0)
     rig.look(BEGIN_MS)
     rig.hands.answer()
     rig.hands.answer(Failed("the filer is away"))
-    assert rig.drain() == [SweepPayloads]
+    assert rig.drain() == [FindOrphans]
     assert rig.problems == [Failed("the filer is away")]
     rig.look(BEGIN_MS)
     rig.look(BEGIN_MS + 5000)
@@ -278,7 +311,7 @@ def test_a_round_over_thousands_of_deleted_topics_ends() -> None:
     rig = Rig(partitions=20_000)
     rig.look(BEGIN_MS)
     rig.known.places.clear()
-    assert rig.drain() == [Retain, ForgetUnfinished, FindUnnamed, SweepPayloads]
+    assert rig.drain() == [Retain, ForgetUnfinished, FindUnnamed, FindOrphans]
 
 
 def test_jobs_that_fail_at_once_do_not_pile_up() -> None:

@@ -43,7 +43,7 @@ from smq.wire.internal.reads import BatchFile, Cold, Inline, MakeInline
 from tests.app.fake_peers import TidyLoop, turn_until
 
 Answers = dict[str, Any]
-FORGET = ForgetUnfinished(before_ms=0)
+FORGET = ForgetUnfinished(idle={})
 
 PLACE = SealedPartition("kafka", "orders", 0, 1)
 SETTINGS = TopicSettings.of({}, Config(shards=1))
@@ -75,7 +75,7 @@ def test_a_job_that_kills_its_workers_is_given_up(
         os._exit(9)
 
     monkeypatch.setattr(sealer_hands, "work", die)
-    answers: list[int | Failed] = []
+    answers: list[dict[str, int] | Failed] = []
     hands.do(FORGET, answers.append)
     hands.do(FORGET, answers.append)
     turn_until(loop, lambda: len(answers) == 2)
@@ -172,16 +172,16 @@ def test_a_worker_leaves_when_there_is_nothing_to_do(
     loop: TidyLoop, hands: Hands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sealer_hands, "work", lambda sock, at: sealer_worker.work(sock, at, 0.05))
-    answers: list[int | Failed] = []
+    answers: list[dict[str, int] | Failed] = []
     for _ in range(2):
         hands.do(FORGET, answers.append)
         turn_until(loop, lambda: hands._pid == 0)
-    assert answers == [0, 0]
+    assert answers == [{}, {}]
 
 
 def test_a_worker_that_was_stopped_is_killed_and_replaced(loop: TidyLoop, hands: Hands) -> None:
     hands._hung_ms = 200
-    answers: list[int | Failed] = []
+    answers: list[dict[str, int] | Failed] = []
     hands.do(FORGET, answers.append)
     turn_until(loop, lambda: bool(answers))
     stopped = hands._pid
@@ -195,7 +195,7 @@ def test_a_worker_that_was_stopped_is_killed_and_replaced(loop: TidyLoop, hands:
 
     turn_until(loop, partial(looked, lambda: len(answers) == 3))
     hung = Failed("a worker hangs ('forget_unfinished', the filer): it is replaced")
-    assert answers == [0, hung, 0]
+    assert answers == [{}, hung, {}]
     turn_until(loop, partial(looked, lambda: not hands._dismissed))
     with pytest.raises(ProcessLookupError):
         os.kill(stopped, 0)
