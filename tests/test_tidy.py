@@ -87,7 +87,6 @@ WALL_TIME = {
     "smq/sealer/lake/iceberg.py": "snapshots' times; which metadata is old",
     "smq/sealer/lake/delta.py": "commits' times",
     "smq/sealer/lake/publish.py": "commits' times; when a table was published, for people",
-    "smq/app/supervisor/listeners.py": "socket directories of a moment ago: their broker starts",
     "smq/app/supervisor/composition.py": "which sources the kernels were compiled from",
     "smq/shard/lent.py": "whether a file is still the one that was named",
     "spark_jobs/source/publishing.py": "whether a file has changed",

@@ -5,18 +5,19 @@ refused.
 """
 
 import errno
+import fcntl
 import os
 import socket
 import stat
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import sleep
 from typing import Any
 
 import psutil
 
-from smq.app.process.clock import monotonic_ms, wall_ms
+from smq.app.process.clock import monotonic_ms
 from smq.app.process.inheritance import socket_path
 from smq.app.supervisor.datadir import CLUSTER_ID
 from smq.model.config import Config, bracketed
@@ -28,7 +29,6 @@ PORT_WAIT_MS = 1000
 _POLL_S = 0.01
 UNIX_BACKLOG = 128  # Our own processes, some of them attaching again and again.
 UNIX_PATH_BYTES_MAX = 107  # sun_path, less its final zero.
-DESERTED_MS = 60_000  # A younger directory may belong to a broker that is starting.
 
 
 def open_tcp_listeners(config: Config) -> dict[int, socket.socket]:
@@ -104,15 +104,36 @@ def open_unix_listeners(directory: Path, names: Sequence[str]) -> dict[str, sock
     """A listener for each name, in a private directory. Raises SystemExit with a sentence."""
     try:
         _make_private(directory.parent)
-        _make_private(directory)
-        os.utime(directory)  # Otherwise we or a starting broker would take it for deserted.
-        _clear_deserted(directory.parent)
-        return {name: _open_unix(socket_path(directory, name)) for name in names}
+        with _held(directory):
+            _clear_deserted(directory.parent)
+            return {name: _open_unix(socket_path(directory, name)) for name in names}
     except OSError as reason:
         raise SystemExit(
             f"smq: no sockets can be made in {directory} ({reason}); "
             "choose another directory with --runtime-dir"
         ) from reason
+
+
+@contextmanager
+def _held(directory: Path) -> Iterator[None]:
+    """Create a private directory, and lock it until it has our listeners: nobody who starts now
+    takes it for deserted."""
+    while True:
+        _make_private(directory)
+        with suppress(FileNotFoundError):
+            fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_SH)
+                if _is_at(fd, directory):
+                    yield
+                    return
+            finally:
+                os.close(fd)
+
+
+def _is_at(fd: int, directory: Path) -> bool:
+    """Whether an open directory still has its name. Raises FileNotFoundError."""
+    return os.path.samestat(os.fstat(fd), directory.stat())
 
 
 def _make_private(directory: Path) -> None:
@@ -149,8 +170,24 @@ def _open_unix(path: Path) -> socket.socket:
 def _clear_deserted(home: Path) -> None:
     """Remove what killed brokers left: socket directories without listeners."""
     for each in home.iterdir():
-        if CLUSTER_ID.fullmatch(each.name) and _is_deserted(each):
-            remove_sockets(each)
+        if CLUSTER_ID.fullmatch(each.name):
+            _clear_if_deserted(each)
+
+
+def _clear_if_deserted(directory: Path) -> None:
+    """A broker that is just starting does not listen yet, but holds its directory's lock."""
+    try:
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:  # It is being removed, or is not a directory of ours.
+        return
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _is_at(fd, directory) and _is_deserted(directory):
+            remove_sockets(directory)
+    except OSError:
+        return
+    finally:
+        os.close(fd)
 
 
 def remove_sockets(directory: Path) -> None:
@@ -163,13 +200,9 @@ def remove_sockets(directory: Path) -> None:
 
 
 def _is_deserted(directory: Path) -> bool:
-    """Whether no process listens there. A broker that is just starting does not listen yet."""
-    try:
-        is_old = wall_ms() - 1000 * directory.lstat().st_mtime > DESERTED_MS
-        sockets = [*directory.iterdir()]
-    except OSError:  # It is being removed, or is not a directory.
-        return False
-    return is_old and bool(sockets) and all(map(_is_refused, sockets))
+    """Whether there are sockets, and no process listens to any of them. Raises OSError."""
+    sockets = [*directory.iterdir()]
+    return bool(sockets) and all(map(_is_refused, sockets))
 
 
 def _is_answered(path: Path) -> bool:

@@ -1,5 +1,6 @@
 """Sockets: those opened, and the error messages for those that cannot be."""
 
+import fcntl
 import os
 import socket
 import threading
@@ -10,6 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from smq.app.supervisor.listeners import (
+    _held,
     open_http_listener,
     open_tcp_listeners,
     open_unix_listeners,
@@ -82,27 +84,45 @@ def home() -> Iterator[Path]:
 
 
 def test_what_killed_brokers_have_left_is_removed_and_nothing_else(home: Path) -> None:
-    def left(name: str, file: str = "shard-1.sock", *, is_old: bool = True) -> Path:
+    """Data fault 5: a clock set ahead had a directory removed whose broker was just starting, and
+    one set back kept all. Whoever starts holds a lock."""
+
+    def left(name: str, file: str = "shard-1.sock") -> Path:
         directory = home / name
         directory.mkdir()
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(str(directory / file))
-        if is_old:
-            os.utime(directory, (0, 0))
+        os.utime(directory, (0, 0))
         return directory
 
-    dead, young, other = left("d" * 22), left("y" * 22, is_old=False), left("another program")
-    live, mixed = left("l" * 22), left("m" * 22)
+    dead, starting, other = left("d" * 22), left("y" * 22), left("another program")
+    live, mixed, new = left("l" * 22), left("m" * 22), left("n" * 22)
     (mixed / "notes").touch()
-    with socket.socket(socket.AF_UNIX) as listening:
+    os.utime(new, (2**33, 2**33))
+    with _held(starting), socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(live / "attach-1.sock"))
         listening.listen()
-        for each in (live, mixed):
-            os.utime(each, (0, 0))
         for listener in open_unix_listeners(home / "ours", ["one"]).values():
             listener.close()
     assert not dead.exists()
-    assert all(each.exists() for each in (young, other, live, mixed))
+    assert not new.exists()
+    assert all(each.exists() for each in (starting, other, live, mixed))
+
+
+def test_a_directory_that_is_removed_before_it_is_locked_is_made_again(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = home / ("w" * 22)
+
+    def remove_once(fd: int, operation: int) -> None:
+        monkeypatch.undo()
+        directory.rmdir()
+        fcntl.flock(fd, operation)
+
+    monkeypatch.setattr("smq.app.supervisor.listeners.fcntl.flock", remove_once)
+    listener = open_unix_listeners(directory, ["one"])["one"]
+    assert [each.name for each in directory.iterdir()] == ["one.sock"]
+    listener.close()
 
 
 def test_a_broker_that_was_killed_after_a_long_life_has_its_sockets_again(home: Path) -> None:
