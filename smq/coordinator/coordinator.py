@@ -31,6 +31,7 @@ class Coordinator:
         self, store: Store, config: Config, cluster: Cluster, chance: Chance, now: Now
     ) -> None:
         self.store = store
+        store.clamp_times(now.monotonic_ms)
         self.settings = Settings(store, config)
         config = self.settings.config
         self.chance = chance

@@ -76,6 +76,9 @@ class Groups:
             self._schedule(group)
         for group_id in store.groups_with_offsets():
             self._groups.setdefault(group_id, Group(group_id, rules.limits))
+        for group_id in store.deleting_groups():
+            self._groups.setdefault(group_id, Group(group_id, rules.limits))
+            self._deleting[group_id] = None
 
     def take_rules(self, rules: GroupRules) -> None:
         """Use other settings from now on. Existing waits keep their deadlines."""

@@ -260,6 +260,10 @@ MIGRATIONS = (
         since_ms INTEGER NOT NULL
     );
     """,
+    # Groups whose offsets are being forgotten, some at a time.
+    """
+    CREATE TABLE deleting_groups (group_id TEXT PRIMARY KEY) WITHOUT ROWID;
+    """,
 )
 
 # SQL functions that the steps call.

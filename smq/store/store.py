@@ -16,6 +16,7 @@ from smq.store.arrivals import Arrivals
 from smq.store.config_changes import ConfigChanges
 from smq.store.database import Database
 from smq.store.deleted_topics import DeletedTopics
+from smq.store.kept_times import clamp_times
 from smq.store.manifest import WritableManifest
 from smq.store.protocols import packed, unpacked
 from smq.store.resource_configs import ResourceConfigs
@@ -62,6 +63,10 @@ class Store:
     def close(self) -> None:
         """Close the database."""
         self._database.close()
+
+    def clamp_times(self, now_ms: int) -> None:
+        """Make the present of kept times that are in the future: no age is negative."""
+        clamp_times(self._database, now_ms)
 
     def allocate(self, counter: Counter, count: int) -> int:
         """The first of `count` consecutive numbers that are given out once."""
@@ -157,14 +162,14 @@ class Store:
 
     def delete_group(self, group_id: str) -> None:
         """Delete a group and its offsets, pending ones included."""
-        for table in ("groups", "committed_offsets", "transaction_offsets"):
+        for table in ("groups", "committed_offsets", "transaction_offsets", "deleting_groups"):
             self._database.change(f"DELETE FROM {table} WHERE group_id = ?", (group_id,))  # noqa: S608
 
     # Committed offsets
 
     def delete_some_offsets(self, group_id: str, count_max: int) -> bool:
         """Forget some of a group's offsets, committed or pending; returns whether there may be
-        more."""
+        more. Then the group is one of the `deleting_groups` until `delete_group`."""
         pending = self._database.change(
             "DELETE FROM transaction_offsets WHERE group_id = ? "
             "AND (partition_number, transactional_id) IN (SELECT partition_number, "
@@ -178,7 +183,14 @@ class Store:
             "ORDER BY partition_number LIMIT ?)",
             (group_id, group_id, count_max - pending),
         )
-        return pending + committed == count_max
+        if has_more := pending + committed == count_max:
+            self._database.change("INSERT OR IGNORE INTO deleting_groups VALUES (?)", (group_id,))
+        return has_more
+
+    def deleting_groups(self) -> list[str]:
+        """The groups of which some offsets are forgotten, and the others are to be."""
+        rows = self._database.rows("SELECT group_id FROM deleting_groups ORDER BY group_id")
+        return [group_id for (group_id,) in rows]
 
     def commit_offsets(
         self, group_id: str, offsets: Mapping[int, CommittedOffset], *, lazy: bool = False

@@ -15,7 +15,13 @@ from smq.coordinator.group_events import (
     Sync,
 )
 from smq.coordinator.group_states import GroupState
-from smq.coordinator.groups import CHECK_INTERVAL_MS, LISTEN_MS, MEMBERS_A_TICK, STALL_MS
+from smq.coordinator.groups import (
+    CHECK_INTERVAL_MS,
+    DELETED_A_TICK,
+    LISTEN_MS,
+    MEMBERS_A_TICK,
+    STALL_MS,
+)
 from smq.coordinator.topics import NewTopic
 from smq.model.errors import BrokerError, ErrorCode
 from smq.model.now import Now
@@ -23,6 +29,7 @@ from smq.store.rows import CommittedOffset
 from tests.coordinator.coordinator_driver import CoordinatorDriver
 
 DAY_MS = 86_400_000
+YEAR_MS = 365 * DAY_MS
 SESSION_MS = 10_000
 
 
@@ -240,6 +247,46 @@ def test_only_an_empty_group_is_deleted(driver: CoordinatorDriver) -> None:
     with pytest.raises(BrokerError) as refusal:
         groups.find("g")
     assert refusal.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_group_that_was_being_deleted_is_deleted_after_a_restart(
+    driver: CoordinatorDriver,
+) -> None:
+    """Data fault 13: a coordinator that was killed amid DeleteGroups left some of the offsets, and
+    a consumer that came back began there."""
+    count = 3 * DELETED_A_TICK
+    new = NewTopic(name="wide", partition_count=count)
+    topic = driver.coordinator.topics.create(new, driver.now)
+    offset = CommittedOffset(7, -1, "", driver.now.monotonic_ms)
+    driver.store.commit_offsets("g", dict.fromkeys(topic.partition_numbers, offset))
+    driver.store.commit()
+    driver.restart()
+    driver.coordinator.groups.delete("g")
+    driver.store.commit()
+    assert 0 < len(driver.store.committed_offsets("g")) < count
+    driver.restart()
+    assert driver.coordinator.groups.is_deleting("g")
+    driver.wait(0)
+    assert not driver.coordinator.groups.is_deleting("g")
+    assert driver.store.committed_offsets("g") == {}
+    driver.store.commit()
+    driver.restart()
+    assert not driver.coordinator.groups.is_deleting("g")
+
+
+@pytest.mark.parametrize("step_ms", [-YEAR_MS, YEAR_MS])
+def test_no_age_is_negative_after_a_restart(driver: CoordinatorDriver, step_ms: int) -> None:
+    """Data fault 2: a time line that went back by a year kept offsets for a year and a week."""
+    commit(driver, "h")
+    stable(driver)
+    leave(driver)
+    keep_offset(driver)
+    driver.store.commit()
+    driver.now = Now(driver.now.monotonic_ms + step_ms, driver.now.wall_ms + step_ms)
+    driver.restart()
+    driver.wait(8 * DAY_MS)
+    assert driver.store.committed_offsets("g") == driver.store.committed_offsets("h") == {}
+    assert list(driver.coordinator.groups) == []
 
 
 def test_a_thousand_heartbeats_leave_one_appointment(driver: CoordinatorDriver) -> None:
