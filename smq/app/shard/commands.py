@@ -163,16 +163,20 @@ class ShardCommands:
                 return
             data = without(data, aborted) if aborted and asked.shown else data
             answer = encode_answer(frame_id, RawBatches(len(data)), data)
-            self._send_when_synced(link, answer, led.log, end if asked.synced else 0)
+            self._send_when_synced(link, frame_id, answer, led.log, end if asked.synced else 0)
 
         led.log.collect(found.spans, collected)
 
-    def _send_when_synced(self, link: Link, answer: bytes, log: Log, position: int) -> None:
+    def _send_when_synced(
+        self, link: Link, frame_id: int, answer: bytes, log: Log, position: int
+    ) -> None:
         if log.words[WORD_SYNCED] >= position:
             link.send(answer)
-        elif not link.closed:  # A log that has failed never gets there; the sealer gives up first.
+        elif log.failed is not None:  # It may never get there, and the sealer would ask again.
+            link.send(encode_answer(frame_id, Failed(f"log {log.number}: {log.failed}")))
+        elif not link.closed:
             log.want_sync()
-            again = partial(self._send_when_synced, link, answer, log, position)
+            again = partial(self._send_when_synced, link, frame_id, answer, log, position)
             self._loop.call_later(SYNC_POLL_MS, again)
 
     def _sealed(self, link: Link, frame_id: int, asked: MarkSealed) -> None:

@@ -198,6 +198,19 @@ def test_batches_wait_until_the_disk_has_them(bench: Bench) -> None:
     assert answers[0].startswith(b'{"ok"')
 
 
+def test_batches_of_a_log_that_has_failed_are_refused_at_once(bench: Bench) -> None:
+    """Data fault 8, its kind: the sealer gives up and asks again, and each question stayed."""
+    bench.log.syncs.syncer = HeldSyncer(bench.log.memory)
+    bench.append(b"a")
+    answers = bench.begin(Batches(NUMBER, 0, 1 << 20))
+    for _ in range(5):
+        bench.loop.run_once(0.01)
+    assert not answers
+    bench.log.health.fail("EIO", 0)
+    turn_until(bench.loop, lambda: bool(answers))
+    assert decode_answer(Batches, answers[0]) == Failed("log 0: EIO")
+
+
 def test_what_nobody_may_see_yet_is_given_to_who_asks_for_it(bench: Bench) -> None:
     bench.shard.take_catalog(
         catalog(topic("one", range(NUMBER, NUMBER + 1), {"smq.durability": "disk"})), 2
