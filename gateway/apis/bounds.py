@@ -1,7 +1,8 @@
 """The bounds of each API's requests, and how a long answer is made in parts.
 
 Each API bounds its requests: none may hold a loop for more than 10 ms, or grow a process by more
-than 4 times its own size plus a megabyte. tests/gateway/test_bounds.py sends the largest of each.
+than 4 times its own size plus a megabyte. tests/gateway/test_bounds.py sends the largest of each,
+test_contents.py about the most there may be. A topic that is created is answered with its configs.
 
 Produce keeps to them too: what would take longer is finished in steps (smq.shard.unfinished), and
 large batches are inflated in a lane, one after the other. Beside the request itself that takes a

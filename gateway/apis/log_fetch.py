@@ -15,7 +15,7 @@ from smq.shard.inline import before_handles, delivers_inline
 from smq.shard.shard import Led
 from smq.wire.generated.fetch import AbortedTransaction
 
-ABORTED_MAX = 1000  # Of all partitions of an answer; the first one's first batch may need more.
+ABORTED_MAX = 500  # Of all partitions of an answer, some 4 ms; the first batch may need more.
 
 
 class Told(NamedTuple):

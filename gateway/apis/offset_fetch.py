@@ -5,7 +5,8 @@
 - From 2: null topics mean every offset of the group. From 5: leader epochs (KIP-320).
 - From 7: if stable offsets are required, those pending in a transaction are UNSTABLE_OFFSET_COMMIT
   (KIP-447).
-- From 8: several groups at once (KIP-709). From 9: member id and epoch, of groups of the consumer
+- From 8: several groups at once (KIP-709); one whose every offset is requested is answered once,
+  however often it is named. From 9: member id and epoch, of groups of the consumer
   protocol only (KIP-848).
 - From 10: topics by id; an unknown one is UNKNOWN_TOPIC_ID.
 """
@@ -34,8 +35,6 @@ IDS_FROM = 10
 PAGE_OFFSETS = 300  # Per part, if all offsets are requested.
 NOTHING = CommittedOffset(-1, -1, "", 0)
 UNDECIDED = CommittedOffset(-1, -1, "", 1)
-Undecided = AbstractSet[int]
-"""Partitions, by number, whose offsets wait for a decision that the request wants to know."""
 
 
 def handle(
@@ -46,7 +45,7 @@ def handle(
         yield from _groups(request, context)
         return
     only = OffsetFetchRequestGroup(group_id=request.group_id, topics=_upgraded(request))
-    for part in _group(only, context, _undecided(only, request, context)):
+    for part in _group(only, context, wants_stable=request.require_stable):
         yield OffsetFetchResponse(
             topics=[
                 OffsetFetchResponseTopic(
@@ -58,29 +57,23 @@ def handle(
         )
 
 
-def _undecided(
-    asked: OffsetFetchRequestGroup, request: OffsetFetchRequest, context: CoordinatorContext
-) -> Undecided:
-    if not request.require_stable:
-        return frozenset()
-    return context.coordinator.store.transactions.undecided(asked.group_id)
-
-
 def _groups(
     request: OffsetFetchRequest, context: CoordinatorContext
 ) -> Iterator[OffsetFetchResponse]:
     """One part for several groups whose partitions are named, and one for each page of the
     others."""
-    named: list[OffsetFetchResponseGroup] = []
+    named, wants_stable = list[OffsetFetchResponseGroup](), request.require_stable
     for asked in request.groups:
-        undecided = _undecided(asked, request, context)
         if asked.topics is not None:
-            named += _group(asked, context, undecided)
+            named += _group(asked, context, wants_stable=wants_stable)
             continue
+        if asked.group_id in context.described:
+            continue
+        context.described[asked.group_id] = None
         if named:
             yield OffsetFetchResponse(groups=named)
             named = []
-        for page in _group(asked, context, undecided):
+        for page in _group(asked, context, wants_stable=wants_stable):
             yield OffsetFetchResponse(groups=[page])
     if named or not request.groups:
         yield OffsetFetchResponse(groups=named)
@@ -106,14 +99,19 @@ def _downgraded(partition: OffsetFetchResponsePartitions) -> OffsetFetchResponse
 
 
 def _group(
-    asked: OffsetFetchRequestGroup, context: CoordinatorContext, undecided: Undecided
+    asked: OffsetFetchRequestGroup, context: CoordinatorContext, *, wants_stable: bool
 ) -> Iterator[OffsetFetchResponseGroup]:
     """The requested offsets, or all committed ones page by page."""
     store, group_id, above = context.coordinator.store, asked.group_id, -1
+
+    def undecided(numbers: AbstractSet[int]) -> set[int]:
+        """Those whose offsets wait for a decision that the request wants to know."""
+        return store.transactions.undecided(group_id, numbers) if wants_stable else set()
+
     if asked.topics is not None:
         numbers = {number for each in asked.topics for number in _numbers(each, context)}
         committed = store.committed_offsets_of(group_id, numbers)
-        committed |= dict.fromkeys(numbers & undecided, UNDECIDED)
+        committed |= dict.fromkeys(undecided(numbers), UNDECIDED)
         topics = [_topic(each, committed, context) for each in asked.topics]
         yield OffsetFetchResponseGroup(group_id=group_id, topics=topics)
         return
@@ -122,7 +120,7 @@ def _group(
         page = store.committed_offsets(group_id, above, PAGE_OFFSETS)
         is_last, last = len(page) < PAGE_OFFSETS, max(page, default=-1)
         page = {number: each for number, each in page.items() if number in places}
-        page |= dict.fromkeys(page.keys() & undecided, UNDECIDED)
+        page |= dict.fromkeys(undecided(page.keys()), UNDECIDED)
         yield OffsetFetchResponseGroup(group_id=group_id, topics=_all(page, context))
         if is_last:
             return

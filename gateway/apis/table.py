@@ -86,7 +86,10 @@ APIS: tuple[Api, ...] = (
         session_fetch.handle,
         "follower fetching",
         # A session begins with all of its partitions, and names may have 249 bytes.
-        listing(Cut(0, PARTITIONS, ("responses", "partitions")), bytes_max=4 * MiB),
+        listing(
+            Cut(0, PARTITIONS, ("responses", "partitions"), large_fetch.PORTION_MAX),
+            bytes_max=4 * MiB,
+        ),
         large_fetch.steps,
     ),
     Api(

@@ -21,6 +21,7 @@ from smq.model.errors import MadeByNewer, NotFound, StoreError, Unavailable
 from smq.store.migrations import FUNCTIONS, MIGRATIONS
 from smq.store.stored_version import stored_version
 
+NUMBERS_MAX = 500  # Parameters of one query; SQLite accepts at least 999.
 LOCK_TIMEOUT_S = 5.0  # WAL readers block no writer; this covers another tool's checkpoint.
 LOG_BYTES_MAX = 16 * 1024 * 1024  # Of the file, while no reader holds its content back.
 PRAGMAS = (

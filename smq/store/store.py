@@ -14,7 +14,7 @@ from uuid import UUID
 from smq.model.catalog import Topic
 from smq.store.arrivals import Arrivals
 from smq.store.config_changes import ConfigChanges
-from smq.store.database import Database
+from smq.store.database import NUMBERS_MAX, Database
 from smq.store.deleted_topics import DeletedTopics
 from smq.store.kept_times import clamp_times
 from smq.store.manifest import WritableManifest
@@ -25,7 +25,6 @@ from smq.store.transactions import TransactionTables
 
 FILE_NAME = "store.sqlite"
 Counter: TypeAlias = Literal["partition_number", "producer_id", "coordinator_epoch"]
-NUMBERS_MAX = 500  # Parameters of one query; SQLite accepts at least 999.
 
 
 class Store:

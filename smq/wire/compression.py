@@ -131,7 +131,8 @@ def _inflate_frames(
     if left >= 0 and not frame.eof:
         raise EOFError("the end is missing")
     for piece in pieces(0, frame.unused_data or b"", bytes_max) if left >= 0 else ():
-        inflated.append(piece)
+        if piece:
+            inflated.append(piece)
         left -= len(piece)
         if left < 0:
             break
@@ -221,7 +222,10 @@ def _inflate_zstd(data: Buffer, bytes_max: int) -> Buffer:
 def _inflate_snappy(data: Buffer, bytes_max: int) -> bytes:
     if bytes(data[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
         return _inflate_snappy_block(data, bytes_max, bytes_max)
-    return b"".join(_xerial_blocks(data, bytes_max))
+    inflated = bytearray()  # Blocks may be thousands of times smaller than their objects.
+    for block in _xerial_blocks(data, bytes_max):
+        inflated += block
+    return bytes(inflated)
 
 
 def _xerial_blocks(data: Buffer, bytes_max: int) -> Iterator[bytes]:

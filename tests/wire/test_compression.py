@@ -2,6 +2,7 @@
 
 import gzip
 import time
+import tracemalloc
 import zlib
 from struct import pack
 
@@ -139,6 +140,17 @@ def test_many_frames_take_time_by_their_bytes(codec: Codec) -> None:
 
     few, many = (min(seconds(count) for _ in range(5)) for count in (2000, 32_000))
     assert many < 3 * 16 * few
+
+
+def test_tiny_blocks_take_little_memory() -> None:
+    """data fault 11: each took a hundred bytes until all were inflated."""
+    empty, count = pack(">i", 1) + bytes(1), 200_000
+    framed = XERIAL_MAGIC + bytes(8) + empty * count
+    tracemalloc.start()
+    assert decompress(Codec.SNAPPY, framed, MiB) == b""
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < MiB
 
 
 LONG = bytes(range(256)) * 8192 + bytes(3 * MiB)

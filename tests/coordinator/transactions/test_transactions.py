@@ -114,10 +114,10 @@ def test_offsets_show_with_the_commit_and_are_undecided_before(driver: Transacti
     driver.offset(producer, 4, 17)
     driver.offset(producer, 4, 18)
     driver.offset(producer, 3, 5, group="h")
-    assert driver.store.transactions.undecided("g") == {4}
+    assert driver.store.transactions.undecided("g", range(20_000)) == {4}
     assert driver.store.committed_offsets("g") == {}
     driver.commit(producer)
-    assert driver.store.transactions.undecided("g") == set()
+    assert driver.store.transactions.undecided("g", range(20_000)) == set()
     assert driver.store.committed_offsets("g")[4].offset == 18
     assert driver.store.committed_offsets("h")[3].offset == 5
 
