@@ -247,7 +247,7 @@ def _number_of(text: pa.Scalar, kinds: Sequence[pa.DataType]) -> int | None:
 
 def _json_rows(rows: pa.RecordBatch, key: str | None, first_row: int) -> pa.RecordBatch:
     of_text = _number_or_text if _are_texts(rows) else None
-    columns = {name: _listed(name, rows[name], of_text) for name in rows.schema.names}
+    columns = {name: _listed(name, rows[name], of_text, first_row) for name in rows.schema.names}
     names = list(columns)
     values = []
     for number, row in enumerate(zip(*columns.values(), strict=True), first_row):
@@ -264,16 +264,22 @@ def _json_rows(rows: pa.RecordBatch, key: str | None, first_row: int) -> pa.Reco
 
 
 def _listed(
-    name: str, column: pa.Array, of_text: Callable[[str], int | float | str] | None
+    name: str,
+    column: pa.Array,
+    of_text: Callable[[str], int | float | str] | None,
+    first_row: int,
 ) -> list[Any]:
     """A column as Python's objects. Raises ValueError."""
+    if of_text is not None:
+        return list(map(of_text, column.to_pylist()))
+    found: list[Any] = []
     try:
-        if of_text is not None:
-            return list(map(of_text, column.to_pylist()))
         kind = _without_nanoseconds(column.type)
-        found: list[Any] = (column if kind == column.type else pc.cast(column, kind)).to_pylist()
+        for value in column if kind == column.type else pc.cast(column, kind):
+            found.append(value.as_py())  # noqa: PERF401  (How far it came is told.)
     except (pa.ArrowException, ValueError, OverflowError) as error:
-        raise ValueError(f"column {name!r} cannot be JSON: {error}") from error
+        where = f"row {first_row + len(found)}, column {name!r}"
+        raise ValueError(f"{where} cannot be JSON: {error}") from error
     return found
 
 

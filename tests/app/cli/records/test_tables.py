@@ -106,10 +106,12 @@ def test_a_repeated_column_is_refused(tmp_path: Path) -> None:
         ([1.0, math.nan], "row 11, column 'a' cannot be JSON"),
         ([1.0, -math.inf], "row 11, column 'a' cannot be JSON"),
         ([b"ok", b"\xff"], "row 11, column 'a' cannot be JSON: bytes that are no UTF-8"),
+        (pa.array([0, 2**55], pa.timestamp("ms")), "row 11, column 'a' cannot be JSON: .* range"),
+        (pa.array([[0], [2**55]], pa.list_(pa.timestamp("ms"))), "row 11, column 'a' cannot be"),
     ],
 )
 def test_what_json_cannot_say_is_refused_with_row_and_column(
-    column: list[Any], sentence: str
+    column: list[Any] | pa.Array, sentence: str
 ) -> None:
     """Use fault 7."""
     rows = pa.RecordBatch.from_pydict({"b": [1, 2], "a": column})
