@@ -119,21 +119,37 @@ def _anonymous(batch: Batch) -> memoryview:
 
 
 def _encoded(batch: Batch, position: int, bytes_max: int) -> Iterator[Ready]:
-    after = batch.last_offset + 1
-    kept = [record for record in batch.records() if record.offset >= position]
-    if not kept:  # Compaction has removed the requested ones.
-        yield Ready(b"", 0, after)
-    else:
-        yield from _divided(kept, after, batch.codec, bytes_max)
+    """The batch's records from `position` on, anew.
+
+    It is divided in the same way whatever the position: a copy that goes on between two parts finds
+    those that it has already sent.
+    """
+    parts = _divided([*batch.records()], batch.codec, bytes_max)
+    ends = [*(records[0].offset for records, _ in parts[1:]), batch.last_offset + 1]
+    for (records, data), end in zip(parts, ends, strict=True):
+        kept = [record for record in records if record.offset >= position]
+        if len(kept) < len(records):
+            data = _written(kept, batch.codec) if kept else b""  # noqa: PLW2901
+        if end > position:
+            yield Ready(data, len(kept), end)
 
 
-def _divided(records: Sequence[Record], after: int, codec: int, bytes_max: int) -> Iterator[Ready]:
+def _divided(
+    records: Sequence[Record], codec: int, bytes_max: int
+) -> list[tuple[Sequence[Record], bytes]]:
     """The records as one batch, or as those of its halves where it is too large."""
-    numbered = [record._replace(offset=number) for number, record in enumerate(records)]
-    data = write_batch(numbered, compression=codec)
+    if not records:  # Compaction has removed all of them.
+        return [((), b"")]
+    data = _written(records, codec)
     if len(data) <= bytes_max or len(records) == 1:
-        yield Ready(data, len(records), after)
-        return
+        return [(records, data)]
     half = len(records) // 2
-    yield from _divided(records[:half], records[half].offset, codec, bytes_max)
-    yield from _divided(records[half:], after, codec, bytes_max)
+    return [
+        *_divided(records[:half], codec, bytes_max),
+        *_divided(records[half:], codec, bytes_max),
+    ]
+
+
+def _written(records: Sequence[Record], codec: int) -> bytes:
+    numbered = [record._replace(offset=number) for number, record in enumerate(records)]
+    return write_batch(numbered, compression=codec)

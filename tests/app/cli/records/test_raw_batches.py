@@ -155,3 +155,12 @@ def test_a_record_above_the_limit_goes_alone_for_the_broker_to_refuse() -> None:
     rows = [Record(i, 0, None, bytes(1000 if i == 1 else 10)) for i in range(3)]
     found = produced(write_batch(rows), bytes_max=200)
     assert [ready.record_count for ready, _ in found] == [1, 1, 1]
+
+
+def test_a_copy_that_goes_on_between_two_parts_finds_the_same_ones() -> None:
+    """Use fault 4: it would take its own records for those of somebody else."""
+    data = write_batch([Record(5 + i, 0, None, bytes(100 + i % 7)) for i in range(37)])
+    parts = [ready for ready, _ in produced(data, bytes_max=700)]
+    for number, part in enumerate(parts, 1):
+        rest = [ready for ready, _ in produced(data, part.source_next, bytes_max=700)]
+        assert rest == parts[number:]
