@@ -11,6 +11,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from uuid import UUID
 
 from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.mutations import Charge
@@ -38,14 +39,14 @@ def handle(
         asked = request.topics
     else:
         asked = [DeleteTopicState(name=name) for name in request.topic_names]
-    counts = Counter((each.name, each.topic_id) for each in asked)
+    counts = Counter((each.name, each.topic_id.bytes) for each in asked)
     # Look topics up in the former catalog: building a new one per topic would take too long.
     charge = context.charge(STRICT_FROM)
     deletion, names = _Deletion(context.coordinator.topics.catalog, charge), list(counts)
     for first in range(0, max(1, len(names)), PART_TOPICS):
         results = [
-            deletion.find(DeleteTopicState(name=name, topic_id=topic_id), counts[name, topic_id])
-            for name, topic_id in names[first : first + PART_TOPICS]
+            deletion.find(DeleteTopicState(name=name, topic_id=UUID(bytes=key)), counts[name, key])
+            for name, key in names[first : first + PART_TOPICS]
         ]
         deletion.carry_out(context.coordinator.topics)
         yield DeleteTopicsResponse(responses=results, throttle_time_ms=charge.throttle_ms)

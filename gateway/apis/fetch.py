@@ -211,7 +211,7 @@ def _merged(topics: Sequence[FetchTopic], by_id: bool) -> list[FetchTopic]:  # n
     merged: dict[object, dict[int, FetchPartition]] = {}
     first: dict[object, FetchTopic] = {}
     for topic in topics:
-        key: object = topic.topic_id if by_id else topic.topic
+        key: object = topic.topic_id.bytes if by_id else topic.topic
         first.setdefault(key, topic)
         merged.setdefault(key, {}).update({each.partition: each for each in topic.partitions})
     return [

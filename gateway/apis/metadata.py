@@ -88,7 +88,7 @@ def answer(
     if request.topics is None or (version <= ALL_WHEN_EMPTY_UNTIL and not request.topics):
         found: list[_Found] = [(topic, None) for topic in catalog.all()]
     else:
-        once = {(asked.name, asked.topic_id): asked for asked in request.topics}
+        once = {(asked.name, asked.topic_id.bytes): asked for asked in request.topics}
         found = [
             (topic, refusal)
             for topic, refusal in (_find(asked, catalog) for asked in once.values())

@@ -27,7 +27,7 @@ from gateway.apis.fetch import (
 from gateway.context import Ask, Message, Result, ShardContext, WaitForMany
 from shm.kernels.request.fetch_request import PLACES_MAX, WAIT_MS_MAX
 from smq.model.errors import ErrorCode
-from smq.shard.fetch_sessions import NAME_LENGTH_MAX, Asked, FetchSession, Told
+from smq.shard.fetch_sessions import NAME_LENGTH_MAX, Asked, FetchSession, Told, hashed
 from smq.wire.generated.fetch import (
     FetchPartition,
     FetchRequest,
@@ -202,9 +202,9 @@ def _asked(topics: Sequence[FetchTopic], *, has_ids: bool) -> Iterator[Asked]:
 
 def _topics(asked: Sequence[Asked]) -> list[FetchTopic]:
     """The request as rows, one a topic."""
-    topics: dict[str | UUID, list[FetchPartition]] = {}
+    topics: dict[str | bytes, list[FetchPartition]] = {}
     for each in asked:
-        topics.setdefault(each.topic, []).append(
+        topics.setdefault(hashed(each.topic), []).append(
             FetchPartition(
                 partition=each.partition,
                 current_leader_epoch=each.leader_epoch,
@@ -214,8 +214,8 @@ def _topics(asked: Sequence[Asked]) -> list[FetchTopic]:
             )
         )
     return [
-        FetchTopic(topic_id=key, partitions=partitions)
-        if isinstance(key, UUID)
+        FetchTopic(topic_id=UUID(bytes=key), partitions=partitions)
+        if isinstance(key, bytes)
         else FetchTopic(topic=key, partitions=partitions)
         for key, partitions in topics.items()
     ]

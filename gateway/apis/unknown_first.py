@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from smq.model.errors import ErrorCode
+from smq.wire.codec import ZERO_UUID
 
 _UNKNOWN = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
 
@@ -20,7 +21,8 @@ def unknown_first(topics: Iterable[Any]) -> list[Any]:
         return rows
     once: dict[object, Any] = {}
     for topic in rows:
-        first = once.setdefault((topic.name, getattr(topic, "topic_id", None)), topic)
+        topic_id = getattr(topic, "topic_id", ZERO_UUID).bytes  # An id's own hash has no secret.
+        first = once.setdefault((topic.name, topic_id), topic)
         if first is not topic:
             first.partitions = [*first.partitions, *topic.partitions]
     for topic in once.values():

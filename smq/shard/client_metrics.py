@@ -83,8 +83,9 @@ class ClientMetrics:
         self._configs: Mapping[str, Mapping[str, str]] = {}
         self._subscriptions: list[Subscription] = []
         self._version = 0
-        self._instances: dict[UUID, Instance] = {}  # Least recently seen first.
-        self._pushed: dict[UUID, Kept] = {}  # The newest is last.
+        # By the bytes of ids: clients choose these, and the hash of a UUID has no secret.
+        self._instances: dict[bytes, Instance] = {}  # Least recently seen first.
+        self._pushed: dict[bytes, Kept] = {}  # The newest is last.
         self._pushed_bytes = 0
 
     def take(self, configs: Mapping[str, Mapping[str, str]]) -> None:
@@ -134,7 +135,7 @@ class ClientMetrics:
 
     def end_push(self, instance: Instance, push: Push, kept: Kept | ErrorCode) -> None:
         """Keep a push, as kept_of() made it, in place of the one before. Raises BrokerError."""
-        is_known = self._instances.get(instance.id) is instance
+        is_known = self._instances.get(instance.id.bytes) is instance
         if isinstance(kept, Kept) and not is_known:  # Its subscription has changed meanwhile.
             kept = ErrorCode.UNKNOWN_SUBSCRIPTION_ID
         instance.error = kept if isinstance(kept, ErrorCode) else ErrorCode.NONE
@@ -143,8 +144,8 @@ class ClientMetrics:
         if push.metrics:
             instance.push_count += 1
             instance.pushed_bytes, instance.inflated_bytes = len(push.metrics), kept.inflated_bytes
-            self._forget(instance.id)
-            self._pushed[instance.id] = kept
+            self._forget(instance.id.bytes)
+            self._pushed[instance.id.bytes] = kept
             self._pushed_bytes += len(kept.metrics)
             while self._pushed_bytes > PUSHED_BYTES_MAX:
                 self._forget(next(iter(self._pushed)))
@@ -155,11 +156,11 @@ class ClientMetrics:
 
     def metrics_of(self, instance_id: UUID) -> bytes:
         """The newest push of a client, inflated; b"" if there is none or it is forgotten."""
-        kept = self._pushed.get(instance_id, _NOTHING)
+        kept = self._pushed.get(instance_id.bytes, _NOTHING)
         return bytes(decompress(kept.compression, kept.metrics, INFLATED_BYTES_MAX))
 
     def _instance(self, instance_id: UUID, client_id: str, caller: Caller, now_ms: int) -> Instance:
-        found = self._instances.pop(instance_id, None)
+        found = self._instances.pop(instance_id.bytes, None)
         if found is None or found.version != self._version or found.is_silent(now_ms):
             client = ClientFacts(
                 str(instance_id),
@@ -172,15 +173,15 @@ class ClientMetrics:
             wanted = wanted_of(self._subscriptions, client)
             found = Instance(instance_id, client, wanted, self._version)
         found.seen_ms = now_ms
-        self._instances[instance_id] = found
+        self._instances[instance_id.bytes] = found
         if len(self._instances) > INSTANCES_MAX:
             oldest = next(iter(self._instances))
             del self._instances[oldest]
             self._forget(oldest)
         return found
 
-    def _forget(self, instance_id: UUID) -> None:
-        self._pushed_bytes -= len(self._pushed.pop(instance_id, _NOTHING).metrics)
+    def _forget(self, key: bytes) -> None:
+        self._pushed_bytes -= len(self._pushed.pop(key, _NOTHING).metrics)
 
 
 def _check(instance: Instance, push: Push, now_ms: int) -> None:

@@ -57,6 +57,15 @@ TopicKey = str | UUID
 """A name, or an id."""
 
 
+def hashed(topic: TopicKey) -> str | bytes:
+    """What stands for a topic in a dict of topics that a client names.
+
+    A client can choose ids of one hash: a UUID's is its number modulo 2**61 - 1. The hash of text
+    and bytes has this process's secret.
+    """
+    return topic.bytes if isinstance(topic, UUID) else topic
+
+
 class Asked(NamedTuple):
     """A partition as a client asks for it."""
 
@@ -95,7 +104,7 @@ class FetchSession:
     used_ms: int = 0
     epoch: int = 1
     rows: np.ndarray = field(default_factory=lambda: np.zeros((COLUMNS, 0), np.int64))
-    _topics: dict[TopicKey, int] = field(default_factory=dict)
+    _topics: dict[str | bytes, int] = field(default_factory=dict)  # By `hashed` keys.
     _keys: list[TopicKey] = field(default_factory=list)  # By the numbers in _topics.
     _turn: int = 0
     _catalog_version: int = -1
@@ -110,7 +119,7 @@ class FetchSession:
         assert len(np.unique(self.rows[TURN])) == len(self), "each has a turn of its own"
         assert len(self) <= SESSION_ROWS_MAX
         assert len(self._keys) <= 2 * len(self) + 1
-        assert all(self._topics[key] == number for number, key in enumerate(self._keys))
+        assert all(self._topics[hashed(key)] == number for number, key in enumerate(self._keys))
 
     def update(self, asked: Iterable[Asked]) -> None:
         """Set what the client asks for from now on. If a partition comes twice, the last one
@@ -139,9 +148,9 @@ class FetchSession:
     def forget(self, forgotten: Iterable[tuple[TopicKey, Sequence[int]]]) -> None:
         """Remove these partitions."""
         keys = [
-            self._topics[topic] << 32 | index & _LOW
+            number << 32 | index & _LOW
             for topic, partitions in forgotten
-            if topic in self._topics
+            if (number := self._topics.get(hashed(topic))) is not None
             for index in partitions
         ]
         gone = np.isin(self.rows[KEY], np.array(keys, np.int64)) if keys else np.zeros(0, bool)
@@ -156,7 +165,7 @@ class FetchSession:
         if len(self._keys) <= 2 * len(numbers):
             return
         self._keys = [self._keys[number] for number in numbers.tolist()]
-        self._topics = {key: number for number, key in enumerate(self._keys)}
+        self._topics = {hashed(key): number for number, key in enumerate(self._keys)}
         anew = np.searchsorted(numbers, self.rows[KEY] >> 32)
         self.rows[KEY] = anew << 32 | self.rows[KEY] & _LOW
 
@@ -230,9 +239,10 @@ class FetchSession:
         )
 
     def _key(self, topic: TopicKey, partition: int) -> int:
-        number = self._topics.get(topic)
+        key = hashed(topic)
+        number = self._topics.get(key)
         if number is None:
-            number = self._topics[topic] = len(self._keys)
+            number = self._topics[key] = len(self._keys)
             self._keys.append(topic)
         return number << 32 | partition & _LOW
 
