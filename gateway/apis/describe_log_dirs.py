@@ -33,8 +33,12 @@ def handle(request: DescribeLogDirsRequest, context: ShardContext) -> Iterator[A
     directory = _Directory(str(context.shard.config.log_dir))
     for first in range(0, max(1, len(found)), PART_PARTITIONS):
         part = found[first : first + PART_PARTITIONS]
-        numbers = [led.number for led, _ in part if isinstance(led, Led)]
-        yield Ask([DescribeStorage(numbers)], partial(directory.answer, part))
+        led = [each for each, _ in part if isinstance(each, Led)]
+        # A partition's size is of the moment of what its log says: a seal may come meanwhile.
+        unsealed_bytes = [each.unsealed_bytes() for each in led]
+        sealed_ends = [each.offsets().sealed_end for each in led]
+        question = DescribeStorage([each.number for each in led], sealed_ends)
+        yield Ask([question], partial(directory.answer, part, unsealed_bytes))
 
 
 _Found = tuple[Led | InternalPartition, int]  # (partition, its index)
@@ -61,7 +65,7 @@ class _Directory:
         self._disk: tuple[int, int] | None = None
 
     def answer(
-        self, part: list[_Found], answers: list[Storage | Failed]
+        self, part: list[_Found], unsealed_bytes: list[int], answers: list[Storage | Failed]
     ) -> DescribeLogDirsResponse:
         """A part with the sizes that the sealer knows."""
         [storage] = answers
@@ -72,9 +76,9 @@ class _Directory:
             return DescribeLogDirsResponse(results=[failed])
         self._disk = self._disk or (storage.total_bytes, storage.usable_bytes)
         topics: dict[str, list[DescribeLogDirsPartition]] = {}
-        sealed_bytes = iter(storage.sealed_bytes)
+        sizes = map(sum, zip(unsealed_bytes, storage.sealed_bytes, strict=True))
         for led, index in part:
-            size = led.unsealed_bytes() + next(sealed_bytes) if isinstance(led, Led) else 0
+            size = next(sizes) if isinstance(led, Led) else 0
             row = DescribeLogDirsPartition(partition_index=index, partition_size=size)
             topics.setdefault(led.topic.name, []).append(row)
         total_bytes, usable_bytes = self._disk

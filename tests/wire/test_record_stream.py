@@ -38,6 +38,7 @@ def test_records_are_those_of_the_whole_batch(sent: list[bytes], start: int) -> 
 def test_records_are_the_same_however_they_are_cut(
     values: list[bytes], size: int, start: int
 ) -> None:
+    """Data fault 16: readers inflate in pieces."""
     batch = batch_of(values, Codec.NONE)
     reader, found = _Reader(batch, start, KiB), list[Record | None]()
     payload = batch.data[61:]
@@ -61,6 +62,7 @@ def test_garbage_is_malformed(garbage: bytes, count: int) -> None:
 
 
 def test_a_record_that_is_too_large_is_refused_where_it_is_wanted_and_passed_elsewhere() -> None:
+    """Data fault 16: no other record becomes unreadable."""
     batch = batch_of([b"a", bytes(2 * KiB * KiB), b"c"])
     given = records_from(batch, 0, LIMITS)
     first = next(given)
@@ -72,11 +74,13 @@ def test_a_record_that_is_too_large_is_refused_where_it_is_wanted_and_passed_els
 
 
 def test_what_is_passed_over_takes_steps() -> None:
+    """Data fault 16: a fetch passes millions of records in steps."""
     batch = batch_of([b""] * 10 * RECORDS_A_STEP)
     assert [*records_from(batch, 10 * RECORDS_A_STEP, LIMITS)].count(None) >= 10
 
 
 def test_a_damaged_batch_and_one_that_inflates_too_far_are_errors() -> None:
+    """Data fault 16: nothing is left out silently."""
     batch = batch_of([bytes(2 * KiB * KiB)] * 3)
     with pytest.raises(InflatesTooFar):
         read(batch, 3)

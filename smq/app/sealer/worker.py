@@ -359,7 +359,8 @@ class Worker:
     def storage(self, job: DescribeStorage) -> Storage:
         """How much partitions store, and the disk's usage."""
         disk = shutil.disk_usage(self._at.data_dir)
-        sealed_bytes = [self.manifest.sealed_bytes(number) for number in job.numbers]
+        sealed = zip(job.numbers, job.sealed_ends, strict=True)
+        sealed_bytes = [self.manifest.sealed_bytes(number, end) for number, end in sealed]
         return Storage(sealed_bytes, disk.total, disk.free)
 
     @cached_property

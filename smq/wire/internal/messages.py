@@ -225,9 +225,10 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class DescribeStorage(Question[Storage]):
-    """Ask how much of partitions is stored."""
+    """Ask how much of partitions is stored, up to where their logs say that they are sealed."""
 
     numbers: list[int]
+    sealed_ends: list[int]
 
 
 FOR_SEALER = by_name(

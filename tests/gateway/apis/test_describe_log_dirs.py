@@ -59,6 +59,18 @@ def test_what_is_sealed_counts_beside_what_is_not(tmp_path: Path, version: int) 
     assert (directory.total_bytes, directory.usable_bytes) == disk
 
 
+def test_a_size_is_of_one_moment_though_a_seal_comes_meanwhile(tmp_path: Path) -> None:
+    """Data fault 10: sealed bytes of one moment beside unsealed ones of a later one."""
+    bench = ShardBench(tmp_path, topic("t", range(1, 3)), config=Config(data_dir=tmp_path))
+    bench.appender.append("t", 1, data := batch(b"a", b"b"))
+    asked = ask(bench, {"t": [1]})
+    assert asked.questions == [DescribeStorage([2], [0])]
+    for log in bench.shard.logs.values():
+        if 2 in log.partitions.slots:
+            log.partitions.set_unsealed(2, 0, 0)
+    assert sizes(bench.read(asked.then([Storage([0], 50, 20)]))) == {"t": [(1, len(data))]}
+
+
 def test_null_means_all_and_what_is_not_there_is_left_out(tmp_path: Path) -> None:
     bench = ShardBench(tmp_path, topic("a", range(1, 3)), topic("b", range(3, 4)))
     assert numbers(ask(bench, None)) == [1, 2, 3]

@@ -31,6 +31,16 @@ JSON = (
 )
 SAVE_MS = 1000  # Between two saves: how much of a copy is repeated after a kill.
 
+InflateMax = Annotated[
+    int | None,
+    typer.Option(
+        "--inflate-max",
+        metavar="BYTES",
+        min=1,
+        help="How far a batch that must be encoded anew may inflate; default: 256 MiB.",
+    ),
+]
+
 
 def copy(  # noqa: PLR0913  (Each is an option.)
     source: Annotated[str, topic_argument("SOURCE", "The topic to copy.")],
@@ -56,6 +66,7 @@ def copy(  # noqa: PLR0913  (Each is an option.)
         bool,
         typer.Option("--keep-offsets", help="Stop before a record whose offset cannot be kept."),
     ] = False,
+    inflate_max: InflateMax = None,
     as_json: AsJson = False,
 ) -> None:
     """Copy the records of a topic, partition by partition, up to its present end.
@@ -82,6 +93,7 @@ def copy(  # noqa: PLR0913  (Each is an option.)
                 bring=payloads.bring,
                 batch_bytes_max=_bytes_max(sides[1]),
                 keep_offsets=keep_offsets,
+                inflated_bytes_max=inflate_max,
             )
             _run(work, saving)
         seconds = (monotonic_ms() - began_ms) / 1000

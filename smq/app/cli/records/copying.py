@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import NamedTuple
 
-from smq.app.cli.records.raw_batches import Ready, to_produce
+from smq.app.cli.records.raw_batches import Ready, Sizes, to_produce
 from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.connection import Connection
 from smq.client.kafka.offsets import READ_COMMITTED
@@ -32,6 +32,7 @@ from smq.wire.generated.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from smq.wire.records import INFLATED_BYTES_MAX
 
 MiB = 1024 * 1024
 FETCH_BYTES = 8 * MiB  # Of one answer: enough to keep both brokers busy, and little memory.
@@ -103,10 +104,14 @@ class Copy:
         bring: Callable[[Buffer], None],
         batch_bytes_max: int | None = None,
         keep_offsets: bool = False,
+        inflated_bytes_max: int | None = None,
     ) -> None:
         self._planned = {each.partition: each.destination for each in lanes.values()}
         self._keep_offsets = keep_offsets
-        self._bytes_max = sys.maxsize if batch_bytes_max is None else batch_bytes_max
+        self._sizes = Sizes(
+            sys.maxsize if batch_bytes_max is None else batch_bytes_max,
+            inflated_bytes_max or INFLATED_BYTES_MAX,
+        )
         self._source, self._destination = source, destination
         self._lanes = lanes
         self._progress, self._saved, self._bring = progress, saved, bring
@@ -185,7 +190,7 @@ class Copy:
         ]
         found = []
         aborted.sort(key=_offset)
-        for ready in to_produce(records, lane.position, lane.end, aborted, self._bytes_max):
+        for ready in to_produce(records, lane.position, lane.end, aborted, self._sizes):
             lane.position = ready.source_next
             if lane.skip:
                 self._pass_over(lane, ready)

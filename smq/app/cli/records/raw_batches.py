@@ -11,6 +11,7 @@ progress is the destination's end.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from struct import Struct
 from typing import NamedTuple
 
@@ -26,9 +27,12 @@ from shm.kernels.base.words import (
     BATCH_PRODUCER_ID_AT,
 )
 from smq.wire.codec import Buffer, Malformed
-from smq.wire.records import Batch, Record, read_batches, write_batch
+from smq.wire.record_stream import Limits, records_from
+from smq.wire.records import INFLATED_BYTES_MAX, Batch, Record, read_batches, write_batch
 
 NO_PRODUCER = -1
+PIECE_BYTES = 8 * 1024 * 1024  # Of records that are decoded at a time; one may be larger.
+RECORD_BYTES = 200  # A record's objects in memory, beside its bytes.
 
 _INT16, _INT32, _INT64, _UINT32 = Struct(">h"), Struct(">i"), Struct(">q"), Struct(">I")
 _PRODUCER = Struct(">qhi")  # Id, epoch and base sequence.
@@ -40,6 +44,14 @@ class Ready(NamedTuple):
     data: Buffer
     record_count: int
     source_next: int
+
+
+class Sizes(NamedTuple):
+    """The largest batch that the destination takes, and how far one that must be encoded anew may
+    inflate."""
+
+    batch_bytes_max: int
+    inflated_bytes_max: int = INFLATED_BYTES_MAX
 
 
 @dataclass(slots=True)
@@ -69,13 +81,13 @@ def to_produce(
     position: int,
     end: int,
     aborted: Sequence[tuple[int, int]],
-    bytes_max: int,
+    sizes: Sizes,
 ) -> Iterator[Ready]:
     """The batches with the records from `position` up to `end`, which is a batch's boundary.
 
-    Batches that are left out are empty ones, so that the position moves. One above `bytes_max` is
+    Batches that are left out are empty ones, so that the position moves. One that is too large is
     divided, down to single records. `records` is writable and is changed in place. Raises
-    Malformed, Undecodable.
+    Malformed, Undecodable; InflatesTooFar.
     """
     committed = Committed(aborted)
     for batch in read_batches(records):
@@ -87,10 +99,10 @@ def to_produce(
         after = batch.last_offset + 1
         if not is_seen:
             yield Ready(b"", 0, after)
-        elif _may_stay(batch, position, bytes_max):
+        elif _may_stay(batch, position, sizes.batch_bytes_max):
             yield Ready(_anonymous(batch), batch.record_count, after)
         else:
-            yield from _encoded(batch, position, bytes_max)
+            yield from _encoded(batch, position, sizes)
 
 
 def _may_stay(batch: Batch, position: int, bytes_max: int) -> bool:
@@ -118,20 +130,45 @@ def _anonymous(batch: Batch) -> memoryview:
     return data
 
 
-def _encoded(batch: Batch, position: int, bytes_max: int) -> Iterator[Ready]:
+def _encoded(batch: Batch, position: int, sizes: Sizes) -> Iterator[Ready]:
     """The batch's records from `position` on, anew.
 
     It is divided in the same way whatever the position: a copy that goes on between two parts finds
     those that it has already sent.
     """
-    parts = _divided([*batch.records()], batch.codec, bytes_max)
-    ends = [*(records[0].offset for records, _ in parts[1:]), batch.last_offset + 1]
-    for (records, data), end in zip(parts, ends, strict=True):
-        kept = [record for record in records if record.offset >= position]
-        if len(kept) < len(records):
-            data = _written(kept, batch.codec) if kept else b""  # noqa: PLW2901
-        if end > position:
-            yield Ready(data, len(kept), end)
+    for piece, piece_end in _pieces(batch, sizes):
+        if piece_end <= position:
+            continue
+        parts = _divided(piece, batch.codec, sizes.batch_bytes_max)
+        ends = [*(records[0].offset for records, _ in parts[1:]), piece_end]
+        for (records, data), end in zip(parts, ends, strict=True):
+            kept = [record for record in records if record.offset >= position]
+            if len(kept) < len(records):
+                data = _written(kept, batch.codec) if kept else b""  # noqa: PLW2901
+            if end > position:
+                yield Ready(data, len(kept), end)
+
+
+def _pieces(batch: Batch, sizes: Sizes) -> Iterator[tuple[Sequence[Record], int]]:
+    """The records, some at a time, and where those end: a few kilobytes may inflate to
+    gigabytes."""
+    limits = Limits(sizes.inflated_bytes_max, sizes.inflated_bytes_max)
+    piece: list[Record] = []
+    piece_bytes = 0
+    for record in records_from(batch, batch.base_offset, limits):
+        if record is None:
+            continue
+        if piece_bytes > PIECE_BYTES:
+            yield piece, record.offset
+            piece, piece_bytes = [], 0
+        piece.append(record)
+        piece_bytes += _bytes_of(record)
+    yield piece, batch.last_offset + 1
+
+
+def _bytes_of(record: Record) -> int:
+    parts = (record.key, record.value, *chain.from_iterable(record.headers))
+    return RECORD_BYTES + sum(len(part) for part in parts if part is not None)
 
 
 def _divided(

@@ -1,5 +1,6 @@
 """Which batches go on as they are, which are encoded anew, and which are left out."""
 
+import tracemalloc
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,9 +14,9 @@ from shm.kernels.base.words import (
     BATCH_ATTRIBUTES_AT,
     BATCH_CRC_AT,
 )
-from smq.app.cli.records.raw_batches import Committed, Ready, to_produce
+from smq.app.cli.records.raw_batches import PIECE_BYTES, Committed, Ready, Sizes, to_produce
 from smq.wire.codec import Malformed
-from smq.wire.compression import Codec
+from smq.wire.compression import Codec, InflatesTooFar
 from smq.wire.records import Batch, Record, read_batches, write_batch
 
 END = 10**9
@@ -45,7 +46,7 @@ def produced(
     bytes_max: int = END,
 ) -> list[tuple[Ready, Batch | None]]:
     found = []
-    for ready in to_produce(memoryview(bytearray(data)), position, END, aborted, bytes_max):
+    for ready in to_produce(memoryview(bytearray(data)), position, END, aborted, Sizes(bytes_max)):
         (parsed,) = read_batches(ready.data) if ready.data else (None,)
         found.append((ready, parsed))
     return found
@@ -119,14 +120,14 @@ def test_a_producer_is_aborted_only_from_its_first_offset_on() -> None:
 
 def test_it_stops_at_the_end() -> None:
     data = memoryview(bytearray(batch([0, 1]) + batch([2, 3])))
-    assert [ready.source_next for ready in to_produce(data, 0, 2, (), END)] == [2]
+    assert [ready.source_next for ready in to_produce(data, 0, 2, (), Sizes(END))] == [2]
 
 
 def test_a_damaged_batch_is_not_copied() -> None:
     data = bytearray(batch([0]))
     data[-1] ^= 1
     with pytest.raises(Malformed, match="the batch at offset 0 has a wrong CRC"):
-        list(to_produce(memoryview(data), 0, END, (), END))
+        list(to_produce(memoryview(data), 0, END, (), Sizes(END)))
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
@@ -164,3 +165,44 @@ def test_a_copy_that_goes_on_between_two_parts_finds_the_same_ones() -> None:
     for number, part in enumerate(parts, 1):
         rest = [ready for ready, _ in produced(data, part.source_next, bytes_max=700)]
         assert rest == parts[number:]
+
+
+def test_a_batch_that_inflates_far_is_encoded_in_pieces() -> None:
+    """Data fault 16: all records were kept that a few kilobytes inflate to."""
+    count = 100
+    value = bytes(PIECE_BYTES // 8)
+    records = [Record(2 * number, 100, None, value) for number in range(count)]
+    data = memoryview(bytearray(write_batch(records, compression=Codec.LZ4)))
+    assert len(data) < len(value)
+    del records
+    tracemalloc.start()
+    try:
+        found = [
+            (ready.record_count, ready.source_next)
+            for ready in to_produce(data, 1, END, (), Sizes(END))
+        ]
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sum(number for number, _ in found) == count - 1
+    assert [after for _, after in found] == sorted(after for _, after in found)
+    assert found[-1][1] == 2 * count - 1
+    assert all(number <= 9 for number, _ in found)
+    assert peak_bytes < 6 * PIECE_BYTES
+
+
+def test_a_batch_inflates_as_far_as_its_user_lets_it() -> None:
+    """Data fault 16: nobody could set the bound."""
+    records = [Record(offset, 100, None, bytes(10_000)) for offset in range(10)]
+    data = write_batch(records, compression=Codec.ZSTD)
+
+    def copied(inflated_bytes_max: int) -> int:
+        given = memoryview(bytearray(data))
+        return sum(
+            each.record_count
+            for each in to_produce(given, 1, END, (), Sizes(END, inflated_bytes_max))
+        )
+
+    assert copied(110_000) == 9
+    with pytest.raises(InflatesTooFar):
+        copied(90_000)
