@@ -86,10 +86,13 @@ class Prepared:
         self.topic.wait_sealed(self.end)
 
     def leave_the_log(self) -> None:
-        """What was added is in segments alone, which the log and the ring have left."""
+        """What was added is in segments alone, which the log and the ring have left.
+
+        kafka-go takes markers, and aborted records, for records: from Apache Kafka too.
+        """
         filler = OneTopic(self.topic.broker, self.topic.cluster, f"filler-{uuid4().hex[:8]}")
         position = wal_starts(self.topic.broker)[-1]
-        filler.append_filler(2 * 4 + 2)
+        filler.append_filler(2 * 4 + 4)  # More than the ring: two to a MiB.
         filler.wait_recycled(position + MiB)
 
 
