@@ -4,11 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gateway.apis.cold_fetch import storage_error
 from gateway.context import Ask
 from shm.kernels.base.words import COUNTER_BYTES_OUT
+from smq.log.files.checkpoint import TransactionsCopy
 from smq.model.errors import ErrorCode
 from smq.model.segments import BATCH_BYTES, BatchLimits
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
@@ -82,6 +84,33 @@ def test_what_was_sealed_meanwhile_is_asked_of_the_sealer(
     path.write_bytes(batch(b"i"))
     data = row(bench, again.then([BatchFile(str(path), 0, path.stat().st_size, 10)]))
     assert bases(data.records) == [0]
+
+
+def aborted_before_and_behind_the_gap(bench: ShardBench) -> None:
+    """Producer 5 has aborted from 2 to its marker at 7, producer 6 from 8 to 9."""
+    rows = np.array([[1, 5, 0, 2, 7], [1, 6, 0, 8, 9]])
+    bench.shard.logs[0].transactions.restore(TransactionsCopy([], [rows]))
+
+
+def test_what_was_aborted_in_a_gap_does_not_hide_what_follows(bench: ShardBench) -> None:
+    """The marker in the gap is not given, so a client went on to leave out what the same producer
+    had committed behind it."""
+    aborted_before_and_behind_the_gap(bench)
+    asked = ask(bench, isolation_level=1, max_bytes=1 << 20)
+    data = row(bench, asked.then([gap(8)]))
+    assert bases(data.records) == [8]
+    assert [each.producer_id for each in data.aborted_transactions or ()] == [6]
+
+
+def test_nothing_aborted_is_named_with_sealed_records(bench: ShardBench, tmp_path: Path) -> None:
+    """Segments have neither aborted records nor markers, so a client left out what the same
+    producer had committed later."""
+    aborted_before_and_behind_the_gap(bench)
+    path = tmp_path / "cached"
+    path.write_bytes(batch(b"i"))
+    asked = ask(bench, isolation_level=1, max_bytes=1 << 20)
+    data = row(bench, asked.then([BatchFile(str(path), 0, path.stat().st_size, 8)]))
+    assert data.aborted_transactions == []
 
 
 def test_at_the_end_a_marker_moves_the_client_on(bench: ShardBench) -> None:
