@@ -6,6 +6,7 @@ import pytest
 
 from smq.app.shard.acks import Acks
 from smq.testing.simulation.defects.mutant import Mutant
+from smq.testing.simulation.events import events_of
 from smq.testing.simulation.mutants import (
     MUTANTS,
     SEEDS_MAX,
@@ -32,7 +33,9 @@ def test_a_mutant_is_found_and_only_the_mutant_fails(place: Workplace, mutant: M
     assert not found.outcome.why.startswith(("TypeError", "AttributeError", "NameError")), told(
         found
     )
-    assert simulate(found.outcome.seed, place).why == ""
+    seed = found.outcome.seed
+    assert simulate(seed, place, events_of(seed, mutant.kinds)).why == ""
+    assert simulate(seed, place).why == ""
 
 
 def test_a_mutant_stands_for_one_run_only() -> None:

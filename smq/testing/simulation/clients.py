@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 PAUSE_MS = 20.0  # Before it reconnects or retries.
 RECEIVE_BYTES = 1 << 16
+PAUSED_BYTES = 64  # Of answers in the socket of a client that reads nothing.
 Message: TypeAlias = Any
 """One of the generated requests or responses, of which there are many."""
 
@@ -108,13 +109,15 @@ class Connection:
             asked.answered(api.read_response(body, at, asked.version))
 
     def pause(self, ms: float) -> None:
-        """Read nothing for about this long: what comes waits in the socket."""
+        """Read nothing for about this long: little waits in the socket, the rest at the peer."""
         self.is_paused = True
+        self.socket.narrow(PAUSED_BYTES)
         self.client.later(ms, self.resume)
 
     def resume(self) -> None:
         """Read again."""
         self.is_paused, self.client.is_touched = False, True
+        self.socket.narrow(None)
 
     def broken(self) -> None:
         """Close it and fail the waiting requests."""

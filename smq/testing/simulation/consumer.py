@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 BY_NAME, BY_ID = 12, 13
 COMMIT_VERSION, OFFSETS_VERSION = 8, 7
-FETCH_BYTES_MAX = 1 << 14
+FETCH_BYTES_MAX, LARGE_FETCH_BYTES = 1 << 14, 1 << 16
 
 Part = tuple[Incarnation, int]
 
@@ -39,16 +39,23 @@ class Consumer(Client):
         super().__init__(world, name)
         self.positions: dict[Part, int] = {}
 
-    def fetch(
-        self, incarnations: list[Incarnation], node: int, wait_ms: int, min_bytes: int, version: int
+    def fetch(  # noqa: PLR0913, PLR0917  (A request.)
+        self,
+        incarnations: list[Incarnation],
+        node: int,
+        wait_ms: int,
+        min_bytes: int,
+        version: int,
+        bytes_max: int = FETCH_BYTES_MAX,
     ) -> None:
         """Fetch once the partitions of these topics that a node leads."""
-        topics = [topic for each in incarnations if (topic := self._asked(each, node, version))]
+        asked = (self._asked(each, node, version, bytes_max) for each in incarnations)
+        topics = [topic for topic in asked if topic is not None]
         connection = self.connection(node) if topics else None
         if connection is None:
             return
         request = FetchRequest(
-            max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=FETCH_BYTES_MAX, topics=topics
+            max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=bytes_max, topics=topics
         )
         by_key = {each.topic.id: each for each in incarnations} | {
             each.topic.name: each for each in incarnations
@@ -83,15 +90,17 @@ class Consumer(Client):
             for partition in range(each.topic.partition_count):
                 self.positions[each, partition] = 0
         for _ in range(2):
-            self.fetch(incarnations, node, 0, 1, BY_ID)
+            self.fetch(incarnations, node, 0, 1, BY_ID, LARGE_FETCH_BYTES)
 
-    def _asked(self, incarnation: Incarnation, node: int, version: int) -> FetchTopic | None:
+    def _asked(
+        self, incarnation: Incarnation, node: int, version: int, bytes_max: int
+    ) -> FetchTopic | None:
         logs = incarnation.topic.logs
         partitions = [
             FetchPartition(
                 partition=i,
                 fetch_offset=self.positions.get((incarnation, i), 0),
-                partition_max_bytes=FETCH_BYTES_MAX,
+                partition_max_bytes=bytes_max,
             )
             for i, log in enumerate(logs)
             if self.world.host.leader_of(log) == node

@@ -12,10 +12,18 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from smq.app.process.inheritance import COORDINATOR
+from smq.testing.simulation.compacting import (
+    DIE_AMID_COMPACTION,
+    compacting_of,
+    die_amid_compaction,
+    draw_die_amid_compaction,
+)
 from smq.testing.simulation.ledger import LEVELS
 from smq.testing.simulation.slow import (
+    BACKLOG,
     SLOW,
     draw_pause,
+    grow_backlog,
     hang_coordinator,
     pause_consumer,
     slow_of,
@@ -235,6 +243,13 @@ def _pause(world: "World", client: int, mask: int, ms: int) -> None:
     pause_consumer(world, client, topics, ms)
 
 
+def _backlog(world: "World", client: int, topic: int) -> None:
+    """A topic gets many records at once."""
+    incarnation = world.ledger.standing(name_of(topic))
+    if incarnation is not None:
+        grow_backlog(world, client, incarnation)
+
+
 def _cut(world: "World", which: int) -> None:
     """Cut a connection between a client and a node or between two of our processes."""
     connections = world.network.connections()
@@ -373,8 +388,16 @@ KINDS: dict[str, Kind] = {
     # By `slow.slow_of`.
     "coordinator-hangs": Kind(0, lambda c: (c.randint(4_000, 25_000),), hang_coordinator),
     "pause": Kind(0, draw_pause, _pause),
+    BACKLOG: Kind(0, lambda c: (c.randrange(3), c.randrange(TOPICS)), _backlog),
+    # By `compacting_of`.
+    DIE_AMID_COMPACTION: Kind(0, draw_die_amid_compaction, die_amid_compaction),
 }
-DRAWN_APART = frozenset({TRANSACT, CHECKPOINT, SET_CLOCK, INFLATE, *MEMBERS, *SLOW})
+DRAWN_APART = frozenset(
+    {
+        *(TRANSACT, CHECKPOINT, SET_CLOCK, INFLATE, DIE_AMID_COMPACTION),
+        *(*MEMBERS, *SLOW, BACKLOG),
+    }
+)
 
 
 def name_of(topic: int) -> str:
@@ -398,16 +421,19 @@ def events_of(seed: int, kinds: Collection[str] = KINDS) -> list[Event]:
         at_ms += chance.expovariate(1 / mean_ms)
         [name] = chance.choices(list(drawn), weights)
         events.append(Event(20 + int(at_ms), name, KINDS[name].draw(chance)))
-    is_wanted = CHECKPOINT in kinds and len(kinds) < len(KINDS)  # A mutant needs them.
+    is_few = len(kinds) < len(KINDS)  # A mutant needs them.
     apart: list[Event] = []
     if TRANSACT in kinds:
-        found = transactions_of(seed, int(at_ms), _drawn, is_wanted=is_wanted)
+        found = transactions_of(seed, int(at_ms), _drawn, is_wanted=CHECKPOINT in kinds and is_few)
         apart += [Event(*each) for each in found]
     apart += clock_of(seed, int(at_ms)) if SET_CLOCK in kinds else []
     apart += inflating_of(seed, int(at_ms)) if INFLATE in kinds else []
     apart += members_of(seed) if {*MEMBERS} <= {*kinds} else []
-    slow = slow_of(seed, int(at_ms), kinds, _drawn)
+    slow = slow_of(seed, int(at_ms), kinds, _drawn, is_wanted=is_few)
     apart += [Event(*each) for each in slow]
+    if DIE_AMID_COMPACTION in kinds:
+        deaths = compacting_of(seed, int(at_ms), _drawn, is_wanted=is_few)
+        apart += [Event(*each) for each in deaths]
     return sorted([*events, *apart], key=lambda each: each.at_ms)
 
 

@@ -11,7 +11,7 @@ from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shm.catalog import CatalogBlock
 from shm.cluster import ClusterBlock, Node
@@ -34,7 +34,10 @@ from smq.testing.simulation.disk import Faults, SimulatedDisk
 from smq.testing.simulation.network import Address, Listener, Network
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from smq.testing.simulation.store import StoreImage
+    from smq.wire.internal.form import Question
 
 CLUSTER_ID = "simulated-cluster-0000"
 RUNTIME_DIR = Path("/simulated")
@@ -97,6 +100,7 @@ class Host:
         self.store_image: StoreImage | None = None
         self.store_chance = copy(chance)  # Existing seeds replay as before this was added.
         self.producers_at_once: int | None = None  # Copied by a checkpoint; None: as usual.
+        self.after_answer: Callable[[Question[Any]], None] | None = None  # To a sealer's worker.
         self.is_up = False
         self._blocks: list[CatalogBlock | ClusterBlock | Timings] = []
         self._stop = Stop()

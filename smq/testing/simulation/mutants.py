@@ -18,6 +18,8 @@ from smq.testing.simulation.defects import (
     checkpoints,
     checks,
     clocks,
+    cold_reads,
+    compactions,
     groups,
     long_polls,
     sweeps,
@@ -38,6 +40,8 @@ MUTANTS: tuple[Mutant, ...] = (
     *transactions.MUTANTS,
     *groups.MUTANTS,
     *sweeps.MUTANTS,
+    *cold_reads.MUTANTS,
+    *compactions.MUTANTS,
 )
 
 

@@ -56,17 +56,17 @@ class Weather:
 class _Stream:
     """One direction."""
 
-    __slots__ = ("arrived", "clock", "due_ns", "ends", "in_flight", "length", "weather")
+    __slots__ = ("arrived", "capacity", "clock", "due_ns", "ends", "in_flight", "length", "weather")
 
     def __init__(self, clock: SimulatedClock, weather: Weather) -> None:
-        self.clock, self.weather = clock, weather
+        self.clock, self.weather, self.capacity = clock, weather, weather.capacity
         self.in_flight: deque[tuple[int, bytes]] = deque()
         self.arrived = bytearray()
         self.length = self.due_ns = 0
         self.ends = False  # After what is in flight.
 
     def room(self) -> int:
-        return self.weather.capacity - self.length
+        return self.capacity - self.length
 
     def write(self, data: bytes) -> None:
         self.length += len(data)
@@ -166,6 +166,11 @@ class SimulatedSocket:
         self.outgoing.ends = True
         self._touch_other()
         self._network.by_fd.pop(self.fd, None)
+
+    def narrow(self, capacity: int | None) -> None:
+        """Let the peer send so many unread bytes; None: as many as at first."""
+        self.incoming.capacity = capacity or self.incoming.weather.capacity
+        self._touch_other()
 
     def reset(self) -> None:
         """Cut the connection: data in flight is lost."""

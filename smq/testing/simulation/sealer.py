@@ -68,6 +68,7 @@ class SteppedAsker(Asker):
                 while unsent:
                     unsent = unsent[sock.send(unsent) :]
                 for frame in reader.receive(self._received(sock)):
+                    process.answered(question)
                     return frame.body
             except BlockingIOError:
                 process.wait()
@@ -176,6 +177,11 @@ class SealerProcess(Process):
     def at_work(self) -> list[str]:
         """See Process."""
         return [job for hand in self._hands if (job := hand.job)]
+
+    def answered(self, question: Question[Any]) -> None:
+        """A worker has an answer: some may die before the next one."""
+        if self.host.after_answer is not None:
+            self.host.after_answer(question)
 
     def wait(self) -> None:
         """A worker waits: let the others run. Raises Killed if this process died meanwhile."""

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 SLOW = ("coordinator-hangs", "pause")
 SLOW_FROM, SLOW_SHARE, SLOW_MAX = 101, 0.3, 3
 SHORT_MS = 500
+BACKLOG, BACKLOG_TIMES, BACKLOG_MS = "backlog", 12, 1500
+BACKLOG_RECORDS, BACKLOG_BYTES = 5, 300  # Of a batch.
 
 Numbers = tuple[int, ...]
 
@@ -37,6 +39,16 @@ def pause_consumer(world: "World", client: int, topics: Sequence["Incarnation"],
         consumer.fetch_and_pause(list(topics), node, ms)
 
 
+def grow_backlog(world: "World", client: int, incarnation: "Incarnation") -> None:
+    """A producer sends more to each partition than is copied into an answer: what is sealed of it
+    is sent from the sealer's file."""
+    if world.host.seals:  # A log that is not sealed becomes full.
+        partitions = list(range(incarnation.topic.partition_count))
+        producer = world.producers[client % len(world.producers)]
+        for _ in range(BACKLOG_TIMES):
+            producer.produce(incarnation, partitions, BACKLOG_RECORDS, BACKLOG_BYTES)
+
+
 def draw_pause(chance: Random) -> Numbers:
     """The consumer, the topics, and for how long."""
     times = (SHORT_MS, 24_000, 30_000)
@@ -44,17 +56,26 @@ def draw_pause(chance: Random) -> Numbers:
 
 
 def slow_of(
-    seed: int, end_ms: int, kinds: Collection[str], draw: Callable[[str, Random], Numbers]
+    seed: int,
+    end_ms: int,
+    kinds: Collection[str],
+    draw: Callable[[str, Random], Numbers],
+    *,
+    is_wanted: bool,
 ) -> list[tuple[int, str, Numbers]]:
-    """Who is slow in a seed, and when; in most seeds nobody is."""
+    """Who is slow in a seed, and when; in most seeds nobody is unless they are wanted."""
     chance = Random(f"slow {seed}")  # noqa: S311
     allowed = [kind for kind in SLOW if kind in kinds]
-    if seed < SLOW_FROM or chance.random() >= SLOW_SHARE or not allowed:
+    is_drawn = seed >= SLOW_FROM and chance.random() < SLOW_SHARE
+    if not (is_drawn or is_wanted) or not allowed:
         return []
     events: list[tuple[int, str, Numbers]] = []
     at_ms = 20 + chance.randint(0, end_ms)
     for kind in chance.choices(allowed, k=chance.randint(1, SLOW_MAX)):
         numbers = draw(kind, chance)
+        if kind == "pause":
+            events += [(at_ms, BACKLOG, (which, which)) for which in range(3)]
+            at_ms += BACKLOG_MS
         after_ms = at_ms + numbers[-1] + 1000
         events.append((at_ms, kind, numbers))
         if kind == "pause":  # Another consumer has a worker start anew meanwhile.

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 RESTART_MS_MAX = 30  # After a death.
 PAUSES_SHARE, PAUSE_MS_MAX = 0.03, 5.0  # After a turn the process may lose the CPU.
 QUIET_MS = 15_000  # Longer than any answer of a healthy broker may take.
+HANGING_MS = 90_000  # Longer than smq.app.shard.hanging lets a transaction be open.
 REPAIR_MS = 4000  # Logs are tended once a second.
 HANG_MS = 5000
 LATE_MS = 400  # The longest delivery of an answer over a slow connection.
@@ -127,7 +128,7 @@ class World:
             self.say(f"at the end: {ending}")
             (self.go_down if ending == "kill-all" else self.lose_power)(0)
             self._pass(2 * RESTART_MS_MAX)
-        self._pass(QUIET_MS, until=self._has_no_open_transaction)
+        self._pass(HANGING_MS, until=self._has_no_open_transaction)
         self._read()
         for rule in RULES:
             rule(self)
