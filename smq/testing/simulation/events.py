@@ -21,9 +21,10 @@ from smq.testing.simulation.compacting import (
 from smq.testing.simulation.ledger import LEVELS
 from smq.testing.simulation.slow import (
     BACKLOG,
+    BACKLOG_BYTES,
+    BACKLOG_RECORDS,
     SLOW,
     draw_pause,
-    grow_backlog,
     hang_coordinator,
     pause_consumer,
     slow_of,
@@ -41,7 +42,7 @@ from smq.testing.simulation.transacting import (
 if TYPE_CHECKING:
     from smq.testing.simulation.world import World
 
-TOPICS = 3
+TOPICS, ALL_PARTITIONS = 3, 15
 # Members of a group are drawn separately, for the same reason, and over several sessions.
 MEMBERS, MEMBERS_FROM, MEMBERS_SHARE = ("come", "vanish", "coordinator-stops"), 301, 0.3
 # So is setting the wall clock: by seconds, hours, years; -1, 0 or 1 is the direction.
@@ -244,10 +245,9 @@ def _pause(world: "World", client: int, mask: int, ms: int) -> None:
 
 
 def _backlog(world: "World", client: int, topic: int) -> None:
-    """A topic gets many records at once."""
-    incarnation = world.ledger.standing(name_of(topic))
-    if incarnation is not None:
-        grow_backlog(world, client, incarnation)
+    """A topic gets one of many batches, if its log is sealed: otherwise that becomes full."""
+    if world.host.seals:
+        _produce(world, client, topic, ALL_PARTITIONS, BACKLOG_RECORDS, BACKLOG_BYTES)
 
 
 def _cut(world: "World", which: int) -> None:

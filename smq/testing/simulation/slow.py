@@ -18,7 +18,7 @@ SLOW = ("coordinator-hangs", "pause")
 SLOW_FROM, SLOW_SHARE, SLOW_MAX = 101, 0.3, 3
 SHORT_MS = 500
 BACKLOG, BACKLOG_TIMES, BACKLOG_MS = "backlog", 12, 1500
-BACKLOG_RECORDS, BACKLOG_BYTES = 5, 300  # Of a batch.
+BACKLOG_TOPICS, BACKLOG_RECORDS, BACKLOG_BYTES = 3, 5, 300  # Records and bytes of a batch.
 
 Numbers = tuple[int, ...]
 
@@ -37,16 +37,6 @@ def pause_consumer(world: "World", client: int, topics: Sequence["Incarnation"],
     consumer = world.consumers[client % len(world.consumers)]
     for node in range(1, world.host.config.shards + 1):
         consumer.fetch_and_pause(list(topics), node, ms)
-
-
-def grow_backlog(world: "World", client: int, incarnation: "Incarnation") -> None:
-    """A producer sends more to each partition than is copied into an answer: what is sealed of it
-    is sent from the sealer's file."""
-    if world.host.seals:  # A log that is not sealed becomes full.
-        partitions = list(range(incarnation.topic.partition_count))
-        producer = world.producers[client % len(world.producers)]
-        for _ in range(BACKLOG_TIMES):
-            producer.produce(incarnation, partitions, BACKLOG_RECORDS, BACKLOG_BYTES)
 
 
 def draw_pause(chance: Random) -> Numbers:
@@ -74,8 +64,7 @@ def slow_of(
     for kind in chance.choices(allowed, k=chance.randint(1, SLOW_MAX)):
         numbers = draw(kind, chance)
         if kind == "pause":
-            events += [(at_ms, BACKLOG, (which, which)) for which in range(3)]
-            at_ms += BACKLOG_MS
+            events, at_ms = events + _backlog(at_ms, chance), at_ms + 2 * BACKLOG_MS
         after_ms = at_ms + numbers[-1] + 1000
         events.append((at_ms, kind, numbers))
         if kind == "pause":  # Another consumer has a worker start anew meanwhile.
@@ -87,3 +76,13 @@ def slow_of(
         events.append((after_ms, "produce", draw("produce", chance)))
         at_ms = after_ms
     return events
+
+
+def _backlog(at_ms: int, chance: Random) -> list[tuple[int, str, Numbers]]:
+    """More records than are copied into an answer, for each partition: what is sealed of them is
+    sent from the sealer's file."""
+    return [
+        (at_ms + chance.randint(0, BACKLOG_MS), BACKLOG, (chance.randrange(3), topic))
+        for topic in range(BACKLOG_TOPICS)
+        for _ in range(BACKLOG_TIMES)
+    ]
