@@ -2,8 +2,9 @@
 
     snapshot.json   its description; written last
     files           a line for each other file: its bytes, a space, its path
-    meta.json       as in a data directory, like the next two
+    meta.json       as in a data directory, like the next three
     store.sqlite
+    clock.json      where the time line was at the cut; snapshots of earlier versions have none
     logs/<log>/     <position>.wal, checkpoint
     filer/          topics/…, payloads/…, and the filer's other objects
     unfinished      exists while the snapshot is being taken: such a folder is not a snapshot
@@ -22,11 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from smq.app.backup.files import sync_directories, write
+from smq.app.supervisor import timeline
 from smq.model.errors import MadeByNewer
 
 FORMAT = 1
 ABOUT, FILES, UNFINISHED = "snapshot.json", "files", "unfinished"
 META, STORE, LOGS, FILER = "meta.json", "store.sqlite", "logs", "filer"
+CLOCK = timeline.FILE
 
 
 @dataclass(frozen=True, slots=True)

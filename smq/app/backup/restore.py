@@ -1,12 +1,15 @@
 """Restores a snapshot into an empty data directory.
 
     restoring   the mark: no broker may serve the directory, and a restore starts over
-    then        filer, logs, store; meta.json last, then the mark is removed
+    then        filer, logs, store, clock.json; meta.json last, then the mark is removed
 
 The lost broker may have continued after the snapshot. So the restored one starts with leader epochs
 and producer ids far above the snapshot's, and clients that remember the lost one accept it. How far
 is drawn anew for each restore: another restore of the same snapshot gives out other numbers, and
 clients of the one are strangers to the other. The numbers are durable before the mark goes.
+
+The restored broker continues the snapshot's time line, on which ages count: on the same boot
+exactly, elsewhere as far as the wall clock has gone on since the cut, but never back.
 """
 
 import secrets
@@ -127,6 +130,8 @@ class Restoring:
             keep_found_topics(store, self.topics)
         ids, epochs = secrets.choice(IDS_SKIPPED), secrets.choice(EPOCHS_SKIPPED)
         raise_counters(store, {"producer_id": ids, "coordinator_epoch": epochs})
+        if (self.source / folder.CLOCK).exists():
+            copy(self.source / folder.CLOCK, self.data_dir / folder.CLOCK)
         known = partition_numbers(store)
         for path in sorted((self.source / folder.LOGS).glob("*/*")):
             to = self.data_dir / folder.LOGS / path.parent.name / path.name

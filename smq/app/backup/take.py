@@ -2,7 +2,7 @@
 
     1  link the WAL's segments, copy the checkpoints, bring the filer's objects
     2  the cut: hold the store for an instant, note where each log and partition begins and ends
-    3  the store as of the cut, later additions to the logs and the filer
+    3  the store as of the cut, where the time line is, later additions to the logs and the filer
     4  each log up to its end at the cut; then meta.json, whose generation no frame exceeds
 
 The cut is the state after a power loss at that instant that loses nothing: each partition is whole
@@ -26,12 +26,13 @@ from time import sleep
 from shm.kernels.base.words import WORD_WRITTEN
 from shm.segment import LogMemory
 from smq.app.backup import folder
-from smq.app.backup.files import copy
+from smq.app.backup.files import copy, write
 from smq.app.backup.folder import About
 from smq.app.backup.objects import Topics, bring
 from smq.app.backup.wal import Cut, LogFiles, cut_of
 from smq.app.process.clock import monotonic_ms, wall_ms
 from smq.app.process.status import attach_logs, read_status
+from smq.app.supervisor import timeline
 from smq.app.supervisor.datadir import DataDirectory, read_meta
 from smq.app.supervisor.serve import PINS
 from smq.filer.local import LocalStore
@@ -88,6 +89,8 @@ class Taking:
             brought: set[str] = set()
             store = stack.enter_context(StoreCopy(self.data_dir / folder.STORE))
             cuts = self._cut(store, brought)
+            time = timeline.present(self.data_dir)  # No kept time of the cut is later.
+            write(self.target / folder.CLOCK, timeline.text_of(time))
             for each in files:
                 each.pin_new()
             known = partition_numbers(self.target / folder.STORE)

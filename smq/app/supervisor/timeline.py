@@ -7,9 +7,10 @@
                            that was set back. So an age may come out too long, but never negative
     without a file         begins at wall time, which versions without a time line have kept
 
-The file is written at the start and every minute; its format is that of meta.json's version. What
-was kept after the last writing may lie in the future once the host was started again: whoever
-restores a time takes the present for it.
+The file is written at the start and every minute, and durable then; its format is that of
+meta.json's version. What was kept after the last writing may lie in the future once the host was
+started again: whoever restores a time takes the present for it. A snapshot has the file as of its
+cut (smq.app.backup), so that a restored broker continues the line on which its times are.
 """
 
 import json
@@ -18,6 +19,7 @@ from typing import NamedTuple
 
 from smq.app.process.clock import begin_at, monotonic_ms, monotonic_ns, wall_ms
 from smq.app.process.machine import boot_id
+from smq.app.supervisor.datadir import replace_durably
 
 FILE = "clock.json"
 KEEP_EVERY_MS = 60_000
@@ -50,17 +52,24 @@ def continued(kept: Kept | None, moment: Moment) -> int:
 
 def resume(directory: Path) -> None:
     """Continue a data directory's time line in this process and its forks. Raises OSError."""
-    begin_at(continued(read(directory), _moment()))
+    begin_at(present(directory).now_ms)
     keep(directory)
 
 
 def keep(directory: Path) -> None:
-    """Note where the time line is. Raises OSError."""
-    kept = Kept(monotonic_ms(), _moment())
-    path = directory / FILE
-    temporary = path.with_name(path.name + ".new")
-    temporary.write_text(json.dumps({"now_ms": kept.now_ms, **kept.moment._asdict()}) + "\n")
-    temporary.replace(path)
+    """Note durably where this process's time line is. Raises OSError."""
+    replace_durably(directory / FILE, text_of(Kept(monotonic_ms(), _moment())))
+
+
+def present(directory: Path) -> Kept:
+    """Where a data directory's time line is now, for a process that has not resumed it."""
+    moment = _moment()
+    return Kept(continued(read(directory), moment), moment)
+
+
+def text_of(kept: Kept) -> bytes:
+    """The content of the file."""
+    return json.dumps({"now_ms": kept.now_ms, **kept.moment._asdict()}).encode() + b"\n"
 
 
 def read(directory: Path) -> Kept | None:

@@ -6,13 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from smq.app.backup import folder
 from smq.app.backup.restore import EPOCHS_SKIPPED, IDS_SKIPPED, Restoring
 from smq.app.backup.take import Refused
+from smq.app.process.clock import monotonic_ms, replaced
+from smq.app.supervisor import timeline
 from smq.app.supervisor.datadir import RESTORING, read_meta
+from smq.app.supervisor.timeline import resume
 from smq.filer.local import LocalStore
 from smq.log.losses import BOOT_FILE
 from smq.store.store import Store
 from tests.app.backup.test_take import served_once, taking
+
+DAY_MS, WALL_MS = 86_400_000, 1_700_000_000_000
 
 
 def restoring(tmp_path: Path, *, is_new_cluster: bool = False) -> Restoring:
@@ -91,6 +97,46 @@ def test_the_numbers_are_drawn_and_durable_before_the_mark_goes(
     for needed in ("b/store.sqlite", "b/meta.json", "b"):
         assert (needed, True) in synced
     assert synced[-1] == (".", False)
+
+
+@pytest.mark.parametrize("passed_ms", [0, 7, 3_600_000])
+@pytest.mark.parametrize("is_same_boot", [True, False])
+def test_a_restored_broker_continues_the_time_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, passed_ms: int, is_same_boot: bool
+) -> None:
+    """Data fault 2: the broker began 20 days behind, and the clock was mended. A restore began
+    another line at wall time: an acked batch of an idempotent producer was appended twice,
+    transactions seconds old were aborted, ids and offsets were forgotten."""
+    system = {"wall": WALL_MS - 20 * DAY_MS, "monotonic": 50_000}
+    wall, monotonic = lambda: system["wall"] * 10**6, lambda: system["monotonic"] * 10**6
+    with replaced(wall, monotonic):
+        (tmp_path / "data").mkdir()
+        resume(tmp_path / "data")
+        system["wall"] = WALL_MS
+        system["monotonic"] += 30_000  # Less than the file is old when it is written again.
+        cut_ms = monotonic_ms()
+        assert cut_ms == WALL_MS - 20 * DAY_MS + 30_000
+    with replaced(wall, monotonic):
+        snapshot(tmp_path)
+        restoring(tmp_path).run()
+        system["wall"] += passed_ms
+        system["monotonic"] = system["monotonic"] + passed_ms if is_same_boot else 3
+        if not is_same_boot:
+            monkeypatch.setattr(timeline, "boot_id", lambda: b"of another host")
+        resume(tmp_path / "b")
+        assert monotonic_ms() == cut_ms + passed_ms
+
+
+def test_a_snapshot_of_an_earlier_version_begins_a_time_line(tmp_path: Path) -> None:
+    """It has no time line: its times are of wall clocks."""
+    snapshot(tmp_path)
+    about = folder.read(tmp_path / "s")
+    (tmp_path / "s" / folder.UNFINISHED).touch()
+    for name in (folder.CLOCK, folder.FILES, folder.ABOUT):
+        (tmp_path / "s" / name).unlink()
+    folder.finish(tmp_path / "s", about)
+    restoring(tmp_path).run()
+    assert not (tmp_path / "b" / folder.CLOCK).exists()
 
 
 def test_an_unfinished_one_is_begun_anew(tmp_path: Path) -> None:

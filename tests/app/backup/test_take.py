@@ -43,7 +43,7 @@ def test_one_at_a_time_and_what_a_killed_one_has_linked_goes(tmp_path: Path) -> 
     assert not (tmp_path / "s").exists()
     os.close(fd)
     about = taking(tmp_path).run()
-    assert about.file_count == 2
+    assert about.file_count == 3
     assert not [*pins.iterdir()]
 
 

@@ -1,5 +1,6 @@
 """The time line of a data directory goes on over restarts, whatever the wall clock says."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,3 +66,21 @@ def test_a_damaged_file_counts_as_none(tmp_path: Path, clocks: SetClocks, conten
     assert read(tmp_path) is None
     resume(tmp_path)
     assert monotonic_ms() == clocks.wall_ms
+
+
+def test_what_is_kept_is_durable(
+    tmp_path: Path, clocks: SetClocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data fault 2: a power loss right after a start left an empty file, and a new line began."""
+    synced: list[str] = []
+    sync = os.fsync
+
+    def note(fd: int) -> None:
+        sync(fd)
+        synced.append(Path(f"/proc/self/fd/{fd}").readlink().name)
+
+    monkeypatch.setattr(os, "fsync", note)
+    for step in (resume, keep):
+        synced.clear()
+        step(tmp_path)
+        assert synced == [FILE + ".new", tmp_path.name]
