@@ -68,13 +68,21 @@ COLUMNS = ("value", "key", "headers", "partition", "timestamp")
 """The names of an Input's fields in send_batch."""
 
 
-def object_of(line: bytes) -> dict[str, Any]:
+class Object(dict[str, Any]):
+    """A JSON object, which knows whether a name came twice."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.is_repeating = len(self) < len(pairs)
+
+
+def object_of(line: bytes) -> Object:
     """The JSON object of a line. Raises ValueError."""
     try:
-        fields = json.loads(line)
+        fields = json.loads(line, object_pairs_hook=Object)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
-    if not isinstance(fields, dict):
+    if not isinstance(fields, Object):
         raise ValueError("it is not a JSON object")  # noqa: TRY004  (a line, and not our type)
     return fields
 
@@ -99,8 +107,10 @@ class Format(NamedTuple):
             raise ValueError(f"it has no {self.key_separator.decode()!r} after the key{hint}")
         return Input(value, key, self.headers, self.partition)
 
-    def record_of_object(self, fields: dict[str, Any]) -> Input:
+    def record_of_object(self, fields: Object) -> Input:
         """The record that an object describes. Raises ValueError."""
+        if fields.is_repeating:
+            raise ValueError("it has a field twice")
         if "value" not in fields:
             raise ValueError('it has no field "value" (a record without a value has null there)')
         headers = [(from_json(key) or b"", from_json(value)) for key, value in _headers(fields)]

@@ -172,3 +172,20 @@ def test_another_encoding_is_of_csv_alone(smq_session_broker: SmqBroker, tmp_pat
     assert "there is no encoding 'x'" in output
     wrong = ("x.parquet", "--encoding", "latin-1")
     assert "is for .csv files" in run(smq_session_broker, "import", topic, *wrong, exit_code=1)
+
+
+def test_a_record_with_a_field_twice_is_refused_and_a_value_stays_as_it_is(
+    smq_session_broker: SmqBroker, tmp_path: Path
+) -> None:
+    """Use fault 7: the last one was taken."""
+    topic = uuid4().hex[:8]
+    run(smq_session_broker, "topic", "create", topic)
+    records, plain = tmp_path / "records.ndjson", tmp_path / "plain.ndjson"
+    records.write_text('{"value": "v"}\n{"value": "v", "value": "w"}\n')
+    plain.write_text('{"a": 1, "a": 2}\n')
+    for verb, *options in (["import"], ["produce", "--json-lines"]):
+        output = run(smq_session_broker, verb, topic, str(records), *options, exit_code=1)
+        assert "line 2 of" in output
+        assert "it has a field twice; records sent before it: 1" in output
+    run(smq_session_broker, "import", topic, str(plain))
+    assert run(smq_session_broker, "consume", topic) == 'v\nv\n{"a": 1, "a": 2}\n'
