@@ -15,7 +15,8 @@
     /debug/stacks       the Python stack of each thread, by py-spy (the extra `debug`)
 
 No page shows record data. Other hosts get 403, and so do proxies, which may speak for other hosts:
-until there is authentication, only programs on this host count as the operator.
+until there is authentication, only programs on this host count as the operator. They ask under a
+loopback address: under another one, browsers do not tell which page a request comes from.
 """
 
 import ipaddress
@@ -30,11 +31,14 @@ from starlette.routing import Route
 
 from smq.front.gate import error
 from smq.front.metrics.facts import Facts
-from smq.front.origin import is_passed_on
+from smq.front.origin import is_marked, is_passed_on
 
 Look = Callable[[], Facts]
 Inside = Callable[[], list[dict[str, Any]]]  # Raises StoreError.
-ONLY_HERE = "only programs on the broker's host may ask for this, and not through a proxy"
+ONLY_HERE = (
+    "only programs on the broker's host may ask for this, under 127.0.0.1, ::1 or localhost, "
+    "and not through a proxy"
+)
 ROWS_MAX = 10_000  # In one answer: about two megabytes.
 
 
@@ -82,8 +86,11 @@ def _page(path: str, answer: Callable[[Request], Awaitable[Response]]) -> Route:
 
 
 def is_from_here(request: Request) -> bool:
-    """Whether the client is a program on this host: it uses a loopback address, and is no proxy."""
-    if request.client is None or is_passed_on(dict(request.headers.raw)):
+    """Whether a program on this host asks: it uses loopback addresses only, and is no proxy."""
+    if request.client is None:
+        return False
+    headers = dict(request.headers.raw)
+    if is_passed_on(headers) or not is_marked(headers):
         return False
     return ipaddress.ip_address(request.client.host).is_loopback
 

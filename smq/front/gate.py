@@ -1,7 +1,6 @@
 """Checks before any route: the path, the Host header, the origin, the number of requests."""
 
 import asyncio
-import ipaddress
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
@@ -9,7 +8,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from smq.front.origin import is_foreign, is_navigation
+from smq.front.origin import (
+    LOCALHOST,
+    address_of,
+    host_name,
+    is_foreign,
+    is_navigation,
+    is_of_no_host,
+)
 from smq.front.slots import Slot, Slots, slot_of
 from smq.model.printable import say_error
 
@@ -30,13 +36,14 @@ class Gate:
     """Refuses requests
 
     - for a path with a line feed, which routes ignore at its end,
-    - with a Host that is no address, not localhost and none of `hosts` (DNS rebinding),
+    - with a Host that is no host's address, not localhost and none of `hosts` (DNS rebinding),
     - of another site's pages, but for links to a route that is a Page,
     - for which no slot is free (smq.front.slots).
     """
 
     def __init__(self, inner: ASGIApp, hosts: frozenset[str], routes: Sequence[Route] = ()) -> None:
-        self._inner, self._hosts = inner, hosts | {"localhost", ""}
+        self._inner = inner
+        self._hosts = LOCALHOST | {each.lower() for each in hosts}
         self._pages = [each for each in routes if isinstance(each, Page)]
         self._slots = Slots()
         self._said_s: float | None = None
@@ -60,8 +67,8 @@ class Gate:
         if "\n" in scope["path"]:
             return error(400, "the path has a line feed")
         headers = dict(scope["headers"])
-        host = headers.get(b"host", b"").decode("latin-1")
-        if not self._is_ours(host):
+        if not self._is_ours(host_name(headers)):
+            host = headers.get(b"host", b"").decode("latin-1")
             return error(421, f"{host!r} is not a name of this host; use its address")
         if is_foreign(headers) and not self._is_link(scope, headers):
             return error(403, "a page of another site may not ask for this; open it directly")
@@ -73,14 +80,9 @@ class Gate:
         matches = (page.matches(scope)[0] for page in self._pages)
         return is_navigation(scope["method"], headers) and Match.FULL in matches
 
-    def _is_ours(self, host: str) -> bool:
-        name, colon, port = host.rpartition(":")
-        name = (name if colon and port.isdecimal() else host).strip("[]")
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            return name.lower() in self._hosts
-        return True
+    def _is_ours(self, name: str) -> bool:
+        address = address_of(name)
+        return name in self._hosts if address is None else not is_of_no_host(address)
 
     def _too_many(self) -> Response:
         now_s = asyncio.get_running_loop().time()

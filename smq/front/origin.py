@@ -1,14 +1,18 @@
-"""Which site a request comes from, and whether a proxy has passed it on.
+"""Which site a request comes from, under which address, and whether a proxy has passed it on.
 
-A browser sends `Origin` with each request that may change something, and `Sec-Fetch-Site` with
-every request to this host (Fetch Metadata, W3C). Other programs send neither. Another port of this
-host is another origin of the same site, and as foreign as any other: `same-site` is not enough.
+A browser sends `Origin` with each request that may change something. It sends `Sec-Fetch-Site` with
+every request to a potentially trustworthy address (Fetch Metadata, W3C): of HTTP without TLS these
+are 127.0.0.0/8, ::1 and localhost. Under any other address a page's request may look like that of
+another program, which sends neither header. Another port of this host is another origin of the same
+site, and as foreign as any other: `same-site` is not enough.
 """
 
+import ipaddress
 from collections.abc import Mapping
 
 OURS = frozenset({b"same-origin", b"none"})  # `none`: typed by the user, or from a bookmark.
 READS = frozenset({"GET", "HEAD"})
+LOCALHOST = frozenset({"localhost", ""})  # No browser leaves the Host empty.
 PROXY_HEADERS = frozenset({b"forwarded", b"via"})
 PROXY_PREFIX = b"x-forwarded-"
 
@@ -30,6 +34,36 @@ def is_navigation(method: str, headers: Mapping[bytes, bytes]) -> bool:
         and b"origin" not in headers
         and (mode, target) == (b"navigate", b"document")
     )
+
+
+def host_name(headers: Mapping[bytes, bytes]) -> str:
+    """The name or address in Host, without a port and brackets, in lower case."""
+    host = headers.get(b"host", b"").decode("latin-1")
+    name, colon, port = host.rpartition(":")
+    return (name if colon and port.isdecimal() else host).strip("[]").lower()
+
+
+def address_of(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address that the name spells; None for other names."""
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        return None
+
+
+def is_of_no_host(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Whether no host has it, though browsers connect to this one: 0.0.0.0, ::ffff:127.0.0.1."""
+    is_mapped = isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None
+    return is_mapped or address.is_unspecified
+
+
+def is_marked(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a browser would have marked the request of a foreign page, under this Host."""
+    name = host_name(headers)
+    address = address_of(name)
+    if address is None:
+        return name in LOCALHOST
+    return address.is_loopback and not is_of_no_host(address)
 
 
 def is_passed_on(headers: Mapping[bytes, bytes]) -> bool:

@@ -62,6 +62,13 @@ def test_a_proxy_on_this_host_is_refused() -> None:
     assert is_from_here(Request({"type": "http", "client": ("127.0.0.1", 5), "headers": []}))
 
 
+@pytest.mark.parametrize("name", [b"ours:80", b"192.168.0.1", b"0.0.0.0", b"[::ffff:127.0.0.1]"])
+def test_under_another_name_a_page_could_ask(name: bytes) -> None:
+    """Door fault 1, its sibling: browsers mark the requests of foreign pages only to loopback."""
+    scope = {"type": "http", "client": ("127.0.0.1", 5), "headers": [(b"host", name)]}
+    assert not is_from_here(Request(scope))
+
+
 def test_who_cannot_be_told_from_a_stranger_is_one() -> None:
     assert not is_from_here(Request({"type": "http", "client": None}))
 

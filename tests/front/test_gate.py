@@ -21,6 +21,14 @@ def test_we_are_called_by_an_address_or_our_name(host: str) -> None:
     assert call(front(MemoryStore()), "GET", "/health", host=host).status == 200
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0:80", "[::]:80", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]"])
+def test_what_is_no_host_s_address_is_refused(host: str) -> None:
+    """Door fault 1, its sibling: browsers connect to this host, and send no Sec-Fetch-Site."""
+    assert call(front(MemoryStore()), "GET", "/health", host=host).status == 421
+    app = Gate(waiting(), frozenset({"0.0.0.0"}))  # noqa: S104  (what the broker listens on)
+    assert call(app, "GET", "/health", host="0.0.0.0").status == 421  # noqa: S104
+
+
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "8080", ":80x", "ours:"]
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from smq.front.origin import is_foreign, is_navigation, is_passed_on
+from smq.front.origin import is_foreign, is_marked, is_navigation, is_passed_on
 
 HOST = b"127.0.0.1:8080"
 
@@ -56,3 +56,22 @@ def test_a_proxy_is_known_by_its_headers(name: bytes) -> None:
     """Door fault 10."""
     assert is_passed_on({name: b""})
     assert not is_passed_on({b"host": HOST})
+
+
+@pytest.mark.parametrize(
+    "host", [b"127.0.0.1", b"127.8.9.1:80", b"[::1]:80", b"[::1]", b"LocalHost:8080", b""]
+)
+def test_browsers_mark_what_pages_send_to_loopback(host: bytes) -> None:
+    assert is_marked({b"host": host})
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *(b"0.0.0.0:80", b"[::]", b"[::ffff:127.0.0.1]:80", b"[::ffff:7f00:1]", b"192.168.0.1"),
+        *(b"ours:80", b"localhost.evil.example", b"127.1", b"2130706433"),
+    ],
+)
+def test_browsers_do_not_mark_what_pages_send_elsewhere(host: bytes) -> None:
+    """Door fault 1, its sibling."""
+    assert not is_marked({b"host": host})

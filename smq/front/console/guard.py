@@ -43,7 +43,8 @@ class Guard:
         async def guarded(request: Request) -> Response:
             if not is_from_here(request):
                 return PlainTextResponse(
-                    "The console answers only browsers on the broker's host. From another one: "
+                    "The console answers only browsers on the broker's host, and only under "
+                    "127.0.0.1, ::1 or localhost. From another host: "
                     "ssh -L 8080:127.0.0.1:<http.port> <host>, then http://127.0.0.1:8080/\n",
                     403,
                     HEADERS,
