@@ -336,7 +336,7 @@ def empty(directory: Path) -> None:
     if directory.is_symlink():
         directory.unlink()
     for entry in directory.iterdir() if directory.exists() else ():
-        if entry.is_dir():
+        if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)
         else:
             entry.unlink()

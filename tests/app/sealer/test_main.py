@@ -12,7 +12,7 @@ import pytest
 from smq.app.process.clock import wall_ms
 from smq.app.process.inheritance import SEALER
 from smq.app.process.link import Link
-from smq.app.sealer.main import Sealer
+from smq.app.sealer.main import Sealer, empty
 from smq.app.sealer.worker import Worker
 from smq.app.sealer.workers import Patience
 from smq.filer.location import Location
@@ -233,6 +233,18 @@ def test_what_lies_behind_a_link_is_left_alone(loop: TidyLoop, start: Any, tmp_p
     start([])
     assert precious.read_text() == "data"
     assert not (tmp_path / "cache").is_symlink()
+
+
+def test_a_link_in_the_cache_goes_and_the_sealer_starts(tmp_path: Path) -> None:
+    """Door fault 2, its sibling: the sealer died at each start."""
+    precious = tmp_path / "home" / "precious"
+    precious.parent.mkdir()
+    precious.write_text("data")
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "link").symlink_to(precious.parent)
+    empty(tmp_path / "cache")
+    assert precious.read_text() == "data"
+    assert list((tmp_path / "cache").iterdir()) == []
 
 
 def test_a_damaged_segment_is_named_to_the_shard_and_in_the_log(

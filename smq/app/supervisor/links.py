@@ -1,0 +1,46 @@
+"""No link may stand in a data directory: one from elsewhere would lead to any of the user's files.
+
+What is written through it overwrites them, what the filer has is published over HTTP, and what the
+sealer sweeps is deleted. A start looks for links before it opens the first file, and nothing that
+runs makes one. The operator's own files beside ours may be links, and so may the path of the data
+directory; a filer in another place is the operator's.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+# What our names begin with: temporary files and SQLite's journals add to them.
+_OURS = (
+    *("meta.json", "clock.json", "status.json", "lock", "supervisor.lock", "restoring"),
+    *("store.sqlite", "iceberg.sqlite", "logs", "filer", "cache", "tables", "pins"),
+)
+
+
+def refuse_links(data_dir: Path) -> None:
+    """Raises SystemExit that names a link in what is ours, and OSError."""
+    for path in _links(data_dir):
+        raise SystemExit(
+            f"smq: {path} is a link, which may lead anywhere; put there what it points to, or "
+            "mount that (`mount --bind`); a filer may lie elsewhere (`filer.root`)"
+        )
+
+
+def _links(data_dir: Path) -> Iterator[str]:
+    left = [each for each in _entries(data_dir) if each.name.startswith(_OURS)]
+    while left:
+        entry = left.pop()
+        if entry.is_symlink():
+            yield entry.path
+        elif entry.is_dir(follow_symlinks=False):
+            left.extend(_entries(entry.path))
+
+
+def _entries(directory: str | Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as entries:
+            return list(entries)
+    except PermissionError:
+        if os.access(directory, os.X_OK):  # What it has could be opened by name.
+            raise
+        return []  # A volume's lost+found.

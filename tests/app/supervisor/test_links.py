@@ -1,0 +1,51 @@
+"""Links in a data directory, each of which leads to a file or directory of the user's."""
+
+from pathlib import Path
+
+import pytest
+
+from smq.app.supervisor.datadir import DataDirectory
+from smq.app.supervisor.links import refuse_links
+
+FILES = [
+    *("supervisor.lock", "lock", "meta.json", "meta.json.new", "clock.json", "clock.json.new"),
+    *("status.json.new", "store.sqlite", "store.sqlite-wal", "iceberg.sqlite", "restoring"),
+    *("logs/0/checkpoint.new", "logs/0/boot", "logs/0/00000000000000000000.wal", "pins/a"),
+    *("tables/kafka/t/.delta.json", "filer/docs/a", "filer/.cluster.new"),
+]
+DIRECTORIES = [
+    *("logs", "logs/0", "logs/0/quarantine", "filer", "filer/docs", "filer/.unfinished"),
+    *("filer/topics/kafka/t", "cache", "cache/a", "tables", "tables/kafka", "pins"),
+]
+
+
+@pytest.mark.parametrize("name", [*FILES, *DIRECTORIES])
+def test_a_start_refuses_a_link_before_it_opens_a_file(tmp_path: Path, name: str) -> None:
+    """Door faults 2 and 3, their siblings: files behind a link were overwritten and published."""
+    victim, data_dir = tmp_path / "victim", tmp_path / "data"
+    if name in DIRECTORIES:
+        victim.mkdir()
+    else:
+        victim.write_text("precious")
+    link = data_dir / name
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(victim)
+    before = sorted(data_dir.rglob("*"))
+    with pytest.raises(SystemExit, match=f"{link} is a link"):
+        DataDirectory(data_dir)
+    assert sorted(data_dir.rglob("*")) == before
+    assert victim.is_dir() or victim.read_text() == "precious"
+
+
+def test_a_link_to_nothing_is_refused_too(tmp_path: Path) -> None:
+    """It would be made behind the link."""
+    (tmp_path / "lock").symlink_to(tmp_path / "nothing")
+    with pytest.raises(SystemExit, match="is a link"):
+        refuse_links(tmp_path)
+
+
+def test_the_operator_s_own_links_stay(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/.venv").symlink_to(tmp_path)
+    (tmp_path / "smq").symlink_to(tmp_path / "data")
+    DataDirectory(tmp_path / "smq").close()
