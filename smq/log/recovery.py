@@ -63,7 +63,7 @@ from shm.kernels.log.recover import (
 from shm.segment import LogMemory
 from smq.log.damage import known_of, restore_marker
 from smq.log.files.background import Background
-from smq.log.files.checkpoint import FILE_NAME, Checkpoint
+from smq.log.files.checkpoint import FILE_NAME, Checkpoint, PartitionCheckpoint
 from smq.log.files.disk import Disk, told
 from smq.log.files.filed_index import ENTRY, FiledIndex
 from smq.log.files.newer import UnknownFrames
@@ -133,6 +133,7 @@ class _Recovery:
         self._entries: list[np.ndarray] = []  # The segment being scanned.
         self._recovered = Recovered()
         self._unknown = UnknownFrames(log.directory)
+        self._later: list[PartitionCheckpoint] = []  # With bounds of a later moment.
 
     def run(self, generation: int) -> Recovered:
         """Run the whole recovery."""
@@ -168,7 +169,8 @@ class _Recovery:
         log = self._log
         checkpoint.know_no_later_than(self._now_ms)
         for state in checkpoint.partitions:
-            log.partitions.restore(state)
+            log.partitions.restore(state.at_position())
+        self._later = [each for each in checkpoint.partitions if each.at_position() is not each]
         self._evidence.synced = checkpoint.synced
         self._known_to = checkpoint.position
         self._known_generation = checkpoint.generation
@@ -413,6 +415,8 @@ class _Recovery:
         if log.write():
             self._note_boot()
             self._show()
+        for state in self._later:
+            log.sealing.raise_bounds(state, self._now_ms)
         for number, slot in log.partitions.slots.items():
             log.partitions.lead(number, generation)
             row = log.partitions.table[slot]

@@ -8,6 +8,7 @@ from shm.kernels.base.words import (
     P_UNSEALED_SINCE_MS,
     WORD_GENERATION,
 )
+from smq.log.files.checkpoint import PartitionCheckpoint
 from smq.log.reading import ReadableLog
 from smq.log.transactions import Transactions
 
@@ -57,6 +58,13 @@ class SealedEnds:
         self._transactions.raise_to(number, int(row[P_SEALED_END]))
         self._forget_aborted(number, int(row[P_SEALED_END]))
         self.count_unsealed(number, int(row[P_UNSEALED_SINCE_MS]))
+
+    def raise_bounds(self, state: PartitionCheckpoint, now_ms: int) -> None:
+        """Take a checkpoint's bounds of a later moment than its position: the frames below them are
+        read by now, for they tell what producers did."""
+        self.compact(state.number, state.compacted_end, now_ms)
+        self.advance(state.number, state.log_start, now_ms)
+        self.set_log_start(state.number, state.log_start)
 
     def _forget_aborted(self, number: int, end: int) -> None:
         """Forget aborted transactions whose records have all left the WAL."""

@@ -2,12 +2,13 @@
 
     pin()       hard-links all segments, then copies the checkpoint
     pin_new()   hard-links newer segments; call it once the log's end at the cut is written
-    write()     writes the segments below the end, and the checkpoint with the log starts of the cut
+    write()     writes the segments below the end, and the checkpoint with the bounds of the cut
 
 A sealed segment is freed only after a checkpoint says so, and a linked one is not written again
 (smq.log.files.wal). So the segments linked first and the checkpoint read afterwards together hold
-everything that no later manifest names. Log starts are only in checkpoints, so those of the cut are
-entered: DeleteRecords may have been answered since.
+everything that no later manifest names. Log starts and compacted ends are only in checkpoints, so
+those of the cut are entered: DeleteRecords may have been answered since, and compaction may have
+removed records. All else of the checkpoint stays of its own moment: a start reads the later frames.
 """
 
 import os
@@ -26,6 +27,7 @@ from shm.kernels.base.words import (
     FRAME_HEADER_BYTES,
     FRAME_KIND_BATCH,
     FRAME_KIND_PADDING,
+    P_COMPACTED_END,
     P_FLAGS,
     P_LOG_START,
     P_NUMBER,
@@ -51,7 +53,6 @@ from smq.log.files.checkpoint import (
     FILE_NAME_BEFORE,
     Checkpoint,
     PartitionCheckpoint,
-    TransactionsCopy,
 )
 from smq.log.files.disk import OsDisk
 from smq.log.files.filed_index import FiledIndex
@@ -62,19 +63,27 @@ _POLL_S = 0.01
 _SCAN_ROWS = 65536
 
 
+class Bounds(NamedTuple):
+    """Below which offsets of a partition nothing is there, or only segments tell."""
+
+    log_start: int
+    compacted_end: int
+
+
 class Cut(NamedTuple):
-    """A log at the cut: where it ends, and the log start of each partition by number."""
+    """A log at the cut: where it ends, and the bounds of each partition by number."""
 
     end: int
-    starts: Mapping[int, int]
+    bounds: Mapping[int, Bounds]
 
 
 def cut_of(memory: LogMemory) -> Cut:
     """A served log at this moment."""
     rows = memory.partitions[: int(memory.words[WORD_PARTITION_COUNT])]
     rows = rows[rows[:, P_FLAGS] & FLAG_IN_USE != 0]
-    starts = dict(zip(rows[:, P_NUMBER].tolist(), rows[:, P_LOG_START].tolist(), strict=True))
-    return Cut(int(memory.words[WORD_TAIL]), starts)
+    numbers = rows[:, P_NUMBER].tolist()
+    bounds = map(Bounds._make, rows[:, [P_LOG_START, P_COMPACTED_END]].tolist())
+    return Cut(int(memory.words[WORD_TAIL]), dict(zip(numbers, bounds, strict=True)))
 
 
 class LogFiles:
@@ -114,17 +123,15 @@ class LogFiles:
                 write_only(path, to, length, known)
             elif not (_is_full(path, length, end) and link(path, to)):
                 copy(path, to, length)
-        starts = {} if cut is None else {n: at for n, at in cut.starts.items() if n in known}
-        self._write_checkpoint(target, starts)
+        bounds = {} if cut is None else {n: each for n, each in cut.bounds.items() if n in known}
+        self._write_checkpoint(target, bounds)
 
-    def _write_checkpoint(self, target: Path, starts: Mapping[int, int]) -> None:
-        checkpoint = self._checkpoint
-        known = {} if checkpoint is None else {p.number: p.log_start for p in checkpoint.partitions}
-        raised = {number: at for number, at in starts.items() if at > known.get(number, 0)}
-        if raised:
+    def _write_checkpoint(self, target: Path, bounds: Mapping[int, Bounds]) -> None:
+        kept = self._checkpoint or Checkpoint(0, 0, 0, [], np.zeros(0, np.int64))
+        raised = with_bounds(kept, bounds)
+        if raised != kept.partitions:
             target.mkdir(parents=True, exist_ok=True, mode=0o700)
-            checkpoint = checkpoint or Checkpoint(0, 0, 0, [], np.zeros(0, np.int64))
-            with_starts(checkpoint, raised).save(OsDisk(), target)
+            replace(kept, partitions=raised).save(OsDisk(), target)
         elif (self.pins / FILE_NAME).exists():
             copy(self.pins / FILE_NAME, target / FILE_NAME)
 
@@ -161,21 +168,16 @@ class LogFiles:
         return all(end <= sealed.get(number, -1) for number, end in ends if number in known)
 
 
-def with_starts(checkpoint: Checkpoint, starts: Mapping[int, int]) -> Checkpoint:
-    """A checkpoint with higher log starts, by partition number: nothing below them is there."""
+def with_bounds(checkpoint: Checkpoint, bounds: Mapping[int, Bounds]) -> list[PartitionCheckpoint]:
+    """A checkpoint's partitions with higher bounds, by partition number."""
     known = {each.number: each for each in checkpoint.partitions}
-    for number, start in starts.items():
+    for number, each in bounds.items():
         state = known.get(number) or PartitionCheckpoint(number)
-        ends = max(state.log_end, start), max(state.sealed_end, start)
-        known[number] = replace(state, log_start=start, log_end=ends[0], sealed_end=ends[1])
-    opened, aborted = checkpoint.transactions
-    opened = [
-        each._replace(first_offset=max(each.first_offset, starts.get(each.number, 0)))
-        for each in opened
-    ]
-    partitions = sorted(known.values(), key=lambda state: state.number)
-    kept = TransactionsCopy(opened, aborted)
-    return replace(checkpoint, partitions=partitions, transactions=kept)
+        start = max(state.log_start, each.log_start)
+        compacted_end = max(state.compacted_end, each.compacted_end)
+        if (start, compacted_end) != (state.log_start, state.compacted_end):
+            known[number] = replace(state, log_start=start, compacted_end=compacted_end)
+    return sorted(known.values(), key=lambda state: state.number)
 
 
 def write_only(path: Path, target: Path, length: int, known: AbstractSet[int]) -> None:

@@ -16,7 +16,7 @@ known from the checkpoint only.
 import json
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,7 +42,9 @@ BYTES_PIECE = 1 << 20  # … copied: the loop waits for Python's lock meanwhile.
 class PartitionCheckpoint:
     """A partition's row in the checkpoint; offsets are Kafka's.
 
-    `epochs` is the leader-epoch history: (epoch, offset of its first record), oldest first.
+    `epochs` is the leader-epoch history: (epoch, offset of its first record), oldest first. A log
+    start or compacted end above the sealed end is of a later moment than the checkpoint's position,
+    as a snapshot knows it (smq.app.backup.wal): it counts once the frames up to there are read.
     """
 
     number: int
@@ -54,6 +56,14 @@ class PartitionCheckpoint:
     unsealed_bytes: int = 0
     unsealed_since_ms: int = 0
     compacted_end: int = 0
+
+    def at_position(self) -> "PartitionCheckpoint":
+        """The row without bounds of a later moment; this one if it has none."""
+        start = min(self.log_start, self.sealed_end)
+        compacted_end = min(self.compacted_end, self.sealed_end)
+        if (start, compacted_end) == (self.log_start, self.compacted_end):
+            return self
+        return replace(self, log_start=start, compacted_end=compacted_end)
 
 
 class Open(NamedTuple):
