@@ -24,6 +24,7 @@ from smq.wire.internal.manifest import (
     ReplaceSegments,
     SegmentPage,
     SetLogStart,
+    SyncManifest,
 )
 from smq.wire.internal.messages import FOR_COORDINATOR, EnsureTopics
 from smq.wire.internal.transactions import AddPartitions, FindTransactions
@@ -88,6 +89,15 @@ def _set_log_start(question: SetLogStart, coordinator: Coordinator, _now: Now) -
     return True
 
 
+def _sync_manifest(
+    question: SyncManifest,  # noqa: ARG001  (It says nothing more.)
+    coordinator: Coordinator,
+    _now: Now,
+) -> bool:
+    coordinator.store.manifest.sync()
+    return True
+
+
 def _ensure_topics(
     question: EnsureTopics, coordinator: Coordinator, now: Now
 ) -> dict[str, str | None]:
@@ -132,6 +142,7 @@ HANDLERS: Mapping[type[Question[Any]], Callable[[Any, Coordinator, Now], object]
     ForgetPayloads: _forget_payloads,
     ReplaceSegments: _replace_segments,
     SetLogStart: _set_log_start,
+    SyncManifest: _sync_manifest,
     EnsureTopics: _ensure_topics,
     AddPartitions: _add_partitions,
     FindTransactions: _find_transactions,

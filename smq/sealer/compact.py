@@ -138,6 +138,7 @@ class Compaction:
             dirty.popleft()
             yield True
         # Before the first record goes: a log that is restarted in between must not show it again.
+        self._ports.manifest.sync()
         self._ports.shard.compacted(self.place.number, end)
         for segment in segments:
             if segment.kind == "parquet" and segment.end_offset <= end:

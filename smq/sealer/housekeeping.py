@@ -91,6 +91,7 @@ class Housekeeping(NamedTuple):
         if retention.log_start > sealed_start:
             self.manifest.set_log_start(number, retention.log_start)
         if retention.log_start > shard_start:
+            self.manifest.sync()  # The start may have been there.
             self.shard.log_start(number, retention.log_start)
         if retention.deleted:
             paths = [segment.path for segment in retention.deleted]

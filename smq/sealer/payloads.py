@@ -141,6 +141,8 @@ class PayloadSweep(NamedTuple):
         swept: list[str] = []
 
         def sweep_topic(_owner: Owner | None, condemned: list[str]) -> None:
+            if condemned:
+                self.manifest.sync()  # No name comes back.
             for key in condemned:
                 self.store.delete(key)
                 swept.append(key)

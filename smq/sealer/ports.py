@@ -46,7 +46,15 @@ class ShardPort(Protocol):
 
 
 class ManifestPort(Protocol):
-    """The manifest; a change is durable when the call returns."""
+    """The manifest; a change is durable when the call returns.
+
+    What is read may not be durable yet. Who is about to free a log, to delete a file or to tell
+    another store because of it calls `sync` in between.
+    """
+
+    def sync(self) -> None:
+        """Return once all that was read is durable."""
+        ...
 
     def has_topic(self, namespace: str, name: str) -> bool:
         """Whether the topic exists."""

@@ -150,6 +150,7 @@ class Sealing(NamedTuple):
         end = self.manifest.sealed_end(place.number)
         if end <= sealed_end:  # Retention may have raised the start since the order to seal.
             return max(sealed_end, self.manifest.log_start(place.number))
+        self.manifest.sync()  # The shard frees its log, and the line may have been read too early.
         self.shard.sealed(place.number, end)
         return end
 

@@ -7,12 +7,13 @@ transaction. This module alone turns exceptions of sqlite3 into StoreError.
 WAL mode lets Spark and other readers read while the owner writes. A commit survives a power loss,
 unless all its changes were `lazy`: these survive the death of any process, and a power loss may
 take them, the newest first and none without those after it. SQLite runs with `synchronous=NORMAL`,
-so that it does not sync its log at a commit; `commit()` does, where it must.
+so that it does not sync its log at a commit; `commit()` does, where it must. So others may see a
+commit that is not durable yet; the owner opens a database only once all that it shows is durable.
 """
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ PRAGMAS = (
     "foreign_keys = ON",
     f"journal_size_limit = {LOG_BYTES_MAX}",
 )
+_COPIED_BYTES = 1024 * 1024  # At a time.
 _DAMAGE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 
@@ -43,12 +45,14 @@ class Database:
         self._log_fd: int | None = None
         self.may_lose = False
         """Whether a power loss may take what was committed last."""
-        self._log_is_suspect = False  # A sync of it has failed: the kernel may have dropped pages.
+        self._log_is_suspect = False  # A sync of it may have failed: see _write_again.
+        self.sync_file: Callable[[int], None] = os.fdatasync
 
     @classmethod
     def open(cls, path: Path) -> "Database":
-        """The database at `path`, created or migrated. For its one owner.
+        """The database at `path`, created or migrated, and durable. For its one owner.
 
+        A sync of the owner before may have failed, or never returned.
         Raises StoreError: unwritable, not a database, or made by a newer SMQ.
         """
         refuse_newer(path)
@@ -58,6 +62,8 @@ class Database:
             for pragma in PRAGMAS:
                 self._connection.execute(f"PRAGMA {pragma}")
             self._migrate()
+            self._log_is_suspect = True
+            self._sync()
         return self
 
     @classmethod
@@ -116,6 +122,10 @@ class Database:
         except (sqlite3.Error, OSError) as reason:
             raise _unavailable(self.path, reason) from reason
 
+    def sync_next(self) -> None:
+        """Have the next commit make durable what a power loss may still take."""
+        self._must_sync |= self.may_lose
+
     def rollback(self) -> None:
         """Undo every change since the last commit."""
         try:
@@ -132,22 +142,28 @@ class Database:
 
     def _sync(self) -> None:
         """Make everything committed survive a power loss."""
-        if self._log_is_suspect:
-            # What the kernel holds of the log goes to the database, which SQLite syncs.
-            [(is_busy, *_)] = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            if is_busy:
-                raise sqlite3.OperationalError("a reader holds back what must be written again")
-            self._log_is_suspect = False
-        else:
-            if self._log_fd is None:
-                self._sync_names()
-                self._log_fd = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fdatasync(self._log_fd)
-            except OSError:
-                self._log_is_suspect = True
-                raise
-        self._must_sync = self.may_lose = False
+        if self._log_fd is None:
+            self._sync_names()
+            self._log_fd = os.open(f"{self.path}-wal", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            if self._log_is_suspect:
+                self._write_again(self._log_fd)
+            self.sync_file(self._log_fd)
+        except OSError:
+            self._log_is_suspect = True
+            raise
+        self._log_is_suspect = self._must_sync = self.may_lose = False
+
+    def _write_again(self, log_fd: int) -> None:
+        """Write what the kernel holds of the log, so that the next sync writes it to the disk: the
+        kernel takes the pages of a failed sync for written. The lock keeps others from the log."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            at = 0
+            while some := os.pread(log_fd, _COPIED_BYTES, at):
+                at += os.pwrite(log_fd, some, at)
+        finally:
+            self._connection.rollback()
 
     def _sync_names(self) -> None:
         """Sync the names of the database and its log: SQLite ignores a failure of that."""
@@ -161,7 +177,7 @@ class Database:
     def _closed_if_it_fails(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as reason:
+        except (sqlite3.Error, OSError) as reason:
             self.close()
             raise _unavailable(self.path, reason) from reason
         except StoreError:

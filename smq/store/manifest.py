@@ -5,7 +5,8 @@
             for number in topic.partition_numbers:
                 manifest.segments(number), manifest.log_start(number)
 
-A reader sees the coordinator's last commit, whether or not the broker runs.
+A reader sees the coordinator's last commit, whether or not the broker runs. It may not be durable
+yet: whoever does what outlives a power loss asks the coordinator before (SyncManifest).
 """
 
 from collections.abc import Iterator, Sequence
@@ -225,6 +226,10 @@ class WritableManifest(Manifest):
         super().__init__(database)
         self.names = PayloadNames(database)
         self.condemned = CondemnedPayloads(database)
+
+    def sync(self) -> None:
+        """Have the next commit make durable all that shows now."""
+        self._database.sync_next()
 
     def condemn_payloads(self, keys: Sequence[str], now_ms: int, settle_ms: int) -> list[str]:
         """Condemn payloads; returns those that have been so for `settle_ms`."""

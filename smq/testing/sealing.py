@@ -137,6 +137,7 @@ class FusedManifest:
         self.has_topic, self.condemned_payloads = manifest.has_topic, manifest.condemned_payloads
         self.sealed_end, self.sealed_bytes = manifest.sealed_end, manifest.sealed_bytes
         self.named_files, self.replaced_files = manifest.named_files, manifest.replaced_files
+        self.sync = manifest.sync
 
     def name_payloads(self, path: str, ids: Sequence[str]) -> None:
         """Name payloads of a file."""
@@ -175,3 +176,14 @@ class FusedManifest:
     def set_log_start(self, partition_number: int, offset: int) -> None:
         """Raise a partition's log start offset."""
         self.fuse.step(lambda: self._manifest.set_log_start(partition_number, offset))
+
+
+class HangingManifest(FusedManifest):
+    """A manifest whose lines show, and whose syncs do not return in time."""
+
+    def __init__(self, manifest: WritableManifest) -> None:
+        super().__init__(manifest)
+        self.sync = self._hang
+
+    def _hang(self) -> None:
+        raise Unavailable("coordinator", "does not answer")

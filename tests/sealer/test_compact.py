@@ -20,7 +20,7 @@ from smq.sealer.merge import Merging
 from smq.store.manifest import WritableManifest
 from smq.testing.memory_store import MemoryStore
 from smq.testing.payloads import handle_batch, reference_to
-from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed, draw
+from smq.testing.sealing import FakeShard, Fuse, FusedManifest, HangingManifest, Killed, draw
 from smq.wire.records import read_batches
 from tests.sealer.sealed import PLACE, forget_names, manifest_in, seal, swept
 
@@ -160,6 +160,18 @@ def test_the_shard_durably_reads_segments_before_the_first_record_goes(log: Log)
         log.compact()
     assert log.manifest.segments(1) == before
     assert log.read() == log.rows
+
+
+def test_lines_that_may_not_be_durable_replace_no_log(log: Log) -> None:
+    """Data fault 8, its kind: the shard would no longer serve copies of its own for lines that a
+    power loss takes."""
+    log.append(*pairs(b"aabc"))
+    log.append(*pairs(b"abd"))
+    ports = log.compaction()._ports._replace(manifest=HangingManifest(log.manifest))
+    compaction = Compaction(ports, PLACE, SETTINGS)
+    with pytest.raises(Unavailable, match="does not answer"):
+        list(iter(compaction.step, False))
+    assert log.shard.compacted_end == 0
 
 
 def test_a_reader_passes_gaps_wherever_it_begins(log: Log) -> None:

@@ -15,7 +15,7 @@ from smq.model.topic_configs import TopicSettings
 from smq.sealer.housekeeping import DELETED_MAX, Housekeeping, drop_unsealed
 from smq.store.manifest import PAGE_SEGMENTS, WritableManifest
 from smq.testing.memory_store import MemoryStore
-from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed
+from smq.testing.sealing import FakeShard, Fuse, FusedManifest, HangingManifest, Killed
 from smq.wire.internal.messages import PartitionState
 from tests.sealer.sealed import PLACE, batch, manifest_in, seal, swept
 
@@ -89,6 +89,17 @@ def test_a_kill_at_any_step_is_made_good_by_the_next(
     assert (manifest.log_start(1), shard.start) == (2, 2)
     swept(job, before_ms=51)
     assert [f.key for f in store.list()] == [each.path for each in manifest.segments(1)]
+
+
+def test_a_log_start_that_may_not_be_durable_deletes_nothing_in_the_log(
+    store: MemoryStore, manifest: WritableManifest, shard: FakeShard
+) -> None:
+    """Data fault 8, its kind: a start shows before its sync returns; one that a power loss takes
+    would leave the log without records that the manifest promises."""
+    manifest.set_log_start(1, 2)
+    with pytest.raises(Unavailable, match="does not answer"):
+        _retain(Housekeeping(store, shard, HangingManifest(manifest)), shard_start=0)
+    assert shard.start == 0
 
 
 def test_only_files_that_nothing_names_are_swept(

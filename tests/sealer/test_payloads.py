@@ -26,7 +26,7 @@ from smq.sealer.payloads import CLOCK_STEP_MS, LOOKS_AT_ONCE, PayloadSweep, look
 from smq.store.manifest import WritableManifest
 from smq.testing.memory_store import MemoryStore
 from smq.testing.payloads import HANDLE_HEADERS, handle_batch, reference_to, uploaded
-from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed
+from smq.testing.sealing import FakeShard, Fuse, FusedManifest, HangingManifest, Killed
 from smq.wire.compression import Codec
 from smq.wire.internal.messages import Ends, Owner, PartitionState
 from smq.wire.records import Record, write_batch
@@ -281,6 +281,17 @@ def test_what_is_condemned_is_named_no_more_whatever_the_clock_says(
     shard = FakeShard([batch(0)])
     assert sweep(store, shard, manifest, 2 * OLD_MS) == [key]
     assert manifest.condemned_payloads([key]) == set(), "it may be uploaded again"
+
+
+def test_a_name_whose_end_may_not_be_durable_keeps_its_payload(manifest: WritableManifest) -> None:
+    """Data fault 8, its kind: the line that named it may come back after a power loss."""
+    store = MemoryStore(lambda: 0)
+    key = uploaded(store, PLACE.topic, b"payload").key(PLACE.topic)
+    job = PayloadSweep(store, lambda _: FakeShard([]), HangingManifest(manifest))
+    assert job.sweep([key], [OWNER], 0, 0) == []
+    with pytest.raises(Unavailable, match="does not answer"):
+        job.sweep([key], [OWNER], ORPHAN_MS, 0)
+    assert list(store.list(PREFIX))
 
 
 def test_a_file_is_outdated_before_it_is_deleted(

@@ -21,7 +21,7 @@ from smq.store.manifest import WritableManifest
 from smq.tables.plan import plan
 from smq.testing.faulty_store import Flaky, Torn
 from smq.testing.memory_store import MemoryStore
-from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed, draw
+from smq.testing.sealing import FakeShard, Fuse, FusedManifest, HangingManifest, Killed, draw
 from tests.sealer.sealed import PLACE, batch, manifest_in, read_back, seal
 
 LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 8, 16, 32
@@ -143,6 +143,18 @@ def test_a_line_the_shard_has_not_heard_of_is_told_again(manifest: WritableManif
     assert seal(store, shard, manifest, sealed_end=0, end=5) == 5
     assert shard.sealed_end == 5
     assert len(manifest.segments(1)) == len(list(store.list())) == 1
+
+
+def test_a_line_that_may_not_be_durable_frees_no_log(manifest: WritableManifest) -> None:
+    """Data fault 8, its kind: SQLite shows a commit before its sync returns. A sealer that had
+    given the coordinator up found its line, and a power loss took it after the log was freed."""
+    store, shard = MemoryStore(), FakeShard([batch(0, 5)])
+    seal(store, shard, manifest, sealed_end=0, end=5)
+    shard.sealed_end = 0
+    sealing = Sealing(store, shard, HangingManifest(manifest), lambda: 0, draw, Room())
+    with pytest.raises(Unavailable, match="does not answer"):
+        sealing.seal(PLACE, 0, 5, 1 << 20)
+    assert shard.sealed_end == 0
 
 
 class _Slower(FusedManifest):

@@ -8,7 +8,8 @@ loses nothing that was answered. A write to a link never blocks (smq.app.process
 drops a hanging process that falls too far behind.
 
 If the store fails (a full disk), nothing of the turn has been answered: the server closes every
-link, so that clients retry, and rebuilds the state from the last commit.
+link, so that clients retry, and rebuilds the state from the last commit. If only the sync failed,
+that commit is visible and not durable: nothing is published or answered until a later one succeeds.
 """
 
 import socket
@@ -42,6 +43,7 @@ from smq.wire.internal.frames import KIND_KAFKA, InternalFrame, decode_relay, en
 # Answers to members after a group's decision. Each costs some microseconds to write and send: a
 # group of thousands is answered over several turns, with other requests in between.
 GROUP_ANSWERS_A_TURN = 250
+RETRY_MS = 1000  # After a failed commit: what it left is published once it is durable.
 CLOSE_CONNECTION = b""  # The answer that makes a shard close its client's connection.
 
 
@@ -139,6 +141,8 @@ class CoordinatorServer:
             self._coordinator.store.commit()
         except StoreError as reason:
             self._start_over(reason)
+            self._loop.call_later(RETRY_MS, lambda: None)
+            return
         self._collect_answers()
         self._publish_changes()
         answers, self._answers = self._answers, []

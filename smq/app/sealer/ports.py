@@ -1,7 +1,8 @@
 """The sealer's ports over unix sockets: a shard, and the coordinator's manifest.
 
-The manifest is read from the SQL store itself, as by other readers: the coordinator answers after
-its commit, and a cold read waits for no other process.
+The manifest is read from the SQL store itself, as by other readers: a cold read waits for no other
+process. A commit can be read before it is durable; `sync` asks the coordinator, which answers after
+its sync.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ from smq.wire.internal.manifest import (
     NamePayloads,
     ReplaceSegments,
     SetLogStart,
+    SyncManifest,
 )
 from smq.wire.internal.messages import (
     Batches,
@@ -160,6 +162,10 @@ class StoredManifest:
     def set_log_start(self, partition_number: int, offset: int) -> None:
         """Raise a partition's log start offset."""
         self._coordinator.ask(SetLogStart(partition_number, offset))
+
+    def sync(self) -> None:
+        """Return once all that was read is durable."""
+        self._coordinator.ask(SyncManifest())
 
     def _opened(self) -> Manifest:
         if self._manifest is None:

@@ -96,6 +96,7 @@ class Publishing(NamedTuple):
         note = _what_happened(held, state, job)
         held = self._prepared(table, held, job)
         planned, has_more = changes(lines, held.files)
+        self.manifest.sync()  # The table outlives a power loss.
         now = set(held.files)
         for change in planned:
             table.commit(self._commit(change, lines))

@@ -53,6 +53,7 @@ MEMBERS_ROUNDS_MAX, MEMBERS_ROUND_MS, MEMBERS_SPREAD_MS = 4, 16_000, 6_000
 INFLATE, INFLATE_FROM, INFLATE_SHARE, INFLATE_MAX, INFLATED_BYTES = "inflate", 101, 0.3, 3, 600_000
 EVENTS_MIN, EVENTS_MAX = 10, 60
 FLOOD_TIMES = 10  # A flood exceeds the log's room: see Host.is_flooded.
+SYNCS_FAIL_TIMES = 10  # As long as a full disk of the store lasts.
 MOODS = (
     0.0,
     0.3,
@@ -191,10 +192,12 @@ def _disk_is_slow(world: "World", log: int, slow_ms: int, ms: int, what: int) ->
 
 
 def _store_fails(world: "World", ms: int) -> None:
-    """The coordinator's disk is full for a while."""
-    failing = world.host.store_faults.failing
-    failing["commit"] = errno.ENOSPC
-    world.after(ms, lambda: failing.pop("commit", None))
+    """The coordinator's disk is full for a while, or, for longer, its syncs fail after commits."""
+    host = world.host
+    failing, what = host.store_faults.failing, host.store_chance.choice(("commit", "sync"))
+    failing[what] = errno.ENOSPC
+    ms_in_all = ms * SYNCS_FAIL_TIMES if what == "sync" else ms
+    world.after(ms_in_all, lambda: failing.pop(what, None))
 
 
 def _sdk_send(world: "World", topic: int, mask: int, records: int, size: int) -> None:

@@ -1,10 +1,14 @@
-"""The coordinator's store: the real one, but its disk may fill up, and its newest commits may be
-lost.
+"""The coordinator's store: the real one, but its disk may fill up, its syncs may fail, and its
+newest commits may be lost.
+
+A commit shows before its sync: the others may read it when the sync has failed, or when the
+coordinator dies in between.
 
 A power loss takes unsynced commits, newest first. SQLite keeps its whole WAL until closed, so that
 the simulation can cut off its end.
 """
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -39,6 +43,15 @@ class SimulatedStore(Store):
     def keep_log(self) -> None:
         """Keep SQLite's whole WAL until it is closed, so that its end can be cut off."""
         self._database.rows("PRAGMA wal_autocheckpoint = 0")
+        self._database.sync_file = self._sync
+        self._synced_bytes = self._log.stat().st_size
+
+    def _sync(self, _fd: int) -> None:
+        """The commit shows already. Nothing is synced really: it takes long, and `image` knows."""
+        self.before_call("sync")
+        if "sync" in self.faults.failing:
+            raise OSError(errno.EIO, "the disk is broken")
+        self._synced_bytes = self._log.stat().st_size
 
     def commit(self) -> None:
         """See Store."""
@@ -46,8 +59,6 @@ class SimulatedStore(Store):
         if "commit" in self.faults.failing:
             raise Unavailable(FILE_NAME, "the disk is full")
         super().commit()
-        if not self.may_lose:
-            self._synced_bytes = self._log.stat().st_size
 
     def image(self, chance: Random) -> StoreImage | None:
         """What a power loss now leaves of it; None: everything."""

@@ -109,3 +109,12 @@ class SetLogStart(Question[bool]):
 
     number: int
     offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class SyncManifest(Question[bool]):
+    """Answer once all that the store shows now is durable.
+
+    A commit shows before its sync returns, so whoever read a line and is about to do what outlives
+    a power loss asks this in between.
+    """

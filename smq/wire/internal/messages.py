@@ -26,6 +26,7 @@ from smq.wire.internal.manifest import (
     NamePayloads,
     ReplaceSegments,
     SetLogStart,
+    SyncManifest,
 )
 from smq.wire.internal.reads import Cold, Inline, MakeInline, NewestRecord, OffsetForTime
 from smq.wire.internal.telemetry import FindPush, ListPushes
@@ -436,6 +437,7 @@ FOR_COORDINATOR = by_name(
     ForgetPayloads,
     ReplaceSegments,
     SetLogStart,
+    SyncManifest,
     EnsureTopics,
     AddPartitions,
     FindTransactions,

@@ -1,6 +1,9 @@
 """A turn of the coordinator: nothing is answered or published that was not committed."""
 
+import errno
+import os
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -9,7 +12,7 @@ from typing import Any
 import pytest
 
 from shm.timings import Errors
-from smq.app.coordinator.server import GROUP_ANSWERS_A_TURN, Around, CoordinatorServer
+from smq.app.coordinator.server import GROUP_ANSWERS_A_TURN, RETRY_MS, Around, CoordinatorServer
 from smq.app.process.loop import Loop
 from smq.coordinator.coordinator import Coordinator
 from smq.coordinator.topics import Cluster
@@ -291,6 +294,35 @@ def test_a_full_disk_costs_the_turn_and_nothing_else(
     body = again.answers()[asked]
     _, at = read_response_header(body, 0, 19, 7)
     assert read_create_topics_response(body, at, 7).topics[0].error_code == ErrorCode.NONE
+
+
+def test_nothing_is_published_while_syncs_of_the_store_fail(
+    bench: Bench, peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Data fault 8, its kind: the rows of a commit show though its sync failed. The state built
+    from them was published, and shards acknowledged records of a topic that a power loss took."""
+    kept = create(peer, "kept")
+    assert kept in peer.answers()
+    bench.store._database.sync_file = _fail
+    create(peer, "new")
+    bench.turn(3)
+    assert peer.is_closed()
+    again = Peer(bench)
+    again.kafka("Metadata", 8, MetadataRequest(), write_metadata_request)
+    assert again.answers() == {}
+    assert set(bench.published[-1].by_name) == {"kept"}
+    bench.store._database.sync_file = os.fdatasync
+    deadline = time.monotonic() + 10
+    while set(bench.published[-1].by_name) == {"kept"}:
+        assert time.monotonic() < deadline
+        bench.loop.run_once(RETRY_MS / 1000)
+    assert set(bench.published[-1].by_name) == {"kept", "new"}
+    assert not bench.store.may_lose
+    assert "Input/output error" in capsys.readouterr().err
+
+
+def _fail(_fd: int) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 def test_a_process_that_takes_no_answers_makes_nobody_wait(bench: Bench, peer: Peer) -> None:

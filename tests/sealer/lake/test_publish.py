@@ -14,7 +14,7 @@ from pyiceberg.catalog import load_catalog
 
 from smq.filer.location import Location
 from smq.model.config import Config
-from smq.model.errors import StoreError
+from smq.model.errors import StoreError, Unavailable
 from smq.model.now import Now
 from smq.model.segments import is_table_metadata
 from smq.model.topic_configs import TopicSettings
@@ -26,7 +26,7 @@ from smq.sealer.lake.plan import changes
 from smq.sealer.lake.state import SLACK_MS, in_step, states
 from smq.sealer.lake.table import TableName
 from smq.testing.s3_server import BUCKET, REGION, S3Server
-from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed
+from smq.testing.sealing import FakeShard, Fuse, FusedManifest, HangingManifest, Killed
 from smq.wire.internal.messages import PartitionState
 from tests.sealer.lake.lake_kit import (
     BEGIN_MS,
@@ -131,6 +131,18 @@ def test_nothing_is_committed_when_nothing_has_changed(lake: Lake) -> None:
     lake.publish(check=True)
     assert lake.fuse.taken == taken
     assert_follows(lake)
+
+
+def test_lines_that_may_not_be_durable_are_not_published(lake: Lake) -> None:
+    """Data fault 8, its kind: a table outlives the power loss that takes a line."""
+    lake.seal(0)
+    lake.publish()
+    lake.seal(0)
+    publishing = lake.publishing()._replace(manifest=HangingManifest(lake.manifest))
+    before = lake.rows()
+    with pytest.raises(Unavailable, match="does not answer"):
+        publishing.publish(lake.job())
+    assert lake.rows() == before
 
 
 @pytest.mark.slow
