@@ -129,7 +129,7 @@ def _find_transactions(
     question: FindTransactions, coordinator: Coordinator, _now: Now
 ) -> list[bool]:
     transactions = coordinator.transactions
-    return [transactions.has_open(producer_id) for producer_id, _epoch in question.producers]
+    return [transactions.has_open(ProducerEpoch(*each)) for each in question.producers]
 
 
 HANDLERS: Mapping[type[Question[Any]], Callable[[Any, Coordinator, Now], object]] = {

@@ -8,6 +8,8 @@ import pytest
 
 from smq.coordinator.commands import HANDLERS, LIST_SEGMENTS_MAX, execute
 from smq.coordinator.topics import NewTopic
+from smq.coordinator.transactions.decisions import End
+from smq.coordinator.transactions.orders import MarkerOrder
 from smq.model.errors import ErrorCode
 from smq.model.segments import Segment
 from smq.wire.internal.form import (
@@ -146,6 +148,39 @@ def test_a_shard_adds_partitions_to_a_transaction_and_verifies_them(
     ]
     asked = [OpenProducer(*producer), OpenProducer(producer.id + 1, 0)]
     assert ask(driver, FindTransactions(asked)) == [True, False]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_transaction_is_known_by_its_epoch_however_busy_its_producer_is(
+    driver: CoordinatorDriver, version: int
+) -> None:
+    """Data fault 20, its kind: a power loss took the marker of a transaction; the shard was told
+    that its producer has one open, the next one, as often as it asked."""
+    transactions = driver.coordinator.transactions
+    [number, _] = driver.coordinator.topics.catalog.by_name["a"].partition_numbers
+    producer = transactions.begin("t", 1000, None, driver.now)
+
+    def known(*epochs: int) -> list[bool]:
+        asked = [OpenProducer(producer.id, producer.epoch + each) for each in epochs]
+        return ask(driver, FindTransactions(asked))
+
+    def add() -> None:
+        ask(driver, AddPartitions("t", *producer, [number], 7))
+
+    add()
+    assert known(-1, 0) == [False, True]
+    end = End(producer, commits=True, bumps=version == 2)
+    transactions.end("t", end, object(), driver.now)
+    assert known(-1, 0) == [False, True], "it is being ended"
+    for order in transactions.take_orders():
+        assert isinstance(order, MarkerOrder)
+        transactions.endings.marked(order, order.numbers, driver.now)
+    assert known(-1, 0, 1) == [False] * 3
+    if version == 1:
+        return  # Its epoch stays: the next transaction is not distinguished.
+    producer = producer._replace(epoch=producer.epoch + 1)
+    add()
+    assert known(-1, 0) == [False, True]
 
 
 def test_a_producer_that_may_not_write_adds_nothing(driver: CoordinatorDriver) -> None:

@@ -169,6 +169,14 @@ def wrote(txn: StoredTransaction, numbers: AbstractSet[int], generation: int) ->
     return replace(txn, written={**txn.written, **dict.fromkeys(first, generation)})
 
 
+def is_of(txn: StoredTransaction, epoch: int) -> bool:
+    """Whether records of this epoch may be of the transaction, which is open or being ended.
+
+    A decision of version 2, and one that fences, has the next epoch.
+    """
+    return epoch >= txn.epoch - (txn.state in DECIDED and txn.version > 1)
+
+
 # EndTxn
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from smq.coordinator.deadlines import Deadlines
+from smq.coordinator.transactions.decisions import ProducerEpoch, is_of
 from smq.coordinator.transactions.states import DECIDED, TransactionState
 from smq.model.errors import BrokerError, ErrorCode
 from smq.model.now import Now
@@ -22,7 +23,7 @@ class TransactionalIds:
         self._tables, self._expiration_ms = store.transactions, expiration_ms
         self.deadlines = Deadlines()
         self._kept = {each.transactional_id: _since(each, now) for each in self._tables.all()}
-        self._open = {txn.producer_id for txn in self if not _is_unused(txn)}
+        self._open = {txn.producer_id: txn.transactional_id for txn in self if not _is_unused(txn)}
         for txn in self:
             self._set_deadline(txn, now)
         self._to_walk: deque[str] = deque()  # Their deadlines are those of another expiration.
@@ -65,15 +66,17 @@ class TransactionalIds:
         before = self._kept.get(txn.transactional_id)
         self._tables.save(txn, before, lazy=lazy)
         if before is not None:
-            self._open.discard(before.producer_id)
+            self._open.pop(before.producer_id, None)
         if not _is_unused(txn):
-            self._open.add(txn.producer_id)
+            self._open[txn.producer_id] = txn.transactional_id
         self._kept[txn.transactional_id] = txn
         self._set_deadline(txn, now)
 
-    def has_open(self, producer_id: int) -> bool:
-        """Whether a producer has a transaction that is open, or being ended."""
-        return producer_id in self._open
+    def has_open(self, producer: ProducerEpoch) -> bool:
+        """Whether a transaction is open, or being ended, to which a producer's records of this
+        epoch may belong."""
+        transactional_id = self._open.get(producer.id)
+        return transactional_id is not None and is_of(self._kept[transactional_id], producer.epoch)
 
     def forget(self, txn: StoredTransaction) -> None:
         """Forget an id that has not been used for long."""
@@ -103,7 +106,9 @@ class TransactionalIds:
     def invariants(self) -> None:
         """Assert the invariants between any two calls."""
         self.deadlines.invariants()
-        assert self._open == {txn.producer_id for txn in self if not _is_unused(txn)}
+        assert self._open == {
+            txn.producer_id: txn.transactional_id for txn in self if not _is_unused(txn)
+        }
         for txn in self:
             is_open = txn.state in DECIDED | {TransactionState.ONGOING}
             assert is_open or not txn.partitions | txn.groups

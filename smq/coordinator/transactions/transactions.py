@@ -57,9 +57,10 @@ class Transactions:
         """The state of a transactional id; None: unknown."""
         return self._ids.get(transactional_id)
 
-    def has_open(self, producer_id: int) -> bool:
-        """Whether a producer has a transaction that is open, or being ended."""
-        return self._ids.has_open(producer_id)
+    def has_open(self, producer: ProducerEpoch) -> bool:
+        """Whether a transaction is open, or being ended, to which a producer's records of this
+        epoch may belong."""
+        return self._ids.has_open(producer)
 
     def begin(
         self, transactional_id: str, timeout_ms: int, brought: ProducerEpoch | None, now: Now

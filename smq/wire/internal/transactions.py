@@ -78,7 +78,7 @@ class OpenProducer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FindTransactions(Question[list[bool]]):
-    """Ask whether the coordinator knows an uncompleted transaction of each producer.
+    """Ask whether the coordinator knows an uncompleted transaction of each producer, of this epoch.
 
     A shard asks about transactions that are open for too long. It aborts one that the coordinator
     does not know, as after a power loss that took its markers.
