@@ -43,7 +43,7 @@ from smq.log.files.segment import NoSegment
 from smq.log.files.wal import Wal
 from smq.log.filing import Filing
 from smq.log.freeing import Freeing
-from smq.log.losses import Losses
+from smq.log.losses import BOOT_FILE, Losses
 from smq.log.partitions import PartitionSettings
 from smq.log.producers import Producers
 from smq.log.reading import ReadableLog
@@ -122,6 +122,16 @@ class Log(ReadableLog):
             self.partitions.lead(number, self.words[WORD_GENERATION])
         self.health.adopt(number, settings.durability)
         return slot
+
+    def raise_level(self, before: int, level: int) -> None:
+        """A partition's durability rises: note what it may have lost before, and sync the rest."""
+        self.losses.raised(before, level)
+        try:
+            self.losses.save(self.disk)
+        except OSError as error:  # Known until the next start.
+            self.notices.append(f"{self.directory / BOOT_FILE} cannot be written: {error}")
+        if self.failed is None:
+            self.want_sync()
 
     def drop_partitions(self, numbers: Collection[int]) -> None:
         """Forget partitions whose topics are deleted: their frames no longer hold WAL space."""

@@ -9,7 +9,8 @@ The coordinator asks for it before it commits a transaction that a power loss mu
 
 The file `boot`: the boot id, then int64 little endian: the generation that wrote it, and for each
 level the newest generation whose start may have lost something (-1: none). It is durable before the
-start serves. With only a boot id, as a restore writes it, what was lost before is unknown.
+start serves. Raising a partition's level makes its former one's losses those of the new one, of the
+whole log. With only a boot id, as a restore writes it, what was lost before is unknown.
 """
 
 import struct
@@ -66,6 +67,13 @@ class Losses:
         """Write the file. Raises OSError."""
         assert self._written_by is not None
         disk.replace(self._path, self._boot_id + _FACTS.pack(self._written_by, *self._newest))
+
+    def raised(self, before: int, level: int) -> None:
+        """A partition of level `before` has a higher one from now on: what was lost of that level
+        may be lost of this one."""
+        for each in LEVELS:
+            if before < each <= level:
+                self._newest[each] = max(self._newest[each], self._newest[before])
 
     def since(self, level: int, generation: int) -> bool:
         """Whether a start later than this generation may have lost records of a level."""

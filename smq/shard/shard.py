@@ -192,8 +192,11 @@ class Shard:
         settings = settings_of(topic, self.config)
         for number, log in zip(topic.partition_numbers, topic.logs, strict=True):
             if log in self.logs:
-                if self._durabilities.get(number, settings.durability) != settings.durability:
+                before = self._durabilities.get(number, settings.durability)
+                if before != settings.durability:
                     self._changed_levels.add(log)
+                if before < settings.durability:
+                    self.logs[log].raise_level(before, settings.durability)
                 slot = self.logs[log].adopt(number, settings)
                 self._led[number] = Led(self.logs[log], number, slot, topic)
                 self._durabilities[number] = settings.durability

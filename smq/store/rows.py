@@ -71,7 +71,8 @@ class StoredTransaction:
     version       of transactions, in which the last one was ended: 1, or 2 where the epoch rises
     previous_producer_id, next_producer_id   around the end of an id's epochs
     started_ms    of the transaction that is open or was the last, on the time line, as updated_ms
-    is_synced     whether a power loss must not tear the transaction that was decided last
+    is_synced     whether a power loss must not tear the transaction that was decided last; of an
+                  open one, whether what is noted of it is durable
     is_torn       whether that was aborted because a log had lost some of its records
     partitions    numbers of those that need a marker
     groups        those whose offsets the transaction may commit

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from shm.kernels.base.words import FRAME_ALIGNMENT_BYTES
+from shm.kernels.base.words import FRAME_ALIGNMENT_BYTES, WORD_WRITTEN
 from smq.log.log import Log
 from smq.log.losses import BOOT_FILE
 from tests.log.logs import BOOT, DISK, MEMORY, OS, OTHER_BOOT, append, batch, start, turn
@@ -55,6 +55,19 @@ def test_damage_has_lost_records_of_every_level(tmp_path: Path) -> None:
     life = start(tmp_path, generation=1)
     assert life.recovered.damaged
     assert lost(life.log, 0) == [MEMORY, OS, DISK]
+
+
+def test_what_a_partition_may_have_lost_stays_lost_when_its_level_rises(tmp_path: Path) -> None:
+    """Data fault 21, its kind: the present level judged what had happened under the former one."""
+    start(tmp_path)
+    log = start(tmp_path, generation=1, boot=OTHER_BOOT).log
+    log.raise_level(OS, DISK)
+    assert (lost(log, 0), lost(log, 1)) == ([MEMORY, OS, DISK], [])
+    assert log.syncs.wanted == log.words[WORD_WRITTEN], "nor is the rest lost"
+    log = start(tmp_path, generation=2, boot=OTHER_BOOT).log
+    assert (lost(log, 0), lost(log, 1)) == ([MEMORY, OS, DISK], [MEMORY])
+    log.raise_level(MEMORY, OS)
+    assert lost(log, 1) == [MEMORY, OS]
 
 
 @pytest.mark.parametrize("content", [None, b"", BOOT, BOOT + b"short", OTHER_BOOT])

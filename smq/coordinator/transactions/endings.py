@@ -123,7 +123,13 @@ class Endings:
         """
         wrote = decisions.wrote(txn, numbers, generation)
         if wrote is not txn:
-            self._ids.save(wrote, now, lazy=txn.transactional_id not in self._synced)
+            must_sync = self._must_sync(txn.transactional_id)
+            self._ids.save(replace(wrote, is_synced=must_sync), now, lazy=not must_sync)
+
+    def save_joined(self, txn: StoredTransaction, numbers: Iterable[int], now: Now) -> None:
+        """Save a transaction that partitions, or groups, have joined."""
+        self.note_joined(txn.transactional_id, numbers)
+        self._ids.save(replace(txn, is_synced=self._must_sync(txn.transactional_id)), now)
 
     def note_joined(self, transactional_id: str, numbers: Iterable[int]) -> None:
         """Partitions, or offsets of some, are in an open transaction."""
@@ -134,12 +140,13 @@ class Endings:
             self._synced.add(transactional_id)
 
     def assume_written(self, now: Now) -> None:
-        """At a start: a power loss may have taken notes, so all that joined may have records."""
+        """At a start: a power loss may have taken notes that were not synced. So what has joined
+        may have records, whatever the configs are now."""
         for txn in [txn for txn in self._ids if txn.state == S.ONGOING]:
             key = txn.transactional_id
             self.note_joined(key, txn.partitions)
             self.note_joined(key, self._offsets.offset_numbers(key) if txn.groups else ())
-            if key not in self._synced:
+            if not txn.is_synced:
                 self.note_written(txn, txn.partitions, EVER, now)
 
     def check_none(self, transactional_id: str) -> None:

@@ -99,8 +99,7 @@ class Transactions:
         self.endings.check_none(transactional_id)
         widened = decisions.widened(txn, producer, numbers, groups, now.monotonic_ms)
         if widened is not txn:
-            self._ids.save(widened, now)
-            self.endings.note_joined(transactional_id, numbers)
+            self.endings.save_joined(widened, numbers, now)
 
     def verify(self, transactional_id: str, producer: ProducerEpoch) -> StoredTransaction:
         """The transaction that a producer claims to have. Raises BrokerError."""

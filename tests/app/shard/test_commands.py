@@ -389,6 +389,20 @@ def test_what_is_synced_is_told_with_the_partitions_that_may_have_lost_records(
     bench.close()
 
 
+def test_a_level_that_rises_does_not_hide_what_was_lost_before(tmp_path: Path) -> None:
+    """Data fault 21, its kind: an administrator made the topic `disk` after the loss, and half of a
+    transaction was committed."""
+    bench = Bench(tmp_path)
+    configs = {"smq.durability": "os"}
+    bench.shard.take_catalog(catalog(topic("one", range(NUMBER, NUMBER + 1), configs)), 2)
+    bench.log.losses.begin(4, before=3, is_damaged=False)  # Generation 3 could not note itself.
+    configs = {"smq.durability": "disk"}
+    bench.shard.take_catalog(catalog(topic("one", range(NUMBER, NUMBER + 1), configs)), 3)
+    assert bench.ask(SyncLogs([NUMBER], [3])) == [NUMBER]
+    assert bench.ask(SyncLogs([NUMBER], [4])) == []
+    bench.close()
+
+
 @pytest.mark.parametrize("is_synced", [True, False])
 def test_markers_of_a_transaction_with_disk_topics_are_answered_when_they_are_on_disk(
     tmp_path: Path, is_synced: bool

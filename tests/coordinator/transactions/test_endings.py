@@ -259,6 +259,38 @@ def test_after_a_restart_all_that_has_joined_may_have_records_if_notes_of_them_m
     assert order.written == {1: 0}
 
 
+def test_notes_are_durable_once_a_topic_may_have_become_disk(driver: TransactionsDriver) -> None:
+    """Data fault 21, its kind: syncs followed a change of configs, and notes did not."""
+    producer = driver.begin()
+    driver.add(producer, 1, 3)
+    driver.store.commit()
+    driver.became_disk.add(1)
+    driver.config_changes += 1
+    txn = driver.transactions.verify("t", producer)
+    driver.transactions.note_written(txn, frozenset({3}), 8, driver.now)
+    driver.store.commit()
+    assert not driver.store.may_lose
+    driver.restart()
+    driver.end(producer)
+    [order] = syncs(driver)
+    assert order.written == {3: 8}
+
+
+def test_notes_that_were_not_synced_are_not_believed_whatever_the_configs_are_now(
+    driver: TransactionsDriver,
+) -> None:
+    """Data fault 21, its kind: a start with another `durability` found that a transaction must not
+    be torn, and believed notes from before, which a power loss had taken."""
+    producer = driver.begin()
+    driver.add(producer, 1, 3)
+    driver.turn()
+    driver.became_disk.add(1)
+    driver.restart()
+    driver.end(producer)
+    [order] = syncs(driver)
+    assert order.written == {1: 0, 3: 0}
+
+
 def test_offsets_of_a_disk_topic_are_not_committed_without_the_records_made_of_them(
     driver: TransactionsDriver,
 ) -> None:
