@@ -21,6 +21,7 @@ from typing import Self
 from smq.model.errors import StoreError, Unavailable
 from smq.store.database import refuse_newer
 from smq.store.deleted_topics import NAMESPACE as DELETED
+from smq.store.schema import check_schema
 
 HOLD_WAIT_S = 5.0  # For the owner's commit, which syncs the disk.
 
@@ -33,6 +34,7 @@ class StoreCopy:
         with _failures_told(path):
             self._writer = _connect(path)
             self._reader = _connect(path)
+            check_schema(self._reader, path)
 
     def __enter__(self) -> Self:
         return self
@@ -118,9 +120,10 @@ def raise_counters(path: Path, by: Mapping[str, int]) -> None:
 
 
 def check_store(path: Path) -> None:
-    """Raises MadeByNewer, or StoreError when SQLite finds damage."""
+    """Raises MadeByNewer, or StoreError when SQLite finds damage, or what is not ours."""
     refuse_newer(path)
     with _failures_told(path), closing(_connect(path)) as store:
+        check_schema(store, path)
         [(verdict,), *_] = store.execute("PRAGMA quick_check(1)").fetchall()
     if verdict != "ok":
         raise StoreError(str(path), f"it is damaged: {verdict}")

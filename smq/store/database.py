@@ -20,6 +20,7 @@ from typing import Any
 
 from smq.model.errors import MadeByNewer, NotFound, StoreError, Unavailable
 from smq.store.migrations import FUNCTIONS, MIGRATIONS
+from smq.store.schema import check_schema
 from smq.store.stored_version import stored_version
 
 NUMBERS_MAX = 500  # Parameters of one query; SQLite accepts at least 999.
@@ -30,6 +31,7 @@ PRAGMAS = (
     "synchronous = NORMAL",
     "foreign_keys = ON",
     f"journal_size_limit = {LOG_BYTES_MAX}",
+    "trusted_schema = OFF",
 )
 _COPIED_BYTES = 1024 * 1024  # At a time.
 _DAMAGE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
@@ -53,12 +55,13 @@ class Database:
         """The database at `path`, created or migrated, and durable. For its one owner.
 
         A sync of the owner before may have failed, or never returned.
-        Raises StoreError: unwritable, not a database, or made by a newer SMQ.
+        Raises StoreError: unwritable, not a database, not ours, or made by a newer SMQ.
         """
         refuse_newer(path)
         _make_private(path)
         self = cls(path, _connect(path, path.absolute().as_uri()))
         with self._closed_if_it_fails():
+            check_schema(self._connection, path)
             for pragma in PRAGMAS:
                 self._connection.execute(f"PRAGMA {pragma}")
             self._migrate()
@@ -82,6 +85,7 @@ class Database:
                     f"its version is {version}, this SMQ reads {len(MIGRATIONS)}: "
                     "use the version of SMQ that serves it",
                 )
+            check_schema(self._connection, path)
         return self
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
