@@ -13,8 +13,17 @@ from collections.abc import Mapping
 OURS = frozenset({b"same-origin", b"none"})  # `none`: typed by the user, or from a bookmark.
 READS = frozenset({"GET", "HEAD"})
 LOCALHOST = frozenset({"localhost", ""})  # No browser leaves the Host empty.
-PROXY_HEADERS = frozenset({b"forwarded", b"via"})
-PROXY_PREFIX = b"x-forwarded-"
+# What proxies and CDNs add: no client of this host sends any of it.
+PROXY_HEADERS = frozenset(
+    {
+        *(b"forwarded", b"via", b"x-forwarded", b"x-real-ip", b"x-real-port", b"proxy-connection"),
+        *(b"x-client-ip", b"client-ip", b"true-client-ip", b"x-cluster-client-ip", b"x-host"),
+        *(b"x-proxyuser-ip", b"x-remote-addr", b"x-remote-ip", b"x-scheme", b"x-original-host"),
+        *(b"x-originating-ip", b"x-original-url", b"x-real-proto", b"cdn-loop"),
+        *(b"fastly-client-ip", b"x-appengine-user-ip", b"x-azure-clientip"),
+    }
+)
+PROXY_PREFIXES = (b"x-forwarded-", b"x-original-forwarded-", b"cf-", b"x-envoy-")
 
 
 def is_foreign(headers: Mapping[bytes, bytes]) -> bool:
@@ -68,4 +77,4 @@ def is_marked(headers: Mapping[bytes, bytes]) -> bool:
 
 def is_passed_on(headers: Mapping[bytes, bytes]) -> bool:
     """Whether a proxy has sent the request: the peer's address is not the client's."""
-    return any(name in PROXY_HEADERS or name.startswith(PROXY_PREFIX) for name in headers)
+    return any(name in PROXY_HEADERS or name.startswith(PROXY_PREFIXES) for name in headers)

@@ -3,8 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
-from smq.model.config import FRAME_OVERHEAD_BYTES, RING_BYTES_MIN, WAL_SEGMENTS_MIN, Config
+from smq.model.config import (
+    FRAME_OVERHEAD_BYTES,
+    RING_BYTES_MIN,
+    SETTINGS,
+    WAL_SEGMENTS_MIN,
+    Config,
+)
 from smq.model.lag_rules import parse_lag_rules
 from smq.model.setting import GiB, MiB
 
@@ -71,6 +78,7 @@ def broken_relations(config: Config) -> Iterator[Problem]:
             ("message_max_bytes", "socket_request_max_bytes"),
         )
     yield from _alert_problems(config)
+    yield from _url_problems(config)
 
 
 def _alert_problems(config: Config) -> Iterator[Problem]:
@@ -85,9 +93,35 @@ def _alert_problems(config: Config) -> Iterator[Problem]:
             "lag.alert.rules: the process that serves HTTP watches them; set http.port",
             ("lag_alert_rules", "http_port"),
         )
-    url = config.lag_alert_webhook
-    if url and not url.startswith(("http://", "https://")):
-        yield Problem("lag.alert.webhook: it is no http:// or https:// URL", ("lag_alert_webhook",))
+
+
+def _url_problems(config: Config) -> Iterator[Problem]:
+    """The problems of URLs that the broker asks; they may hold secrets, so none is named."""
+    catalog = config.iceberg_catalog_uri
+    asked = {
+        "lag.alert.webhook": config.lag_alert_webhook,
+        "otlp.endpoint": config.otlp_endpoint,
+        "iceberg.catalog.uri": catalog if catalog.startswith(("http:", "https:")) else "",
+    }
+    for name, url in asked.items():
+        why = _why_no_url(url) if url else ""
+        if why:
+            yield Problem(f"{name}: {why}", (SETTINGS[name].key,))
+        elif name == "lag.alert.webhook" and "@" in urlsplit(url).netloc:
+            sentence = f"{name}: it may have no user and password; its path may hold a token"
+            yield Problem(sentence, (SETTINGS[name].key,))
+
+
+def _why_no_url(url: str) -> str:
+    """Why nothing can be sent to a URL; "" if it can be."""
+    if not url.isascii() or not url.isprintable() or " " in url:
+        return "a URL has no spaces and no letters beyond ASCII; percent-encode them"
+    try:
+        parts = urlsplit(url)
+        is_whole = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_whole = False
+    return "" if is_whole else "it is no http:// or https:// URL"
 
 
 def fitted(config: Config, log_count: int, memory_bytes: int) -> tuple[Config, list[Problem]]:

@@ -51,7 +51,15 @@ def test_a_link_is_a_navigation_and_a_frame_an_image_a_form_are_not() -> None:
     assert not is_navigation("GET", {})
 
 
-@pytest.mark.parametrize("name", [b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-proto"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded"),
+        *(b"x-real-ip", b"x-client-ip", b"true-client-ip", b"cf-connecting-ip", b"cf-ray"),
+        *(b"x-original-forwarded-for", b"x-cluster-client-ip", b"x-envoy-external-address"),
+        *(b"proxy-connection", b"fastly-client-ip"),
+    ],
+)
 def test_a_proxy_is_known_by_its_headers(name: bytes) -> None:
     """Door fault 10."""
     assert is_passed_on({name: b""})

@@ -50,6 +50,14 @@ def test_an_address_that_is_none_is_refused(wrong: str) -> None:
         ({"lag.alert.rules": "g: late", "http.port": 0}, "lag.alert.rules: 'g: late' is no rule"),
         ({"lag.alert.rules": "g: records > 1 for 1m"}, "lag.alert.rules: the process that serves"),
         ({"lag.alert.webhook": "ftp://x"}, "it is no http:// or https:// URL"),
+        ({"lag.alert.webhook": "http://[s3cret/x"}, "it is no http:// or https:// URL"),
+        ({"lag.alert.webhook": "http:///s3cret"}, "it is no http:// or https:// URL"),
+        ({"lag.alert.webhook": "http://h:port/"}, "it is no http:// or https:// URL"),
+        ({"lag.alert.webhook": "http://h/s3cret x"}, "percent-encode them"),
+        ({"lag.alert.webhook": "http://h/s3cret\u00e9"}, "percent-encode them"),
+        ({"lag.alert.webhook": "http://u:s3cret@h/"}, "it may have no user and password"),
+        ({"otlp.endpoint": "collector:4318"}, "otlp.endpoint: it is no http:// or https:// URL"),
+        ({"iceberg.catalog.uri": "http://u:s3cret@h:x/"}, "it is no http:// or https:// URL"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(given: dict[str, Any], words: str) -> None:

@@ -13,6 +13,7 @@ from smq.store.migrations import MIGRATIONS
 from smq.store.schema import check_schema
 
 ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"
+CHECKED = "replace(sql, 'NOT NULL', 'CHECK (randomblob(9) NOT NULL)') WHERE name = 'counters'"
 CRAFTED = [
     f"CREATE VIEW endless AS {ENDLESS}",
     f"ALTER TABLE counters RENAME TO kept; CREATE VIEW counters AS {ENDLESS}",
@@ -21,8 +22,7 @@ CRAFTED = [
     "CREATE INDEX large ON topics (length(zeroblob(1000000)))",
     "ALTER TABLE topics ADD COLUMN a AS (length(zeroblob(1000000)))",
     "DROP TRIGGER payload_file_is_gone",
-    "PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = "
-    "replace(sql, 'NOT NULL', 'CHECK (randomblob(1000000) NOT NULL)') WHERE name = 'counters'",
+    f"PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = {CHECKED}",
 ]
 
 

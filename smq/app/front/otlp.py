@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from smq.front.metrics.facts import Facts
 from smq.front.metrics.page import few, sums
+from smq.model.hiding import hide, parts_of_url
+from smq.model.printable import say_error
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider
@@ -49,6 +51,20 @@ def series_of(facts: Facts) -> Series:
     return found
 
 
+class Said(logging.Handler):
+    """Says the library's errors in one line each, without what the endpoint may hold in secret."""
+
+    def __init__(self, endpoint: str) -> None:
+        super().__init__()
+        self._endpoint = endpoint
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say it."""
+        kind = f" ({record.exc_info[0].__name__})" if record.exc_info and record.exc_info[0] else ""
+        said = hide(record.getMessage(), parts_of_url(self._endpoint))
+        say_error(f"front: otlp.endpoint: {said}{kind}")
+
+
 def start_sending(
     endpoint: str, interval_ms: int, cluster_id: str, look: Callable[[], Facts]
 ) -> "MeterProvider":
@@ -63,7 +79,9 @@ def start_sending(
     )
     from opentelemetry.sdk.resources import Resource  # noqa: PLC0415  (as above)
 
-    logging.getLogger("opentelemetry").setLevel(logging.ERROR)
+    log = logging.getLogger("opentelemetry")
+    log.setLevel(logging.ERROR)
+    log.handlers, log.propagate = [Said(endpoint)], False
     exporter = OTLPMetricExporter(endpoint=endpoint, timeout=ANSWER_S_MAX)
     reader = PeriodicExportingMetricReader(
         exporter, export_interval_millis=interval_ms, export_timeout_millis=1000 * ANSWER_S_MAX

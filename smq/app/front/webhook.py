@@ -1,12 +1,14 @@
 """Posts events to a webhook. A hanging webhook delays nothing else and uses bounded memory.
 
-The URL may hold a token, so no message names it; a redirect is not followed.
+The URL may hold a token, so no message has an exception's words, which may repeat it: only its kind
+or the answer's status. A redirect is not followed.
 
 A thread of its own sends events from a bounded queue. If the queue is full, the newest event is
 dropped and reported on stderr; the log has every event anyway.
 """
 
 import json
+import os
 import queue
 import threading
 import urllib.error
@@ -23,7 +25,7 @@ TRIES = 3
 PAUSE_S = 2.0  # Between two attempts.
 
 Send = Callable[[bytes], None]
-"""Sends a body. Raises OSError."""
+"""Sends a body. Whatever it raises is a failure."""
 
 
 class Webhook:
@@ -50,9 +52,9 @@ class Webhook:
         for left in reversed(range(TRIES)):
             try:
                 self._send(body)
-            except (OSError, ValueError) as reason:  # HTTPError is an OSError.
+            except Exception as reason:  # noqa: BLE001  (A user's URL: its thread must not end.)
                 if not left:
-                    say_error(f"front: an alert was not sent to the webhook: {reason}")
+                    say_error(f"front: an alert was not sent to the webhook: {_kind(reason)}")
                     return
                 sleep(self._pause_s)
             else:
@@ -63,6 +65,16 @@ class Webhook:
         request = urllib.request.Request(self._url, body, headers)  # noqa: S310  (the operator's)
         with _DIRECTLY.open(request, timeout=ANSWER_S_MAX) as answer:
             answer.read(1024)
+
+
+def _kind(reason: Exception) -> str:
+    """The kind of a failure, without words that may hold the URL."""
+    if isinstance(reason, urllib.error.HTTPError):
+        return f"it answers {reason.code}"
+    cause = reason.reason if isinstance(reason, urllib.error.URLError) else reason
+    if isinstance(cause, OSError) and cause.errno and cause.errno > 0:
+        return os.strerror(cause.errno)
+    return type(cause if isinstance(cause, Exception) else reason).__name__
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

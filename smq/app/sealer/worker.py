@@ -132,11 +132,18 @@ class Worker:
         }
 
     def do(self, job: Question[A]) -> A | Failed:
-        """Do a job and return its answer.
+        """Do a job and return its answer. Its errors name no secret.
 
         An unavailable filer yields the same `problem` for every kind of job. An exception that
         nobody foresaw ends this job and no other: what it may have left half done is dropped.
         """
+        answer = self._done(job)
+        if isinstance(answer, Failed):
+            hidden = self._at.catalog.hidden
+            return Failed(hidden(answer.error), answer.problem and hidden(answer.problem))
+        return answer
+
+    def _done(self, job: Question[A]) -> A | Failed:
         try:
             return cast("A", self.jobs[type(job)](job))
         except Unavailable as reason:

@@ -5,14 +5,19 @@ them, or from pyiceberg's own configuration and environment.
 """
 
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from smq.model.config import Config
+from smq.model.hiding import hide, parts_of_url
 from smq.sealer.lake.errors import LakeError
 
 NAME = "smq"
 FILE_NAME = "iceberg.sqlite"
+
+
+SECRETS = ("token", "credential", "secret", "password", "key", "auth")  # In names of properties.
 
 
 class CatalogSettings(NamedTuple):
@@ -35,17 +40,35 @@ class CatalogSettings(NamedTuple):
     def is_rest(self) -> bool:
         return self.uri.startswith(("http://", "https://"))
 
+    def hidden(self, text: str) -> str:
+        """An error of the catalog without its secrets: libraries repeat addresses and tokens."""
+        if self.uri.startswith("sqlite:"):  # A file.
+            return hide(text, self._secrets())
+        return hide(text, [*parts_of_url(self.uri), *self._secrets()])
+
+    def _secrets(self) -> Iterator[str]:
+        try:
+            properties = self._properties()
+        except LakeError:
+            return
+        for name, value in properties.items():
+            if any(each in name.lower() for each in SECRETS):
+                yield from (value, value.partition(":")[2])  # `id:secret` of OAuth.
+
     def options(self) -> dict[str, str]:
         """The arguments of pyiceberg's load_catalog. Raises LakeError."""
         options = {"type": "rest" if self.is_rest else "sql", "uri": self.uri}
         if self.warehouse:
             options["warehouse"] = self.warehouse
-        if self.properties:
-            try:
-                found = tomllib.loads(Path(self.properties).expanduser().read_text())
-            except (OSError, ValueError) as reason:
-                raise LakeError(
-                    "iceberg.catalog.properties", f"{self.properties} cannot be read: {reason}"
-                ) from reason
-            options |= {name: str(value) for name, value in found.items()}
-        return options
+        return options | self._properties()
+
+    def _properties(self) -> dict[str, str]:
+        if not self.properties:
+            return {}
+        try:
+            found = tomllib.loads(Path(self.properties).expanduser().read_text())
+        except (OSError, ValueError) as reason:
+            raise LakeError(
+                "iceberg.catalog.properties", f"{self.properties} cannot be read: {reason}"
+            ) from reason
+        return {name: str(value) for name, value in found.items()}

@@ -64,7 +64,8 @@ class Publishing(NamedTuple):
         try:
             return self._publish(job, state, began)
         except StoreError as reason:
-            self._note(replace(state, error=str(reason), error_ms=state.error_ms or began.wall_ms))
+            error = self.catalog.hidden(str(reason))
+            self._note(replace(state, error=error, error_ms=state.error_ms or began.wall_ms))
             raise
 
     def withdraw(self, namespace: str, topic: str, format_: str) -> None:

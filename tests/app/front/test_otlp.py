@@ -1,5 +1,6 @@
 """Metrics reach a collector that speaks OTLP over HTTP."""
 
+import logging
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from smq.app.front.otlp import is_installed, series_of, start_sending
+from smq.app.front.otlp import Said, is_installed, series_of, start_sending
 from smq.front.metrics.facts import BOUNDS_S, ApiTimes, Facts, GroupOffset, ProcessFacts
 from tests.app.fake_broker import eventually
 
@@ -61,6 +62,20 @@ def collector() -> Iterator[Collector]:
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+def test_what_the_library_says_of_a_failure_names_no_secret(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Door fault 7: it repeats the endpoint, in a traceback too."""
+    said_of = "Max retries exceeded with url: /v1/metrics?token=s3cret"
+    failure = (ValueError, ValueError(said_of), None)
+    record = logging.LogRecord("otlp", logging.ERROR, "", 1, "failed: %s", (said_of,), failure)
+    Said("http://u:s3cret@127.0.0.1:1/v1/metrics?token=s3cret").emit(record)
+    said = capsys.readouterr().err
+    assert "front: otlp.endpoint: failed: Max retries exceeded" in said
+    assert "s3cret" not in said
+    assert said.count("\n") == 1
 
 
 @pytest.mark.slow

@@ -1,6 +1,8 @@
 """A webhook gets alerts; one that does not answer harms nothing."""
 
+import errno
 import json
+import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -64,7 +66,7 @@ def test_a_redirect_is_not_followed(capsys: pytest.CaptureFixture[str]) -> None:
     def is_given_up() -> bool:
         nonlocal said
         said += capsys.readouterr().err
-        return "an alert was not sent to the webhook: HTTP Error 302" in said
+        return "an alert was not sent to the webhook: it answers 302" in said
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -102,10 +104,56 @@ def test_one_that_fails_is_tried_again_and_then_given_up(
     def fails(body: bytes) -> None:
         tries.append(body)
         if b"lost" in body or len(tries) < 2:
-            raise OSError("refused")
+            raise OSError(errno.ECONNREFUSED, "s3cret")
 
     webhook = Webhook("http://fails", fails, pause_s=0)
     webhook.tell({"event": "kept"})
     webhook.tell({"event": "lost"})
     eventually(lambda: len(tries) == 2 + TRIES)
-    eventually(lambda: "was not sent to the webhook: refused" in capsys.readouterr().err, 5)
+    eventually(lambda: "to the webhook: Connection refused" in capsys.readouterr().err, 5)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://alerts:s3cret@127.0.0.1/x", "http://127.0.0.1/hook?token=s3cret x"),
+        *("http://127.0.0.1:1/hook/s3cret\u00e9", "http://[s3cret/x", "s3cret"),
+        *("http://s3cret.invalid/", "http://127.0.0.1:1/s3cret"),
+    ],
+)
+def test_what_is_said_of_a_failure_names_no_part_of_the_url(
+    capsys: pytest.CaptureFixture[str], url: str
+) -> None:
+    """Door fault 7: exceptions repeat the URL that they are about."""
+    said = ""
+
+    def is_said() -> bool:
+        nonlocal said
+        said += capsys.readouterr().err
+        return said.endswith("\n")
+
+    Webhook(url, pause_s=0).tell({"group": "g"})
+    eventually(is_said)
+    assert "an alert was not sent to the webhook: " in said
+    assert "s3cret" not in said
+
+
+def test_an_answer_that_is_no_http_ends_nothing() -> None:
+    """Door fault 11: the thread died, and no later alert was sent."""
+    got: list[bytes] = []
+
+    def serve(server: socket.socket) -> None:
+        while len(got) <= TRIES:
+            connection, _ = server.accept()
+            with connection:
+                got.append(connection.recv(65536))
+                connection.sendall(b"SSH-2.0-x\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, args=(server,))
+        thread.start()
+        webhook = Webhook(f"http://127.0.0.1:{server.getsockname()[1]}/", pause_s=0)
+        webhook.tell({"n": 1})
+        webhook.tell({"n": 2})
+        eventually(lambda: len(got) > TRIES)
+        thread.join()

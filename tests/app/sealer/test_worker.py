@@ -14,6 +14,7 @@ from smq.filer.location import Location
 from smq.model.config import Config
 from smq.model.segments import Segment
 from smq.model.topic_configs import TopicSettings
+from smq.sealer.lake.catalog import CatalogSettings
 from smq.sealer.raw import INDEX_DTYPE
 from smq.wire.internal.form import (
     Failed,
@@ -215,6 +216,20 @@ def test_what_nobody_foresaw_ends_one_job_with_an_error_that_says_which(at: Surr
     assert worker._cache is cache  # Shards may be reading its files.
     swept = worker.do(FindPayloads([]))
     assert swept == {}
+
+
+def test_no_error_of_a_job_names_a_secret(at: Surroundings) -> None:
+    """Door fault 7: an exception of a library repeats the address that it could not read."""
+    uri = "http://u:s3cret@127.0.0.1:x/"
+    worker = Worker(at._replace(catalog=CatalogSettings(uri)))
+
+    def fails(_job: Seal) -> None:
+        raise ValueError(f"Failed to parse: {uri}")
+
+    worker.jobs[Seal] = fails
+    failed = _failed(worker.do(JOB))
+    assert "ValueError: Failed to parse: (hidden)" in failed.error
+    assert "s3cret" not in str(failed)
 
 
 def test_a_merge_and_a_compaction_need_no_directory_beside_a_local_filer(

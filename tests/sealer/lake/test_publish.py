@@ -84,6 +84,22 @@ def test_a_table_with_columns_of_every_type_is_recognized(lake: Lake) -> None:
         lake.publish()
 
 
+@pytest.mark.parametrize(
+    "uri",
+    ["http://127.0.0.1:1/s3cret-path", "http://u:s3cret@127.0.0.1:x/", "nothing://u:s3cret@h/x"],
+)
+def test_the_state_names_no_secret_of_the_catalog(tmp_path: Path, uri: str) -> None:
+    """Door fault 7: anybody who sees the console read it there."""
+    with lake_in(tmp_path, "iceberg") as lake:
+        lake.catalog_uri = uri
+        lake.seal(0)
+        with pytest.raises(StoreError):
+            lake.publish()
+        [state] = states(tmp_path)
+        assert "fails" in state.error
+        assert "s3cret" not in state.error
+
+
 OUTSIDE_MS = [-(2**62), -62_135_596_800_001, 253_402_300_800_000, BEGIN_MS * 1000, 2**63 - 1]
 
 
