@@ -21,6 +21,7 @@ from smq.filer.store import Store
 from smq.model.segments import directory_of
 from smq.sealer.lake.errors import LakeError
 from smq.sealer.lake.plan import NewFile, range_of
+from smq.sealer.lake.seen import Seen
 from smq.sealer.lake.table import COUNTED, PARTITION, TOPIC_ID, Commit, Held, TableName
 from smq.sealer.years import within_years
 
@@ -45,17 +46,11 @@ class DeltaTable:
     """A topic's Delta table; see LakeTable. `base` is the filer's root, in deltalake's form."""
 
     def __init__(
-        self,
-        name: TableName,
-        store: Store,
-        base: str,
-        storage_options: dict[str, str],
-        wall_ms: int,
+        self, name: TableName, store: Store, base: str, storage_options: dict[str, str]
     ) -> None:
         self._name, self._store, self._options = name, store, storage_options
         self._directory = directory_of(name.namespace, name.topic)
         self._uri = f"{base}/{self._directory.rstrip('/')}"
-        self._wall_ms = wall_ms
         self._log: Log | None = None
         self._sizes: dict[str, int] = {}
 
@@ -139,7 +134,7 @@ class DeltaTable:
                 library.RemoveAction(
                     key.removeprefix(self._directory),
                     change.rows_differ,
-                    self._wall_ms,
+                    commit.wall_ms,
                     self._sizes[key],
                     {PARTITION: str(place.partition)},
                 )
@@ -179,8 +174,9 @@ class DeltaTable:
         )
         return action
 
-    def tidy(self, before_ms: int) -> None:
+    def tidy(self, seen: Seen, now_ms: int, keep_ms: int) -> Seen:  # noqa: ARG002  (no snapshots)
         """Nothing to do: commits write checkpoints, and remove log files a day older than one."""
+        return seen
 
     def drop(self) -> None:
         """See LakeTable. Deletes the newest file first: a kill leaves an older table, or none."""

@@ -5,12 +5,15 @@
 The files carry no field ids, so the table maps names to ids (`schema.name-mapping.default`). A
 commit names the snapshot that it was computed from and is never retried over another one: of two
 workers that publish at once, one fails and computes again.
+
+The times in a table never go back, whatever the clock does: Java's readers refuse such a table
+(`TableMetadata`: 'Expected sorted snapshot log entries'). pyiceberg takes the clock's, so a
+snapshot's time is set here, and where the catalog is ours also that of the table's last update.
 """
 
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +25,14 @@ from smq.model.segments import directory_of
 from smq.sealer.lake.catalog import NAME, CatalogSettings
 from smq.sealer.lake.errors import LakeError
 from smq.sealer.lake.plan import NewFile, range_of
+from smq.sealer.lake.seen import Mark, Seen
 from smq.sealer.lake.table import COUNTED, PARTITION, TOPIC_ID, Commit, Held, TableName
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
 
 METADATA = "metadata/"
 _PROPERTIES = {
@@ -146,6 +151,7 @@ class IcebergTable:
             update = transaction.update_snapshot(snapshot_properties=commit.properties)
             kind = update.overwrite if commit.change.removed else update.merge_append
             with kind() as snapshot:
+                _set_time(snapshot, max(commit.wall_ms, _newest_ms(self._table.metadata) + 1))
                 for key in commit.change.removed:
                     snapshot.delete_data_file(self._files[key])
                 for file in added:
@@ -176,21 +182,27 @@ class IcebergTable:
         )
         return file
 
-    def tidy(self, before_ms: int) -> None:
+    def tidy(self, seen: Seen, now_ms: int, keep_ms: int) -> Seen:
         """See LakeTable."""
         assert self._table is not None, "it was read or created"
         with self._failures():
-            metadata, before = self._table.metadata, datetime.fromtimestamp(before_ms / 1000, UTC)
+            metadata = self._table.metadata
+            if seen.table != str(metadata.table_uuid):
+                seen = Seen(str(metadata.table_uuid))
+            numbers = {each.snapshot_id: each.sequence_number or 0 for each in metadata.snapshots}
+            marks = *seen.at(now_ms).marks, Mark(now_ms, max(numbers.values(), default=0))
+            old = [each for each in marks if each.now_ms <= now_ms - keep_ms]
             kept = {ref.snapshot_id for ref in metadata.refs.values()}
-            if any(
-                each.timestamp_ms < before_ms and each.snapshot_id not in kept
-                for each in metadata.snapshots
-            ):
-                self._table.maintenance.expire_snapshots().older_than(before).commit()
+            last = old[-1].sequence if old else 0  # Zero is of an older format of the table.
+            expired = [key for key, number in numbers.items() if 0 < number <= last]
+            if expired := [key for key in expired if key not in kept]:
+                self._table.maintenance.expire_snapshots().by_ids(expired).commit()
             named = set(self._named(self._table))
-        for facts in self._store.list(self._directory + METADATA):
-            if facts.modified_ms < before_ms and f"{self._base}/{facts.key}" not in named:
-                self._store.delete(facts.key)
+        keys = {facts.key for facts in self._store.list(self._directory + METADATA)}
+        unnamed = {key for key in keys if f"{self._base}/{key}" not in named}
+        for key in unnamed & seen.unnamed:
+            self._store.delete(key)
+        return Seen(seen.table, marks[max(0, len(old) - 1) :], unnamed - seen.unnamed)
 
     def _named(self, table: "Table") -> Iterator[str]:
         """All metadata files that the table needs."""
@@ -215,6 +227,8 @@ class IcebergTable:
             logging.getLogger("pyiceberg").setLevel(logging.ERROR)
             options = self._file_options | self._settings.options()
             self._catalog = _library("pyiceberg.catalog").load_catalog(NAME, **options)
+            if not self._settings.is_rest:
+                _keep_order(self._catalog)
         return self._catalog
 
     @contextmanager
@@ -236,6 +250,38 @@ class IcebergTable:
             raise LakeError(
                 str(self._name), f"the catalog at {self._settings.uri} fails: {said}"
             ) from reason
+
+
+def _newest_ms(metadata: "TableMetadata") -> int:
+    """The greatest time that a table's metadata has."""
+    logs = metadata.snapshot_log, metadata.metadata_log, metadata.snapshots
+    return max([metadata.last_updated_ms, *(each.timestamp_ms for log in logs for each in log)])
+
+
+def _set_time(snapshot: Any, time_ms: int) -> None:  # noqa: ANN401  (a private type of pyiceberg)
+    """Have a snapshot made with this time."""
+    make = snapshot._commit  # noqa: SLF001  (Nothing else can set it.)
+
+    def made() -> Any:  # noqa: ANN401  (as above)
+        (add, *others), requirements = make()
+        timed = add.snapshot.model_copy(update={"timestamp_ms": time_ms})
+        return (add.model_copy(update={"snapshot": timed}), *others), requirements
+
+    snapshot._commit = made  # noqa: SLF001  (as above)
+
+
+def _keep_order(catalog: Any) -> None:  # noqa: ANN401  (a method that the port does not have)
+    """Have no update of a table be older than what its metadata has."""
+    stage = catalog._update_and_stage_table  # noqa: SLF001  (Nothing else can set it.)
+
+    def staged(current: "Table | None", *others: Any) -> Any:  # noqa: ANN401  (as above)
+        made = stage(current, *others)
+        if current is not None and made.metadata != current.metadata:
+            newest_ms = max(made.metadata.last_updated_ms, _newest_ms(current.metadata))
+            made.metadata = made.metadata.model_copy(update={"last_updated_ms": newest_ms})
+        return made
+
+    catalog._update_and_stage_table = staged  # noqa: SLF001  (as above)
 
 
 def _is_error(thing: object) -> bool:

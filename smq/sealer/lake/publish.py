@@ -10,7 +10,8 @@ an older state of the table fails.
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +27,7 @@ from smq.sealer.lake.errors import LakeError
 from smq.sealer.lake.footers import footer
 from smq.sealer.lake.iceberg import IcebergTable
 from smq.sealer.lake.plan import Change, Lines, changes, ends, raw_records
+from smq.sealer.lake.seen import read_seen, seen_path, write_seen
 from smq.sealer.lake.state import TableState, forget_state, path_of, read_state, write_state
 from smq.sealer.lake.table import (
     OFFSETS,
@@ -81,10 +83,10 @@ class Publishing(NamedTuple):
         base, access = self.location.root.rstrip("/"), self.location.access(os.environ)
         if format_ == "delta":
             options = _delta_options(access) if self.location.is_s3 else {}
-            return DeltaTable(name, self.store, base, options, self.now().wall_ms)
-        if self.location.is_s3:
-            return IcebergTable(name, self.store, base, self.catalog, _iceberg_options(access))
-        return IcebergTable(name, self.store, f"file://{base}", self.catalog, {})
+            return DeltaTable(name, self.store, base, options)
+        options = _iceberg_options(access) if self.location.is_s3 else {}
+        base = base if self.location.is_s3 else f"file://{base}"
+        return IcebergTable(name, self.store, base, self.catalog, options)
 
     def _publish(self, job: PublishTable, state: TableState, began: Now) -> bool:
         lines = self._lines(job)
@@ -115,19 +117,32 @@ class Publishing(NamedTuple):
             note=note or state.note,
         )
         state = state if has_more else _synced(state, began)
-        if began.monotonic_ms - state.tidied_ms >= job.keep_ms // TIDY_SHARE:
-            table.tidy(began.wall_ms - job.keep_ms)
+        if not 0 <= began.monotonic_ms - state.tidied_ms < job.keep_ms // TIDY_SHARE:
+            self._tidy(table, state, began.monotonic_ms, job.keep_ms)
             state = replace(state, tidied_ms=began.monotonic_ms)
         self._note(state)
         return has_more
+
+    def _tidy(self, table: LakeTable, state: TableState, now_ms: int, keep_ms: int) -> None:
+        path = seen_path(path_of(self.data_dir, state.namespace, state.topic, state.format))
+        seen = read_seen(path)
+        found = table.tidy(seen, now_ms, keep_ms)
+        if found != seen:
+            with self._noting(state):
+                write_seen(path, found)
 
     def _state(self, job: PublishTable) -> TableState:
         found = read_state(path_of(self.data_dir, job.namespace, job.topic, job.format))
         return found or TableState(namespace=job.namespace, topic=job.topic, format=job.format)
 
     def _note(self, state: TableState) -> None:
-        try:
+        with self._noting(state):
             write_state(self.data_dir, state)
+
+    @contextmanager
+    def _noting(self, state: TableState) -> Iterator[None]:
+        try:
+            yield
         except OSError as reason:
             where = path_of(self.data_dir, state.namespace, state.topic, state.format)
             raise StoreError(str(where), f"it cannot be written: {reason}") from reason
@@ -169,7 +184,7 @@ class Publishing(NamedTuple):
             OFFSETS: json.dumps({str(each): end for each, end in sorted(change.ends.items())}),
             RAW_RECORDS: str(raw_records(lines)),
         }
-        return Commit(change, footers, properties)
+        return Commit(change, footers, properties, self.now().wall_ms)
 
 
 def _check_owner(held: Held, job: PublishTable) -> None:

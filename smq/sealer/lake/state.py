@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from smq.model.segments import directory_of
+from smq.sealer.lake.seen import seen_path
 from smq.store.manifest import REPLACED_KEEP_MS
 
 DIRECTORY = "tables"
@@ -83,6 +84,7 @@ def forget_state(data_dir: Path, namespace: str, topic: str, format_: str) -> No
     """Remove the state, if there is one."""
     path = path_of(data_dir, namespace, topic, format_)
     path.unlink(missing_ok=True)
+    seen_path(path).unlink(missing_ok=True)
     with suppress(OSError):  # The other format's may be there.
         path.parent.rmdir()
 
@@ -111,8 +113,8 @@ def in_step(
 ) -> dict[str, int]:
     """By topic directory: files replaced before this time are in no table any more.
 
-    0: unknown, for the table of a deleted topic, or one that lags longer than the manifest
-    remembers replaced files.
+    0: unknown, for the table of a deleted topic, one that lags longer than the manifest remembers
+    replaced files, or one that followed in the future: its time is of a time line that was lost.
     """
     times: dict[str, int] = {}
     for state in found:
@@ -121,6 +123,7 @@ def in_step(
             state.followed_ms - SLACK_MS,
         )
         is_known = topic_ids.get((state.namespace, state.topic)) == state.topic_id
+        is_known = is_known and state.followed_ms <= now_ms
         if not is_known or time_ms < now_ms - REPLACED_KEEP_MS:
             time_ms = 0
         times[directory] = min(max(time_ms, 0), times.get(directory, time_ms))

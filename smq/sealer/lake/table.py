@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from smq.sealer.lake.plan import Change
+from smq.sealer.lake.seen import Seen
 from smq.sealer.parquet import SCHEMA
 
 PARTITION = "partition"
@@ -47,11 +48,13 @@ class Held(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """A change, the footers of the files that it adds by key, and the snapshot's properties."""
+    """A change, the footers of the files that it adds by key, the snapshot's properties, and its
+    time for people."""
 
     change: Change
     footers: dict[str, pq.FileMetaData]
     properties: dict[str, str]
+    wall_ms: int
 
 
 class LakeTable(Protocol):
@@ -77,8 +80,9 @@ class LakeTable(Protocol):
         """Commit on top of what `read` returned; fails if another writer was quicker."""
         ...
 
-    def tidy(self, before_ms: int) -> None:
-        """Forget snapshots older than this, and delete metadata that only they named."""
+    def tidy(self, seen: Seen, now_ms: int, keep_ms: int) -> Seen:
+        """Forget snapshots that were there `keep_ms` ago, and delete metadata that nothing names
+        since the last tidying. Returns what the next one needs to know."""
         ...
 
     def drop(self) -> None:

@@ -24,6 +24,7 @@ from smq.model.segments import SealedPartition
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.lake.catalog import CatalogSettings
 from smq.sealer.lake.publish import Publishing
+from smq.sealer.lake.seen import Seen
 from smq.sealer.lake.state import TableState, path_of, read_state
 from smq.sealer.lake.table import Commit, LakeTable, TableName
 from smq.sealer.merge import Merging
@@ -65,8 +66,10 @@ class FusedTable:
     def commit(self, commit: Commit) -> None:
         self._fuse.step(lambda: self._table.commit(commit))
 
-    def tidy(self, before_ms: int) -> None:
-        self._fuse.step(lambda: self._table.tidy(before_ms))
+    def tidy(self, seen: Seen, now_ms: int, keep_ms: int) -> Seen:
+        found: list[Seen] = []
+        self._fuse.step(lambda: found.append(self._table.tidy(seen, now_ms, keep_ms)))
+        return found[0]
 
     def drop(self) -> None:
         self._fuse.step(self._table.drop)

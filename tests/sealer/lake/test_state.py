@@ -90,6 +90,14 @@ def test_what_was_replaced_before_the_table_followed_may_be_swept() -> None:
     assert in_step([STATE], IDS, NOW_MS) == {"topics/a/b/": NOW_MS - SLACK_MS}
 
 
+@pytest.mark.parametrize("ahead_ms", [1, 10 * SLACK_MS, 365 * 86_400_000])
+def test_of_a_table_that_followed_in_the_future_nothing_may_be_swept(ahead_ms: int) -> None:
+    """Data fault 6: a time line that began anew is behind. Every file that was replaced until it
+    had caught up counted as gone from the table, though the table never followed."""
+    state = replace(STATE, followed_ms=NOW_MS + ahead_ms)
+    assert in_step([state], IDS, NOW_MS) == {"topics/a/b/": 0}
+
+
 def test_of_an_unknown_table_nothing_may_be_swept() -> None:
     assert in_step([STATE], {}, NOW_MS) == {"topics/a/b/": 0}
     assert in_step([STATE], {("a", "b"): "2"}, NOW_MS) == {"topics/a/b/": 0}
