@@ -59,9 +59,10 @@ def _name_payloads(question: NamePayloads, coordinator: Coordinator, _now: Now) 
     return True
 
 
-def _delete_segments(question: DeleteSegments, coordinator: Coordinator, _now: Now) -> bool:
+def _delete_segments(question: DeleteSegments, coordinator: Coordinator, now: Now) -> bool:
     manifest = coordinator.store.manifest
-    manifest.delete_segments(question.paths, question.replaced_ms)
+    # Not when it was asked: until now the manifest names them, and tables follow it.
+    manifest.delete_segments(question.paths, now.monotonic_ms if question.replaced_ms else 0)
     return True
 
 
@@ -79,9 +80,9 @@ def _forget_payloads(question: ForgetPayloads, coordinator: Coordinator, _now: N
     return True
 
 
-def _replace_segments(question: ReplaceSegments, coordinator: Coordinator, _now: Now) -> bool:
+def _replace_segments(question: ReplaceSegments, coordinator: Coordinator, now: Now) -> bool:
     manifest = coordinator.store.manifest
-    return manifest.replace_segments(question.old, question.new, question.now_ms)
+    return manifest.replace_segments(question.old, question.new, now.monotonic_ms)
 
 
 def _set_log_start(question: SetLogStart, coordinator: Coordinator, _now: Now) -> bool:

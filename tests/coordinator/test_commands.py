@@ -25,6 +25,7 @@ from smq.wire.internal.manifest import (
     CommitSegments,
     DeleteSegments,
     ListSegments,
+    ReplaceSegments,
     SegmentPage,
     SetLogStart,
 )
@@ -72,6 +73,22 @@ def test_segments_are_committed_listed_and_deleted(driver: CoordinatorDriver) ->
     assert ask(driver, ListSegments(1, from_offset=100)).segments == []
     assert ask(driver, DeleteSegments([SEGMENT.path])) is True
     assert ask(driver, ListSegments(1)).segments == []
+
+
+@pytest.mark.parametrize("way", ["deleted", "replaced"])
+def test_files_are_replaced_when_the_manifest_says_so(driver: CoordinatorDriver, way: str) -> None:
+    """Data fault 6: a coordinator that hung took the asker's time. A table that had followed in
+    between still names the file, and the sweep deleted it as gone long before."""
+    commit(driver, SEGMENT)
+    asked_ms = driver.now.monotonic_ms
+    driver.now = driver.now._replace(monotonic_ms=asked_ms + 600_000)
+    if way == "deleted":
+        assert ask(driver, DeleteSegments([SEGMENT.path], replaced_ms=asked_ms))
+    else:
+        new = replace(SEGMENT, path="topics/b", attempt=1)
+        assert ask(driver, ReplaceSegments([SEGMENT], new, asked_ms))
+    manifest = driver.coordinator.store.manifest
+    assert manifest.replaced_files([SEGMENT.path], asked_ms + 600_000) == {SEGMENT.path}
 
 
 def test_very_many_segments_are_listed_by_pages(driver: CoordinatorDriver) -> None:

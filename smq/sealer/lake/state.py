@@ -17,8 +17,8 @@ from smq.sealer.lake.seen import seen_path
 from smq.store.manifest import REPLACED_KEEP_MS
 
 DIRECTORY = "tables"
-# From a request to change the manifest until the change is there, and what a time line may lose
-# when the host is started again (smq.app.supervisor.timeline).
+# From a change of the manifest until readers see it (a turn's commit), and what a time line may
+# lose when the host is started again (smq.app.supervisor.timeline).
 SLACK_MS = 180_000
 FORMATS = ("iceberg", "delta")
 

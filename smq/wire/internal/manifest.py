@@ -55,7 +55,8 @@ class NamePayloads(Question[bool]):
 class DeleteSegments(Question[bool]):
     """Remove the segments in these files, and no others that may have their places by now.
 
-    With `replaced_ms` the files stay for a while, for a table names them.
+    With `replaced_ms` the files stay for a while, for a table names them. They are replaced when
+    the coordinator does it, which may be long after it was asked.
     """
 
     paths: list[str]
@@ -95,7 +96,8 @@ class ForgetPayloads(Question[bool]):
 class ReplaceSegments(Question[bool]):
     """Replace the neighbours `old` by `new`; False: the partition was deleted.
 
-    Repeating it is harmless. Fails unless the manifest has exactly these.
+    Repeating it is harmless. Fails unless the manifest has exactly these. They are replaced when
+    the coordinator does it, whatever `now_ms` says.
     """
 
     old: list[Segment]
