@@ -41,6 +41,7 @@ SCHEMA = pa.schema(
     ]
 )
 _TEXTS = {b"smq": b"texts"}  # Metadata of a schema: all columns are texts of a CSV file.
+_HEXADECIMAL = "^[-+]?0[xX]"  # Arrow reads such a text as a number.
 CSV_BYTES = 8 * 1024 * 1024  # Of texts per batch.
 FIELD_BYTES_MAX = 64 * 1024 * 1024
 INT64_END = 2**63
@@ -227,12 +228,13 @@ def _of_text(name: str, column: pa.Array, first_row: int) -> pa.Array:
     kinds = [pa.int64()]
     if name == "timestamp":
         kinds += [pa.timestamp("ms", "UTC"), pa.timestamp("ms")]
+    fault = "is no whole number" if len(kinds) == 1 else "is no moment, or milliseconds since 1970"
     column = pc.if_else(pc.equal(column, ""), None, column)
+    _check_rows(name, pc.match_substring_regex(column, _HEXADECIMAL), first_row, fault)
     for kind in kinds:  # Mostly, all are written alike.
         with suppress(pa.ArrowInvalid):
             return pc.cast(column, kind)
     found = pa.array([_number_of(text, kinds) for text in column], pa.int64())
-    fault = "is no whole number" if len(kinds) == 1 else "is no moment, or milliseconds since 1970"
     _check_rows(name, pc.and_(column.is_valid(), found.is_null()), first_row, fault)
     return found
 
@@ -273,6 +275,8 @@ def _listed(
     if of_text is not None:
         return list(map(of_text, column.to_pylist()))
     found: list[Any] = []
+    if pa.types.is_run_end_encoded(column.type):
+        column = pc.run_end_decode(column)
     try:
         kind = _without_nanoseconds(column.type)
         for value in column if kind == column.type else pc.cast(column, kind):
@@ -289,12 +293,37 @@ def _without_nanoseconds(kind: pa.DataType) -> pa.DataType:
         return pa.string()
     if pa.types.is_duration(kind) and kind.unit == "ns":
         return pa.int64()
-    if pa.types.is_list(kind):
-        return pa.list_(_without_nanoseconds(kind.value_type))
-    if pa.types.is_struct(kind):
-        fields = (kind.field(index) for index in range(kind.num_fields))
-        return pa.struct([(each.name, _without_nanoseconds(each.type)) for each in fields])
-    return kind
+    made = (make(kind) for is_kind, make in _NESTED if is_kind(kind))
+    return next(made, kind)
+
+
+def _struct(kind: pa.StructType) -> pa.DataType:
+    fields = (kind.field(index) for index in range(kind.num_fields))
+    return pa.struct([(each.name, _without_nanoseconds(each.type)) for each in fields])
+
+
+def _map(kind: pa.MapType) -> pa.DataType:
+    return pa.map_(_without_nanoseconds(kind.key_type), _without_nanoseconds(kind.item_type))
+
+
+def _fixed(kind: pa.FixedSizeListType) -> pa.DataType:
+    return pa.list_(_without_nanoseconds(kind.value_type), kind.list_size)
+
+
+def _decoded(kind: pa.DictionaryType) -> pa.DataType:
+    value = _without_nanoseconds(kind.value_type)
+    return kind if value == kind.value_type else value
+
+
+_NESTED: Sequence[tuple[Callable[[pa.DataType], bool], Callable[[Any], pa.DataType]]] = (
+    (pa.types.is_list, lambda kind: pa.list_(_without_nanoseconds(kind.value_type))),
+    (pa.types.is_large_list, lambda kind: pa.large_list(_without_nanoseconds(kind.value_type))),
+    (pa.types.is_list_view, lambda kind: pa.list_view(_without_nanoseconds(kind.value_type))),
+    (pa.types.is_fixed_size_list, _fixed),
+    (pa.types.is_struct, _struct),
+    (pa.types.is_map, _map),
+    (pa.types.is_dictionary, _decoded),
+)
 
 
 def _number_or_text(text: str) -> int | float | str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -143,6 +144,51 @@ def test_nanoseconds_are_kept() -> None:
         },
         {"a": None, "b": [], "c": 2},
     ]
+
+
+MOMENT, SPAN = pa.timestamp("ns"), pa.duration("ns")
+TEXT = "1970-01-01 00:00:00.000000001"
+
+
+@pytest.mark.parametrize(
+    ("column", "wanted"),
+    [
+        (pa.array([[1]], pa.large_list(MOMENT)), [TEXT]),
+        (pa.array([[1]], pa.list_(MOMENT, 1)), [TEXT]),
+        (pa.array([[("a", 1)]], pa.map_(pa.string(), MOMENT)), [["a", TEXT]]),
+        (pa.array([[(1, "a")]], pa.map_(MOMENT, pa.string())), [[TEXT, "a"]]),
+        (pa.array([1], MOMENT).dictionary_encode(), TEXT),
+        (pa.array([1], SPAN).dictionary_encode(), 1),
+        (pa.array(["a"]).dictionary_encode(), "a"),
+        (pc.run_end_encode(pa.array([1], MOMENT)), TEXT),
+        (
+            pa.array([[[{"t": 1}]]], pa.large_list(pa.list_(pa.struct([("t", MOMENT)])))),
+            [[{"t": TEXT}]],
+        ),
+    ],
+    ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
+)
+def test_nanoseconds_within_any_type_are_kept(column: pa.Array, wanted: object) -> None:
+    """Use fault 7: they were refused, with the advice to install pandas."""
+    sent = to_send(pa.RecordBatch.from_arrays([column], ["a"]), None, keeps_partitions=True)
+    assert json.loads(sent["value"][0].as_py()) == {"a": wanted}
+
+
+def test_nanoseconds_that_arrow_cannot_write_are_refused_with_row_and_column() -> None:
+    """Use fault 7."""
+    rows = pa.RecordBatch.from_arrays([pa.array([[1]], pa.list_view(MOMENT))], ["a"])
+    with pytest.raises(ValueError, match=r"row 4, column 'a' cannot be JSON: Unsupported cast"):
+        to_send(rows, None, keeps_partitions=True, first_row=4)
+
+
+def test_hexadecimal_text_is_no_time(tmp_path: Path) -> None:
+    """Use fault 7: `0x10` became 16."""
+    for name, text in [("timestamp", "0x10"), ("timestamp", "-0X10"), ("partition", "0x1")]:
+        path = tmp_path / "a.csv"
+        path.write_text(f"value,{name}\nx,1\nx,{text}\n")
+        [rows] = read(path)
+        with pytest.raises(ValueError, match=f"row 2, column '{name}' is no"):
+            to_send(rows, None, keeps_partitions=True)
 
 
 def test_records_of_csv_have_texts_as_they_are(tmp_path: Path) -> None:
