@@ -16,7 +16,7 @@ next snapshot remove the leftovers of one that was killed.
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -31,7 +31,7 @@ from smq.app.backup.folder import About
 from smq.app.backup.objects import Topics, bring
 from smq.app.backup.wal import Cut, LogFiles, cut_of
 from smq.app.process.clock import monotonic_ms, wall_ms
-from smq.app.process.status import attach_logs, read_status
+from smq.app.process.status import Status, attach_logs, read_status
 from smq.app.supervisor import timeline
 from smq.app.supervisor.datadir import DataDirectory, read_meta
 from smq.app.supervisor.serve import PINS
@@ -68,6 +68,7 @@ class Taking:
     advance: Advance
     _memories: list[LogMemory] = field(default_factory=list)
     _started_ms: int | None = None
+    _shards: Mapping[str, int] = field(default_factory=dict)  # Their process ids.
 
     def run(self) -> About:
         """Take it; returns its description. Removes the snapshot on failure."""
@@ -120,7 +121,7 @@ class Taking:
         status, _ = found
         if not status.ready:
             raise Refused(f"the broker of {self.data_dir} is still starting; try again")
-        self._started_ms = status.started_ms
+        self._started_ms, self._shards = status.started_ms, _shards(status)
         self._memories = attach_logs(status)
 
     def _cut(self, store: StoreCopy, brought: set[str]) -> list[Cut]:
@@ -137,6 +138,7 @@ class Taking:
             bring(self.filer, target, self.topics, done)
             with store.held():
                 cuts = [cut_of(memory) for memory in self._memories]
+                self._check_the_same_shards_serve()
             copied.unlink(missing_ok=True)
             store.write(copied)
             if self.topics is not None:
@@ -158,10 +160,20 @@ class Taking:
                     )
                 sleep(_POLL_S)
 
+    def _check_the_same_shards_serve(self) -> None:
+        """A shard that recovers has cleared the rows of its partitions: the cut would miss them."""
+        found = read_status(self.data_dir) if self._started_ms is not None else None
+        if found is not None and _shards(found[0]) != self._shards:
+            raise Refused("a shard was restarted meanwhile; take the snapshot again")
+
     def _check_it_still_serves(self) -> None:
         found = read_status(self.data_dir) if self._started_ms is not None else None
         if self._started_ms != (found[0].started_ms if found else None):
             raise Refused("the broker was stopped or restarted meanwhile; take the snapshot again")
+
+
+def _shards(status: Status) -> dict[str, int]:
+    return {name: each.pid for name, each in status.processes.items() if name.startswith("shard-")}
 
 
 def prepare(target: Path, data_dir: Path, filer_root: Path) -> None:

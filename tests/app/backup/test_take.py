@@ -5,15 +5,32 @@ tests/app/cli/test_snapshot.py takes them of brokers under load.
 
 import fcntl
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from smq.app.backup import take
 from smq.app.backup.take import Refused, Taking, prepare
+from smq.app.process.status import ProcessStatus, Status
 from smq.app.supervisor.datadir import DataDirectory
 from smq.filer.local import LocalStore
 from smq.model.errors import StoreError
 from smq.store.store import Store
+
+STATUS = Status(
+    cluster_id="c",
+    bootstrap="",
+    http="",
+    supervisor_pid=1,
+    started_ms=1,
+    cluster_block="",
+    log_memories=[],
+    ring_bytes=1,
+    wal_segment_bytes=1,
+    filer_root="",
+    processes={},
+)
 
 
 def taking(tmp_path: Path) -> Taking:
@@ -45,6 +62,24 @@ def test_one_at_a_time_and_what_a_killed_one_has_linked_goes(tmp_path: Path) -> 
     about = taking(tmp_path).run()
     assert about.file_count == 3
     assert not [*pins.iterdir()]
+
+
+@pytest.mark.parametrize("pid", [0, 8])
+def test_a_log_is_not_cut_while_its_shard_starts_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pid: int
+) -> None:
+    """Data fault 23, its kind: a shard that recovers has cleared the rows of its partitions, so the
+    cut would not know of a DeleteRecords that was answered before."""
+    served_once(tmp_path)
+    pids = iter([7, pid])
+
+    def status(_: Path) -> tuple[Status, None]:
+        processes = {"shard-0": ProcessStatus(pid=next(pids), ready=True)}
+        return replace(STATUS, processes=processes), None
+
+    monkeypatch.setattr(take, "read_status", status)
+    with pytest.raises(Refused, match="a shard was restarted meanwhile"):
+        taking(tmp_path).run()
 
 
 def test_a_file_that_the_manifest_names_and_nobody_has_is_told(tmp_path: Path) -> None:
