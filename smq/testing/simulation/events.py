@@ -38,6 +38,12 @@ from smq.testing.simulation.transacting import (
     transact,
     transactions_of,
 )
+from smq.testing.simulation.unsynced import (
+    UNSYNCED_LINES,
+    draw_unsynced_lines,
+    unsynced_lines,
+    unsynced_of,
+)
 
 if TYPE_CHECKING:
     from smq.testing.simulation.world import World
@@ -394,10 +400,12 @@ KINDS: dict[str, Kind] = {
     BACKLOG: Kind(0, lambda c: (c.randrange(3), c.randrange(TOPICS)), _backlog),
     # By `compacting_of`.
     DIE_AMID_COMPACTION: Kind(0, draw_die_amid_compaction, die_amid_compaction),
+    # By `unsynced.unsynced_of`.
+    UNSYNCED_LINES: Kind(0, draw_unsynced_lines, unsynced_lines),
 }
 DRAWN_APART = frozenset(
     {
-        *(TRANSACT, CHECKPOINT, SET_CLOCK, INFLATE, DIE_AMID_COMPACTION),
+        *(TRANSACT, CHECKPOINT, SET_CLOCK, INFLATE, DIE_AMID_COMPACTION, UNSYNCED_LINES),
         *(*MEMBERS, *SLOW, BACKLOG),
     }
 )
@@ -437,6 +445,9 @@ def events_of(seed: int, kinds: Collection[str] = KINDS) -> list[Event]:
     if DIE_AMID_COMPACTION in kinds:
         deaths = compacting_of(seed, int(at_ms), _drawn, is_wanted=is_few)
         apart += [Event(*each) for each in deaths]
+    if UNSYNCED_LINES in kinds:
+        unsynced = unsynced_of(seed, int(at_ms), _drawn, is_wanted=is_few)
+        apart += [Event(*each) for each in unsynced]
     return sorted([*events, *apart], key=lambda each: each.at_ms)
 
 

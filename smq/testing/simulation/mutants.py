@@ -22,6 +22,7 @@ from smq.testing.simulation.defects import (
     compactions,
     groups,
     long_polls,
+    stores,
     sweeps,
     transactions,
 )
@@ -39,6 +40,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *checks.MUTANTS,
     *transactions.MUTANTS,
     *groups.MUTANTS,
+    *stores.MUTANTS,
     *sweeps.MUTANTS,
     *cold_reads.MUTANTS,
     *compactions.MUTANTS,
