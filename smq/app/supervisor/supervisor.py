@@ -69,6 +69,14 @@ class Process:
         return [fd for fd in (self.pidfd, self.ready_fd) if fd >= 0]
 
 
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  (what is listened on)
+
+
+def console_address(host: str, port: int) -> str:
+    """Where a browser on this host finds the console of a listener: under no name it answers."""
+    return f"{bracketed(_LOOPBACK.get(host, host))}:{port}"
+
+
 def restart_pause_ms(died_young: int) -> int:
     """How long to wait before restarting a process that has died young so often in a row."""
     if died_young <= 1:
@@ -156,7 +164,8 @@ class Supervisor:
         if not self.announced and all(each.ready for each in self.processes):
             self.announced = True
             if self.estate.http_listener is not None:
-                self.say(f"console http://{self._http()}/#token={self.estate.console_token}")
+                address = console_address(*self.estate.http_listener.getsockname()[:2])
+                self.say(f"console http://{address}/#token={self.estate.console_token}")
             self.say(f"ready {self._bootstrap()}")
 
     def _tell_who_is_late(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from smq.app.process.clock import monotonic_ms
 from smq.app.process.status import read_status
-from smq.app.supervisor.supervisor import RESTART_PAUSE_MS_MAX, restart_pause_ms
+from smq.app.supervisor.supervisor import RESTART_PAUSE_MS_MAX, console_address, restart_pause_ms
 from tests.app.fake_broker import Running, eventually, gone, running
 
 
@@ -80,6 +80,13 @@ def test_the_front_has_the_http_listener_and_nobody_s_memory(tmp_path: Path) -> 
         assert about["generation"] == 0
     with running(tmp_path, 1) as broker:
         assert (broker.status().http, "front" in broker.status().processes) == ("", False)
+
+
+def test_the_console_is_told_under_an_address_where_it_answers() -> None:
+    """Door fault 1, its sibling: under a name, and other addresses, browsers mark no request."""
+    assert console_address("0.0.0.0", 80) == "127.0.0.1:80"
+    assert console_address("::", 80) == "[::1]:80"
+    assert console_address("127.0.0.1", 80) == "127.0.0.1:80"
 
 
 @pytest.mark.parametrize("name", ["coordinator", "sealer"])
