@@ -97,7 +97,7 @@ def statuses(  # noqa: PLR0913, PLR0917  (a page, and what it asks)
     answered: list[tuple[str, int]] = []  # The debugger may tell of an answer before its request.
 
     def note_request(event: dict[str, Any]) -> None:
-        if event["request"]["url"].startswith(address):
+        if event["request"]["url"] == address + path:  # Not the icon that a browser asks for too.
             asked.add(event["requestId"])
 
     def note_answer(event: dict[str, Any]) -> None:
