@@ -39,6 +39,7 @@ from smq.testing.simulation.transacting import (
     transactions_of,
 )
 from smq.testing.simulation.unsynced import (
+    RETRY_MS,
     UNSYNCED_LINES,
     draw_unsynced_lines,
     unsynced_lines,
@@ -203,6 +204,7 @@ def _store_fails(world: "World", ms: int) -> None:
     failing, what = host.store_faults.failing, host.store_chance.choice(("commit", "sync"))
     failing[what] = errno.ENOSPC
     ms_in_all = ms * SYNCS_FAIL_TIMES if what == "sync" else ms
+    world.disturb(ms_in_all + RETRY_MS)
     world.after(ms_in_all, lambda: failing.pop(what, None))
 
 

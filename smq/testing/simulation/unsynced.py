@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 UNSYNCED_LINES = "unsynced-lines"
 UNSYNCED_FROM, UNSYNCED_SHARE, UNSYNCED_MAX = 4001, 0.1, 2
 FAILS_MS = 5000
+RETRY_MS = 1000  # A coordinator looks again whether the store can be synced; until then it is mute.
 
 Numbers = tuple[int, ...]
 
@@ -27,6 +28,7 @@ def unsynced_lines(world: "World", after_ms: int) -> None:
     after a while."""
     failing = world.host.store_faults.failing
     failing["sync"] = errno.EIO
+    world.disturb(FAILS_MS + RETRY_MS)  # A shard that starts is told of its topics late.
 
     def after_answer(question: Question[Any]) -> None:
         if isinstance(question, MarkSealed):
