@@ -53,7 +53,8 @@ class _Reader:
 
     def __init__(self, batch: Batch, start: int, record_bytes_max: int) -> None:
         self._batch, self._start, self._bytes_max = batch, start, record_bytes_max
-        self._rest = b""
+        self._rest = bytearray()  # The beginning of a record, or nothing.
+        self._wanted = 0  # Bytes that `_rest` needs before it is worth another look.
         self._passing = 0  # Bytes still to come of a record that is passed over.
         self._left = batch.record_count
 
@@ -62,16 +63,21 @@ class _Reader:
         return self._left <= 0 and not self._rest and not self._passing
 
     def read(self, piece: Buffer) -> Iterator[Record | None]:
-        """The records that end in this piece."""
+        """The records that end in this piece. Pieces may be as small as a byte."""
         passed = min(self._passing, len(piece))
         self._passing -= passed
-        data, at = self._rest + bytes(piece[passed:]), 0
+        self._rest += piece[passed:]
+        if len(self._rest) < self._wanted:
+            return
+        data, at = bytes(self._rest), 0
+        self._wanted = 0
         while self._left > 0 and at < len(data):
             offset, end = self._head(data, at)
             if offset >= self._start and end - at > self._bytes_max:
                 raise InflatesTooFar(f"the record at offset {offset} has {end - at} bytes")
             if end < 0 or (offset >= self._start and end > len(data)):
-                break  # The rest is to come.
+                self._wanted = end - at  # The rest is to come.
+                break
             self._left -= 1
             if offset >= self._start:
                 record, at = self._whole(data, at)
@@ -82,7 +88,7 @@ class _Reader:
                     yield None
         if self._left <= 0 and at < len(data):
             raise Malformed(f"the batch at offset {self._batch.base_offset} has more than it says")
-        self._rest = data[at:]
+        self._rest = bytearray(data[at:])
 
     def _whole(self, data: bytes, at: int) -> tuple[Record, int]:
         try:

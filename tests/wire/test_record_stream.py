@@ -79,6 +79,25 @@ def test_what_is_passed_over_takes_steps() -> None:
     assert [*records_from(batch, 10 * RECORDS_A_STEP, LIMITS)].count(None) >= 10
 
 
+def test_a_record_in_many_small_pieces_is_looked_at_a_few_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Data fault 16: each of many tiny lz4 frames copied all of the record that had come."""
+    batch, looks = batch_of([bytes(100 * KiB)] * 2, Codec.NONE), list[int]()
+    head = _Reader._head
+
+    def counted(self: _Reader, data: bytes, at: int) -> tuple[int, int]:
+        looks.append(len(data))
+        return head(self, data, at)
+
+    monkeypatch.setattr(_Reader, "_head", counted)
+    reader, payload = _Reader(batch, 0, KiB * KiB), batch.data[61:]
+    found = [each for at in range(len(payload)) for each in reader.read(payload[at : at + 1])]
+    assert reader.is_done
+    assert [len(each.value or b"") for each in found if each] == [100 * KiB] * 2
+    assert sum(looks) < 3 * len(payload)
+
+
 def test_a_damaged_batch_and_one_that_inflates_too_far_are_errors() -> None:
     """Data fault 16: nothing is left out silently."""
     batch = batch_of([bytes(2 * KiB * KiB)] * 3)
