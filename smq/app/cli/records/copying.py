@@ -1,7 +1,10 @@
 """Copies the partitions of a topic to another topic: fetch, restamp, produce, all pipelined.
 
 The next fetch is in flight while the previous response is produced. The first failure ends the
-copy. The destination's end offsets record the progress, and the next run continues there.
+copy. The destination's end offsets record the progress, and the next run continues there: what a
+destination has is a prefix of what it shall have. So each run is an idempotent producer: a broker
+that refuses a batch refuses those behind it too, which are in flight already (KIP-98). It takes any
+sequence as a new producer's first, so a partition's first batch travels alone.
 """
 
 import sys
@@ -11,11 +14,11 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import NamedTuple
 
-from smq.app.cli.records.raw_batches import Ready, Sizes, to_produce
+from smq.app.cli.records.raw_batches import Producer, Ready, Sizes, from_producer, to_produce
 from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.connection import Connection
 from smq.client.kafka.offsets import READ_COMMITTED
-from smq.client.kafka.questions import FETCH_BY_NAME, PRODUCE
+from smq.client.kafka.questions import FETCH_BY_NAME, INIT_PRODUCER_ID, PRODUCE
 from smq.model.errors import BrokerError, PeerError
 from smq.wire.codec import Buffer
 from smq.wire.generated.fetch import (
@@ -25,6 +28,7 @@ from smq.wire.generated.fetch import (
     FetchTopic,
     PartitionData,
 )
+from smq.wire.generated.init_producer_id import InitProducerIdRequest
 from smq.wire.generated.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -41,6 +45,7 @@ FETCH_WAIT_MS = 500
 IN_FLIGHT_MAX = 5  # Produce requests per broker: as many as Kafka's own clients allow.
 ACKS_ALL = -1
 PRODUCE_TIMEOUT_MS = 30_000
+SEQUENCES = 2**31  # After the last one follows 0.
 
 Progress = Callable[[int], None]
 
@@ -60,6 +65,8 @@ class Lane:
     destination  the destination's next offset, after all that was acknowledged
     acknowledged the source's offset that corresponds to it
     skip         records that an earlier run has already copied
+    sent         records that this run has sent
+    is_known     the destination has acknowledged a batch of this run
     """
 
     partition: int
@@ -68,6 +75,8 @@ class Lane:
     destination: int
     acknowledged: int
     skip: int = 0
+    sent: int = 0
+    is_known: bool = False
 
     @property
     def is_done(self) -> bool:
@@ -116,6 +125,7 @@ class Copy:
         self._lanes = lanes
         self._progress, self._saved, self._bring = progress, saved, bring
         self._producing: dict[int, Producing] = {}
+        self._producer_known: Producer | None = None
         self.records = 0
         self.bytes = 0
 
@@ -230,8 +240,22 @@ class Copy:
                     by_leader.setdefault(leader, []).append(each)
             for leader, batches in by_leader.items():
                 producing = self._producing_at(leader)
-                producing.send(topic, batches)
-                self._await(producing, IN_FLIGHT_MAX)
+                producing.send(topic, [self._numbered(*each) for each in batches])
+                is_known = all(lane.is_known for lane, _ in batches)
+                self._await(producing, IN_FLIGHT_MAX if is_known else 0)
+
+    def _numbered(self, lane: Lane, ready: Ready) -> Sent:
+        """The batch with the next sequence of its partition."""
+        data = from_producer(ready.data, self._producer(), lane.sent % SEQUENCES)
+        lane.sent += ready.record_count
+        return lane, ready._replace(data=data)
+
+    def _producer(self) -> Producer:
+        """This run's producer; asks for it once."""
+        if self._producer_known is None:
+            cluster = self._destination.cluster
+            self._producer_known = cluster.retrying(lambda: _new_producer(cluster))
+        return self._producer_known
 
     def _producing_at(self, leader: int) -> "Producing":
         if leader not in self._producing:
@@ -244,6 +268,7 @@ class Copy:
             for (lane, ready), base_offset in producing.finish():
                 if base_offset != lane.destination:
                     raise self._interloper(lane)
+                lane.is_known = True
                 lane.destination += ready.record_count
                 lane.acknowledged = ready.source_next
                 self.records += ready.record_count
@@ -291,6 +316,12 @@ class Producing:
                 raise PeerError(f"an answer says nothing of partition {sent[0].partition}")
             _check(sent, answer)
             yield sent, answer.base_offset
+
+
+def _new_producer(cluster: Cluster) -> Producer:
+    answer = cluster.anyone().ask(INIT_PRODUCER_ID, InitProducerIdRequest(transactional_id=None))
+    check(answer.error_code)
+    return Producer(answer.producer_id, answer.producer_epoch)
 
 
 def _check(sent: Sent, answer: PartitionProduceResponse) -> None:

@@ -46,6 +46,13 @@ class Ready(NamedTuple):
     source_next: int
 
 
+class Producer(NamedTuple):
+    """An idempotent producer."""
+
+    id: int
+    epoch: int
+
+
 class Sizes(NamedTuple):
     """The largest batch that the destination takes, and how far one that must be encoded anew may
     inflate."""
@@ -128,6 +135,17 @@ def _anonymous(batch: Batch) -> memoryview:
     _PRODUCER.pack_into(data, BATCH_PRODUCER_ID_AT, -1, -1, -1)
     _UINT32.pack_into(data, BATCH_CRC_AT, int(crc32c(checked, BATCH_ATTRIBUTES_AT, len(data))))
     return data
+
+
+def from_producer(data: Buffer, producer: Producer, sequence: int) -> Buffer:
+    """A batch as from a producer, its first record with this sequence. Changed in place where it
+    is writable."""
+    view = memoryview(data)
+    view = memoryview(bytearray(view)) if view.readonly else view
+    _PRODUCER.pack_into(view, BATCH_PRODUCER_ID_AT, *producer, sequence)
+    checked = np.frombuffer(view, np.uint8)
+    _UINT32.pack_into(view, BATCH_CRC_AT, int(crc32c(checked, BATCH_ATTRIBUTES_AT, len(view))))
+    return view
 
 
 def _encoded(batch: Batch, position: int, sizes: Sizes) -> Iterator[Ready]:

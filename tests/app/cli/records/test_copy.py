@@ -212,3 +212,29 @@ def test_a_destination_that_takes_less_gets_smaller_batches(smq_session_broker: 
         assert records(client, small) == records(client, source)
     output = copy(smq_session_broker, source, tiny, exit_code=1)
     assert "refuses the last 1 records of partition 0 before offset 1: MESSAGE_TOO_LARGE" in output
+
+
+def test_what_follows_a_refused_batch_is_refused_and_comes_with_the_next_run(
+    smq_session_broker: SmqBroker, tmp_path: Path
+) -> None:
+    """Data fault 16: the batches in flight behind it were appended; the next run lost a record."""
+    broker, state, sent = smq_session_broker, tmp_path / "state", 16
+    for large in (0, 3):  # The first batch of a producer is a case of its own.
+        source, to = (uuid4().hex[:8] for _ in range(2))
+        with broker.connect() as client, client.producer() as producer:
+            client.create_topic(source, 1)
+            client.create_topic(to, 1, {"max.message.bytes": "2000"})
+            for number in range(sent):
+                value = bytes([number]) * (3000 if number == large else 10)
+                producer.send(source, value, partition=0).result(30)
+        command = [source, to, "--state", str(state)]
+        output = copy(broker, *command, exit_code=1)
+        assert f"refuses the last 1 records of partition 0 before offset {large + 1}" in output
+        with broker.connect() as client:
+            assert len(records(client, to)) == large
+        options = ["--topic", to, "max.message.bytes=9000", "--bootstrap", broker.bootstrap]
+        assert CliRunner().invoke(app, ["config", "set", *options]).exit_code == 0
+        copy(broker, *command)
+        with broker.connect() as client:
+            assert records(client, to) == records(client, source)
+        state.unlink()

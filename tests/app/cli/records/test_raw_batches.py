@@ -14,10 +14,18 @@ from shm.kernels.base.words import (
     BATCH_ATTRIBUTES_AT,
     BATCH_CRC_AT,
 )
-from smq.app.cli.records.raw_batches import PIECE_BYTES, Committed, Ready, Sizes, to_produce
+from smq.app.cli.records.raw_batches import (
+    PIECE_BYTES,
+    Committed,
+    Producer,
+    Ready,
+    Sizes,
+    from_producer,
+    to_produce,
+)
 from smq.wire.codec import Malformed
 from smq.wire.compression import Codec, InflatesTooFar
-from smq.wire.records import Batch, Record, read_batches, write_batch
+from smq.wire.records import Batch, Record, crc_of, read_batches, write_batch
 
 END = 10**9
 
@@ -206,3 +214,16 @@ def test_a_batch_inflates_as_far_as_its_user_lets_it() -> None:
     assert copied(110_000) == 9
     with pytest.raises(InflatesTooFar):
         copied(90_000)
+
+
+@pytest.mark.parametrize("is_writable", [False, True])
+def test_a_batch_gets_a_producer_and_a_sequence(is_writable: bool) -> None:
+    """Data fault 16: what follows a refused batch is refused by its sequence."""
+    sent = batch([0, 1])
+    data = memoryview(bytearray(sent)) if is_writable else sent
+    given = from_producer(data, Producer(9, 2), 40)
+    (parsed,) = read_batches(given)
+    assert (parsed.producer_id, parsed.producer_epoch, parsed.base_sequence) == (9, 2, 40)
+    assert parsed.crc == crc_of(parsed.data)
+    assert [each.value for each in parsed.records()] == [b"v0", b"v1"]
+    assert (bytes(data) == sent) != is_writable  # In place where that is possible.
