@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from smq.client.clock import SYSTEM_CLOCK, Clock
-from smq.filer.store import CREATE, Data, Mode, Sink
+from smq.filer.store import CREATE, OVERWRITE, Data, Mode, Sink
 from smq.model.errors import AlreadyExists, Full, NotFound, StoreError, Unavailable
 
 WAIT_S = 30.0  # For one send or receive; a large body takes many.
@@ -21,7 +21,7 @@ PAUSE_S = 0.1
 _ERRORS: dict[int, type[StoreError]] = {
     404: NotFound,
     409: AlreadyExists,
-    412: AlreadyExists,  # We create only.
+    412: AlreadyExists,  # Or it is gone, and cannot be renewed.
     507: Full,
 }
 
@@ -35,14 +35,18 @@ class RemoteFiler:
 
     @contextmanager
     def writing(self, key: str, mode: Mode = CREATE) -> Iterator[Sink]:
-        """Store what the block writes when it ends; nothing if it raises."""
-        assert mode == CREATE, "payloads are created and never change"
+        """Store what the block writes when it ends; nothing if it raises.
+
+        OVERWRITE is for a payload that is there: the same bytes get a new time.
+        """
+        assert mode in {CREATE, OVERWRITE}, "payloads never change"
+        condition = "If-None-Match" if mode == CREATE else "If-Match"
         failures = partial(self._failures, key)
         with self._connection() as connection:
             body = _ChunkedBody(key, connection, failures)
             with failures():
                 connection.putrequest("PUT", _path(key))
-                connection.putheader("If-None-Match", "*")
+                connection.putheader(condition, "*")
                 connection.putheader("Transfer-Encoding", "chunked")
                 connection.endheaders()
             yield body  # Errors of the caller that writes are not the filer's.

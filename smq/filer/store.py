@@ -28,6 +28,9 @@ KEY_PART_BYTES_MAX = 255  # Of a file name on Linux; topic names have at most 24
 CREATE: Literal["create"] = "create"
 OVERWRITE: Literal["overwrite"] = "overwrite"
 
+OUTDATED_MS = 0  # The time of an object that is condemned, where programs look at its file.
+CONDEMNED = "the broker is about to delete it: try again after its next sweep (filer.sweep.ms)"
+
 
 class IfMatch(NamedTuple):
     """Replace the object only if it has this version."""

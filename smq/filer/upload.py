@@ -29,7 +29,7 @@ from typing import Protocol
 from smq.filer.content import Content, SourceChanged
 from smq.filer.local import Draft, LocalStore
 from smq.filer.s3 import S3Store
-from smq.filer.store import Data, Sink
+from smq.filer.store import CREATE, Data, Mode, Sink
 from smq.model.errors import AlreadyExists, NotFound
 from smq.model.references import NotAHandle, Reference, begun_ms, directory_of, facts_of_id
 
@@ -44,7 +44,7 @@ COPY_BYTES_MAX = 1 << 30  # Of one copy_file_range.
 class UploadTarget(Protocol):
     """The part of a Store that payloads need."""
 
-    def writing(self, key: str) -> AbstractContextManager[Sink]: ...
+    def writing(self, key: str, mode: Mode = CREATE) -> AbstractContextManager[Sink]: ...
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes: ...
     def local_path(self, key: str) -> Path | None: ...
 

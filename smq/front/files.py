@@ -22,7 +22,19 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from smq.filer.store import CREATE, Facts, Mode, Reading, Sink, Store, checked_key
+from smq.filer.store import (
+    CONDEMNED,
+    CREATE,
+    OUTDATED_MS,
+    OVERWRITE,
+    Facts,
+    IfMatch,
+    Mode,
+    Reading,
+    Sink,
+    Store,
+    checked_key,
+)
 from smq.front.conditions import (
     BadCondition,
     Span,
@@ -195,10 +207,19 @@ def _mode(request: Request, key: str, existing: Facts | None) -> Mode:
     if mode is None:
         raise PreconditionFailed(key, "the version to replace does not exist")
     if key.startswith(PAYLOADS_PREFIX):
-        mode = CREATE
+        mode = _payload_mode(request, mode, existing)
     if mode == CREATE and existing is not None:
         raise _taken(request, f"{key}: there is an object already")
     return mode
+
+
+def _payload_mode(request: Request, mode: Mode, existing: Facts | None) -> Mode:
+    """A payload is created, or renewed: the bytes that its name promises get a new time."""
+    if existing is None or not isinstance(mode, IfMatch):
+        return CREATE
+    if existing.modified_ms == OUTDATED_MS:
+        raise _taken(request, f"{existing.key}: {CONDEMNED}")
+    return OVERWRITE
 
 
 def _taken(request: Request, sentence: str) -> HTTPException:

@@ -15,7 +15,9 @@ from smq.client import remote_filer
 from smq.client.remote_filer import RemoteFiler
 from smq.filer.local import LocalStore
 from smq.filer.mark import NAME as MARK
+from smq.filer.store import OVERWRITE
 from smq.model.errors import AlreadyExists, Full, NotFound, StoreError, Unavailable
+from smq.testing.payloads import reference_to
 from smq.testing.smq_broker import SmqBroker
 
 if TYPE_CHECKING:
@@ -84,6 +86,22 @@ def test_nothing_is_replaced(filer: RemoteFiler) -> None:
     put(filer)
     with pytest.raises(AlreadyExists):
         put(filer)
+
+
+def test_a_payload_that_is_there_gets_a_new_time(filer: RemoteFiler, store: LocalStore) -> None:
+    """Use fault 7: `smq copy` brings it again, as the broker takes no handle of an old one."""
+    key = reference_to(b"renewed").key("t")
+    with pytest.raises(AlreadyExists), filer.writing(key, OVERWRITE) as sink:
+        sink.write(b"renewed")  # It is not there.
+    with filer.writing(key) as sink:
+        sink.write(b"renewed")
+    os.utime(store.root / key, (1, 1))
+    with filer.writing(key, OVERWRITE) as sink:
+        sink.write(b"renewed")
+    assert store.head(key).modified_ms > 1000
+    store.outdate(key)
+    with pytest.raises(AlreadyExists, match="about to delete"), filer.writing(key, OVERWRITE):
+        pass
 
 
 def test_of_a_block_that_fails_nothing_stays(filer: RemoteFiler, store: LocalStore) -> None:

@@ -1,15 +1,21 @@
 """Copies the payloads that copied records refer to, before producing the records.
 
-A payload keeps its id, so its handle is valid in the destination too. Payloads that exist there are
-skipped. Handles are never compressed (docs/adr/handles-are-sent-uncompressed.md), so other batches
+A payload keeps its id, so its handle is valid in the destination too. One that exists there is
+written again: only young payloads may be named (docs/adr/only-young-payloads-may-be-referenced.md).
+One that the destination's broker is about to delete is not, as that would delete it under its
+record. Handles are never compressed (docs/adr/handles-are-sent-uncompressed.md), so other batches
 cost one search for the header's name.
 """
+
+from contextlib import suppress
 
 from shm.arrow import read_only
 from shm.kernels.record.references import may_refer
 from smq.app.cli.records.copying import Side
 from smq.client.facts import BrokerFacts, broker_facts
 from smq.client.reference import Payloads, Space, StoredPayload
+from smq.filer.store import CONDEMNED, CREATE, OUTDATED_MS, OVERWRITE, Mode
+from smq.filer.upload import UploadTarget
 from smq.model.errors import AlreadyExists
 from smq.model.references import Reference
 from smq.wire.codec import Buffer
@@ -54,18 +60,31 @@ class PayloadCopy:
     def _bring(self, source: Space, destination: Space, reference: Reference) -> None:
         if reference.id in self._known:
             return
-        payload = StoredPayload(source, reference).view()
+        payload, key = StoredPayload(source, reference).view(), destination.keys + reference.id
         try:
-            with destination.store.writing(destination.keys + reference.id) as sink:
-                for at in range(0, len(payload), PIECE_BYTES):
-                    sink.write(payload[at : at + PIECE_BYTES])
+            _write(destination.store, key, payload, CREATE)
         except AlreadyExists:  # An earlier run has copied it.
-            pass
+            _refuse_condemned(destination.store, key)
+            _write(destination.store, key, payload, OVERWRITE)
         else:
             self.count += 1
             self.bytes += len(payload)
         if len(self._known) < KNOWN_MAX:
             self._known.add(reference.id)
+
+
+def _write(store: UploadTarget, key: str, payload: memoryview, mode: Mode) -> None:
+    with store.writing(key, mode) as sink:
+        for at in range(0, len(payload), PIECE_BYTES):
+            sink.write(payload[at : at + PIECE_BYTES])
+
+
+def _refuse_condemned(store: UploadTarget, key: str) -> None:
+    """Raise AlreadyExists if a payload is condemned. A front and a shard look by themselves."""
+    path = store.local_path(key)
+    with suppress(FileNotFoundError):
+        if path is not None and path.stat().st_mtime_ns == OUTDATED_MS:
+            raise AlreadyExists(key, CONDEMNED)
 
 
 def _space_of(side: Side, facts: BrokerFacts) -> Space:

@@ -1,6 +1,7 @@
 """smq copy of records that refer to payloads."""
 
 import json
+import os
 from pathlib import Path
 from uuid import uuid4
 
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 from smq.app.cli.main import app
 from smq.client.client import Client
+from smq.client.reference import StoredPayload
 from smq.testing.smq_broker import SmqBroker
 
 PAYLOADS = [bytes([number]) * 100_000 for number in range(3)]
@@ -74,3 +76,27 @@ def test_a_payload_that_is_gone_is_named_and_the_copy_goes_on_when_it_is_back(
         kept.rename(path)
         copy(smq_session_broker, *command)
         assert payloads_of(client, f"{topic}-to") == expected()
+
+
+def test_a_payload_that_is_there_and_old_is_brought_again(
+    smq_session_broker: SmqBroker, topic: str, tmp_path: Path
+) -> None:
+    """Use fault 7: no later record could name it, and the copy was refused for ever."""
+    command = topic, f"{topic}-to", "--state", str(tmp_path / "state")
+    copy(smq_session_broker, *command)
+    with smq_session_broker.connect() as client, client.producer() as producer:
+        [files] = smq_session_broker.data_dir.rglob(f"payloads/*/{topic}-to")
+        for file in files.iterdir():
+            os.utime(file, (1, 1))
+        with client.consumer(topic, start="earliest") as consumer:
+            records = list(consumer.read_until(consumer.find("latest")))
+        payload = records[1].payload
+        assert isinstance(payload, StoredPayload)
+        producer.send_handle(topic, payload.reference).result(30)
+        copy(smq_session_broker, *command)
+        assert payloads_of(client, f"{topic}-to") == [*expected(), PAYLOADS[0]]
+        producer.send_handle(topic, payload.reference).result(30)
+        for file in files.iterdir():
+            os.utime(file, (0, 0))
+        said = copy(smq_session_broker, *command, exit_code=1)
+        assert "about to delete it" in said.replace("\n", " ")
