@@ -24,7 +24,9 @@ import stat
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 from smq.filer.directories import make_directory, sync_directory
 from smq.filer.reserve import Reserve
@@ -141,10 +143,30 @@ class LocalStore(Store):
         return self._walk(self.root, "", prefix.encode(), after.encode(), frozenset())
 
     def outdate(self, key: str) -> None:
-        """Make the file's time 0."""
-        with suppress(NotFound), _failures(key), self._path(key).open("rb") as file:
-            os.utime(file.fileno(), (0, 0))
+        """Make the file's time 0: a copy's where another user owns the file, as only the owner may
+        set its time."""
+        path = self._path(key)
+        with suppress(NotFound), _failures(key), path.open("rb") as file:
+            try:
+                os.utime(file.fileno(), (0, 0))
+            except PermissionError:
+                self._outdate_copy(path, file, key)
+                return
             os.fsync(file.fileno())
+
+    def _outdate_copy(self, path: Path, file: BinaryIO, key: str) -> None:
+        """Replace a file by an old copy, unless it has been replaced meanwhile."""
+        with self.draft() as draft:
+            sink = draft.sink(key)
+            for piece in iter(partial(file.read, PIECE_BYTES), b""):
+                sink.write(piece)
+            os.fchmod(draft.fd, stat.S_IMODE(os.fstat(file.fileno()).st_mode))
+            os.utime(draft.fd, (0, 0))
+            os.fsync(draft.fd)
+            with self._names_locked():
+                if _inode(path.stat()) == _inode(os.fstat(file.fileno())):
+                    draft.path.rename(path)
+            sync_directory(path.parent)
 
     def delete(self, key: str) -> None:
         """Remove an object."""

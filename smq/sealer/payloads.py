@@ -7,7 +7,7 @@ of a shard decide that, and clocks may be set. So a sweep condemns before it del
 
     orphans     the payloads of a page that are too old for new references, and that no record names
     sightings   those that the last sweep has found too (smq.sealer.sightings)
-    condemned   in the coordinator's store; a file's time becomes 0: shards look at files
+    condemned   a file's time becomes 0: shards look at files; then in the coordinator's store
     settled     no check that has begun before goes on (SETTLED_MS)
     deleted     those that still no record names; then the condemnation is forgotten
 
@@ -43,6 +43,7 @@ from smq.wire.references import Handle, handles_in, handles_of_batch
 
 CHUNK_BYTES = 1024 * 1024  # Bytes of one question: answering it blocks the shard's loop.
 LOOKS_AT_ONCE = 16  # S3 is slow for each, and handles many at once.
+FAILURES_MAX = 3  # Of deletions: a store that is away takes half a minute for each.
 CLOCK_STEP_MS = 1000  # How far the clock may be set back between a shard's reading and ours.
 
 
@@ -136,27 +137,28 @@ class PayloadSweep(NamedTuple):
     ) -> list[str]:
         """Condemn orphans, and delete those that have been condemned long enough; returns these.
 
-        `settle_ms` is for topics without an owner. Raises as `orphans`.
+        `settle_ms` is for topics without an owner. A payload that fails holds up no other. Raises
+        as `orphans`, or the first failure of a payload, at the end.
         """
         swept: list[str] = []
+        undated: list[StoreError] = []
+        undeleted: list[StoreError] = []
 
         def sweep_topic(_owner: Owner | None, condemned: list[str]) -> None:
             if condemned:
                 self.manifest.sync()  # No name comes back.
-            for key in condemned:
-                self.store.delete(key)
-                swept.append(key)
-            if condemned:
-                self.manifest.forget_payloads(condemned)
+            if gone := _done(self.store.delete, condemned, undeleted, FAILURES_MAX):
+                swept.extend(gone)
+                self.manifest.forget_payloads(gone)
 
         def condemn(owner: Owner | None, keys: list[str]) -> list[str]:
             wanted_ms = settle_ms if owner is None else owner.orphan_ms
-            settled = self.manifest.condemn_payloads(keys, now_ms, min(wanted_ms, SETTLED_MS))
-            for key in keys:
-                self.store.outdate(key)
-            return settled
+            outdated = _done(self.store.outdate, keys, undated)
+            return self.manifest.condemn_payloads(outdated, now_ms, min(wanted_ms, SETTLED_MS))
 
         self._each_topic(keys, owners, sweep_topic, condemn)
+        if failures := [*undeleted, *undated]:
+            raise failures[0]
         return swept
 
     def _each_topic(
@@ -218,6 +220,25 @@ class PayloadSweep(NamedTuple):
                     names.update(payloads_of(piece))
                     position = piece.end_offset
         return names
+
+
+def _done(
+    do: Callable[[str], None],
+    keys: Sequence[str],
+    failures: list[StoreError],
+    failures_max: int | None = None,
+) -> list[str]:
+    """Those of these payloads of which `do` succeeded; adds its failures."""
+    succeeded: list[str] = []
+    for key in keys:
+        if failures_max is not None and len(failures) >= failures_max:
+            break
+        try:
+            do(key)
+            succeeded.append(key)
+        except StoreError as reason:
+            failures.append(reason)
+    return succeeded
 
 
 def _by_directory(owners: Iterable[Owner]) -> dict[str, Owner]:

@@ -1,5 +1,6 @@
 """The conformance suite on a directory, and what only a directory can get wrong."""
 
+import errno
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -289,3 +290,27 @@ def test_reading_makes_nothing(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         store.get("a/b")
     assert not store.root.exists()
+
+
+def test_a_file_of_another_user_is_outdated_by_a_copy(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data fault 8, its kind: only a file's owner may set its time, and root's programs write
+    payloads themselves."""
+    store.put("a", b"payload")
+    theirs = store.root / "a"
+    theirs.chmod(0o644)
+    inode, set_time = theirs.stat().st_ino, os.utime
+
+    def utime(file: int, times: tuple[int, int]) -> None:
+        if os.fstat(file).st_ino == inode:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        set_time(file, times)
+
+    monkeypatch.setattr(os, "utime", utime)
+    store.outdate("a")
+    assert store.head("a").modified_ms == 0
+    assert store.get("a") == b"payload"
+    assert theirs.stat().st_mode & 0o777 == 0o644
+    assert [facts.key for facts in store.list()] == ["a"]
+    assert not list((store.root / ".unfinished").iterdir())

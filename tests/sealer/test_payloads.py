@@ -307,6 +307,40 @@ def test_a_file_is_outdated_before_it_is_deleted(
     assert job.sweep([key], [OWNER], ORPHAN_MS, 0) == [], "another sweep was faster"
 
 
+class Refusing(MemoryStore):
+    """A store that refuses what is asked of some keys."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: 0)
+        self.undated, self.kept = set[str](), set[str]()
+
+    def outdate(self, key: str) -> None:
+        if key in self.undated:
+            raise Unavailable(key, "not permitted")
+
+    def delete(self, key: str) -> None:
+        if key in self.kept:
+            raise Unavailable(key, "not permitted")
+        super().delete(key)
+
+
+def test_a_payload_that_fails_holds_up_no_other(manifest: WritableManifest) -> None:
+    """Data fault 8, its kind: one file of another user ended a topic's sweeps for good."""
+    store = Refusing()
+    keys = [uploaded(store, PLACE.topic, b"payload", i).key(PLACE.topic) for i in range(4)]
+    store.undated, store.kept = {keys[0]}, {keys[1]}
+    job = PayloadSweep(store, lambda _: FakeShard([batch(0)]), manifest)
+    for now_ms in (0, ORPHAN_MS):
+        with pytest.raises(Unavailable, match="not permitted"):
+            job.sweep(keys, [OWNER], now_ms, 0)
+    assert [facts.key for facts in store.list()] == keys[:2]
+    assert manifest.condemned_payloads(keys) == {keys[1]}, "what is deleted is forgotten"
+    store.undated = set()
+    with pytest.raises(Unavailable, match="not permitted"):
+        job.sweep(keys[:2], [OWNER], ORPHAN_MS, 0)
+    assert len(list(store.list())) == 2, "it has just been outdated"
+
+
 # The property.
 
 
