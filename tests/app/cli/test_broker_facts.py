@@ -9,7 +9,7 @@ from tests.app.fake_broker import running
 
 def test_every_log_is_counted_and_every_byte_placed(tmp_path: Path) -> None:
     with running(tmp_path, 2):
-        (tmp_path / "logs").mkdir()
+        (tmp_path / "logs").mkdir(exist_ok=True)
         (tmp_path / "logs" / "segment").write_bytes(bytes(8192))
         facts = broker_facts(tmp_path, 0.01)
     assert facts
