@@ -12,11 +12,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
-from gateway.apis.log_fetch import ABORTED_MAX, answered, find_told, find_told_sealed
+from gateway.apis.log_fetch import ABORTED_MAX, find_told
 from gateway.context import Ask
-from smq.log.aborted import AbortedIn
 from smq.model.errors import ErrorCode
-from smq.model.segments import BatchLimits, Reach
+from smq.model.segments import BatchLimits
 from smq.shard.inline import delivers_inline
 from smq.shard.lent import FileRange, LentBatches
 from smq.shard.shard import Led, Shard
@@ -37,9 +36,7 @@ def storage_error(version: int) -> ErrorCode:
 class ColdPart(NamedTuple):
     """A partition of an answer whose records from `offset` on are asked of the sealer.
 
-    `limit`: the answer ends before it. `must_give`: a batch is given whatever its size. `told` are
-    the aborted transactions for undecided segments, as of the question: once they are decided, the
-    log forgets them.
+    `limit`: the answer ends before it. `must_give`: a batch is given whatever its size.
     """
 
     data: PartitionData
@@ -50,19 +47,13 @@ class ColdPart(NamedTuple):
     limits: BatchLimits
     must_give: bool
     failure: ErrorCode
-    told: AbortedIn
 
     def question(self) -> Cold | Inline:
         """What to ask the sealer."""
         led, sizes = self.led, (self.limits, self.must_give)
-        if delivers_inline(led.topic):  # Without aborted records, as from the log.
-            stable = min(self.limit, led.offsets().last_stable)
-            return Inline(led.number, self.offset, self.bytes_max, led.epoch, *sizes, stable)
-        return Cold(led.number, self.offset, self.bytes_max, *sizes, self._reach)
-
-    @property
-    def _reach(self) -> Reach:
-        return Reach(self.limit, self.told.end)
+        if delivers_inline(led.topic):
+            return Inline(led.number, self.offset, self.bytes_max, led.epoch, *sizes)
+        return Cold(led.number, self.offset, self.bytes_max, *sizes)
 
     def take(self, said: BatchFile | Failed) -> "ColdPart | None":
         """Put the sealer's answer into the row; returns what to ask then."""
@@ -75,10 +66,6 @@ class ColdPart(NamedTuple):
         return None
 
     def _give(self, said: BatchFile) -> None:
-        if said.is_undecided and self.data.aborted_transactions is not None:
-            self.data.aborted_transactions = answered(
-                self.told.within(self.offset, said.next_offset)
-            )
         log = self.led.log
         Shard.count_sealed(log, said.length, is_cached=said.is_cached)
         try:
@@ -98,8 +85,7 @@ class ColdPart(NamedTuple):
                 led, end, self.limit, self.bytes_max, None if is_plain else ABORTED_MAX
             )
             if found is None:
-                told = find_told_sealed(led, end, self.limit, None if is_plain else ABORTED_MAX)
-                return self._replace(offset=end, told=told)
+                return self._replace(offset=end)
             if found.total_bytes > self.bytes_max and not self.must_give:
                 return None
             if found.total_bytes:

@@ -3,15 +3,13 @@
 A reader of committed records is told those that overlap its batches: no others matter. Where they
 are too many, the answer ends where the next one begins; where the first batch alone has too many,
 only those of its producer are told if the ring still has it. Sealed segments contain no aborted
-records, undecided ones do.
+records.
 """
 
 from typing import NamedTuple
 
-import numpy as np
-
 from shm.kernels.base.words import BATCH_PRODUCER_ID_AT, FRAME_HEADER_BYTES
-from smq.log.aborted import FIRST, NONE, PRODUCER, AbortedIn
+from smq.log.aborted import FIRST, PRODUCER
 from smq.log.lookup import Found
 from smq.shard.inline import before_handles, delivers_inline
 from smq.shard.shard import Led
@@ -54,22 +52,8 @@ def find_told(led: Led, offset: int, limit: int, bytes_max: int, count_max: int 
         [batch] = log.views(found.spans)  # It ends at `start` + 1.
         at = BATCH_PRODUCER_ID_AT
         rows = rows[rows[:, PRODUCER] == int.from_bytes(batch[at : at + 8], signed=True)]
-    return Told(found, answered(rows))
-
-
-def answered(rows: np.ndarray) -> list[AbortedTransaction]:
-    """Rows of aborted transactions, as an answer has them."""
     told = zip(rows[:, PRODUCER].tolist(), rows[:, FIRST].tolist(), strict=True)
-    return [AbortedTransaction(producer_id=p, first_offset=o) for p, o in told]
-
-
-def find_told_sealed(led: Led, offset: int, limit: int, count_max: int | None) -> AbortedIn:
-    """The aborted transactions to tell where undecided segments have what lies at `offset`, and
-    where their batches must end; those of the first batch may be more than `count_max`. None:
-    nobody wants to know them."""
-    if count_max is None or offset < led.offsets().decided_end:  # No undecided segment has it.
-        return AbortedIn(NONE, limit)
-    return led.log.transactions.aborted_in(led.number, offset, limit, count_max)
+    return Told(found, [AbortedTransaction(producer_id=p, first_offset=o) for p, o in told])
 
 
 def _range_of(led: Led, found: Found, offset: int, limit: int) -> tuple[int, int]:

@@ -267,16 +267,12 @@ class Sealer:
         self._known.look(self._inheritance)  # A shard may know a new topic before we do.
         match question:
             case Pressure():
-                self.press()
+                self._pressure = True
                 link.send(encode_answer(frame.id, answer=True))
             case Inline():
                 self._read_inline(link, frame.id, question)
             case _:
                 self.reading.do(question, partial(self._answer_to, link, frame.id))
-
-    def press(self) -> None:
-        """A log is short of space: all that waits is sealed."""
-        self._pressure = True
 
     def _read_inline(self, link: Link, frame_id: int, asked: Inline) -> None:
         if asked.number not in self._known.places:
@@ -301,21 +297,19 @@ class Sealer:
         if not watched.take(facts):
             self._ask(node)
             return
-        state = watched.state(facts)
-        is_short = self._pressure or state.wants_space
         chosen = due(
-            state,
+            watched.state(facts),
             self._known.settings,
             monotonic_ms(),
             before=watched.take_before(),
-            pressure=is_short,
+            pressure=self._pressure,
         )
         for each in chosen:
             if self._is_fit and each.number not in self._in_hand:
-                self._seal(node, each, is_short=is_short)
+                self._seal(node, each)
         self._pressure = False
 
-    def _seal(self, node: int, state: PartitionState, *, is_short: bool) -> None:
+    def _seal(self, node: int, state: PartitionState) -> None:
         number = state.number
         place, settings, _ = self._known.places[number]
         self._in_hand.add(number)
@@ -325,8 +319,7 @@ class Sealer:
             self._tables.changed(number)
             self._say_problem(answer)
 
-        undecided_end = state.high_watermark if is_short else 0
-        how = settings.seal_bytes, settings.schema, state.start, undecided_end
+        how = settings.seal_bytes, settings.schema, state.start
         job = Seal(node, place, state.sealed_end, state.stable_end, *how)
         self.sealing.do(job, answered)
 

@@ -18,7 +18,6 @@ from smq.model.topic_configs import TopicSettings
 from smq.wire.internal.form import Question, by_name
 from smq.wire.internal.manifest import (
     CommitSegments,
-    CommitUndecided,
     CondemnFiles,
     CondemnPayloads,
     DeleteSegments,
@@ -35,11 +34,7 @@ from smq.wire.internal.transactions import AddPartitions, FindTransactions, Sync
 
 
 class PartitionState(NamedTuple):
-    """The state of a partition, as its shard reports it.
-
-    `sealed_end`: below it segments hold what is decided. `undecided_end`: below it they hold the
-    rest too, as sent.
-    """
+    """The state of a partition, as its shard reports it."""
 
     number: int
     log: int
@@ -48,8 +43,6 @@ class PartitionState(NamedTuple):
     stable_end: int
     unsealed_bytes: int
     oldest_ms: int
-    undecided_end: int = 0
-    high_watermark: int = 0
 
 
 class UnsealedPart(NamedTuple):
@@ -125,8 +118,7 @@ class Batches(Question[RawBatches]):
     """Ask for whole batches from the one that holds `offset` on.
 
     `synced`: answer once the WAL has them on disk, since sealed records must not outlive the log,
-    or their offsets would be used again. `shown`: only visible batches. `as_sent`: up to the high
-    watermark, aborted ones too.
+    or their offsets would be used again. `shown`: only visible batches.
     """
 
     number: int
@@ -134,28 +126,14 @@ class Batches(Question[RawBatches]):
     bytes_max: int
     synced: bool = True
     shown: bool = True
-    as_sent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class MarkSealed(Question[bool]):
-    """Report that sealed segments hold all below `end`: what is decided, or batches as sent.
-
-    Answered when the checkpoint with it is durable.
-    """
+    """Report that sealed segments hold all below `end`. Answered when the checkpoint with it is
+    durable."""
 
     number: int
-    end: int
-    is_decided: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class FindAborted(Question[list[tuple[int, int, int]]]):
-    """Ask for the aborted transactions with records or markers in [start, end), which is decided:
-    producer id, first offset, offset of the marker."""
-
-    number: int
-    start: int
     end: int
 
 
@@ -210,7 +188,6 @@ FOR_SHARD = by_name(
     Partitions,
     Batches,
     MarkSealed,
-    FindAborted,
     MarkCompacted,
     RaiseLogStart,
     Unsealed,
@@ -270,10 +247,7 @@ class Probe(Question[str | None]):
 
 @dataclass(frozen=True, slots=True)
 class Seal(Question[int]):
-    """Seal a partition; answers its new sealed end. `log_start` is the shard's.
-
-    With `undecided_end`, what lies from `end` up to there is sealed as it was sent.
-    """
+    """Seal a partition; answers its new sealed end. `log_start` is the shard's."""
 
     node: int
     place: SealedPartition
@@ -282,7 +256,6 @@ class Seal(Question[int]):
     segment_bytes: int
     schema: str = ""
     log_start: int = 0
-    undecided_end: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,7 +431,6 @@ FOR_COORDINATOR = by_name(
     ListSegments,
     NamePayloads,
     CommitSegments,
-    CommitUndecided,
     DeleteSegments,
     CondemnFiles,
     CondemnPayloads,

@@ -2,14 +2,7 @@
 
 from dataclasses import dataclass
 
-from smq.model.segments import (
-    ANY_REACH,
-    ANY_SIZE,
-    NO_LIMIT,
-    BatchLimits,
-    Reach,
-    SealedPartition,
-)
+from smq.model.segments import ANY_SIZE, BatchLimits, SealedPartition
 from smq.wire.internal.form import Question
 
 
@@ -18,7 +11,6 @@ class BatchFile:
     """Batches as a range of a file of the sealer; the offset after them; whether it was cached.
 
     A length of 0: up to `next_offset` no segment has a record, or the first batch does not fit.
-    `is_undecided`: they are as they were sent, with markers and aborted records.
     """
 
     path: str
@@ -26,14 +18,13 @@ class BatchFile:
     length: int
     next_offset: int
     is_cached: bool = False
-    is_undecided: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Cold(Question[BatchFile]):
     """Ask for batches from sealed segments, the first of which has a record at the offset or later.
 
-    As many as fit; one at least if `must_give`. Undecided segments give those within reach.
+    As many as fit; one at least if `must_give`.
     """
 
     number: int
@@ -41,7 +32,6 @@ class Cold(Question[BatchFile]):
     bytes_max: int
     limits: BatchLimits = ANY_SIZE
     must_give: bool = True
-    reach: Reach = ANY_REACH
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +47,6 @@ class Inline(Question[BatchFile]):
     epoch: int
     limits: BatchLimits = ANY_SIZE
     must_give: bool = True
-    limit: int = NO_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +63,6 @@ class NewestRecord(Question[RecordTime | None]):
 
     number: int
     log_start: int
-    limit: int = NO_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +72,6 @@ class OffsetForTime(Question[RecordTime | None]):
     number: int
     timestamp: int
     log_start: int = 0
-    limit: int = NO_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
