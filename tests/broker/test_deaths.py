@@ -9,7 +9,7 @@ is killed, the others go on, and the producer, which has not heard, sends again 
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -88,19 +88,6 @@ def die_with_a_file_and_no_line(
         broker.kill(victim)
 
 
-def die_with_a_line_and_no_checkpoint(
-    broker: SmqBroker, topic: OneTopic, producer: IdempotentProducer, victim: str
-) -> None:
-    with ExitStack() as held:
-        with stopped(broker, COORDINATOR):
-            before = topic.files()
-            producer.send()
-            eventually(lambda: topic.files() - before, "there is a file that nothing names yet")
-            held.enter_context(stopped(broker, SHARD))
-        topic.wait_sealed(len(producer.sent))
-        broker.kill(victim)
-
-
 def die_with_a_checkpoint_that_is_new(
     broker: SmqBroker, topic: OneTopic, producer: IdempotentProducer, victim: str
 ) -> None:
@@ -121,7 +108,6 @@ def die_with_a_checkpoint_that_is_new(
     "die",
     [
         die_with_a_file_and_no_line,
-        die_with_a_line_and_no_checkpoint,
         die_with_a_checkpoint_that_is_new,
     ],
 )

@@ -54,7 +54,7 @@ HANGING_MS = 90_000  # Longer than smq.app.shard.hanging lets a transaction be o
 REPAIR_MS = 4000  # Logs are tended once a second.
 HANG_MS = 5000
 LATE_MS = 400  # The longest delivery of an answer over a slow connection.
-ROUNDS_MAX = 200_000
+ROUNDS_MAX = 1_000_000
 
 Ends = Callable[[str], None]
 
