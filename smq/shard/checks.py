@@ -2,7 +2,7 @@
 
     Check   a generator that ends with the verdict. It yields a Job when others must have the loop
             meanwhile: its driver runs the job in a lane and sends the result back, or goes on in a
-            later turn where it yields NOTHING
+            later turn where it yields NOTHING, and sends the time then (Now)
     Room    what the checks of one turn may inflate in the loop, all clients' together
 
 A check may be dropped at any time, and begun again.

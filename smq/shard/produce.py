@@ -380,8 +380,8 @@ class Producing:
         partition = int(log.partitions.table[int(row[ROW_CODE]) & 0xFFFFFFFF, P_NUMBER])
         pending, self.pending = self.pending, None
         if pending is None or (pending.row, pending.number) != (number, partition):
-            wall_ms = self._head[HEAD_WALL_MS]
-            check = self._handles.check(partition, data, int(row[ROW_AT]), wall_ms)
+            now = Now(int(self._head[HEAD_NOW_MS]), int(self._head[HEAD_WALL_MS]))
+            check = self._handles.check(partition, data, int(row[ROW_AT]), now)
             pending = Pending(number, partition, check, None)
         try:
             self.pending = pending._replace(wanted=pending.check.send(pending.said), said=None)

@@ -26,6 +26,7 @@ from shm.kernels.log.handles import AHEAD_MAX_MS
 from smq.model.catalog import Topic
 from smq.model.config import Config
 from smq.model.errors import ErrorCode
+from smq.model.now import Now
 from smq.model.references import NotAHandle, Reference, directory_of
 from smq.model.topic_configs import own_or_default
 from smq.shard.answers import RefusedRecord
@@ -84,10 +85,10 @@ class Patience:
     def __init__(self) -> None:
         self._since_ms = self._count = 0
 
-    def ends(self, refused: int, wall_ms: int) -> bool:
+    def ends(self, refused: int, now_ms: int) -> bool:
         """Count refused handles; returns whether the client's allowance is used up."""
-        if not 0 <= wall_ms - self._since_ms < PATIENCE_MS:
-            self._since_ms, self._count = wall_ms, 0
+        if not 0 <= now_ms - self._since_ms < PATIENCE_MS:
+            self._since_ms, self._count = now_ms, 0
         self._count += refused
         return self._count > REFUSED_MAX
 
@@ -102,7 +103,7 @@ class Rule(NamedTuple):
 class Handles(Protocol):
     """Decides which handles are valid."""
 
-    def check(self, number: int, data: np.ndarray, at: int, wall_ms: int) -> Check:
+    def check(self, number: int, data: np.ndarray, at: int, now: Now) -> Check:
         """Whether the batch at data[at] may be appended to partition `number`.
 
         Until the check ends, `data` must stay as it is.
@@ -118,7 +119,7 @@ class Handles(Protocol):
 class NoFiler:
     """No place for payloads: this shard has no filer."""
 
-    def check(self, _number: int, _data: np.ndarray, _at: int, _wall_ms: int) -> Check:
+    def check(self, _number: int, _data: np.ndarray, _at: int, _now: Now) -> Check:
         """See Handles."""
         yield from ()
         return Verdict(
@@ -142,7 +143,7 @@ class References:
         self._payloads, self._topic_of, self.config = payloads, topic_of, config
         self.room = room or Room()
 
-    def check(self, number: int, data: np.ndarray, at: int, wall_ms: int) -> Check:
+    def check(self, number: int, data: np.ndarray, at: int, now: Now) -> Check:
         """See Handles."""
         length_at = at + BATCH_LENGTH_AT
         length = int.from_bytes(data[length_at : length_at + 4].tobytes())
@@ -151,24 +152,24 @@ class References:
             rows = yield partial(handle_rows, data, at, end)
         else:
             while not self.room.take(end - at + CHECK_BYTES):
-                wall_ms = yield NOTHING
+                now = yield NOTHING
             rows = handle_rows(data, at, end)
         if rows is None:
             reason = "its records are malformed, and it may hold a handle"
             return Verdict(ErrorCode.INVALID_RECORD, [RefusedRecord(0, reason)])
-        return (yield from self._look(self._topic_of(number), data, rows, wall_ms))
+        return (yield from self._look(self._topic_of(number), data, rows, now))
 
-    def _look(self, topic: Topic | None, data: np.ndarray, rows: np.ndarray, wall_ms: int) -> Check:
+    def _look(self, topic: Topic | None, data: np.ndarray, rows: np.ndarray, now: Now) -> Check:
         """Look for the payloads of these handles; the verdict on their batch."""
         refused: list[RefusedRecord] = []
         later: dict[Reference | NotAHandle, int] = {}
         oldest: tuple[int, Handle] | None = None
-        begun_ms = wall_ms
+        begun_ms = now.monotonic_ms
         for handle in handles_of_rows(data, rows):
             while not self.room.take(HANDLE_ROOM_BYTES):
-                wall_ms = yield NOTHING
+                now = yield NOTHING
             try:
-                reason, modified_ms = self._problem(handle.reference, topic, wall_ms)
+                reason, modified_ms = self._problem(handle.reference, topic, now.wall_ms)
                 oldest = min(oldest or (modified_ms, handle), (modified_ms, handle), key=_AGE)
             except Later:  # Go on: request all payloads of the batch together.
                 later.setdefault(handle.reference, handle.record)
@@ -178,9 +179,9 @@ class References:
             if len(refused) == REASONS_MAX:
                 break
         if not refused and oldest is not None:  # It may have become too old since its look-up.
-            reason = self._age_problem(oldest[1].reference, oldest[0], topic, wall_ms)
+            reason = self._age_problem(oldest[1].reference, oldest[0], topic, now.wall_ms)
             refused += [RefusedRecord(oldest[1].record, reason)] if reason else []
-            if not 0 <= wall_ms - begun_ms < CHECK_MS_MAX:
+            if now.monotonic_ms - begun_ms >= CHECK_MS_MAX:
                 later.setdefault(oldest[1].reference, oldest[1].record)
         return _verdict_on(refused, later.values())
 

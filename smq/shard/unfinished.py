@@ -62,7 +62,7 @@ class Unfinished:
         self._read(now)
         producing.pending, self._pending = self._pending, None
         if producing.pending is not None and producing.pending.wanted is None:
-            producing.pending = producing.pending._replace(said=now.wall_ms)
+            producing.pending = producing.pending._replace(said=now)
         is_done = self._append(now)
         if isinstance(is_done, AddPartitions):
             self._pending, producing.pending = producing.pending, None

@@ -42,6 +42,7 @@ from shm.kernels.record.references import may_refer
 from smq.model.catalog import Topic
 from smq.model.config import Config
 from smq.model.errors import ErrorCode
+from smq.model.now import Now
 from smq.model.topic_configs import TopicSettings, own_or_default
 from smq.shard.answers import RefusedRecord
 from smq.shard.checks import CHECK_BYTES, GOOD, NOTHING, ROOM_BYTES, Check, Room, Verdict
@@ -95,15 +96,15 @@ class Validation:
         self.room = room or Room()
         self._known: dict[int, _Required] = {}
 
-    def check(self, number: int, data: np.ndarray, at: int, wall_ms: int) -> Check:
+    def check(self, number: int, data: np.ndarray, at: int, now: Now) -> Check:
         """See Handles."""
         while not self.room.take(CHECK_BYTES):
-            wall_ms = yield NOTHING
+            now = yield NOTHING
         size = _size_of(data, at)
         batch, topic = data[at : at + size], self._topic_of(number)
         records = None
         if topic is not None and (known := self._required(number, topic)).looks_into:
-            judge = partial(verdict_of, batch, known.partition, known.settings, wall_ms)
+            judge = partial(verdict_of, batch, known.partition, known.settings, now.wall_ms)
             try:
                 records = self._inflated_here(batch)
             except Undecodable:
@@ -112,7 +113,7 @@ class Validation:
             if verdict.error:
                 return verdict
         if may_refer(data, at, size):
-            return (yield from self._handles.check(number, data, at, wall_ms))
+            return (yield from self._handles.check(number, data, at, now))
         wanted = None if topic is None else compression_of(topic.configs)
         if wanted is None or codec_of(batch) == wanted.codec:
             return GOOD

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from shm.kernels.base.words import FLAG_FETCH_LEFT, P_FLAGS
+from smq.model.now import Now
 from smq.shard.checks import GOOD, Check
 from smq.shard.inline import before_handles, delivers_inline
 from smq.shard.produce import Producing
@@ -21,7 +22,7 @@ HANDLE = reference_to(b"payload")
 class AllGood(NoFiler):
     """Takes handles to anything."""
 
-    def check(self, _number: int, _data: np.ndarray, _at: int, _now_ms: int) -> Check:
+    def check(self, _number: int, _data: np.ndarray, _at: int, _now: Now) -> Check:
         yield from ()
         return GOOD
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from smq.model.errors import ErrorCode
+from smq.model.now import Now
 from smq.shard.checks import GOOD, Check
 from smq.shard.recompression import CODECS, Compression, compression_of, recompressed
 from smq.shard.references import NoFiler
@@ -35,7 +36,7 @@ def array(batch: bytes) -> np.ndarray:
 class AllGood(NoFiler):
     """Takes handles to anything."""
 
-    def check(self, _number: int, _data: np.ndarray, _at: int, _wall_ms: int) -> Check:
+    def check(self, _number: int, _data: np.ndarray, _at: int, _now: Now) -> Check:
         yield from ()
         return GOOD
 
