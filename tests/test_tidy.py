@@ -61,7 +61,6 @@ WALL_TIME = {
     "shm/kernels/turn/receive.py": "hands it to the kernels",
     "shm/kernels/twin/produce.py": "the twin of these",
     "smq/shard/produce.py": "hands it to the kernels",
-    "smq/shard/unfinished.py": "hands it to the checks",
     "smq/shard/validation.py": "what a record's time may be",
     "smq/shard/markers.py": "a marker's time",
     "smq/wire/markers.py": "a marker's time",
