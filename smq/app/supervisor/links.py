@@ -10,10 +10,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from smq.app.supervisor.modes import FILES, LEFT, OWN
+from smq.sealer.lake.catalog import FILE_NAME as CATALOG
+
 # What our names begin with: temporary files and SQLite's journals add to them.
 _OURS = (
-    *("meta.json", "clock.json", "status.json", "lock", "supervisor.lock", "restoring"),
-    *("store.sqlite", "iceberg.sqlite", "logs", "filer", "cache", "tables", "pins"),
+    *("meta.json", "clock.json", "lock", "supervisor.lock", "restoring", "filer"),
+    *(*OWN, *LEFT, *FILES, CATALOG),
 )
 
 

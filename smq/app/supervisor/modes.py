@@ -24,9 +24,9 @@ from smq.sealer.lake.catalog import FILE_NAME as CATALOG
 
 _OTHERS = 0o077
 _SPECIAL = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX  # A set-group-id bit hands the group down.
-_OWN = ("cache", "logs", "tables")
-_LEFT = ("pins",)  # There for as long as a snapshot is taken, or left by one.
-_FILES = ("store.sqlite", "store.sqlite-wal", "store.sqlite-shm", "status.json")
+OWN = ("cache", "logs", "tables")
+LEFT = ("pins",)  # There for as long as a snapshot is taken, or left by one.
+FILES = ("store.sqlite", "store.sqlite-wal", "store.sqlite-shm", "status.json")
 _FILER = (UNFINISHED, PREFIX.rstrip("/"), SEGMENTS_PREFIX.rstrip("/"))
 
 
@@ -41,11 +41,11 @@ def close_to_others(config: Config) -> None:
     Raises SystemExit if another user but root made any of it: he could read what is written there.
     """
     mode = int(config.filer_mode, 8)
-    for name in _OWN:
+    for name in OWN:
         (config.data_dir / name).mkdir(mode=0o700, exist_ok=True)
-    for name in (*_OWN, *_LEFT):
+    for name in (*OWN, *LEFT):
         _set(config.data_dir / name, 0o700)
-    for name in _FILES:
+    for name in FILES:
         _set(config.data_dir / name, 0o600)
     _set(config.data_dir / CATALOG, mode & 0o666)
     for path in _filer_directories(config):
@@ -67,7 +67,7 @@ def _set(path: Path, mode: int) -> None:
         found = path.lstat()
     except (FileNotFoundError, NotADirectoryError):  # Who uses the latter says that.
         return
-    if stat.S_ISLNK(found.st_mode):  # The operator's, or of a directory from elsewhere.
+    if stat.S_ISLNK(found.st_mode):  # The operator's, in a filer elsewhere.
         return
     if found.st_uid != os.geteuid():
         _refuse_foreign(path, found.st_uid)
