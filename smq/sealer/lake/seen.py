@@ -54,7 +54,12 @@ def read_seen(path: Path) -> Seen:
 
 def write_seen(path: Path, seen: Seen) -> None:
     """Replace it. Raises OSError."""
+    replace_json(path, seen._asdict() | {"unnamed": sorted(seen.unnamed)})
+
+
+def replace_json(path: Path, content: object) -> None:
+    """Replace a file in one step, or create it and its directory. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}")
-    unfinished.write_text(json.dumps(seen._asdict() | {"unnamed": sorted(seen.unnamed)}))
+    unfinished.write_text(json.dumps(content))
     unfinished.replace(path)

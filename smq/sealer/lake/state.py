@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from smq.model.segments import directory_of
-from smq.sealer.lake.seen import seen_path
+from smq.sealer.lake.seen import replace_json, seen_path
 from smq.store.manifest import REPLACED_KEEP_MS
 
 DIRECTORY = "tables"
@@ -74,10 +74,7 @@ def read_state(path: Path) -> TableState | None:
 def write_state(data_dir: Path, state: TableState) -> None:
     """Replace the state. Raises OSError."""
     path = path_of(data_dir, state.namespace, state.topic, state.format)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}")
-    unfinished.write_text(json.dumps(asdict(state)))
-    unfinished.replace(path)
+    replace_json(path, asdict(state))
 
 
 def forget_state(data_dir: Path, namespace: str, topic: str, format_: str) -> None:
@@ -122,8 +119,8 @@ def in_step(
             directory_of(state.namespace, state.topic),
             state.followed_ms - SLACK_MS,
         )
-        is_known = topic_ids.get((state.namespace, state.topic)) == state.topic_id
-        is_known = is_known and state.followed_ms <= now_ms
+        is_of_topic = topic_ids.get((state.namespace, state.topic)) == state.topic_id
+        is_known = is_of_topic and state.followed_ms <= now_ms
         if not is_known or time_ms < now_ms - REPLACED_KEEP_MS:
             time_ms = 0
         times[directory] = min(max(time_ms, 0), times.get(directory, time_ms))
