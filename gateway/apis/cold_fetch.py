@@ -16,7 +16,7 @@ from gateway.apis.log_fetch import ABORTED_MAX, find_told
 from gateway.context import Ask
 from smq.model.errors import ErrorCode
 from smq.model.segments import BatchLimits
-from smq.shard.inline import delivers_inline
+from smq.shard.inline import Search, delivers_inline
 from smq.shard.lent import FileRange, LentBatches
 from smq.shard.shard import Led, Shard
 from smq.wire.generated.fetch import FetchResponse, PartitionData
@@ -55,14 +55,14 @@ class ColdPart(NamedTuple):
             return Inline(led.number, self.offset, self.bytes_max, led.epoch, *sizes)
         return Cold(led.number, self.offset, self.bytes_max, *sizes)
 
-    def take(self, said: BatchFile | Failed) -> "ColdPart | None":
+    def take(self, said: BatchFile | Failed, search: Search) -> "ColdPart | None":
         """Put the sealer's answer into the row; returns what to ask then."""
         if isinstance(said, Failed):
             self.data.error_code = self.failure
         elif said.length:
             self._give(said)
         elif said.next_offset > self.offset:
-            return self._pass(said.next_offset)
+            return self._pass(said.next_offset, search)
         return None
 
     def _give(self, said: BatchFile) -> None:
@@ -73,7 +73,7 @@ class ColdPart(NamedTuple):
         except OSError:
             self.data.error_code = self.failure
 
-    def _pass(self, end: int) -> "ColdPart | None":
+    def _pass(self, end: int, search: Search) -> "ColdPart | None":
         """No segment has a record before `end`: read on in the log."""
         led, data = self.led, self.data
         if led.number not in led.log.partitions.slots:  # Deleted meanwhile.
@@ -82,7 +82,7 @@ class ColdPart(NamedTuple):
         is_plain = data.aborted_transactions is None
         if end < self.limit:
             found, aborted = find_told(
-                led, end, self.limit, self.bytes_max, None if is_plain else ABORTED_MAX
+                led, end, self.limit, self.bytes_max, None if is_plain else ABORTED_MAX, search
             )
             if found is None:
                 return self._replace(offset=end)
@@ -112,7 +112,10 @@ def _with_answers(
 ) -> FetchResponse | Ask:
     """Put the sealer's answers into their partitions."""
     asked = zip(cold, answers, strict=True)
-    return with_cold(response, [again for part, said in asked if (again := part.take(said))])
+    search = Search()
+    return with_cold(
+        response, [again for part, said in asked if (again := part.take(said, search))]
+    )
 
 
 def lent_of(response: FetchResponse) -> Iterator[LentBatches | FileRange]:

@@ -36,6 +36,7 @@ from shm.kernels.request.fetch_request import FETCH_BYTES_MAX, WAIT_MS_MAX
 from smq.model.catalog import InternalPartition, Node, Topic
 from smq.model.errors import ErrorCode
 from smq.model.segments import BatchLimits
+from smq.shard.inline import Search, delivers_inline
 from smq.shard.lent import LentBatches
 from smq.shard.shard import Led, Offsets
 from smq.wire.generated.fetch import (
@@ -107,7 +108,7 @@ class Fetching:
         """The response if there is enough to read, Ask if the sealer has it, or None."""
         reader = Reader(self._request, self._context.header.api_version)
         response = self.read(reader)
-        is_enough = reader.total_bytes >= self._request.min_bytes or reader.has_error or is_last
+        is_enough = reader.has_enough(self._request.min_bytes) or is_last
         if not is_enough and not reader.cold:
             return None
         self._context.shard.count_fetch(reader.total_bytes)
@@ -260,10 +261,15 @@ class Reader:
         self._failure = storage_error(version)
         self._isolation_level = request.isolation_level
         self._aborted_left = ABORTED_MAX
+        self._search = Search()
         self.total_bytes = 0
         self.has_error = False
         self.cold: list[ColdPart] = []
         self._cold_count = 0
+
+    def has_enough(self, min_bytes: int) -> bool:
+        """Whether an answer goes out now: there is enough, an error, or no more can be read."""
+        return self.total_bytes >= min_bytes or self.has_error or self._search.is_over
 
     @property
     def has_cold(self) -> bool:
@@ -320,9 +326,12 @@ class Reader:
     def _fill(self, data: PartitionData, row: _Row, limit: int, budget: int) -> int:
         led, asked = row.led, row.request
         assert led is not None
+        is_first = not (self.total_bytes or self._cold_count)
+        if self._search.is_over and not is_first and delivers_inline(led.topic):
+            return 0
         is_plain = data.aborted_transactions is None
         count_max = None if is_plain else self._aborted_left
-        found, aborted = find_told(led, asked.fetch_offset, limit, budget, count_max)
+        found, aborted = find_told(led, asked.fetch_offset, limit, budget, count_max, self._search)
         if found is not None:
             count = len(aborted or ())
             if (found.total_bytes > budget or count > self._aborted_left) and self.total_bytes > 0:

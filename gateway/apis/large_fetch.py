@@ -135,7 +135,7 @@ class LargeFetch:
 
 
 def _is_enough(reader: Reader, request: FetchRequest) -> bool:
-    return reader.total_bytes >= request.min_bytes or reader.has_error or reader.has_cold
+    return reader.has_enough(request.min_bytes) or reader.has_cold
 
 
 def _marked(portions: Iterator[Portion]) -> Iterator[tuple[Portion, bool]]:

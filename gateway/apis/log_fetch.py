@@ -11,7 +11,7 @@ from typing import NamedTuple
 from shm.kernels.base.words import BATCH_PRODUCER_ID_AT, FRAME_HEADER_BYTES
 from smq.log.aborted import FIRST, PRODUCER
 from smq.log.lookup import Found
-from smq.shard.inline import before_handles, delivers_inline
+from smq.shard.inline import Search, delivers_inline
 from smq.shard.shard import Led
 from smq.wire.generated.fetch import AbortedTransaction
 
@@ -25,19 +25,21 @@ class Told(NamedTuple):
     aborted: list[AbortedTransaction] | None
 
 
-def find_in_log(led: Led, offset: int, limit: int, bytes_max: int) -> Found | None:
+def find_in_log(led: Led, offset: int, limit: int, bytes_max: int, search: Search) -> Found | None:
     """What is answered from the log; None: the sealer has it."""
-    found = led.log.find(led.number, offset, limit, bytes_max)
-    if found is not None and delivers_inline(led.topic):
-        return before_handles(led.log, found)
-    return found
+    if not delivers_inline(led.topic):
+        return led.log.find(led.number, offset, limit, bytes_max)
+    found = led.log.find(led.number, offset, limit, min(bytes_max, search.bytes_left))
+    return None if found is None else search.before_handles(led.log, found)
 
 
-def find_told(led: Led, offset: int, limit: int, bytes_max: int, count_max: int | None) -> Told:
+def find_told(  # noqa: PLR0913, PLR0917  (a partition, a range, three limits)
+    led: Led, offset: int, limit: int, bytes_max: int, count_max: int | None, search: Search
+) -> Told:
     """Whole batches from `offset` on, below `limit`, with the aborted transactions in them: at most
     `count_max`, or those of the first batch. None: nobody wants to know them."""
     log, number = led.log, led.number
-    found = find_in_log(led, offset, limit, bytes_max)
+    found = find_in_log(led, offset, limit, bytes_max, search)
     if count_max is None:
         return Told(found, None)
     if found is None or not len(found.spans) or not log.transactions.has_aborted(number, offset):
@@ -46,7 +48,7 @@ def find_told(led: Led, offset: int, limit: int, bytes_max: int, count_max: int 
     aborted = log.transactions.aborted_in(number, start, end, count_max)
     rows = aborted.table
     if aborted.end < end:
-        found = find_in_log(led, offset, aborted.end, bytes_max)
+        found = log.find(number, offset, aborted.end, found.total_bytes)  # The first of these.
         assert found is not None, "it has just been found"
     if len(rows) > count_max and log.in_ring(int(found.spans[0, 0])):
         [batch] = log.views(found.spans)  # It ends at `start` + 1.

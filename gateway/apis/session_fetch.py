@@ -158,7 +158,7 @@ class Incremental:
         reader, asked = Reader(request, version), copy(request)
         asked.topics = _topics(news)
         response = Fetching(asked, self._context).read(reader)
-        is_enough = reader.total_bytes >= request.min_bytes or reader.has_error or is_last
+        is_enough = reader.has_enough(request.min_bytes) or is_last
         cold = reader.take_cold()
         if not is_enough and not cold:
             return None

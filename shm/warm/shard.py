@@ -58,7 +58,13 @@ from shm.kernels.record.records_encode import (
     encode_one,
     encode_values,
 )
-from shm.kernels.record.references import R_FIELDS, find_handles, find_key, may_refer
+from shm.kernels.record.references import (
+    R_FIELDS,
+    count_plain,
+    find_handles,
+    find_key,
+    may_refer,
+)
 from shm.kernels.record.views import VIEW_BYTES, fill_views
 from shm.kernels.request.fetch import choose_batches, gather, gather_checked
 from shm.kernels.request.fetch_request import STATE_WORDS, answer_fetch
@@ -153,6 +159,7 @@ def _warm_read(log: LogMemory, links: np.ndarray, spans: np.ndarray) -> None:
     find_timestamp(log.memory, links, 0, find_entry(log.memory, links, 0, 0), 0, 0)
     first_entry(log.memory, links, 0)
     gather(log.ring, spans, 0, out)
+    count_plain(log.ring, spans[:0])
     gather_checked(frame, 0, spans, out, 0)
     frame_is_good(frame, 0, len(frame), 0)
     batch_crc_is_good(frame, FRAME_HEADER_BYTES, 61)

@@ -11,6 +11,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -34,7 +35,7 @@ from tests.gateway.coordinator_bench import NODES, CoordinatorBench
 from tests.gateway.groups import join_request, make_topic
 from tests.gateway.shard_api_bench import ShardBench, sent
 from tests.shard import shard_bench
-from tests.shard.shard_bench import NOW, batch, topic
+from tests.shard.shard_bench import NOW, batch, produce_request, topic
 from tests.shard.transactional_bench import (
     Producers,
     transactional_batch,
@@ -190,6 +191,33 @@ def test_no_content_holds_a_shard(shard: tuple[ShardBench, World], api: Api) -> 
             meter.step(lambda: sent(asked._replace(result=result)))
 
     of_api(api, world, ask)
+
+
+def test_a_search_for_handles_holds_no_shard(tmp_path: Path) -> None:
+    """A portion counted partitions, and each of their batches took a call."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shard_bench, "RING_BYTES", 64 * MiB)
+        patch.setattr(shard_bench, "SEGMENT_BYTES", 32 * MiB)
+        inline = topic("inline", range(1, 7), {"smq.reference.delivery": "inline"})
+        bench = ShardBench(tmp_path, inline)
+    request = produce_request({"inline": dict.fromkeys(range(6), batch(b"x"))})
+    for turn in range(12_000):
+        bench.appender.run(request)
+        if turn % 100 == 0:
+            bench.appender.end_turn()
+    bench.appender.end_turn()
+    rows = [{"partition": p, "partition_max_bytes": 50 * MiB} for p in range(6)]
+    said = {"max_bytes": 50 * MiB, "topics": [{"topic_id": inline.id, "partitions": rows}]}
+    asked = request_of("Fetch", 17, said)
+    found: list[int] = []
+
+    def ask(meter: Meter) -> None:
+        result = meter.step(lambda: dispatch(memoryview(asked), bench.shard, NOW)).result
+        [response] = result.responses
+        found.append(sum(bool(each.records) for each in response.partitions))
+
+    check("Fetch", asked, 50 * MiB, ask)
+    assert min(found) > 0
 
 
 def said_to(meter: Meter, result: Any) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 from shm.kernels.base.words import FLAG_FETCH_LEFT, P_FLAGS
 from smq.model.now import Now
 from smq.shard.checks import GOOD, Check
-from smq.shard.inline import before_handles, delivers_inline
+from smq.shard.inline import Search, delivers_inline
 from smq.shard.produce import Producing
 from smq.shard.references import NoFiler
 from smq.shard.shard import Shard
@@ -41,7 +41,7 @@ def lendable(shard: Shard, offset: int) -> int | None:
     [led] = shard.led()
     found = led.log.find(led.number, offset, 1000, 1 << 20)
     assert found is not None
-    plain = before_handles(led.log, found)
+    plain = Search().before_handles(led.log, found)
     assert plain is None or plain.total_bytes == int(plain.spans[:, 1].sum())
     return None if plain is None else len(plain.spans)
 
@@ -62,6 +62,23 @@ def test_what_has_left_the_ring_is_left_to_the_reader(tmp_path: Path) -> None:
         appender.append("inline", 0, handle_batch([bytes(SEGMENT_BYTES // 2 + 1000)]))
     assert lendable(shard, 0) is None
     assert lendable(shard, 7) == 1
+
+
+def test_an_answer_looks_through_so_many_bytes(tmp_path: Path) -> None:
+    """Those before a handle count, and the batch that has it."""
+    shard = new_shard(tmp_path, INLINE)
+    appender, search = Unchecked(shard), Search()
+    sizes = []
+    for references in ([b"a"], [b"b"], [HANDLE], [b"d"]):
+        sizes.append(len(handle_batch(references, time_ms=NOW_MS)))
+        appender.append("inline", 0, handle_batch(references, time_ms=NOW_MS))
+    [led] = shard.led()
+    before = search.bytes_left
+    found = led.log.find(led.number, 0, 1000, 1 << 20)
+    assert found is not None
+    assert search.before_handles(led.log, found) is not None
+    assert before - search.bytes_left == sum(sizes[:3])
+    assert not search.is_over
 
 
 def test_a_topic_says_so_and_its_partitions_are_not_for_the_kernel(tmp_path: Path) -> None:

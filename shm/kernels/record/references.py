@@ -1,6 +1,7 @@
 """Finding handles: records with the header `smq-ref`, in batches as they are sent.
 
     may_refer      whether the seven bytes of the key occur anywhere in a batch: runs on every batch
+    count_plain    how many of some batches come before the first that may
     find_handles   which records have the header: runs on the batches that may
 
 The first checks 64 places at a time: where the third and the fourth byte match, it compares all
@@ -90,6 +91,21 @@ def may_refer(data, at, size):
     if get16(data, at + BATCH_ATTRIBUTES_AT) & ATTRIBUTE_CODEC_MASK:
         return False
     return find_key(data, at + BATCH_HEADER_BYTES, at + size) >= 0
+
+
+@kernel
+def count_plain(ring, spans):
+    """How many batches of a ring come before the first that may hold a handle, and the bytes of all
+    that were searched, with that one.
+
+    spans   int64 [n, 2]: (position of the batch, bytes)
+    """
+    searched = np.int64(0)
+    for i in range(spans.shape[0]):
+        searched += spans[i, 1]
+        if may_refer(ring, spans[i, 0] % ring.size, spans[i, 1]):
+            return np.int64(i), searched
+    return np.int64(spans.shape[0]), searched
 
 
 @kernel

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.apis import fetch as fetch_module
+from smq.shard import inline
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from smq.wire.markers import Marker, read_marker
 from smq.wire.records import read_batches
@@ -125,3 +126,28 @@ def test_partitions_share_what_an_answer_tells(bench: ShardBench) -> None:
     assert sum(told) <= COUNT_MAX
     assert told[0] == 4
     assert [bool(each.records) for each in response.partitions] == [True, True, False]
+
+
+@pytest.mark.parametrize("count", [2, 200])
+def test_partitions_share_what_is_searched_for_handles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """Topics that deliver inline are searched up to a bound, and then the answer goes out, whatever
+    it was to wait for. 200 partitions are read in portions."""
+    made = batch(bytes(500))
+    monkeypatch.setattr(inline, "SEARCHED_BYTES_MAX", 3 * len(made))
+    configs = {"smq.reference.delivery": "inline"}
+    bench = ShardBench(tmp_path, topic("one", range(1, count + 1), configs))
+    for index in (0, 0, count - 1, count - 1):
+        bench.appender.append("one", index, made)
+    partitions = [
+        FetchPartition(partition=index, partition_max_bytes=ALL_BYTES) for index in range(count)
+    ]
+    topics = [FetchTopic(topic="one", partitions=partitions)]
+    asked = FetchRequest(topics=topics, min_bytes=ALL_BYTES, max_wait_ms=500, max_bytes=ALL_BYTES)
+    [response] = bench.ask("Fetch", 12, asked).responses
+    given = {each.partition_index: len(each.records) for each in response.partitions}
+    assert {at: size for at, size in given.items() if size} == {
+        0: 2 * len(made),
+        count - 1: len(made),
+    }
