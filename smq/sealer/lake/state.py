@@ -3,7 +3,8 @@
     <data.dir>/tables/<namespace>/<topic>/<format>.json
 
 The worker that publishes writes it; the sweep, `smq status`, metrics, doctor and `smq tables` read
-it. It decides nothing about rows: if it is lost, the next publishing writes it again.
+it. It decides nothing about rows: if it is lost, the next publishing writes it again. Whose table
+it is says the file's place: one from elsewhere that says another name counts as none.
 """
 
 import json
@@ -13,6 +14,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from smq.model.segments import directory_of
+from smq.model.setting import INT64_MAX
 from smq.sealer.lake.seen import replace_json, seen_path
 from smq.store.manifest import REPLACED_KEEP_MS
 
@@ -63,12 +65,29 @@ def path_of(data_dir: Path, namespace: str, topic: str, format_: str) -> Path:
 
 def read_state(path: Path) -> TableState | None:
     """The state; None if there is none, or it cannot be understood."""
+    return _state_in(path, path.parent.parent.name, path.parent.name, path.stem)
+
+
+def _state_in(path: Path, *names: str) -> TableState | None:
+    """The state that a file has of the table with these names: namespace, topic, format."""
     try:
         found = json.loads(path.read_bytes())
-        names = {each.name for each in fields(TableState)}
-        return TableState(**{name: found[name] for name in names & found.keys()})
-    except (OSError, ValueError, TypeError, AttributeError):
+        known = {each.name: each.type for each in fields(TableState)}
+        state = TableState(**{name: found[name] for name in known.keys() & found.keys()})
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return None
+    is_of_them = (state.namespace, state.topic, state.format) == names
+    is_valid = is_of_them and all(_is(getattr(state, name), known[name]) for name in known)
+    return state if is_valid else None
+
+
+def _is(value: object, kind: object) -> bool:
+    """Whether a field of a file has the type of its dataclass; numbers fit into 64 bits."""
+    if kind is int:
+        return type(value) is int and 0 <= value <= INT64_MAX
+    if kind is str:
+        return isinstance(value, str)
+    return isinstance(value, dict) and all(_is(each, int) for each in value.values())
 
 
 def write_state(data_dir: Path, state: TableState) -> None:
@@ -91,8 +110,9 @@ def move_old_states(data_dir: Path) -> None:
     with suppress(OSError):
         for path in sorted((data_dir / DIRECTORY).glob("*/*.json")):
             topic, _, format_ = path.stem.rpartition(".")
-            if path.is_file() and format_ in FORMATS and topic and read_state(path) is not None:
-                place = path_of(data_dir, path.parent.name, topic, format_)
+            names = path.parent.name, topic, format_
+            if path.is_file() and format_ in FORMATS and _state_in(path, *names) is not None:
+                place = path_of(data_dir, *names)
                 place.parent.mkdir(exist_ok=True)
                 path.replace(place)
 

@@ -23,7 +23,7 @@ from smq.sealer import years
 from smq.sealer.housekeeping import Housekeeping
 from smq.sealer.lake.errors import LakeError
 from smq.sealer.lake.plan import changes
-from smq.sealer.lake.state import SLACK_MS, in_step, states
+from smq.sealer.lake.state import SLACK_MS, in_step, path_of, states
 from smq.sealer.lake.table import TableName
 from smq.testing.s3_server import BUCKET, REGION, S3Server
 from smq.testing.sealing import FakeShard, Fuse, FusedManifest, HangingManifest, Killed
@@ -265,6 +265,21 @@ def test_a_table_that_no_topic_has_is_dropped(lake: Lake) -> None:
     assert len(list(lake.store.list("topics/"))) == 1, "the records are there"
     lake.publish()
     assert_follows(lake)
+
+
+def test_a_state_from_elsewhere_names_no_file_that_is_written(lake: Lake, tmp_path: Path) -> None:
+    """Door fault 2: publishing wrote the state to the path that the state's names made."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "config.json").write_text("mine")
+    path = path_of(lake.data_dir, NAMESPACE, TOPIC, lake.format)
+    path.parent.mkdir(parents=True)
+    crafted = {"namespace": str(home), "topic": ".", "format": "config"}
+    path.write_text(json.dumps(crafted))
+    lake.seal(0)
+    lake.publish()
+    assert_follows(lake)
+    assert (home / "config.json").read_text() == "mine"
 
 
 def test_a_dropped_table_is_published_again_and_that_is_said(lake: Lake) -> None:

@@ -79,6 +79,37 @@ def test_a_state_that_cannot_be_understood_counts_as_none(tmp_path: Path) -> Non
     assert list(states(tmp_path)) == []
 
 
+@pytest.mark.parametrize(
+    "crafted",
+    [
+        {"namespace": "../../home"},
+        {"topic": "."},
+        {"format": "config"},
+        {"format": "iceberg"},
+        {"files": "1"},
+        {"synced_ms": True},
+        {"followed_ms": 1.5},
+        {"error_ms": 2**63},
+        {"tidied_ms": -1},
+        {"ends": {"0": None}},
+        {"ends": [1]},
+        {"note": 1},
+    ],
+)
+def test_a_state_that_says_another_name_or_type_counts_as_none(
+    tmp_path: Path, crafted: dict[str, object]
+) -> None:
+    """Door fault 2: the names in a file from elsewhere were the path where it was written."""
+    write_state(tmp_path, STATE)
+    path = path_of(tmp_path, "a", "b", "delta")
+    path.write_text(json.dumps(asdict(STATE) | crafted))
+    assert read_state(path) is None
+    assert list(states(tmp_path)) == []
+    path.rename(path.parent.parent / "b.delta.json")
+    move_old_states(tmp_path)
+    assert not path.exists()
+
+
 def test_fields_of_a_later_version_are_passed_over(tmp_path: Path) -> None:
     write_state(tmp_path, STATE)
     path = path_of(tmp_path, "a", "b", "delta")
