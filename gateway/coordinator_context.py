@@ -26,11 +26,19 @@ class Ticket:
     respond: Callable[[Any], Message]
 
 
+@dataclass(slots=True)
+class Told:
+    """How many bytes the portions of an answer have told so far, for handlers that bound them."""
+
+    size: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class CoordinatorContext:
     """A request that a node has relayed. `origin` is for the sender of the answer.
 
-    `described`: names that earlier portions have answered, for handlers that answer each once.
+    described  names that earlier portions have answered, for handlers that answer each once
+    told       what earlier portions have told
     """
 
     header: RequestHeader
@@ -41,6 +49,7 @@ class CoordinatorContext:
     now: Now
     origin: object
     described: dict[str, None] = field(default_factory=dict)
+    told: Told = field(default_factory=Told)
 
     @property
     def version(self) -> int:

@@ -1,7 +1,9 @@
 """DescribeGroups (key 15), versions 0-6.
 
-- State, protocol type and members of each group; metadata, assignments and the protocol's name
-  when the group is stable.
+- State, protocol type and members of each group; metadata and the protocol's name when the group
+  is stable. While it rebalances the members have the assignments of before, as in Kafka.
+- Once an answer has told DESCRIBED_BYTES_MAX of members, its further groups are
+  COORDINATOR_LOAD_IN_PROGRESS: clients ask for those again. The first is always told.
 - An unknown group is "Dead" without an error, from 6 on GROUP_ID_NOT_FOUND (KIP-1043).
 - From 3: the operations a client is allowed, if it asks: all, there are no ACLs yet (KIP-430).
 - From 4: group instance ids (KIP-345).
@@ -20,6 +22,8 @@ from smq.wire.generated.describe_groups import (
 )
 
 GROUP_NOT_FOUND_FROM = 6
+DESCRIBED_BYTES_MAX = 4 * 1024 * 1024  # A request may name a large group 10,000 times.
+MEMBER_BYTES = 100  # Beside what a member says: its row in an answer.
 NO_OPERATIONS_ASKED = -2147483648
 READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = 3, 6, 8, 10, 11
 EVERY_OPERATION = sum(
@@ -48,13 +52,20 @@ def _describe(group_id: str, context: CoordinatorContext) -> DescribedGroup:
             group_id=group_id,
             group_state=GroupState.DEAD.value,
         )
+    if context.told.size >= DESCRIBED_BYTES_MAX:
+        later = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return DescribedGroup(error_code=later, group_id=group_id)
     stable = group.state is GroupState.STABLE
+    members = [_member(each, group, stable=stable) for each in group.roster]
+    context.told.size += sum(
+        MEMBER_BYTES + len(each.member_metadata) + len(each.member_assignment) for each in members
+    )
     return DescribedGroup(
         group_id=group_id,
         group_state=group.state.value,
         protocol_type=group.protocol_type or "",
         protocol_data=(group.protocol_name or "") if stable else "",
-        members=[_member(each, group, stable=stable) for each in group.roster],
+        members=members,
     )
 
 
@@ -65,5 +76,5 @@ def _member(member: Member, group: Group, *, stable: bool) -> DescribedGroupMemb
         client_id=member.client_id,
         client_host=member.client_host,
         member_metadata=member.metadata(group.protocol_name) if stable else b"",
-        member_assignment=member.assignment if stable else b"",
+        member_assignment=member.assignment,
     )

@@ -20,7 +20,7 @@ from smq.wire.generated.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from tests.oracle.dialogues import dialogue
-from tests.oracle.dialogues.membership import Member, enter, leave
+from tests.oracle.dialogues.membership import QUIET_JOIN, Member, enter, heartbeat, join, leave
 from tests.oracle.dialogues.produce import UNKNOWN_ID
 from tests.oracle.plain import own
 from tests.oracle.talk import Talk
@@ -217,6 +217,27 @@ def described(talk: Talk) -> None:
     ask("an empty one", talk.own())
     enter(talk, talk.own("static"), group_instance_id="me")
     ask("with a static member", talk.own("static"))
+
+
+@dialogue("DescribeGroups")
+def while_rebalancing(talk: Talk) -> None:
+    """Members have the assignments of before until the leader gives others."""
+    first = enter(talk, talk.own())
+    talk.meet(first.id)
+    asked = DescribeGroupsRequest(groups=[talk.own()])
+
+    def in_order(answer: Any) -> None:
+        [group] = answer.groups
+        group.members = sorted(group.members, key=lambda each: each.member_id != first.id)
+
+    second, third = talk.voice(), talk.quietly(join(talk.own()), QUIET_JOIN).member_id
+    talk.meet(third)
+    second.begin(join(talk.own(), third), version=QUIET_JOIN)
+    talk.until(heartbeat(first), lambda answer: answer.error_code == 27, 3)
+    talk.ask("while others join", asked, trim=in_order)
+    talk.quietly(join(talk.own(), first.id), QUIET_JOIN)
+    second.finish()
+    talk.ask("before the leader syncs", asked, trim=in_order)
 
 
 @dialogue("ListGroups", also=(4,))
