@@ -15,6 +15,7 @@ from smq.sealer.lake.errors import LakeError
 
 NAME = "smq"
 FILE_NAME = "iceberg.sqlite"
+SQLITE = "sqlite:///"
 
 
 SECRETS = ("token", "credential", "secret", "password", "key", "auth")  # In names of properties.
@@ -39,6 +40,13 @@ class CatalogSettings(NamedTuple):
     @property
     def is_rest(self) -> bool:
         return self.uri.startswith(("http://", "https://"))
+
+    @property
+    def file(self) -> Path | None:
+        """The file of an SQLite catalog."""
+        if not self.uri.startswith(SQLITE):
+            return None
+        return Path(self.uri.removeprefix(SQLITE).partition("?")[0])
 
     def hidden(self, text: str) -> str:
         """An error of the catalog without its secrets: libraries repeat addresses and tokens."""

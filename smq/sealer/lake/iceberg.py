@@ -24,6 +24,7 @@ from smq.filer.store import Store
 from smq.model.segments import directory_of
 from smq.sealer.lake.catalog import NAME, CatalogSettings
 from smq.sealer.lake.errors import LakeError
+from smq.sealer.lake.own_files import Elsewhere, keep_to, refuse_foreign_schema
 from smq.sealer.lake.plan import NewFile, range_of
 from smq.sealer.lake.seen import Mark, Seen
 from smq.sealer.lake.table import COUNTED, PARTITION, TOPIC_ID, Commit, Held, TableName
@@ -76,6 +77,8 @@ class IcebergTable:
                 self._table = self._opened().load_table(self._name)
             except (exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError):
                 return None
+            except Elsewhere as reason:
+                return Held("", {}, [str(reason)], {})  # Nothing that was made here.
             foreign = list(self._read_files(self._table))
             # pyiceberg 0.12 says large_string for string, and so on.
             columns = io._pyarrow_schema_ensure_small_types(self._table.schema().as_arrow())  # noqa: SLF001
@@ -226,8 +229,12 @@ class IcebergTable:
         if self._catalog is None:
             logging.getLogger("pyiceberg").setLevel(logging.ERROR)
             options = self._file_options | self._settings.options()
+            if (file := self._settings.file) is not None:
+                refuse_foreign_schema(file)
             self._catalog = _library("pyiceberg.catalog").load_catalog(NAME, **options)
-            if not self._settings.is_rest:
+            directory, is_rest = f"{self._base}/{self._directory}{METADATA}", self._settings.is_rest
+            keep_to(directory, self._catalog, is_rest=is_rest)
+            if not is_rest:
                 _keep_order(self._catalog)
         return self._catalog
 
