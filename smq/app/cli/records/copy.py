@@ -22,14 +22,15 @@ from smq.model.errors import BrokerError, StoreError
 
 if TYPE_CHECKING:
     from smq.app.cli.records.copy_payloads import PayloadCopy
+    from smq.app.cli.records.copy_state import Name, State
     from smq.app.cli.records.copying import Copy, Lane, Side
+    from smq.app.cli.records.raw_batches import Producer
     from smq.client.kafka.offsets import Place
 
 JSON = (
     'JSON: {"source", "destination", "partitions", "records", "bytes", "payloads", '
     '"payload_bytes", "seconds"}'
 )
-SAVE_MS = 1000  # Between two saves: how much of a copy is repeated after a kill.
 
 InflateMax = Annotated[
     int | None,
@@ -82,8 +83,7 @@ def copy(  # noqa: PLR0913  (Each is an option.)
     where = place(start, "--from")
     with cluster_at(bootstrap) as cluster, cluster_at(to or bootstrap) as other:
         sides = copying.Side(cluster, source), copying.Side(other, destination)
-        lanes = _lanes(*sides, where, state)
-        saving = Saving(state, *sides, lanes)
+        lanes, saving = _begun(*sides, where, state)
         began_ms = monotonic_ms()
         total = sum(lane.end - lane.position for lane in lanes.values())
         with progress(f"{source} → {destination}", total) as advance:
@@ -91,6 +91,7 @@ def copy(  # noqa: PLR0913  (Each is an option.)
             work = copying.Copy(
                 *(*sides, lanes, advance, saving.save),
                 bring=payloads.bring,
+                producer=saving.producer,
                 batch_bytes_max=_bytes_max(sides[1]),
                 keep_offsets=keep_offsets,
                 inflated_bytes_max=inflate_max,
@@ -145,44 +146,68 @@ def _counts(work: "Copy", payloads: "PayloadCopy") -> dict[str, int]:
 
 
 class Saving:
-    """Saves the state periodically, if there is a file for it."""
+    """Saves the state, if there is a file for it. `producer` is that of the copy, once known."""
 
     def __init__(
-        self, path: Path | None, source: "Side", destination: "Side", lanes: "dict[int, Lane]"
+        self,
+        path: Path | None,
+        source: "Name",
+        destination: "Name",
+        lanes: "dict[int, Lane]",
+        producer: "Producer | None",
     ) -> None:
-        self._path, self._lanes = path, lanes
-        self._names = name_of(source), name_of(destination)
-        self._saved_ms = monotonic_ms()
+        self._path, self._lanes, self.producer = path, lanes, producer
+        self._names = source, destination
         self.save_now()  # With the destination's first offsets, before anything is copied.
 
-    def save(self) -> None:
-        """Save if it is time to."""
-        if monotonic_ms() - self._saved_ms >= SAVE_MS:
-            self.save_now()
+    def save(self, producer: "Producer | None") -> None:
+        """Save what is acknowledged and what is under way, of this producer."""
+        self.producer = producer
+        self.save_now()
 
     def save_now(self) -> None:
-        """Save the acknowledged progress."""
-        from smq.app.cli.records.copy_state import write_state  # noqa: PLC0415
+        """Save it again."""
+        from smq.app.cli.records.copy_state import Known, State, write_state  # noqa: PLC0415
 
-        self._saved_ms = monotonic_ms()
         if self._path is not None:
-            pairs = {
-                number: (lane.acknowledged, lane.destination - lane.skip)
+            partitions = {
+                number: Known(
+                    lane.acknowledged,
+                    lane.destination - lane.skip,
+                    lane.began,
+                    [pair for pair in lane.under_way.items() if pair[0] > lane.destination],
+                )
                 for number, lane in self._lanes.items()
             }
-            write_state(self._path, *self._names, pairs)
+            write_state(self._path, *self._names, State(partitions, self.producer))
 
 
-def name_of(side: "Side") -> str:
-    """The identity of a cluster's topic in the state file."""
-    return f"{side.cluster.cluster_id}/{side.topic}"
+def name_of(side: "Side") -> "Name":
+    """The identity of a cluster's topic."""
+    from smq.app.cli.records.copy_state import Name  # noqa: PLC0415
+
+    cluster, topic = side
+    found = cluster.retrying(lambda: cluster.topic(topic))
+    return Name(str(cluster.cluster_id), topic, str(found.topic_id))
+
+
+def _begun(
+    source: "Side", destination: "Side", where: "Place", path: Path | None
+) -> "tuple[dict[int, Lane], Saving]":
+    """What is to be copied, and the state, of which `path` may know an earlier run."""
+    from smq.app.cli.records.copy_state import State, read_state  # noqa: PLC0415
+
+    names = name_of(source), destination_of(source, destination)
+    known = State() if path is None else read_state(path, *names)
+    lanes = _lanes(source, destination, where, known)
+    return lanes, Saving(path, *names, lanes, known.producer)
 
 
 def _lanes(
-    source: "Side", destination: "Side", where: "Place", state: Path | None
+    source: "Side", destination: "Side", where: "Place", state: "State"
 ) -> "dict[int, Lane]":
-    """A lane for each partition, from the state where there is one. May create the destination."""
-    from smq.app.cli.records.copy_state import read_state  # noqa: PLC0415
+    """A lane for each partition, from the state where there is one."""
+    from smq.app.cli.records.copy_state import Known  # noqa: PLC0415
     from smq.app.cli.records.copying import Lane  # noqa: PLC0415  (as above)
     from smq.client.kafka.offsets import (  # noqa: PLC0415  (as above)
         LATEST,
@@ -192,34 +217,35 @@ def _lanes(
         resolve,
     )
 
-    count = _partition_count(source, destination)
-    partitions = list(range(count))
-    if name_of(source) == name_of(destination):
-        raise refusal("source and destination are the same topic")
+    partitions = list(range(_count(source)))
     ends = find_offsets(*source, partitions, LATEST_TIMESTAMP, isolation_level=READ_COMMITTED)
     firsts = resolve(*source, partitions, where)
     there = resolve(*destination, partitions, LATEST)
-    known = {} if state is None else read_state(state, name_of(source), name_of(destination))
     lanes = {}
     for number in partitions:
-        begun, then = known.get(number, (firsts[number], there[number]))
-        if there[number] < then:
+        end = there[number]
+        known = state.partitions.get(number) or Known(firsts[number], end, end)
+        if end < known.destination:
             raise refusal(
-                f"partition {number} of {destination.topic} ends at {there[number]}, but "
-                f"{then} was reached before: it has lost records, or was created again"
+                f"partition {number} of {destination.topic} ends at {end}, but "
+                f"{known.destination} was reached before: it has lost records"
             )
+        position, skip = known.place(end)
         lanes[number] = Lane(
             partition=number,
-            position=begun,
+            position=position,
             end=ends[number],
-            destination=there[number],
-            acknowledged=begun,
-            skip=there[number] - then,
+            destination=end,
+            acknowledged=position,
+            skip=skip,
+            began=known.began,
+            under_way=dict(known.under_way),
         )
     return lanes
 
 
-def _partition_count(source: "Side", destination: "Side") -> int:
+def destination_of(source: "Side", destination: "Side") -> "Name":
+    """The identity of the destination, which is created if it does not exist."""
     from smq.client.errors import NoSuchTopic  # noqa: PLC0415  (as above)
     from smq.client.kafka.admin import create_topic  # noqa: PLC0415  (as above)
 
@@ -233,7 +259,10 @@ def _partition_count(source: "Side", destination: "Side") -> int:
             f"topic {destination.topic} has {there} partitions and {source.topic} has {count}; "
             "add partitions to it, or name another"
         )
-    return count
+    found = name_of(destination)
+    if name_of(source) == found:
+        raise refusal("source and destination are the same topic")
+    return found
 
 
 def _count(side: "Side") -> int:

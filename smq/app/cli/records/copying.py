@@ -2,15 +2,18 @@
 
 The next fetch is in flight while the previous response is produced. The first failure ends the
 copy. The destination's end offsets record the progress, and the next run continues there: what a
-destination has is a prefix of what it shall have. So each run is an idempotent producer: a broker
+destination has is a prefix of what it shall have. So a copy is an idempotent producer: a broker
 that refuses a batch refuses those behind it too, which are in flight already (KIP-98). It takes any
-sequence as a new producer's first, so a partition's first batch travels alone.
+sequence as a new producer's first, so a run's first batch of a partition travels alone.
+
+A run may be killed while its batches are under way. The next run is the same producer, with the
+same sequences: what the destination has by then, or gets later, is not appended again.
 """
 
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -65,7 +68,8 @@ class Lane:
     destination  the destination's next offset, after all that was acknowledged
     acknowledged the source's offset that corresponds to it
     skip         records that an earlier run has already copied
-    sent         records that this run has sent
+    began        the destination's offset of the producer's first record, whose sequence is 0
+    under_way    the source's next offset after a batch that may be on its way, by the destination's
     is_known     the destination has acknowledged a batch of this run
     """
 
@@ -75,7 +79,8 @@ class Lane:
     destination: int
     acknowledged: int
     skip: int = 0
-    sent: int = 0
+    began: int = 0
+    under_way: dict[int, int] = field(default_factory=dict)
     is_known: bool = False
 
     @property
@@ -95,8 +100,9 @@ class OffsetsNotKept(Exception):
 
 
 class Copy:
-    """One run. `saved` is called after each round of acknowledged requests, `bring` with each batch
-    before it is produced.
+    """One run, of a `producer` that an earlier run has begun, or of a new one. `saving` is called
+    before each round of requests, when all that it will produce is `under_way`, and at the end;
+    `bring` with each batch before that.
 
     Batches above `batch_bytes_max`, which the destination would refuse, are divided. With
     `keep_offsets` it fails before the first record that would change its offset.
@@ -108,9 +114,10 @@ class Copy:
         destination: Side,
         lanes: Mapping[int, Lane],
         progress: Progress,
-        saved: Callable[[], None],
+        saving: Callable[[Producer | None], None],
         *,
         bring: Callable[[Buffer], None],
+        producer: Producer | None = None,
         batch_bytes_max: int | None = None,
         keep_offsets: bool = False,
         inflated_bytes_max: int | None = None,
@@ -123,9 +130,9 @@ class Copy:
         )
         self._source, self._destination = source, destination
         self._lanes = lanes
-        self._progress, self._saved, self._bring = progress, saved, bring
+        self._progress, self._saving, self._bring = progress, saving, bring
         self._producing: dict[int, Producing] = {}
-        self._producer_known: Producer | None = None
+        self._producer_known = producer
         self.records = 0
         self.bytes = 0
 
@@ -159,11 +166,12 @@ class Copy:
             ready = [self._read(each) for each in response.responses[0].partitions]
             if self._ask(connection, partitions):
                 under_way.append((connection, partitions))
+            if any(ready):
+                self._saving(self._producer())
             self._produce(ready)
-            self._saved()
         for producing in self._producing.values():
             self._await(producing, 0)
-        self._saved()
+        self._saving(self._producer_known)
 
     def _ask(self, connection: Connection, partitions: list[int]) -> bool:
         """Send the next fetch; False if all these partitions are done."""
@@ -205,15 +213,17 @@ class Copy:
             if lane.skip:
                 self._pass_over(lane, ready)
             elif ready.record_count:
-                self._plan(lane, ready)
+                sequence = (self._plan(lane, ready) - lane.began) % SEQUENCES
                 self._bring(ready.data)
-                found.append((lane, ready))
+                numbered = from_producer(ready.data, self._producer(), sequence)
+                found.append((lane, ready._replace(data=numbered)))
         return found
 
-    def _plan(self, lane: Lane, ready: Ready) -> None:
-        """Record which offsets the records will get."""
+    def _plan(self, lane: Lane, ready: Ready) -> int:
+        """Record which offsets the records will get; returns the first one."""
         planned = self._planned[lane.partition]
-        self._planned[lane.partition] = planned + ready.record_count
+        self._planned[lane.partition] = after = planned + ready.record_count
+        lane.under_way[after] = ready.source_next
         has = ready.source_next - ready.record_count
         if self._keep_offsets and planned != has:
             raise OffsetsNotKept(
@@ -222,6 +232,7 @@ class Copy:
                 "source lacks offsets (deleted, compacted, or markers of transactions); copy "
                 "without --keep-offsets, or to an empty topic"
             )
+        return planned
 
     def _pass_over(self, lane: Lane, ready: Ready) -> None:
         if ready.record_count > lane.skip:
@@ -240,18 +251,12 @@ class Copy:
                     by_leader.setdefault(leader, []).append(each)
             for leader, batches in by_leader.items():
                 producing = self._producing_at(leader)
-                producing.send(topic, [self._numbered(*each) for each in batches])
+                producing.send(topic, batches)
                 is_known = all(lane.is_known for lane, _ in batches)
                 self._await(producing, IN_FLIGHT_MAX if is_known else 0)
 
-    def _numbered(self, lane: Lane, ready: Ready) -> Sent:
-        """The batch with the next sequence of its partition."""
-        data = from_producer(ready.data, self._producer(), lane.sent % SEQUENCES)
-        lane.sent += ready.record_count
-        return lane, ready._replace(data=data)
-
     def _producer(self) -> Producer:
-        """This run's producer; asks for it once."""
+        """This copy's producer; asks for it once."""
         if self._producer_known is None:
             cluster = self._destination.cluster
             self._producer_known = cluster.retrying(lambda: _new_producer(cluster))
@@ -271,6 +276,7 @@ class Copy:
                 lane.is_known = True
                 lane.destination += ready.record_count
                 lane.acknowledged = ready.source_next
+                del lane.under_way[lane.destination]
                 self.records += ready.record_count
                 self.bytes += len(ready.data)
                 self._progress(len(ready.data))

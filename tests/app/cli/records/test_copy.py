@@ -9,9 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from smq.app.cli.main import app
-from smq.app.cli.records import copy as verb, copying
+from smq.app.cli.records import copying
 from smq.client.client import Client
+from smq.client.kafka import offsets
 from smq.client.kafka.cluster import Cluster
+from smq.client.kafka.topic_changes import delete_records
 from smq.testing.smq_broker import SmqBroker
 
 
@@ -128,12 +130,10 @@ def test_a_copy_that_was_interrupted_goes_on_where_it_was(
 
     with monkeypatch.context() as patch:
         patch.setattr(copying.Producing, "send", fails)
-        if is_state_old:  # As after a kill: only the state before the first record was saved.
-            patch.setattr(verb, "SAVE_MS", 10**9)
         copy(smq_session_broker, *command, exit_code=130)
-    if is_state_old:
+    if is_state_old:  # As after a power loss: only the state before the first record is left.
         saved = json.loads(state.read_text())
-        saved["partitions"] = {number: [0, 0] for number in saved["partitions"]}
+        saved["partitions"] = {number: [0, 0, 0, []] for number in saved["partitions"]}
         state.write_text(json.dumps(saved))
     copy(smq_session_broker, *command)
     with smq_session_broker.connect() as client:
@@ -195,7 +195,55 @@ def test_a_destination_that_was_created_again_is_noticed(
     copy(smq_session_broker, *command)
     with smq_session_broker.connect() as client, Cluster(smq_session_broker.bootstrap):
         client.delete_topic(f"{topic}-to")
-    assert "was created again" in copy(smq_session_broker, *command, exit_code=1)
+    assert "when it is created again" in copy(smq_session_broker, *command, exit_code=1)
+
+
+def test_a_source_that_was_created_again_is_noticed(
+    smq_session_broker: SmqBroker, topic: str, tmp_path: Path
+) -> None:
+    """Data fault 8, its kind: the new topic's first records were passed over, as those of the old
+    one had been copied."""
+    command = [topic, f"{topic}-to", "--state", str(tmp_path / "state")]
+    copy(smq_session_broker, *command)
+    with smq_session_broker.connect() as client:
+        client.delete_topic(topic)
+        fill(client, topic)
+    assert "when it is created again" in copy(smq_session_broker, *command, exit_code=1)
+
+
+@pytest.mark.parametrize("shows", [True, False])
+def test_a_copy_that_was_killed_goes_on_behind_what_it_has_sent(
+    smq_session_broker: SmqBroker,
+    topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    shows: bool,
+) -> None:
+    """Data fault 24, its kind: the next run counted records, which the source may have lost by
+    then. Data fault 8, its kind: it doubled what did not show yet, since a sync was slow."""
+    state, command = tmp_path / "state", [topic, f"{topic}-to", "--state", str(tmp_path / "state")]
+    send = copying.Producing.send
+    kept: list[str] = []
+
+    def sends(self: copying.Producing, topic: str, batches: list[copying.Sent]) -> None:
+        kept.append(state.read_text())
+        send(self, topic, batches)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(copying.Producing, "send", sends)
+        copy(smq_session_broker, *command)
+    state.write_text(kept[0])
+    with smq_session_broker.connect() as client:
+        expected = records(client, topic)
+        if shows:
+            with Cluster(smq_session_broker.bootstrap) as cluster:
+                delete_records(cluster, topic, 20)
+            copy(smq_session_broker, *command)
+        else:
+            with monkeypatch.context() as patch:
+                patch.setattr(offsets, "resolve", lambda *_: {0: 0, 1: 0})
+                copy(smq_session_broker, *command)
+        assert records(client, f"{topic}-to") == expected
 
 
 def test_a_destination_that_takes_less_gets_smaller_batches(smq_session_broker: SmqBroker) -> None:
