@@ -4,6 +4,8 @@ Clients decide how many there are. So the table is bounded and forgets the oldes
 that are silent for producer.id.expiration.ms expire, and no step of the loop handles all of them.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from shm.kernels.log.producers import (
@@ -63,14 +65,17 @@ class Producers:
         """The row after the last that was ever used."""
         return int(self.table[0, H_TOP]) + 1
 
-    def rows_of(self, numbers: list[int]) -> dict[int, np.ndarray]:
-        """The rows of these partitions that have producers; milliseconds for a full table."""
-        partitions = self.table[1 : self._end, R_PARTITION]
-        rows = np.flatnonzero(np.isin(partitions, np.array(numbers, np.int64) + 1))
-        rows = rows[np.argsort(partitions[rows], kind="stable")]
-        there, starts = np.unique(partitions[rows], return_index=True)
-        pieces = np.split(rows + 1, starts[1:])
-        return dict(zip((there - 1).tolist(), pieces, strict=False))
+    def rows_of(self, numbers: list[int]) -> Iterator[dict[int, np.ndarray]]:
+        """The rows of these partitions' producers, by partition: one piece of the table after the
+        other, and others may be served between two."""
+        places = np.array(numbers, np.int64) + 1
+        for first in range(1, self._end, ROWS_AT_ONCE):
+            partitions = self.table[first : min(self._end, first + ROWS_AT_ONCE), R_PARTITION]
+            rows = np.flatnonzero(np.isin(partitions, places))
+            rows = rows[np.argsort(partitions[rows], kind="stable")]
+            there, starts = np.unique(partitions[rows], return_index=True)
+            pieces = np.split(rows + first, starts[1:])
+            yield dict(zip((there - 1).tolist(), pieces, strict=False))
 
     def expire(self, oldest_ms: int) -> int:
         """Forget some producers that have been silent since `oldest_ms`; returns how many. Call it

@@ -35,6 +35,7 @@ from smq.wire.generated.describe_producers import (
 )
 
 PART_ROWS = 300  # Producers and partitions of a part: a few milliseconds.
+Found = dict[tuple[str, int], Led | InternalPartition | ErrorCode]
 _NONE = np.empty(0, np.int64)
 _LAST_SEQUENCE, _TIMESTAMP = 1, 3  # Fields of a batch in a producer's row.
 
@@ -42,30 +43,41 @@ _LAST_SEQUENCE, _TIMESTAMP = 1, 3  # Fields of a batch in a producer's row.
 def handle(
     request: DescribeProducersRequest, context: ShardContext
 ) -> Iterator[DescribeProducersResponse]:
-    """The producers of each partition, in parts."""
+    """The producers of each partition, in parts; the first ones are empty where logs have many."""
+    found = _found(request, context.shard)
+    those: dict[int, list[np.ndarray]] = {}
+    for index, piece in enumerate(_rows([led for led in found.values() if isinstance(led, Led)])):
+        if index:
+            yield DescribeProducersResponse()
+        for number, some in piece.items():
+            those.setdefault(number, []).append(some)
     rows = [TopicResponse(name=each.name) for each in request.topics if not each.partition_indexes]
     held, last, partitions = 0, "", list[PartitionResponse]()
-    for topic, piece in _pieces(request, context.shard, context.now):
+    for topic, described in _described_partitions(found, those, context.now):
         if held >= PART_ROWS:
             yield DescribeProducersResponse(topics=rows)
             rows, held, last = [], 0, ""
         if topic != last or not partitions:
             last, partitions = topic, []
             rows.append(TopicResponse(name=topic, partitions=partitions))
-        partitions.append(piece)
-        held += 1 + len(piece.active_producers)
+        partitions.append(described)
+        held += 1 + len(described.active_producers)
     yield DescribeProducersResponse(topics=rows)
 
 
-def _pieces(
-    request: DescribeProducersRequest, shard: Shard, now: Now
+def _found(request: DescribeProducersRequest, shard: Shard) -> Found:
+    """Where the partitions are, each once."""
+    return {
+        (topic.name, index): _find(topic.name, index, shard)
+        for topic in request.topics
+        for index in topic.partition_indexes
+    }
+
+
+def _described_partitions(
+    found: Found, rows: dict[int, list[np.ndarray]], now: Now
 ) -> Iterator[tuple[str, PartitionResponse]]:
     """Each partition with some of its producers; one with many comes several times."""
-    asked = dict.fromkeys(
-        (topic.name, index) for topic in request.topics for index in topic.partition_indexes
-    )
-    found = {place: _find(*place, shard) for place in asked}
-    rows = _rows([led for led in found.values() if isinstance(led, Led)])
     for (topic, index), led in found.items():
         if isinstance(led, ErrorCode):
             yield topic, PartitionResponse(partition_index=index, error_code=led)
@@ -73,7 +85,7 @@ def _pieces(
         if isinstance(led, InternalPartition):  # Nobody writes there.
             yield topic, PartitionResponse(partition_index=index)
             continue
-        those = rows.get(led.number, _NONE)
+        those = np.concatenate(rows.get(led.number, [_NONE]))
         for first in range(0, max(1, len(those)), PART_ROWS):
             some = those[first : first + PART_ROWS].tolist()
             described = [_described(led, row, now) for row in some]
@@ -87,16 +99,14 @@ def _find(name: str, index: int, shard: Shard) -> Led | InternalPartition | Erro
     return shard.find_named(name, index)
 
 
-def _rows(those: list[Led]) -> dict[int, np.ndarray]:
-    """The rows of each partition's producers. Scans each log's table once."""
+def _rows(those: list[Led]) -> Iterator[dict[int, np.ndarray]]:
+    """The rows of the partitions' producers. Scans each log's table once, in pieces."""
     numbers = dict[int, list[int]]()
     for led in those:
         numbers.setdefault(led.log.number, []).append(led.number)
     logs = {led.log.number: led.log for led in those}
-    found = dict[int, np.ndarray]()
     for log_number, of_log in numbers.items():
-        found |= logs[log_number].producers.rows_of(of_log)
-    return found
+        yield from logs[log_number].producers.rows_of(of_log)
 
 
 def _described(led: Led, row: int, now: Now) -> ProducerState | None:

@@ -5,13 +5,18 @@ from typing import Any
 
 import pytest
 
+from gateway.apis.transactions.describe_producers import handle
+from gateway.context import ShardContext
+from smq.log import producers as producers_module
 from smq.model.errors import ErrorCode
 from smq.wire.generated.describe_producers import DescribeProducersRequest, TopicRequest
+from smq.wire.headers import RequestHeader
 from smq.wire.markers import Marker
 from tests.gateway.shard_api_bench import ShardBench
-from tests.shard.shard_bench import NOW_MS, topic
+from tests.shard.shard_bench import NOW, NOW_MS, topic
 from tests.shard.transactional_bench import Producers
 
+HEADER = RequestHeader(61, 0, 1, "test")
 ME, OTHER = (7, 3), (9, 0)
 
 
@@ -60,6 +65,20 @@ def test_what_is_not_there_is_said(bench: ShardBench) -> None:
     unknown = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     bad = [ErrorCode.INVALID_TOPIC_EXCEPTION]
     assert codes == {"one": unknown, "two": unknown, "a b": bad, "none": []}
+
+
+def test_a_large_table_is_searched_in_steps(
+    bench: ShardBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producers_module, "ROWS_AT_ONCE", 10)
+    producers, ids = Producers(bench.shard), range(100, 150)
+    for producer_id in ids:
+        producers.write([b"x"], (producer_id, 0))
+    asked = [TopicRequest(name="one", partition_indexes=[1, 0])]
+    steps = handle(DescribeProducersRequest(topics=asked), ShardContext(HEADER, bench.shard, NOW))
+    assert [len(each.topics) for each in steps] == [0, 0, 0, 0, 1]
+    [described] = describe(bench, ("one", [1, 0]))
+    assert [each.producer_id for each in described.partitions[1].active_producers] == list(ids)
 
 
 def test_very_many_producers_are_described_in_parts_of_one_answer(bench: ShardBench) -> None:
