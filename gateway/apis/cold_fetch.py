@@ -1,19 +1,29 @@
-"""The part of a Fetch's answer that has left the log: the sealer has it, in segments.
+"""The part of a Fetch's answer that is not in memory: mostly it has left the log, and the sealer
+has it, in segments.
 
     batches     a range of the sealer's file
     a gap       no segment has a record up to E: the log's batches from E on. Where E has left the
                 log meanwhile, the sealer is asked again; where nothing follows, a marker before E
 
+    a producer  a batch of the WAL overlaps so many aborted transactions that only those of its own
+                producer are told: its header is loaded in the background
+
 The batch that comes first has a record at the offset asked for or later. An answer without one
 strands many clients: they ask for the same offset again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from gateway.apis.log_fetch import ABORTED_MAX, find_told
-from gateway.context import Ask
+import numpy as np
+
+from gateway.apis.log_fetch import ABORTED_MAX, find_told, told_of
+from gateway.context import Ask, Later
+from shm.kernels.base.words import BATCH_HEADER_BYTES
+from smq.log.log import Log
+from smq.log.lookup import Found
+from smq.log.reading import Run
 from smq.model.errors import ErrorCode
 from smq.model.segments import BatchLimits
 from smq.shard.inline import Search, delivers_inline
@@ -55,7 +65,7 @@ class ColdPart(NamedTuple):
             return Inline(led.number, self.offset, self.bytes_max, led.epoch, *sizes)
         return Cold(led.number, self.offset, self.bytes_max, *sizes)
 
-    def take(self, said: BatchFile | Failed, search: Search) -> "ColdPart | None":
+    def take(self, said: BatchFile | Failed, search: Search) -> "Part | None":
         """Put the sealer's answer into the row; returns what to ask then."""
         if isinstance(said, Failed):
             self.data.error_code = self.failure
@@ -73,7 +83,7 @@ class ColdPart(NamedTuple):
         except OSError:
             self.data.error_code = self.failure
 
-    def _pass(self, end: int, search: Search) -> "ColdPart | None":
+    def _pass(self, end: int, search: Search) -> "Part | None":
         """No segment has a record before `end`: read on in the log."""
         led, data = self.led, self.data
         if led.number not in led.log.partitions.slots:  # Deleted meanwhile.
@@ -81,7 +91,7 @@ class ColdPart(NamedTuple):
             return None
         is_plain = data.aborted_transactions is None
         if end < self.limit:
-            found, aborted = find_told(
+            found, aborted, _, too_many = find_told(
                 led, end, self.limit, self.bytes_max, None if is_plain else ABORTED_MAX, search
             )
             if found is None:
@@ -92,14 +102,48 @@ class ColdPart(NamedTuple):
                 Shard.count_bytes_out(led.log, found.total_bytes)
                 data.records = LentBatches(led.log, found.spans, found.total_bytes)
                 data.aborted_transactions = aborted
+                if too_many is not None:
+                    return Unread(data, led.log, found, too_many, self.failure)
                 return None
         last = min(end, self.limit) - 1
         data.records = closing_marker(last, led.log.partitions.epoch_at(led.number, last))
         return None
 
 
-def with_cold(response: FetchResponse, cold: list[ColdPart]) -> FetchResponse | Ask:
-    """The response, or Ask where the sealer has some of it."""
+class Unread(NamedTuple):
+    """A row with a batch whose producer is to be read in the WAL.
+
+    `too_many` are aborted transactions; its producer's are told. Where the batch is gone or
+    damaged, its bytes are not sent either.
+    """
+
+    data: PartitionData
+    log: Log
+    batch: Found
+    too_many: np.ndarray
+    failure: ErrorCode
+
+    def question(self) -> Later:
+        """Load the batch's header."""
+        run = Run(int(self.batch.spans[0, 0]), BATCH_HEADER_BYTES, self.batch.spans[:0])
+        return Later(partial(self.log.load, run))
+
+    def take(self, header: np.ndarray, _search: Search) -> None:
+        """Tell what the batch's producer has aborted."""
+        if len(header) == BATCH_HEADER_BYTES:
+            self.data.aborted_transactions = told_of(self.too_many, header.data)
+            return
+        if isinstance(self.data.records, LentBatches):
+            self.data.records.release()
+        self.data.records, self.data.error_code = b"", self.failure
+        self.data.aborted_transactions = []
+
+
+Part = ColdPart | Unread
+
+
+def with_cold(response: FetchResponse, cold: Sequence[Part]) -> FetchResponse | Ask:
+    """The response, or Ask where some of it is not in memory."""
     if not cold:
         return response
     for lent in lent_of(response):
@@ -108,9 +152,9 @@ def with_cold(response: FetchResponse, cold: list[ColdPart]) -> FetchResponse | 
 
 
 def _with_answers(
-    response: FetchResponse, cold: list[ColdPart], answers: list[BatchFile | Failed]
+    response: FetchResponse, cold: Sequence[Part], answers: Sequence[Any]
 ) -> FetchResponse | Ask:
-    """Put the sealer's answers into their partitions."""
+    """Put the answers into their partitions."""
     asked = zip(cold, answers, strict=True)
     search = Search()
     return with_cold(

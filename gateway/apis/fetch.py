@@ -29,10 +29,11 @@ there are none.
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from gateway.apis.cold_fetch import ColdPart, storage_error, with_cold
-from gateway.apis.log_fetch import ABORTED_MAX, find_told
+from gateway.apis.cold_fetch import ColdPart, Part, Unread, storage_error, with_cold
+from gateway.apis.log_fetch import ABORTED_MAX, Told, find_told
 from gateway.context import Ask, LogSlot, Message, Result, ShardContext, Wait
 from shm.kernels.request.fetch_request import FETCH_BYTES_MAX, WAIT_MS_MAX
+from smq.log.lookup import Found
 from smq.model.catalog import InternalPartition, Node, Topic
 from smq.model.errors import ErrorCode
 from smq.model.segments import BatchLimits
@@ -264,7 +265,7 @@ class Reader:
         self._search = Search()
         self.total_bytes = 0
         self.has_error = False
-        self.cold: list[ColdPart] = []
+        self.cold: list[Part] = []
         self._cold_count = 0
 
     def has_enough(self, min_bytes: int) -> bool:
@@ -276,8 +277,8 @@ class Reader:
         """Whether the sealer has some of it."""
         return self._cold_count > 0
 
-    def take_cold(self) -> list[ColdPart]:
-        """Take the partitions to ask the sealer for, added since the last call."""
+    def take_cold(self) -> list[Part]:
+        """Take the partitions with something to ask for, added since the last call."""
         cold, self.cold = self.cold, []
         return cold
 
@@ -326,28 +327,40 @@ class Reader:
     def _fill(self, data: PartitionData, row: _Row, limit: int, budget: int) -> int:
         led, asked = row.led, row.request
         assert led is not None
-        is_first = not (self.total_bytes or self._cold_count)
-        if self._search.is_over and not is_first and delivers_inline(led.topic):
+        count_max = None if data.aborted_transactions is None else self._aborted_left
+        has_any = bool(self.total_bytes or self._cold_count)
+        if has_any and self._is_over_for(led, asked.fetch_offset, is_told=count_max is not None):
             return 0
-        is_plain = data.aborted_transactions is None
-        count_max = None if is_plain else self._aborted_left
-        found, aborted = find_told(led, asked.fetch_offset, limit, budget, count_max, self._search)
-        if found is not None:
-            count = len(aborted or ())
-            if (found.total_bytes > budget or count > self._aborted_left) and self.total_bytes > 0:
-                return 0
-            if found.total_bytes:
-                data.aborted_transactions = aborted
-                self._aborted_left = max(0, self._aborted_left - count)
-                data.records = LentBatches(led.log, found.spans, found.total_bytes)
-                self.total_bytes += found.total_bytes
-                self._left -= found.total_bytes
-            return found.total_bytes
+        told = find_told(led, asked.fetch_offset, limit, budget, count_max, self._search)
+        if told.found is not None:
+            return self._take(data, led, told, told.found, budget)
         if self._cold_count < COLD_PARTITIONS_MAX:
             self.cold.append(self._cold_part(data, row, limit, budget))
             self._cold_count += 1
             self._left -= budget
         return 0
+
+    def _is_over_for(self, led: Led, offset: int, *, is_told: bool) -> bool:
+        """Whether other partitions have used up what an answer may look at, of this kind."""
+        if self._search.is_over and delivers_inline(led.topic):
+            return True
+        is_over = is_told and not self._aborted_left
+        return is_over and led.log.transactions.has_aborted(led.number, offset)
+
+    def _take(self, data: PartitionData, led: Led, told: Told, found: Found, budget: int) -> int:
+        """Put what is found in the log into the row, if it fits; its bytes."""
+        self._aborted_left = max(0, self._aborted_left - told.looked_at)
+        is_too_much = found.total_bytes > budget or told.too_many is not None
+        if not found.total_bytes or (is_too_much and self.total_bytes > 0):
+            return 0
+        data.aborted_transactions = told.aborted
+        data.records = LentBatches(led.log, found.spans, found.total_bytes)
+        self.total_bytes += found.total_bytes
+        self._left -= found.total_bytes
+        if told.too_many is not None:
+            self.cold.append(Unread(data, led.log, found, told.too_many, self._failure))
+            self._cold_count += 1
+        return found.total_bytes
 
     def _cold_part(self, data: PartitionData, row: _Row, limit: int, budget: int) -> ColdPart:
         led, asked = row.led, row.request

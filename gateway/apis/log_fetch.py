@@ -2,27 +2,36 @@
 
 A reader of committed records is told those that overlap its batches: no others matter. Where they
 are too many, the answer ends where the next one begins; where the first batch alone has too many,
-only those of its producer are told if the ring still has it. Sealed segments contain no aborted
-records.
+only those of its producer are told. Sealed segments contain no aborted records.
 """
 
 from typing import NamedTuple
+
+import numpy as np
 
 from shm.kernels.base.words import BATCH_PRODUCER_ID_AT, FRAME_HEADER_BYTES
 from smq.log.aborted import FIRST, PRODUCER
 from smq.log.lookup import Found
 from smq.shard.inline import Search, delivers_inline
 from smq.shard.shard import Led
+from smq.wire.codec import Buffer
 from smq.wire.generated.fetch import AbortedTransaction
 
 ABORTED_MAX = 500  # Of all partitions of an answer, some 4 ms; the first batch may need more.
 
 
 class Told(NamedTuple):
-    """What is found in the log, as find_in_log() says, and the aborted transactions in it."""
+    """What is found in the log, as find_in_log() says, and the aborted transactions in it.
+
+    looked_at  how many overlap the batches, at least
+    too_many   their rows, if the first batch alone has too many and the ring has lost it: those of
+               its producer are to be told (gateway.apis.cold_fetch.Unread)
+    """
 
     found: Found | None
     aborted: list[AbortedTransaction] | None
+    looked_at: int = 0
+    too_many: np.ndarray | None = None
 
 
 def find_in_log(led: Led, offset: int, limit: int, bytes_max: int, search: Search) -> Found | None:
@@ -50,12 +59,25 @@ def find_told(  # noqa: PLR0913, PLR0917  (a partition, a range, three limits)
     if aborted.end < end:
         found = log.find(number, offset, aborted.end, found.total_bytes)  # The first of these.
         assert found is not None, "it has just been found"
-    if len(rows) > count_max and log.in_ring(int(found.spans[0, 0])):
-        [batch] = log.views(found.spans)  # It ends at `start` + 1.
-        at = BATCH_PRODUCER_ID_AT
-        rows = rows[rows[:, PRODUCER] == int.from_bytes(batch[at : at + 8], signed=True)]
-    told = zip(rows[:, PRODUCER].tolist(), rows[:, FIRST].tolist(), strict=True)
-    return Told(found, [AbortedTransaction(producer_id=p, first_offset=o) for p, o in told])
+    if len(rows) <= count_max:
+        return Told(found, told(rows), len(rows))
+    if not log.in_ring(int(found.spans[0, 0])):
+        return Told(found, [], len(rows), rows)
+    [batch] = log.views(found.spans)  # It ends at `start` + 1.
+    return Told(found, told_of(rows, batch), len(rows))
+
+
+def told(rows: np.ndarray) -> list[AbortedTransaction]:
+    """Aborted transactions, as an answer has them."""
+    those = zip(rows[:, PRODUCER].tolist(), rows[:, FIRST].tolist(), strict=True)
+    return [AbortedTransaction(producer_id=p, first_offset=o) for p, o in those]
+
+
+def told_of(rows: np.ndarray, batch: Buffer) -> list[AbortedTransaction]:
+    """Those of a batch's producer; its header will do."""
+    at = BATCH_PRODUCER_ID_AT
+    own = int.from_bytes(batch[at : at + 8], signed=True)
+    return told(rows[rows[:, PRODUCER] == own])
 
 
 def _range_of(led: Led, found: Found, offset: int, limit: int) -> tuple[int, int]:
