@@ -308,6 +308,10 @@ class Lookup:
                 offset = end
         return offset
 
+    def has_damage_from(self, number: int, offset: int) -> bool:
+        """Whether damaged batches hold this offset or later ones."""
+        return any(end > offset for _, end in self._lost.get(number, ()))
+
     def _next_damage(self, number: int, offset: int) -> int:
         lost = (base for base, _ in self._lost.get(number, ()) if base >= offset)
         return min(lost, default=UNLIMITED)

@@ -2,7 +2,7 @@
 
     memory   a start with fresh memory: the supervisor had died
     os       one on another boot of the machine: the page cache was lost
-    disk     one that found damage
+    disk     one that found damage; what is found later is known by its place (Led.may_have_lost)
 
 The coordinator asks for it before it commits a transaction that a power loss must not tear
 (smq.coordinator.transactions.endings): the log itself does not show what is missing at its end.

@@ -85,11 +85,19 @@ class Led:
         """The bytes of the partition that only the log holds."""
         return int(self.log.partitions.table[self.slot, P_UNSEALED_BYTES])
 
-    def may_have_lost(self, generation: int) -> bool:
-        """Whether records that were acknowledged since this generation may be lost;
-        NOT_WRITTEN: there are none."""
-        level = self.log.partitions.level_of(self.slot)
-        return generation != NOT_WRITTEN and self.log.losses.since(level, generation)
+    def may_have_lost(self, producer_id: int, generation: int) -> bool:
+        """Whether records of a producer's open transaction, which has been acknowledged some since
+        this generation, may be lost; NOT_WRITTEN: there are none.
+
+        A start's losses are those of its log. Damage that is found while the log runs is in one
+        place: those lose that have begun before it.
+        """
+        if generation == NOT_WRITTEN:
+            return False
+        opened = self.log.transactions.open_of(self.number, producer_id)
+        if opened and self.log.lookup.has_damage_from(self.number, opened.first_offset):
+            return True
+        return self.log.losses.since(self.log.partitions.level_of(self.slot), generation)
 
 
 def _difference(catalog: Catalog, other: Catalog) -> list[Topic]:

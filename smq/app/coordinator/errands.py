@@ -67,7 +67,7 @@ def _question(order: Order) -> questions.WriteMarkers | questions.SyncLogs:
     if isinstance(order, SyncOrder):
         numbers = _numbers(order)
         written = [order.written.get(number, questions.NOT_WRITTEN) for number in numbers]
-        return questions.SyncLogs(numbers, written)
+        return questions.SyncLogs(order.producer_id, numbers, written)
     return questions.WriteMarkers(
         producer_id=order.producer_id,
         producer_epoch=order.epoch,

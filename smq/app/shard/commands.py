@@ -255,7 +255,11 @@ class ShardCommands:
             if (led := self._shard.by_number(number))
         ]
         ends = _tails(led.log for led, _ in found)
-        lost = [led.number for led, generation in found if led.may_have_lost(generation)]
+        lost = [
+            led.number
+            for led, generation in found
+            if led.may_have_lost(asked.producer_id, generation)
+        ]
         self._when_written.append(partial(self._answer_sync, link, frame_id, lost, ends))
 
     def _answer_sync(

@@ -175,7 +175,14 @@ class Endings:
             by_node = self._by_node(_taken(waiting.todo, PARTITIONS_AT_ONCE))
         waiting.nodes = set(by_node)
         self.orders += [
-            SyncOrder(txn.transactional_id, node, waiting.serial, those, _of(txn.written, those))
+            SyncOrder(
+                txn.transactional_id,
+                node,
+                txn.producer_id,
+                waiting.serial,
+                those,
+                _of(txn.written, those),
+            )
             for node, those in by_node.items()
         ]
         if not by_node:

@@ -62,6 +62,7 @@ class SyncOrder(NamedTuple):
 
     transactional_id: str
     node: int
+    producer_id: int
     serial: int
     numbers: frozenset[int]
     written: Mapping[int, int]

@@ -39,13 +39,14 @@ class WriteMarkers(Question[list[int]]):
 
 @dataclass(frozen=True, slots=True)
 class SyncLogs(Question[list[int]]):
-    """Sync the logs of these partitions up to their current ends.
+    """Sync the logs of these partitions up to their current ends, before a producer's commit.
 
     `written`: for each the generation of its log when the transaction's first records went there,
     NOT_WRITTEN: none did. Answered when all is on disk, with the numbers of those that may have
     lost some of the records since; Failed if it cannot be.
     """
 
+    producer_id: int
     numbers: list[int]
     written: list[int]
 

@@ -166,5 +166,5 @@ def test_a_commit_is_decided_only_after_the_sync(bench: Bench, answer: object) -
     bench.driver.end(producer)
     bench.shard.answers = [answer]
     bench.send()
-    assert bench.shard.asked == [questions.SyncLogs([5], [questions.NOT_WRITTEN])]
+    assert bench.shard.asked == [questions.SyncLogs(producer[0], [5], [questions.NOT_WRITTEN])]
     assert bench.driver.state == ("PrepareCommit" if answer == [] else "Ongoing")

@@ -358,8 +358,8 @@ def test_logs_are_synced_whatever_their_topics_promise(tmp_path: Path, durabilit
     )
     held = bench.log.syncs.syncer = HeldSyncer(bench.log.memory)
     bench.appender.append("one", 0, batch(b"x"))
-    assert bench.ask(SyncLogs([99], [0])) == [], "of a partition that is gone nothing is synced"
-    answers = bench.begin(SyncLogs([NUMBER, 99], [-1, 0]))
+    assert bench.ask(SyncLogs(7, [99], [0])) == [], "of a partition that is gone nothing is synced"
+    answers = bench.begin(SyncLogs(7, [NUMBER, 99], [-1, 0]))
     for _ in range(20):
         bench.loop.run_once(0.001)
     assert answers == []
@@ -383,9 +383,9 @@ def test_what_is_synced_is_told_with_the_partitions_that_may_have_lost_records(
     one = topic("one", range(NUMBER, NUMBER + 1), {"smq.durability": durability})
     bench.shard.take_catalog(catalog(one), 2)
     bench.log.losses.begin(4, before=None, is_damaged=False)  # Nobody had kept the memory.
-    assert bench.ask(SyncLogs([NUMBER], [3])) == ([NUMBER] if may_lose else [])
-    assert bench.ask(SyncLogs([NUMBER], [4])) == []
-    assert bench.ask(SyncLogs([NUMBER], [NOT_WRITTEN])) == []
+    assert bench.ask(SyncLogs(7, [NUMBER], [3])) == ([NUMBER] if may_lose else [])
+    assert bench.ask(SyncLogs(7, [NUMBER], [4])) == []
+    assert bench.ask(SyncLogs(7, [NUMBER], [NOT_WRITTEN])) == []
     bench.close()
 
 
@@ -398,8 +398,8 @@ def test_a_level_that_rises_does_not_hide_what_was_lost_before(tmp_path: Path) -
     bench.log.losses.begin(4, before=3, is_damaged=False)  # Generation 3 could not note itself.
     configs = {"smq.durability": "disk"}
     bench.shard.take_catalog(catalog(topic("one", range(NUMBER, NUMBER + 1), configs)), 3)
-    assert bench.ask(SyncLogs([NUMBER], [3])) == [NUMBER]
-    assert bench.ask(SyncLogs([NUMBER], [4])) == []
+    assert bench.ask(SyncLogs(7, [NUMBER], [3])) == [NUMBER]
+    assert bench.ask(SyncLogs(7, [NUMBER], [4])) == []
     bench.close()
 
 

@@ -22,7 +22,7 @@ def _refusal_by_row(led: Led, marker: Marker, transaction_version: int) -> Error
     return ErrorCode.NONE
 
 
-def _has_lost_nothing(_self: Led, _generation: int) -> bool:
+def _has_lost_nothing(_self: Led, _producer_id: int, _generation: int) -> bool:
     """No start has lost anything."""
     return False
 
