@@ -86,11 +86,11 @@ def test_those_of_some_partitions_are_found_piece_by_piece() -> None:
     """One question to a full table held a shard's loop for 30 ms."""
     producers = producers_of([1, 2, 3], range(ROWS_AT_ONCE))
     found, pieces = dict[int, list[int]](), 0
-    for rows in producers.rows_of([3, 1]):
+    for piece in producers.rows_of([3, 1]):
         pieces += 1
-        assert sum(map(len, rows.values())) <= ROWS_AT_ONCE
-        for number, those in rows.items():
-            found.setdefault(number, []).extend(those.tolist())
+        assert sum(map(len, piece.values())) <= ROWS_AT_ONCE
+        for number, rows in piece.items():
+            found.setdefault(number, []).extend(rows.tolist())
     assert pieces >= 3
     assert found.keys() == {1, 3}
     for number, those in found.items():
