@@ -10,6 +10,7 @@ Left out: share groups (6, KIP-932).
 """
 
 from gateway.coordinator_context import CoordinatorContext
+from gateway.java_hash import java_hash
 from smq.model.catalog import INTERNAL_PARTITIONS, Catalog, Node
 from smq.model.errors import ErrorCode
 from smq.wire.generated.find_coordinator import (
@@ -20,7 +21,6 @@ from smq.wire.generated.find_coordinator import (
 
 BATCHES_FROM = 4
 GROUP, TRANSACTION = 0, 1
-_JAVA_MIN = 0x80000000
 
 
 def handle(request: FindCoordinatorRequest, context: CoordinatorContext) -> FindCoordinatorResponse:
@@ -48,16 +48,7 @@ def _find(key: str, key_type: int, context: CoordinatorContext) -> Coordinator:
 
 def coordinator_of(key: str, nodes: list[Node]) -> Node:
     """The node to name as the coordinator of a group or a transactional id."""
-    return Catalog.leader(abs(_java_hash(key)) % INTERNAL_PARTITIONS, nodes)
-
-
-def _java_hash(text: str) -> int:
-    """String.hashCode of Java, by which Kafka finds a key's partition."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
-    return 0 if value == _JAVA_MIN else (value ^ _JAVA_MIN) - _JAVA_MIN
+    return Catalog.leader(java_hash(key) % INTERNAL_PARTITIONS, nodes)
 
 
 def _none(key: str, error: ErrorCode, sentence: str) -> Coordinator:

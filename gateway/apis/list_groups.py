@@ -14,14 +14,21 @@ from smq.coordinator.group import Group
 from smq.wire.generated.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 CLASSIC = "classic"
-PART_GROUPS = 500  # Listing a group takes some microseconds.
+# Of a part: listing a group takes some microseconds, and its name by its length.
+PART_GROUPS, PART_LETTERS = 500, 250_000
 
 
 def handle(request: ListGroupsRequest, context: CoordinatorContext) -> Iterator[ListGroupsResponse]:
-    """The groups of the asking node, in parts."""
-    groups = list(context.coordinator.groups)
-    for first in range(0, max(1, len(groups)), PART_GROUPS):
-        yield _part(groups[first : first + PART_GROUPS], request, context)
+    """The groups of the asking node, in parts; one part at least."""
+    part: list[Group] = []
+    letters = 0
+    for group in list(context.coordinator.groups):
+        part.append(group)
+        letters += len(group.group_id)
+        if len(part) == PART_GROUPS or letters >= PART_LETTERS:
+            yield _part(part, request, context)
+            part, letters = [], 0
+    yield _part(part, request, context)
 
 
 def _part(

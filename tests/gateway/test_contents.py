@@ -47,6 +47,7 @@ STEP_SECONDS_MAX = 0.010
 SLOWED_TIMES = 3
 TRIES = 4
 PARTITIONS, PRODUCERS, GROUPS = 900, 2000, 300
+LONG_NAMES, LONG = 40, "x" * 32_000
 # What is held once for all requests together: what a lane inflates, a checkpoint's copy; of a Fetch
 # what is lent to the socket, some hundred bytes a partition (gateway.apis.large_fetch). Each topic
 # that is created is answered with all its configs, as Kafka does: 2.6 KB.
@@ -55,6 +56,8 @@ BESIDE = {
     "DeleteRecords": 4 * MiB,
     "Fetch": PARTITIONS * 500,
     "CreateTopics": 900 * 2600,
+    "ListGroups": 3 * LONG_NAMES * len(LONG),  # The names are the answer.
+    "ListTransactions": 3 * LONG_NAMES * len(LONG),
 }
 
 
@@ -277,6 +280,9 @@ def coordinator(
     assert producer == (0, 0)
     for number in range(GROUPS):
         transactions.begin("a" * 200 + str(number), 60_000, None, bench.now)
+    for number in range(LONG_NAMES):
+        transactions.begin(LONG + str(number), 60_000, None, bench.now)
+        bench.coordinator.groups.handle(LONG + str(number), Commit("", None, -1), bench.now)
     numbers = frozenset(wide.partition_numbers)
     transactions.add("wide", producer, bench.now, numbers=numbers, groups=frozenset({"alone"}))
     for number in range(50):  # Their offsets wait for a decision.

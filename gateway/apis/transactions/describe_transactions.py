@@ -9,6 +9,7 @@
 from collections import defaultdict
 
 from gateway.coordinator_context import CoordinatorContext
+from gateway.java_hash import java_hash
 from smq.model.errors import ErrorCode
 from smq.store.rows import StoredTransaction
 from smq.wire.generated.describe_transactions import (
@@ -65,12 +66,3 @@ def _topics(txn: StoredTransaction, context: CoordinatorContext) -> list[TopicDa
     for group_id in txn.groups:
         found[OFFSETS_TOPIC].add(java_hash(group_id) % OFFSETS_PARTITIONS)
     return [TopicData(topic=name, partitions=sorted(found[name])) for name in sorted(found)]
-
-
-def java_hash(text: str) -> int:
-    """Java's `String.hashCode` without its sign, by which Kafka finds a group's partition."""
-    value = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        value = (31 * value + 256 * high + low) & 0xFFFFFFFF
-    return value & 0x7FFFFFFF

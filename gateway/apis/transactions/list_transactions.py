@@ -25,7 +25,9 @@ from smq.wire.generated.list_transactions import (
 
 STATES = {*TransactionState, "PrepareEpochFence"}  # The last one is Kafka's alone.
 PART_IDS = 500  # Each listed one takes some microseconds.
-MATCHED_MAX = 1_000_000  # Letters of a part's names times the pattern's size: some milliseconds.
+# Letters of a part's names times the pattern's size: some milliseconds. Listing them takes more by
+# itself than a few steps of a pattern.
+MATCHED_MAX, LISTED_AS = 1_000_000, 4
 
 
 def handle(
@@ -61,7 +63,7 @@ def _parts(
     matched = 0
     for txn in transactions:
         part.append(txn)
-        matched += len(txn.transactional_id) * (pattern.size if pattern else 0)
+        matched += len(txn.transactional_id) * (LISTED_AS + (pattern.size if pattern else 0))
         if len(part) == PART_IDS or matched >= MATCHED_MAX:
             yield part
             part, matched = [], 0

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from gateway.apis.transactions.describe_transactions import java_hash
 from smq.model.errors import ErrorCode
 from smq.model.now import Now
 from smq.wire.generated.describe_transactions import DescribeTransactionsRequest
@@ -48,11 +47,12 @@ def test_each_name_is_answered_once(bench: CoordinatorBench) -> None:
     ]
 
 
-def test_hashes_are_those_of_java() -> None:
-    """As `"…".hashCode() & 0x7fffffff` in Java says."""
-    assert java_hash("") == 0
-    assert java_hash("group") == 98629247
-    assert java_hash("polygenelubricants") == -(2**31) & 0x7FFFFFFF
+def test_a_groups_partition_is_where_its_coordinator_is(bench: CoordinatorBench) -> None:
+    """data fault 32, its kind: of a negative hash Apache Kafka takes the absolute value."""
+    producer = begin(bench)
+    add_group(bench, producer, "consumer-7")
+    [found] = describe(bench, "mine")
+    assert [list(each.partitions) for each in found.topics] == [[0]]
 
 
 def test_when_a_transaction_began_is_said_by_the_wall_clock_of_now(bench: CoordinatorBench) -> None:
