@@ -88,6 +88,11 @@ class Parts:
         setattr(response, name, ())  # Its size in bytes bounds it.
         self._last = response
 
+    @property
+    def size(self) -> int:
+        """About how many bytes the answer has so far."""
+        return self._rows.size
+
     def go_on(self) -> None:
         """Continue: the awaited records may be there, or the time is over."""
         assert isinstance(self.pending, WaitForAny)

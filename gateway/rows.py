@@ -47,7 +47,7 @@ class Rows:
             module, f"_write_{snake(field.type)}"
         )
         self.pieces: list[bytes | Sendable] = []
-        self._count = 0
+        self._size = self._count = 0
         self._last: Any = None  # With self._inner, the rows in it.
         self._inner: Rows | None = None
 
@@ -66,7 +66,14 @@ class Rows:
                 self._close(pieces)
                 self._open(row, inner)
             continues = False
-        self.pieces += joined(pieces)
+        whole = joined(pieces)
+        self._size += sum(map(_size_of, whole))
+        self.pieces += whole
+
+    @property
+    def size(self) -> int:
+        """The bytes of all rows so far, but what is outside of the nested rows of the last one."""
+        return self._size + (self._inner.size if self._inner is not None else 0)
 
     def written(self, append: Append) -> Written:
         """All rows, for the array of a message that is written with `append`."""
@@ -118,3 +125,7 @@ def joined(pieces: list[Any]) -> list[bytes | Sendable]:
     if run:
         whole.append(b"".join(run))
     return whole
+
+
+def _size_of(piece: bytes | Sendable) -> int:
+    return len(piece) if isinstance(piece, bytes) else piece.length

@@ -13,10 +13,11 @@ that commit is visible and not durable: nothing is published or answered until a
 """
 
 import socket
+from collections import defaultdict, deque
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.coordinator_context import Message, Ticket
 from gateway.coordinator_dispatch import Origin, dispatch
@@ -40,9 +41,18 @@ from smq.model.printable import say_error
 from smq.wire.internal.form import encode_answer
 from smq.wire.internal.frames import KIND_KAFKA, InternalFrame, decode_relay, encode_frame
 
+if TYPE_CHECKING:
+    from smq.coordinator.group_events import Answer
+
+MiB = 1024 * 1024
 # Answers to members after a group's decision. Each costs some microseconds to write and send: a
 # group of thousands is answered over several turns, with other requests in between.
 GROUP_ANSWERS_A_TURN = 250
+# The list of members that a leader gets has up to 4 MiB. So many bytes of groups' answers are
+# written in a turn, and none to a shard that has not taken so many: they wait unwritten.
+GROUP_BYTES_A_TURN, UNSENT_BYTES_MAX = 4 * MiB, 4 * MiB
+# A larger answer would not fit a frame, and costs its client the connection, as it would the shard.
+ANSWER_BYTES_MAX = 100 * MiB
 RETRY_MS = 1000  # After a failed commit: what it left is published once it is durable.
 CLOSE_CONNECTION = b""  # The answer that makes a shard close its client's connection.
 
@@ -58,6 +68,13 @@ class Around(NamedTuple):
     errors: Errors
 
 
+class _Place(NamedTuple):
+    """Where an answer goes: to a link, for one of its frames."""
+
+    link: Link
+    frame_id: int
+
+
 class CoordinatorServer:
     """Serves links with one coordinator, which `build` creates from the committed state."""
 
@@ -67,6 +84,7 @@ class CoordinatorServer:
         self._errands, self._errors = Errands(loop, around.shard_path), around.errors
         self._links: set[Link] = set()
         self._answers: list[tuple[Link, bytes]] = []
+        self._waiting: defaultdict[Link, deque[Answer]] = defaultdict(deque)  # Of groups.
         self._steps = Steps(loop)
         self._alarm: Timer | None = None
         self._alarm_ms = 0
@@ -97,30 +115,34 @@ class CoordinatorServer:
             self._start_over(reason)
 
     def _kafka(self, link: Link, frame: InternalFrame) -> None:
-        send = partial(self._answer, link, frame.id)
+        place = _Place(link, frame.id)
         try:
             relayed, now = decode_relay(frame.body), self._clock()
-            asked = dispatch(relayed, self._coordinator, self._nodes(), now, send)
+            asked = dispatch(relayed, self._coordinator, self._nodes(), now, place)
         except PeerError:
-            send(CLOSE_CONNECTION)
+            self._answer(place, CLOSE_CONNECTION)
             return
         if isinstance(asked.response, Parts):
-            self._steps.add(partial(self._step, link, asked.response, send))
+            self._steps.add(partial(self._step, place, asked.response))
         elif asked.response is not None:
-            send(self._encoded(asked.origin, asked.response))
+            self._answer(place, self._encoded(asked.origin, asked.response))
 
-    def _step(self, link: Link, parts: Parts, send: Callable[[bytes], None]) -> bool:
+    def _step(self, place: _Place, parts: Parts) -> bool:
         """A step of an answer in parts; returns whether more parts follow."""
-        if link.closed:
+        if place.link.closed:
             return False
         try:
-            if not parts.step():
+            is_whole = parts.step()
+            if parts.size > ANSWER_BYTES_MAX:
+                self._answer(place, CLOSE_CONNECTION)
+                return False
+            if not is_whole:
                 assert parts.pending is None, "the coordinator asks nobody"
                 return True
-            send(parts.written().to_bytes())
+            self._answer(place, parts.written().to_bytes())
             self._errors.add(parts.api.key, parts.errors)
         except PeerError:
-            send(CLOSE_CONNECTION)
+            self._answer(place, CLOSE_CONNECTION)
         except StoreError as reason:
             self._start_over(reason)
         return False
@@ -129,8 +151,8 @@ class CoordinatorServer:
         answer = execute(frame.body, self._coordinator, self._clock())
         self._answers.append((link, encode_answer(frame.id, answer)))
 
-    def _answer(self, link: Link, frame_id: int, body: bytes) -> None:
-        self._answers.append((link, encode_frame(frame_id, KIND_KAFKA, body)))
+    def _answer(self, place: _Place, body: bytes) -> None:
+        self._answers.append((place.link, encode_frame(place.frame_id, KIND_KAFKA, body)))
 
     def _end_turn(self) -> None:
         now = self._clock()
@@ -162,17 +184,31 @@ class CoordinatorServer:
     def _collect_answers(self) -> None:
         """Send the answers of groups and transactions as responses to the waiting requests."""
         for of_group in self._coordinator.groups.take_answers(GROUP_ANSWERS_A_TURN):
-            self._place(of_group.ticket, of_group.answer)
+            self._waiting[_place_of(of_group.ticket).link].append(of_group)
+        room = GROUP_BYTES_A_TURN
+        for link, waiting in list(self._waiting.items()):
+            while waiting and room > 0 and link.unsent_bytes < UNSENT_BYTES_MAX and not link.closed:
+                of_group = waiting.popleft()
+                room -= self._respond(of_group.ticket, of_group.answer)
+            if not waiting or link.closed:
+                del self._waiting[link]
         for ended in self._coordinator.transactions.take_answers():
-            self._place(ended.ticket, ended.answer)
+            self._respond(ended.ticket, ended.answer)
 
-    def _place(self, ticket: object, answer: object) -> None:
-        """Answer a waiting request."""
+    def _has_answers(self) -> bool:
+        """Whether the next turn has answers to send; a link that takes some begins one too."""
+        of_groups = any(link.unsent_bytes < UNSENT_BYTES_MAX for link in self._waiting)
+        coordinator = self._coordinator
+        return of_groups or coordinator.groups.has_answers or coordinator.transactions.has_answers
+
+    def _respond(self, ticket: object, answer: object) -> int:
+        """Answer a waiting request; returns with how many bytes."""
         assert isinstance(ticket, Ticket)
         origin = ticket.origin
         assert isinstance(origin, Origin)
-        assert callable(origin.place)
-        origin.place(self._encoded(origin, ticket.respond(answer)))
+        body = self._encoded(origin, ticket.respond(answer))
+        self._answer(_place_of(ticket), body)
+        return len(body)
 
     def _encoded(self, origin: Origin, response: Message) -> bytes:
         """Encode a response and count its errors."""
@@ -197,9 +233,8 @@ class CoordinatorServer:
 
     def _set_alarm(self, now: Now) -> None:
         """Schedule a turn for the next due work of groups and transactions."""
-        both = self._coordinator.groups, self._coordinator.transactions
         wake_ms = min(each.next_wake_ms() for each in self._with_work())
-        if any(each.has_answers for each in both):
+        if self._has_answers():
             wake_ms = now.monotonic_ms
         if self._alarm is not None and now.monotonic_ms < self._alarm_ms <= wake_ms:
             return  # It fires early enough, and then recomputes the due time.
@@ -212,7 +247,15 @@ class CoordinatorServer:
         say_error(f"coordinator: {reason}; clients are asked to try again")
         self.close()
         self._answers.clear()
+        self._waiting.clear()
         self._steps.clear()  # They refer to discarded state.
         self._coordinator.store.rollback()
         self._coordinator = self._build()
         self._published_changes = -1
+
+
+def _place_of(ticket: object) -> _Place:
+    assert isinstance(ticket, Ticket)
+    assert isinstance(ticket.origin, Origin)
+    assert isinstance(ticket.origin.place, _Place)
+    return ticket.origin.place

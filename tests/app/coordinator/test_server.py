@@ -12,7 +12,15 @@ from typing import Any
 import pytest
 
 from shm.timings import Errors
-from smq.app.coordinator.server import GROUP_ANSWERS_A_TURN, RETRY_MS, Around, CoordinatorServer
+from smq.app.coordinator import server as server_module
+from smq.app.coordinator.server import (
+    GROUP_ANSWERS_A_TURN,
+    GROUP_BYTES_A_TURN,
+    RETRY_MS,
+    UNSENT_BYTES_MAX,
+    Around,
+    CoordinatorServer,
+)
 from smq.app.process.loop import Loop
 from smq.coordinator.coordinator import Coordinator
 from smq.coordinator.topics import Cluster
@@ -173,13 +181,14 @@ def create(peer: Peer, name: str) -> int:
     return peer.kafka("CreateTopics", 7, request, write_create_topics_request)
 
 
-def join(peer: Peer) -> int:
+def join(peer: Peer, member_id: str = "", metadata: bytes = b"x") -> int:
     request = JoinGroupRequest(
         group_id="g",
+        member_id=member_id,
         session_timeout_ms=10_000,
         rebalance_timeout_ms=60_000,
         protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"x")],
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
     )
     return peer.kafka("JoinGroup", 3, request, write_join_group_request)
 
@@ -380,3 +389,44 @@ def test_a_large_group_is_answered_over_several_turns(bench: Bench, peer: Peer) 
         left.append(len(wait_for))
     assert left[:3] == [3 * GROUP_ANSWERS_A_TURN // 2, GROUP_ANSWERS_A_TURN // 2, 0]
     assert answered == asked
+
+
+def leader_of_a_large_group(bench: Bench, peer: Peer) -> str:
+    """The id of the leader of a group that waits for its assignments; another has much to say."""
+    asked = join(peer)
+    bench.turn(2)
+    bench.now = bench.now._replace(monotonic_ms=bench.now.monotonic_ms + 3000)
+    body = peer.answers()[asked]
+    leader = read_join_group_response(body, read_response_header(body, 0, 11, 3)[1], 3).leader
+    join(peer, metadata=bytes(150_000))
+    bench.turn(10)
+    join(peer, leader)
+    return leader
+
+
+def test_a_leader_is_told_its_members_as_its_shard_takes_them(bench: Bench, peer: Peer) -> None:
+    """Data fault 12, its kind: a turn counted answers. Requests of 100 bytes, of which nobody read
+    the answers, had the coordinator hold all these, and close the link of their shard."""
+    leader = leader_of_a_large_group(bench, peer)
+    asked = set()
+    for _ in range(300):
+        asked.add(join(peer, leader))
+        bench.turn()
+    [link] = bench.server._links
+    assert link.unsent_bytes <= UNSENT_BYTES_MAX + GROUP_BYTES_A_TURN + 2 * MiB
+    deadline = time.monotonic() + 60
+    while asked:
+        asked -= peer.answers(turns=1).keys()
+        assert time.monotonic() < deadline
+
+
+def test_an_answer_without_end_costs_its_client_the_connection(
+    bench: Bench, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data fault 12, its kind: one that does not fit a frame closed the link of its shard."""
+    monkeypatch.setattr(server_module, "ANSWER_BYTES_MAX", 10_000)
+    topics = [MetadataRequestTopic(name=f"bad name {number}") for number in range(900)]
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=True)
+    asked = peer.kafka("Metadata", 12, request, write_metadata_request)
+    assert peer.answers(turns=50) == {asked: b""}
+    assert create(peer, "a") in peer.answers()
