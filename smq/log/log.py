@@ -126,12 +126,17 @@ class Log(ReadableLog):
     def raise_level(self, before: int, level: int) -> None:
         """A partition's durability rises: note what it may have lost before, and sync the rest."""
         self.losses.raised(before, level)
+        if self.failed is None:
+            self.save_losses()
+            self.want_sync()
+
+    def save_losses(self) -> None:
+        """Write what is known of losses; tend() tries again what fails. The log must have written
+        the fence of its life: a start takes a torn end before it for damage otherwise."""
         try:
             self.losses.save(self.disk)
-        except OSError as error:  # Known until the next start.
-            self.notices.append(f"{self.directory / BOOT_FILE} cannot be written: {error}")
-        if self.failed is None:
-            self.want_sync()
+        except OSError as error:
+            self.notices.append(f"{self.directory / BOOT_FILE} cannot be written: {told(error)}")
 
     def drop_partitions(self, numbers: Collection[int]) -> None:
         """Forget partitions whose topics are deleted: their frames no longer hold WAL space."""
@@ -250,7 +255,8 @@ class Log(ReadableLog):
     def tend(self) -> None:
         """Call about once a second: retry what failed, free what slow readers have released."""
         self.health.allow_repair()
-        self.repair()
+        if self.repair() and not self.losses.is_saved:
+            self.save_losses()
         self._ahead.look(self.tail)
         self.wal.prepare_next()
         self.producers.sweep()

@@ -31,6 +31,7 @@ class Losses:
 
     is_same_boot   the machine has not been booted since the last start: the page cache has
                    everything written
+    is_saved       the file says what is known. Until then the next start takes this one for a loss
     """
 
     def __init__(self, directory: Path, boot_id: bytes) -> None:
@@ -40,6 +41,7 @@ class Losses:
         except OSError:
             data = b""
         self.is_same_boot = data[: len(boot_id)] == boot_id
+        self.is_saved = False
         self._written_by: int | None = None
         self._newest = [NEVER] * len(LEVELS)
         if len(data) == len(boot_id) + _FACTS.size:
@@ -62,11 +64,13 @@ class Losses:
             for level, newest in zip(LEVELS, self._newest, strict=True)
         ]
         self._written_by = generation
+        self.is_saved = False
 
     def save(self, disk: Disk) -> None:
         """Write the file. Raises OSError."""
         assert self._written_by is not None
         disk.replace(self._path, self._boot_id + _FACTS.pack(self._written_by, *self._newest))
+        self.is_saved = True
 
     def raised(self, before: int, level: int) -> None:
         """A partition of level `before` has a higher one from now on: what was lost of that level
@@ -74,6 +78,7 @@ class Losses:
         for each in LEVELS:
             if before < each <= level:
                 self._newest[each] = max(self._newest[each], self._newest[before])
+        self.is_saved = False
 
     def since(self, level: int, generation: int) -> bool:
         """Whether a start later than this generation may have lost records of a level."""

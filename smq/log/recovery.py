@@ -71,7 +71,6 @@ from smq.log.files.salvage import salvage
 from smq.log.files.segment import Segment
 from smq.log.files.wal import Wal
 from smq.log.log import Log
-from smq.log.losses import BOOT_FILE
 from smq.log.repair import forget_failed_sync, sync_has_failed, write_files_again
 from smq.log.sync import Syncer
 from smq.log.torn import Evidence, generation_at
@@ -413,7 +412,7 @@ class _Recovery:
             words[WORD_RING_START] = tail
         self._fence()
         if log.write():
-            self._note_boot()
+            log.save_losses()
             self._show()
         for state in self._later:
             log.sealing.raise_bounds(state, self._now_ms)
@@ -425,13 +424,6 @@ class _Recovery:
         log.set_space_end()
         log.wal.prepare_next()
         log.checkpoint()
-
-    def _note_boot(self) -> None:
-        log = self._log
-        try:
-            log.losses.save(log.disk)
-        except OSError as error:  # Then the next start scans instead of believing tables.
-            log.notices.append(f"{log.directory / BOOT_FILE} cannot be written: {error}")
 
     def _show(self) -> None:
         """Make entered records visible: they are in the WAL; `disk` frames are synced first."""

@@ -105,10 +105,14 @@ class TransactionalProduce(Unfinished):
     def _question(self, rows: Sequence[_Row]) -> AddPartitions | None:
         """What the coordinator must answer before these batches are appended.
 
-        It is not asked for a log that has failed: no record comes there, and a start that could not
-        write what it knows of losses is taken for a loss by the next one.
+        It is not asked for a log that has failed: no record comes there. Nor for one whose start
+        has not written yet what it knows of losses: the next one takes it for a loss.
         """
-        failed = {row.led.number for row in rows if row.led.log.failed is not None}
+        failed = {
+            row.led.number
+            for row in rows
+            if row.led.log.failed is not None or not row.led.log.losses.is_saved
+        }
         self._errors |= dict.fromkeys(failed, int(ErrorCode.KAFKA_STORAGE_ERROR))
         unknown = {
             row.led.number: row

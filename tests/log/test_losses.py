@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from shm.kernels.base.words import FRAME_ALIGNMENT_BYTES, WORD_WRITTEN
+from smq.log.files.disk import OsDisk
 from smq.log.log import Log
 from smq.log.losses import BOOT_FILE
+from smq.testing.disk import FailingDisk
 from tests.log.logs import BOOT, DISK, MEMORY, OS, OTHER_BOOT, append, batch, start, turn
 
 
@@ -89,3 +91,23 @@ def test_a_start_that_could_not_tell_it_is_known_to_the_next_one(tmp_path: Path)
     (tmp_path / BOOT_FILE).write_bytes(before)
     again = start(tmp_path, generation=2, memory=log.memory).log
     assert lost(again, 0) == [MEMORY, OS]
+
+
+@pytest.mark.parametrize("failing", ["replace", "write"])
+def test_a_start_that_could_not_tell_it_tells_it_once_it_can(tmp_path: Path, failing: str) -> None:
+    """Data fault 21, its kind: the log was repaired, and the file stayed as it was: each later
+    start took this one for a loss, and commits of its transactions aborted."""
+    start(tmp_path)
+    disk = FailingDisk(OsDisk())
+    disk.fail(failing)
+    log = start(tmp_path, generation=1, disk=disk).log
+    log.raise_level(OS, DISK)
+    log.tend()
+    saved = [log.losses.is_saved]
+    disk.heal()
+    log.tend()
+    log.tend()
+    saved.append(log.losses.is_saved)
+    assert saved == [False, True]
+    again = start(tmp_path, generation=2, memory=log.memory).log
+    assert lost(again, 1) == []

@@ -106,6 +106,18 @@ def test_a_log_that_has_failed_is_not_noted_as_written(shard: Shard) -> None:
     assert answers(request) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)]
 
 
+def test_a_log_whose_start_is_not_noted_is_not_noted_as_written(shard: Shard) -> None:
+    """Data fault 21, its kind: the next start took this one for a loss, and the commit aborted."""
+    shard.logs[0].losses.is_saved = False
+    record = transactional_batch(b"a", producer=PRODUCER)
+    producers = Producers(shard)
+    request = producers.begin(transactional_request({"one": {0: record}}))
+    assert answers(request) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)]
+    shard.logs[0].tend()
+    request = producers.begin(transactional_request({"one": {0: record}}))
+    assert isinstance(request.step(NOW), AddPartitions)
+
+
 def test_a_marker_that_comes_while_the_coordinator_is_asked_refuses_the_batch(shard: Shard) -> None:
     producers = Producers(shard)
     record = transactional_batch(b"a", producer=PRODUCER)
