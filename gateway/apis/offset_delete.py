@@ -1,11 +1,14 @@
 """OffsetDelete (key 47), version 0 (KIP-496).
 
-- Deletes committed offsets of partitions; a partition without one is no error.
+- Deletes offsets of partitions, committed ones and those that wait for a transaction's end; a
+  partition without one is no error.
 - A group with members must be a consumer group, and no member may read the topic: otherwise
   NON_EMPTY_GROUP or GROUP_SUBSCRIBED_TO_TOPIC.
 - GROUP_ID_NOT_FOUND for an unknown group, INVALID_GROUP_ID for ""; UNKNOWN_TOPIC_OR_PARTITION for
   an unknown topic or partition.
 """
+
+from collections.abc import Iterator
 
 from gateway.apis.unknown_first import unknown_first
 from gateway.coordinator_context import CoordinatorContext
@@ -19,20 +22,28 @@ from smq.wire.generated.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 
+FORGOTTEN_A_STEP = 500  # Pending offsets: many transactions may have one of a partition.
 
-def handle(request: OffsetDeleteRequest, context: CoordinatorContext) -> OffsetDeleteResponse:
-    """Delete offsets of a group."""
+
+def handle(
+    request: OffsetDeleteRequest, context: CoordinatorContext
+) -> Iterator[OffsetDeleteResponse]:
+    """Delete offsets of a group. While many are pending, parts of the answer have no rows."""
     try:
         deletion = _Deletion(request.group_id, context)
     except BrokerError as refusal:
-        return OffsetDeleteResponse(error_code=refusal.code)
+        yield OffsetDeleteResponse(error_code=refusal.code)
+        return
     topics = [
         OffsetDeleteResponseTopic(name=asked.name, partitions=deletion.take(asked))
         for asked in request.topics
         if asked.partitions
     ]
-    context.coordinator.store.delete_offsets(request.group_id, deletion.numbers)
-    return OffsetDeleteResponse(topics=unknown_first(topics))
+    store, numbers = context.coordinator.store, deletion.numbers
+    while store.transactions.forget_offsets(request.group_id, numbers, FORGOTTEN_A_STEP):
+        yield OffsetDeleteResponse()
+    store.delete_offsets(request.group_id, numbers)
+    yield OffsetDeleteResponse(topics=unknown_first(topics))
 
 
 class _Deletion:

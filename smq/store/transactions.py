@@ -156,15 +156,34 @@ class TransactionTables:
         )
 
     def undecided(self, group_id: str, numbers: Iterable[int]) -> set[int]:
-        """Those of these partitions that have pending offsets of a group. Reads only their rows."""
+        """Those of these partitions that have pending offsets of a group. Reads one row of each."""
         wanted, found = list(numbers), set[int]()
         for first in range(0, len(wanted), NUMBERS_MAX):
             some = wanted[first : first + NUMBERS_MAX]
-            marks = ",".join("?" * len(some))
+            marks = ",".join(["(?)"] * len(some))
             rows = self._database.rows(
-                "SELECT DISTINCT partition_number FROM transaction_offsets "  # noqa: S608
-                f"WHERE group_id = ? AND partition_number IN ({marks})",
-                (group_id, *some),
+                f"WITH wanted (number) AS (VALUES {marks}) SELECT number FROM wanted "  # noqa: S608
+                "WHERE EXISTS (SELECT 1 FROM transaction_offsets "
+                "WHERE group_id = ? AND partition_number = number)",
+                (*some, group_id),
             )
             found.update(number for (number,) in rows)
         return found
+
+    def forget_offsets(self, group_id: str, numbers: Sequence[int], count_max: int) -> bool:
+        """Forget some of a group's pending offsets of these partitions, of any transaction; returns
+        whether there may be more."""
+        for first in range(0, len(numbers), NUMBERS_MAX):
+            some = numbers[first : first + NUMBERS_MAX]
+            marks = ",".join("?" * len(some))
+            count_max -= self._database.change(
+                "DELETE FROM transaction_offsets WHERE group_id = ? "  # noqa: S608
+                "AND (partition_number, transactional_id) IN (SELECT partition_number, "
+                "transactional_id FROM transaction_offsets "
+                f"WHERE group_id = ? AND partition_number IN ({marks}) "
+                "ORDER BY partition_number, transactional_id LIMIT ?)",
+                (group_id, group_id, *some, count_max),
+            )
+            if count_max <= 0:
+                return True
+        return False

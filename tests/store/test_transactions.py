@@ -133,3 +133,34 @@ def test_of_two_transactions_the_later_offsets_stay_whichever_ends_last(store: S
     store.transactions.apply_offsets("u", 100)
     store.transactions.apply_offsets("t", 100)
     assert store.committed_offsets("g") == {2: later}
+
+
+def test_what_is_undecided_takes_a_look_for_each_partition(store: Store) -> None:
+    """Data fault 13, its kind: all that open transactions hold of a partition was read, 50 ms of
+    the coordinator with 500 of them."""
+    for number in range(300):
+        saved(store, replace(TXN, transactional_id=f"t{number}", producer_id=100 + number))
+        store.transactions.put_offsets(f"t{number}", "g", {2: CommittedOffset(5, -1, "", 20)})
+    steps = 0
+
+    def count() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
+
+    store.transactions._database._connection.set_progress_handler(count, 1)
+    assert store.transactions.undecided("g", [1, 2, 3]) == {2}
+    store.transactions._database._connection.set_progress_handler(None, 1)
+    assert 0 < steps < 300
+
+
+def test_pending_offsets_are_forgotten_some_at_a_time(store: Store) -> None:
+    for number in range(5):
+        saved(store, replace(TXN, transactional_id=f"t{number}", producer_id=100 + number))
+        for group_id in ("g", "h"):
+            offsets = {place: CommittedOffset(5, -1, "", 20) for place in (1, 2)}
+            store.transactions.put_offsets(f"t{number}", group_id, offsets)
+    has_more = [store.transactions.forget_offsets("g", [2, 3], 2) for _ in range(3)]
+    assert has_more == [True, True, False]
+    assert store.transactions.undecided("g", [1, 2]) == {1}
+    assert store.transactions.undecided("h", [1, 2]) == {1, 2}

@@ -3,6 +3,7 @@
 from itertools import groupby
 from operator import itemgetter
 
+from smq.wire.generated.add_offsets_to_txn import AddOffsetsToTxnRequest
 from smq.wire.generated.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -15,6 +16,16 @@ from smq.wire.generated.offset_delete import (
 )
 from tests.oracle.dialogues import dialogue
 from tests.oracle.dialogues.membership import enter, leave
+from tests.oracle.dialogues.transactions import (
+    COMMIT,
+    END,
+    OFFSETS,
+    begin,
+    committed_by,
+    committing,
+    ending,
+    settled,
+)
 from tests.oracle.talk import Talk
 
 COMMIT_QUIETLY = 8
@@ -90,3 +101,24 @@ def of_members_that_say_else(talk: Talk) -> None:
     talk.ask("of workers", deletion(workers.group, (topic, 0)))
     leave(talk, workers)
     talk.ask("when the workers have left", deletion(workers.group, (topic, 0)))
+
+
+@dialogue("OffsetDelete")
+def of_offsets_that_wait_for_a_transaction(talk: Talk) -> None:
+    topic = talk.make_topic(partitions=2)
+    fetch = committed_by(talk, topic)
+    me = begin(talk)
+    joins = AddOffsetsToTxnRequest(
+        transactional_id=me.name,
+        producer_id=me.id,
+        producer_epoch=me.epoch,
+        group_id=talk.own(),
+    )
+    talk.until(joins, lambda answer: not answer.error_code, OFFSETS)
+    kept = talk.quietly(committing(talk, me, topic, (0, 5), (1, 6)), COMMIT)
+    assert not any(each.error_code for each in kept.topics[0].partitions), kept
+    talk.ask("one of two", deletion(talk.own(), (topic, 0)))
+    fetch("if stable", require_stable=True)
+    talk.quietly(ending(me), END)
+    settled(talk, me)
+    fetch("after the commit")
