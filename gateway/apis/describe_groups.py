@@ -45,6 +45,8 @@ def _describe(group_id: str, context: CoordinatorContext) -> DescribedGroup:
     try:
         group = context.coordinator.groups.find(group_id)
     except BrokerError as refusal:
+        if refusal.code is not ErrorCode.GROUP_ID_NOT_FOUND:  # It is being deleted.
+            return DescribedGroup(error_code=refusal.code, group_id=group_id)
         said = context.version >= GROUP_NOT_FOUND_FROM
         return DescribedGroup(
             error_code=refusal.code if said else ErrorCode.NONE,

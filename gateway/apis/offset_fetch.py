@@ -30,6 +30,7 @@ from smq.wire.generated.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
+ERRORS_FROM = 2
 GROUPS_FROM = 8
 IDS_FROM = 10
 PAGE_OFFSETS = 300  # Per part, if all offsets are requested.
@@ -103,6 +104,9 @@ def _group(
 ) -> Iterator[OffsetFetchResponseGroup]:
     """The requested offsets, or all committed ones page by page."""
     store, group_id, above = context.coordinator.store, asked.group_id, -1
+    if context.coordinator.groups.is_deleting(group_id):
+        yield _loading(asked, context)
+        return
 
     def undecided(numbers: AbstractSet[int]) -> set[int]:
         """Those whose offsets wait for a decision that the request wants to know."""
@@ -125,6 +129,17 @@ def _group(
         if is_last:
             return
         above = last
+
+
+def _loading(
+    asked: OffsetFetchRequestGroup, context: CoordinatorContext
+) -> OffsetFetchResponseGroup:
+    """The answer of a group that is being deleted: some of its offsets are gone already."""
+    loading, topics = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, list[OffsetFetchResponseTopics]()
+    for topic in (asked.topics or ()) if context.version < ERRORS_FROM else ():
+        rows = [_partition(index, NOTHING, loading) for index in topic.partition_indexes]
+        topics.append(OffsetFetchResponseTopics(name=topic.name, partitions=rows))
+    return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics, error_code=loading)
 
 
 def _numbers(asked: OffsetFetchRequestTopics, context: CoordinatorContext) -> set[int]:

@@ -92,7 +92,12 @@ class Groups:
         return iter(self._groups.values())
 
     def find(self, group_id: str) -> Group:
-        """The group. Raises BrokerError."""
+        """The group. Raises BrokerError, also while it `is_deleting`."""
+        if group_id in self._deleting:
+            raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return self._find(group_id)
+
+    def _find(self, group_id: str) -> Group:
         group = self._groups.get(group_id)
         if group is None:
             raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
@@ -156,7 +161,7 @@ class Groups:
 
         Raises BrokerError: there is none, or it has members.
         """
-        group = self.find(group_id)
+        group = self._find(group_id)
         if group.state is not GroupState.EMPTY:
             raise BrokerError(ErrorCode.NON_EMPTY_GROUP)
         if group_id not in self._deleting:

@@ -11,9 +11,17 @@ from smq.coordinator.groups import DELETED_A_TICK
 from smq.model.errors import BrokerError, ErrorCode
 from smq.store.rows import CommittedOffset
 from smq.wire.generated.delete_groups import DeleteGroupsRequest
+from smq.wire.generated.describe_groups import DescribeGroupsRequest
 from smq.wire.generated.leave_group import LeaveGroupRequest
+from smq.wire.generated.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
 from tests.gateway.coordinator_bench import CoordinatorBench
 from tests.gateway.groups import make_topic, stable_member
+from tests.oracle.dialogues.offset_deletion import deletion
 
 E = ErrorCode
 
@@ -85,3 +93,36 @@ def test_a_group_goes_though_its_asker_has_gone(bench: CoordinatorBench) -> None
         groups.tick(context.now)
     assert not bench.store.has_offsets("g")
     groups.handle("g", Commit("", None, -1), context.now)
+
+
+@pytest.mark.parametrize("version", [1, 2, 7, 8, 9])
+def test_what_is_left_of_a_group_amid_its_deletion_is_told_to_nobody(
+    bench: CoordinatorBench, version: int
+) -> None:
+    """Data fault 13, its kind: OffsetFetch told the half that was left, without an error."""
+    groups, context = bench.coordinator.groups, asked_of(bench)
+    topic = make_topic(bench, partitions=2 * DELETED_A_TICK)
+    offsets = {number: CommittedOffset(1, -1, "", 0) for number in topic.partition_numbers}
+    bench.store.commit_offsets("g", offsets)
+    groups.handle("g", Commit("", None, -1), context.now)
+    parts = handle(DeleteGroupsRequest(groups_names=["g"]), context)
+    next(parts)
+    loading = E.COORDINATOR_LOAD_IN_PROGRESS
+    last = 2 * DELETED_A_TICK - 1
+    request = OffsetFetchRequest(
+        group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[last])]
+    )
+    if version >= 8:
+        topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[last])]
+        groups_ = [OffsetFetchRequestGroup(group_id="g", topics=topics)]
+        request = OffsetFetchRequest(groups=groups_)
+    answer: Any = bench.ask("OffsetFetch", version, request)
+    if version == 1:
+        [row] = answer.topics[0].partitions
+        assert (row.committed_offset, row.error_code) == (-1, loading)
+    else:
+        [told] = answer.groups if version >= 8 else [answer]
+        assert (list(told.topics), told.error_code) == ([], loading)
+    assert bench.ask("OffsetDelete", 0, deletion("g", ("t", last))).error_code == loading
+    [group] = bench.ask("DescribeGroups", 5, DescribeGroupsRequest(groups=["g"])).groups
+    assert group.error_code == loading
