@@ -13,6 +13,7 @@ The WAL, the checkpoint, the sealed segments and the payloads carry their own ch
 restore checks the store; so the list has only sizes. `format` is the version.
 """
 
+import fcntl
 import json
 import os
 import shutil
@@ -20,7 +21,7 @@ import stat
 import zlib
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from smq.app.backup.files import sync_directories, write
 from smq.app.supervisor import timeline
@@ -56,29 +57,41 @@ class NotWhole(Exception):
     """The folder is not a complete snapshot; the text says why."""
 
 
-def begin(folder: Path) -> None:
-    """Create the folder. It may exist if it is empty or an unfinished snapshot, which is removed.
+def begin(folder: Path) -> BinaryIO:
+    """Create the folder. It may exist if it is empty or an unfinished snapshot, which is emptied.
 
-    Raises FileExistsError if it has anything else, and OSError.
+    Nobody else may begin it until the file that is returned is closed.
+    Raises FileExistsError if it has anything else, BlockingIOError if it is being taken, OSError.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if any(folder.iterdir()):
-        if not (folder / UNFINISHED).exists():
-            raise FileExistsError(f"{folder} is not empty")
-        remove(folder)
-        folder.mkdir(exist_ok=True, mode=0o700)
-    write(folder / UNFINISHED, b"")
+    is_new = not any(folder.iterdir())
+    try:
+        mark = (folder / UNFINISHED).open("xb" if is_new else "rb+")
+    except (FileExistsError, FileNotFoundError):
+        raise FileExistsError(f"{folder} is not empty") from None
+    try:
+        fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _empty(folder)
+        os.fsync(mark.fileno())
+    except OSError:
+        mark.close()
+        raise
+    return mark
 
 
 def remove(folder: Path) -> None:
     """Remove an unfinished snapshot; its mark goes last. Raises OSError."""
+    _empty(folder)
+    (folder / UNFINISHED).unlink(missing_ok=True)
+    folder.rmdir()
+
+
+def _empty(folder: Path) -> None:
     for each in folder.iterdir():
         if each.is_dir():
             shutil.rmtree(each)
         elif each.name != UNFINISHED:
             each.unlink()
-    (folder / UNFINISHED).unlink(missing_ok=True)
-    folder.rmdir()
 
 
 def finish(folder: Path, about: About) -> About:

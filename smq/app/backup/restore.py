@@ -70,10 +70,12 @@ class Restoring:
         about = folder.read(self.source)
         refuse_newer(self.source / folder.STORE)
         meta = read_meta(self.source)
-        self._check_target()
+        self._check_target()  # Before it gets our locks.
         directory = DataDirectory(self.data_dir, may_be_restoring=True)
         mark = self.data_dir / RESTORING
         try:
+            self._check_target()
+            self._clear()
             self._check_filer(mark)
             mark.write_text(self.filer_root)
             try:
@@ -98,9 +100,7 @@ class Restoring:
                 f"a broker serves {self.data_dir}; stop it, or restore into another directory"
             )
         there = {each.name for each in self.data_dir.iterdir()} if self.data_dir.is_dir() else set()
-        if RESTORING in there:
-            self._clear()
-        elif there - _LOCKS:
+        if RESTORING not in there and there - _LOCKS:
             raise Refused(
                 f"{self.data_dir} is not empty; restore into a new directory, or move away what "
                 "is there"
@@ -116,6 +116,7 @@ class Restoring:
             )
 
     def _clear(self) -> None:
+        """Remove what an unfinished restore left; whoever holds the locks may."""
         for each in self.data_dir.iterdir():
             if each.is_dir():
                 shutil.rmtree(each)

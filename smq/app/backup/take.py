@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from time import sleep
+from typing import BinaryIO
 
 from shm.kernels.base.words import WORD_WRITTEN
 from shm.segment import LogMemory
@@ -176,13 +177,18 @@ def _shards(status: Status) -> dict[str, int]:
     return {name: each.pid for name, each in status.processes.items() if name.startswith("shard-")}
 
 
-def prepare(target: Path, data_dir: Path, filer_root: Path) -> None:
-    """Create the folder for a snapshot. Raises Refused, OSError."""
+def prepare(target: Path, data_dir: Path, filer_root: Path) -> BinaryIO:
+    """Create the folder for a snapshot, which is ours until the file that is returned is closed.
+
+    Raises Refused, OSError.
+    """
     for home in (data_dir, filer_root):
         if target.resolve().is_relative_to(home.resolve()):
             raise Refused(f"{target} lies in {home}, which the broker uses; choose another place")
     try:
-        folder.begin(target)
+        return folder.begin(target)
+    except BlockingIOError:
+        raise Refused(f"another `smq snapshot` writes {target}; wait until it is done") from None
     except FileExistsError:
         raise Refused(f"{target} is there already and not empty; choose another name") from None
 

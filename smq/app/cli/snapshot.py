@@ -63,8 +63,11 @@ def snapshot(
         settings = replace(settings, filer_root=PathOrUrl(found[0].filer_root))
     started_ms = monotonic_ms()
     os.umask(0o077)
-    with _failures_told(folder), progress("files", None, is_bytes=True) as advance:
-        prepare(folder, settings.data_dir, Path(settings.filer_root))
+    with (
+        _failures_told(folder),
+        progress("files", None, is_bytes=True) as advance,
+        prepare(folder, settings.data_dir, Path(settings.filer_root)),
+    ):
         filer = Location.of(settings).open()
         about = Taking(settings.data_dir, filer, folder, _selected(topic), advance).run()
     _tell("taken", folder, about, started_ms, as_json=as_json)

@@ -13,11 +13,11 @@ from smq.model.errors import MadeByNewer
 
 
 def taken(path: Path) -> About:
-    folder.begin(path)
-    for name in ("meta.json", "logs/0/00.wal", "filer/a b/c"):
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_bytes(name.encode())
-    return folder.finish(path, About("cluster", 7, "1", None, {"0": 64}))
+    with folder.begin(path):
+        for name in ("meta.json", "logs/0/00.wal", "filer/a b/c"):
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            (path / name).write_bytes(name.encode())
+        return folder.finish(path, About("cluster", 7, "1", None, {"0": 64}))
 
 
 def test_what_is_finished_is_read_again(tmp_path: Path) -> None:
@@ -27,16 +27,28 @@ def test_what_is_finished_is_read_again(tmp_path: Path) -> None:
 
 
 def test_an_unfinished_one_is_none_and_is_begun_again(tmp_path: Path) -> None:
-    folder.begin(tmp_path / "s")
+    folder.begin(tmp_path / "s").close()
     (tmp_path / "s" / "logs").mkdir()
     (tmp_path / "s" / "logs" / "a").touch()
     with pytest.raises(NotWhole, match="is not a complete snapshot"):
         folder.read(tmp_path / "s")
-    folder.begin(tmp_path / "s")
+    folder.begin(tmp_path / "s").close()
     assert [each.name for each in (tmp_path / "s").iterdir()] == ["unfinished"]
     folder.remove(tmp_path / "s")
     with pytest.raises(NotWhole, match="there is no directory"):
         folder.read(tmp_path / "s")
+
+
+def test_what_another_process_takes_is_not_touched(tmp_path: Path) -> None:
+    """Door fault 2: a second snapshot to the same folder removed what the first had written, and
+    the first was whole without it."""
+    with folder.begin(tmp_path / "s"):
+        (tmp_path / "s" / "a").touch()
+        with pytest.raises(BlockingIOError):
+            folder.begin(tmp_path / "s")
+        assert (tmp_path / "s" / "a").exists()
+    folder.begin(tmp_path / "s").close()
+    assert not (tmp_path / "s" / "a").exists()
 
 
 def test_what_is_there_is_not_touched(tmp_path: Path) -> None:

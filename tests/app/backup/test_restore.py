@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from smq.app.backup import folder
 from smq.app.backup.restore import EPOCHS_SKIPPED, IDS_SKIPPED, Restoring
 from smq.app.backup.take import Refused
 from smq.app.process.clock import monotonic_ms, replaced
+from smq.app.process.program import command
 from smq.app.supervisor import timeline
 from smq.app.supervisor.datadir import RESTORING, read_meta
 from smq.app.supervisor.timeline import resume
@@ -160,3 +163,25 @@ def test_what_is_there_is_not_touched(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="is not empty; restore into a new directory"):
         restoring(tmp_path).run()
     assert (tmp_path / "b" / "mine").exists()
+
+
+def test_a_second_restore_touches_nothing_of_the_first(tmp_path: Path) -> None:
+    """A restore that was started twice lost what the first had written, which ended as if whole."""
+    snapshot(tmp_path)
+    data_dir, second = str(tmp_path / "b"), list[str]()
+
+    def start_another(_length: int) -> None:
+        if not second:
+            verb = command("smq.app.cli.main", "restore", str(tmp_path / "s"))
+            done = subprocess.run(
+                [*verb, "--data-dir", data_dir], check=False, capture_output=True, text=True
+            )
+            assert done.returncode == 1
+            second.append(done.stderr)
+
+    replace(restoring(tmp_path), advance=start_another).run()
+    assert f"is already served by process {os.getpid()}" in second[0]
+    for path in (tmp_path / "s" / "logs").rglob("*"):
+        assert (tmp_path / "b" / path.relative_to(tmp_path / "s")).exists()
+    Store.open(tmp_path / "b" / "store.sqlite").close()
+    assert (tmp_path / "filer2" / "docs" / "a").read_bytes() == b"a"

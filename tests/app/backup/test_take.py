@@ -34,7 +34,7 @@ STATUS = Status(
 
 
 def taking(tmp_path: Path) -> Taking:
-    prepare(tmp_path / "s", tmp_path / "data", tmp_path / "filer")
+    prepare(tmp_path / "s", tmp_path / "data", tmp_path / "filer").close()
     filer = LocalStore(tmp_path / "filer")
     return Taking(tmp_path / "data", filer, tmp_path / "s", None, lambda _: None)
 
