@@ -37,7 +37,7 @@ from shm.kernels.record.records import (
 )
 from smq.sealer.decode import Kind, Piece
 from smq.sealer.room import Room
-from smq.sealer.typed import Typing, leaves
+from smq.sealer.typed import Typing, bounded_leaves, leaves
 from smq.sealer.years import TIMESTAMP, timestamps
 
 if TYPE_CHECKING:
@@ -266,9 +266,9 @@ def _open(file: Room, first: pa.Table, typed: pa.Schema | None) -> pq.ParquetWri
         del levels["_value"]
     else:
         levels["_value"] = level
-    settings = _SETTINGS | {
-        name: [*_SETTINGS[name], *more] for name in ("use_dictionary", "write_statistics")
-    }
+    bounded = [*_SETTINGS["write_statistics"], *bounded_leaves(typed)]
+    dictionaries = [*_SETTINGS["use_dictionary"], *more]
+    settings = _SETTINGS | {"use_dictionary": dictionaries, "write_statistics": bounded}
     schema = pa.schema([*_WRITTEN, *(typed or [])])
     return pq.ParquetWriter(file, schema, compression=codecs, compression_level=levels, **settings)
 

@@ -64,7 +64,14 @@ def typed_columns(schema: str) -> pa.Schema | None:
 
 def leaves(schema: pa.Schema | None) -> list[str]:
     """The columns' paths in a Parquet file."""
-    return [path for field in schema or () for path in _leaves(field.name, field.type)]
+    return [path for field in schema or () for path, _ in _leaves(field.name, field.type)]
+
+
+def bounded_leaves(schema: pa.Schema | None) -> list[str]:
+    """Those that may have statistics: bounds leave NaN out, and engines take it for the greatest
+    number, so they would pass over its rows."""
+    found = (leaf for field in schema or () for leaf in _leaves(field.name, field.type))
+    return [path for path, type_ in found if not pa.types.is_floating(type_)]
 
 
 class Typing:
@@ -256,9 +263,9 @@ def _arrow(kind: Kind) -> pa.DataType:
     return _PLAIN[kind]
 
 
-def _leaves(path: str, type_: pa.DataType) -> list[str]:
+def _leaves(path: str, type_: pa.DataType) -> list[tuple[str, pa.DataType]]:
     if pa.types.is_list(type_):
         return _leaves(f"{path}.list.element", type_.value_type)
     if pa.types.is_struct(type_):
         return [leaf for field in type_ for leaf in _leaves(f"{path}.{field.name}", field.type)]
-    return [path]
+    return [(path, type_)]
