@@ -10,6 +10,7 @@ of a shard decide that, and clocks may be set. So a sweep condemns before it del
     condemned   a file's time becomes 0: shards look at files; then in the coordinator's store
     settled     no check that has begun before goes on (SETTLED_MS)
     deleted     those that still no record names; then the condemnation is forgotten
+    gone        what somebody else has deleted: a page's list says so, and it is forgotten too
 
 Whether a record names a payload: the sweep
 
@@ -36,6 +37,7 @@ from smq.filer.store import Facts, Store
 from smq.model.errors import NotFound, PeerError, StoreError
 from smq.model.references import PREFIX, SETTLED_MS, Reference, directory_of
 from smq.sealer.decode import Kind, Piece, cut
+from smq.sealer.pages import Page
 from smq.sealer.ports import ManifestPort, ShardPort
 from smq.store.payload_names import NAMES_A_STEP
 from smq.wire.internal.messages import Owner
@@ -131,6 +133,15 @@ class PayloadSweep(NamedTuple):
         found: list[str] = []
         self._each_topic(old, owners, lambda _owner, nameless: found.extend(nameless))
         return found
+
+    def forget_gone(self, page: Page, after: str, now_ms: int) -> None:
+        """Forget the condemnations of payloads that are not there: `page` is the filer's list from
+        `after` on. A payload condemned lately may have its deletion on the way; its turn comes."""
+        there = {facts.key for facts in page.files}
+        settled_ms = now_ms - SETTLED_MS
+        condemned = self.manifest.condemned_between(after, page.following, settled_ms)
+        if gone := [key for key in condemned if key not in there]:
+            self.manifest.forget_payloads(gone)
 
     def sweep(
         self, keys: Iterable[str], owners: Sequence[Owner], now_ms: int, settle_ms: int

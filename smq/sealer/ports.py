@@ -124,6 +124,10 @@ class ManifestPort(Protocol):
         """Those of these payloads that are condemned."""
         ...
 
+    def condemned_between(self, after: str, last: str | None, before_ms: int) -> list[str]:
+        """Condemned payloads after a key, up to the last one of a page, condemned by a time."""
+        ...
+
     def condemn_payloads(self, keys: Sequence[str], now_ms: int, settle_ms: int) -> list[str]:
         """Condemn payloads: no new record may name them; returns those settled for so long."""
         ...

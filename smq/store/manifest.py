@@ -32,6 +32,7 @@ REPLACED_KEEP_MS = 30 * 24 * 3600 * 1000  # Longer than a query takes; filer.swe
 PAGE_SEGMENTS = 64  # Rows that `walk` reads at a time.
 # The sealer kills a worker after minutes without progress, so a line is never this far behind.
 CONDEMNED_MAX = 100_000
+CONDEMNED_PAGE = 2000  # Payloads, of which a page of the filer's list may have 500.
 
 # A partition's segments do not overlap and are sorted by their primary key, so the segment with an
 # offset is the last that begins at or before it. A query costs what it finds, not what exists;
@@ -187,6 +188,16 @@ class Manifest:
     def condemned_payloads(self, keys: Sequence[str]) -> set[str]:
         """Those of these payloads that no new record may name, as they are being deleted."""
         return self._among("SELECT key FROM condemned_payloads WHERE key IN", keys)
+
+    def condemned_between(self, after: str, last: str | None, before_ms: int) -> list[str]:
+        """Some of these payloads with keys above `after`, up to `last` (None: all others), that
+        have been condemned since `before_ms` at least."""
+        rows = self._database.rows(
+            "SELECT key FROM condemned_payloads WHERE key > ? AND (? IS NULL OR key <= ?) "
+            "AND since_ms <= ? ORDER BY key LIMIT ?",
+            (after, last, last, before_ms, CONDEMNED_PAGE),
+        )
+        return [key for (key,) in rows]
 
     def payloads_of(self, paths: Sequence[str]) -> Iterator[list[str]]:
         """The payloads that the records of these segments' files name, in portions."""

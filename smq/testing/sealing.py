@@ -137,7 +137,7 @@ class FusedManifest:
         self.has_topic, self.condemned_payloads = manifest.has_topic, manifest.condemned_payloads
         self.sealed_end, self.sealed_bytes = manifest.sealed_end, manifest.sealed_bytes
         self.named_files, self.replaced_files = manifest.named_files, manifest.replaced_files
-        self.sync = manifest.sync
+        self.condemned_between, self.sync = manifest.condemned_between, manifest.sync
 
     def name_payloads(self, path: str, ids: Sequence[str]) -> None:
         """Name payloads of a file."""

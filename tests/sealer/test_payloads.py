@@ -18,10 +18,11 @@ from smq.filer.store import CREATE, Data, Facts, Mode
 from smq.model.config import Config
 from smq.model.errors import PeerError, Unavailable
 from smq.model.now import Now
-from smq.model.references import PREFIX, Reference
+from smq.model.references import PREFIX, SETTLED_MS, Reference
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.decode import cut
 from smq.sealer.housekeeping import Housekeeping
+from smq.sealer.pages import Pages
 from smq.sealer.payloads import CLOCK_STEP_MS, LOOKS_AT_ONCE, PayloadSweep, look_up, payloads_of
 from smq.store.manifest import WritableManifest
 from smq.testing.memory_store import MemoryStore
@@ -281,6 +282,26 @@ def test_what_is_condemned_is_named_no_more_whatever_the_clock_says(
     shard = FakeShard([batch(0)])
     assert sweep(store, shard, manifest, 2 * OLD_MS) == [key]
     assert manifest.condemned_payloads([key]) == set(), "it may be uploaded again"
+
+
+def test_what_others_have_deleted_is_condemned_no_more(manifest: WritableManifest) -> None:
+    """Data fault 8, its kind: its condemnation stayed for ever, and a page's list says that it is
+    gone. Not so young ones, whose deletion may be on its way, and those of other pages."""
+    store, owner = MemoryStore(lambda: 0), OWNER
+    keys = sorted(uploaded(store, PLACE.topic, b"payload", i).key(PLACE.topic) for i in range(6))
+    job = PayloadSweep(store, lambda _: FakeShard([batch(0)]), manifest)
+    assert job.sweep(keys[:5], [owner], 0, 0) == []
+    assert job.sweep(keys[5:], [owner], 1, 0) == []
+    for gone in (keys[0], keys[1], keys[3], keys[5]):
+        store.delete(gone)
+    first = Pages(store, PREFIX, 1).take(keys[0])
+    assert [facts.key for facts in first.files] == [keys[2]]
+    job.forget_gone(first, keys[0], SETTLED_MS)
+    assert manifest.condemned_payloads(keys) == set(keys) - {keys[1]}
+    job.forget_gone(Pages(store, PREFIX).take(""), "", SETTLED_MS - 1)
+    assert manifest.condemned_payloads(keys) == set(keys) - {keys[1]}
+    job.forget_gone(Pages(store, PREFIX).take(""), "", SETTLED_MS)
+    assert manifest.condemned_payloads(keys) == {keys[2], keys[4], keys[5]}
 
 
 def test_a_name_whose_end_may_not_be_durable_keeps_its_payload(manifest: WritableManifest) -> None:

@@ -146,6 +146,10 @@ class StoredManifest:
         """Those of these payloads that are condemned."""
         return self._opened().condemned_payloads(keys)
 
+    def condemned_between(self, after: str, last: str | None, before_ms: int) -> list[str]:
+        """Condemned payloads after a key, up to the last one of a page, condemned by a time."""
+        return self._opened().condemned_between(after, last, before_ms)
+
     def condemn_payloads(self, keys: Sequence[str], now_ms: int, settle_ms: int) -> list[str]:
         """Condemn payloads; returns those that have been so for `settle_ms`."""
         return self._coordinator.ask(CondemnPayloads(list(keys), now_ms, settle_ms))[0]

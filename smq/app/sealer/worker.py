@@ -273,8 +273,10 @@ class Worker:
         return self.store.sweep(job.idle)
 
     def orphans(self, job: FindOrphans) -> Unnamed:
-        """The payloads of a page to which no record refers or can still refer."""
+        """The payloads of a page to which no record refers or can still refer. What its list lacks
+        is condemned no more."""
         page = self._payload_files.take(job.after)
+        self._payload_sweep.forget_gone(page, job.after, monotonic_ms())
         found = self._payload_sweep.orphans(page.files, job.owners, wall_ms(), job.before_ms)
         return Unnamed(found, page.following)
 
