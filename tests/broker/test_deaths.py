@@ -9,13 +9,14 @@ is killed, the others go on, and the producer, which has not heard, sends again 
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from smq.app.process.clock import wall_ms
 from smq.client.kafka.cluster import Cluster, check
+from smq.log.files.checkpoint import Checkpoint
 from smq.testing.kill_run import kill_run
 from smq.testing.smq_broker import SUPERVISOR, SmqBroker
 from smq.wire.generated.init_producer_id import InitProducerIdRequest
@@ -78,6 +79,19 @@ class IdempotentProducer:
         assert self._topic.offset_at(-1) == len(self.sent)
 
 
+def everybody_knows(broker: SmqBroker, topic: OneTopic, end: int) -> None:
+    """All below `end` is sealed, and the shard's checkpoint has it: nobody asks for an answer that
+    the next process to be stopped owes."""
+    topic.wait_sealed(end)
+
+    def known() -> bool:
+        checkpoint, _ = Checkpoint.load(broker.data_dir / "logs" / "0")
+        rows = checkpoint.partitions if checkpoint is not None else []
+        return any(each.number == topic.number and each.sealed_end >= end for each in rows)
+
+    eventually(known, "the shard knows what is sealed")
+
+
 def die_with_a_file_and_no_line(
     broker: SmqBroker, topic: OneTopic, producer: IdempotentProducer, victim: str
 ) -> None:
@@ -85,6 +99,19 @@ def die_with_a_file_and_no_line(
         before = topic.files()
         producer.send()
         eventually(lambda: topic.files() - before, "there is a file that nothing names yet")
+        broker.kill(victim)
+
+
+def die_with_a_line_and_no_checkpoint(
+    broker: SmqBroker, topic: OneTopic, producer: IdempotentProducer, victim: str
+) -> None:
+    with ExitStack() as held:
+        with stopped(broker, COORDINATOR):
+            before = topic.files()
+            producer.send()
+            eventually(lambda: topic.files() - before, "there is a file that nothing names yet")
+            held.enter_context(stopped(broker, SHARD))
+        topic.wait_sealed(len(producer.sent))
         broker.kill(victim)
 
 
@@ -108,6 +135,7 @@ def die_with_a_checkpoint_that_is_new(
     "die",
     [
         die_with_a_file_and_no_line,
+        die_with_a_line_and_no_checkpoint,
         die_with_a_checkpoint_that_is_new,
     ],
 )
@@ -120,7 +148,7 @@ def test_a_retry_from_before_the_sealing_is_no_duplicate_whoever_dies_when(
         producer = IdempotentProducer(topic)
         for victim in 2 * VICTIMS:
             producer.send()
-            topic.wait_sealed(len(producer.sent))  # Everybody knows everybody again.
+            everybody_knows(broker, topic, len(producer.sent))
             die(broker, topic, producer, victim)
             broker.restart()
             cluster.forget()
