@@ -7,6 +7,7 @@
 """
 
 from collections import defaultdict
+from collections.abc import Iterator
 
 from gateway.coordinator_context import CoordinatorContext
 from gateway.java_hash import java_hash
@@ -23,17 +24,26 @@ OFFSETS_TOPIC = "__consumer_offsets"
 OFFSETS_PARTITIONS = 50  # As Kafka has by default.
 
 
+PART_PARTITIONS = 20_000  # Of the transactions in a part: some milliseconds.
+
+
 def handle(
     request: DescribeTransactionsRequest, context: CoordinatorContext
-) -> DescribeTransactionsResponse:
-    """Describe each transactional id."""
+) -> Iterator[DescribeTransactionsResponse]:
+    """Describe each transactional id, in parts."""
     names = [
         name for name in dict.fromkeys(request.transactional_ids) if name not in context.described
     ]
     context.described.update(dict.fromkeys(names))
-    return DescribeTransactionsResponse(
-        transaction_states=[_describe(name, context) for name in names]
-    )
+    part: list[TransactionState] = []
+    partitions = 0
+    for name in names:
+        part.append(_describe(name, context))
+        partitions += sum(len(topic.partitions) for topic in part[-1].topics)
+        if partitions >= PART_PARTITIONS:
+            yield DescribeTransactionsResponse(transaction_states=part)
+            part, partitions = [], 0
+    yield DescribeTransactionsResponse(transaction_states=part)
 
 
 def _describe(transactional_id: str, context: CoordinatorContext) -> TransactionState:

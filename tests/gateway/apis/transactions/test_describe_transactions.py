@@ -2,11 +2,14 @@
 
 from typing import Any
 
+from gateway.coordinator_dispatch import dispatch
+from gateway.parts import Parts
 from smq.model.errors import ErrorCode
 from smq.model.now import Now
 from smq.wire.generated.describe_transactions import DescribeTransactionsRequest
 from tests.gateway.apis.transactions.producers import add_group, begin, end, open_
-from tests.gateway.coordinator_bench import CoordinatorBench
+from tests.gateway.coordinator_bench import NODES, CoordinatorBench, relayed
+from tests.gateway.groups import make_topic
 
 
 def describe(bench: CoordinatorBench, *names: str) -> list[Any]:
@@ -61,3 +64,24 @@ def test_when_a_transaction_began_is_said_by_the_wall_clock_of_now(bench: Coordi
     bench.now = Now(bench.now.monotonic_ms + 1000, bench.now.wall_ms + 3_600_000)
     [found] = describe(bench, "mine")
     assert found.transaction_start_time_ms == bench.now.wall_ms - 1000
+
+
+def test_large_transactions_are_described_in_parts(bench: CoordinatorBench) -> None:
+    """Data fault 13, its kind: 200 names of transactions with 5,000 partitions each took 0.1 s."""
+    numbers = frozenset(make_topic(bench, "wide", 1000).partition_numbers)
+    transactions, names = bench.coordinator.transactions, [f"t{each}" for each in range(50)]
+    for name in names:
+        producer = transactions.begin(name, 60_000, None, bench.now)
+        transactions.add(name, producer, bench.now, numbers=numbers, groups=frozenset())
+    question = relayed(
+        "DescribeTransactions", 0, DescribeTransactionsRequest(transactional_ids=names)
+    )
+    parts = dispatch(question, bench.coordinator, NODES, bench.now, 1).response
+    assert isinstance(parts, Parts)
+    steps = 0
+    while not parts.step():
+        steps += 1
+    assert steps == 3
+    found = describe(bench, *names)
+    assert [each.transactional_id for each in found] == names
+    assert all(len(each.topics[0].partitions) == 1000 for each in found)
