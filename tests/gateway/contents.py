@@ -273,6 +273,78 @@ def _metadata(world: World) -> Iterator[Content]:
     yield "one again", {"topics": [{"topic_id": UUID(int=0), "name": world.topic}] * 1000}
 
 
+def _find_coordinator(world: World) -> Iterator[Content]:
+    for kind in (0, 1):
+        yield f"a key again, {kind}", {"key_type": kind, "coordinator_keys": ["committed"] * 1000}
+        yield f"long keys, {kind}", {"key_type": kind, "coordinator_keys": [LONG] * 30}
+
+
+def _leave(world: World) -> Iterator[Content]:
+    rows = [{"member_id": f"m{i}", "group_instance_id": None} for i in range(900)]
+    yield "strangers", {"group_id": world.groups[0], "members": rows}
+    static = [{"member_id": "", "group_instance_id": "i" * 900}] * 900
+    yield "one again", {"group_id": world.groups[0], "members": static}
+    yield "no group", {"group_id": "nobody", "members": rows}
+
+
+def _markers(world: World) -> Iterator[Content]:
+    said = {"producer_epoch": 0, "transaction_result": False, "coordinator_epoch": 1}
+    topic = {"name": world.topic, "partition_indexes": [*world.partitions[:250]]}
+    yield "all", {"markers": [said | {"producer_id": 5000, "topics": [topic]}]}
+    one = {"name": world.topic, "partition_indexes": [0]}
+    many = [said | {"producer_id": 6000 + i, "topics": [one]} for i in range(100)]
+    yield "many producers", {"markers": many}
+
+
+def _acls(field: str, suffix: str) -> Callable[[World], Iterator[Content]]:
+    def contents(_world: World) -> Iterator[Content]:
+        kinds = {"operation": 2, "permission_type": 3}
+        pattern = "pattern_type_filter" if suffix else "resource_pattern_type"
+        row = {f"resource_type{suffix}": 2, pattern: 3, f"host{suffix}": "*", **kinds}
+        for what, text, count in (("many", "x", 900), ("long", LONG, 15)):
+            names = {f"resource_name{suffix}": text, f"principal{suffix}": f"User:{text}"[:32_000]}
+            yield what, {field: [row | names] * count}
+
+    return contents
+
+
+def _partitions_of(
+    field: str, inner: str, name: str, of: Callable[[int], Any]
+) -> Callable[[World], Iterator[Content]]:
+    """Many partitions of the topic, and one of them again and again, in rows of any form."""
+
+    def contents(world: World) -> Iterator[Content]:
+        for what, numbers in (("many", [*world.partitions[:450]]), ("one again", [0] * 450)):
+            yield what, {field: [{name: world.topic, inner: [of(each) for each in numbers]}]}
+
+    return contents
+
+
+def _replica_dirs(world: World) -> Iterator[Content]:
+    for path in ("/nowhere", LONG):
+        topics = [{"name": world.topic, "partitions": [*world.partitions]}]
+        yield f"all to a path of {len(path)}", {"dirs": [{"path": path, "topics": topics}]}
+
+
+def _features(_world: World) -> Iterator[Content]:
+    known = {"max_version_level": 1, "upgrade_type": 1}
+    for what, rows in (
+        ("many", [known | {"feature": f"f{i}"} for i in range(900)]),
+        ("one again", [known | {"feature": "metadata.version"}] * 900),
+        ("long", [known | {"feature": LONG}] * 30),
+    ):
+        yield what, {"timeout_ms": 1000, "feature_updates": rows}
+
+
+def _users(_world: World) -> Iterator[Content]:
+    for what, names in (
+        ("many", [f"u{i}" for i in range(900)]),
+        ("one again", ["u"] * 900),
+        ("long", [LONG] * 30),
+    ):
+        yield what, {"users": [{"name": name} for name in names]}
+
+
 def _all_of(world: World) -> list[Content]:
     rows = [{"topic": world.topic, "partitions": [*world.partitions]}]
     return [("all of a topic", {"topics": rows})]
@@ -284,7 +356,6 @@ def _all_offsets(world: World) -> dict[str, Any]:
 
 
 NO_ARRAYS = "a few strings: the largest say all"
-OTHERS = "no store of theirs: each row gets the same answer, whatever it says"
 
 CONTENTS: dict[str, Callable[[World], Iterator[Content]] | str] = {
     "Produce": "tests.gateway.largest.worst_contents",
@@ -293,10 +364,10 @@ CONTENTS: dict[str, Callable[[World], Iterator[Content]] | str] = {
     "Metadata": _metadata,
     "OffsetCommit": _offset_commit,
     "OffsetFetch": _offset_fetch,
-    "FindCoordinator": "no store of theirs: each key is hashed",
+    "FindCoordinator": _find_coordinator,
     "JoinGroup": _join,
     "Heartbeat": NO_ARRAYS,
-    "LeaveGroup": "its rows are looked up one by one",
+    "LeaveGroup": _leave,
     "SyncGroup": _sync,
     "DescribeGroups": _names("groups", "committed"),
     "ListGroups": lambda _: iter([("all", {"states_filter": ["Empty", "Stable"] * 400})]),
@@ -309,27 +380,31 @@ CONTENTS: dict[str, Callable[[World], Iterator[Content]] | str] = {
     "AddPartitionsToTxn": _add_partitions,
     "AddOffsetsToTxn": NO_ARRAYS,
     "EndTxn": "tests.gateway.test_coordinator_bounds",
-    "WriteTxnMarkers": "its rows are bounded: write_txn_markers.MARKERS_MAX",
+    "WriteTxnMarkers": _markers,
     "TxnOffsetCommit": _txn_offset_commit,
-    "DescribeAcls": OTHERS,
-    "CreateAcls": OTHERS,
-    "DeleteAcls": OTHERS,
+    "DescribeAcls": NO_ARRAYS,
+    "CreateAcls": _acls("creations", ""),
+    "DeleteAcls": _acls("filters", "_filter"),
     "DescribeConfigs": _describe_configs,
     "AlterConfigs": _configs(incremental=False),
-    "AlterReplicaLogDirs": OTHERS,
+    "AlterReplicaLogDirs": _replica_dirs,
     "DescribeLogDirs": lambda world: iter([("all", {"topics": None}), *_all_of(world)]),
     "CreatePartitions": _create_partitions,
     "DeleteGroups": "tests.gateway.test_coordinator_bounds",
     "ElectLeaders": lambda _: iter([("all", {"topic_partitions": None})]),
     "IncrementalAlterConfigs": _configs(incremental=True),
-    "AlterPartitionReassignments": OTHERS,
-    "ListPartitionReassignments": OTHERS,
+    "AlterPartitionReassignments": _partitions_of(
+        "topics", "partitions", "name", lambda p: {"partition_index": p, "replicas": [1]}
+    ),
+    "ListPartitionReassignments": _numbers("topics", "partition_indexes"),
     "OffsetDelete": lambda world: iter([("all", _all_offsets(world))]),
     "DescribeClientQuotas": _describe_quotas,
     "AlterClientQuotas": _alter_quotas,
-    "DescribeUserScramCredentials": OTHERS,
-    "DescribeQuorum": OTHERS,
-    "UpdateFeatures": OTHERS,
+    "DescribeUserScramCredentials": _users,
+    "DescribeQuorum": _partitions_of(
+        "topics", "partitions", "topic_name", lambda p: {"partition_index": p}
+    ),
+    "UpdateFeatures": _features,
     "DescribeCluster": NO_ARRAYS,
     "DescribeProducers": _numbers("topics", "partition_indexes"),
     "DescribeTransactions": _names("transactional_ids", "wide"),
