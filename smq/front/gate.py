@@ -15,12 +15,17 @@ from smq.front.origin import (
     is_foreign,
     is_navigation,
     is_of_no_host,
+    is_old_browser,
 )
 from smq.front.slots import Slot, Slots, slot_of
 from smq.model.printable import say_error
 
 SAY_S = 60.0  # Minimum time between two reports of too many requests.
 RETRY_AFTER_S = 1
+OLD_BROWSER = (
+    "this browser does not say which page a request comes from (Sec-Fetch-Site), so any page could "
+    "ask; use a newer one: Safari 16.4, Firefox 90, Chrome 76"
+)
 # No answer may become a part of another origin's page, nor be taken for what it is not.
 HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
@@ -37,6 +42,7 @@ class Gate:
 
     - for a path with a line feed, which routes ignore at its end,
     - with a Host that is no host's address, not localhost and none of `hosts` (DNS rebinding),
+    - of browsers that cannot say whose page caused them,
     - of another site's pages, but for links to a route that is a Page,
     - for which no slot is free (smq.front.slots).
     """
@@ -70,6 +76,8 @@ class Gate:
         if not self._is_ours(host_name(headers)):
             host = headers.get(b"host", b"").decode("latin-1")
             return error(421, f"{host!r} is not a name of this host; use its address")
+        if is_old_browser(headers):
+            return error(403, OLD_BROWSER)
         if is_foreign(headers) and not self._is_link(scope, headers):
             return error(403, "a page of another site may not ask for this; open it directly")
         if slot is not None and self._slots.is_full(slot):

@@ -3,14 +3,17 @@
 A browser sends `Origin` with each request that may change something. It sends `Sec-Fetch-Site` with
 every request to a potentially trustworthy address (Fetch Metadata, W3C): of HTTP without TLS these
 are 127.0.0.0/8, ::1 and localhost. Under any other address a page's request may look like that of
-another program, which sends neither header. Another port of this host is another origin of the same
-site, and as foreign as any other: `same-site` is not enough.
+another program, which sends neither header. So it may anywhere in browsers from before Fetch
+Metadata, such as Safari 16.3 and Firefox 89; but these say that they are browsers. Another port of
+this host is another origin of the same site, and as foreign as any other: `same-site` is not
+enough.
 """
 
 import ipaddress
 from collections.abc import Mapping
 
 OURS = frozenset({b"same-origin", b"none"})  # `none`: typed by the user, or from a bookmark.
+BROWSER = b"Mozilla/"  # All browsers' User-Agent begins so, and no page can change it.
 READS = frozenset({"GET", "HEAD"})
 LOCALHOST = frozenset({"localhost", ""})  # No browser leaves the Host empty.
 # What proxies and CDNs add: no client of this host sends any of it.
@@ -33,6 +36,12 @@ def is_foreign(headers: Mapping[bytes, bytes]) -> bool:
         return True
     origin = headers.get(b"origin")
     return origin is not None and origin.lower() != b"http://" + headers.get(b"host", b"").lower()
+
+
+def is_old_browser(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a browser should have said which page caused the request, and cannot."""
+    is_browser = headers.get(b"user-agent", b"").startswith(BROWSER)
+    return is_browser and b"sec-fetch-site" not in headers and is_marked(headers)
 
 
 def is_navigation(method: str, headers: Mapping[bytes, bytes]) -> bool:

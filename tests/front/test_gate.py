@@ -67,6 +67,16 @@ def test_another_site_reads_and_changes_nothing(site: dict[str, Any]) -> None:
     assert [each.key for each in store.list("")] == ["docs/a"]
 
 
+@pytest.mark.parametrize("path", ["/health", "/filer/docs/a", "/debug"])
+def test_a_browser_that_cannot_say_whose_page_asks_is_told_to_be_newer(path: str) -> None:
+    """Door fault 1: an image of any page, in Safari before 16.4, searched topics, which took as
+    long as there was to find."""
+    safari: dict[str, Any] = {"user-agent": "Mozilla/5.0 (Macintosh) Version/15.6 Safari/605.1.15"}
+    answer = call(front(MemoryStore()), "GET", path, host="127.0.0.1:8080", **safari)
+    assert answer.status == 403
+    assert "Safari 16.4" in answer.json["error"]
+
+
 def test_another_site_may_link_to_plain_pages_only() -> None:
     link: dict[str, Any] = {
         "host": "ours",

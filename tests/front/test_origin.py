@@ -2,7 +2,7 @@
 
 import pytest
 
-from smq.front.origin import is_foreign, is_marked, is_navigation, is_passed_on
+from smq.front.origin import is_foreign, is_marked, is_navigation, is_old_browser, is_passed_on
 
 HOST = b"127.0.0.1:8080"
 
@@ -39,6 +39,27 @@ def test_our_own_pages_and_other_programs_are_not_foreign(headers: dict[bytes, b
 def test_another_port_or_site_is_foreign(headers: dict[bytes, bytes]) -> None:
     """Door fault 1."""
     assert is_foreign({b"host": HOST, **headers})
+
+
+SAFARI = b"Mozilla/5.0 (Macintosh) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/15.6 Safari"
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_old"),
+    [
+        ({b"host": b"127.0.0.1:8080", b"user-agent": SAFARI}, True),
+        ({b"host": b"localhost", b"user-agent": SAFARI}, True),
+        ({b"host": b"localhost", b"user-agent": SAFARI, b"sec-fetch-site": b"none"}, False),
+        ({b"host": b"10.0.0.1", b"user-agent": SAFARI}, False),  # Newer ones mark nothing there.
+        ({b"host": b"localhost", b"user-agent": b"curl/8.5.0"}, False),
+        ({b"host": b"localhost", b"user-agent": b"Prometheus/3.5.0"}, False),
+        ({b"host": b"localhost"}, False),
+    ],
+)
+def test_a_browser_from_before_fetch_metadata_is_known(
+    headers: dict[bytes, bytes], *, is_old: bool
+) -> None:
+    assert is_old_browser(headers) == is_old
 
 
 def test_a_link_is_a_navigation_and_a_frame_an_image_a_form_are_not() -> None:
