@@ -201,7 +201,7 @@ def _fields_of_meta(content: bytes) -> dict[str, Any]:
     """Decode meta.json; a newer format may have other fields. Raises ValueError with a reason."""
     try:
         fields = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError("it is not JSON") from None
     # Data from before the logs' format had a number is of the first format.
     given = {"wal_format": 1, **fields} if isinstance(fields, dict) else {}

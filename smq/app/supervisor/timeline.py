@@ -23,6 +23,8 @@ from smq.app.supervisor.datadir import replace_durably
 
 FILE = "clock.json"
 KEEP_EVERY_MS = 60_000
+_NUMBERS = ("now", "monotonic", "wall")
+_MS_MAX = 2**60  # The sum of some of them has 64 bits, as in shared memory and in the store.
 
 
 class Moment(NamedTuple):
@@ -76,10 +78,17 @@ def read(directory: Path) -> Kept | None:
     """What was kept; None: nothing that can be read."""
     try:
         fields = json.loads((directory / FILE).read_bytes())
-        moment = Moment(str(fields["boot_id"]), int(fields["monotonic_ms"]), int(fields["wall_ms"]))
-        return Kept(int(fields["now_ms"]), moment)
-    except (OSError, ValueError, KeyError, TypeError):
+        now_ms, passed_ms, wall_ms = (_ms(fields[f"{name}_ms"]) for name in _NUMBERS)
+        return Kept(now_ms, Moment(str(fields["boot_id"]), passed_ms, wall_ms))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+def _ms(found: object) -> int:
+    """A number of a file, which may be from elsewhere. Raises ValueError."""
+    if type(found) is not int or abs(found) > _MS_MAX:
+        raise ValueError(found)
+    return found
 
 
 def _moment() -> Moment:

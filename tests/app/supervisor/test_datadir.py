@@ -139,6 +139,7 @@ def test_where_no_format_of_the_logs_is_said_it_is_the_first_and_is_said_from_no
     [
         (b"", "it is not JSON"),
         (b"\xff", "it is not JSON"),
+        (b"[" * 100_000, "it is not JSON"),
         (b"[]", "it has no valid format_version"),
         (b"{}", "it has no valid format_version"),
         (b'{"format_version": "x"}', "it has no valid format_version"),

@@ -1,6 +1,7 @@
 """The time line of a data directory goes on over restarts, whatever the wall clock says."""
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,6 +47,24 @@ def test_it_never_goes_back(boot: str) -> None:
 
 def test_without_a_file_it_begins_at_wall_time() -> None:
     assert continued(None, Moment("boot", 7, WALL_MS)) == WALL_MS
+
+
+@pytest.mark.parametrize("name", ["now_ms", "monotonic_ms", "wall_ms"])
+@pytest.mark.parametrize("number", ["1e400", "9" * 40, "-" + "9" * 40, "1.5", "true", '"1"'])
+def test_a_file_with_numbers_that_are_no_times_counts_as_none(
+    tmp_path: Path, clocks: SetClocks, name: str, number: str
+) -> None:
+    """Door fault 2: a clock from elsewhere ended the start, or hung it, with a number that neither
+    shared memory nor the store can hold."""
+    keep(tmp_path)
+    path = tmp_path / FILE
+    assert read(tmp_path) is not None
+    path.write_text(re.sub(rf'("{name}": )\d+', rf"\g<1>{number}", path.read_text()))
+    assert number in path.read_text()
+    assert read(tmp_path) is None
+    path.write_text("[" * 100_000)
+    resume(tmp_path)
+    assert monotonic_ms() == clocks.wall_ms
 
 
 def test_a_directory_continues_its_time_line(tmp_path: Path, clocks: SetClocks) -> None:
