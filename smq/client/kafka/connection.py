@@ -31,6 +31,14 @@ RESPONSE_BYTES_MAX = 256 * 1024 * 1024  # The largest answer that is buffered.
 _SIZE = Struct(">i")
 
 
+def connected(host: str, port: int, seconds_max: float) -> socket.socket:
+    """A socket to a broker. Raises OSError, also if what a broker named is no address."""
+    try:
+        return socket.create_connection((host, port), seconds_max)
+    except UnicodeError as error:  # No name of a host can be so.
+        raise OSError("that is no address") from error
+
+
 class Connection:
     """One socket. Raises BrokerUnavailable, and is closed, if the broker does not answer in time.
 
@@ -44,7 +52,7 @@ class Connection:
         self._versions: dict[int, tuple[int, int]] = {}
         try:
             connect_seconds = min(CONNECT_SECONDS_MAX, seconds_max)
-            self._socket = socket.create_connection((host, port), connect_seconds)
+            self._socket = connected(host, port, connect_seconds)
         except OSError as error:
             raise self._unavailable(error) from error
         self.wait_at_most(seconds_max)

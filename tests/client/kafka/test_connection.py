@@ -2,11 +2,13 @@
 
 import socket
 import threading
+from collections.abc import Callable
 
 import pytest
 
 from smq.client.kafka.connection import Connection
 from smq.client.kafka.questions import FETCH, METADATA
+from smq.client.producing.channel.wire_channel import WireChannel
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.wire.generated.fetch import FetchRequest
 from smq.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
@@ -41,6 +43,17 @@ def test_nobody_at_an_address_is_a_broker_that_is_not_available() -> None:
         port = free.getsockname()[1]
     with pytest.raises(BrokerError, match="no broker answers") as raised:
         Connection("127.0.0.1", port)
+    assert raised.value.code == ErrorCode.BROKER_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize("host", ["a" * 64, "\N{REPLACEMENT CHARACTER}"])
+@pytest.mark.parametrize("connect", [Connection, WireChannel])
+def test_what_is_no_address_is_a_broker_that_is_not_available(
+    connect: Callable[[str, int], object], host: str
+) -> None:
+    """Metadata may name any host; programs ended with a UnicodeError."""
+    with pytest.raises(BrokerError, match="that is no address") as raised:
+        connect(host, 9092)
     assert raised.value.code == ErrorCode.BROKER_NOT_AVAILABLE
 
 

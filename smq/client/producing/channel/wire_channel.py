@@ -9,7 +9,7 @@ import numpy as np
 from shm.kernels.record.records_encode import One
 from shm.kernels.session.one_record import put_one
 from smq.client.errors import BrokerUnavailable, ChannelGone
-from smq.client.kafka.connection import CONNECT_SECONDS_MAX, RESPONSE_BYTES_MAX
+from smq.client.kafka.connection import CONNECT_SECONDS_MAX, RESPONSE_BYTES_MAX, connected
 from smq.client.producing.channel.channel import REQUEST_BYTES_MAX
 from smq.client.producing.encode.batch_writer import Stamp
 from smq.client.wait import READABLE, WRITABLE
@@ -29,7 +29,7 @@ class WireChannel:
 
     def __init__(self, host: str, port: int) -> None:
         try:
-            self._socket = socket.create_connection((host, port), CONNECT_SECONDS_MAX)
+            self._socket = connected(host, port, CONNECT_SECONDS_MAX)
         except OSError as error:
             reason = error.strerror or error
             raise BrokerUnavailable(f"no broker answers at {host}:{port}: {reason}") from error
