@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
 METADATA = "metadata/"
+_OF_URIS = frozenset("#?%")
 _PROPERTIES = {
     "gc.enabled": "false",  # Spark neither purges the files nor removes 'orphans' beside them.
     "commit.retry.num-retries": "0",
@@ -227,6 +228,12 @@ class IcebergTable:
 
     def _opened(self) -> "Catalog":
         if self._catalog is None:
+            if self._base.startswith("file:") and not _OF_URIS.isdisjoint(self._base):
+                raise LakeError(
+                    str(self._name),
+                    f"pyiceberg takes {self._base} for another place, as # ? % mean something in "
+                    "URIs; choose another --data-dir, or `filer.root`",
+                )
             logging.getLogger("pyiceberg").setLevel(logging.ERROR)
             options = self._file_options | self._settings.options()
             if (file := self._settings.file) is not None:

@@ -32,6 +32,17 @@ def test_a_filter_reads_few_files(tmp_path: Path) -> None:
         assert scan.count() == 3
 
 
+@pytest.mark.parametrize("name", ["a#b", "a?b", "a%20b"])
+def test_a_path_that_is_another_one_in_a_uri_is_refused(tmp_path: Path, name: str) -> None:
+    """pyiceberg wrote metadata into `a`, beside the data directory `a#b`."""
+    (tmp_path / name).mkdir()
+    with lake_in(tmp_path / name, "iceberg") as lake:
+        lake.seal(0)
+        with pytest.raises(LakeError, match="choose another --data-dir"):
+            lake.publish()
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
 def test_a_catalog_that_is_away_is_an_error_of_its_table(tmp_path: Path) -> None:
     with lake_in(tmp_path, "iceberg") as lake:
         lake.catalog_uri = "http://127.0.0.1:9"
