@@ -62,7 +62,8 @@ def _name_payloads(question: NamePayloads, coordinator: Coordinator, _now: Now) 
 def _delete_segments(question: DeleteSegments, coordinator: Coordinator, now: Now) -> bool:
     manifest = coordinator.store.manifest
     # Not when it was asked: until now the manifest names them, and tables follow it.
-    manifest.delete_segments(question.paths, now.monotonic_ms if question.replaced_ms else 0)
+    are_replaced, now_ms = question.are_replaced, now.monotonic_ms
+    manifest.delete_segments(question.paths, are_replaced=are_replaced, now_ms=now_ms)
     return True
 
 
@@ -82,7 +83,7 @@ def _forget_payloads(question: ForgetPayloads, coordinator: Coordinator, _now: N
 
 def _replace_segments(question: ReplaceSegments, coordinator: Coordinator, now: Now) -> bool:
     manifest = coordinator.store.manifest
-    return manifest.replace_segments(question.old, question.new, now.monotonic_ms)
+    return manifest.replace_segments(question.old, question.new, now_ms=now.monotonic_ms)
 
 
 def _set_log_start(question: SetLogStart, coordinator: Coordinator, _now: Now) -> bool:

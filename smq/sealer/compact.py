@@ -213,7 +213,7 @@ class Compaction:
         )
         # A failure leaves the outcome unknown: keep the file; an uncommitted one is swept.
         name_all(ports.manifest, key, payloads)
-        if not ports.manifest.replace_segments([old], new, now_ms):
+        if not ports.manifest.replace_segments([old], new):
             ports.store.delete(key)
 
 

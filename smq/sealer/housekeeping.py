@@ -96,7 +96,7 @@ class Housekeeping(NamedTuple):
         if retention.deleted:
             paths = [segment.path for segment in retention.deleted]
             has_table = settings.table != NO_TABLE
-            self.manifest.delete_segments(paths, now.monotonic_ms if has_table else 0)
+            self.manifest.delete_segments(paths, are_replaced=has_table)
             if has_table:  # It names the files until it follows; then they are swept.
                 return retention
         for segment in retention.deleted:

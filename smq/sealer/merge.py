@@ -42,12 +42,11 @@ class _Opened(NamedTuple):
 
 
 class Merging(NamedTuple):
-    """The job, and the ports it uses. `now_ms` is the time line, `draw` as for Sealing;
-    `staging` takes copies of files that are not on this host. Files are built in the room."""
+    """The job, and the ports it uses. `draw` is as for Sealing; `staging` takes copies of
+    files that are not on this host. Files are built in the room."""
 
     store: Store
     manifest: ManifestPort
-    now_ms: Callable[[], int]
     draw: Callable[[], int]
     staging: Path | None = None
     run_min: int = RUN_MIN
@@ -94,7 +93,7 @@ class Merging(NamedTuple):
         # A failure leaves the outcome unknown: keep the file; an uncommitted one is swept.
         for some in self.manifest.payloads_of([each.path for each in old]):
             self.manifest.name_payloads(key, some)
-        is_done = self.manifest.replace_segments(old, new, self.now_ms())
+        is_done = self.manifest.replace_segments(old, new)
         if not is_done:
             self.store.delete(key)
         return is_done

@@ -96,7 +96,7 @@ class ManifestPort(Protocol):
         """The payloads that the records of these segments' files name, some at a time."""
         ...
 
-    def replace_segments(self, old: Sequence[Segment], new: Segment, now_ms: int) -> bool:
+    def replace_segments(self, old: Sequence[Segment], new: Segment) -> bool:
         """Replace neighbours by one segment; False: the partition was deleted."""
         ...
 
@@ -112,8 +112,9 @@ class ManifestPort(Protocol):
         """Those of these payloads that records in segments refer to."""
         ...
 
-    def delete_segments(self, paths: Sequence[str], replaced_ms: int = 0) -> None:
-        """Remove the segments in these files; with a time, these count as replaced then."""
+    def delete_segments(self, paths: Sequence[str], *, are_replaced: bool = False) -> None:
+        """Remove the segments in these files; those that are replaced stay for a while, for a table
+        names them."""
         ...
 
     def condemn_files(self, paths: Sequence[str]) -> list[str]:

@@ -328,10 +328,11 @@ class WritableManifest(Manifest):
         self.names.let_go(condemned)
         return condemned
 
-    def replace_segments(self, old: Sequence[Segment], new: Segment, now_ms: int) -> bool:
+    def replace_segments(self, old: Sequence[Segment], new: Segment, *, now_ms: int = 0) -> bool:
         """Have `new` in place of its neighbours `old`, whose records it holds: all or nothing.
 
-        Their files are no segments any more, and are `replaced_files` for REPLACED_KEEP_MS.
+        Their files are no segments any more, and are `replaced_files` from `now_ms` on, for
+        REPLACED_KEEP_MS.
         Repeating it is harmless. False: the partition was deleted. Raises PreconditionFailed when
         the manifest does not have exactly `old` there, or the new file is condemned.
         """
@@ -373,15 +374,17 @@ class WritableManifest(Manifest):
             [(path, now_ms) for path in paths],
         )
 
-    def delete_segments(self, paths: Sequence[str], replaced_ms: int = 0) -> None:
+    def delete_segments(
+        self, paths: Sequence[str], *, are_replaced: bool = False, now_ms: int = 0
+    ) -> None:
         """Remove the segments in these files; ignores those that do not exist.
 
         A file's name is of one segment, an offset is not: an order that comes late must not remove
         the segment that has taken the place of another.
-        With `replaced_ms` their files are `replaced_files` since then.
+        If they `are_replaced`, their files are `replaced_files` from `now_ms` on.
         """
-        if replaced_ms:
-            self._note_replaced(sorted(self.named_files(paths)), replaced_ms)
+        if are_replaced:
+            self._note_replaced(sorted(self.named_files(paths)), now_ms)
         self._database.change_many(
             "DELETE FROM segments WHERE path = ?", [(path,) for path in paths]
         )

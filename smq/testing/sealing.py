@@ -128,10 +128,12 @@ class FakeShard:
 
 
 class FusedManifest:
-    """A manifest port whose calls may kill the process."""
+    """A manifest port whose calls may kill the process; the coordinator's time is `now_ms`."""
 
-    def __init__(self, manifest: WritableManifest, fuse: Fuse | None = None) -> None:
-        self._manifest, self.fuse = manifest, fuse or Fuse()
+    def __init__(
+        self, manifest: WritableManifest, fuse: Fuse | None = None, now_ms: int = 0
+    ) -> None:
+        self._manifest, self.fuse, self._now_ms = manifest, fuse or Fuse(), now_ms
         self.segments, self.log_start = manifest.segments, manifest.log_start
         self.named_payloads, self.payloads_of = manifest.named_payloads, manifest.payloads_of
         self.has_topic, self.condemned_payloads = manifest.has_topic, manifest.condemned_payloads
@@ -148,14 +150,20 @@ class FusedManifest:
         committed: list[Segment] = self.fuse.step(lambda: self._manifest.commit_segments(segments))
         return committed
 
-    def replace_segments(self, old: Sequence[Segment], new: Segment, now_ms: int) -> bool:
+    def replace_segments(self, old: Sequence[Segment], new: Segment) -> bool:
         """Replace segments by one."""
-        is_done: bool = self.fuse.step(lambda: self._manifest.replace_segments(old, new, now_ms))
+        now_ms = self._now_ms
+        is_done: bool = self.fuse.step(
+            lambda: self._manifest.replace_segments(old, new, now_ms=now_ms)
+        )
         return is_done
 
-    def delete_segments(self, paths: Sequence[str], replaced_ms: int = 0) -> None:
+    def delete_segments(self, paths: Sequence[str], *, are_replaced: bool = False) -> None:
         """Remove these."""
-        self.fuse.step(lambda: self._manifest.delete_segments(paths, replaced_ms))
+        now_ms = self._now_ms
+        self.fuse.step(
+            lambda: self._manifest.delete_segments(paths, are_replaced=are_replaced, now_ms=now_ms)
+        )
 
     def condemn_files(self, paths: Sequence[str]) -> list[str]:
         """Condemn these."""

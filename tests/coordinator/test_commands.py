@@ -83,10 +83,10 @@ def test_files_are_replaced_when_the_manifest_says_so(driver: CoordinatorDriver,
     asked_ms = driver.now.monotonic_ms
     driver.now = driver.now._replace(monotonic_ms=asked_ms + 600_000)
     if way == "deleted":
-        assert ask(driver, DeleteSegments([SEGMENT.path], replaced_ms=asked_ms))
+        assert ask(driver, DeleteSegments([SEGMENT.path], are_replaced=True))
     else:
         new = replace(SEGMENT, path="topics/b", attempt=1)
-        assert ask(driver, ReplaceSegments([SEGMENT], new, asked_ms))
+        assert ask(driver, ReplaceSegments([SEGMENT], new))
     manifest = driver.coordinator.store.manifest
     assert manifest.replaced_files([SEGMENT.path], asked_ms + 600_000) == {SEGMENT.path}
 

@@ -386,7 +386,7 @@ def test_compacted_segments_are_merged_with_their_own(log: Log) -> None:
         log.append(*pairs(b"ab"))
     log.compact()
     log.append(*pairs(b"c"))
-    merging = Merging(log.store, FusedManifest(log.manifest), lambda: NOW_MS + 1, draw, run_min=2)
+    merging = Merging(log.store, FusedManifest(log.manifest), draw, run_min=2)
     assert merging.merge(PLACE, SETTINGS) == 4
     [merged, new] = log.manifest.segments(1)
     assert (merged.compacted_ms, new.compacted_ms) == (NOW_MS, 0)
@@ -414,9 +414,7 @@ def test_whatever_comes_in_which_order_the_last_of_each_key_is_there(
             if step == "compact":
                 log.compact(AT_ONCE, now_ms=NOW_MS + number)
             elif step == "merge":
-                merging = Merging(
-                    log.store, FusedManifest(manifest), lambda: NOW_MS, draw, run_min=2
-                )
+                merging = Merging(log.store, FusedManifest(manifest), draw, run_min=2)
                 merging.merge(PLACE, SETTINGS)
             else:
                 made = [(bytes([key]), b"v" if has else None) for key, has in step]  # type: ignore[str-unpack, list-item]

@@ -161,7 +161,7 @@ def test_retention_that_comes_late_deletes_no_segment_that_has_taken_the_place(
     orders = list[Sequence[str]]()
 
     class Hanging(FusedManifest):
-        def delete_segments(self, paths: Sequence[str], replaced_ms: int = 0) -> None:
+        def delete_segments(self, paths: Sequence[str], *, are_replaced: bool = False) -> None:
             orders.append(paths)
             raise Unavailable("coordinator", "no answer")
 
@@ -169,7 +169,7 @@ def test_retention_that_comes_late_deletes_no_segment_that_has_taken_the_place(
         _retain(Housekeeping(store, shard, Hanging(manifest)), 0)
     old = manifest.segments(1)
     merged = replace(old[0], end_offset=old[-1].end_offset, path="topics/merged")
-    assert manifest.replace_segments(old, merged, 1)
+    assert manifest.replace_segments(old, merged, now_ms=1)
     manifest.delete_segments(orders[0])
     assert manifest.segments(1) == [merged]
 

@@ -159,7 +159,7 @@ def test_a_merge_of_such_files_takes_little_memory_and_mends_them(
         assert len(manifest.segments(1)) == 4
         monkeypatch.undo()
         settings = TopicSettings.of({"retention.ms": "-1"}, Config(shards=1))
-        merging = Merging(store, manifest, lambda: 10**13, lambda: 7)
+        merging = Merging(store, manifest, lambda: 7)
 
         def merge() -> None:
             assert merging.merge(PLACE, settings) == 4

@@ -54,7 +54,7 @@ def rows(count: int = PARTS, attributes: int = 0) -> list[bytes]:
 
 
 def merging(store: MemoryStore, manifest: WritableManifest, fuse: Fuse | None = None) -> Merging:
-    return Merging(store, FusedManifest(manifest, fuse), lambda: NOW_MS, draw)
+    return Merging(store, FusedManifest(manifest, fuse, NOW_MS), draw)
 
 
 def test_one_file_holds_the_same_records(
@@ -159,7 +159,7 @@ def test_a_partition_that_is_deleted_meanwhile_leaves_no_file(
             return False
 
     before = {facts.key for facts in store.list()}
-    assert Merging(store, Deleting(manifest), lambda: NOW_MS, draw).merge(PLACE, SETTINGS) == 0
+    assert Merging(store, Deleting(manifest), draw).merge(PLACE, SETTINGS) == 0
     assert {facts.key for facts in store.list()} == before
 
 

@@ -24,7 +24,7 @@ def test_what_is_in_the_future_is_the_present(tmp_path: Path, kept_ms: int) -> N
     for number, expire_ms in ((1, None), (2, kept_ms + 7)):
         store.commit_offsets("g", {number: CommittedOffset(7, -1, "", kept_ms, expire_ms)})
     store.manifest.commit_segments([replace(LINE, compacted_ms=kept_ms)])
-    store.manifest.delete_segments([LINE.path], replaced_ms=kept_ms)
+    store.manifest.delete_segments([LINE.path], are_replaced=True, now_ms=kept_ms)
     store.manifest.commit_segments([replace(LINE, compacted_ms=kept_ms, path="b")])
     store.clamp_times(NOW_MS)
     clamped_ms = min(kept_ms, NOW_MS)

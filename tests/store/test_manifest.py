@@ -152,7 +152,7 @@ def test_an_order_to_delete_that_comes_late_finds_only_its_own_segment(
 ) -> None:
     """Data fault 8: by now another segment may begin at the same offset."""
     manifest.commit_segments([FIRST, SECOND])
-    manifest.replace_segments([FIRST, SECOND], MERGED, 1000)
+    manifest.replace_segments([FIRST, SECOND], MERGED, now_ms=1000)
     manifest.delete_segments([FIRST.path])
     assert manifest.segments(1) == [MERGED]
 
@@ -167,7 +167,7 @@ def test_no_line_may_name_a_condemned_file(manifest: WritableManifest) -> None:
     with pytest.raises(PreconditionFailed, match="its line comes too late"):
         manifest.commit_segments([late])
     with pytest.raises(PreconditionFailed, match="its line comes too late"):
-        manifest.replace_segments([FIRST], replace(FIRST, path=MERGED.path), 1000)
+        manifest.replace_segments([FIRST], replace(FIRST, path=MERGED.path), now_ms=1000)
     assert manifest.segments(1) == [FIRST]
     assert manifest.commit_segments([SECOND]) == [SECOND]
 
@@ -322,7 +322,7 @@ def test_one_segment_takes_the_place_of_several_with_their_payloads(store: Store
     for some in manifest.payloads_of([FIRST.path, SECOND.path]):
         manifest.name_payloads(MERGED.path, some)
     for _ in range(2):  # Repeating it is harmless.
-        assert manifest.replace_segments([FIRST, SECOND], MERGED, 1000)
+        assert manifest.replace_segments([FIRST, SECOND], MERGED, now_ms=1000)
         assert manifest.segments(1) == [MERGED, THIRD]
         cleaned(store)
         assert manifest.named_payloads(["p", "q", "r", "s"]) == {"p", "q", "r", "s"}
@@ -340,7 +340,7 @@ def test_what_is_not_there_is_not_replaced(manifest: WritableManifest) -> None:
     another = replace(SECOND, path="topics/kafka/flights/e")
     for old in ([FIRST, another], [FIRST, replace(SECOND, base_offset=120)]):
         with pytest.raises(PreconditionFailed, match="no longer in the manifest"):
-            manifest.replace_segments(old, MERGED, 1000)
+            manifest.replace_segments(old, MERGED, now_ms=1000)
     assert manifest.segments(1) == [FIRST, SECOND]
     assert manifest.replaced_files([FIRST.path, SECOND.path], 0) == set()
     assert manifest.named_payloads(["p", "q"]) == {"p", "q"}
@@ -349,12 +349,12 @@ def test_what_is_not_there_is_not_replaced(manifest: WritableManifest) -> None:
 def test_segments_of_a_deleted_topic_are_not_replaced(store: Store) -> None:
     store.manifest.commit_segments([FIRST, SECOND])
     store.delete_topic(TOPIC.id)
-    assert not store.manifest.replace_segments([FIRST, SECOND], MERGED, 1000)
+    assert not store.manifest.replace_segments([FIRST, SECOND], MERGED, now_ms=1000)
 
 
 def test_replaced_files_are_forgotten_some_time(manifest: WritableManifest) -> None:
     manifest.commit_segments([FIRST, SECOND, THIRD])
-    manifest.replace_segments([FIRST, SECOND], MERGED, 1000)
+    manifest.replace_segments([FIRST, SECOND], MERGED, now_ms=1000)
     whole = replace(MERGED, end_offset=160, path="topics/kafka/flights/f")
-    manifest.replace_segments([MERGED, THIRD], whole, 1001 + REPLACED_KEEP_MS)
+    manifest.replace_segments([MERGED, THIRD], whole, now_ms=1001 + REPLACED_KEEP_MS)
     assert manifest.replaced_files([FIRST.path, MERGED.path], 0) == {MERGED.path}

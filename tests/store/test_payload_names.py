@@ -74,7 +74,7 @@ def test_a_merge_takes_names_along_some_at_a_time(store: Store) -> None:
     assert max(len(some) for some in found) == NAMES_A_STEP
     for some in found:
         manifest.name_payloads("c", some)
-    assert manifest.replace_segments([LINE, second], merged, 1000)
+    assert manifest.replace_segments([LINE, second], merged, now_ms=1000)
     forget(store)
     assert manifest.named_payloads([*IDS, "0"]) == {*IDS, "0"}
     assert [*manifest.payloads_of([LINE.path, "b"])] == []
@@ -117,7 +117,7 @@ def test_a_line_that_is_refused_or_skipped_keeps_no_names(store: Store) -> None:
     assert manifest.commit_segments([nowhere]) == []
     forget(store)
     manifest.name_payloads("nowhere", ["m"])
-    assert not manifest.replace_segments([nowhere], nowhere, 1000)
+    assert not manifest.replace_segments([nowhere], nowhere, now_ms=1000)
     forget(store)
     assert manifest.named_payloads(["m", "n"]) == set()
 

@@ -118,9 +118,9 @@ class StoredManifest:
         """The payloads that the records of these segments' files name, in portions."""
         return self._opened().payloads_of(paths)
 
-    def replace_segments(self, old: Sequence[Segment], new: Segment, now_ms: int) -> bool:
+    def replace_segments(self, old: Sequence[Segment], new: Segment) -> bool:
         """Replace adjacent segments by one; False if the partition was deleted."""
-        return self._coordinator.ask(ReplaceSegments(list(old), new, now_ms))[0]
+        return self._coordinator.ask(ReplaceSegments(list(old), new))[0]
 
     def log_start(self, partition_number: int) -> int:
         """The start offset that retention has set."""
@@ -134,9 +134,9 @@ class StoredManifest:
         """The subset of these payloads that records in segments refer to."""
         return self._opened().named_payloads(ids)
 
-    def delete_segments(self, paths: Sequence[str], replaced_ms: int = 0) -> None:
-        """Delete segments; with a time, their files count as replaced then."""
-        self._coordinator.ask(DeleteSegments(list(paths), replaced_ms))
+    def delete_segments(self, paths: Sequence[str], *, are_replaced: bool = False) -> None:
+        """Delete segments; files that are replaced stay for a while."""
+        self._coordinator.ask(DeleteSegments(list(paths), are_replaced))
 
     def condemn_files(self, paths: Sequence[str]) -> list[str]:
         """Condemn those of these files that are no segments; returns them."""

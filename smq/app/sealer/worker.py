@@ -209,7 +209,6 @@ class Worker:
         merging = Merging(
             self.store,
             self.manifest,
-            monotonic_ms,
             self._draw,
             self._at.cache_dir,
             self.merge_run_min,

@@ -55,12 +55,12 @@ class NamePayloads(Question[bool]):
 class DeleteSegments(Question[bool]):
     """Remove the segments in these files, and no others that may have their places by now.
 
-    With `replaced_ms` the files stay for a while, for a table names them. They are replaced when
-    the coordinator does it, which may be long after it was asked.
+    If they `are_replaced`, the files stay for a while, for a table names them: from when the
+    coordinator does it, which may be long after it was asked.
     """
 
     paths: list[str]
-    replaced_ms: int = 0
+    are_replaced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +97,11 @@ class ReplaceSegments(Question[bool]):
     """Replace the neighbours `old` by `new`; False: the partition was deleted.
 
     Repeating it is harmless. Fails unless the manifest has exactly these. They are replaced when
-    the coordinator does it, whatever `now_ms` says.
+    the coordinator does it.
     """
 
     old: list[Segment]
     new: Segment
-    now_ms: int
 
 
 @dataclass(frozen=True, slots=True)

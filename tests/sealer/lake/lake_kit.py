@@ -135,8 +135,8 @@ class Lake:
 
     def merge(self, partition: int) -> int:
         """Make one of all the files."""
-        manifest = FusedManifest(self.manifest, self.fuse)
-        merging = Merging(self.store, manifest, lambda: self.now_ms, draw, self.data_dir, 2)
+        manifest = FusedManifest(self.manifest, self.fuse, self.now_ms)
+        merging = Merging(self.store, manifest, draw, self.data_dir, 2)
         return merging.merge(self.place(partition), SETTINGS)
 
     def job(self, *, check: bool = False) -> PublishTable:

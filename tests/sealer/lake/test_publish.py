@@ -208,8 +208,8 @@ def test_a_raw_segment_is_counted_and_passed(lake: Lake) -> None:
 def test_expired_segments_leave_the_table_before_their_files_go(lake: Lake) -> None:
     lake.seal(0, 3)
     lake.publish()
-    shard, manifest = FakeShard([]), FusedManifest(lake.manifest)
     lake.now_ms = BEGIN_MS + 1000
+    shard, manifest = FakeShard([]), FusedManifest(lake.manifest, now_ms=lake.now_ms)
     keeping = Housekeeping(lake.store, shard, manifest)
     state = PartitionState(lake.numbers[0], 0, 0, 0, 0, 0, 0)
     retention = keeping.retain(lake.place(0), EXPIRES, Now(lake.now_ms, lake.now_ms), state)
