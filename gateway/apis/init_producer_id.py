@@ -9,7 +9,8 @@
 - A timeout that is not above 0, or above transaction.max.timeout.ms, is
   INVALID_TRANSACTION_TIMEOUT.
 - From 3: a producer that sends its id and epoch gets its next epoch, or the same again if it missed
-  the answer; any other is fenced (KIP-360): below 4 INVALID_PRODUCER_EPOCH, else PRODUCER_FENCED.
+  the answer, or if its transaction was aborted and no other producer has begun; any other is fenced
+  (KIP-360): below 4 INVALID_PRODUCER_EPOCH, else PRODUCER_FENCED.
 """
 
 from gateway.apis.transactions.said import said

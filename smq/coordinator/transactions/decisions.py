@@ -94,8 +94,9 @@ def begun(
     assert txn.state == S.EMPTY or txn.state in COMPLETE, "check_beginning, and nothing is open"
     fresh: dict[str, Any] = {"timeout_ms": timeout_ms, "started_ms": NO_TIME, "updated_ms": now_ms}
     is_current = brought is None or txn.epoch in {NO_EPOCH, brought.epoch}
-    if is_current and txn.epoch >= EPOCH_LAST:
-        last = NO_EPOCH if brought is None else txn.epoch
+    is_before_the_last = brought is not None and txn.last_epoch == brought.epoch == EPOCH_LAST
+    if txn.epoch >= EPOCH_LAST and (is_current or is_before_the_last):
+        last = NO_EPOCH if brought is None else brought.epoch
         return moved(txn, S.EMPTY, producer_id=new_id(), epoch=0, last_epoch=last, **fresh)
     if is_current:
         last = NO_EPOCH if brought is None else txn.epoch
@@ -108,13 +109,13 @@ def begun(
 
 def fenced(txn: StoredTransaction, now_ms: int) -> StoredTransaction:
     """Abort the open transaction, because another producer begins or the timeout is over, and fence
-    its epoch."""
+    its epoch. Its producer may begin again, as long as no other one has."""
     assert txn.state == S.ONGOING
     return moved(
         txn,
         S.PREPARE_ABORT,
         epoch=txn.epoch + 1,
-        last_epoch=NO_EPOCH,
+        last_epoch=txn.epoch,
         version=2,
         is_torn=False,
         updated_ms=now_ms,

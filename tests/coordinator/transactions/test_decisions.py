@@ -114,6 +114,27 @@ def test_a_fenced_producer_may_not_end_what_was_its_own() -> None:
     assert me(begin(done)) == (OLD, 5)
 
 
+def test_a_fenced_producer_may_begin_again_until_another_has_begun() -> None:
+    """The producer of a transaction that timed out was told PRODUCER_FENCED, which ends Java's
+    producer for ever. Apache Kafka lets it begin with the epoch that the abort has raised."""
+    txn = opened(fresh(3))
+    done = completed(fenced(txn, NOW), NOW)
+    again = begin(done, me(txn))
+    assert (me(again), again.state) == ((OLD, 4), S.EMPTY)
+    assert me(begin(again, me(txn))) == (OLD, 4), "the answer was lost"
+    another = begin(done)
+    assert me(another) == (OLD, 5)
+    assert refused(E.PRODUCER_FENCED, begin, another, me(txn))
+
+
+def test_a_fenced_producer_of_the_last_epoch_gets_another_id() -> None:
+    txn = opened(fresh(EPOCH_LAST))
+    rotated = completed(fenced(txn, NOW), NOW)
+    for _ in range(2):  # Its answer was lost.
+        rotated = begin(rotated, me(txn))
+        assert me(rotated) == (NEW, 0)
+
+
 # AddPartitionsToTxn, AddOffsetsToTxn
 
 
