@@ -46,7 +46,8 @@ def _old_enough(
     for segment in segments:
         if not is_dirty(segment):
             continue
-        if wall_ms - segment.newest_ms < settings.compaction_lag_min_ms:
+        # Without a lag no time counts, as in Kafka: a clock that was set back would stop all.
+        if 0 < settings.compaction_lag_min_ms > wall_ms - segment.newest_ms:
             return
         yield segment
 

@@ -75,6 +75,14 @@ def test_a_raw_segment_is_never_compacted() -> None:
     assert chosen([segment(0, kind="raw")]) == []
 
 
+def test_without_a_lag_no_clock_holds_compaction_up() -> None:
+    """Data fault 5, its kind: after the wall clock had been set back by an hour nothing was
+    compacted for an hour; Kafka looks at times where the lag is above 0 only."""
+    segments = [segment(0, age_ms=-3_600_000), segment(1)]
+    assert chosen(segments) == [0, 1]
+    assert chosen(segments, min_compaction_lag_ms="1") == []
+
+
 def test_segments_without_times_count_from_when_they_were_sealed() -> None:
     timeless = segment(0)
     object.__setattr__(timeless, "max_timestamp_ms", -1)
