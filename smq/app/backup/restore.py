@@ -1,6 +1,6 @@
 """Restores a snapshot into an empty data directory.
 
-    restoring   the mark: no broker may serve the directory, and a restore starts over
+    restoring   the mark: no broker may serve the directory, and the same restore starts over
     then        filer, logs, store, clock.json; meta.json last, then the mark is removed
 
 The lost broker may have continued after the snapshot. So the restored one starts with leader epochs
@@ -21,7 +21,7 @@ from pathlib import Path
 from smq.app.backup import folder
 from smq.app.backup.files import copy, sync_directories, write
 from smq.app.backup.folder import About
-from smq.app.backup.objects import Topics, bring
+from smq.app.backup.objects import Topics, bring, bring_others
 from smq.app.backup.take import Refused, keep_found_topics
 from smq.app.backup.wal import write_only
 from smq.app.process.machine import boot_id
@@ -76,8 +76,8 @@ class Restoring:
         try:
             self._check_target()
             self._clear()
-            self._check_filer(mark)
-            mark.write_text(self.filer_root)
+            self._check_filer(mark, about)
+            mark.write_text(self.said_of(about))
             try:
                 self._bring()
             except (OSError, StoreError, Refused):
@@ -106,9 +106,14 @@ class Restoring:
                 "is there"
             )
 
-    def _check_filer(self, mark: Path) -> None:
-        """Accept the files of an unfinished restore."""
-        is_ours = mark.exists() and mark.read_text() == self.filer_root
+    def said_of(self, about: About) -> str:
+        """What the mark says: which restore has begun. Another one's files have the same names."""
+        topics = "" if self.topics is None else sorted("/".join(each) for each in self.topics)
+        return f"{self.filer_root}\n{about.taken_ms} {about.check} {topics}\n"
+
+    def _check_filer(self, mark: Path, about: About) -> None:
+        """Accept the files of the same restore, unfinished."""
+        is_ours = mark.exists() and mark.read_text() == self.said_of(about)
         if not is_ours and next(iter(self.filer.list()), None) is not None:
             raise Refused(
                 f"the filer {self.filer_root} is not empty; restore into an empty one, which "
@@ -146,3 +151,5 @@ class Restoring:
             write(log / BOOT_FILE, boot_id())
         objects = LocalStore(self.source / folder.FILER)
         bring(objects, self.filer, self.topics, lambda _, length: self.advance(length))
+        if self.topics is None:
+            bring_others(objects, self.filer, lambda _, length: self.advance(length))

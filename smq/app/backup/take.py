@@ -1,8 +1,10 @@
 """Takes a snapshot of a data directory, served or not.
 
-    1  link the WAL's segments, copy the checkpoints, bring the filer's objects
-    2  the cut: hold the store for an instant, note where each log and partition begins and ends
-    3  the store as of the cut, where the time line is, later additions to the logs and the filer
+    1  bring the filer's objects, then link the WAL's segments and copy the checkpoints
+    2  the cut: hold the store for an instant, note where each log and partition begins and ends,
+       link newer segments; what the rings still have is linked once it is written
+    3  the store as of the cut, where the time line is, later additions to the logs and the filer,
+       and the filer's other objects, which users may replace: so none is older than the cut
     4  each log up to its end at the cut; then meta.json, whose generation no frame exceeds
 
 The cut is the state after a power loss at that instant that loses nothing: each partition is whole
@@ -29,7 +31,7 @@ from shm.segment import LogMemory
 from smq.app.backup import folder
 from smq.app.backup.files import copy, write
 from smq.app.backup.folder import About
-from smq.app.backup.objects import Topics, bring
+from smq.app.backup.objects import Topics, bring, bring_others
 from smq.app.backup.wal import Cut, LogFiles, cut_of
 from smq.app.process.clock import monotonic_ms, wall_ms
 from smq.app.process.status import Status, attach_logs, read_status
@@ -42,7 +44,7 @@ from smq.model.errors import StoreError
 from smq.store.copying import (
     StoreCopy,
     keep_topics,
-    partition_numbers,
+    sealed_ends,
     segment_paths,
     topics_of,
 )
@@ -86,16 +88,11 @@ class Taking:
             meta = read_meta(self.data_dir)
             logs = self.data_dir / folder.LOGS
             files = [LogFiles(logs / str(i), pins / str(i)) for i in range(meta.log_count)]
-            for each in files:
-                each.pin()
-            brought: set[str] = set()
             store = stack.enter_context(StoreCopy(self.data_dir / folder.STORE))
-            cuts = self._cut(store, brought)
+            cuts = self._cut(store, files)
             time = timeline.present(self.data_dir)  # No kept time of the cut is later.
             write(self.target / folder.CLOCK, timeline.text_of(time))
-            for each in files:
-                each.pin_new()
-            known = partition_numbers(self.target / folder.STORE)
+            known = sealed_ends(self.target / folder.STORE)
             for i, each in enumerate(files):
                 cut = cuts[i] if cuts else None
                 to = self.target / folder.LOGS / str(i)
@@ -125,9 +122,11 @@ class Taking:
         self._started_ms, self._shards = status.started_ms, _shards(status)
         self._memories = attach_logs(status)
 
-    def _cut(self, store: StoreCopy, brought: set[str]) -> list[Cut]:
-        """Copy the store with all files it names; returns the logs at that moment."""
+    def _cut(self, store: StoreCopy, files: list[LogFiles]) -> list[Cut]:
+        """Copy the store with all files it names, and link the logs; returns these at that
+        moment."""
         copied = self.target / folder.STORE
+        brought = set[str]()
         target = LocalStore(self.target / folder.FILER)
 
         def done(key: str, length: int) -> None:
@@ -137,18 +136,33 @@ class Taking:
 
         for _ in range(CUTS_MAX):
             bring(self.filer, target, self.topics, done)
-            with store.held():
-                cuts = [cut_of(memory) for memory in self._memories]
-                self._check_the_same_shards_serve()
+            cuts, is_linked = self._cut_logs(store, files)
             copied.unlink(missing_ok=True)
             store.write(copied)
             if self.topics is not None:
                 keep_found_topics(copied, self.topics)
             bring(self.filer, target, self.topics, done)
-            if not (missing := segment_paths(copied) - brought):
-                self._wait_written([cut.end for cut in cuts])
+            missing = segment_paths(copied) - brought
+            if is_linked and not missing:
+                if self.topics is None:
+                    bring_others(self.filer, target, done)
                 return cuts
+        if not missing:
+            raise Refused("the logs are written over faster than they can be linked; try again")
         raise StoreError(min(missing), "the manifest names it, but the filer does not have it")
+
+    def _cut_logs(self, store: StoreCopy, files: list[LogFiles]) -> tuple[list[Cut], bool]:
+        """The logs at a moment that the store keeps, and whether all that they have is linked."""
+        for each in files:
+            each.pin()
+        with store.held():
+            cuts = [cut_of(memory) for memory in self._memories]
+            for each in files:
+                each.pin_at_cut()
+            self._check_the_same_shards_serve()
+        self._wait_written([cut.end for cut in cuts])
+        linked = [each.pin_new(cut.end) for each, cut in zip(files, cuts, strict=False)]
+        return cuts, all(linked)
 
     def _wait_written(self, ends: list[int]) -> None:
         deadline_ms = monotonic_ms() + WRITTEN_WAIT_MS

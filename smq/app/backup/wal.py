@@ -1,14 +1,17 @@
 """The files of one log, for a snapshot.
 
-    pin()       hard-links all segments, then copies the checkpoint
-    pin_new()   hard-links newer segments; call it once the log's end at the cut is written
-    write()     writes the segments below the end, and the checkpoint with the bounds of the cut
+    pin()         hard-links all segments, then copies the checkpoint
+    pin_at_cut()  hard-links newer segments, while no line of the manifest can be added
+    pin_new()     hard-links newer segments; call it once the log's end at the cut is written
+    write()       writes the segments below the end, and the checkpoint with the bounds of the cut
 
 A sealed segment is freed only after a checkpoint says so, and a linked one is not written again
 (smq.log.files.wal). So the segments linked first and the checkpoint read afterwards together hold
-everything that no later manifest names. Log starts and compacted ends are only in checkpoints, so
-those of the cut are entered: DeleteRecords may have been answered since, and compaction may have
-removed records. All else of the checkpoint stays of its own moment: a start reads the later frames.
+everything that no later manifest names. Between them and the cut, records may be sealed and leave
+the log: so what the manifest has at the cut is entered as if it were compacted, and only segments
+tell. Log starts and compacted ends are only in checkpoints, so those of the cut are entered too:
+DeleteRecords may have been answered since, and compaction may have removed records. All else of the
+checkpoint stays of its own moment: a start reads the later frames.
 """
 
 import os
@@ -92,6 +95,7 @@ class LogFiles:
     def __init__(self, directory: Path, pins: Path) -> None:
         self.directory, self.pins = directory, pins
         self._checkpoint: Checkpoint | None = None
+        self.last = 0  # The last segment at the cut.
         pins.mkdir(parents=True, mode=0o700)
 
     def pin(self) -> None:
@@ -102,28 +106,50 @@ class LogFiles:
             sleep(_POLL_S)
         self._checkpoint, _ = Checkpoint.load(self.pins)
 
-    def pin_new(self) -> None:
-        """Link segments begun since. Raises OSError."""
+    def pin_at_cut(self) -> None:
+        """Link segments begun since, within the instant of the cut. Raises OSError."""
         self._link_segments()
+        self.last = max((int(path.stem) for path in self.pins.glob("*.wal")), default=0)
 
-    def write(self, target: Path, cut: Cut | None, known: AbstractSet[int], *, only: bool) -> None:
+    def pin_new(self, end: int = 0) -> bool:
+        """Link segments begun since the cut; whether none below `end` has been freed already.
+        Raises OSError."""
+        self._link_segments()
+        at = self.last
+        while at < end:
+            path = self.pins / f"{at:020d}.wal"
+            size = path.stat().st_size if path.exists() else 0
+            if not size:
+                return False
+            at += size
+        return True
+
+    def write(self, target: Path, cut: Cut | None, known: Mapping[int, int], *, only: bool) -> None:
         """Write what lies below the cut (None: all), except segments that are sealed in whole.
 
-        `known` are the numbers of the partitions in the snapshot. `only` leaves out the batches of
-        all other partitions. Raises OSError, StoreError.
+        `known` are the partitions in the snapshot, by number, and how far its manifest has them.
+        `only` leaves out the batches of all others. Raises OSError, StoreError.
         """
         end = None if cut is None else cut.end
         for path in sorted(self.pins.glob("*.wal")):
             start, size = int(path.stem), path.stat().st_size
-            if size == 0 or (end is not None and start >= end) or self._is_sealed(path, known):
+            if (
+                size == 0
+                or (end is not None and start >= end)
+                or (self._is_sealed(path, known.keys()))
+            ):
                 continue
             length = size if end is None else min(size, end - start)
             to = target / path.name
             if only:
-                write_only(path, to, length, known)
+                write_only(path, to, length, known.keys())
             elif not (_is_full(path, length, end) and link(path, to)):
                 copy(path, to, length)
-        bounds = {} if cut is None else {n: each for n, each in cut.bounds.items() if n in known}
+        bounds = {
+            number: each._replace(compacted_end=max(each.compacted_end, known[number]))
+            for number, each in ({} if cut is None else cut.bounds).items()
+            if number in known
+        }
         self._write_checkpoint(target, bounds)
 
     def _write_checkpoint(self, target: Path, bounds: Mapping[int, Bounds]) -> None:
@@ -150,6 +176,7 @@ class LogFiles:
             content = (self.directory / FILE_NAME).read_bytes()
         except FileNotFoundError:
             return not (self.directory / FILE_NAME_BEFORE).exists()
+        (self.pins / FILE_NAME).unlink(missing_ok=True)  # Of an earlier attempt.
         write(self.pins / FILE_NAME, content)
         return True
 

@@ -5,7 +5,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from smq.app.backup.objects import belongs, bring
+from smq.app.backup.objects import belongs, bring, bring_others
 from smq.filer.local import LocalStore
 from smq.testing.memory_store import MemoryStore
 
@@ -39,6 +39,7 @@ def test_where_nothing_can_be_linked_it_is_copied(tmp_path: Path) -> None:
         far, local = LocalStore(Path(other)), LocalStore(tmp_path)
         for source, target in ((bucket, far), (far, local), (local, again), (local, again)):
             bring(source, target, None, lambda *_: None)
+            bring_others(source, target, lambda *_: None)
             assert [(each.key, target.get(each.key)) for each in target.list()] == [
                 (key, key.encode()) for key in KEYS
             ]

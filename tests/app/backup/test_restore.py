@@ -146,12 +146,24 @@ def test_an_unfinished_one_is_begun_anew(tmp_path: Path) -> None:
     snapshot(tmp_path)
     target = tmp_path / "b"
     (target / "logs" / "7").mkdir(parents=True)
-    (target / RESTORING).write_text(str(tmp_path / "filer2"))
+    (target / RESTORING).write_text(restoring(tmp_path).said_of(folder.read(tmp_path / "s")))
     (target / "store.sqlite").write_bytes(b"half")
     LocalStore(tmp_path / "filer2").put("docs/a", b"a")
     restoring(tmp_path).run()
     assert not (target / "logs" / "7").exists()
     assert not (target / RESTORING).exists()
+
+
+def test_the_files_of_another_unfinished_one_are_not_taken(tmp_path: Path) -> None:
+    """Data fault 24, its kind: files of users have the same names in each snapshot, and those that
+    another restore had brought stayed."""
+    snapshot(tmp_path)
+    about = replace(folder.read(tmp_path / "s"), taken_ms=1)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / RESTORING).write_text(restoring(tmp_path).said_of(about))
+    LocalStore(tmp_path / "filer2").put("docs/a", b"another")
+    with pytest.raises(Refused, match="is not empty; restore into an empty one"):
+        restoring(tmp_path).run()
 
 
 def test_what_is_there_is_not_touched(tmp_path: Path) -> None:

@@ -7,14 +7,17 @@ import fcntl
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from smq.app.backup import take
+from smq.app.backup.objects import bring
 from smq.app.backup.take import Refused, Taking, prepare
 from smq.app.process.status import ProcessStatus, Status
 from smq.app.supervisor.datadir import DataDirectory
 from smq.filer.local import LocalStore
+from smq.filer.store import OVERWRITE
 from smq.model.errors import StoreError
 from smq.store.store import Store
 
@@ -80,6 +83,30 @@ def test_a_log_is_not_cut_while_its_shard_starts_again(
     monkeypatch.setattr(take, "read_status", status)
     with pytest.raises(Refused, match="a shard was restarted meanwhile"):
         taking(tmp_path).run()
+
+
+def test_files_of_users_are_not_older_than_the_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data fault 23, its kind: files that were replaced or deleted while the filer was copied were
+    in the snapshot as they had been before."""
+    served_once(tmp_path)
+    filer, calls = LocalStore(tmp_path / "filer"), list[Any]()
+    filer.put("docs/a", b"old")
+    filer.put("docs/b", b"gone")
+
+    def brings(*each: Any) -> None:
+        bring(*each)
+        if not calls:
+            with filer.writing("docs/a", OVERWRITE) as sink:
+                sink.write(b"new")
+            filer.delete("docs/b")
+        calls.append(each)
+
+    monkeypatch.setattr(take, "bring", brings)
+    taking(tmp_path).run()
+    found = LocalStore(tmp_path / "s" / "filer")
+    assert [(each.key, found.get(each.key)) for each in found.list()] == [("docs/a", b"new")]
 
 
 def test_a_file_that_the_manifest_names_and_nobody_has_is_told(tmp_path: Path) -> None:
