@@ -11,6 +11,11 @@ import pytest
 from gateway.apis import fetch as fetch_module
 from smq.model.errors import ErrorCode
 from smq.shard import inline
+from smq.wire.generated.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from smq.wire.markers import Marker, read_marker
 from smq.wire.records import read_batches
@@ -95,6 +100,24 @@ def test_what_is_committed_is_read_and_few_are_told(
         assert len(data.aborted_transactions or ()) <= COUNT_MAX
     assert offset == data.high_watermark
     assert found == expected
+
+
+def test_an_aborted_transaction_is_told_from_the_batch_on_that_the_answer_begins_with(
+    bench: ShardBench,
+) -> None:
+    """Data fault 29, its other side: records were deleted up to the middle of its first batch. It
+    was told from there on; librdkafka, which looks at where a batch begins, showed the rest."""
+    producers = Producers(bench.shard)
+    producers.write([b"a", b"b", b"c"], (0, 0))
+    rows = [DeleteRecordsPartition(partition_index=0, offset=1)]
+    deletion = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="one", partitions=rows)])
+    bench.ask("DeleteRecords", 2, deletion)
+    producers.end(NUMBER, Marker(0, 0, False, 1))
+    data = asked(bench, 1, ALL_BYTES)
+    records: Any = data.records
+    first = next(read_batches(records))
+    assert first.base_offset == 0
+    assert [each.first_offset for each in data.aborted_transactions or ()] == [0]
 
 
 def left_by_the_ring(bench: ShardBench) -> list[bytes]:
