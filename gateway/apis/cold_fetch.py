@@ -18,14 +18,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gateway.apis.log_fetch import ABORTED_MAX, find_told, told_of
+from gateway.apis.log_fetch import ABORTED_MAX, find_told, find_told_sealed, told, told_of
 from gateway.context import Ask, Later
 from shm.kernels.base.words import BATCH_HEADER_BYTES
+from smq.log.aborted import AbortedIn
 from smq.log.log import Log
 from smq.log.lookup import Found
 from smq.log.reading import Run
 from smq.model.errors import ErrorCode
-from smq.model.segments import BatchLimits
+from smq.model.segments import BatchLimits, Reach
 from smq.shard.inline import Search, delivers_inline
 from smq.shard.lent import FileRange, LentBatches
 from smq.shard.shard import Led, Shard
@@ -46,7 +47,9 @@ def storage_error(version: int) -> ErrorCode:
 class ColdPart(NamedTuple):
     """A partition of an answer whose records from `offset` on are asked of the sealer.
 
-    `limit`: the answer ends before it. `must_give`: a batch is given whatever its size.
+    `limit`: the answer ends before it. `must_give`: a batch is given whatever its size. `aborted`
+    are the transactions to tell for undecided segments, as of the question: once they are decided,
+    the log forgets them.
     """
 
     data: PartitionData
@@ -57,13 +60,19 @@ class ColdPart(NamedTuple):
     limits: BatchLimits
     must_give: bool
     failure: ErrorCode
+    aborted: AbortedIn
 
     def question(self) -> Cold | Inline:
         """What to ask the sealer."""
         led, sizes = self.led, (self.limits, self.must_give)
-        if delivers_inline(led.topic):
-            return Inline(led.number, self.offset, self.bytes_max, led.epoch, *sizes)
-        return Cold(led.number, self.offset, self.bytes_max, *sizes)
+        if delivers_inline(led.topic):  # Without aborted records, as from the log.
+            stable = min(self.limit, led.offsets().last_stable)
+            return Inline(led.number, self.offset, self.bytes_max, led.epoch, *sizes, stable)
+        return Cold(led.number, self.offset, self.bytes_max, *sizes, self._reach)
+
+    @property
+    def _reach(self) -> Reach:
+        return Reach(self.limit, self.aborted.end)
 
     def take(self, said: BatchFile | Failed, search: Search) -> "Part | None":
         """Put the sealer's answer into the row; returns what to ask then."""
@@ -76,12 +85,18 @@ class ColdPart(NamedTuple):
         return None
 
     def _give(self, said: BatchFile) -> None:
-        log = self.led.log
+        data, log = self.data, self.led.log
         Shard.count_sealed(log, said.length, is_cached=said.is_cached)
         try:
-            self.data.records = FileRange(said.path, said.at, said.length, log.background)
+            records = FileRange(said.path, said.at, said.length, log.background)
+            if said.is_undecided and data.aborted_transactions is not None:
+                rows = self.aborted.within(self.offset, said.next_offset)
+                is_few = len(rows) <= ABORTED_MAX  # Else it is one batch: see find_told_sealed().
+                header = b"" if is_few else records.head(BATCH_HEADER_BYTES)
+                data.aborted_transactions = told(rows) if is_few else told_of(rows, header)
+            data.records = records
         except OSError:
-            self.data.error_code = self.failure
+            data.error_code = self.failure
 
     def _pass(self, end: int, search: Search) -> "Part | None":
         """No segment has a record before `end`: read on in the log."""
@@ -95,7 +110,9 @@ class ColdPart(NamedTuple):
                 led, end, self.limit, self.bytes_max, None if is_plain else ABORTED_MAX, search
             )
             if found is None:
-                return self._replace(offset=end)
+                count_max = None if is_plain else ABORTED_MAX
+                of_sealed = find_told_sealed(led, end, self.limit, count_max)
+                return self._replace(offset=end, aborted=of_sealed)
             if found.total_bytes > self.bytes_max and not self.must_give:
                 return None
             if found.total_bytes:

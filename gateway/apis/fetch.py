@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from gateway.apis.cold_fetch import ColdPart, Part, Unread, storage_error, with_cold
-from gateway.apis.log_fetch import ABORTED_MAX, Told, find_told
+from gateway.apis.log_fetch import ABORTED_MAX, Told, find_told, find_told_sealed
 from gateway.context import Ask, LogSlot, Message, Result, ShardContext, Wait
 from shm.kernels.request.fetch_request import FETCH_BYTES_MAX, WAIT_MS_MAX
 from smq.log.lookup import Found
@@ -368,9 +368,11 @@ class Reader:
         asked_bytes = min(self._bytes_max, asked.partition_max_bytes)
         limits = BatchLimits.of(led.batch_bytes_max(), asked_bytes)
         must_give = not (self.total_bytes or self._cold_count)
-        return ColdPart(
-            data, led, asked.fetch_offset, limit, max(1, budget), limits, must_give, self._failure
-        )
+        offset, is_plain = asked.fetch_offset, data.aborted_transactions is None
+        aborted = find_told_sealed(led, offset, limit, None if is_plain else self._aborted_left)
+        self._aborted_left = max(0, self._aborted_left - len(aborted.table))
+        sizes = max(1, budget), limits, must_give
+        return ColdPart(data, led, offset, limit, *sizes, self._failure, aborted)
 
     def _error(self, index: int, error: ErrorCode) -> PartitionData:
         self.has_error = True

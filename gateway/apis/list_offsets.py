@@ -70,10 +70,11 @@ class _Sealed(NamedTuple):
     isolation_level: int
 
     def asks(self) -> OffsetForTime | NewestRecord:
-        offset = max(self.offset, self.led.offsets().log_start)
+        offsets = self.led.offsets()
+        offset, limit = max(self.offset, offsets.log_start), _limit(offsets, self.isolation_level)
         if self.timestamp == MAX_TIMESTAMP:
-            return NewestRecord(self.led.number, offset)
-        return OffsetForTime(self.led.number, self.timestamp, offset)
+            return NewestRecord(self.led.number, offset, limit)
+        return OffsetForTime(self.led.number, self.timestamp, offset, limit)
 
     def take(self, said: RecordTime | Failed | None, shard: Shard) -> "_Sealed | _Search | None":
         """Fill the answer from the sealer's; returns what to ask or search then."""

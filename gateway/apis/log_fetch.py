@@ -2,7 +2,7 @@
 
 A reader of committed records is told those that overlap its batches: no others matter. Where they
 are too many, the answer ends where the next one begins; where the first batch alone has too many,
-only those of its producer are told. Sealed segments contain no aborted records.
+only those of its producer are told. Sealed segments contain no aborted records, undecided ones do.
 """
 
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shm.kernels.base.words import BATCH_PRODUCER_ID_AT, FRAME_HEADER_BYTES
-from smq.log.aborted import FIRST, PRODUCER
+from smq.log.aborted import FIRST, NONE, PRODUCER, AbortedIn
 from smq.log.lookup import Found
 from smq.shard.inline import Search, delivers_inline
 from smq.shard.shard import Led
@@ -65,6 +65,15 @@ def find_told(  # noqa: PLR0913, PLR0917  (a partition, a range, three limits)
         return Told(found, [], len(rows), rows)
     [batch] = log.views(found.spans)  # It ends at `start` + 1.
     return Told(found, told_of(rows, batch), len(rows))
+
+
+def find_told_sealed(led: Led, offset: int, limit: int, count_max: int | None) -> AbortedIn:
+    """The aborted transactions to tell where undecided segments have what lies at `offset`, and
+    where their batches must end; those of the first batch may be more than `count_max`. None:
+    nobody wants to know them."""
+    if count_max is None or offset < led.offsets().decided_end:  # No undecided segment has it.
+        return AbortedIn(NONE, limit)
+    return led.log.transactions.aborted_in(led.number, offset, limit, count_max)
 
 
 def told(rows: np.ndarray) -> list[AbortedTransaction]:

@@ -15,6 +15,7 @@ from smq.model.segments import Segment
 from smq.wire.internal.form import Failed, Question, decode_question
 from smq.wire.internal.manifest import (
     CommitSegments,
+    CommitUndecided,
     CondemnFiles,
     CondemnPayloads,
     DeleteSegments,
@@ -47,11 +48,16 @@ def _list_segments(question: ListSegments, coordinator: Coordinator, _now: Now) 
     return SegmentPage(manifest.log_start(number), segments)
 
 
-def _commit_segments(
-    question: CommitSegments, coordinator: Coordinator, _now: Now
-) -> list[Segment]:
+def _commit_segments(question: CommitSegments, coordinator: Coordinator, now: Now) -> list[Segment]:
     manifest = coordinator.store.manifest
-    return manifest.commit_segments(question.segments)
+    committed = manifest.commit_segments(question.segments)
+    for number in {each.partition_number for each in committed}:
+        manifest.drop_decided(number, now.monotonic_ms)
+    return committed
+
+
+def _commit_undecided(question: CommitUndecided, coordinator: Coordinator, _now: Now) -> bool:
+    return coordinator.store.manifest.commit_undecided(question.segment)
 
 
 def _name_payloads(question: NamePayloads, coordinator: Coordinator, _now: Now) -> bool:
@@ -86,8 +92,10 @@ def _replace_segments(question: ReplaceSegments, coordinator: Coordinator, now: 
     return manifest.replace_segments(question.old, question.new, now_ms=now.monotonic_ms)
 
 
-def _set_log_start(question: SetLogStart, coordinator: Coordinator, _now: Now) -> bool:
-    coordinator.store.manifest.set_log_start(question.number, question.offset)
+def _set_log_start(question: SetLogStart, coordinator: Coordinator, now: Now) -> bool:
+    manifest = coordinator.store.manifest
+    manifest.set_log_start(question.number, question.offset)
+    manifest.drop_decided(question.number, now.monotonic_ms)
     return True
 
 
@@ -138,6 +146,7 @@ HANDLERS: Mapping[type[Question[Any]], Callable[[Any, Coordinator, Now], object]
     ListSegments: _list_segments,
     NamePayloads: _name_payloads,
     CommitSegments: _commit_segments,
+    CommitUndecided: _commit_undecided,
     DeleteSegments: _delete_segments,
     CondemnFiles: _condemn_files,
     CondemnPayloads: _condemn_payloads,

@@ -35,6 +35,10 @@ class AbortedIn(NamedTuple):
         """The same, one by one."""
         return [Aborted._make(row) for row in self.table.tolist()]
 
+    def within(self, start: int, end: int) -> np.ndarray:
+        """The rows of those that overlap [start, end)."""
+        return self.table[(self.table[:, FIRST] < end) & (self.table[:, LAST] >= start)]
+
 
 class AbortedRows:
     """See above. Never empty: without rows there is no such object."""

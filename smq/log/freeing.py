@@ -3,11 +3,20 @@
 A segment may go when all its partitions are sealed beyond it or deleted, and a checkpoint says so:
 a start without the segment must know the same ends, sealed ends and producers. It is kept and
 readable until the WAL needs its space (smq.log.files.wal).
+
+What undecided segments hold goes once two checkpoints say so. A death while the newest is written
+leaves the one before: it must know which transactions were open in what the WAL has no more.
 """
 
 from collections.abc import Callable
 
-from shm.kernels.base.words import P_LOG_START, WORD_SPACE_END, WORD_SYNCED, WORD_TAIL
+from shm.kernels.base.words import (
+    P_DECIDED_END,
+    P_LOG_START,
+    WORD_SPACE_END,
+    WORD_SYNCED,
+    WORD_TAIL,
+)
 from smq.log.files.background import Background
 from smq.log.files.disk import Disk
 from smq.log.files.segment import Segment
@@ -38,6 +47,8 @@ class Freeing:
         self._disk, self._background, self._freed = disk, background, freed
         self.holders = Holders(log.partitions, log.lookup)
         self._readable = Holders(log.partitions, log.lookup, P_LOG_START)
+        self._undecided = Holders(log.partitions, log.lookup, P_DECIDED_END)
+        self._known_before: list[Segment] = []  # Those that the last checkpoint allowed to free.
         log.wal.kept.reclaim = self._reclaim
         self._is_writing = self._is_wanted = False
         self._when_durable: list[Callable[[], None]] = []
@@ -46,6 +57,7 @@ class Freeing:
         """Raise AssertionError when a caller waits for a checkpoint that will never be written."""
         self.holders.invariants()
         self._readable.invariants()
+        self._undecided.invariants()
         assert self._is_writing or self._is_wanted or not self._when_durable
 
     def snapshot(self) -> Snapshot:
@@ -77,12 +89,13 @@ class Freeing:
         while not is_done:
             found = self.freeable()
             is_done = self.holders.looks < LOOKS_MAX
-            self._keep(found)
+            self._keep([each for each in found if not self._undecided.need(each)])
 
     def freeable(self) -> list[Segment]:
         """The full segments that are not kept yet and whose partitions are all sealed beyond them
         or deleted."""
         self.holders.begin()
+        self._undecided.begin()
         segments = self._log.wal.segments[:-1]
         wanted = (each for each in segments if each.index is not None and not each.is_kept)
         return [each for each in wanted if self._is_free(each)]
@@ -95,7 +108,10 @@ class Freeing:
     def _begin(self) -> None:
         self._is_writing, self._is_wanted = True, False
         waiting, self._when_durable = self._when_durable, []
-        state, free = self.snapshot(), self.freeable()
+        state, known = self.snapshot(), self.freeable()
+        free = [
+            each for each in known if each in self._known_before or not self._undecided.need(each)
+        ]
 
         def done(failure: OSError | None) -> None:
             self._is_writing = False
@@ -103,6 +119,7 @@ class Freeing:
                 self._when_durable = waiting + self._when_durable
                 self._is_wanted = True
                 return
+            self._known_before = known
             self._keep(free)
             for call in waiting:
                 call()
@@ -116,6 +133,7 @@ class Freeing:
         for segment in segments:
             if self._is_free(segment):
                 self.holders.forget(segment)
+                self._undecided.forget(segment)
                 self._log.wal.kept.add(segment)
         self._forget_unreadable()
         self._log.wal.make_room()

@@ -14,6 +14,7 @@ from shm.kernels.base.words import (
     FLAG_LOOKED_INTO,
     P_BATCH_BYTES_MAX,
     P_COMPACTED_END,
+    P_DECIDED_END,
     P_EPOCH,
     P_FLAGS,
     P_HIGH_WATERMARK,
@@ -44,6 +45,7 @@ _STATE_COLUMNS = (
     P_UNSEALED_BYTES,
     P_UNSEALED_SINCE_MS,
     P_COMPACTED_END,
+    P_DECIDED_END,
 )
 _SET_FLAGS = 3 << DURABILITY_SHIFT | FLAG_LOG_APPEND_TIME | FLAG_FETCH_LEFT | FLAG_LOOKED_INTO
 
@@ -119,7 +121,7 @@ class Partitions:
             row = self.table[slot]
             assert int(row[P_NUMBER]) == number
             assert 0 <= row[P_LOG_START] <= row[P_HIGH_WATERMARK] <= row[P_LOG_END], number
-            assert row[P_COMPACTED_END] <= row[P_SEALED_END], number
+            assert row[P_COMPACTED_END] <= row[P_DECIDED_END] <= row[P_SEALED_END], number
             assert row[P_SEALED_END] <= row[P_HIGH_WATERMARK], number
             assert row[P_LAST_STABLE] <= row[P_HIGH_WATERMARK], number
             for before, after in pairwise(self.epochs[number]):
@@ -153,7 +155,7 @@ class Partitions:
         slot = self.slot_of(state.number)
         row = self.table[slot]
         row[P_LOG_START], row[P_SEALED_END] = state.log_start, state.sealed_end
-        row[P_COMPACTED_END] = state.compacted_end
+        row[P_COMPACTED_END], row[P_DECIDED_END] = state.compacted_end, state.decided_end
         row[P_LOG_END] = max(state.log_start, state.sealed_end)
         row[P_MAX_TIMESTAMP] = state.max_timestamp
         row[P_UNSEALED_SINCE_MS] = state.unsealed_since_ms

@@ -2,6 +2,7 @@
 
 from shm.kernels.base.words import (
     P_COMPACTED_END,
+    P_DECIDED_END,
     P_LOG_END,
     P_LOG_START,
     P_SEALED_END,
@@ -17,20 +18,25 @@ class SealedEnds:
     """The sealed end, log start and unsealed bytes of each partition of a log.
 
     Below a partition's sealed end sealed segments hold its records, or retention has dropped them.
+    Below its decided end they hold only what is decided; above, undecided segments hold batches as
+    they were sent (smq.sealer.undecided).
     """
 
     def __init__(self, log: ReadableLog, transactions: Transactions) -> None:
         self._log, self._transactions = log, transactions
 
-    def advance(self, number: int, end: int, now_ms: int) -> None:
-        """Sealed segments hold everything of a partition below `end`."""
+    def advance(self, number: int, end: int, now_ms: int, *, is_decided: bool = True) -> None:
+        """Sealed segments hold everything of a partition below `end`: what is decided, or all
+        batches as they were sent."""
         partitions = self._log.partitions
         row = partitions.table[partitions.slots[number]]
         if end > int(row[P_LOG_END]):  # A power loss took it from the WAL, but it is sealed.
             partitions.extend(number, end, self._log.words[WORD_GENERATION])
         row[P_SEALED_END] = max(int(row[P_SEALED_END]), end)
-        self._transactions.raise_to(number, int(row[P_SEALED_END]))
-        self._forget_aborted(number, int(row[P_SEALED_END]))
+        if is_decided:
+            row[P_DECIDED_END] = max(int(row[P_DECIDED_END]), end)
+        self._transactions.raise_to(number, int(row[P_DECIDED_END]))
+        self._forget_aborted(number, int(row[P_DECIDED_END]))
         self.count_unsealed(number, now_ms)
 
     def compact(self, number: int, end: int, now_ms: int) -> None:
@@ -43,20 +49,27 @@ class SealedEnds:
 
     def assume(self, number: int, offset: int) -> None:
         """The log begins at `offset`, and the checkpoint that knew more is lost: what is before it
-        is sealed, and all that is sealed may be compacted."""
+        is sealed, and all that is decided may be compacted.
+
+        What is not decided leaves the log only once the checkpoint that is left knows it: see
+        smq.log.freeing.
+        """
         partitions = self._log.partitions
         row = partitions.table[partitions.slots[number]]
-        row[P_SEALED_END] = row[P_COMPACTED_END] = max(int(row[P_SEALED_END]), offset)
-        self._transactions.raise_to(number, int(row[P_SEALED_END]))
+        if offset > row[P_SEALED_END]:
+            row[P_SEALED_END] = row[P_DECIDED_END] = offset
+        row[P_COMPACTED_END] = row[P_DECIDED_END]
+        self._transactions.raise_to(number, int(row[P_DECIDED_END]))
 
     def set_log_start(self, number: int, offset: int) -> None:
         """Retention has dropped everything below `offset`, sealed or not."""
         partitions = self._log.partitions
         partitions.start_at(number, offset)
         row = partitions.table[partitions.slots[number]]
-        row[P_SEALED_END] = max(int(row[P_SEALED_END]), int(row[P_LOG_START]))
-        self._transactions.raise_to(number, int(row[P_SEALED_END]))
-        self._forget_aborted(number, int(row[P_SEALED_END]))
+        for column in (P_SEALED_END, P_DECIDED_END):
+            row[column] = max(int(row[column]), int(row[P_LOG_START]))
+        self._transactions.raise_to(number, int(row[P_DECIDED_END]))
+        self._forget_aborted(number, int(row[P_DECIDED_END]))
         self.count_unsealed(number, int(row[P_UNSEALED_SINCE_MS]))
 
     def raise_bounds(self, state: PartitionCheckpoint, now_ms: int) -> None:

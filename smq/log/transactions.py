@@ -191,7 +191,7 @@ class Transactions:
             self._show(number)
 
     def raise_to(self, number: int, offset: int) -> None:
-        """All below an offset is sealed, hence decided, or deleted: move open transactions and the
+        """All below an offset is sealed and decided, or deleted: move open transactions and the
         last stable offset up to it, as Kafka does."""
         opened = self._open.get(number, {})
         for each in opened.values():

@@ -66,6 +66,21 @@ class BatchLimits(NamedTuple):
 
 
 ANY_SIZE = BatchLimits()
+NO_LIMIT = 2**63 - 1
+
+
+class Reach(NamedTuple):
+    """Up to where undecided segments are read.
+
+    Batches end before `limit`. All but the first one end before `told_end` too: the aborted
+    transactions up to there are told with them.
+    """
+
+    limit: int = NO_LIMIT
+    told_end: int = NO_LIMIT
+
+
+ANY_REACH = Reach()
 
 
 class SealedPartition(NamedTuple):

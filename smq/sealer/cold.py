@@ -26,10 +26,10 @@ from shm.arrow import read_only
 from shm.kernels.base.crc32c import crc32c_update
 from smq.filer.store import Store
 from smq.model.errors import NotFound, StoreError, Unavailable
-from smq.model.segments import ANY_SIZE, BatchLimits, Segment
+from smq.model.segments import ANY_REACH, ANY_SIZE, NO_LIMIT, BatchLimits, Reach, Segment
 from smq.sealer.parquet_segment import ParquetSegment, Span
 from smq.sealer.raw import NotRaw, RawSegment
-from smq.store.manifest import Lines, walk
+from smq.store.manifest import UNDECIDED, Lines, walk
 from smq.wire.codec import Buffer
 from smq.wire.records import CRC_START
 
@@ -56,12 +56,18 @@ class Manifest(Lines, Protocol):
 
     def log_start(self, partition_number: int) -> int: ...
 
+    def sealed_end(self, partition_number: int) -> int: ...
+
+    def undecided(
+        self, partition_number: int, from_offset: int = 0, count_max: int = -1
+    ) -> list[Segment]: ...
+
 
 class Found(NamedTuple):
     """Whole batches: `length` bytes at `at` of a file. The next batch begins at `next_offset`.
 
     `is_cached`: the file existed before this request. Without length and path: no segment has a
-    record up to `next_offset`.
+    record up to `next_offset`. `is_undecided`: batches as they were sent (smq.sealer.undecided).
     """
 
     path: Path
@@ -69,6 +75,7 @@ class Found(NamedTuple):
     length: int
     next_offset: int
     is_cached: bool = False
+    is_undecided: bool = False
 
 
 class _Part(NamedTuple):
@@ -86,14 +93,17 @@ class Batches(NamedTuple):
     places: np.ndarray
     length: int
 
-    def find(self, offset: int, bytes_max: int) -> Found | None:
-        """As many batches as fit, at least one; the first has a record at `offset` or later."""
+    def find(self, offset: int, bytes_max: int, reach: Reach = ANY_REACH) -> Found | None:
+        """As many batches as fit, at least one, within reach; the first has a record at `offset`
+        or later."""
         ends, last_offsets = self.places["end"], self.places["last_offset"]
         first = int(np.searchsorted(self.places["last_record"], offset))
-        if first == len(self.places):
+        last, told = (np.searchsorted(last_offsets, reach) - 1).tolist()
+        if first > last:
             return None
         at = int(self.places["at"][first])
         row = max(first, int(np.searchsorted(ends, at + bytes_max, "right")) - 1)
+        row = max(first, min(row, last, told))
         return Found(self.path, at, int(ends[row]) - at, int(last_offsets[row]) + 1)
 
 
@@ -217,13 +227,21 @@ class ColdReader:
         self._limits = ANY_SIZE  # Of the last answer.
 
     def read(
-        self, number: int, offset: int, bytes_max: int, limits: BatchLimits = ANY_SIZE
+        self,
+        number: int,
+        offset: int,
+        bytes_max: int,
+        limits: BatchLimits = ANY_SIZE,
+        reach: Reach = ANY_REACH,
     ) -> Found | None:
         """Batches of a partition, the first of which has a record at `offset` or later.
 
-        None: no segment has the offset. Raises Damaged, NotFound, Unavailable.
+        None: no segment has the offset. Undecided segments give what is within reach. Raises
+        Damaged, NotFound, Unavailable.
         """
         end = offset
+        # First: one commit drops their lines and adds the segments that hold their records.
+        undecided = self._manifest.undecided(number, offset, 1)
         for segment in walk(self._manifest, number, offset, page=1):
             place, end = max(offset, segment.base_offset), segment.end_offset
             while place < end and _has_records(segment):
@@ -233,7 +251,14 @@ class ColdReader:
                     self._limits = limits
                     return found._replace(is_cached=part.is_cached)
                 place = part.end
-        return Found(NO_FILE, 0, 0, end) if end > offset else None
+        if end > offset:
+            return Found(NO_FILE, 0, 0, end)
+        if undecided and undecided[0].base_offset <= offset:
+            part = self._part(undecided[0], offset, limits)
+            found = part.batches.find(offset, bytes_max, reach)
+            if found is not None:
+                return found._replace(is_cached=part.is_cached, is_undecided=True)
+        return None
 
     def _follow(self, number: int, offset: int, found: Found, part_end: int) -> None:
         """Remember where an answer ended, and what to read ahead if it continued another."""
@@ -253,29 +278,45 @@ class ColdReader:
                 self._part(segment, max(ahead[1], segment.base_offset), self._limits)
 
     def offset_for_time(
-        self, number: int, timestamp: int, log_start: int = 0
+        self, number: int, timestamp: int, log_start: int = 0, limit: int = NO_LIMIT
     ) -> tuple[int, int] | None:
         """Offset and time of the first sealed record at this time or later.
 
         `log_start` is the shard's, which may be ahead of the manifest's.
         """
         log_start = max(log_start, self._manifest.log_start(number))
+        undecided = self._manifest.undecided(number, log_start)
         for segment in walk(self._manifest, number, log_start, newest_ms=timestamp, page=1):
             opened = self._opened(segment)
             with _damage_named(segment):
                 found = opened.find_time(timestamp, log_start)
             if found is not None:
                 return found
+        start = max(log_start, self._manifest.sealed_end(number))
+        for segment in undecided:
+            if segment.end_offset <= start or segment.base_offset >= limit:
+                continue
+            raw = self._opened(segment)
+            assert isinstance(raw, RawSegment)
+            with _damage_named(segment):
+                found = raw.find_time(timestamp, start, limit)
+            if found is not None:
+                return found
         return None
 
-    def newest(self, number: int, log_start: int) -> tuple[int, int] | None:
+    def newest(self, number: int, log_start: int, limit: int = NO_LIMIT) -> tuple[int, int] | None:
         """Offset and time of the sealed record with the largest time, the first of them.
 
         The manifest's largest times may be those of records that are gone: they tell in which order
         to look, and where to stop.
         """
         log_start = max(log_start, self._manifest.log_start(number))
+        undecided = self._manifest.undecided(number, log_start)
         segments = list(walk(self._manifest, number, log_start))
+        start = max(log_start, self._manifest.sealed_end(number))
+        segments += [
+            each for each in undecided if each.end_offset > start and each.base_offset < limit
+        ]
         segments.sort(key=lambda each: (-each.max_timestamp_ms, each.base_offset))
         best: tuple[int, int] | None = None
         for segment in filter(_has_records, segments):
@@ -283,7 +324,11 @@ class ColdReader:
                 break
             opened = self._opened(segment)
             with _damage_named(segment):
-                found = opened.newest(log_start)
+                if segment.kind == UNDECIDED:
+                    assert isinstance(opened, RawSegment)
+                    found = opened.newest(start, limit)
+                else:
+                    found = opened.newest(log_start)
             if found is not None and (best is None or (-found[1], found[0]) < (-best[1], best[0])):
                 best = found
         return best
@@ -350,6 +395,8 @@ def open_segment(
     if _crc_of(data) != segment.crc32c:
         raise Damaged(segment.path, "its CRC-32C differs from the manifest's")
     with _damage_named(segment):
+        if segment.kind == UNDECIDED:
+            return RawSegment(data, as_sent=True)
         return RawSegment(data) if segment.kind == "raw" else ParquetSegment(data)
 
 
@@ -409,4 +456,4 @@ def _crc_of(data: np.ndarray) -> int:
 
 def _has_records(segment: Segment) -> bool:
     """Whether to look into a segment: what raw batches hold is not known for certain."""
-    return segment.record_count > 0 or segment.kind == "raw"
+    return segment.record_count > 0 or segment.kind != "parquet"

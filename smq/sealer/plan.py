@@ -5,7 +5,8 @@ has waited long enough: compression follows a burst instead of taking a core fro
 sealed before retention would delete them. If the filer is down until then, they are deleted
 unsealed, in units of what full WAL segments hold of the partition. When a log is short of space,
 all its partitions are sealed whatever their size, oldest record first: a WAL segment is free when
-the last of its partitions is sealed beyond it.
+the last of its partitions is sealed beyond it. Only then is sealed what lies under an open
+transaction, as it was sent (smq.sealer.undecided): while there is space it may wait.
 """
 
 import sys
@@ -51,9 +52,14 @@ def due(
     chosen = [
         partition
         for partition in state.partitions
-        if partition.stable_end > partition.sealed_end
-        and (settings := settings_of(partition.number)) is not None
-        and (pressure or _is_due(partition, before.get(partition.number), settings, now_ms))
+        if (settings := settings_of(partition.number)) is not None
+        and (
+            (pressure and partition.high_watermark > partition.undecided_end)
+            or (
+                partition.stable_end > partition.sealed_end
+                and (pressure or _is_due(partition, before.get(partition.number), settings, now_ms))
+            )
+        )
     ]
     return sorted(chosen, key=lambda partition: partition.oldest_ms)
 

@@ -23,8 +23,20 @@ class ShardPort(Protocol):
         """As `batches`, and also those that are not visible or not on disk yet."""
         ...
 
-    def sealed(self, number: int, end: int) -> None:
-        """Report that all below `end` is sealed; returns once the shard's checkpoint is durable."""
+    def as_sent(self, number: int, offset: int, bytes_max: int) -> bytes:
+        """As `batches`, up to the high watermark, and aborted ones as they were sent."""
+        ...
+
+    def aborted(self, number: int, start: int, end: int) -> list[tuple[int, int, int]]:
+        """The aborted transactions that overlap [start, end), which is decided: producer id, first
+        offset, offset of the marker; in the order of the markers."""
+        ...
+
+    def sealed(self, number: int, end: int, *, is_decided: bool = True) -> None:
+        """Report that all below `end` is sealed; returns once the shard's checkpoint is durable.
+
+        Not `is_decided`: undecided segments hold the last of it.
+        """
         ...
 
     def compacted(self, number: int, end: int) -> None:
@@ -73,6 +85,16 @@ class ManifestPort(Protocol):
 
     def sealed_end(self, partition_number: int) -> int:
         """The end offset of the last segment; 0 if there is none."""
+        ...
+
+    def undecided(
+        self, partition_number: int, from_offset: int = 0, count_max: int = -1
+    ) -> list[Segment]:
+        """The undecided segments with batches at or after `from_offset`, in order."""
+        ...
+
+    def commit_undecided(self, segment: Segment) -> bool:
+        """Add an undecided segment; False: the partition was deleted."""
         ...
 
     def sealed_bytes(self, partition_number: int, end_offset: int = INT64_MAX) -> int:

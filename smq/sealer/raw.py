@@ -22,6 +22,7 @@ from shm.arrow import read_only
 from shm.kernels.base.crc32c import crc32c
 from shm.kernels.base.words import ATTRIBUTE_CONTROL, BATCH_ATTRIBUTES_AT
 from shm.kernels.record.records import B_AT, B_BASE_OFFSET, B_END, B_LAST_OFFSET, B_MAX_TIMESTAMP
+from smq.model.segments import NO_LIMIT
 from smq.sealer.decode import Kind, Piece
 from smq.sealer.read_back import PLACE, ReadBack
 from smq.sealer.room import Room
@@ -72,7 +73,9 @@ class RawWriter:
 
     untyped_count = 0  # Its values are not parsed.
 
-    def __init__(self, room: Room | None = None) -> None:
+    def __init__(self, room: Room | None = None, *, as_sent: bool = False) -> None:
+        """`as_sent`: it keeps markers too, for an undecided segment."""
+        self._as_sent = as_sent
         self._file = room or Room()
         self._file.begin()
         self._index: list[np.ndarray] = []
@@ -84,7 +87,7 @@ class RawWriter:
 
     def add(self, piece: Piece) -> None:
         """Add the batches of a piece, of any kind, unless they are markers."""
-        if piece.kind is Kind.CONTROL:
+        if piece.kind is Kind.CONTROL and not self._as_sent:
             return
         self._index.append(index_of(piece.facts, self.size - int(piece.facts[B_AT, 0])))
         self._file.write(piece.batches)
@@ -113,7 +116,8 @@ class RawWriter:
 class RawSegment:
     """Reads a raw segment. Raises NotRaw if it is not one."""
 
-    def __init__(self, data: np.ndarray) -> None:
+    def __init__(self, data: np.ndarray, *, as_sent: bool = False) -> None:
+        """`as_sent`: give its markers too."""
         self.data = data
         view = data.data
         if len(view) < FOOTER_BYTES or bytes(view[-len(MAGIC) :]) != MAGIC:
@@ -130,7 +134,11 @@ class RawSegment:
             raise NotRaw("its index has a wrong CRC")
         index = data[body_bytes:facts_at].view(INDEX_DTYPE)
         attributes = data[index["at"] + BATCH_ATTRIBUTES_AT + 1]
-        self.index = index[attributes & ATTRIBUTE_CONTROL == 0]
+        self._is_marker = attributes & ATTRIBUTE_CONTROL != 0
+        if not as_sent:
+            index = index[~self._is_marker]
+            self._is_marker = self._is_marker[~self._is_marker]
+        self.index = index
         self.body = view[:body_bytes]
 
     def batches(self) -> ReadBack:
@@ -142,23 +150,29 @@ class RawSegment:
         runs = _runs(self.index["at"], self.index["end"])
         return ReadBack([self.body[at:end] for at, end in runs], places)
 
-    def newest(self, from_offset: int) -> tuple[int, int] | None:
+    def newest(self, from_offset: int, limit: int = NO_LIMIT) -> tuple[int, int] | None:
         """Offset and time of the first record with the largest time, at or after `from_offset`.
 
         As exact as `find_time`: its batches' headers tell which time to look for.
         """
-        times = self.index["max_timestamp"][self.index["last_offset"] >= from_offset]
-        found = (self.find_time(int(time), from_offset) for time in np.unique(times)[::-1])
+        wanted = ~self._is_marker & (self.index["base_offset"] < limit)
+        times = self.index["max_timestamp"][wanted & (self.index["last_offset"] >= from_offset)]
+        found = (self.find_time(int(time), from_offset, limit) for time in np.unique(times)[::-1])
         return next(filter(None, found), None)
 
-    def find_time(self, timestamp: int, from_offset: int = 0) -> tuple[int, int] | None:
-        """Offset and time of the first record at or after `from_offset` and this time.
+    def find_time(
+        self, timestamp: int, from_offset: int = 0, limit: int = NO_LIMIT
+    ) -> tuple[int, int] | None:
+        """Offset and time of the first record at or after `from_offset` and this time, below a
+        limit.
 
         Where a batch cannot be read, or claims more than may be inflated, its header answers.
         """
         late = self.index["max_timestamp"] >= timestamp
-        late &= self.index["last_offset"] >= from_offset
-        wanted, bytes_left = Wanted(timestamp, from_offset, self.end_offset), INFLATED_BYTES_MAX
+        late &= (self.index["last_offset"] >= from_offset) & ~self._is_marker
+        late &= self.index["base_offset"] < limit
+        end, bytes_left = min(self.end_offset, limit), INFLATED_BYTES_MAX
+        wanted = Wanted(timestamp, from_offset, end)
         for row in self.index[late]:
             searched = find_in_batch(self.body[row["at"] : row["end"]], wanted, bytes_left)
             if searched.found is not None:

@@ -10,7 +10,9 @@ unless such batches come so often that their files would be many and small.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from shm.arrow import read_only
@@ -25,6 +27,8 @@ from smq.sealer.payloads import CHUNK_BYTES, name_all, payloads_of
 from smq.sealer.ports import ManifestPort, ShardPort
 from smq.sealer.raw import RawWriter
 from smq.sealer.room import Room
+from smq.sealer.undecided import Undecided
+from smq.store.manifest import UNDECIDED
 
 MiB = 1024 * 1024
 # A file is built in memory, and query engines prefer this size, whatever `smq.seal.bytes` is.
@@ -93,6 +97,7 @@ class Sealing(NamedTuple):
     """The job, and the ports it uses. `wall_ms` is the wall clock; files are built in the room.
 
     `draw` gives an `attempt` for each file's name. `schema` is the topic's `smq.schema`.
+    `staging` takes copies of files that are not on this host.
     """
 
     store: Store
@@ -102,6 +107,7 @@ class Sealing(NamedTuple):
     draw: Callable[[], int]
     room: Room
     schema: str = ""
+    staging: Path | None = None
 
     def seal(
         self,
@@ -139,6 +145,52 @@ class Sealing(NamedTuple):
                 position, segment = self._commit(place, segment), None
         return position if segment is None else self._commit(place, segment)
 
+    def seal_undecided(
+        self, place: SealedPartition, sealed_end: int, end: int, segment_bytes: int
+    ) -> int:
+        """Seal what lies in [sealed_end, end), whether decided or not, as it was sent.
+
+        Returns the offset up to which it did. Raises Gone, StoreError, PeerError.
+        """
+        position = sealed_end
+        for each in self.manifest.undecided(place.number, sealed_end):
+            position = each.end_offset
+        if position > sealed_end:
+            self.manifest.sync()  # As in `_resume`.
+            self.shard.sealed(place.number, position, is_decided=False)
+        segment: _Open | None = None
+        for piece in self._pieces_as_sent(place.number, position, end, segment_bytes):
+            if segment is None:
+                writer = RawWriter(self.room, as_sent=True)
+                segment = _Open(position, Kind.RAW, writer, log_append_time=False)
+            segment.add(piece)
+            position = piece.end_offset
+            if segment.writer.size >= min(segment_bytes, SEGMENT_BYTES_MAX):
+                self._commit_undecided(place, segment)
+                segment = None
+        if segment is not None:
+            self._commit_undecided(place, segment)
+        return position
+
+    def _pieces_as_sent(
+        self, number: int, position: int, end: int, bytes_max: int
+    ) -> Iterator[Piece]:
+        while position < end:
+            batches = self.shard.as_sent(number, position, min(CHUNK_BYTES, bytes_max))
+            if not batches:
+                return
+            for piece in cut(batches):
+                yield piece.since(position)
+                position = piece.end_offset
+
+    def _commit_undecided(self, place: SealedPartition, segment: _Open) -> None:
+        line = replace(self._put(place, segment), kind=UNDECIDED)
+        name_all(self.manifest, line.path, segment.payloads)
+        if not self.manifest.commit_undecided(line):
+            self.store.delete(line.path)
+            raise Gone
+        self.shard.sealed(place.number, line.end_offset, is_decided=False)
+
     def _start_at(self, number: int, log_start: int) -> None:
         """Records that were deleted before they were sealed leave a gap between segments: the
         manifest begins behind it before it shows, or readers find offsets that no segment has."""
@@ -155,8 +207,11 @@ class Sealing(NamedTuple):
         return end
 
     def _pieces(self, number: int, position: int, end: int, bytes_max: int) -> Iterator[Piece]:
+        undecided = Undecided(self.store, self.shard, self.manifest, self.staging)
         while position < end:
-            batches = self.shard.batches(number, position, bytes_max)
+            batches = undecided.batches(number, position, end, bytes_max)
+            if batches is None:
+                batches = self.shard.batches(number, position, bytes_max)
             if not batches:
                 return
             before = position
@@ -176,7 +231,8 @@ class Sealing(NamedTuple):
         )
         return _Open(position, kind, writer, log_append_time=is_stamped)
 
-    def _commit(self, place: SealedPartition, segment: _Open) -> int:
+    def _put(self, place: SealedPartition, segment: _Open) -> Segment:
+        """Write a segment's file; returns its line."""
         data = segment.writer.finish(segment.base_offset, segment.end_offset)
         bytes_, committed_ms = read_only(data), self.wall_ms()
 
@@ -187,7 +243,7 @@ class Sealing(NamedTuple):
             place.key, segment.base_offset, segment.end_offset, suffix=SUFFIXES[segment.kind]
         )
         attempt, key = put_file(self.store, key_of, data, self.draw())
-        line = Segment(
+        return Segment(
             partition_number=place.number,
             base_offset=segment.base_offset,
             end_offset=segment.end_offset,
@@ -204,11 +260,14 @@ class Sealing(NamedTuple):
             oldest_ms=min(since_ms(each) for each in segment.checked),
             newest_ms=max(since_ms(each) for each in segment.checked),
         )
+
+    def _commit(self, place: SealedPartition, segment: _Open) -> int:
+        line = self._put(place, segment)
         # A failure leaves the outcome unknown: keep the file; an uncommitted one is swept.
-        name_all(self.manifest, key, segment.payloads)
+        name_all(self.manifest, line.path, segment.payloads)
         committed = self.manifest.commit_segments([line])
-        if [each.path for each in committed] != [key]:
-            self.store.delete(key)
+        if [each.path for each in committed] != [line.path]:
+            self.store.delete(line.path)
         if not committed:
             raise Gone
         self.shard.sealed(place.number, segment.end_offset)

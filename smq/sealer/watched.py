@@ -25,7 +25,7 @@ class Watched:
     def invariants(self) -> None:
         """Raise AssertionError if the class's invariant does not hold."""
         mine = [self._states[number] for number in self._numbers]
-        assert self._unsealed == {s.number for s in mine if s.stable_end > s.sealed_end}
+        assert self._unsealed == {s.number for s in mine if _has_unsealed(s)}
         assert self._missing <= self._numbers
 
     def question(self) -> Partitions:
@@ -55,7 +55,7 @@ class Watched:
         self._states[number] = state
         self._numbers.add(number)
         self._missing.discard(number)
-        if state.stable_end > state.sealed_end:
+        if _has_unsealed(state):
             self._unsealed.add(number)
         else:
             self._unsealed.discard(number)
@@ -76,3 +76,9 @@ class Watched:
         """The states at the last call of partitions that changed since."""
         before, self._before = self._before, {}
         return before
+
+
+def _has_unsealed(state: PartitionState) -> bool:
+    """Whether something of a partition may be sealed, decided or not."""
+    is_open = state.high_watermark > max(state.undecided_end, state.stable_end)
+    return state.stable_end > state.sealed_end or is_open

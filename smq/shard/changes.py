@@ -17,6 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from shm.kernels.base.words import (
+    P_DECIDED_END,
+    P_HIGH_WATERMARK,
     P_LAST_STABLE,
     P_LOG_START,
     P_NUMBER,
@@ -33,10 +35,12 @@ GONE_MAX = 20_000  # Deleted partitions to remember.
 _COLUMNS = (  # The fields of PartitionState except the log.
     P_NUMBER,
     P_LOG_START,
-    P_SEALED_END,
+    P_DECIDED_END,
     P_LAST_STABLE,
     P_UNSEALED_BYTES,
     P_UNSEALED_SINCE_MS,
+    P_SEALED_END,
+    P_HIGH_WATERMARK,
 )
 
 

@@ -240,6 +240,10 @@ class FileRange:
             self._file = file
         return self._fd
 
+    def head(self, count: int) -> bytes:
+        """So many of the first bytes, which have just been written. Raises OSError."""
+        return os.pread(self._open(), count, self._at)
+
     def next_buffers(self) -> list[memoryview]:
         """See Sendable. Raises OSError."""
         loaded, self._loaded = self._loaded, None

@@ -19,6 +19,7 @@ from shm.kernels.base.words import (
     DURABILITY_MEMORY,
     DURABILITY_OS,
     P_BATCH_BYTES_MAX,
+    P_DECIDED_END,
     P_HIGH_WATERMARK,
     P_LAST_STABLE,
     P_LOG_END,
@@ -44,12 +45,21 @@ from smq.shard.throttle import Throttle
 from smq.wire.internal.transactions import NOT_WRITTEN
 
 _OFFSETS = itemgetter(
-    P_LOG_START, P_SEALED_END, P_LAST_STABLE, P_HIGH_WATERMARK, P_LOG_END, P_MAX_TIMESTAMP
+    P_LOG_START,
+    P_SEALED_END,
+    P_LAST_STABLE,
+    P_HIGH_WATERMARK,
+    P_LOG_END,
+    P_MAX_TIMESTAMP,
+    P_DECIDED_END,
 )
 
 
 class Offsets(NamedTuple):
-    """The offsets of a partition, Kafka's words."""
+    """The offsets of a partition, Kafka's words.
+
+    Below `decided_end` sealed segments hold only what is decided (smq.sealer.undecided).
+    """
 
     log_start: int
     sealed_end: int
@@ -57,6 +67,7 @@ class Offsets(NamedTuple):
     high_watermark: int
     log_end: int
     max_timestamp: int
+    decided_end: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,10 +72,13 @@ class StoreCopy:
             self._reader.execute("ROLLBACK")
 
 
+_PATHS = "SELECT path FROM segments UNION SELECT path FROM undecided_segments"
+
+
 def segment_paths(path: Path) -> set[str]:
     """The files that the manifest names in a store without an owner. Raises StoreError."""
     with _failures_told(path), closing(_connect(path)) as store:
-        return {name for (name,) in store.execute("SELECT path FROM segments")}
+        return {name for (name,) in store.execute(_PATHS)}
 
 
 def partition_numbers(path: Path) -> set[int]:

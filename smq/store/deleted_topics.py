@@ -18,6 +18,7 @@ _REFERRING = {
     "transaction_offsets": "group_id, transactional_id",
     "transaction_partitions": "transactional_id",
     "segments": "base_offset",
+    "undecided_segments": "base_offset",
 }
 _SOME = "SELECT number FROM partitions WHERE topic_id = ? ORDER BY partition LIMIT 50"
 

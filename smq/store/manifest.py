@@ -26,6 +26,7 @@ from smq.store.deleted_topics import NAMESPACE as DELETED
 from smq.store.payload_names import PayloadNames
 
 SEGMENT_KINDS = ("parquet", "raw")
+UNDECIDED = "undecided"  # The kind of those that have a table of their own.
 IDS_MAX = 500  # Parameters of one query; SQLite accepts at least 999.
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 REPLACED_KEEP_MS = 30 * 24 * 3600 * 1000  # Longer than a query takes; filer.sweep.ms is less.
@@ -46,6 +47,10 @@ SEGMENTS_SQL = """
         AND end_offset > ?2
         AND max_timestamp_ms >= ?3
     ORDER BY base_offset LIMIT ?4
+"""
+UNDECIDED_SQL = """
+    SELECT * FROM undecided_segments
+    WHERE partition_number = ? AND end_offset > ? ORDER BY base_offset LIMIT ?
 """
 SEALED_END_SQL = """
     SELECT end_offset FROM segments WHERE partition_number = ?
@@ -144,6 +149,17 @@ class Manifest:
         rows = self._database.rows(SEALED_END_SQL, (partition_number,))
         return int(rows[0][0]) if rows else 0
 
+    def undecided(
+        self, partition_number: int, from_offset: int = 0, count_max: int = -1
+    ) -> list[Segment]:
+        """The undecided segments with batches at or after `from_offset`, in order.
+
+        They hold batches as they were sent, which the log has no more, behind the sealed end: some
+        lie under an open transaction. The last segment may reach into the first of them.
+        """
+        rows = self._database.rows(UNDECIDED_SQL, (partition_number, from_offset, count_max))
+        return [Segment(*row) for row in rows]
+
     def sealed_bytes(self, partition_number: int, end_offset: int = INT64_MAX) -> int:
         """The size of a partition's segments that end at this offset or before."""
         return self.sealed(partition_number, end_offset)[1]
@@ -166,8 +182,9 @@ class Manifest:
         return int(count)
 
     def named_files(self, paths: Sequence[str]) -> set[str]:
-        """Those of these paths that are segments of any partition."""
-        return self._among("SELECT path FROM segments WHERE path IN", paths)
+        """Those of these paths that are segments of any partition, undecided ones too."""
+        found = self._among("SELECT path FROM segments WHERE path IN", paths)
+        return found | self._among("SELECT path FROM undecided_segments WHERE path IN", paths)
 
     def replaced_files(self, paths: Sequence[str], since_ms: int) -> set[str]:
         """Those of these paths that were segments until other ones replaced them since a time."""
@@ -297,6 +314,51 @@ class WritableManifest(Manifest):
             astuple(segment),
         )
         return segment
+
+    def commit_undecided(self, segment: Segment) -> bool:
+        """Add an undecided segment; False: its partition was deleted.
+
+        Repeating it is harmless. Raises PreconditionFailed when a segment of either kind has some
+        of its offsets, or its file is condemned.
+        """
+        assert segment.kind == UNDECIDED, segment
+        number, base = segment.partition_number, segment.base_offset
+        if not self._has_partition(number):
+            self.names.let_go([segment.path])
+            return False
+        there = self.undecided(number, base)
+        if segment in there:
+            return True
+        if there or self.sealed_end(number) > base:
+            self.names.let_go([segment.path])
+            raise PreconditionFailed(segment.path, "others hold its offsets by now")
+        if self._is_condemned(segment.path):
+            raise _condemned(segment.path)
+        self._database.change(
+            "INSERT INTO undecided_segments "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            astuple(segment),
+        )
+        return True
+
+    def drop_decided(self, partition_number: int, now_ms: int) -> None:
+        """Drop the undecided segments whose offsets are all sealed otherwise, or deleted.
+
+        Their files are `replaced_files` from then on: readers may have their names.
+        """
+        rows = self._database.rows(
+            "SELECT path FROM undecided_segments WHERE partition_number = ? AND end_offset <= ?",
+            (
+                partition_number,
+                max(self.sealed_end(partition_number), self.log_start(partition_number)),
+            ),
+        )
+        paths = [path for (path,) in rows]
+        self._note_replaced(paths, now_ms)
+        self._database.change_many(
+            "DELETE FROM undecided_segments WHERE path = ?", [(path,) for path in paths]
+        )
+        self.names.may_have_gone = True
 
     def _has_partition(self, number: int) -> bool:
         question = (

@@ -264,6 +264,32 @@ MIGRATIONS = (
     """
     CREATE TABLE deleting_groups (group_id TEXT PRIMARY KEY) WITHOUT ROWID;
     """,
+    # Batches as they were sent, which lie under an open transaction and have left the log.
+    """
+    CREATE TABLE undecided_segments (
+        partition_number INTEGER NOT NULL REFERENCES partitions ON DELETE CASCADE,
+        base_offset INTEGER NOT NULL,
+        end_offset INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        path TEXT NOT NULL,
+        bytes INTEGER NOT NULL,
+        crc32c INTEGER NOT NULL,
+        record_count INTEGER NOT NULL,
+        min_timestamp_ms INTEGER NOT NULL,
+        max_timestamp_ms INTEGER NOT NULL,
+        attempt INTEGER NOT NULL,
+        committed_ms INTEGER NOT NULL,
+        compacted_ms INTEGER NOT NULL,
+        untyped_count INTEGER NOT NULL,
+        oldest_ms INTEGER NOT NULL,
+        newest_ms INTEGER NOT NULL,
+        PRIMARY KEY (partition_number, base_offset)
+    ) WITHOUT ROWID;
+    CREATE INDEX undecided_segments_by_path ON undecided_segments (path);
+    CREATE TRIGGER undecided_payload_file_is_gone AFTER DELETE ON undecided_segments BEGIN
+        UPDATE payload_files SET is_gone = 1 WHERE path = old.path;
+    END;
+    """,
 )
 
 # SQL functions that the steps call.

@@ -28,6 +28,16 @@ class Committed(NamedTuple):
     offset: int
 
 
+class OpenPart(NamedTuple):
+    """A partition of an open transaction; `started_ms` is on the time line."""
+
+    transactional_id: str
+    producer_id: int
+    started_ms: int
+    topic: str
+    partition: int
+
+
 class GroupMember(NamedTuple):
     """A member and its timers."""
 
@@ -89,6 +99,18 @@ class Overview:
                 " LEFT JOIN group_members USING (group_id) GROUP BY groups.group_id"
             )
         )
+
+    def open_parts(self) -> list[OpenPart]:
+        """The partitions of open transactions, the oldest first."""
+        rows = self._database.rows(
+            "SELECT transactional_id, producer_id, started_ms, topics.name, partition"
+            " FROM transactions JOIN transaction_partitions USING (transactional_id)"
+            " JOIN partitions ON partitions.number = partition_number"
+            " JOIN topics ON topics.id = topic_id"
+            " WHERE state = 'Ongoing' AND namespace != ? ORDER BY started_ms, 1, 4, 5",
+            (DELETED,),
+        )
+        return [OpenPart(*row) for row in rows]
 
     def references(self, payload: str) -> list[tuple[str, int, int, int]]:
         """Sealed segments that refer to a payload: topic, partition, base and end offset."""

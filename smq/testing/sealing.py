@@ -18,6 +18,8 @@ from smq.model.segments import Segment
 from smq.store.manifest import WritableManifest
 from smq.wire.internal.messages import Ends, UnsealedPart, UnsealedParts
 
+REPLACED_MS = 1
+
 
 class Killed(BaseException):
     """The process ended here."""
@@ -50,9 +52,13 @@ class Fuse:
 
 
 class FakeShard:
-    """One partition's log: consecutive batches, freed as they are sealed."""
+    """One partition's log: consecutive batches, freed as they are sealed.
+
+    aborted_rows   what `aborted` tells of; `batches` does not leave them out
+    """
 
     def __init__(self, batches: list[bytes], fuse: Fuse | None = None) -> None:
+        self.aborted_rows: list[tuple[int, int, int]] = []
         self._log = b"".join(batches)
         self.fuse = fuse or Fuse()
         self.sealed_end = self.start = self.compacted_end = 0
@@ -96,7 +102,15 @@ class FakeShard:
         """As `batches`, including those that are not visible yet."""
         return FakeShard.batches(self, number, offset, bytes_max)
 
-    def sealed(self, number: int, end: int) -> None:  # noqa: ARG002
+    def as_sent(self, number: int, offset: int, bytes_max: int) -> bytes:
+        """As `batches`, including aborted ones."""
+        return FakeShard.batches(self, number, offset, bytes_max)
+
+    def aborted(self, number: int, start: int, end: int) -> list[tuple[int, int, int]]:  # noqa: ARG002
+        """Those that overlap a range."""
+        return [row for row in self.aborted_rows if row[1] < end and row[2] >= start]
+
+    def sealed(self, number: int, end: int, *, is_decided: bool = True) -> None:  # noqa: ARG002
         """Everything below `end` is sealed."""
         self.fuse.step(lambda: setattr(self, "sealed_end", max(self.sealed_end, end)))
 
@@ -137,6 +151,7 @@ class FusedManifest:
         self.segments, self.log_start = manifest.segments, manifest.log_start
         self.named_payloads, self.payloads_of = manifest.named_payloads, manifest.payloads_of
         self.has_topic, self.condemned_payloads = manifest.has_topic, manifest.condemned_payloads
+        self.undecided = manifest.undecided
         self.sealed_end, self.sealed_bytes = manifest.sealed_end, manifest.sealed_bytes
         self.named_files, self.replaced_files = manifest.named_files, manifest.replaced_files
         self.condemned_between, self.sync = manifest.condemned_between, manifest.sync
@@ -146,9 +161,21 @@ class FusedManifest:
         self.fuse.step(lambda: self._manifest.name_payloads(path, ids))
 
     def commit_segments(self, segments: list[Segment]) -> list[Segment]:
-        """Add these."""
-        committed: list[Segment] = self.fuse.step(lambda: self._manifest.commit_segments(segments))
+        """Add these, and drop the undecided ones below them, as the coordinator does."""
+
+        def commit() -> list[Segment]:
+            committed = self._manifest.commit_segments(segments)
+            for each in committed:
+                self._manifest.drop_decided(each.partition_number, REPLACED_MS)
+            return committed
+
+        committed: list[Segment] = self.fuse.step(commit)
         return committed
+
+    def commit_undecided(self, segment: Segment) -> bool:
+        """Add an undecided one."""
+        is_done: bool = self.fuse.step(lambda: self._manifest.commit_undecided(segment))
+        return is_done
 
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> bool:
         """Replace segments by one."""

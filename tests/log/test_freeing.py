@@ -1,11 +1,16 @@
 """Checkpoints are written one after another, and free unneeded segments."""
 
+import errno
+import os
 from pathlib import Path
 
 from shm.kernels.base.words import (
+    P_DECIDED_END,
+    P_SEALED_END,
     WORD_SPACE_END,
 )
 from smq.log.files.background import BackgroundThread
+from smq.log.files.checkpoint import FILE_NAME, Open
 from smq.log.files.disk import OsDisk
 from smq.log.files.wal import SPARES_READY
 from smq.testing.disk import FailingDisk
@@ -18,6 +23,7 @@ from tests.log.logs import (
     fill,
     high_watermark,
     read,
+    row,
     start,
 )
 
@@ -104,3 +110,69 @@ def test_a_checkpoint_asked_for_while_one_is_written_is_written_after_it(tmp_pat
     again, recovered = start(tmp_path, generation=1)
     assert recovered.scanned_bytes <= SEGMENT_BYTES
     assert len(read(again, 1)) == 20
+
+
+class FirstOnly(FailingDisk):
+    """A disk that has space for so many checkpoints."""
+
+    left = 9
+
+    def __init__(self) -> None:
+        super().__init__(OsDisk())
+
+    def replace(self, path: Path, data: bytes | memoryview) -> None:
+        """See Disk."""
+        if path.name == FILE_NAME:
+            self.left -= 1
+            if self.left < 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().replace(path, data)
+
+
+def test_what_is_sealed_as_sent_is_freed_once_two_checkpoints_say_so(tmp_path: Path) -> None:
+    """Use fault 2: where the newest is damaged, the one before must know what was open in what the
+    log has no more."""
+    disk = FirstOnly()
+    log = start(tmp_path, disk=disk).log
+    fill(log)
+    count = len(log.wal.segments)
+    log.sealing.advance(1, 40, NOW_MS, is_decided=False)
+    disk.left = 1
+    log.checkpoint()
+    for _ in range(2):
+        log.tend()
+        assert len(log.wal.segments) == count
+    disk.left = 1
+    log.tend()
+    assert len(log.wal.segments) == 1
+    log.invariants()
+
+
+def test_what_is_decided_is_freed_with_the_first_checkpoint(tmp_path: Path) -> None:
+    disk = FirstOnly()
+    log = start(tmp_path, disk=disk).log
+    fill(log)
+    log.sealing.advance(1, 40, NOW_MS)
+    disk.left = 1
+    log.checkpoint()
+    assert len(log.wal.segments) == 1
+
+
+def test_a_start_without_the_newest_checkpoint_knows_what_was_open_in_what_is_freed(
+    tmp_path: Path,
+) -> None:
+    """Use fault 2."""
+    log = start(tmp_path).log
+    log.transactions.wrote(Open(1, 7, 0, 0, NOW_MS))
+    fill(log)
+    log.sealing.advance(1, 40, NOW_MS, is_decided=False)
+    log.checkpoint()
+    log.tend()
+    assert len(log.wal.segments) == 1
+    log.close()
+    (tmp_path / FILE_NAME).unlink()
+    again = start(tmp_path, generation=1).log
+    [opened] = again.transactions.copy().open
+    assert (opened.producer_id, opened.first_offset) == (7, 0)
+    assert [int(row(again)[each]) for each in (P_DECIDED_END, P_SEALED_END)] == [0, 40]
+    again.invariants()

@@ -74,7 +74,7 @@ def test_a_checkpointed_partition_is_restored(partitions: Partitions) -> None:
     partitions.start_at(7, 4)
     partitions.set_unsealed(7, 500, 77)
     state = partitions.states()[0]
-    assert state == PartitionCheckpoint(7, [(0, 4), (2, 10)], 4, 30, 0, -1, 500, 77, 0)
+    assert state == PartitionCheckpoint(7, [(0, 4), (2, 10)], 4, 30, 0, -1, 500, 77, 0, 0)
     other = Partitions(memory_of())
     slot = other.restore(state)
     assert other.epochs[7] == [(0, 4), (2, 10)]

@@ -3,14 +3,19 @@
 import time
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 from shm.kernels.base.words import (
+    P_DECIDED_END,
+    P_LAST_STABLE,
     P_LOG_END,
     P_LOG_START,
     P_SEALED_END,
     P_UNSEALED_BYTES,
     P_UNSEALED_SINCE_MS,
 )
-from smq.log.files.checkpoint import FILE_NAME
+from smq.log.files.checkpoint import FILE_NAME, Open, TransactionsCopy
 from tests.log.logs import (
     NOW_MS,
     OS,
@@ -114,3 +119,44 @@ def test_a_thousand_partitions_cost_the_loop_little(tmp_path: Path) -> None:
     # Wide, for a busy machine: they must catch work for each frame instead of each partition.
     assert sealing_s < 0.1
     assert snapshot_s < 2
+
+
+def test_what_is_sealed_as_sent_keeps_its_transactions(tmp_path: Path) -> None:
+    """Use fault 2: which are open and which were aborted is known from the decided end on, also
+    after a restart without the log's frames."""
+    log = start(tmp_path).log
+    log.transactions.wrote(Open(1, 7, 0, 3, NOW_MS))
+    log.transactions.restore(TransactionsCopy([], [np.array([[1, 5, 0, 2, 9], [1, 6, 0, 12, 20]])]))
+    fill(log)
+    log.sealing.advance(1, 2, NOW_MS)
+    log.sealing.advance(1, 40, NOW_MS, is_decided=False)
+    for generation in (1, 2):
+        log.checkpoint()
+        log.tend()
+        log.invariants()
+        assert len(log.wal.segments) == 1
+        assert (row(log)[P_DECIDED_END], row(log)[P_SEALED_END]) == (2, 40)
+        assert row(log)[P_LAST_STABLE] == 3
+        assert [each.first_offset for each in log.transactions.opened()] == [3]
+        told = log.transactions.aborted_in(1, 2, 40, 9).rows
+        assert [each.producer_id for each in told] == [5, 6]
+        log.close()
+        log = start(tmp_path, generation=generation).log
+    log.sealing.advance(1, 15, NOW_MS)
+    log.invariants()
+    told = log.transactions.aborted_in(1, 2, 40, 9).rows
+    assert [each.producer_id for each in told] == [6]
+
+
+@pytest.mark.parametrize("offset", [10, 40, 50])
+def test_a_log_start_above_the_decided_end_raises_it(tmp_path: Path, offset: int) -> None:
+    """Use fault 2: DeleteRecords of what is sealed as it was sent."""
+    log = start(tmp_path).log
+    fill(log, count=60)
+    log.transactions.wrote(Open(1, 7, 0, 3, NOW_MS))
+    log.sealing.advance(1, 40, NOW_MS, is_decided=False)
+    log.sealing.set_log_start(1, offset)
+    log.invariants()
+    assert row(log)[P_DECIDED_END] == row(log)[P_LOG_START] == offset
+    assert row(log)[P_SEALED_END] == max(40, offset)
+    assert [each.first_offset for each in log.transactions.opened()] == [offset]

@@ -54,7 +54,7 @@ def test_the_first_answer_has_all_and_the_next_what_has_changed(bench: Bench) ->
     grown = bench.after(again.version)
     assert bench.numbers(grown) == [4, 9]
     [row] = [row for row in grown.partitions if row.number == 4]
-    assert row == PartitionState(4, 1, 0, 0, 2, 2 * len(batch(b"v")), MONOTONIC_MS)
+    assert row == PartitionState(4, 1, 0, 0, 2, 2 * len(batch(b"v")), MONOTONIC_MS, 0, 2)
     assert bench.after(again.version) == grown  # The answer was lost.
     bench.shard.logs[1].sealing.advance(4, 2, NOW_MS)
     bench.shard.logs[0].sealing.set_log_start(9, 1)

@@ -20,6 +20,7 @@ from smq.store.manifest import (
     REPLACED_KEEP_MS,
     SEALED_END_SQL,
     SEGMENTS_SQL,
+    UNDECIDED,
     WritableManifest,
     open_manifest,
     walk,
@@ -358,3 +359,50 @@ def test_replaced_files_are_forgotten_some_time(manifest: WritableManifest) -> N
     whole = replace(MERGED, end_offset=160, path="topics/kafka/flights/f")
     manifest.replace_segments([MERGED, THIRD], whole, now_ms=1001 + REPLACED_KEEP_MS)
     assert manifest.replaced_files([FIRST.path, MERGED.path], 0) == {MERGED.path}
+
+
+UNDECIDED_ONE = replace(FIRST, base_offset=100, end_offset=150, kind=UNDECIDED, path="u1")
+UNDECIDED_TWO = replace(UNDECIDED_ONE, base_offset=150, end_offset=200, path="u2")
+
+
+def test_undecided_segments_lie_beside_the_others_until_these_have_their_offsets(
+    manifest: WritableManifest,
+) -> None:
+    """Use fault 2."""
+    manifest.commit_segments([FIRST])
+    for each in (UNDECIDED_ONE, UNDECIDED_TWO, UNDECIDED_ONE):
+        assert manifest.commit_undecided(each)
+    assert manifest.segments(1) == [FIRST]
+    assert manifest.sealed_end(1) == 100
+    assert manifest.undecided(1) == [UNDECIDED_ONE, UNDECIDED_TWO]
+    assert manifest.undecided(1, 150, 1) == [UNDECIDED_TWO]
+    assert manifest.condemn_files(["u1", "u3"]) == ["u3"]
+    manifest.commit_segments([replace(FIRST, base_offset=100, end_offset=160, path="new")])
+    manifest.drop_decided(1, 7)
+    assert manifest.undecided(1) == [UNDECIDED_TWO]
+    assert manifest.replaced_files(["u1", "u2"], 7) == {"u1"}
+
+
+@pytest.mark.parametrize("base", [50, 99, 120])
+def test_an_undecided_segment_takes_no_offsets_of_others(
+    manifest: WritableManifest, base: int
+) -> None:
+    """Use fault 2."""
+    manifest.commit_segments([FIRST])
+    manifest.commit_undecided(UNDECIDED_ONE)
+    with pytest.raises(PreconditionFailed, match="others hold its offsets"):
+        manifest.commit_undecided(replace(UNDECIDED_TWO, base_offset=base, path="late"))
+
+
+def test_a_condemned_undecided_segment_gets_no_line(
+    manifest: WritableManifest, store: Store
+) -> None:
+    """Use fault 2. Neither does one of a deleted topic, whose others go with it."""
+    manifest.condemn_files(["u1"])
+    with pytest.raises(PreconditionFailed, match="was swept"):
+        manifest.commit_undecided(UNDECIDED_ONE)
+    assert manifest.commit_undecided(UNDECIDED_TWO)
+    store.delete_topic(TOPIC.id)
+    assert not manifest.commit_undecided(replace(UNDECIDED_TWO, base_offset=200))
+    cleaned(store)
+    assert manifest.undecided(1) == []

@@ -5,7 +5,10 @@ The sources are the supervisor's status file, the shared memory it names, and th
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -14,13 +17,17 @@ import numpy as np
 
 from shm.kernels.base import words
 from shm.segment import LogMemory
+from smq.app.cli.diagnosis import OpenTransaction
 from smq.app.process.clock import wall_ms
 from smq.app.process.lake import table_facts
 from smq.app.process.status import COUNTERS, attach_logs, counters_of, read_status
+from smq.app.supervisor import timeline
 from smq.log.room import room_of
 from smq.model.catalog import Topic
+from smq.model.errors import StoreError
 from smq.shard.space import pace
 from smq.store.manifest import Manifest, open_manifest
+from smq.store.overview import open_overview
 
 
 def broker_facts(data_dir: Path, window_s: float) -> dict[str, Any] | None:
@@ -50,6 +57,25 @@ def broker_facts(data_dir: Path, window_s: float) -> dict[str, Any] | None:
             "cold_cache": _bytes_below(data_dir / "cache"),
         },
     }
+
+
+def open_transactions(data_dir: Path) -> list[OpenTransaction]:
+    """The open transactions, the oldest first; none where the store cannot be read."""
+    now_ms = timeline.present(data_dir).now_ms
+    try:
+        with closing(open_overview(data_dir / "store.sqlite")) as overview:
+            found = groupby(overview.open_parts(), itemgetter(0, 1, 2))
+            return [
+                OpenTransaction(
+                    name,
+                    producer_id,
+                    (now_ms - started_ms) / 1000,
+                    [(each.topic, each.partition) for each in parts],
+                )
+                for (name, producer_id, started_ms), parts in found
+            ]
+    except StoreError:
+        return []
 
 
 def _logs(memories: list[LogMemory], window_s: float) -> list[dict[str, Any]]:

@@ -18,6 +18,8 @@ CLOCK_MOVED_S_MAX = 5.0  # The kernel reports its boot time in whole seconds.
 FILER_S_MAX = 1.0
 CGROUP_SHARE_MAX = 0.9
 TABLE_BEHIND_S_MAX = 600.0
+TRANSACTIONS_SAID = 3
+OPEN_S_MAX = 60.0  # Of a transaction: Kafka's clients end theirs within a minute by default.
 
 
 class ProcessLimits(NamedTuple):
@@ -47,13 +49,28 @@ class Machine(NamedTuple):
     cgroup_bytes_max: int = 0
 
 
+class OpenTransaction(NamedTuple):
+    """A transaction that has been open for `open_s`; `parts`: its topics and partitions."""
+
+    transactional_id: str
+    producer_id: int
+    open_s: float
+    parts: Sequence[tuple[str, int]]
+
+
 def findings(
-    facts: Facts, limits: Sequence[ProcessLimits], machine: Machine, ring_bytes: int
+    facts: Facts,
+    limits: Sequence[ProcessLimits],
+    machine: Machine,
+    ring_bytes: int,
+    transactions: Sequence[OpenTransaction] = (),
 ) -> list[str]:
-    """Sentences; none if all looks well."""
+    """Sentences; none if all looks well. The transaction that is open for the longest comes
+    first."""
     return [
         *_processes(facts),
-        *_space(facts),
+        *_space(facts, transactions),
+        *_transactions(transactions),
         *_limits(limits),
         *_machine(machine, ring_bytes),
         *_groups(facts),
@@ -70,7 +87,43 @@ def _processes(facts: Facts) -> Iterator[str]:
             yield (f"{each.name} was restarted {each.restarts} times; the broker's stderr says why")
 
 
-def _space(facts: Facts) -> Iterator[str]:
+def _transactions(transactions: Sequence[OpenTransaction]) -> Iterator[str]:
+    late = [each for each in transactions if each.open_s > OPEN_S_MAX]
+    for each in late[:TRANSACTIONS_SAID]:
+        yield (
+            f"{_named(each)}: readers of committed records wait there; end it, or see why its "
+            "program does not"
+        )
+    if len(late) > TRANSACTIONS_SAID:
+        yield f"{len(late) - TRANSACTIONS_SAID} more transactions are open for over a minute"
+
+
+def _named(each: OpenTransaction) -> str:
+    (topic, partition), *others = each.parts
+    more = f" and {len(others)} more" if others else ""
+    return (
+        f"producer {each.producer_id} ({each.transactional_id}) has had a transaction open for "
+        f"{each.open_s:.0f} s in {topic}-{partition}{more}"
+    )
+
+
+def _holding(
+    facts: Facts, log: int, transactions: Sequence[OpenTransaction]
+) -> OpenTransaction | None:
+    """The oldest transaction that is open in a partition of this log, with such a partition first:
+    what is behind its first record is not decided."""
+    held = {
+        (each.topic, each.partition)
+        for each in facts.partitions
+        if each.log == log and each.stable_offset < each.end_offset
+    }
+    for each in transactions:
+        if parts := [part for part in each.parts if part in held]:
+            return each._replace(parts=parts)
+    return None
+
+
+def _space(facts: Facts, transactions: Sequence[OpenTransaction]) -> Iterator[str]:
     if facts.disk_free_bytes < DISK_FREE_BYTES_MIN:
         yield (
             f"the disk has {size(facts.disk_free_bytes)} free, so the WAL takes less than "
@@ -78,10 +131,15 @@ def _space(facts: Facts) -> Iterator[str]:
         )
     for log in facts.logs:
         if log.wal_room_bytes < ROOM_SHARE_MIN * log.wal_bytes_max:
+            held = _holding(facts, log.log, transactions)
+            why = (
+                "the sealer is behind: check the filer's speed"
+                if held is None
+                else f"{_named(held)}, and what is behind it is sealed twice; end it"
+            )
             yield (
                 f"log {log.log} has room for {size(log.wal_room_bytes)} of "
-                f"{size(log.wal_bytes_max)}: producers are slowed; the sealer is behind: check the "
-                "filer's speed"
+                f"{size(log.wal_bytes_max)}: producers are slowed; {why}"
             )
 
 

@@ -47,7 +47,10 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Say what looks wrong with the broker that serves a data directory."""
-    from smq.app.cli.broker_facts import broker_facts  # noqa: PLC0415  (NumPy takes its time.)
+    from smq.app.cli.broker_facts import (  # noqa: PLC0415  (NumPy takes its time.)
+        broker_facts,
+        open_transactions,
+    )
     from smq.app.cli.diagnosis import findings  # noqa: PLC0415  (as above)
     from smq.app.front.insides import insides  # noqa: PLC0415  (as above)
     from smq.app.front.observer import Observer  # noqa: PLC0415  (as above)
@@ -65,7 +68,8 @@ def doctor(
     limits, machine = _limits(status), _machine(settings)
     machine = machine._replace(clock_moved_s=_clock_moved_s(block))
     ring_bytes = status.ring_bytes * len(status.log_memories)
-    sentences = findings(facts, limits, machine, ring_bytes)
+    transactions = open_transactions(settings.data_dir)
+    sentences = findings(facts, limits, machine, ring_bytes, transactions)
     if archive is not None:
         members = {
             "findings.txt": "\n".join(sentences) + "\n",

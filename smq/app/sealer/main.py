@@ -267,12 +267,16 @@ class Sealer:
         self._known.look(self._inheritance)  # A shard may know a new topic before we do.
         match question:
             case Pressure():
-                self._pressure = True
+                self.press()
                 link.send(encode_answer(frame.id, answer=True))
             case Inline():
                 self._read_inline(link, frame.id, question)
             case _:
                 self.reading.do(question, partial(self._answer_to, link, frame.id))
+
+    def press(self) -> None:
+        """A log is short of space: all that waits is sealed."""
+        self._pressure = True
 
     def _read_inline(self, link: Link, frame_id: int, asked: Inline) -> None:
         if asked.number not in self._known.places:
@@ -297,19 +301,21 @@ class Sealer:
         if not watched.take(facts):
             self._ask(node)
             return
+        state = watched.state(facts)
+        is_short = self._pressure or state.wants_space
         chosen = due(
-            watched.state(facts),
+            state,
             self._known.settings,
             monotonic_ms(),
             before=watched.take_before(),
-            pressure=self._pressure,
+            pressure=is_short,
         )
         for each in chosen:
             if self._is_fit and each.number not in self._in_hand:
-                self._seal(node, each)
+                self._seal(node, each, is_short=is_short)
         self._pressure = False
 
-    def _seal(self, node: int, state: PartitionState) -> None:
+    def _seal(self, node: int, state: PartitionState, *, is_short: bool) -> None:
         number = state.number
         place, settings, _ = self._known.places[number]
         self._in_hand.add(number)
@@ -319,7 +325,8 @@ class Sealer:
             self._tables.changed(number)
             self._say_problem(answer)
 
-        how = settings.seal_bytes, settings.schema, state.start
+        undecided_end = state.high_watermark if is_short else 0
+        how = settings.seal_bytes, settings.schema, state.start, undecided_end
         job = Seal(node, place, state.sealed_end, state.stable_end, *how)
         self.sealing.do(job, answered)
 

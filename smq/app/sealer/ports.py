@@ -13,6 +13,7 @@ from smq.model.segments import Segment
 from smq.store.manifest import INT64_MAX, INT64_MIN, Manifest, open_manifest
 from smq.wire.internal.manifest import (
     CommitSegments,
+    CommitUndecided,
     CondemnFiles,
     CondemnPayloads,
     DeleteSegments,
@@ -25,6 +26,7 @@ from smq.wire.internal.manifest import (
 from smq.wire.internal.messages import (
     Batches,
     Ends,
+    FindAborted,
     FindEnds,
     MarkCompacted,
     MarkSealed,
@@ -49,9 +51,17 @@ class ShardOverSocket:
         asked = Batches(number, offset, bytes_max, synced=False, shown=False)
         return self._asker.ask(asked)[1]
 
-    def sealed(self, number: int, end: int) -> None:
+    def as_sent(self, number: int, offset: int, bytes_max: int) -> bytes:
+        """Like `batches`, up to the high watermark and with aborted records."""
+        return self._asker.ask(Batches(number, offset, bytes_max, as_sent=True))[1]
+
+    def aborted(self, number: int, start: int, end: int) -> list[tuple[int, int, int]]:
+        """The aborted transactions that overlap a range."""
+        return self._asker.ask(FindAborted(number, start, end))[0]
+
+    def sealed(self, number: int, end: int, *, is_decided: bool = True) -> None:
         """Report that everything below `end` is sealed."""
-        self._asker.ask(MarkSealed(number, end))
+        self._asker.ask(MarkSealed(number, end, is_decided))
 
     def compacted(self, number: int, end: int) -> None:
         """Say that everything below `end` is about to be compacted."""
@@ -97,6 +107,16 @@ class StoredManifest:
     def sealed_end(self, partition_number: int) -> int:
         """The end of the last segment; 0 without segments."""
         return self._opened().sealed_end(partition_number)
+
+    def undecided(
+        self, partition_number: int, from_offset: int = 0, count_max: int = -1
+    ) -> list[Segment]:
+        """The undecided segments with batches at or after `from_offset`, in order."""
+        return self._opened().undecided(partition_number, from_offset, count_max)
+
+    def commit_undecided(self, segment: Segment) -> bool:
+        """Add an undecided segment; False if the partition was deleted."""
+        return self._coordinator.ask(CommitUndecided(segment))[0]
 
     def sealed_bytes(self, partition_number: int, end_offset: int = INT64_MAX) -> int:
         """The size of the segments that end at this offset or before."""

@@ -25,7 +25,7 @@ from smq.filer.s3 import S3Store, Unfit
 from smq.filer.store import Store
 from smq.model.errors import PeerError, StoreError, Unavailable
 from smq.model.references import PREFIX, directory_of
-from smq.model.segments import ATTEMPT_BITS, SEGMENTS_PREFIX
+from smq.model.segments import ATTEMPT_BITS, SEGMENTS_PREFIX, Reach
 from smq.sealer.housekeeping import Housekeeping, drop_unsealed
 from smq.sealer.lake.catalog import CatalogSettings
 from smq.sealer.lake.state import in_step, states
@@ -184,12 +184,16 @@ class Worker:
             self._draw,
             self._room,
             job.schema,
+            self._at.cache_dir,
         )
         try:
             end, size = job.end, job.segment_bytes
-            return sealing.seal(job.place, job.sealed_end, end, size, job.log_start)
+            sealed = sealing.seal(job.place, job.sealed_end, end, size, job.log_start)
+            if job.undecided_end > sealed:
+                sealing.seal_undecided(job.place, sealed, job.undecided_end, size)
         except Gone:
             return job.end
+        return sealed
 
     def drop_unsealed(self, job: DropUnsealed) -> int:
         """Drop records past retention that could not be sealed; returns the log's new start."""
@@ -342,26 +346,37 @@ class Worker:
         try:
             return self._shard(node).batches(number, offset, bytes_max, synced=False)
         except StoreError:  # They are no longer in the log.
-            found = self._found(Cold(number, offset, bytes_max, asked.limits))
+            if offset >= asked.limit:
+                return b""
+            reach = Reach(asked.limit)
+            found = self._found(Cold(number, offset, bytes_max, asked.limits, reach=reach))
         if not found.length:
             return found
+        if found.is_undecided:
+            from smq.sealer.undecided import Undecided  # noqa: PLC0415  (It imports pyarrow.)
+
+            shard, staging = self._shard(node), self._at.cache_dir
+            undecided = Undecided(self.store, shard, self.manifest, staging)
+            batches = undecided.batches(number, offset, asked.limit, bytes_max)
+            return self._batches(node, asked) if batches is None else batches
         with found.path.open("rb") as file:
             return os.pread(file.fileno(), found.length, found.at)
 
     def _found(self, asked: Cold) -> "Found":
-        found = self._reader.read(asked.number, asked.offset, asked.bytes_max, asked.limits)
+        how = asked.bytes_max, asked.limits, asked.reach
+        found = self._reader.read(asked.number, asked.offset, *how)
         if found is None:
             raise StoreError(f"partition {asked.number}", f"no segment has offset {asked.offset}")
         return found
 
     def offset_for_time(self, job: OffsetForTime) -> RecordTime | None:
         """The first sealed record at or after a time."""
-        found = self._reader.offset_for_time(job.number, job.timestamp, job.log_start)
+        found = self._reader.offset_for_time(job.number, job.timestamp, job.log_start, job.limit)
         return None if found is None else RecordTime(*found)
 
     def newest_record(self, job: NewestRecord) -> RecordTime | None:
         """The sealed record with the largest time."""
-        found = self._reader.newest(job.number, job.log_start)
+        found = self._reader.newest(job.number, job.log_start, job.limit)
         return None if found is None else RecordTime(*found)
 
     def storage(self, job: DescribeStorage) -> Storage:
@@ -435,7 +450,8 @@ def _described(reason: Exception) -> str:
 def _answer(found: "Found", asked: Cold | Inline) -> BatchFile:
     if found.length > asked.bytes_max and not asked.must_give:
         return BatchFile("", 0, 0, asked.offset)
-    return BatchFile(str(found.path), found.at, found.length, found.next_offset, found.is_cached)
+    how = found.is_cached, found.is_undecided
+    return BatchFile(str(found.path), found.at, found.length, found.next_offset, *how)
 
 
 def work(sock: socket.socket, at: Surroundings, idle_s: float = IDLE_S) -> None:

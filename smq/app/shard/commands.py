@@ -3,6 +3,7 @@ smq.wire.internal.messages.
 """
 
 import socket
+import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -30,6 +31,7 @@ from smq.wire.internal.messages import (
     Attach,
     Batches,
     Ends,
+    FindAborted,
     FindEnds,
     LogMemory,
     MarkCompacted,
@@ -74,6 +76,7 @@ class ShardCommands:
             Partitions: self._partitions,
             Batches: self._batches,
             MarkSealed: self._sealed,
+            FindAborted: self._aborted,
             MarkCompacted: self._compacted,
             RaiseLogStart: self._log_start,
             Unsealed: self._unsealed,
@@ -146,10 +149,13 @@ class ShardCommands:
         number, led = asked.number, self._find(asked.number)
         offsets = led.offsets()
         limit = offsets.last_stable if asked.shown else offsets.log_end
+        if asked.as_sent:
+            limit = offsets.high_watermark
         bytes_max = min(asked.bytes_max, BATCHES_BYTES_MAX)
         overlap = led.log.transactions.aborted_in(number, asked.offset, limit, ABORTED_MAX)
         aborted = overlap.rows
-        if aborted and asked.shown:
+        is_filtered = bool(aborted) and asked.shown and not asked.as_sent
+        if is_filtered:
             limit = overlap.end
             bytes_max = min(bytes_max, ABORTED_BYTES_MAX)
         found = led.log.find(number, asked.offset, limit, bytes_max)
@@ -161,7 +167,7 @@ class ShardCommands:
             if isinstance(data, DamagedFrame):
                 self._refuse(link, frame_id, data)
                 return
-            data = without(data, aborted) if aborted and asked.shown else data
+            data = without(data, aborted) if is_filtered else data
             answer = encode_answer(frame_id, RawBatches(len(data)), data)
             self._send_when_synced(link, frame_id, answer, led.log, end if asked.synced else 0)
 
@@ -181,8 +187,15 @@ class ShardCommands:
 
     def _sealed(self, link: Link, frame_id: int, asked: MarkSealed) -> None:
         led = self._find(asked.number)
-        led.log.sealing.advance(asked.number, asked.end, clock.monotonic_ms())
+        now_ms, is_decided = clock.monotonic_ms(), asked.is_decided
+        led.log.sealing.advance(asked.number, asked.end, now_ms, is_decided=is_decided)
         led.log.checkpoint(lambda: link.send(encode_answer(frame_id, answer=True)))
+
+    def _aborted(self, link: Link, frame_id: int, asked: FindAborted) -> None:
+        transactions = self._find(asked.number).log.transactions
+        found = transactions.aborted_in(asked.number, asked.start, asked.end, sys.maxsize)
+        rows = [(each.producer_id, each.first_offset, each.last_offset) for each in found.rows]
+        link.send(encode_answer(frame_id, rows))
 
     def _compacted(self, link: Link, frame_id: int, asked: MarkCompacted) -> None:
         led = self._find(asked.number)

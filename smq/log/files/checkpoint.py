@@ -29,7 +29,7 @@ from smq.log.files.pieces import by_pieces
 from smq.model.errors import MadeByNewer
 
 MAGIC = b"SMQCKPT"
-VERSION = 3  # Version 1 has no transactions; in 2 the aborted ones are in the JSON.
+VERSION = 4  # Version 1 has no transactions; in 2 the aborted ones are in the JSON; 3: see below.
 _HEAD = struct.Struct("<7sBI")
 _TEXT_AT = _HEAD.size + 4
 FILE_NAME = "checkpoint"
@@ -56,11 +56,12 @@ class PartitionCheckpoint:
     unsealed_bytes: int = 0
     unsealed_since_ms: int = 0
     compacted_end: int = 0
+    decided_end: int = 0
 
     def at_position(self) -> "PartitionCheckpoint":
         """The row without bounds of a later moment; this one if it has none."""
-        start = min(self.log_start, self.sealed_end)
-        compacted_end = min(self.compacted_end, self.sealed_end)
+        start = min(self.log_start, self.decided_end)
+        compacted_end = min(self.compacted_end, self.decided_end)
         if (start, compacted_end) == (self.log_start, self.compacted_end):
             return self
         return replace(self, log_start=start, compacted_end=compacted_end)
@@ -218,10 +219,15 @@ class Checkpoint:
 
 
 def _partition(number: int, epochs: list[list[int]], *values: int) -> PartitionCheckpoint:
-    """A row. Before version 3 it has no compacted end: whatever is sealed may be compacted."""
+    """A row. Before version 3 it has no compacted end: whatever is sealed may be compacted.
+
+    Before version 4 it has no decided end: whatever is sealed is decided.
+    """
     state = PartitionCheckpoint(number, [(epoch, offset) for epoch, offset in epochs], *values)
-    if len(values) < len(_FIELDS) - 2:
+    if len(values) < len(_FIELDS) - 3:
         state.compacted_end = state.sealed_end
+    if len(values) < len(_FIELDS) - 2:
+        state.decided_end = state.sealed_end
     return state
 
 

@@ -26,12 +26,17 @@ Numbers = tuple[int, ...]
 
 
 def die_amid_compaction(world: "World", who: int, nth: int) -> None:
-    """Some die as soon as the sealer has the n-th answer to a report or a line from now on: the
-    shards, all processes, all by a power cut, or the sealer."""
+    """Some die as soon as the sealer has the n-th answer to a report or a line from now on."""
+    die_after(world, (MarkCompacted, ReplaceSegments), who, nth)
+
+
+def die_after(world: "World", kinds: tuple[type[Question[Any]], ...], who: int, nth: int) -> None:
+    """Some die as soon as the sealer has the n-th answer to a question of these kinds from now on:
+    the shards, all processes, all by a power cut, or the sealer."""
     answers = count(1)
 
     def after_answer(question: Question[Any]) -> None:
-        if isinstance(question, MarkCompacted | ReplaceSegments) and next(answers) == nth:
+        if isinstance(question, kinds) and next(answers) == nth:
             world.host.after_answer = None
             world.after_unless_healed(0, partial(_die, world, who))  # Before the next one.
 

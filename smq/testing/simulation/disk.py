@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smq.log.files.disk import OsDisk
+from smq.log.losses import BOOT_FILE
 from smq.testing.disk import (
     PAGE_BYTES,
     SECTOR_BYTES,
@@ -37,8 +38,12 @@ class Killed(BaseException):
 
 @dataclass
 class Faults:
-    """Which calls fail, with which errno. `torn`: a failing write leaves a part."""
+    """Which calls fail, with which errno. `torn`: a failing write leaves a part.
 
+    boot_is_unknown   a start could not note its boot: a later one takes it for one of another boot
+    """
+
+    boot_is_unknown: bool = False
     failing: dict[str, int] = field(default_factory=dict)
     free_bytes: int = 1 << 40
     slow_ms: float = 0.0
@@ -146,7 +151,11 @@ class SimulatedDisk(OsDisk):
 
     def replace(self, path: Path, data: bytes | memoryview) -> None:
         """See Disk."""
-        self._call("replace")
+        try:
+            self._call("replace")
+        except OSError:
+            self.faults.boot_is_unknown |= path.name == BOOT_FILE
+            raise
         path.write_bytes(data)
         file = self._new_file(path.name)
         self.files.apply(Operation("replace", file, path.name, data=bytes(data)))

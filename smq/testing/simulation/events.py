@@ -38,6 +38,7 @@ from smq.testing.simulation.transacting import (
     transact,
     transactions_of,
 )
+from smq.testing.simulation.undecided import UNDECIDED, UNDECIDED_KINDS, undecided_of
 from smq.testing.simulation.unsynced import (
     RETRY_MS,
     UNSYNCED_LINES,
@@ -402,13 +403,14 @@ KINDS: dict[str, Kind] = {
     BACKLOG: Kind(0, lambda c: (c.randrange(3), c.randrange(TOPICS)), _backlog),
     # By `compacting_of`.
     DIE_AMID_COMPACTION: Kind(0, draw_die_amid_compaction, die_amid_compaction),
-    # By `unsynced.unsynced_of`.
+    # By `unsynced.unsynced_of` and `undecided_of`.
     UNSYNCED_LINES: Kind(0, draw_unsynced_lines, unsynced_lines),
+    **{name: Kind(0, draw, happen) for name, (draw, happen) in UNDECIDED_KINDS.items()},
 }
 DRAWN_APART = frozenset(
     {
         *(TRANSACT, CHECKPOINT, SET_CLOCK, INFLATE, DIE_AMID_COMPACTION, UNSYNCED_LINES),
-        *(*MEMBERS, *SLOW, BACKLOG),
+        *(*MEMBERS, *SLOW, BACKLOG, *UNDECIDED),
     }
 )
 
@@ -434,8 +436,7 @@ def events_of(seed: int, kinds: Collection[str] = KINDS) -> list[Event]:
         at_ms += chance.expovariate(1 / mean_ms)
         [name] = chance.choices(list(drawn), weights)
         events.append(Event(20 + int(at_ms), name, KINDS[name].draw(chance)))
-    is_few = len(kinds) < len(KINDS)  # A mutant needs them.
-    apart: list[Event] = []
+    is_few, apart = len(kinds) < len(KINDS), list[Event]()  # A mutant needs them.
     if TRANSACT in kinds:
         found = transactions_of(seed, int(at_ms), _drawn, is_wanted=CHECKPOINT in kinds and is_few)
         apart += [Event(*each) for each in found]
@@ -448,8 +449,11 @@ def events_of(seed: int, kinds: Collection[str] = KINDS) -> list[Event]:
         deaths = compacting_of(seed, int(at_ms), _drawn, is_wanted=is_few)
         apart += [Event(*each) for each in deaths]
     if UNSYNCED_LINES in kinds:
-        unsynced = unsynced_of(seed, int(at_ms), _drawn, is_wanted=is_few)
-        apart += [Event(*each) for each in unsynced]
+        found = unsynced_of(seed, int(at_ms), _drawn, is_wanted=is_few)
+        apart += [Event(*each) for each in found]
+    if {*UNDECIDED} <= {*kinds}:
+        found = undecided_of(seed, int(at_ms), _drawn, is_wanted=is_few)
+        apart += [Event(*each) for each in found]
     return sorted([*events, *apart], key=lambda each: each.at_ms)
 
 

@@ -25,6 +25,7 @@ from smq.testing.simulation.defects import (
     stores,
     sweeps,
     transactions,
+    undecided,
 )
 from smq.testing.simulation.defects.mutant import Change, Mutant
 from smq.testing.simulation.events import events_of
@@ -44,6 +45,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *sweeps.MUTANTS,
     *cold_reads.MUTANTS,
     *compactions.MUTANTS,
+    *undecided.MUTANTS,
 )
 
 

@@ -132,6 +132,14 @@ def transactions_are_whole(world: "World") -> None:
                 raise Broken(f"{words}, and misses {sorted(missing)}: a torn transaction")
 
 
+def aborted_is_never_seen(world: "World") -> None:
+    """Nobody who reads committed records has ever seen one of an aborted transaction."""
+    for transactor in world.transactors:
+        for number, attempt in enumerate(transactor.attempts):
+            if attempt.fate == ABORTED and world.onlooker.ever & {*attempt.values.values()}:
+                raise Broken(f"{transactor.name}: one has seen attempt {number}, which was aborted")
+
+
 def removed_stays_removed(world: "World") -> None:
     """A record that compaction had removed before it was read for the last time is not read: it may
     be of a key whose tombstone is gone."""
@@ -149,4 +157,5 @@ RULES: tuple[Rule, ...] = (
     nothing_unknown,
     sdk_reads_all,
     transactions_are_whole,
+    aborted_is_never_seen,
 )

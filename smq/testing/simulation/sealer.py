@@ -166,13 +166,18 @@ class SealerProcess(Process):
         super().__init__(host, SEALER)
         self._let_others = let_others
         self._hands: list[SteppedHand] = []
-        sealer = Sealer(self.loop, host.inheritance, self._hire, sealers=2)
-        sealer.listen(self.listener(SEALER))
-        sealer.begin()
+        self._sealer = Sealer(self.loop, host.inheritance, self._hire, sealers=2)
+        self._sealer.listen(self.listener(SEALER))
+        self._sealer.begin()
 
     def _hire(self, _loop: Loop, _name: str, at: Surroundings, _hung_ms: int) -> SteppedHand:
         self._hands.append(SteppedHand(self, at))
         return self._hands[-1]
+
+    def press(self) -> None:
+        """A log is short of space."""
+        self._sealer.press()
+        self.is_woken = True
 
     def at_work(self) -> list[str]:
         """See Process."""

@@ -136,6 +136,11 @@ class Transactor(Client):
         self._who: Who | None = None
         self._losses = 0  # Of the topics, when the id was initialized.
         self.group = f"{name}-offsets"
+        self._held_until_ns = 0
+
+    def hold(self, ms: int) -> None:
+        """End no transaction for so long."""
+        self._held_until_ns = self.world.clock.now_ns + ms * MS
 
     def transact(self, mask: int, *, commits: bool) -> None:
         """Run one more transaction, over the partitions of a mask."""
@@ -287,6 +292,9 @@ class Transactor(Client):
     # --- the end ---------------------------------------------------------------------------------
 
     def _end(self, attempt: Attempt) -> None:
+        if (left_ns := self._held_until_ns - self.world.clock.now_ns) > 0:
+            self.later(left_ns / MS, lambda: self._end(attempt))
+            return
         assert self._who is not None
         attempt.fate = UNDECIDED if attempt.commits else ABORTED
         request = EndTxnRequest(
@@ -330,16 +338,19 @@ class Transactor(Client):
     def _check_lost(self, attempt: Attempt, code: ErrorCode) -> None:
         lost = self._places.all_losses != min(self._losses, attempt.all_losses)
         lost |= self.world.clock.now_ns - attempt.began_ns >= TIMEOUT_MS * MS
+        lost |= any(each.boot_is_unknown for each in self.world.host.faults)
         if not lost and not self._places.are_damaged:
             raise Broken(f"{self.name} is refused with {code.name}, although nothing may be lost")
 
 
 class CommittedReader(Client):
-    """Reads topics with `read_committed`: `found` is each place's records by offset."""
+    """Reads topics with `read_committed`: `found` is each place's records by offset, `ever` what it
+    has seen at any time."""
 
     def __init__(self, world: "World", name: str) -> None:
         super().__init__(world, name)
         self.found: dict[int, dict[int, bytes]] = {}
+        self.ever: set[bytes] = set()
         self.unread: set[int] = set()
 
     def read(self, incarnation: Incarnation) -> None:
@@ -379,6 +390,7 @@ class CommittedReader(Client):
             for at, value, end in committed(row):  # noqa: B007  (the last one's end)
                 if value is not None and at >= offset:
                     self.found[place][at] = value
+                    self.ever.add(value)
             if end > offset:
                 self._fetch(incarnation, place, end)
             else:

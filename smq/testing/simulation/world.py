@@ -38,11 +38,7 @@ from smq.testing.simulation.sdk.programs import (
     SdkProgram,
 )
 from smq.testing.simulation.sealer import SealerProcess
-from smq.testing.simulation.transactor import (
-    CommittedReader,
-    Places,
-    Transactor,
-)
+from smq.testing.simulation.transactor import CommittedReader, Places, Transactor
 
 if TYPE_CHECKING:
     from smq.testing.simulation.clients import Client
@@ -81,7 +77,8 @@ class World:
         self.committers = [Committer(self, f"group-{i}") for i in range(2)]
         self.administrator = Administrator(self, "administrator")
         self.reader = Reader(self, "reader")
-        self.committed_reader = CommittedReader(self, "committed-reader")
+        names = "committed-reader", "onlooker"
+        self.committed_reader, self.onlooker = (CommittedReader(self, each) for each in names)
         self.unchecked: set[tuple[str, Incarnation, int]] = set()
         topics = [name_of(number) for number in range(TOPICS)]
         self.sdk_producer = SdkProducer(self, "sdk-producer", lanes)
@@ -97,7 +94,7 @@ class World:
         self._programs: list[SdkProgram] = [self.sdk_producer, *self.sdk_consumers]
         self.sdk_commits: dict[Part, tuple[int, int]] = {}  # Of its group: acked, requested.
         self._clients: list[Client | SdkProgram] = [self.administrator, self.reader]
-        self._clients += [self.committed_reader, *self.transactors, *self.members]
+        self._clients += [self.committed_reader, self.onlooker, *self.transactors, *self.members]
         self._clients += [*self.producers, *self.consumers, *self.checkers, *self._programs]
         self._later: list[tuple[int, int, Callable[[], object]]] = []
         self._tie_breaker = count()

@@ -41,6 +41,16 @@ class CommitSegments(Question[list[Segment]]):
 
 
 @dataclass(frozen=True, slots=True)
+class CommitUndecided(Question[bool]):
+    """Add an undecided segment; False: the partition was deleted.
+
+    Repeating it is harmless. Fails when others hold its offsets, and for a condemned file.
+    """
+
+    segment: Segment
+
+
+@dataclass(frozen=True, slots=True)
 class NamePayloads(Question[bool]):
     """Note payloads that the records of a file name, some at a time, before it becomes a segment.
 

@@ -18,6 +18,7 @@ from smq.model.topic_configs import TopicSettings
 from smq.wire.internal.form import Question, by_name
 from smq.wire.internal.manifest import (
     CommitSegments,
+    CommitUndecided,
     CondemnFiles,
     CondemnPayloads,
     DeleteSegments,
@@ -34,7 +35,11 @@ from smq.wire.internal.transactions import AddPartitions, FindTransactions, Sync
 
 
 class PartitionState(NamedTuple):
-    """The state of a partition, as its shard reports it."""
+    """The state of a partition, as its shard reports it.
+
+    `sealed_end`: below it segments hold what is decided. `undecided_end`: below it they hold the
+    rest too, as sent.
+    """
 
     number: int
     log: int
@@ -43,6 +48,8 @@ class PartitionState(NamedTuple):
     stable_end: int
     unsealed_bytes: int
     oldest_ms: int
+    undecided_end: int = 0
+    high_watermark: int = 0
 
 
 class UnsealedPart(NamedTuple):
@@ -118,7 +125,8 @@ class Batches(Question[RawBatches]):
     """Ask for whole batches from the one that holds `offset` on.
 
     `synced`: answer once the WAL has them on disk, since sealed records must not outlive the log,
-    or their offsets would be used again. `shown`: only visible batches.
+    or their offsets would be used again. `shown`: only visible batches. `as_sent`: up to the high
+    watermark, aborted ones too.
     """
 
     number: int
@@ -126,14 +134,28 @@ class Batches(Question[RawBatches]):
     bytes_max: int
     synced: bool = True
     shown: bool = True
+    as_sent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class MarkSealed(Question[bool]):
-    """Report that sealed segments hold all below `end`. Answered when the checkpoint with it is
-    durable."""
+    """Report that sealed segments hold all below `end`: what is decided, or batches as sent.
+
+    Answered when the checkpoint with it is durable.
+    """
 
     number: int
+    end: int
+    is_decided: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FindAborted(Question[list[tuple[int, int, int]]]):
+    """Ask for the aborted transactions with records or markers in [start, end), which is decided:
+    producer id, first offset, offset of the marker."""
+
+    number: int
+    start: int
     end: int
 
 
@@ -188,6 +210,7 @@ FOR_SHARD = by_name(
     Partitions,
     Batches,
     MarkSealed,
+    FindAborted,
     MarkCompacted,
     RaiseLogStart,
     Unsealed,
@@ -247,7 +270,10 @@ class Probe(Question[str | None]):
 
 @dataclass(frozen=True, slots=True)
 class Seal(Question[int]):
-    """Seal a partition; answers its new sealed end. `log_start` is the shard's."""
+    """Seal a partition; answers its new sealed end. `log_start` is the shard's.
+
+    With `undecided_end`, what lies from `end` up to there is sealed as it was sent.
+    """
 
     node: int
     place: SealedPartition
@@ -256,6 +282,7 @@ class Seal(Question[int]):
     segment_bytes: int
     schema: str = ""
     log_start: int = 0
+    undecided_end: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,6 +458,7 @@ FOR_COORDINATOR = by_name(
     ListSegments,
     NamePayloads,
     CommitSegments,
+    CommitUndecided,
     DeleteSegments,
     CondemnFiles,
     CondemnPayloads,

@@ -2,7 +2,14 @@
 
 from dataclasses import dataclass
 
-from smq.model.segments import ANY_SIZE, BatchLimits, SealedPartition
+from smq.model.segments import (
+    ANY_REACH,
+    ANY_SIZE,
+    NO_LIMIT,
+    BatchLimits,
+    Reach,
+    SealedPartition,
+)
 from smq.wire.internal.form import Question
 
 
@@ -11,6 +18,7 @@ class BatchFile:
     """Batches as a range of a file of the sealer; the offset after them; whether it was cached.
 
     A length of 0: up to `next_offset` no segment has a record, or the first batch does not fit.
+    `is_undecided`: they are as they were sent, with markers and aborted records.
     """
 
     path: str
@@ -18,13 +26,14 @@ class BatchFile:
     length: int
     next_offset: int
     is_cached: bool = False
+    is_undecided: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Cold(Question[BatchFile]):
     """Ask for batches from sealed segments, the first of which has a record at the offset or later.
 
-    As many as fit; one at least if `must_give`.
+    As many as fit; one at least if `must_give`. Undecided segments give those within reach.
     """
 
     number: int
@@ -32,6 +41,7 @@ class Cold(Question[BatchFile]):
     bytes_max: int
     limits: BatchLimits = ANY_SIZE
     must_give: bool = True
+    reach: Reach = ANY_REACH
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +57,7 @@ class Inline(Question[BatchFile]):
     epoch: int
     limits: BatchLimits = ANY_SIZE
     must_give: bool = True
+    limit: int = NO_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +74,7 @@ class NewestRecord(Question[RecordTime | None]):
 
     number: int
     log_start: int
+    limit: int = NO_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +84,7 @@ class OffsetForTime(Question[RecordTime | None]):
     number: int
     timestamp: int
     log_start: int = 0
+    limit: int = NO_LIMIT
 
 
 @dataclass(frozen=True, slots=True)

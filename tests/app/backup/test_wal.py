@@ -6,7 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shm.kernels.base.words import P_COMPACTED_END, P_LOG_START, P_SEALED_END
+from shm.kernels.base.words import (
+    P_COMPACTED_END,
+    P_DECIDED_END,
+    P_LAST_STABLE,
+    P_LOG_START,
+    P_SEALED_END,
+)
 from shm.kernels.log.append import append_marker
 from smq.app.backup.wal import LogFiles, blank_others, cut_of
 from smq.log.files.checkpoint import Open
@@ -289,3 +295,52 @@ def end(log: Log, number: int, marker: Marker) -> None:
 
 def compacting(log: Log) -> Callable[[int, int], None]:
     return lambda number, end: log.sealing.compact(number, end, NOW_MS)
+
+
+def test_what_is_sealed_as_sent_is_decided_after_a_restore(tmp_path: Path) -> None:
+    """Use fault 2: a marker follows what has left the log; the copy has both."""
+    log = opened(tmp_path / "log")
+    log.transactions.wrote(Open(1, 7, 0, 0, NOW_MS))
+    fill(log, 1)
+    end_before = high_watermark(log, 1)
+    log.sealing.advance(1, end_before, NOW_MS, is_decided=False)
+    log.checkpoint()
+    files = LogFiles(log.directory, tmp_path / "pins")
+    files.pin()
+    end(log, 1, Marker(7, 0, committed=False, coordinator_epoch=0))
+    assert turn(log)
+    cut = cut_of(log.memory)
+    files.pin_new()
+    files.write(tmp_path / "copy", cut, {1: 0, 2: 0}, only=False)
+    restored = opened(tmp_path / "copy", generation=5)
+    restored.partitions.invariants()
+    restored.transactions.invariants()
+    assert (row(restored)[P_DECIDED_END], row(restored)[P_SEALED_END]) == (0, end_before)
+    assert not restored.transactions.copy().open
+    [aborted] = restored.transactions.aborted_in(1, 0, end_before, 9).rows
+    assert (aborted.producer_id, aborted.first_offset) == (7, 0)
+    assert row(restored)[P_LAST_STABLE] == end_before + 1
+
+
+def test_deleted_and_compacted_ends_of_the_cut_are_entered_over_what_is_sealed_as_sent(
+    tmp_path: Path,
+) -> None:
+    """Use fault 2: the ends of a copy stay in their order."""
+    log = opened(tmp_path / "log")
+    for number in (1, 2):
+        log.transactions.wrote(Open(number, 7, 0, 0, NOW_MS))
+        fill(log, number)
+        log.sealing.advance(number, 30, NOW_MS, is_decided=False)
+    log.checkpoint()
+    files = LogFiles(log.directory, tmp_path / "pins")
+    files.pin()
+    log.sealing.set_log_start(1, 20)
+    log.sealing.compact(2, 10, NOW_MS)
+    files.write(tmp_path / "copy", cut_of(log.memory), {1: 0, 2: 0}, only=False)
+    restored = opened(tmp_path / "copy", generation=5)
+    restored.invariants()
+    columns = (P_LOG_START, P_COMPACTED_END, P_DECIDED_END, P_SEALED_END)
+    assert [[int(row(restored, n)[each]) for each in columns] for n in (1, 2)] == [
+        [20, 0, 20, 30],
+        [0, 10, 10, 30],
+    ]

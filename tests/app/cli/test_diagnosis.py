@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from smq.app.cli.diagnosis import Machine, ProcessLimits, findings
+from smq.app.cli.diagnosis import Machine, OpenTransaction, ProcessLimits, findings
 from smq.front.metrics.facts import Facts, GroupOffset, LogFacts, PartitionFacts, ProcessFacts
 
 GiB = 2**30
@@ -74,3 +74,32 @@ def test_a_slow_filer_a_clock_that_jumps_and_a_full_container_are_said(
 ) -> None:
     (sentence,) = said(machine=machine)
     assert words in sentence
+
+
+HELD = PartitionFacts("t", 0, 1, 10, 20, 0, 0, 0, stable_offset=12)
+OPEN = OpenTransaction("shop", 4711, 90.4, [("u", 3), ("t", 0)])
+
+
+def with_transactions(facts: Facts, *transactions: OpenTransaction) -> list[str]:
+    return findings(facts, [LIMITS], MACHINE, GiB, transactions)
+
+
+def test_a_transaction_that_stays_open_is_named() -> None:
+    """Use fault 2."""
+    assert with_transactions(WELL, OPEN._replace(open_s=59)) == []
+    (sentence,) = with_transactions(WELL, OPEN)
+    assert "producer 4711 (shop) has had a transaction open for 90 s in u-3 and 1 more" in sentence
+    many = [OPEN._replace(producer_id=i) for i in range(5)]
+    *_, last = with_transactions(WELL, *many)
+    assert last == "2 more transactions are open for over a minute"
+
+
+def test_a_log_without_room_under_an_open_transaction_is_not_the_filers_fault() -> None:
+    """Use fault 2: `smq doctor` said to check the filer's speed."""
+    full = replace(WELL, logs=[LOG._replace(wal_room_bytes=0)], partitions=[HELD])
+    (sentence,) = with_transactions(full, OPEN._replace(open_s=30))
+    assert "producer 4711 (shop) has had a transaction open for 30 s in t-0" in sentence
+    assert "filer" not in sentence
+    for other in (HELD._replace(stable_offset=20), HELD._replace(log=1)):
+        (sentence,) = with_transactions(replace(full, partitions=[other]), OPEN._replace(open_s=30))
+        assert "check the filer's speed" in sentence

@@ -7,8 +7,10 @@ import tarfile
 from pathlib import Path
 from uuid import uuid4
 
+from confluent_kafka import Producer
 from typer.testing import CliRunner
 
+from smq.app.cli.broker_facts import open_transactions
 from smq.app.cli.main import app
 from smq.testing.smq_broker import SmqBroker
 
@@ -59,3 +61,23 @@ def test_what_cannot_be_is_a_sentence(smq_session_broker: SmqBroker, tmp_path: P
     where = ("--data-dir", str(smq_session_broker.data_dir))
     output = doctor(*where, "--archive", str(tmp_path / "no/such.tar.gz"), exit_code=1)
     assert "cannot be written" in output
+
+
+def test_an_open_transaction_is_named(smq_session_broker: SmqBroker) -> None:
+    """Use fault 2."""
+    topic, name = uuid4().hex[:8], uuid4().hex
+    with smq_session_broker.connect() as client:
+        client.create_topic(topic, 1)
+    producer = Producer(
+        {"bootstrap.servers": smq_session_broker.bootstrap, "transactional.id": name}
+    )
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"v")
+    assert producer.flush(30) == 0
+    [found] = [each for each in open_transactions(smq_session_broker.data_dir) if each[0] == name]
+    assert found.producer_id >= 0
+    assert 0 <= found.open_s < 60
+    assert found.parts == [(topic, 0)]
+    producer.abort_transaction(30)
+    assert not [each for each in open_transactions(smq_session_broker.data_dir) if each[0] == name]

@@ -135,7 +135,9 @@ def test_partitions_say_what_is_not_sealed_and_how_full_the_wal_is(bench: Bench)
     bench.append(b"a", b"b")
     answer = bench.ask(Partitions())
     unsealed_bytes = len(batch(b"a", b"b"))
-    assert bench.partitions() == [PartitionState(NUMBER, 0, 0, 0, 2, unsealed_bytes, MONOTONIC_MS)]
+    assert bench.partitions() == [
+        PartitionState(NUMBER, 0, 0, 0, 2, unsealed_bytes, MONOTONIC_MS, 0, 2)
+    ]
     assert answer.wal_bytes == bench.log.wal.allocated_bytes
     assert answer.wal_bytes_max == bench.shard.config.wal_bytes_max
 

@@ -7,17 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gateway.apis import cold_fetch, fetch as fetch_module
 from gateway.apis.cold_fetch import storage_error
 from gateway.context import Ask
-from shm.kernels.base.words import COUNTER_BYTES_OUT
+from shm.kernels.base.words import COUNTER_BYTES_OUT, P_DECIDED_END
 from smq.log.files.checkpoint import TransactionsCopy
 from smq.model.errors import ErrorCode
-from smq.model.segments import BATCH_BYTES, BatchLimits
+from smq.model.segments import BATCH_BYTES, BatchLimits, Reach
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from smq.wire.internal.form import Failed
 from smq.wire.internal.reads import BatchFile, Cold
 from smq.wire.markers import read_marker
-from smq.wire.records import read_batches
+from smq.wire.records import Record, read_batches, write_batch
 from tests.gateway.shard_api_bench import EPOCH, ShardBench
 from tests.shard.shard_bench import NOW_MS, batch, catalog, topic
 
@@ -166,3 +167,60 @@ def test_old_clients_are_told_of_a_storage_error_in_words_that_they_know(bench: 
         assert isinstance(answer, Ask)
         assert row(bench, answer.then([Failed("it is away")])).error_code == error
         assert storage_error(version) == error
+
+
+def undecided(bench: ShardBench, tmp_path: Path, end: int) -> BatchFile:
+    """Partition 0 is sealed below 8, as it was sent from 2 on; the sealer's answer up to `end`."""
+    log = bench.shard.logs[0]
+    log.partitions.table[log.partitions.slots[1], P_DECIDED_END] = 2
+    path = tmp_path / "cached"
+    path.write_bytes(batch(b"i"))
+    return BatchFile(str(path), 0, path.stat().st_size, end, is_undecided=True)
+
+
+def test_what_was_aborted_is_told_with_undecided_records(bench: ShardBench, tmp_path: Path) -> None:
+    """Use fault 2: of what is answered, as from the log; the log may have forgotten it since."""
+    aborted_before_and_behind_the_gap(bench)
+    said = undecided(bench, tmp_path, 8)
+    asked = ask(bench, isolation_level=1, max_bytes=1 << 20)
+    [question] = asked.questions
+    assert isinstance(question, Cold)
+    assert question.reach == Reach(10, 10)
+    bench.shard.logs[0].sealing.advance(1, 10, NOW_MS)
+    data = row(bench, asked.then([said]))
+    assert [each.producer_id for each in data.aborted_transactions or ()] == [5]
+
+
+def test_undecided_records_end_where_too_many_were_aborted(
+    bench: ShardBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Use fault 2. The first batch is given whatever was aborted in it."""
+    monkeypatch.setattr(fetch_module, "ABORTED_MAX", 1)
+    aborted_before_and_behind_the_gap(bench)
+    undecided(bench, tmp_path, 8)
+    [question] = ask(bench, isolation_level=1, max_bytes=1 << 20).questions
+    assert isinstance(question, Cold)
+    assert question.reach == Reach(10, 8)
+
+
+def test_who_reads_all_is_told_of_nothing_aborted(bench: ShardBench, tmp_path: Path) -> None:
+    aborted_before_and_behind_the_gap(bench)
+    said = undecided(bench, tmp_path, 8)
+    data = row(bench, ask(bench, isolation_level=0, max_bytes=1 << 20).then([said]))
+    assert data.aborted_transactions is None
+
+
+def test_of_too_many_over_one_undecided_batch_those_of_its_producer_are_told(
+    bench: ShardBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Use fault 2: as from the log."""
+    monkeypatch.setattr(cold_fetch, "ABORTED_MAX", 0)
+    aborted_before_and_behind_the_gap(bench)
+    for producer_id in (5, 6):
+        said = undecided(bench, tmp_path, 8)
+        record = Record(0, 0, None, b"i")
+        data = write_batch([record], producer_id=producer_id, base_sequence=0)
+        Path(said.path).write_bytes(data)
+        asked = ask(bench, isolation_level=1, max_bytes=1 << 20)
+        told = row(bench, asked.then([replace(said, length=len(data))])).aborted_transactions
+        assert [each.producer_id for each in told or ()] == [5] * (producer_id == 5)

@@ -261,7 +261,7 @@ def asked_of_the_sealer(bench: ShardBench, timestamp: int) -> Ask:
 
 def test_a_time_in_sealed_segments_is_what_the_sealer_says(bench: ShardBench) -> None:
     ask = asked_of_the_sealer(bench, NOW_MS + 1)
-    assert ask.questions == [OffsetForTime(number=1, timestamp=NOW_MS + 1)]
+    assert ask.questions == [OffsetForTime(number=1, timestamp=NOW_MS + 1, limit=6)]
     said = RecordTime(offset=1, timestamp=NOW_MS + 1)
     assert found(bench.read(ask.then([said]))) == (1, NOW_MS + 1)
 
@@ -284,7 +284,7 @@ def test_the_largest_timestamp_is_that_of_segments_or_of_the_log(
     bench: ShardBench, said: RecordTime | None, expected: tuple[int, int]
 ) -> None:
     ask = asked_of_the_sealer(bench, MAX_TIMESTAMP)
-    assert ask.questions == [NewestRecord(number=1, log_start=0)]
+    assert ask.questions == [NewestRecord(number=1, log_start=0, limit=6)]
     offset, after_ms = expected
     assert found(bench.read(ask.then([said]))) == (offset, NOW_MS + after_ms)
 
@@ -318,12 +318,12 @@ def test_what_is_sealed_while_the_sealer_looks_is_asked_of_it_too(bench: ShardBe
     ask = asked_of_the_sealer(bench, NOW_MS + 50)
     bench.shard.logs[0].sealing.advance(1, 5, NOW_MS)
     again: Any = ask.then([None])
-    assert again.questions == [OffsetForTime(number=1, timestamp=NOW_MS + 50, log_start=3)]
+    assert again.questions == [OffsetForTime(number=1, timestamp=NOW_MS + 50, log_start=3, limit=6)]
     assert found(bench.read(again.then([None]))) == (5, NOW_MS + 50)
     ask = asked_of_the_sealer(bench, MAX_TIMESTAMP)
     bench.shard.logs[0].sealing.advance(1, 6, NOW_MS)
     again = ask.then([RecordTime(1, NOW_MS + 1)])
-    assert again.questions == [NewestRecord(number=1, log_start=0)]
+    assert again.questions == [NewestRecord(number=1, log_start=0, limit=6)]
     assert found(bench.read(again.then([RecordTime(4, NOW_MS + 101)]))) == (4, NOW_MS + 101)
 
 
@@ -331,7 +331,7 @@ def test_a_record_that_is_deleted_while_the_sealer_looks_is_no_answer(bench: Sha
     ask = asked_of_the_sealer(bench, NOW_MS + 1)
     bench.shard.logs[0].sealing.set_log_start(1, 2)
     again: Any = ask.then([RecordTime(1, NOW_MS + 1)])
-    assert again.questions == [OffsetForTime(number=1, timestamp=NOW_MS + 1, log_start=2)]
+    assert again.questions == [OffsetForTime(number=1, timestamp=NOW_MS + 1, log_start=2, limit=6)]
 
 
 def test_a_sealer_that_cannot_say_is_a_storage_error(bench: ShardBench) -> None:

@@ -96,11 +96,11 @@ def test_whatever_is_sealed_may_be_compacted_where_a_checkpoint_does_not_know(
 ) -> None:
     """Data fault 22: a data directory of an earlier version."""
     written = checkpoint()
-    written.partitions = [PartitionCheckpoint(7, [(3, 0)], 4, 30, 20, -1, 500, 77, 10)]
+    written.partitions = [PartitionCheckpoint(7, [(3, 0)], 4, 30, 20, -1, 500, 77, 10, 15)]
     written.transactions = TransactionsCopy(written.transactions.open, [])
     written.save(OsDisk(), tmp_path)
     assert told_end(tmp_path) == 10
-    rewritten(tmp_path / FILE_NAME, 2, b"500,77,10]", by=b"500,77]")
+    rewritten(tmp_path / FILE_NAME, 2, b"500,77,10,15]", by=b"500,77]")
     assert told_end(tmp_path) == 20
 
 
@@ -135,7 +135,7 @@ def newer(data: bytes, version: int) -> bytes:
     return magic + check.to_bytes(4, "little") + body
 
 
-@pytest.mark.parametrize("version", [4, 5, 255])
+@pytest.mark.parametrize("version", [5, 6, 255])
 def test_a_newer_checkpoint_is_refused_though_the_one_before_is_ours(
     tmp_path: Path, version: int
 ) -> None:
@@ -144,7 +144,7 @@ def test_a_newer_checkpoint_is_refused_though_the_one_before_is_ours(
     path = tmp_path / FILE_NAME
     made = newer(path.read_bytes(), version)
     path.write_bytes(made)
-    with pytest.raises(MadeByNewer, match=f"its format is {version}, this SMQ knows up to 3"):
+    with pytest.raises(MadeByNewer, match=f"its format is {version}, this SMQ knows up to 4"):
         Checkpoint.load(tmp_path)
     assert path.read_bytes() == made
     path.write_bytes(made[:-1])  # Damaged: whatever it was, the one before serves.
@@ -156,7 +156,7 @@ def test_a_newer_checkpoint_is_refused_though_the_one_before_is_ours(
 def test_a_newer_checkpoint_is_refused_also_where_it_is_the_one_before(tmp_path: Path) -> None:
     checkpoint().save(OsDisk(), tmp_path)
     good = (tmp_path / FILE_NAME).read_bytes()
-    (tmp_path / FILE_NAME_BEFORE).write_bytes(newer(good, 4))
+    (tmp_path / FILE_NAME_BEFORE).write_bytes(newer(good, 5))
     assert Checkpoint.load(tmp_path)[1]
     (tmp_path / FILE_NAME).write_bytes(good[:-1])
     with pytest.raises(MadeByNewer, match=FILE_NAME_BEFORE):

@@ -1,0 +1,42 @@
+"""What lies under an open transaction, sealed as it was sent, and taken for more than that."""
+
+from gateway.apis.cold_fetch import ColdPart
+from smq.log.files.checkpoint import PartitionCheckpoint
+from smq.log.partitions import Partitions
+from smq.testing.simulation.defects.mutant import TOPICS, Change, Mutant
+from smq.testing.simulation.transacting import TRANSACT
+from smq.testing.simulation.undecided import UNDECIDED
+from smq.wire.internal.reads import BatchFile
+
+_give, _restore = vars(ColdPart)["_give"], Partitions.restore
+
+OPEN_TRANSACTIONS = TOPICS | {TRANSACT, *UNDECIDED}
+
+
+def _give_like_sealed(self: ColdPart, said: BatchFile) -> None:
+    """Sealed segments have no aborted records."""
+    _give(self, BatchFile(said.path, said.at, said.length, said.next_offset, said.is_cached))
+
+
+def _restore_as_decided(self: Partitions, state: PartitionCheckpoint) -> int:
+    """Whatever is sealed is decided."""
+    known, state.decided_end = state.decided_end, state.sealed_end
+    slot = _restore(self, state)
+    state.decided_end = known
+    return slot
+
+
+MUTANTS = (
+    Mutant(
+        "undecided-tells-nothing-aborted",
+        "readers of committed records get aborted ones from what is sealed as it was sent",
+        OPEN_TRANSACTIONS,
+        (Change(ColdPart, "_give", _give_like_sealed),),
+    ),
+    Mutant(
+        "decided-end-is-forgotten",
+        "a restarted shard takes what is sealed as it was sent for decided, and nobody seals it",
+        OPEN_TRANSACTIONS,
+        (Change(Partitions, "restore", _restore_as_decided),),
+    ),
+)

@@ -1,0 +1,38 @@
+"""What a shard tells who seals what lies under an open transaction, over a real socket."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from smq.app.shard.commands import BATCHES_BYTES_MAX
+from smq.wire.internal.messages import Batches, FindAborted, MarkSealed
+from smq.wire.markers import Marker
+from smq.wire.records import read_batches
+from tests.app.shard.test_commands import NUMBER, Bench
+from tests.shard.transactional_bench import Producers
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path)
+    yield bench
+    bench.close()
+
+
+def test_what_is_not_decided_is_given_to_who_seals_it_as_it_was_sent(bench: Bench) -> None:
+    """Use fault 2: up to the high watermark, with what was aborted and the markers."""
+    producers = Producers(bench.shard)
+    producers.write([b"open"], (7, 0), 0)
+    producers.write([b"aborted"], (8, 0), 0)
+    producers.end(NUMBER, Marker(8, 0, committed=False, coordinator_epoch=1))
+    assert bench.batches(Batches(NUMBER, 0, BATCHES_BYTES_MAX)) == b""
+    found = bench.batches(Batches(NUMBER, 0, BATCHES_BYTES_MAX, as_sent=True))
+    assert [each.is_control for each in read_batches(found)] == [False, False, True]
+    bench.ask(MarkSealed(NUMBER, 3, is_decided=False))
+    [state] = bench.partitions()
+    assert (state.sealed_end, state.undecided_end, state.high_watermark) == (0, 3, 3)
+    assert bench.ask(FindAborted(NUMBER, 0, 3)) == [(8, 1, 2)]
+    bench.ask(MarkSealed(NUMBER, 3))
+    [state] = bench.partitions()
+    assert (state.sealed_end, state.undecided_end) == (3, 3)
