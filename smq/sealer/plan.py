@@ -70,6 +70,8 @@ def _is_due(
     settings: TopicSettings,
     now_ms: int,
 ) -> bool:
+    if partition.sealed_end < partition.undecided_end <= partition.stable_end:
+        return True  # What was sealed as it was sent is decided: it has waited, and is much.
     wait_ms = settings.seal_ms
     if settings.retention_ms >= 0:
         wait_ms = min(wait_ms, settings.retention_ms)

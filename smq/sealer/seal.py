@@ -146,16 +146,22 @@ class Sealing(NamedTuple):
         return position if segment is None else self._commit(place, segment)
 
     def seal_undecided(
-        self, place: SealedPartition, sealed_end: int, end: int, segment_bytes: int
+        self,
+        place: SealedPartition,
+        sealed_end: int,
+        end: int,
+        segment_bytes: int,
+        known_end: int = 0,
     ) -> int:
         """Seal what lies in [sealed_end, end), whether decided or not, as it was sent.
 
-        Returns the offset up to which it did. Raises Gone, StoreError, PeerError.
+        Returns the offset up to which it did. `known_end` is the shard's. Raises Gone, StoreError,
+        PeerError.
         """
         position = sealed_end
         for each in self.manifest.undecided(place.number, sealed_end):
             position = each.end_offset
-        if position > sealed_end:
+        if position > max(sealed_end, known_end):
             self.manifest.sync()  # As in `_resume`.
             self.shard.sealed(place.number, position, is_decided=False)
         segment: _Open | None = None

@@ -61,6 +61,14 @@ def test_a_partition_that_still_grows_waits_for_its_time_or_for_want_of_space() 
     assert due(state, lambda _: settings, 10**9, before={2: shorter}) == [full]
 
 
+def test_what_was_sealed_as_it_was_sent_is_sealed_again_once_all_of_it_is_decided() -> None:
+    """Use fault 2: a quiet topic's table got it `seal.ms` later, however much it was."""
+    undecided = _partition(1)._replace(undecided_end=9, high_watermark=20)
+    assert _due(_state(undecided), 1, _settings()) == [1]
+    assert _due(_state(undecided._replace(undecided_end=10)), 1, _settings()) == []
+    assert _due(_state(undecided._replace(undecided_end=5)), 1, _settings()) == []
+
+
 def test_what_retention_would_delete_is_sealed_before() -> None:
     assert _due(_state(_partition(1)), 500, _settings(retention_ms=500)) == [1]
     assert _due(_state(_partition(1)), 499, _settings(retention_ms=500)) == []

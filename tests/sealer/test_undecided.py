@@ -149,6 +149,20 @@ def test_a_part_that_is_decided_does_not_wait_for_the_rest_of_its_file(
 ) -> None:
     """Use fault 2: the last stable offset may lie anywhere in an undecided segment."""
     store, shard = MemoryStore(), FakeShard(made())
+def test_a_shard_is_not_told_again_what_it_knows(manifest: WritableManifest) -> None:
+    """Use fault 2: each report costs the shard a checkpoint, and came with each seal."""
+    store, shard = MemoryStore(), FakeShard(made()[:2])
+    sealing_of(store, shard, manifest).seal_undecided(PLACE, 0, 4, SMALL)
+    for batch_ in made()[2:]:
+        shard.append(batch_)
+    shard.fuse = Fuse()
+    sealing = sealing_of(store, shard, manifest)
+    assert sealing.seal_undecided(PLACE, 0, END, SMALL, known_end=4) == END
+    assert shard.fuse.taken == 1, "that more is sealed"
+    assert sealing.seal_undecided(PLACE, 0, END, SMALL, known_end=4) == END
+    assert shard.fuse.taken == 2, "that it is, once more"
+
+
     sealing = sealing_of(store, shard, manifest)
     sealing.seal_undecided(PLACE, 0, END, 1 << 20)
     [line] = manifest.undecided(NUMBER)

@@ -326,8 +326,9 @@ class Sealer:
             self._say_problem(answer)
 
         undecided_end = state.high_watermark if is_short else 0
-        how = settings.seal_bytes, settings.schema, state.start, undecided_end
-        job = Seal(node, place, state.sealed_end, state.stable_end, *how)
+        how = settings.seal_bytes, settings.schema, state.start
+        ends = undecided_end, state.undecided_end
+        job = Seal(node, place, state.sealed_end, state.stable_end, *how, *ends)
         self.sealing.do(job, answered)
 
     def _say_problem(self, answer: object) -> None:

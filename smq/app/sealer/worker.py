@@ -190,7 +190,7 @@ class Worker:
             end, size = job.end, job.segment_bytes
             sealed = sealing.seal(job.place, job.sealed_end, end, size, job.log_start)
             if job.undecided_end > sealed:
-                sealing.seal_undecided(job.place, sealed, job.undecided_end, size)
+                sealing.seal_undecided(job.place, sealed, job.undecided_end, size, job.known_end)
         except Gone:
             return job.end
         return sealed

@@ -272,7 +272,8 @@ class Probe(Question[str | None]):
 class Seal(Question[int]):
     """Seal a partition; answers its new sealed end. `log_start` is the shard's.
 
-    With `undecided_end`, what lies from `end` up to there is sealed as it was sent.
+    With `undecided_end`, what lies from `end` up to there is sealed as it was sent; `known_end` is
+    where the shard knows that this ends so far.
     """
 
     node: int
@@ -288,6 +289,7 @@ class Seal(Question[int]):
 @dataclass(frozen=True, slots=True)
 class DropUnsealed(Question[int]):
     """Drop expired records that could not be sealed; answers the new log start."""
+    known_end: int = 0
 
     node: int
     place: SealedPartition
