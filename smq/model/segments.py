@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 SEGMENTS_PREFIX = "topics/"
+UNDECIDED = "undecided"  # The kind of those that have a table of their own in the manifest.
 ATTEMPT_BITS = 62  # Drawn at random, so that no name comes twice; SQL stores 63.
 KiB = 1024
 BATCH_BYTES = 256 * KiB  # The largest batch of several records that is made from a segment.
@@ -14,11 +15,11 @@ ASKED_BYTES_MIN = KiB  # A client that asks for less gets this much: a batch cos
 class Segment:
     """A line of the manifest: an immutable file with the records base_offset <= o < end_offset.
 
-    `kind` is "parquet", or "raw" for batches as they were sent. `path` is its key in the filer,
-    `bytes` and `crc32c` are those of the whole file. `untyped_count` are records whose value does
-    not fit the topic's schema. `attempt` was drawn at random for the file's name, which no other
-    file ever has. `compacted_ms` is when its records were first
-    compacted, with all before them; 0: never.
+    `kind` is "parquet", or "raw" for batches as they were sent, or "undecided" for all batches
+    behind the start of an open transaction. `path` is its key in the filer, `bytes` and `crc32c`
+    are those of the whole file. `untyped_count` are records whose value does not fit the topic's
+    schema. `attempt` was drawn at random for the file's name, which no other file ever has.
+    `compacted_ms` is when its records were first compacted, with all before them; 0: never.
 
     Look-ups go by the records' times, `min_timestamp_ms` and `max_timestamp_ms`. Only the times in
     the headers of its batches were checked when they came: retention and compaction go by the

@@ -26,10 +26,10 @@ from shm.arrow import read_only
 from shm.kernels.base.crc32c import crc32c_update
 from smq.filer.store import Store
 from smq.model.errors import NotFound, StoreError, Unavailable
-from smq.model.segments import ANY_REACH, ANY_SIZE, NO_LIMIT, BatchLimits, Reach, Segment
+from smq.model.segments import ANY_REACH, ANY_SIZE, NO_LIMIT, UNDECIDED, BatchLimits, Reach, Segment
 from smq.sealer.parquet_segment import ParquetSegment, Span
 from smq.sealer.raw import NotRaw, RawSegment
-from smq.store.manifest import UNDECIDED, Lines, walk
+from smq.store.manifest import Lines, walk
 from smq.wire.codec import Buffer
 from smq.wire.records import CRC_START
 

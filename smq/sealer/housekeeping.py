@@ -10,7 +10,7 @@ which is too long for work in progress:
 """
 
 from collections.abc import Iterable, Mapping
-from itertools import groupby
+from itertools import chain, groupby
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -32,11 +32,13 @@ def drop_unsealed(
 ) -> int:
     """Raise the log start over expired records that could not be sealed; 0: it stays.
 
-    Works while the filer is down. The next retain() deletes the sealed segments below.
+    Works while the filer is down. The next retain() deletes the sealed segments below. Undecided
+    ones that are decided by now lie between these and the log, and may wait for the filer too.
     """
     unsealed = shard.unsealed(number)
+    undecided = manifest.undecided(number)  # First: one commit has others in their place.
     retention = retain(
-        walk(manifest, number),
+        chain(walk(manifest, number), undecided),
         settings,
         wall_ms,
         size=_size(manifest, number, settings, unsealed),
@@ -56,11 +58,15 @@ def _size(
     settings: TopicSettings,
     log: UnsealedParts | PartitionState,
 ) -> Size:
-    """A partition's size at the moment of what its log says of itself."""
-    wants = settings.retention_bytes >= 0
-    sealed_bytes = manifest.sealed_bytes(number, log.sealed_end) if wants else 0
-    unsealed_bytes = log.unsealed_bytes if isinstance(log, PartitionState) else log.bytes
-    return Size(log.sealed_end, sealed_bytes + unsealed_bytes)
+    """A partition's size at the moment of what its log says of itself.
+
+    An undecided segment of which a part is sealed again does not count: too little is deleted, not
+    too much.
+    """
+    size = log.unsealed_bytes if isinstance(log, PartitionState) else log.bytes
+    if settings.retention_bytes >= 0:
+        size += manifest.sealed_bytes(number, log.sealed_end, log.undecided_end)
+    return Size(log.sealed_end, size, log.undecided_end)
 
 
 class Housekeeping(NamedTuple):

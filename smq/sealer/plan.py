@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from smq.model.segments import Segment
+from smq.model.segments import UNDECIDED, Segment
 from smq.model.topic_configs import TopicSettings
 from smq.wire.internal.messages import PartitionState, UnsealedParts
 
@@ -92,11 +92,19 @@ class Retention(NamedTuple):
 
 
 class Size(NamedTuple):
-    """A partition's bytes at one moment: of the segments below `sealed_end`, and of the log from
-    there on. Later segments hold what was still in the log then."""
+    """A partition's bytes at one moment: of the segments below `sealed_end`, of the undecided ones
+    from there on, and of the log behind them. Later segments hold what was in these then."""
 
     sealed_end: int
     bytes: int
+    undecided_end: int = 0
+
+    def counts(self, segment: Segment) -> bool:
+        """Whether these bytes include a segment's."""
+        if segment.kind == UNDECIDED:
+            is_whole = segment.base_offset >= self.sealed_end
+            return is_whole and segment.end_offset <= self.undecided_end
+        return segment.end_offset <= self.sealed_end
 
 
 def retain(  # noqa: PLR0913  (what there is, and what is wanted)
@@ -120,7 +128,7 @@ def retain(  # noqa: PLR0913  (what there is, and what is wanted)
     for segment in segments:
         if len(deleted) == count_max:
             return Retention(log_start, deleted, all_go=False, has_more=True)
-        is_counted = segment.end_offset <= size.sealed_end
+        is_counted = size.counts(segment)
         left -= segment.bytes if is_counted else 0
         too_much = is_counted and 0 <= settings.retention_bytes <= left
         if not (segment.end_offset <= log_start or too_much or _is_old(segment, settings, wall_ms)):
@@ -140,14 +148,15 @@ def is_overdue(partition: PartitionState, settings: TopicSettings, now_ms: int) 
 def retain_unsealed(unsealed: UnsealedParts, settings: TopicSettings, wall_ms: int) -> int:
     """The offset below which unsealed records expire, by the rules of sealed ones; 0: none.
 
-    Records without a time stay: their arrival time is unknown.
+    Records without a time stay: their arrival time is unknown. So does what lies under an open
+    transaction: it counts in the size, and goes once it is decided.
     """
     end_offset, left = 0, unsealed.bytes
     for part in unsealed.parts:
         left -= part.bytes
         too_much = 0 <= settings.retention_bytes <= left
         too_old = part.newest_ms >= 0 and 0 <= settings.retention_ms < wall_ms - part.newest_ms
-        if not (too_much or too_old):
+        if part.end_offset > unsealed.stable_end or not (too_much or too_old):
             break
         end_offset = part.end_offset
     return end_offset

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from smq.model.segments import Segment
-from smq.store.manifest import INT64_MAX, INT64_MIN
+from smq.store.manifest import INT64_MIN
 from smq.wire.internal.messages import Ends, UnsealedParts
 
 
@@ -97,8 +97,9 @@ class ManifestPort(Protocol):
         """Add an undecided segment; False: the partition was deleted."""
         ...
 
-    def sealed_bytes(self, partition_number: int, end_offset: int = INT64_MAX) -> int:
-        """The size of the segments that end at this offset or before."""
+    def sealed_bytes(self, partition_number: int, end_offset: int, undecided_end: int = 0) -> int:
+        """The size of the segments that end at this offset or before, and of the undecided ones
+        between there and `undecided_end`."""
         ...
 
     def named_files(self, paths: Sequence[str]) -> set[str]:

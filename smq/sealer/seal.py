@@ -20,7 +20,7 @@ from shm.kernels.base.crc32c import crc32c
 from shm.kernels.record.records import B_MAX_TIMESTAMP, C_TIMESTAMP
 from smq.filer.store import Data, Store
 from smq.model.errors import AlreadyExists, Unavailable
-from smq.model.segments import SealedPartition, Segment
+from smq.model.segments import UNDECIDED, SealedPartition, Segment
 from smq.sealer.decode import Kind, Piece, cut
 from smq.sealer.parquet import ParquetWriter
 from smq.sealer.payloads import CHUNK_BYTES, name_all, payloads_of
@@ -28,7 +28,6 @@ from smq.sealer.ports import ManifestPort, ShardPort
 from smq.sealer.raw import RawWriter
 from smq.sealer.room import Room
 from smq.sealer.undecided import Undecided
-from smq.store.manifest import UNDECIDED
 
 MiB = 1024 * 1024
 # A file is built in memory, and query engines prefer this size, whatever `smq.seal.bytes` is.

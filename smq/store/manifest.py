@@ -19,14 +19,13 @@ from uuid import UUID
 from smq.model.catalog import Topic
 from smq.model.errors import PreconditionFailed, StoreError
 from smq.model.names import is_valid_topic_name
-from smq.model.segments import Segment
+from smq.model.segments import UNDECIDED, Segment
 from smq.store.condemned_payloads import CondemnedPayloads
 from smq.store.database import Database
 from smq.store.deleted_topics import NAMESPACE as DELETED
 from smq.store.payload_names import PayloadNames
 
 SEGMENT_KINDS = ("parquet", "raw")
-UNDECIDED = "undecided"  # The kind of those that have a table of their own.
 IDS_MAX = 500  # Parameters of one query; SQLite accepts at least 999.
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 REPLACED_KEEP_MS = 30 * 24 * 3600 * 1000  # Longer than a query takes; filer.sweep.ms is less.
@@ -51,6 +50,21 @@ SEGMENTS_SQL = """
 UNDECIDED_SQL = """
     SELECT * FROM undecided_segments
     WHERE partition_number = ? AND end_offset > ? ORDER BY base_offset LIMIT ?
+"""
+SEALED_BYTES_SQL = """
+    SELECT coalesce(sum(bytes), 0) FROM (
+        SELECT bytes FROM segments WHERE partition_number = ?1 AND end_offset <= ?2
+        UNION ALL
+        SELECT bytes FROM undecided_segments
+        WHERE partition_number = ?1 AND base_offset >= ?2 AND end_offset <= ?3
+    )
+"""
+STORED_SQL = """
+    SELECT count(*), coalesce(sum(bytes), 0) FROM (
+        SELECT bytes FROM segments WHERE partition_number = ?1 AND base_offset < ?2
+        UNION ALL
+        SELECT bytes FROM undecided_segments WHERE partition_number = ?1 AND base_offset < ?2
+    )
 """
 SEALED_END_SQL = """
     SELECT end_offset FROM segments WHERE partition_number = ?
@@ -160,17 +174,20 @@ class Manifest:
         rows = self._database.rows(UNDECIDED_SQL, (partition_number, from_offset, count_max))
         return [Segment(*row) for row in rows]
 
-    def sealed_bytes(self, partition_number: int, end_offset: int = INT64_MAX) -> int:
-        """The size of a partition's segments that end at this offset or before."""
-        return self.sealed(partition_number, end_offset)[1]
+    def sealed_bytes(
+        self, partition_number: int, end_offset: int = INT64_MAX, undecided_end: int = 0
+    ) -> int:
+        """The size of a partition's segments that end at this offset or before, and of its
+        undecided segments between there and `undecided_end`."""
+        asked = partition_number, end_offset, undecided_end
+        return int(self._database.rows(SEALED_BYTES_SQL, asked)[0][0])
 
-    def sealed(self, partition_number: int, end_offset: int = INT64_MAX) -> tuple[int, int]:
-        """The number of these segments and their bytes. SQLite scans all of the partition."""
-        [(count, size)] = self._database.rows(
-            "SELECT count(*), coalesce(sum(bytes), 0) FROM segments "
-            "WHERE partition_number = ? AND end_offset <= ?",
-            (partition_number, end_offset),
-        )
+    def stored(self, partition_number: int, end: int = INT64_MAX) -> tuple[int, int]:
+        """The number and the bytes of all segments that begin below an offset, undecided ones too.
+
+        SQLite scans all of the partition.
+        """
+        [(count, size)] = self._database.rows(STORED_SQL, (partition_number, end))
         return int(count), int(size)
 
     def untyped(self, partition_number: int) -> int:
@@ -346,14 +363,14 @@ class WritableManifest(Manifest):
 
         Their files are `replaced_files` from then on: readers may have their names.
         """
+        end = max(self.sealed_end(partition_number), self.log_start(partition_number))
         rows = self._database.rows(
             "SELECT path FROM undecided_segments WHERE partition_number = ? AND end_offset <= ?",
-            (
-                partition_number,
-                max(self.sealed_end(partition_number), self.log_start(partition_number)),
-            ),
+            (partition_number, end),
         )
         paths = [path for (path,) in rows]
+        if not paths:
+            return
         self._note_replaced(paths, now_ms)
         self._database.change_many(
             "DELETE FROM undecided_segments WHERE path = ?", [(path,) for path in paths]

@@ -71,11 +71,13 @@ class Overview:
         return int(self._database.rows("PRAGMA data_version")[0][0])
 
     def sealed(self) -> dict[int, Sealed]:
-        """The sealed segments of each partition that has any. SQLite scans all of them."""
+        """The segments of each partition that has any, undecided ones too. SQLite scans all."""
         return {
             number: Sealed(count, size, untyped)
             for number, count, size, untyped in self._database.rows(
-                "SELECT partition_number, count(*), sum(bytes), sum(untyped_count) FROM segments"
+                "SELECT partition_number, count(*), sum(bytes), sum(untyped_count) FROM"
+                " (SELECT partition_number, bytes, untyped_count FROM segments UNION ALL"
+                " SELECT partition_number, bytes, untyped_count FROM undecided_segments)"
                 " GROUP BY partition_number"
             )
         }

@@ -55,13 +55,15 @@ class FakeShard:
     """One partition's log: consecutive batches, freed as they are sealed.
 
     aborted_rows   what `aborted` tells of; `batches` does not leave them out
+    stable_end     below it all is decided; None: so is all that there is
     """
 
     def __init__(self, batches: list[bytes], fuse: Fuse | None = None) -> None:
         self.aborted_rows: list[tuple[int, int, int]] = []
         self._log = b"".join(batches)
         self.fuse = fuse or Fuse()
-        self.sealed_end = self.start = self.compacted_end = 0
+        self.sealed_end = self.decided_end = self.start = self.compacted_end = 0
+        self.stable_end: int | None = None
         self.asked = 0
 
     @property
@@ -112,7 +114,13 @@ class FakeShard:
 
     def sealed(self, number: int, end: int, *, is_decided: bool = True) -> None:  # noqa: ARG002
         """Everything below `end` is sealed."""
-        self.fuse.step(lambda: setattr(self, "sealed_end", max(self.sealed_end, end)))
+
+        def move() -> None:
+            self.sealed_end = max(self.sealed_end, end)
+            if is_decided:
+                self.decided_end = max(self.decided_end, end)
+
+        self.fuse.step(move)
 
     def compacted(self, number: int, end: int) -> None:  # noqa: ARG002
         """Everything below `end` is about to be compacted."""
@@ -124,6 +132,7 @@ class FakeShard:
         def move() -> None:
             self.start = max(self.start, offset)
             self.sealed_end = max(self.sealed_end, self.start)
+            self.decided_end = max(self.decided_end, self.start)
 
         self.fuse.step(move)
 
@@ -134,7 +143,9 @@ class FakeShard:
         rows = facts[[B_LAST_OFFSET, B_MAX_TIMESTAMP, B_AT, B_END], :count].T.tolist()
         parts = [UnsealedPart(last + 1, newest_ms, end - at) for last, newest_ms, at, end in rows]
         parts = [part for part in parts if part.end_offset > self.sealed_end]
-        return UnsealedParts(self.sealed_end, sum(part.bytes for part in parts), parts)
+        size = sum(part.bytes for part in parts)
+        ends = self.sealed_end, self.end if self.stable_end is None else self.stable_end
+        return UnsealedParts(self.decided_end, size, parts, *ends)
 
     def ends(self, number: int) -> Ends:  # noqa: ARG002
         """Up to where it is sealed, and where it ends."""

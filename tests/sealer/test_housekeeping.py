@@ -13,9 +13,11 @@ from smq.model.now import Now
 from smq.model.segments import SEGMENTS_PREFIX, Segment
 from smq.model.topic_configs import TopicSettings
 from smq.sealer.housekeeping import DELETED_MAX, Housekeeping, drop_unsealed
+from smq.sealer.room import Room
+from smq.sealer.seal import Sealing
 from smq.store.manifest import PAGE_SEGMENTS, WritableManifest
 from smq.testing.memory_store import MemoryStore
-from smq.testing.sealing import FakeShard, Fuse, FusedManifest, HangingManifest, Killed
+from smq.testing.sealing import FakeShard, Fuse, FusedManifest, HangingManifest, Killed, draw
 from smq.wire.internal.messages import PartitionState
 from tests.sealer.sealed import PLACE, batch, manifest_in, seal, swept
 
@@ -44,7 +46,10 @@ def state_of(shard: FakeShard, start: int | None = None) -> PartitionState:
     """What a shard says of its partition now."""
     unsealed = shard.unsealed(1)
     begin = shard.start if start is None else start
-    return PartitionState(1, 0, begin, unsealed.sealed_end, shard.end, unsealed.bytes, 0)
+    ends = unsealed.undecided_end, shard.end
+    return PartitionState(
+        1, 0, begin, unsealed.sealed_end, unsealed.stable_end, unsealed.bytes, 0, *ends
+    )
 
 
 def _retain(job: Housekeeping, shard_start: int, now_ms: int = 102) -> int:
@@ -295,3 +300,63 @@ def test_only_so_much_is_dropped_unsealed_as_the_log_has_too_much_when_it_is_dro
     assert drop_unsealed(shard, manifest, 1, settings, 102) == 0
     shard.append(batch(4, time=4))
     assert drop_unsealed(shard, manifest, 1, settings, 102) == 3
+
+
+def undecided_under(shard: FakeShard, store: MemoryStore, manifest: WritableManifest) -> int:
+    """Seal [1, 3) of a log of four as it was sent, under a transaction that is open from 1 on;
+    returns the size of a batch."""
+    seal(store, shard, manifest, sealed_end=0, end=1, segment_bytes=1)
+    shard.stable_end = 1
+    sealing = Sealing(store, shard, FusedManifest(manifest), lambda: 1000, draw, Room())
+    assert sealing.seal_undecided(PLACE, 1, 3, 1) == 3
+    return shard.unsealed(1).bytes
+
+
+def kept(retention_bytes: int, retention_ms: int = -1) -> TopicSettings:
+    names = {"retention.ms": str(retention_ms), "retention.bytes": str(retention_bytes)}
+    return TopicSettings.of(names, Config(shards=1))
+
+
+def test_what_lies_under_an_open_transaction_counts_and_stays(
+    manifest: WritableManifest, shard: FakeShard
+) -> None:
+    """Use fault 2: a topic whose transactions stay open keeps its retention, as in Kafka, and no
+    record goes that readers of committed records have not been shown."""
+    store = MemoryStore()
+    unsealed_bytes = undecided_under(shard, store, manifest)
+    undecided_bytes = sum(each.bytes for each in manifest.undecided(1))
+    job, behind = Housekeeping(store, shard, manifest), undecided_bytes + unsealed_bytes
+    retention = job.retain(PLACE, kept(behind + 1), Now(0, 102), state_of(shard))
+    assert retention.deleted == []
+    for settings in (kept(0), kept(-1, 0)):
+        assert drop_unsealed(shard, manifest, 1, settings, 10_000) == 0
+    retention = job.retain(PLACE, kept(behind), Now(0, 102), state_of(shard))
+    assert [each.base_offset for each in retention.deleted] == [0]
+    assert (manifest.log_start(1), shard.start) == (1, 1)
+    for settings in (kept(0), kept(-1, 0)):
+        assert drop_unsealed(shard, manifest, 1, settings, 10_000) == 0
+        assert job.retain(PLACE, settings, Now(0, 10_000), state_of(shard)).deleted == []
+    assert [each.base_offset for each in manifest.undecided(1)] == [1, 2]
+
+
+@pytest.mark.parametrize("settings", [kept(0), kept(-1, 0)])
+def test_a_log_is_dropped_behind_what_is_decided_and_not_sealed_again(
+    manifest: WritableManifest, shard: FakeShard, settings: TopicSettings
+) -> None:
+    """Use fault 2: the filer is away since the transaction has ended."""
+    undecided_under(shard, MemoryStore(), manifest)
+    shard.stable_end = None
+    assert drop_unsealed(shard, manifest, 1, settings, 10_000) == 4
+    assert (manifest.log_start(1), shard.start) == (4, 4)
+
+
+def test_a_log_stays_behind_what_is_decided_and_has_its_retention(
+    manifest: WritableManifest, shard: FakeShard
+) -> None:
+    """Use fault 2: the log's own records are older, and count less."""
+    unsealed_bytes = undecided_under(shard, MemoryStore(), manifest)
+    shard.stable_end = None
+    undecided_bytes = [each.bytes for each in manifest.undecided(1)]
+    settings = kept(unsealed_bytes + undecided_bytes[1])
+    assert drop_unsealed(shard, manifest, 1, settings, 10_000) == 0
+    assert drop_unsealed(shard, manifest, 1, kept(-1, 9_999), 10_000) == 0

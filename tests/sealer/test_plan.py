@@ -238,7 +238,16 @@ PARTS = [
     ],
 )
 def test_what_could_not_be_sealed_goes_by_the_same_rules(settings: TopicSettings, end: int) -> None:
-    assert retain_unsealed(UnsealedParts(0, 110, PARTS), settings, 1000) == end
+    assert retain_unsealed(UnsealedParts(0, 110, PARTS, 0, 40), settings, 1000) == end
+
+
+def test_what_lies_under_an_open_transaction_does_not_go_unsealed() -> None:
+    """Use fault 2: it counts, as in Kafka, and stays until it is decided."""
+    settings = _settings(retention_bytes=0)
+    starts = [
+        retain_unsealed(UnsealedParts(0, 110, PARTS, 0, end), settings, 1000) for end in (0, 24, 40)
+    ]
+    assert starts == [0, 20, 40]
 
 
 def test_unsealed_records_are_looked_at_when_they_should_have_been_sealed_by_now() -> None:

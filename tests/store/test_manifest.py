@@ -14,13 +14,12 @@ from smq.coordinator.groups import ALWAYS_MS
 from smq.model.catalog import Topic
 from smq.model.errors import PreconditionFailed, StoreError
 from smq.model.now import Now
-from smq.model.segments import Segment
+from smq.model.segments import UNDECIDED, Segment
 from smq.store.manifest import (
     IDS_MAX,
     REPLACED_KEEP_MS,
     SEALED_END_SQL,
     SEGMENTS_SQL,
-    UNDECIDED,
     WritableManifest,
     open_manifest,
     walk,
@@ -309,7 +308,7 @@ def test_files_that_are_segments_are_told_from_others(many: WritableManifest) ->
 
 
 def test_sizes_and_the_end_of_what_is_sealed(many: WritableManifest) -> None:
-    assert (many.sealed(1), many.sealed(2), many.sealed(3)) == ((2000, 20_000), (3, 30), (0, 0))
+    assert (many.stored(1), many.stored(2), many.stored(3)) == ((2000, 20_000), (3, 30), (0, 0))
     assert (many.sealed_bytes(2), many.sealed_end(2), many.sealed_end(3)) == (30, 30, 0)
 
 
@@ -376,6 +375,12 @@ def test_undecided_segments_lie_beside_the_others_until_these_have_their_offsets
     assert manifest.sealed_end(1) == 100
     assert manifest.undecided(1) == [UNDECIDED_ONE, UNDECIDED_TWO]
     assert manifest.undecided(1, 150, 1) == [UNDECIDED_TWO]
+    size = FIRST.bytes
+    sizes = [manifest.sealed_bytes(1, *ends) for ends in ((100,), (100, 199), (100, 200))]
+    assert sizes == [size, 2 * size, 3 * size]
+    assert manifest.sealed_bytes(1, 101, 200) == 2 * size, "a part of the first is sealed again"
+    stored = [manifest.stored(1, end) for end in (100, 101, 151)]
+    assert stored == [(1, size), (2, 2 * size), (3, 3 * size)]
     assert manifest.condemn_files(["u1", "u3"]) == ["u3"]
     manifest.commit_segments([replace(FIRST, base_offset=100, end_offset=160, path="new")])
     manifest.drop_decided(1, 7)

@@ -1,5 +1,6 @@
 """The store at a glance."""
 
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -7,7 +8,7 @@ import pytest
 
 from smq.model.catalog import Topic
 from smq.model.errors import NotFound
-from smq.model.segments import Segment
+from smq.model.segments import UNDECIDED, Segment
 from smq.store.overview import Committed, Sealed, open_overview
 from smq.store.rows import CommittedOffset
 from smq.store.store import Store
@@ -27,6 +28,7 @@ def test_it_sees_what_was_committed_and_that_there_is_more(tmp_path: Path) -> No
         Segment(1, base, base + 10, "raw", f"a{base}", 100, 9, 10, -1, 5, 0, 5) for base in (0, 10)
     ]
     store.manifest.commit_segments(segments)
+    store.manifest.commit_undecided(replace(segments[0], base_offset=20, kind=UNDECIDED, path="u"))
     store._database.change(
         "INSERT INTO committed_offsets VALUES"
         " ('g', 1, 7, -1, '', 0, NULL, 0), ('g', 2, 8, -1, '', 0, NULL, 0)"
@@ -35,7 +37,7 @@ def test_it_sees_what_was_committed_and_that_there_is_more(tmp_path: Path) -> No
     assert overview.version() == before
     store.commit()
     assert overview.version() != before
-    assert overview.sealed() == {1: Sealed(2, 200)}
+    assert overview.sealed() == {1: Sealed(3, 300)}
     assert overview.committed() == [Committed("g", 1, 7), Committed("g", 2, 8)]
     assert overview.members() == {"g": 0}
     assert [topic.name for topic in overview.manifest.topics()] == ["flights"]

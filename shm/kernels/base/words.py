@@ -62,8 +62,8 @@ P_DIRTY = 14  # Touched since the caller last looked (scratch of `publish`).
 P_UNSEALED_SINCE_MS = 15  # When the oldest unsealed batch came (time line), 0: none.
 P_OPEN_FROM = 16  # 1 + the first offset of the oldest open transaction, 0: none is open.
 P_ABORTED_END = 17  # After the last marker of an aborted transaction that the log has, 0: none.
-P_DECIDED_END = 19  # Below it sealed segments hold only what is decided; above, also the rest.
 P_COMPACTED_END = 18  # Below it only sealed segments tell: compaction may have removed records.
+P_DECIDED_END = 19  # Below it sealed segments hold only what is decided; above, also the rest.
 
 FLAG_IN_USE = 1
 FLAG_LOG_APPEND_TIME = 2

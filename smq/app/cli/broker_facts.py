@@ -122,7 +122,7 @@ def _stored(
 
 def _topic(topic: Topic, manifest: Manifest, rows: dict[int, np.ndarray]) -> dict[str, Any]:
     known = [rows[number] for number in topic.partition_numbers if number in rows]
-    sealed = [manifest.sealed(number) for number in topic.partition_numbers]
+    sealed = [manifest.stored(number) for number in topic.partition_numbers]
     return {
         "name": topic.name,
         "partitions": topic.partition_count,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from smq.app.process.asker import Asker
 from smq.model.segments import Segment
-from smq.store.manifest import INT64_MAX, INT64_MIN, Manifest, open_manifest
+from smq.store.manifest import INT64_MIN, Manifest, open_manifest
 from smq.wire.internal.manifest import (
     CommitSegments,
     CommitUndecided,
@@ -118,9 +118,13 @@ class StoredManifest:
         """Add an undecided segment; False if the partition was deleted."""
         return self._coordinator.ask(CommitUndecided(segment))[0]
 
-    def sealed_bytes(self, partition_number: int, end_offset: int = INT64_MAX) -> int:
-        """The size of the segments that end at this offset or before."""
-        return self._opened().sealed_bytes(partition_number, end_offset)
+    def sealed_bytes(self, partition_number: int, end_offset: int, undecided_end: int = 0) -> int:
+        """The size of the segments that end there or before, and of undecided ones behind it."""
+        return self._opened().sealed_bytes(partition_number, end_offset, undecided_end)
+
+    def stored_bytes(self, partition_number: int, end: int) -> int:
+        """The size of all segments that begin below an offset."""
+        return self._opened().stored(partition_number, end)[1]
 
     def named_files(self, paths: Sequence[str]) -> set[str]:
         """The subset of these files that are segments."""

@@ -383,7 +383,7 @@ class Worker:
         """How much partitions store, and the disk's usage."""
         disk = shutil.disk_usage(self._at.data_dir)
         sealed = zip(job.numbers, job.sealed_ends, strict=True)
-        sealed_bytes = [self.manifest.sealed_bytes(number, end) for number, end in sealed]
+        sealed_bytes = [self.manifest.stored_bytes(number, end) for number, end in sealed]
         return Storage(sealed_bytes, disk.total, disk.free)
 
     @cached_property

@@ -209,10 +209,11 @@ class ShardCommands:
 
     def _unsealed(self, link: Link, frame_id: int, asked: Unsealed) -> None:
         led = self._find(asked.number)
-        sealed_end = led.offsets().sealed_end
-        parts = led.log.lookup.filed_from(asked.number, sealed_end)
+        offsets = led.offsets()
+        parts = led.log.lookup.filed_from(asked.number, offsets.sealed_end)
         unsealed = [UnsealedPart(*part) for part in parts]
-        answer = UnsealedParts(sealed_end, led.unsealed_bytes(), unsealed)
+        ends = offsets.sealed_end, offsets.last_stable
+        answer = UnsealedParts(offsets.decided_end, led.unsealed_bytes(), unsealed, *ends)
         link.send(encode_answer(frame_id, answer))
 
     def _ends(self, link: Link, frame_id: int, asked: FindEnds) -> None:

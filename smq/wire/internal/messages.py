@@ -62,11 +62,16 @@ class UnsealedPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UnsealedParts:
-    """What a partition has from `sealed_end` on, as of one moment: its bytes, and its parts."""
+    """What a partition has from `undecided_end` on, as of one moment: its bytes, and its parts.
+
+    The ends are those of PartitionState.
+    """
 
     sealed_end: int
     bytes: int
     parts: list[UnsealedPart]
+    undecided_end: int
+    stable_end: int
 
 
 class Ends(NamedTuple):
@@ -284,12 +289,12 @@ class Seal(Question[int]):
     schema: str = ""
     log_start: int = 0
     undecided_end: int = 0
+    known_end: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class DropUnsealed(Question[int]):
     """Drop expired records that could not be sealed; answers the new log start."""
-    known_end: int = 0
 
     node: int
     place: SealedPartition

@@ -30,7 +30,7 @@ SEGMENT = Segment(1, 0, 5, "parquet", "topics/x.parquet", 10, 11, 5, 0, 9, 1, 2)
 
 def test_a_shard_is_asked_in_the_words_it_knows(tmp_path: Path) -> None:
     asked: list[Question[Any]] = []
-    parts = UnsealedParts(3, 35, [UnsealedPart(5, 1, 10), UnsealedPart(9, 2, 20)])
+    parts = UnsealedParts(3, 35, [UnsealedPart(5, 1, 10), UnsealedPart(9, 2, 20)], 4, 9)
 
     def answer(frame: InternalFrame) -> bytes:
         asked.append(decode_question(frame.body, FOR_SHARD))
