@@ -3,6 +3,10 @@
 recorded/made_by_5e102aa.tar.xz is a data directory of the commit that it names, before files said
 their versions. Its broker was killed (`kill -9`) after 30 records each to the topics `os` and
 `disk`, two partitions each, and a commit of the group `readers` at the end of `os`.
+
+recorded/full_log_of_56bb9b9c.tar.xz is one whose log of 16 MiB was full when its broker was killed:
+the topic `busy` has 32 records of 400,000 zeros, behind the first of them `open-first` of the
+transactional id `open`, whose transaction is open, and later one of an aborted transaction.
 """
 
 import json
@@ -10,6 +14,7 @@ import sqlite3
 import tarfile
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -18,19 +23,29 @@ import pytest
 from shm.kernels.base.words import FRAME_KIND_SKIPPABLE
 from shm.kernels.log.recover import SCAN_COLUMNS, scan_frames
 from shm.kernels.twin.log import PlainFrame
+from smq.app.process.clock import wall_ms
 from smq.app.supervisor.datadir import FORMAT_VERSION
 from smq.app.supervisor.serve import refuse_newer
 from smq.client.client import Client
+from smq.client.kafka.cluster import Cluster, check
+from smq.client.kafka.questions import Question
 from smq.log.files.checkpoint import FILE_NAME as CHECKPOINT, VERSION
+from smq.store.manifest import open_manifest
 from smq.store.migrations import MIGRATIONS
 from smq.store.store import FILE_NAME as STORE
 from smq.testing.smq_broker import SUPERVISOR, SmqBroker
+from smq.wire.generated import apis
+from smq.wire.generated.end_txn import EndTxnRequest
 from tests.app.fake_broker import eventually
 from tests.app.smq_command import smq
+from tests.broker.one_topic import SETTINGS as SMALL
 from tests.log.files.test_checkpoint import newer
 from tests.log.files.test_newer import in_wal
 
 RECORDED = Path(__file__).parent / "recorded" / "made_by_5e102aa.tar.xz"
+FULL = RECORDED.with_name("full_log_of_56bb9b9c.tar.xz")
+FULL_COUNT, FULL_BYTES = 32, 400_000
+END_TXN = Question(apis.END_TXN)
 SETTINGS = {"ring.bytes": "4MiB", "wal.segment.bytes": "2MiB", "wal.bytes.max": "64MiB"}
 SKIPPABLE, REQUIRED = FRAME_KIND_SKIPPABLE | 17, 17
 COUNT = 30
@@ -161,6 +176,65 @@ def test_frames_that_may_be_skipped_are_kept_in_the_middle_and_at_the_end(
     for position, written in frames:
         assert in_wal(log_of(data_dir), position, len(written)) == written
     assert sorted(expected.values())[-2:] == [b"new 0 ", b"new 1 "]
+
+
+def full_under_a_transaction(data_dir: Path) -> tuple[int, int]:
+    """The directory with the full log, as if its broker was killed just now; the producer id and
+    epoch of the open transaction."""
+    data_dir.mkdir()
+    with tarfile.open(FULL) as archive:
+        archive.extractall(data_dir, filter="data")
+    with closing(sqlite3.connect(data_dir / STORE)) as connection, connection:
+        connection.execute("UPDATE transactions SET started_ms = ?", (wall_ms(),))
+        opened = "SELECT producer_id, epoch FROM transactions WHERE state = 'Ongoing'"
+        [(producer_id, epoch)] = connection.execute(opened)
+    return producer_id, epoch
+
+
+def committed_values(client: Client) -> list[bytes]:
+    """All values of `busy`, without their zeros."""
+    with client.consumer(start="earliest", isolation_level="read_committed") as consumer:
+        consumer.assign([("busy", 0)])
+        end = consumer.find("latest")
+        return [bytes(each.value or b"").rstrip(b"\0") for each in consumer.read_until(end)]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
+def test_a_log_that_is_full_under_an_open_transaction_goes_on(
+    tmp_path: Path, *, committed: bool
+) -> None:
+    """Use fault 2: the version that made it refuses all producers, after a restart too."""
+    producer = full_under_a_transaction(tmp_path / "data")
+    with SmqBroker(tmp_path, SMALL) as broker, broker.connect() as client:
+        assert committed_values(client) == [b""]
+        with client.producer() as sender:
+            for number in range(COUNT):
+                sender.send("busy", (b"new %d" % number).ljust(FULL_BYTES, b"\0"), partition=0)
+            sender.flush()
+        assert committed_values(client) == [b""]
+        with Cluster(broker.bootstrap) as cluster:
+            producer_id, epoch = producer
+            ending = EndTxnRequest(
+                transactional_id="open",
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                committed=committed,
+            )
+            check(cluster.anyone().ask(END_TXN, ending).error_code)
+        expected = [b""] * FULL_COUNT + [b"new %d" % number for number in range(COUNT)]
+        expected[1:1] = [b"open-first"] if committed else []
+        assert committed_values(client) == expected
+
+        def is_decided() -> bool:
+            with open_manifest(broker.data_dir / STORE) as manifest:
+                [topic] = manifest.topics()
+                [number] = topic.partition_numbers
+                return not manifest.undecided(number) and manifest.sealed_end(number) > FULL_COUNT
+
+        eventually(is_decided, "what is decided is sealed")
+        assert committed_values(client) == expected
 
 
 # --- newer ---------------------------------------------------------------------------------------

@@ -1,24 +1,29 @@
 """Undecided segments: what is sealed as it was sent is sealed again once it is decided."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from shm.kernels.base.words import ATTRIBUTE_TRANSACTIONAL, BATCH_ATTRIBUTES_AT
 from smq.filer.store import CREATE, Data, Facts, Mode, Store
+from smq.model.errors import Unavailable
+from smq.model.references import PREFIX
 from smq.model.segments import Reach
 from smq.sealer.cold import Cache, ColdReader
 from smq.sealer.housekeeping import Housekeeping
+from smq.sealer.payloads import PayloadSweep
 from smq.sealer.room import Room
 from smq.sealer.seal import Sealing
 from smq.sealer.undecided import Undecided
 from smq.store.manifest import WritableManifest
 from smq.testing.memory_store import MemoryStore
+from smq.testing.payloads import HANDLE_HEADERS, uploaded
 from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed, draw
+from smq.wire.internal.messages import Owner
 from smq.wire.markers import Marker, write_marker
 from smq.wire.records import Record, crc_of, write_batch
-from tests.sealer.sealed import PLACE, batch, manifest_in, read_back, swept
+from tests.sealer.sealed import PLACE, batch, forget_names, manifest_in, read_back, swept
 
 NUMBER = PLACE.number
 
@@ -144,11 +149,6 @@ def test_a_kill_at_any_step_of_sealing_what_is_decided_is_made_good_by_the_next(
     assert all_of(store, manifest, tmp_path / "c") == [*range(END)]
 
 
-def test_a_part_that_is_decided_does_not_wait_for_the_rest_of_its_file(
-    manifest: WritableManifest, tmp_path: Path
-) -> None:
-    """Use fault 2: the last stable offset may lie anywhere in an undecided segment."""
-    store, shard = MemoryStore(), FakeShard(made())
 def test_a_shard_is_not_told_again_what_it_knows(manifest: WritableManifest) -> None:
     """Use fault 2: each report costs the shard a checkpoint, and came with each seal."""
     store, shard = MemoryStore(), FakeShard(made()[:2])
@@ -163,6 +163,11 @@ def test_a_shard_is_not_told_again_what_it_knows(manifest: WritableManifest) -> 
     assert shard.fuse.taken == 2, "that it is, once more"
 
 
+def test_a_part_that_is_decided_does_not_wait_for_the_rest_of_its_file(
+    manifest: WritableManifest, tmp_path: Path
+) -> None:
+    """Use fault 2: the last stable offset may lie anywhere in an undecided segment."""
+    store, shard = MemoryStore(), FakeShard(made())
     sealing = sealing_of(store, shard, manifest)
     sealing.seal_undecided(PLACE, 0, END, 1 << 20)
     [line] = manifest.undecided(NUMBER)
@@ -174,9 +179,11 @@ def test_a_shard_is_not_told_again_what_it_knows(manifest: WritableManifest) -> 
     assert [each.end_offset for each in manifest.segments(NUMBER)] == [6, END]
 
 
-def transactional(offset: int, producer_id: int, value: bytes) -> bytes:
+def transactional(
+    offset: int, producer_id: int, value: bytes, headers: Sequence[tuple[bytes, bytes]] = ()
+) -> bytes:
     """A batch of one record."""
-    record = Record(offset, 0, None, value, ())
+    record = Record(offset, 0, None, value, headers)
     data = bytearray(write_batch([record], producer_id=producer_id, base_sequence=0))
     data[BATCH_ATTRIBUTES_AT + 1] |= ATTRIBUTE_TRANSACTIONAL
     data[17:21] = crc_of(data).to_bytes(4)
@@ -290,3 +297,83 @@ def test_of_an_undecided_segment_is_read_what_is_within_reach(
     assert end(4, Reach(limit=4)) == -1
     assert end(0, Reach(6, told_end=4)) == 4
     assert end(4, Reach(6, told_end=5)) == 6
+
+
+ORPHAN_MS = 5000
+OWNER = Owner(PLACE.namespace, PLACE.topic, ORPHAN_MS, [(NUMBER, 1)])
+
+
+def payloads_after_a_sweep(
+    store: MemoryStore, shard: FakeShard, manifest: WritableManifest
+) -> set[str]:
+    """The keys of the payloads that two sweeps leave, long after all uploads."""
+    job, now_ms = PayloadSweep(store, lambda _: shard, manifest), 10 * ORPHAN_MS
+    for late_ms in (0, ORPHAN_MS):
+        keys = job.orphans(store.list(PREFIX), [OWNER], now_ms, 0)
+        job.sweep(keys, [OWNER], now_ms + late_ms, 0)
+    return {facts.key for facts in store.list(PREFIX)}
+
+
+@pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
+def test_a_payload_stays_while_an_undecided_segment_names_it(
+    manifest: WritableManifest, *, committed: bool
+) -> None:
+    """Use fault 2: and behind the decision too, unless the transaction was aborted."""
+    store = MemoryStore(lambda: 0)
+    reference, nameless = (uploaded(store, PLACE.topic, each) for each in (b"named", b"nameless"))
+    handle = transactional(0, 7, reference.handle(), HANDLE_HEADERS)
+    shard = FakeShard([handle, batch(1), marker(2, 7, committed=committed)])
+    shard.aborted_rows = [] if committed else [(7, 0, 2)]
+    sealing = sealing_of(store, shard, manifest)
+    assert sealing.seal_undecided(PLACE, 0, 3, 1 << 20) == 3
+    key = reference.key(PLACE.topic)
+    assert payloads_after_a_sweep(store, shard, manifest) == {key}
+    unnamed(store, shard, manifest)
+    assert sealing.seal(PLACE, 0, 3, 1 << 20) == 3
+    forget_names(manifest)
+    assert payloads_after_a_sweep(store, shard, manifest) == ({key} if committed else set())
+    assert nameless.key(PLACE.topic) not in {facts.key for facts in store.list(PREFIX)}
+
+
+@pytest.mark.parametrize("step", range(1, 4))
+def test_its_payload_is_there_at_each_step_of_sealing_it_again(
+    manifest: WritableManifest, step: int
+) -> None:
+    """Use fault 2: the new file names it before the undecided one lets it go."""
+    store = FusedStore(lambda: 0)
+    reference = uploaded(store, PLACE.topic, b"named")
+    shard = FakeShard([transactional(0, 7, reference.handle(), HANDLE_HEADERS)])
+    sealing_of(store, shard, manifest).seal_undecided(PLACE, 0, 1, 1 << 20)
+    fuse = lit(store, shard, step, after=True)
+    with pytest.raises(Killed):
+        sealing_of(store, shard, manifest, fuse).seal(PLACE, 0, 1, 1 << 20)
+    store.fuse = shard.fuse = Fuse()
+    forget_names(manifest)
+    assert payloads_after_a_sweep(store, shard, manifest) == {reference.key(PLACE.topic)}
+
+
+class FullStore(MemoryStore):
+    """A store that takes nothing for a while."""
+
+    is_full = False
+
+    def put(self, key: str, data: Data, mode: Mode = CREATE) -> Facts:
+        if self.is_full:
+            raise Unavailable(key, "no space left on device")
+        return super().put(key, data, mode)
+
+
+def test_a_full_disk_loses_nothing_of_it_and_is_tried_again(
+    manifest: WritableManifest, tmp_path: Path
+) -> None:
+    """Use fault 2: before the decision and after it."""
+    store, shard = FullStore(), FakeShard(made())
+    sealing = sealing_of(store, shard, manifest)
+    for seal in (sealing.seal_undecided, sealing.seal):
+        store.is_full = True
+        with pytest.raises(Unavailable, match="no space"):
+            seal(PLACE, 0, END, SMALL)
+        store.is_full = False
+        assert seal(PLACE, 0, END, SMALL) == END
+        assert all_of(store, manifest, tmp_path / seal.__name__) == [*range(END)]
+    assert manifest.undecided(NUMBER) == []
