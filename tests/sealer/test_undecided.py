@@ -1,6 +1,6 @@
 """Undecided segments: what is sealed as it was sent is sealed again once it is decided."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,7 @@ from smq.testing.payloads import HANDLE_HEADERS, uploaded
 from smq.testing.sealing import FakeShard, Fuse, FusedManifest, Killed, draw
 from smq.wire.internal.messages import Owner
 from smq.wire.markers import Marker, write_marker
-from smq.wire.records import Record, crc_of, write_batch
+from smq.wire.records import Headers, Record, crc_of, write_batch
 from tests.sealer.sealed import PLACE, batch, forget_names, manifest_in, read_back, swept
 
 NUMBER = PLACE.number
@@ -179,9 +179,7 @@ def test_a_part_that_is_decided_does_not_wait_for_the_rest_of_its_file(
     assert [each.end_offset for each in manifest.segments(NUMBER)] == [6, END]
 
 
-def transactional(
-    offset: int, producer_id: int, value: bytes, headers: Sequence[tuple[bytes, bytes]] = ()
-) -> bytes:
+def transactional(offset: int, producer_id: int, value: bytes, headers: Headers = ()) -> bytes:
     """A batch of one record."""
     record = Record(offset, 0, None, value, headers)
     data = bytearray(write_batch([record], producer_id=producer_id, base_sequence=0))
