@@ -38,7 +38,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmqBroker]:
 @pytest.fixture
 def topic(broker: SmqBroker) -> Iterator[OneTopic]:
     with Cluster(broker.bootstrap) as cluster:
-        yield OneTopic(broker, cluster, f"busy-{uuid4().hex[:8]}")
+        forever = {"retention.ms": "-1"}  # Fillers have no time of today.
+        yield OneTopic(broker, cluster, f"busy-{uuid4().hex[:8]}", forever)
 
 
 def transaction(broker: SmqBroker, name: str = "") -> Producer:
