@@ -255,7 +255,7 @@ class Committer(Client):
 class Administrator(Client):
     """Creates and deletes topics."""
 
-    def create(self, name: str, partitions: int, level: str) -> None:
+    def create(self, name: str, partitions: int, level: str, attempts: int = 30) -> None:
         """Create the topic, retrying until it exists."""
 
         def is_enough(response: Message) -> bool:
@@ -279,7 +279,7 @@ class Administrator(Client):
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=1000)
-        self.ask_until("CreateTopics", 6, request, is_enough)
+        self.ask_until("CreateTopics", 6, request, is_enough, attempts)
 
     def delete(self, name: str) -> None:
         """Delete the topic, retrying until it is gone."""

@@ -40,7 +40,8 @@ class Killed(BaseException):
 class Faults:
     """Which calls fail, with which errno. `torn`: a failing write leaves a part.
 
-    boot_is_unknown   a start could not note its boot: a later one takes it for one of another boot
+    boot_is_unknown   a start failed, died or could not note its boot: a later one takes it for one
+                      of another boot
     """
 
     boot_is_unknown: bool = False

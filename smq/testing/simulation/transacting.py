@@ -19,6 +19,7 @@ TRANSACT, CHECKPOINT = "transact", "checkpoint"
 TRANSACTIONS_FROM = 501  # Earlier seeds have no transactions, so they replay unchanged.
 TRANSACTIONS_SHARE, TRANSACTIONS_MAX = 0.4, 25
 CHECKPOINTS_SHARE, SOON_MS = 0.3, 12  # Amid a transaction.
+CREATE_ATTEMPTS = 1000  # Longer than the store's syncs fail: a program waits for its topics.
 
 Numbers = tuple[int, ...]
 
@@ -31,7 +32,7 @@ def transact(world: "World", which: int, mask: int, commits: int, level: int) ->
     for name, partitions in PARTITIONS.items():
         if world.ledger.standing(name) is None:
             named = LEVELS[level] if name == TOPIC else "os"
-            world.administrator.create(name, partitions, named)
+            world.administrator.create(name, partitions, named, CREATE_ATTEMPTS)
     transactors = world.transactors
     transactors[which % len(transactors)].transact(mask, commits=bool(commits))
 

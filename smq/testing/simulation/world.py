@@ -427,6 +427,7 @@ class World:
             for number, disk in enumerate(self.host.disks):
                 if shard_name(self.host.leader_of(number)) == name:
                     disk.drop_descriptors()
+                    disk.faults.boot_is_unknown = True
         self._restart_soon(name)
 
     # --- what clients are told -------------------------------------------------------------------
