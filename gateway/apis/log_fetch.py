@@ -96,11 +96,16 @@ def _from_batch_on(rows: np.ndarray, led: Led, found: Found, offset: int) -> np.
     either end of a batch is.
     """
     first = led.log.lookup.place_of(led.number, int(found.spans[0, 0]) - FRAME_HEADER_BYTES)
-    if first is None or first.base_offset >= offset:
+    return rows if first is None else from_batch_on(rows, first.base_offset, offset)
+
+
+def from_batch_on(rows: np.ndarray, base_offset: int, offset: int) -> np.ndarray:
+    """See above; the first batch begins at `base_offset`."""
+    if base_offset >= offset:
         return rows
     rows = rows.copy()
-    within = (first.base_offset < rows[:, FIRST]) & (rows[:, FIRST] <= offset)
-    rows[within, FIRST] = first.base_offset
+    within = (base_offset < rows[:, FIRST]) & (rows[:, FIRST] <= offset)
+    rows[within, FIRST] = base_offset
     return rows
 
 
