@@ -14,15 +14,33 @@ from shm.timings import Errors
 from smq.app.process.clock import monotonic_ms, monotonic_ns
 from smq.app.process.peers import Peers
 from smq.app.process.steps import Steps
-from smq.app.shard.connection import Connection, Slot
-from smq.app.shard.limited import API_KEY_AND_VERSION_BYTES, obey, settled
+from smq.app.shard.connection import RELAYED_BYTES_MAX, Connection, Slot
+from smq.app.shard.limited import API_KEY_AND_VERSION_BYTES, API_KEY_BYTES, obey, settled
 from smq.app.shard.long_polls import LongPolls
 from smq.log.reading import DamagedFrame
 from smq.model.errors import PeerError
 from smq.wire.codec import Buffer
+from smq.wire.generated import apis
 
 if TYPE_CHECKING:
     from smq.app.shard.session import Session
+
+# The coordinator answers these with about as much as it is asked. Any other answer may have
+# megabytes, which a client that reads nothing would hold: a connection waits for one at a time.
+SMALL_ANSWERS = {
+    each.key
+    for each in (
+        apis.OFFSET_COMMIT,
+        apis.FIND_COORDINATOR,
+        apis.HEARTBEAT,
+        apis.LEAVE_GROUP,
+        apis.INIT_PRODUCER_ID,
+        apis.ADD_PARTITIONS_TO_TXN,
+        apis.ADD_OFFSETS_TO_TXN,
+        apis.END_TXN,
+        apis.TXN_OFFSET_COMMIT,
+    )
+}
 
 
 class Answering:
@@ -82,9 +100,11 @@ class Answering:
 
     def relay(self, connection: Connection, slot: Slot, request: Buffer) -> None:
         """Have the coordinator answer."""
+        start = memoryview(bytes(request[:API_KEY_AND_VERSION_BYTES]))
+        is_small = int.from_bytes(start[:API_KEY_BYTES]) in SMALL_ANSWERS
+        size = len(request) if is_small else max(len(request), RELAYED_BYTES_MAX)
         connection.relayed_count += 1
-        connection.relayed_bytes += len(request)
-        size, start = len(request), memoryview(bytes(request[:API_KEY_AND_VERSION_BYTES]))
+        connection.relayed_bytes += size
 
         def answered(response: bytes) -> None:
             connection.relayed_count -= 1

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 PROGRESS_MS = 30_000  # While answers are stuck, in each such interval the client must take …
 PROGRESS_BYTES = 256 * 1024  # … this much: far less than Kafka's clients need for their timeouts.
-# Unanswered requests to the coordinator for one client; waiting large fetches count as bytes too.
+# Unanswered requests to the coordinator for one client; waiting large fetches count as bytes too,
+# and a request whose answer may be large counts as all of them.
 # Kafka takes one request at a time from a connection; clients keep five in flight.
 RELAYED_MAX, RELAYED_BYTES_MAX = 8, 1024 * 1024
 # One client's share of a turn, in bytes of answers made for it. A request's bytes, and each
@@ -243,8 +244,13 @@ class Connection:
         return LOOPS if is_busy or may_not else self.last_used_ns
 
     def pause_if_full(self) -> None:
-        """Called after each read: stop reading while the connection is full."""
-        if self.is_full and not self.closed and self._events & _READ:
+        """Called after each read: stop reading while the connection is full.
+
+        One that waits for the coordinator reads on until a request waits behind: otherwise a
+        disconnect would go unnoticed.
+        """
+        waits_alone = self.relayed_count and not self.rest.received_bytes
+        if self.is_full and not waits_alone and not self.closed and self._events & _READ:
             self._listen_to(self._events & ~_READ)
 
     def charge(self, request_bytes: int) -> None:

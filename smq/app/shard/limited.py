@@ -25,7 +25,7 @@ CLIENT_ID_CHARACTERS_MAX = 255
 CORRELATION_ID_BYTES = 4
 _SIZE_AND_KEY, _INT32 = Struct(">ih"), Struct(">i")
 _HEADER = Struct(">hh")
-API_KEY_AND_VERSION_BYTES = _HEADER.size
+API_KEY_BYTES, API_KEY_AND_VERSION_BYTES = 2, _HEADER.size
 
 
 def look(connection: Connection, quotas: ClientQuotas) -> None:

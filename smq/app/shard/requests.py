@@ -24,7 +24,7 @@ from smq.app.shard.acks import Acks
 from smq.app.shard.answering import Answering
 from smq.app.shard.connection import SHARE, Connection
 from smq.app.shard.legacy import LegacyRequests
-from smq.app.shard.limited import charge_produce, charge_time, identify, identify_by
+from smq.app.shard.limited import API_KEY_BYTES, charge_produce, charge_time, identify, identify_by
 from smq.app.shard.receive import Buffer
 from smq.app.shard.request_times import RequestTimes, Timing
 from smq.app.shard.session import Session
@@ -35,7 +35,6 @@ from smq.shard.produce import Left, Produced, Producing
 from smq.shard.shard import Shard
 from smq.wire.headers import read_request_header
 
-API_KEY_BYTES = 2
 PRODUCE_KEY = 0
 _KEY_AND_VERSION = Struct(">hh")
 WAIT_FOR_MEMBERS = {11, 14}  # JoinGroup and SyncGroup, which the coordinator answers.

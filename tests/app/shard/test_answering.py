@@ -10,6 +10,8 @@ from smq.log.files.background import BackgroundThread, InlineBackground
 from smq.model.errors import ErrorCode
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from smq.wire.generated.find_coordinator import FindCoordinatorRequest
+from smq.wire.generated.heartbeat import HeartbeatRequest
+from smq.wire.generated.join_group import JoinGroupRequest
 from smq.wire.generated.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -269,6 +271,47 @@ def test_one_client_has_few_bytes_at_the_coordinator(make: Make) -> None:
     settle(bench, client)
     assert sum(len(asked) for asked, _ in bench.peers.relayed) < RELAYED_BYTES_MAX + len(long)
     assert len(bench.peers.relayed) == 3
+
+
+def join(correlation: int) -> bytes:
+    return request("JoinGroup", 9, JoinGroupRequest(group_id="g", member_id="m"), correlation)
+
+
+def heartbeat(correlation: int) -> bytes:
+    return request("Heartbeat", 4, HeartbeatRequest(group_id="g", member_id="m"), correlation)
+
+
+def test_one_client_has_one_request_at_the_coordinator_whose_answer_may_be_large(
+    make: Make,
+) -> None:
+    """A leader that asked eight times for the list of its group's members, of 4 MiB, and read none
+    held all of them."""
+    bench = make()
+    client, other = bench.client(), bench.client()
+    client.send(heartbeat(0) + join(1) + join(2) + heartbeat(3) + join(4))
+    settle(bench, client)
+    other.send(heartbeat(9))
+    settle(bench, client, other)
+    taken = []
+    while bench.peers.relayed:
+        taken.append([int.from_bytes(asked[4:8]) for asked, _ in bench.peers.relayed])
+        asked, answered = bench.peers.relayed.pop(0)
+        answered(asked[4:8] + b"found")
+        settle(bench, client, other)
+    assert taken[0] == [0, 1, 9]
+    assert all(sum(number in {1, 2, 4} for number in numbers) <= 1 for numbers in taken)
+    assert client.correlations() == list(range(5))
+    assert other.correlations() == [9]
+
+
+def test_a_client_that_leaves_while_it_waits_for_a_large_answer_is_gone(make: Make) -> None:
+    bench = make()
+    client = bench.client()
+    client.send(join(1))
+    settle(bench, client)
+    assert len(bench.peers.relayed) == 1
+    client.socket.close()
+    turn_until(bench.loop, lambda: not bench.server.clients)
 
 
 def test_a_request_that_is_too_large_for_its_api_closes_after_what_was_asked_before(
