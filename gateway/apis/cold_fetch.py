@@ -18,14 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gateway.apis.log_fetch import (
-    ABORTED_MAX,
-    find_told,
-    find_told_sealed,
-    from_batch_on,
-    told,
-    told_of,
-)
+from gateway.apis.log_fetch import ABORTED_MAX, find_told, find_told_sealed, told, told_of
 from gateway.context import Ask, Later
 from shm.kernels.base.words import BATCH_HEADER_BYTES
 from smq.log.aborted import AbortedIn
@@ -98,9 +91,8 @@ class ColdPart(NamedTuple):
             records = FileRange(said.path, said.at, said.length, log.background)
             if said.is_undecided and data.aborted_transactions is not None:
                 rows = self.aborted.within(self.offset, said.next_offset)
-                header = records.head(BATCH_HEADER_BYTES)
-                rows = from_batch_on(rows, int.from_bytes(header[:8]), self.offset)
                 is_few = len(rows) <= ABORTED_MAX  # Else it is one batch: see find_told_sealed().
+                header = b"" if is_few else records.head(BATCH_HEADER_BYTES)
                 data.aborted_transactions = told(rows) if is_few else told_of(rows, header)
             data.records = records
         except OSError:

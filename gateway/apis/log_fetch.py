@@ -55,7 +55,7 @@ def find_told(  # noqa: PLR0913, PLR0917  (a partition, a range, three limits)
         return Told(found, [])
     start, end = _range_of(led, found, offset, limit)
     aborted = log.transactions.aborted_in(number, start, end, count_max)
-    rows = _from_batch_on(aborted.table, led, found, offset)
+    rows = aborted.table
     if aborted.end < end:
         found = log.find(number, offset, aborted.end, found.total_bytes)  # The first of these.
         assert found is not None, "it has just been found"
@@ -87,26 +87,6 @@ def told_of(rows: np.ndarray, batch: Buffer) -> list[AbortedTransaction]:
     at = BATCH_PRODUCER_ID_AT
     own = int.from_bytes(batch[at : at + 8], signed=True)
     return told(rows[rows[:, PRODUCER] == own])
-
-
-def _from_batch_on(rows: np.ndarray, led: Led, found: Found, offset: int) -> np.ndarray:
-    """Aborted transactions, as from where the first batch begins if they do so within it.
-
-    One begins within a batch of its own if records were deleted up to there. Clients look at where
-    either end of a batch is.
-    """
-    first = led.log.lookup.place_of(led.number, int(found.spans[0, 0]) - FRAME_HEADER_BYTES)
-    return rows if first is None else from_batch_on(rows, first.base_offset, offset)
-
-
-def from_batch_on(rows: np.ndarray, base_offset: int, offset: int) -> np.ndarray:
-    """See above; the first batch begins at `base_offset`."""
-    if base_offset >= offset:
-        return rows
-    rows = rows.copy()
-    within = (base_offset < rows[:, FIRST]) & (rows[:, FIRST] <= offset)
-    rows[within, FIRST] = base_offset
-    return rows
 
 
 def _range_of(led: Led, found: Found, offset: int, limit: int) -> tuple[int, int]:

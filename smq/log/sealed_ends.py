@@ -35,7 +35,7 @@ class SealedEnds:
         row[P_SEALED_END] = max(int(row[P_SEALED_END]), end)
         if is_decided:
             row[P_DECIDED_END] = max(int(row[P_DECIDED_END]), end)
-        self._transactions.raise_to(number, int(row[P_DECIDED_END]))
+        self._transactions.decided(number)
         self._forget_aborted(number, int(row[P_DECIDED_END]))
         self.count_unsealed(number, now_ms)
 
@@ -59,7 +59,7 @@ class SealedEnds:
         if offset > row[P_SEALED_END]:
             row[P_SEALED_END] = row[P_DECIDED_END] = offset
         row[P_COMPACTED_END] = row[P_DECIDED_END]
-        self._transactions.raise_to(number, int(row[P_DECIDED_END]))
+        self._transactions.decided(number)
 
     def set_log_start(self, number: int, offset: int) -> None:
         """Retention has dropped everything below `offset`, sealed or not."""
@@ -68,7 +68,7 @@ class SealedEnds:
         row = partitions.table[partitions.slots[number]]
         for column in (P_SEALED_END, P_DECIDED_END):
             row[column] = max(int(row[column]), int(row[P_LOG_START]))
-        self._transactions.raise_to(number, int(row[P_DECIDED_END]))
+        self._transactions.decided(number)
         self._forget_aborted(number, int(row[P_DECIDED_END]))
         self.count_unsealed(number, int(row[P_UNSEALED_SINCE_MS]))
 

@@ -5,7 +5,8 @@
 
 The partition's row holds what kernels must know, P_OPEN_FROM and P_ABORTED_END; the producer's row
 holds R_OPEN. An aborted transaction is remembered as long as the log may serve its records: sealed
-segments contain none of them.
+segments contain none of them. A first offset is that of a batch, whatever was deleted since:
+clients compare it with batches. What is stable is bounded from the decided end on.
 """
 
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import numpy as np
 
 from shm.kernels.base.words import (
     P_ABORTED_END,
+    P_DECIDED_END,
     P_HIGH_WATERMARK,
     P_LAST_STABLE,
     P_OPEN_FROM,
@@ -53,8 +55,9 @@ class Transactions:
             row = self._partitions.table[slot]
             opened = [each.first_offset for each in self._open.get(number, {}).values()]
             assert opened == sorted(opened), number
-            assert row[P_OPEN_FROM] == (opened[0] + 1 if opened else 0), number
-            assert not opened or row[P_LAST_STABLE] <= opened[0], number
+            open_from = max(opened[0], int(row[P_DECIDED_END])) if opened else -1
+            assert row[P_OPEN_FROM] == open_from + 1, number
+            assert not opened or row[P_LAST_STABLE] <= open_from, number
             aborted = self._aborted.get(number)
             assert row[P_ABORTED_END] == (aborted.end if aborted else 0), number
             if aborted:
@@ -190,19 +193,13 @@ class Transactions:
             self._open[number] = {each.producer_id: each for each in found}
             self._show(number)
 
-    def raise_to(self, number: int, offset: int) -> None:
-        """All below an offset is sealed and decided, or deleted: move open transactions and the
-        last stable offset up to it, as Kafka does."""
-        opened = self._open.get(number, {})
-        for each in opened.values():
-            if each.first_offset < offset:
-                opened[each.producer_id] = each._replace(first_offset=offset)
+    def decided(self, number: int) -> None:
+        """All below the decided end is sealed and decided, or deleted: move the last stable offset
+        up to it, as Kafka does."""
         self._show(number)
-        slot = self._partitions.slots.get(number)
-        if slot is not None:
-            row = self._partitions.table[slot]
-            stable = min(int(row[P_HIGH_WATERMARK]), offset)
-            row[P_LAST_STABLE] = max(int(row[P_LAST_STABLE]), stable)
+        row = self._partitions.table[self._partitions.slots[number]]
+        stable = min(int(row[P_HIGH_WATERMARK]), int(row[P_DECIDED_END]))
+        row[P_LAST_STABLE] = max(int(row[P_LAST_STABLE]), stable)
 
     def _add(self, aborted: Aborted) -> None:
         self._aborted.setdefault(aborted.number, AbortedRows()).add(aborted)
@@ -220,8 +217,11 @@ class Transactions:
             return
         row = self._partitions.table[slot]
         opened = next(iter(self._open.get(number, {}).values()), None)
-        row[P_OPEN_FROM] = 0 if opened is None else opened.first_offset + 1
-        if opened is not None:  # For recovered rows: no kernel has bounded these.
-            row[P_LAST_STABLE] = min(int(row[P_LAST_STABLE]), opened.first_offset)
+        row[P_OPEN_FROM] = 0
+        if opened is not None:
+            open_from = max(opened.first_offset, int(row[P_DECIDED_END]))
+            row[P_OPEN_FROM] = open_from + 1
+            # For recovered rows: no kernel has bounded these.
+            row[P_LAST_STABLE] = min(int(row[P_LAST_STABLE]), open_from)
         aborted = self._aborted.get(number)
         row[P_ABORTED_END] = aborted.end if aborted else 0

@@ -139,9 +139,8 @@ def write_empty(start: int, end: int, leader_epoch: int, timestamp_ms: int) -> b
 def without(data: bytes, aborted: Iterable[Gone]) -> bytes:
     """Whole batches, with those of aborted transactions replaced by empty ones.
 
-    Batches that end before `first_offset` or lie after the marker at `last_offset` belong to other
-    transactions. One may begin before it, if records were deleted up to there. `aborted` is in the
-    order of the markers.
+    Batches before `first_offset` or after the marker at `last_offset` belong to other
+    transactions. `aborted` is in the order of the markers.
     """
     spans: dict[int, list[tuple[int, int]]] = {}
     for each in aborted:
@@ -150,7 +149,7 @@ def without(data: bytes, aborted: Iterable[Gone]) -> bytes:
     for batch in read_batches(data):
         of_producer = spans.get(batch.producer_id, ()) if batch.is_transactional else ()
         at = bisect_left(of_producer, (batch.base_offset,))  # A producer has one after the other.
-        if at < len(of_producer) and of_producer[at][1] <= batch.last_offset:
+        if at < len(of_producer) and of_producer[at][1] <= batch.base_offset:
             end, epoch = batch.last_offset + 1, batch.leader_epoch
             pieces.append(write_empty(batch.base_offset, end, epoch, batch.max_timestamp))
         else:

@@ -159,4 +159,5 @@ def test_a_log_start_above_the_decided_end_raises_it(tmp_path: Path, offset: int
     log.invariants()
     assert row(log)[P_DECIDED_END] == row(log)[P_LOG_START] == offset
     assert row(log)[P_SEALED_END] == max(40, offset)
-    assert [each.first_offset for each in log.transactions.opened()] == [offset]
+    assert row(log)[P_LAST_STABLE] == offset
+    assert [each.first_offset for each in log.transactions.opened()] == [3]

@@ -125,6 +125,30 @@ def test_what_is_sealed_is_forgotten_when_the_log_gives_it_no_more(shard: Shard)
     log.invariants()
 
 
+def test_a_first_offset_stays_that_of_a_batch_when_records_are_deleted(
+    shard: Shard, tmp_path: Path
+) -> None:
+    """Clients compare it with where a batch begins. It moved up to the log start, within the batch,
+    and what was left of an aborted batch was shown and sealed as if it had been committed."""
+    producers = Producers(shard)
+    producers.write([b"a", b"b", b"c"], A)
+    producers.write([b"x"], B)
+    log = shard.logs[0]
+    log.sealing.set_log_start(NUMBER, 1)
+    log.invariants()
+    opened = [Open(NUMBER, *A, 0, 0), Open(NUMBER, *B, 3, 0)]
+    assert facts(log) == (opened, [], 2, 0)
+    assert log.partitions.table[log.partitions.slots[NUMBER], P_LAST_STABLE] == 1
+    log.checkpoint()
+    copy = tmp_path / "copy"
+    shutil.copytree(tmp_path / "log", copy)
+    again = new_log(copy, generation=1)
+    again.invariants()
+    assert facts(again) == facts(log)
+    producers.end(NUMBER, abort(A))
+    assert facts(log) == (opened[1:], [Aborted(NUMBER, *A, 0, 4)], 4, 5)
+
+
 def test_a_partition_that_is_gone_takes_its_transactions_along(shard: Shard) -> None:
     play(shard)
     log = shard.logs[0]

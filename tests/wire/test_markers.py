@@ -104,18 +104,6 @@ def test_what_aborted_transactions_have_written_becomes_empty() -> None:
     assert bytes(found[0].data) == batches[0]
 
 
-def test_an_aborted_batch_into_which_records_were_deleted_becomes_empty() -> None:
-    """Data fault 29, its other side: an open transaction begins where the log does, within a batch.
-    What was left of that was sealed as if it had been committed."""
-    records = [Record(i, 7, None, b"x") for i in range(3)]
-    batch = bytearray(write_batch(records, producer_id=1, producer_epoch=0))
-    batch[22] |= 16
-    batch[17:21] = crc_of(batch).to_bytes(4)
-    aborted = SimpleNamespace(producer_id=1, first_offset=1, last_offset=5)
-    [found] = read_batches(without(bytes(batch), [aborted]))
-    assert (found.record_count, found.base_offset, found.last_offset) == (0, 0, 2)
-
-
 def test_many_aborted_transactions_of_one_producer_are_told_apart() -> None:
     one = bytearray(write_batch([Record(0, 7, None, b"x")], producer_id=1, producer_epoch=0))
     one[22] |= 16

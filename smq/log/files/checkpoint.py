@@ -205,16 +205,18 @@ class Checkpoint:
         words = np.frombuffer(body[text_bytes:], np.int64)
         end = head.get("producer_count", len(words) // PRODUCER_COLUMNS) * PRODUCER_COLUMNS
         aborted = words[end:] if version > 2 else np.array(head.get("aborted", []), np.int64)
+        partitions = [_partition(*row) for row in head["partitions"]]
+        transactions = TransactionsCopy(
+            [Open._make(row) for row in head.get("open", [])],
+            [aborted.reshape(-1, ABORTED_COLUMNS).copy()],
+        )
         return cls(
             head["position"],
             head["synced"],
             head["generation"],
-            [_partition(*row) for row in head["partitions"]],
+            partitions,
             words[:end].reshape(-1, PRODUCER_COLUMNS).copy(),
-            TransactionsCopy(
-                [Open._make(row) for row in head.get("open", [])],
-                [aborted.reshape(-1, ABORTED_COLUMNS).copy()],
-            ),
+            transactions if version > 3 else _lowered(transactions, partitions),
         )
 
 
@@ -229,6 +231,23 @@ def _partition(number: int, epochs: list[list[int]], *values: int) -> PartitionC
     if len(values) < len(_FIELDS) - 2:
         state.decided_end = state.sealed_end
     return state
+
+
+def _lowered(
+    transactions: TransactionsCopy, partitions: list[PartitionCheckpoint]
+) -> TransactionsCopy:
+    """Before version 4 a transaction's first offset was moved up to the log start, which may lie
+    within its first batch. It counts from 0: the log has no earlier batch of its producer."""
+    starts = {each.number: each.log_start for each in partitions}
+    opened = [
+        each._replace(first_offset=0) if each.first_offset <= starts.get(each.number, 0) else each
+        for each in transactions.open
+    ]
+    for rows in transactions.aborted:
+        bounds = np.array([starts.get(number, 0) for number in rows[:, 0].tolist()], np.int64)
+        first = rows[:, Aborted._fields.index("first_offset")]
+        first[first <= bounds] = 0
+    return transactions._replace(open=opened)
 
 
 def _by_pieces(rows: Sequence[tuple[int, ...]]) -> str:

@@ -36,3 +36,15 @@ def test_what_is_not_decided_is_given_to_who_seals_it_as_it_was_sent(bench: Benc
     bench.ask(MarkSealed(NUMBER, 3))
     [state] = bench.partitions()
     assert (state.sealed_end, state.undecided_end) == (3, 3)
+
+
+def test_the_sealer_gets_an_empty_batch_for_an_aborted_one_into_which_records_were_deleted(
+    bench: Bench,
+) -> None:
+    """What was left of it was sealed as if it had been committed."""
+    producers = Producers(bench.shard)
+    producers.write([b"aborted", b"too"], (7, 0))
+    bench.shard.logs[0].sealing.set_log_start(NUMBER, 1)
+    producers.end(NUMBER, Marker(7, 0, committed=False, coordinator_epoch=1))
+    found = bench.batches(Batches(NUMBER, 1, BATCHES_BYTES_MAX))
+    assert next(read_batches(found)).record_count == 0

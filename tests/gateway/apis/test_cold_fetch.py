@@ -224,18 +224,3 @@ def test_of_too_many_over_one_undecided_batch_those_of_its_producer_are_told(
         asked = ask(bench, isolation_level=1, max_bytes=1 << 20)
         told = row(bench, asked.then([replace(said, length=len(data))])).aborted_transactions
         assert [each.producer_id for each in told or ()] == [5] * (producer_id == 5)
-
-
-def test_what_was_aborted_is_told_from_where_an_undecided_batch_begins(
-    bench: ShardBench, tmp_path: Path
-) -> None:
-    """Use fault 2: as from the log. Records were deleted up to within the batch."""
-    log = bench.shard.logs[0]
-    said = undecided(bench, tmp_path, 8)
-    data = write_batch([Record(i, 0, None, b"i") for i in range(5)], producer_id=5, base_sequence=0)
-    Path(said.path).write_bytes((1).to_bytes(8) + data[8:])
-    rows = np.array([[1, 5, 0, 3, 6], [1, 7, 0, 4, 7]])
-    log.transactions.restore(TransactionsCopy([], [rows]))
-    asked = ask(bench, isolation_level=1, max_bytes=1 << 20)
-    told = row(bench, asked.then([replace(said, length=len(data))])).aborted_transactions or ()
-    assert [(each.producer_id, each.first_offset) for each in told] == [(5, 1), (7, 4)]

@@ -104,6 +104,29 @@ def test_whatever_is_sealed_may_be_compacted_where_a_checkpoint_does_not_know(
     assert told_end(tmp_path) == 20
 
 
+def test_before_version_4_a_transaction_at_the_log_start_may_have_begun_before(
+    tmp_path: Path,
+) -> None:
+    """Its first offset was moved up to the log start, maybe within a batch: it counts from 0."""
+    written = Checkpoint(
+        4096,
+        4096,
+        1,
+        [PartitionCheckpoint(7, log_start=5)],
+        np.empty((0, PRODUCER_COLUMNS), np.int64),
+    )
+    opened = [Open(7, 1, 0, 5, 9), Open(7, 2, 0, 6, 9)]
+    aborted = np.array([[7, 3, 0, 4, 8], [7, 4, 0, 6, 9], [8, 5, 0, 3, 9]])
+    written.transactions = TransactionsCopy(opened, [aborted])
+    written.save(OsDisk(), tmp_path)
+    rewritten(tmp_path / FILE_NAME, 3, b'"position"', by=b' "position"')
+    loaded, _ = Checkpoint.load(tmp_path)
+    assert loaded is not None
+    told_opened, told_aborted = told(loaded)
+    assert [each.first_offset for each in told_opened] == [0, 6]
+    assert [row[3] for row in told_aborted] == [0, 6, 3]
+
+
 def told_end(directory: Path) -> int:
     loaded, _ = Checkpoint.load(directory)
     assert loaded is not None
