@@ -28,9 +28,11 @@ class Ticket:
 
 @dataclass(slots=True)
 class Told:
-    """How many bytes the portions of an answer have told so far, for handlers that bound them."""
+    """What the portions of an answer have told so far, for handlers that bound it: how many bytes,
+    and the metadata of which offsets, by group and partition number."""
 
     size: int = 0
+    offsets: set[tuple[str, int]] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)

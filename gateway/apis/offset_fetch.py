@@ -2,6 +2,7 @@
 
 - Returns a group's committed offsets. A partition without one, an unknown topic and an unknown
   group get offset -1, leader epoch -1, metadata "" and no error.
+- A partition with metadata is answered once, however often a group names it.
 - From 2: null topics mean every offset of the group. From 5: leader epochs (KIP-320).
 - From 7: if stable offsets are required, those pending in a transaction are UNSTABLE_OFFSET_COMMIT
   (KIP-447).
@@ -116,7 +117,7 @@ def _group(
         numbers = {number for each in asked.topics for number in _numbers(each, context)}
         committed = store.committed_offsets_of(group_id, numbers)
         committed |= dict.fromkeys(undecided(numbers), UNDECIDED)
-        topics = [_topic(each, committed, context) for each in asked.topics]
+        topics = [_topic(group_id, each, committed, context) for each in asked.topics]
         yield OffsetFetchResponseGroup(group_id=group_id, topics=topics)
         return
     places = context.coordinator.topics.places  # Offsets of a deleted topic may be left.
@@ -172,6 +173,7 @@ def _all(
 
 
 def _topic(
+    group_id: str,
     asked: OffsetFetchRequestTopics,
     committed: dict[int, CommittedOffset],
     context: CoordinatorContext,
@@ -179,14 +181,15 @@ def _topic(
     topic, is_by_id = _find(asked, context), context.version >= IDS_FROM
     error = ErrorCode.UNKNOWN_TOPIC_ID if topic is None and is_by_id else ErrorCode.NONE
     numbers = topic.partition_numbers if topic is not None else ()
-    partitions = [
-        _partition(
-            index,
-            committed.get(numbers[index], NOTHING) if 0 <= index < len(numbers) else NOTHING,
-            error,
-        )
-        for index in asked.partition_indexes
-    ]
+    partitions = list[OffsetFetchResponsePartitions]()
+    for index in asked.partition_indexes:
+        number = numbers[index] if 0 <= index < len(numbers) else -1
+        found = committed.get(number, NOTHING)
+        if found.metadata:
+            if (group_id, number) in context.told.offsets:
+                continue
+            context.told.offsets.add((group_id, number))
+        partitions.append(_partition(index, found, error))
     return OffsetFetchResponseTopics(
         name=asked.name, topic_id=asked.topic_id, partitions=partitions
     )
