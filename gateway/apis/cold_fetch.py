@@ -153,7 +153,7 @@ class Unread(NamedTuple):
         if isinstance(self.data.records, LentBatches):
             self.data.records.release()
         self.data.records, self.data.error_code = b"", self.failure
-        self.data.aborted_transactions = []
+        self.data.aborted_transactions = None
 
 
 Part = ColdPart | Unread

@@ -59,7 +59,14 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 NO_SESSION_EPOCHS = frozenset({0, -1})  # Full fetches: one begins a session, the other has none.
 Answered = Callable[[Sequence[FetchTopic], FetchResponse], None]
 _LEADER_CHANGED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-_UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+# Kafka finds these before it reads, and tells no aborted transactions; after others null.
+_UNREAD = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
 
 
 class _Row(NamedTuple):
@@ -376,13 +383,12 @@ class Reader:
 
     def _error(self, index: int, error: ErrorCode) -> PartitionData:
         self.has_error = True
-        is_plain = self._isolation_level == READ_UNCOMMITTED and error not in _UNKNOWN
         return PartitionData(
             partition_index=index,
             error_code=error,
             high_watermark=-1,
             last_stable_offset=-1,
             log_start_offset=-1,
-            aborted_transactions=None if is_plain else [],
+            aborted_transactions=[] if error in _UNREAD else None,
             records=b"",
         )

@@ -1,8 +1,8 @@
 """Answers to Produce requests with error messages.
 
 `shm.kernels.request.produce.write_answers` writes the answers of every ordinary plan, without error
-messages. This module answers plans with rows that were refused for their handles or belong to
-another leader (KIP-951), through the generated codec.
+messages. This module answers plans with rows that were refused for their handles or their
+transaction, or belong to another leader (KIP-951), through the generated codec.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -49,6 +49,8 @@ from smq.wire.generated.produce import (
 from smq.wire.headers import write_response_header
 
 PRODUCE_KEY = 0
+# What Kafka says to an error of a whole batch.
+WORDS = {int(ErrorCode.INVALID_TXN_STATE): "Partition was not added to the transaction"}
 
 LeaderOf: TypeAlias = Callable[[str | UUID, int], Node | None]
 
@@ -146,6 +148,7 @@ def _partition(
     plan: np.ndarray, number: int, refused: Sequence[RefusedRecord]
 ) -> PartitionProduceResponse:
     row = plan[row_at(plan, number) :]
+    words = WORDS.get(int(row[ROW_ERROR]))
     return PartitionProduceResponse(
         index=int(row[ROW_PARTITION]),
         error_code=int(row[ROW_ERROR]),
@@ -158,5 +161,5 @@ def _partition(
             )
             for each in refused
         ],
-        error_message=refused[0].reason if refused else None,
+        error_message=refused[0].reason if refused else words,
     )

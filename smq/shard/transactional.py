@@ -32,12 +32,14 @@ from shm.kernels.log.plan import (
     ROW_CODE,
     ROW_ERROR,
     ROW_STATE,
+    ROW_WORDS,
     row_at,
 )
 from smq.log.files.checkpoint import Open
 from smq.log.log import Log
 from smq.model.errors import ErrorCode, PeerError
 from smq.model.now import Now
+from smq.shard.answers import WORDS
 from smq.shard.markers import abort_open
 from smq.shard.plan_rows import rows_of
 from smq.shard.produce import Producing
@@ -184,6 +186,8 @@ class TransactionalProduce(Unfinished):
                 error = int(ErrorCode.INVALID_TXN_STATE)  # Its marker has come.
             if error:
                 plan[row.at + ROW_ERROR], plan[row.at + ROW_STATE] = error, DONE
+            if error in WORDS:
+                self._refused[(row.at - int(row_at(plan, 0))) // ROW_WORDS] = ()
         count, plan[HEAD_ROW_COUNT] = int(plan[HEAD_ROW_COUNT]), upto
         is_done = self._append_noted(rows, now)
         plan[HEAD_ROW_COUNT] = count

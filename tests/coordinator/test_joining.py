@@ -38,8 +38,8 @@ def test_an_id_given_to_a_dynamic_member_is_not_for_a_static_one(g: Driver) -> N
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"protocols": ()}, {"protocol_type": ""}],
-    ids=["no protocols", "no protocol type"],
+    [{"protocols": ()}, {"protocol_type": ""}, {"protocols": (("a", b"1"), ("a", b"2"))}],
+    ids=["no protocols", "no protocol type", "one named twice"],
 )
 def test_an_empty_group_wants_a_protocol(g: Driver, wrong: dict[str, Any]) -> None:
     with pytest.raises(BrokerError, match="INCONSISTENT_GROUP_PROTOCOL"):

@@ -11,11 +11,13 @@ from smq.model.errors import ErrorCode, PeerError
 from smq.shard.produce import Produced, Producing
 from smq.shard.shard import Offsets, Shard
 from smq.shard.transactional import TransactionalProduce
+from smq.wire.generated.produce import read_produce_response
+from smq.wire.headers import read_response_header
 from smq.wire.internal.form import Failed
 from smq.wire.internal.transactions import AddPartitions
 from smq.wire.markers import Marker
 from smq.wire.records import crc_of
-from tests.shard.shard_bench import NOW, batch, new_shard, topic
+from tests.shard.shard_bench import NOW, PRODUCE, batch, new_shard, topic
 from tests.shard.transactional_bench import (
     Producers,
     errors_of,
@@ -89,6 +91,26 @@ def test_what_the_coordinator_refuses_is_told_as_kafka_tells_it(
     request = transactional_request(record, version=version)
     assert Producers(shard).send(request, [int(said)], version) == [(told, -1)]
     assert offsets(shard).log_end == 0
+
+
+@pytest.mark.parametrize("version", [7, 8, 10, 11])
+def test_a_partition_that_is_not_of_the_transaction_is_refused_in_kafkas_words(
+    shard: Shard, version: int
+) -> None:
+    record = transactional_batch(b"a", producer=PRODUCER)
+    request = transactional_request({"one": {0: record}, "none": {0: record}}, version=version)
+    produce = Producers(shard).begin(request)
+    assert isinstance(produce.step(NOW), AddPartitions)
+    produce.take([int(ErrorCode.TRANSACTION_ABORTABLE)])
+    produced = produce.step(NOW)
+    assert isinstance(produced, Produced)
+    answer = bytes(produced.answers)[4:]
+    _, at = read_response_header(answer, 0, PRODUCE, version)
+    topics = read_produce_response(answer, at, version).responses
+    told = {each.name: each.partition_responses[0] for each in topics}
+    words = "Partition was not added to the transaction" if 8 <= version <= 10 else None
+    assert told["one"].error_message == words
+    assert (told["none"].error_code, told["none"].error_message) == (3, None)
 
 
 def test_without_a_coordinator_the_client_tries_again(shard: Shard) -> None:

@@ -140,6 +140,23 @@ def test_it_waits_for_min_bytes(bench: ShardBench) -> None:
     assert offsets(row(bench.read(wait.moved(wait.places)))) == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("asked", "error", "told"),
+    [
+        (wanted(fetch_offset=9), ErrorCode.OFFSET_OUT_OF_RANGE, None),
+        (wanted(current_leader_epoch=99), ErrorCode.UNKNOWN_LEADER_EPOCH, None),
+        (wanted("none"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []),
+        (wanted(), ErrorCode.NONE, []),
+    ],
+)
+def test_a_refused_partition_tells_no_aborted_transactions_unless_it_is_unknown(
+    bench: ShardBench, asked: FetchTopic, error: ErrorCode, told: list[object] | None
+) -> None:
+    """As Kafka does, also to who reads committed records."""
+    data = row(bench.ask("Fetch", 11, fetch(asked, isolation_level=1)))
+    assert (data.error_code, data.aborted_transactions) == (error, told)
+
+
 def test_what_is_there_is_given_when_the_time_is_over(bench: ShardBench) -> None:
     wait = bench.ask("Fetch", 12, fetch(wanted(), max_wait_ms=500, min_bytes=LARGE_BYTES))
     assert wait.attempt(is_last=False) is None
