@@ -6,7 +6,8 @@
   INVALID_SESSION_TIMEOUT, no protocol in common INCONSISTENT_GROUP_PROTOCOL, an unknown member id
   UNKNOWN_MEMBER_ID, a member too many GROUP_MAX_SIZE_REACHED.
 - A group holds 4 MiB of its members' metadata, protocols and ids: a join beyond that is
-  GROUP_MAX_SIZE_REACHED. More than 64 protocols of a member are INCONSISTENT_GROUP_PROTOCOL.
+  GROUP_MAX_SIZE_REACHED. More than 64 protocols of a member, or one that is named twice, are
+  INCONSISTENT_GROUP_PROTOCOL.
 - From 1: a rebalance timeout of its own (before, it is the session timeout).
 - From 4: a new dynamic member gets MEMBER_ID_REQUIRED and its id, to join with (KIP-394).
 - From 5: static members, by group instance id; a fenced one gets FENCED_INSTANCE_ID (KIP-345).

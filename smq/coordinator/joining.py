@@ -53,9 +53,11 @@ class Joining:
         return member is not None or len(roster) < self._limits.size_max
 
     def _supports(self, join: Join) -> bool:
-        """Whether the request has a protocol in common with all members."""
+        """Whether the request names each protocol once, and has one in common with all members."""
         roster = self._members.roster
         if len(join.protocols) > PROTOCOLS_MAX:
+            return False
+        if len({name for name, _ in join.protocols}) < len(join.protocols):
             return False
         if not roster:
             return bool(join.protocol_type and join.protocols)
