@@ -58,15 +58,9 @@ LEADERS_FROM = 16
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 NO_SESSION_EPOCHS = frozenset({0, -1})  # Full fetches: one begins a session, the other has none.
 Answered = Callable[[Sequence[FetchTopic], FetchResponse], None]
+_ISOLATION_LEVELS = frozenset({READ_UNCOMMITTED, READ_COMMITTED})
 _LEADER_CHANGED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-# Kafka finds these before it reads, and tells no aborted transactions; after others null.
-_UNREAD = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.UNKNOWN_SERVER_ERROR,
-    }
-)
+_UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 class _Row(NamedTuple):
@@ -104,7 +98,7 @@ class Fetching:
     ) -> None:
         self._request, self._context, self._answered = request, context, answered
         self.topics = _merged(request.topics, context.header.api_version >= IDS_FROM)
-        self._is_impossible = request.isolation_level not in {READ_UNCOMMITTED, READ_COMMITTED}
+        self._is_impossible = request.isolation_level not in _ISOLATION_LEVELS
         if self._is_impossible and context.header.api_version >= IDS_FROM:
             self.topics = []
         self._rows: list[list[_Row]] = []
@@ -383,12 +377,14 @@ class Reader:
 
     def _error(self, index: int, error: ErrorCode) -> PartitionData:
         self.has_error = True
+        # These Kafka finds before it reads: it tells no aborted transactions, after others null.
+        is_unread = error in _UNKNOWN or self._isolation_level not in _ISOLATION_LEVELS
         return PartitionData(
             partition_index=index,
             error_code=error,
             high_watermark=-1,
             last_stable_offset=-1,
             log_start_offset=-1,
-            aborted_transactions=[] if error in _UNREAD else None,
+            aborted_transactions=[] if is_unread else None,
             records=b"",
         )
