@@ -267,7 +267,7 @@ def test_what_producers_did_before_the_cut_is_known_after_it(tmp_path: Path, way
     assert append(restored, 1, batch(b"new")) == 3
 
 
-def test_a_copied_transaction_does_not_begin_below_what_was_deleted(tmp_path: Path) -> None:
+def test_what_is_stable_in_a_copy_is_not_below_what_was_deleted(tmp_path: Path) -> None:
     """Data fault 23, its kind: the last stable offset would lie below the log start."""
     log = opened(tmp_path / "log")
     for number, producer_id, offset in ((1, 7, 3), (1, 8, 9), (2, 7, 3)):
@@ -281,8 +281,9 @@ def test_a_copied_transaction_does_not_begin_below_what_was_deleted(tmp_path: Pa
     files.write(tmp_path / "copy", cut_of(log.memory), {1: 0, 2: 0}, only=False)
     restored = opened(tmp_path / "copy", generation=5)
     found = {(each.number, each.first_offset) for each in restored.transactions.copy().open}
-    assert found == {(1, 5), (1, 9), (2, 3)}
+    assert found == {(1, 3), (1, 9), (2, 3)}
     assert [int(row(restored, number)[P_LOG_START]) for number in (1, 2)] == [5, 0]
+    assert [int(row(restored, number)[P_LAST_STABLE]) for number in (1, 2)] == [5, 3]
 
 
 def end(log: Log, number: int, marker: Marker) -> None:
