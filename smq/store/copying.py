@@ -21,7 +21,7 @@ from typing import Self
 from smq.model.errors import StoreError, Unavailable
 from smq.store.database import refuse_newer
 from smq.store.deleted_topics import NAMESPACE as DELETED
-from smq.store.schema import check_schema
+from smq.store.schema import check_schema, check_types
 
 HOLD_WAIT_S = 5.0  # For the owner's commit, which syncs the disk.
 
@@ -136,6 +136,7 @@ def check_store(path: Path) -> None:
     refuse_newer(path)
     with _failures_told(path), closing(_connect(path)) as store:
         check_schema(store, path)
+        check_types(store, path)
         [(verdict,), *_] = store.execute("PRAGMA quick_check(1)").fetchall()
     if verdict != "ok":
         raise StoreError(str(path), f"it is damaged: {verdict}")

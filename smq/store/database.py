@@ -20,7 +20,7 @@ from typing import Any
 
 from smq.model.errors import MadeByNewer, NotFound, StoreError, Unavailable
 from smq.store.migrations import FUNCTIONS, MIGRATIONS
-from smq.store.schema import check_schema
+from smq.store.schema import check_schema, check_types
 from smq.store.stored_version import stored_version
 
 NUMBERS_MAX = 500  # Parameters of one query; SQLite accepts at least 999.
@@ -65,6 +65,7 @@ class Database:
             for pragma in PRAGMAS:
                 self._connection.execute(f"PRAGMA {pragma}")
             self._migrate()
+            check_types(self._connection, path)
             self._log_is_suspect = True
             self._sync()
         return self

@@ -58,6 +58,35 @@ def test_an_old_schema_with_more_in_it_is_refused_before_it_is_migrated(tmp_path
         Database.open(path)
 
 
+@pytest.mark.parametrize(
+    ("script", "table"),
+    [
+        ("INSERT INTO topics VALUES ('i', 'default', x'ff', 0)", "topics"),
+        ("UPDATE counters SET next = 'x'", "counters"),
+        ("UPDATE counters SET next = 1.5", "counters"),
+        ("INSERT INTO groups VALUES ('g', x'00', 1, NULL, NULL, NULL)", "groups"),
+        ("INSERT INTO deleting_groups VALUES (x'00')", "deleting_groups"),
+    ],
+)
+def test_a_value_that_is_not_of_its_column_s_type_is_refused(
+    tmp_path: Path, script: str, table: str
+) -> None:
+    """Door fault 2, its sibling: with bytes as a topic's name the coordinator ended again and
+    again, and never said why."""
+    path = crafted(tmp_path / "store.sqlite", script)
+    with pytest.raises(StoreError, match=f"the table '{table}' has a value of another type"):
+        check_store(path)
+    with pytest.raises(StoreError, match=f"the table '{table}' has a value of another type"):
+        Database.open(path)
+
+
+def test_nothing_may_be_where_its_column_allows_that(tmp_path: Path) -> None:
+    script = "INSERT INTO groups VALUES ('g', NULL, 1, NULL, NULL, NULL)"
+    path = crafted(tmp_path / "store.sqlite", script)
+    check_store(path)
+    Database.open(path).close()
+
+
 def test_what_a_planner_has_learned_may_be_there(tmp_path: Path) -> None:
     path = crafted(tmp_path / "store.sqlite", "ANALYZE; VACUUM")
     with closing(sqlite3.connect(path)) as connection:
