@@ -39,7 +39,7 @@ fix: setup  ## Format, and repair what the linter can.
 	$(BIN)/ruff check --fix .
 
 demo: setup  ## The whole system on real data.
-	$(BIN)/python -m smq.app.demo
+	$(BIN)/python -m examples.demo
 
 bench: setup  ## SMQ beside Apache Kafka, as one table of ratios. ARGS=--quick, --only WORDS, --write
 	$(BIN)/python -m bench.run $(ARGS)
@@ -118,7 +118,7 @@ wheel: setup  ## dist/*.whl with compiled kernels for the usual processors; minu
 	$(BIN)/python -m tests.wheel_smoke dist/*.whl
 
 docs: setup  ## Write the generated parts of docs/, and build its pages as one site: build/site/index.html.
-	$(BIN)/python -m smq.app.documentation
+	$(BIN)/python -m smq.cli.documentation.pages
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:  ## Everything that was made here.

@@ -13,8 +13,8 @@ import typer
 
 from bench.machine import stopped, touch_free_memory
 from bench.run import KAFKA_SETTINGS
-from smq.app.cli import bench as cli
-from smq.app.cli.client import refusal
+from smq.cli import bench as cli
+from smq.cli.client import refusal
 from smq.testing.kafka import Kafka, KafkaUnavailable
 from smq.testing.smq_broker import SmqCommand
 

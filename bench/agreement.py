@@ -30,7 +30,7 @@ from pyiceberg.catalog import load_catalog
 from pyspark.sql import DataFrame, SparkSession, functions as f
 
 from bench.spark.inputs import BATCH_RECORDS, wait_sealed
-from smq.app.demo import dataset
+from examples.demo import dataset
 from smq.filer.location import Location
 from smq.sql.session import Bounds, Topics, running
 from smq.testing.smq_broker import SmqBroker, SmqCommand

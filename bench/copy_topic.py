@@ -59,7 +59,7 @@ def fill(bootstrap: str, megabytes: int) -> None:
 
 def copy(source: str, destination: str) -> dict[str, Any]:
     """What `smq copy --json` prints."""
-    command = [sys.executable, "-m", "smq.app.cli.main", "copy", "copied", "copied", "--json"]
+    command = [sys.executable, "-m", "smq.cli.main", "copy", "copied", "copied", "--json"]
     options = ["--bootstrap", source, "--to", destination]
     done = subprocess.run([*command, *options], capture_output=True, check=True)
     facts: dict[str, Any] = json.loads(done.stdout)

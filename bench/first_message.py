@@ -54,7 +54,7 @@ def first_message(wheel: Path, directory: Path) -> FirstMessage:
     installed = time.perf_counter()
     environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
     environment["XDG_CACHE_HOME"] = str(directory / "cache")
-    command = [str(python), "-m", "smq.app.cli.main", "serve", "--port=0"]
+    command = [str(python), "-m", "smq.cli.main", "serve", "--port=0"]
     with subprocess.Popen(
         [*command, f"--data-dir={directory / 'data'}"],
         env=environment, stdout=subprocess.PIPE, text=True, cwd=directory,

@@ -29,10 +29,10 @@ from bench.machine import touch_free_memory
 from bench.measures.lines import GB, Figures, topic
 from bench.measures.rebalance import rebalanced_group
 from bench.report import number, write_between
-from smq.app.cli.bench import measured_step, steps_for
-from smq.app.load.cost import RINGS, pss_mb
+from smq.cli.bench import measured_step, steps_for
 from smq.client.kafka.cluster import Cluster
 from smq.client.kafka.topic_changes import alter_topic
+from smq.load.cost import RINGS, pss_mb
 from smq.model.errors import BrokerError
 from smq.testing.kafka import Kafka, KafkaUnavailable
 from smq.testing.processes import Broker

@@ -27,7 +27,7 @@ import smq
 from bench.local.lines import beside
 from shm.kernels.base.crc32c import crc32c
 from shm.kernels.record.references import find_key
-from smq.app.load.plot import Axis, Curve, plot
+from smq.load.plot import Axis, Curve, plot
 from smq.testing.smq_broker import SmqBroker, SmqCommand
 
 KiB, MB = 1024, 1_000_000

@@ -39,7 +39,7 @@ from bench.report import (
     table,
     write_into,
 )
-from smq.app.load.cost import pss_mb
+from smq.load.cost import pss_mb
 from smq.testing.kafka import Kafka, KafkaUnavailable
 from smq.testing.processes import Broker
 from smq.testing.smq_broker import SmqCommand

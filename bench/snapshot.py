@@ -21,7 +21,7 @@ from smq.testing.smq_broker import SmqCommand
 MiB, GiB = 1 << 20, 1 << 30
 VALUE = os.urandom(10_000)
 ROUND = 200
-SMQ = [sys.executable, "-m", "smq.app.cli.main"]
+SMQ = [sys.executable, "-m", "smq.cli.main"]
 
 
 class Producing:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("smq", "shm", "gateway", "spark_jobs", "pyspark_smq", "bench")
+PACKAGES = ("smq", "shm", "gateway", "spark_jobs", "pyspark_smq", "bench", "examples")
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 
@@ -34,14 +34,14 @@ WITHOUT_OWN_TEST = {
     "shm/kernels/twin/log.py": "plain twins: each kernel's test compares it with its own",
     "shm/kernels/twin/produce.py": "as above",
     "smq/testing": "the test kit: every test that uses it tests it",
-    "smq/app/demo": "run by tests/app/test_demo.py as a program",
+    "examples/demo": "run by tests/examples/test_demo.py as a program",
     "bench": "measures; checked by running it",
 }
 PROGRAMS = {
-    "smq/app/cli/main.py": "the command smq",
+    "smq/cli/main.py": "the command smq",
     "smq/wire/generate.py": "python -m smq.wire.generate",
-    "smq/app/documentation.py": "make docs",
-    "smq/app/demo/__main__.py": "make demo",
+    "smq/cli/documentation/pages.py": "make docs",
+    "examples/demo/__main__.py": "make demo",
     "spark_jobs": "started by smq spark, as programs",
     "bench": "make bench",
 }
@@ -71,8 +71,8 @@ WALL_TIME = {
     "smq/sealer/seal.py": "when records without a time were sealed: their age for retention",
     "smq/app/sealer/worker.py": "hands it to these",
     "smq/client/producing": "records' times",
-    "smq/app/cli/records/produce.py": "records' times",
-    "smq/app/cli/group/work.py": "offsets of so long ago, by records' times",
+    "smq/cli/records/produce.py": "records' times",
+    "smq/cli/group/work.py": "offsets of so long ago, by records' times",
     "gateway/apis/transactions/list_transactions.py": "one that never began counts as of 1970",
     # Files' times, of the filer's clock. The rules leave room for clocks that differ.
     "shm/kernels/log/handles.py": "whether a payload is young enough to be named",
@@ -99,13 +99,13 @@ WALL_TIME = {
     "smq/app/shard/request_times.py": "when a slow request came",
     "smq/app/supervisor/serve.py": "since when the broker runs",
     "smq/app/supervisor/supervisor.py": "since when a node runs",
-    "smq/app/cli": "for how long the broker runs, how far tables are behind",
+    "smq/cli": "for how long the broker runs, how far tables are behind",
     "smq/app/process/lake.py": "how far tables are behind",
     "smq/app/front": "charts, how far tables are behind",
     "smq/front": "charts and lists",
-    "smq/app/backup/take.py": "when a snapshot was taken",
-    "smq/app/load": "when a run was",
-    "smq/app/demo": "how fresh an answer is",
+    "smq/backup/take.py": "when a snapshot was taken",
+    "smq/load": "when a run was",
+    "examples/demo": "how fresh an answer is",
     "smq/testing": "the test kit",
     "spark_jobs/departures.py": "how fresh an answer is",
     "spark_jobs/backfill.py": "the days until today",

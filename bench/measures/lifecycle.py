@@ -14,7 +14,7 @@ from statistics import median
 from bench.clients.programs import raw, raw_process
 from bench.machine import fdatasync_us
 from bench.measures.lines import Figures, topic
-from smq.app.load.cost import cpu_seconds, pss_mb
+from smq.load.cost import cpu_seconds, pss_mb
 from smq.testing.processes import Broker
 from smq.testing.smq_broker import SmqCommand
 
@@ -93,7 +93,7 @@ def first_start(directory: Path) -> Figures:
     options = [f"--data-dir={directory / 'first'}", "--port=0"]
     started = time.perf_counter()
     with subprocess.Popen(
-        [sys.executable, "-m", "smq.app.cli.main", "serve", *options],
+        [sys.executable, "-m", "smq.cli.main", "serve", *options],
         env=environment | {"XDG_CACHE_HOME": str(directory / "cache")},
         stdout=subprocess.PIPE, text=True,
     ) as broker:  # fmt: skip

@@ -12,10 +12,10 @@ from uuid import uuid4
 
 from bench.clients.programs import librdkafka, raw
 from bench.measures.fetch_sessions import idle_fetches
-from smq.app.load.cost import cpu_seconds
 from smq.client.kafka.admin import create_topic, delete_topic
 from smq.client.kafka.cluster import Cluster
 from smq.client.kafka.offsets import LATEST, resolve
+from smq.load.cost import cpu_seconds
 from smq.testing.processes import Broker
 
 Figures = dict[str, float]

@@ -352,7 +352,7 @@ def sql(bench: Bench) -> list[Line]:
                     assert rows.read_all()["n"].to_pylist() == [count]
 
             def command(query: str = query) -> None:
-                program = [sys.executable, "-m", "smq.app.cli.main", "sql", query]
+                program = [sys.executable, "-m", "smq.cli.main", "sql", query]
                 place = ["--bootstrap", bench.broker.bootstrap, "--memory", "4096"]
                 subprocess.run([*program, *place], check=True, capture_output=True)
 

@@ -1,1 +1,1 @@
-"""The composition root: command line, supervisor, process mains, the only clock."""
+"""The composition root: supervisor, process mains, the only clock."""

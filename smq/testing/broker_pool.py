@@ -25,7 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
-from smq.app.cli.serve import ONE_THREAD
+from smq.app.process.program import ONE_THREAD
 from smq.testing.processes import Child
 
 REQUEST_BYTES_MAX = 64 * 1024

@@ -177,9 +177,7 @@ class SmqCommand(SmqBroker):
 
     def _launch(self, settings: Mapping[str, str]) -> Child:
         options = [f"--{name.replace('.', '-')}={value}" for name, value in settings.items()]
-        return Child.start(
-            [sys.executable, "-m", "smq.app.cli.main", "serve", *options], self.output
-        )
+        return Child.start([sys.executable, "-m", "smq.cli.main", "serve", *options], self.output)
 
 
 @contextmanager

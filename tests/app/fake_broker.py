@@ -19,10 +19,10 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any
 
-from smq.app.cli.serve import ONE_THREAD
 from smq.app.process.clock import monotonic_ms
 from smq.app.process.inheritance import COORDINATOR, FRONT, SEALER, Inheritance, shard_name
 from smq.app.process.machine import this_machine
+from smq.app.process.program import ONE_THREAD
 from smq.app.process.status import Status, read_status
 from smq.app.supervisor.serve import serve
 from smq.app.supervisor.supervisor import Mains

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-SMQ = [sys.executable, "-m", "smq.app.cli.main"]
+SMQ = [sys.executable, "-m", "smq.cli.main"]
 
 
 def smq(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

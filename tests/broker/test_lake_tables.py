@@ -11,7 +11,7 @@ from deltalake.exceptions import TableNotFoundError
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 
-from smq.app.cli.broker_facts import broker_facts
+from smq.cli.broker_facts import broker_facts
 from smq.client.client import Client
 from smq.client.kafka.admin import delete_topic
 from smq.client.kafka.cluster import Cluster

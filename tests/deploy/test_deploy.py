@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from smq.app.metrics_reference import ONE_OF_EACH
+from smq.cli.documentation.metrics import ONE_OF_EACH
 from smq.front.metrics.page import page
 from smq.front.slots import HEALTH_PATHS
 from smq.model.config import SETTINGS

@@ -21,7 +21,7 @@ USERS = ["ann", "bob", "ann"]
 def commands(broker: SmqBroker) -> list[str]:
     """The lines of the page's first block, for this broker."""
     (block, *_) = re.findall(r"```\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    program = f"{sys.executable} -m smq.app.cli.main sql"
+    program = f"{sys.executable} -m smq.cli.main sql"
     found = []
     for line in block.splitlines():
         place = "" if "--data-dir" in line else f"--bootstrap {broker.bootstrap}"

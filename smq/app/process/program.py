@@ -21,6 +21,8 @@ NAMED = frozenset(
 # What an object store's library asks for: keys or a role, a proxy, certificates.
 OF_STORES = frozenset({"HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"})
 HOME = Path(__file__).resolve().parents[3]  # Where the packages smq, shm and gateway lie.
+# A fork copies one thread: thread pools of OpenBLAS or OpenMP would not survive it.
+ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 STORE_PREFIX, LOCALE_PREFIX = "AWS_", "LC_"
 
 

@@ -10,7 +10,7 @@
 The file is written at the start and every minute, and durable then; its format is that of
 meta.json's version. What was kept after the last writing may lie in the future once the host was
 started again: whoever restores a time takes the present for it. A snapshot has the file as of its
-cut (smq.app.backup), so that a restored broker continues the line on which its times are.
+cut (smq.backup), so that a restored broker continues the line on which its times are.
 """
 
 import json

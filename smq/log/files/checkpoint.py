@@ -44,7 +44,7 @@ class PartitionCheckpoint:
 
     `epochs` is the leader-epoch history: (epoch, offset of its first record), oldest first. A log
     start or compacted end above the sealed end is of a later moment than the checkpoint's position,
-    as a snapshot knows it (smq.app.backup.wal): it counts once the frames up to there are read.
+    as a snapshot knows it (smq.backup.wal): it counts once the frames up to there are read.
     """
 
     number: int

@@ -1,0 +1,172 @@
+"""The layout of a snapshot's folder.
+
+    snapshot.json   its description; written last
+    files           a line for each other file: its bytes, a space, its path
+    meta.json       as in a data directory, like the next three
+    store.sqlite
+    clock.json      where the time line was at the cut; snapshots of earlier versions have none
+    logs/<log>/     <position>.wal, checkpoint
+    filer/          topics/…, payloads/…, and the filer's other objects
+    unfinished      exists while the snapshot is being taken: such a folder is not a snapshot
+
+The WAL, the checkpoint, the sealed segments and the payloads carry their own checksums, and a
+restore checks the store; so the list has only sizes. `format` is the version.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import stat
+import zlib
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from smq.app.supervisor import timeline
+from smq.backup.files import sync_directories, write
+from smq.model.errors import MadeByNewer
+
+FORMAT = 1
+ABOUT, FILES, UNFINISHED = "snapshot.json", "files", "unfinished"
+META, STORE, LOGS, FILER = "meta.json", "store.sqlite", "logs", "filer"
+CLOCK = timeline.FILE
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """The content of snapshot.json.
+
+    topics      the included topics, as "namespace/name"; None: all
+    log_ends    the position at which each log was cut, by number; empty if no broker served it
+    check       CRC-32 of the file `files`
+    """
+
+    cluster_id: str
+    taken_ms: int
+    smq_version: str
+    topics: list[str] | None
+    log_ends: dict[str, int] = field(default_factory=dict)
+    file_count: int = 0
+    total_bytes: int = 0
+    check: int = 0
+    format: int = FORMAT
+
+
+class NotWhole(Exception):
+    """The folder is not a complete snapshot; the text says why."""
+
+
+def begin(folder: Path) -> BinaryIO:
+    """Create the folder. It may exist if it is empty or an unfinished snapshot, which is emptied.
+
+    Nobody else may begin it until the file that is returned is closed.
+    Raises FileExistsError if it has anything else, BlockingIOError if it is being taken, OSError.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    is_new = not any(folder.iterdir())
+    try:
+        mark = (folder / UNFINISHED).open("xb" if is_new else "rb+")
+    except (FileExistsError, FileNotFoundError):
+        raise FileExistsError(f"{folder} is not empty") from None
+    try:
+        fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _empty(folder)
+        os.fsync(mark.fileno())
+    except OSError:
+        mark.close()
+        raise
+    return mark
+
+
+def remove(folder: Path) -> None:
+    """Remove an unfinished snapshot; its mark goes last. Raises OSError."""
+    _empty(folder)
+    (folder / UNFINISHED).unlink(missing_ok=True)
+    folder.rmdir()
+
+
+def _empty(folder: Path) -> None:
+    for each in folder.iterdir():
+        if each.is_dir():
+            shutil.rmtree(each)
+        elif each.name != UNFINISHED:
+            each.unlink()
+
+
+def finish(folder: Path, about: About) -> About:
+    """List the files and complete the snapshot; returns its description."""
+    own = {folder / each for each in (ABOUT, FILES, UNFINISHED)}
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path not in own)
+    sizes = [path.stat().st_size for path in paths]
+    lines = [
+        f"{size} {path.relative_to(folder)}\n" for size, path in zip(sizes, paths, strict=True)
+    ]
+    listed = "".join(lines).encode()
+    about = replace(about, file_count=len(paths), total_bytes=sum(sizes), check=zlib.crc32(listed))
+    write(folder / FILES, listed)
+    sync_directories(folder)
+    write(folder / ABOUT, json.dumps(asdict(about), indent=2).encode() + b"\n")
+    (folder / UNFINISHED).unlink()
+    sync_directories(folder)
+    return about
+
+
+def read(folder: Path) -> About:
+    """Read a snapshot's description once all its files are found. Raises NotWhole, MadeByNewer."""
+    if (folder / UNFINISHED).exists() or not (folder / ABOUT).exists():
+        raise NotWhole(
+            f"{folder} is not a complete snapshot: `smq snapshot` did not finish, or the copy is "
+            "incomplete; it cannot be restored"
+            if folder.is_dir()
+            else f"there is no directory {folder}"
+        )
+    about = _about(folder)
+    try:
+        listed = (folder / FILES).read_bytes()
+    except OSError:
+        listed = b""
+    if zlib.crc32(listed) != about.check:
+        raise NotWhole(f"{folder / FILES} is missing or damaged; copy the snapshot again")
+    _refuse_links(folder)
+    for line in listed.decode().splitlines():
+        size, _, name = line.partition(" ")
+        try:
+            found = (folder / name).stat().st_size
+        except OSError:
+            raise NotWhole(
+                f"{folder} was not copied completely: it has no {name}; copy the snapshot again"
+            ) from None
+        if found != int(size):
+            raise NotWhole(
+                f"{folder} was not copied completely: {name} has {found} bytes, not {size}; "
+                "copy the snapshot again"
+            )
+    return about
+
+
+def _refuse_links(folder: Path) -> None:
+    """A link would restore, and publish, a file that is not the snapshot's. Raises NotWhole."""
+    for home, directories, files in os.walk(folder):
+        for name in (*directories, *files):
+            mode = Path(home, name).lstat().st_mode
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                raise NotWhole(
+                    f"{Path(home, name)} is neither a file nor a directory: {folder} is not as "
+                    "`smq snapshot` made it, and is not restored"
+                )
+
+
+def _about(folder: Path) -> About:
+    path = folder / ABOUT
+    try:
+        fields: dict[str, Any] = json.loads(path.read_bytes())
+        version = int(fields["format"])
+    except (OSError, ValueError, TypeError, KeyError):
+        raise NotWhole(f"{path} is damaged; copy the snapshot again") from None
+    if version > FORMAT:
+        raise MadeByNewer(str(path), f"its format is {version}, this SMQ knows up to {FORMAT}")
+    try:
+        return About(**fields)
+    except TypeError:
+        raise NotWhole(f"{path} is damaged; copy the snapshot again") from None

@@ -1,0 +1,155 @@
+"""Restores a snapshot into an empty data directory.
+
+    restoring   the mark: no broker may serve the directory, and the same restore starts over
+    then        filer, logs, store, clock.json; meta.json last, then the mark is removed
+
+The lost broker may have continued after the snapshot. So the restored one starts with leader epochs
+and producer ids far above the snapshot's, and clients that remember the lost one accept it. How far
+is drawn anew for each restore: another restore of the same snapshot gives out other numbers, and
+clients of the one are strangers to the other. The numbers are durable before the mark goes.
+
+The restored broker continues the snapshot's time line, on which ages count: on the same boot
+exactly, elsewhere as far as the wall clock has gone on since the cut, but never back.
+"""
+
+import secrets
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from smq.backup import folder
+from smq.backup.files import copy, sync_directories, write
+from smq.backup.folder import About
+from smq.backup.objects import Topics, bring, bring_others
+from smq.backup.take import Refused, keep_found_topics
+from smq.backup.wal import write_only
+from smq.app.process.machine import boot_id
+from smq.app.process.status import read_status
+from smq.app.supervisor.datadir import (
+    RESTORING,
+    DataDirectory,
+    meta_text,
+    new_cluster_id,
+    read_meta,
+)
+from smq.filer.local import LocalStore
+from smq.filer.store import Store
+from smq.log.losses import BOOT_FILE
+from smq.model.errors import StoreError
+from smq.store.copying import check_store, partition_numbers, raise_counters
+from smq.store.database import refuse_newer
+
+# What the broker may have given out since the snapshot, at least, and beyond that room for restores
+# that do not know each other. A generation and a coordinator's epoch have 31 bits on the wire.
+EPOCHS_SKIPPED = range(10**4, 10**7 + 1)
+IDS_SKIPPED = range(10**6, 2**40 + 1)
+_LOCKS = {"lock", "supervisor.lock"}
+
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Restoring:
+    """One restore. Raises NotWhole, Refused, StoreError, OSError, SystemExit.
+
+    `filer_root` is the location of the filer's store. `is_new_cluster`: the restored broker
+    runs beside the snapshot's original instead of replacing it.
+    """
+
+    source: Path
+    data_dir: Path
+    filer: Store
+    filer_root: str
+    topics: Topics | None
+    is_new_cluster: bool
+    advance: Advance
+
+    def run(self) -> About:
+        """Restore everything; returns the snapshot's description."""
+        about = folder.read(self.source)
+        refuse_newer(self.source / folder.STORE)
+        meta = read_meta(self.source)
+        self._check_target()  # Before it gets our locks.
+        directory = DataDirectory(self.data_dir, may_be_restoring=True)
+        mark = self.data_dir / RESTORING
+        try:
+            self._check_target()
+            self._clear()
+            self._check_filer(mark, about)
+            mark.write_text(self.said_of(about))
+            try:
+                self._bring()
+            except (OSError, StoreError, Refused):
+                self._clear()
+                raise
+            if self.is_new_cluster:
+                meta = replace(meta, cluster_id=new_cluster_id())
+            meta = replace(meta, generation=meta.generation + secrets.choice(EPOCHS_SKIPPED))
+            write(self.data_dir / folder.META, meta_text(meta))
+            sync_directories(self.data_dir)
+            mark.unlink()
+            sync_directories(self.data_dir)
+        finally:
+            directory.close()
+        return about
+
+    def _check_target(self) -> None:
+        if read_status(self.data_dir) is not None:
+            raise Refused(
+                f"a broker serves {self.data_dir}; stop it, or restore into another directory"
+            )
+        there = {each.name for each in self.data_dir.iterdir()} if self.data_dir.is_dir() else set()
+        if RESTORING not in there and there - _LOCKS:
+            raise Refused(
+                f"{self.data_dir} is not empty; restore into a new directory, or move away what "
+                "is there"
+            )
+
+    def said_of(self, about: About) -> str:
+        """What the mark says: which restore has begun. Another one's files have the same names."""
+        topics = "" if self.topics is None else sorted("/".join(each) for each in self.topics)
+        return f"{self.filer_root}\n{about.taken_ms} {about.check} {topics}\n"
+
+    def _check_filer(self, mark: Path, about: About) -> None:
+        """Accept the files of the same restore, unfinished."""
+        is_ours = mark.exists() and mark.read_text() == self.said_of(about)
+        if not is_ours and next(iter(self.filer.list()), None) is not None:
+            raise Refused(
+                f"the filer {self.filer_root} is not empty; restore into an empty one, which "
+                "--config names"
+            )
+
+    def _clear(self) -> None:
+        """Remove what an unfinished restore left; whoever holds the locks may."""
+        for each in self.data_dir.iterdir():
+            if each.is_dir():
+                shutil.rmtree(each)
+            elif each.name not in {*_LOCKS, RESTORING}:
+                each.unlink()
+
+    def _bring(self) -> None:
+        store = self.data_dir / folder.STORE
+        copy(self.source / folder.STORE, store)
+        check_store(store)
+        if self.topics is not None:
+            keep_found_topics(store, self.topics)
+        ids, epochs = secrets.choice(IDS_SKIPPED), secrets.choice(EPOCHS_SKIPPED)
+        raise_counters(store, {"producer_id": ids, "coordinator_epoch": epochs})
+        if (self.source / folder.CLOCK).exists():
+            copy(self.source / folder.CLOCK, self.data_dir / folder.CLOCK)
+        known = partition_numbers(store)
+        for path in sorted((self.source / folder.LOGS).glob("*/*")):
+            to = self.data_dir / folder.LOGS / path.parent.name / path.name
+            if path.suffix == ".wal" and self.topics is not None:
+                write_only(path, to, path.stat().st_size, known)
+            else:
+                copy(path, to)
+            self.advance(path.stat().st_size)
+        for log in (self.data_dir / folder.LOGS).iterdir():
+            # All restored data is on disk: anything incomplete was already damaged.
+            write(log / BOOT_FILE, boot_id())
+        objects = LocalStore(self.source / folder.FILER)
+        bring(objects, self.filer, self.topics, lambda _, length: self.advance(length))
+        if self.topics is None:
+            bring_others(objects, self.filer, lambda _, length: self.advance(length))

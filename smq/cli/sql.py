@@ -1,0 +1,200 @@
+"""`smq sql`: a query over topics, sealed and live."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from smq.app.process.refusal import refuse_wire_only
+from smq.cli.client import BOOTSTRAP_DEFAULT, client_at, cluster_at, refusal
+from smq.cli.output import say
+from smq.model.printable import say_error
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from smq.client.client import Client
+    from smq.sql.session import Bounds, Topics
+
+MiB = 1024 * 1024
+SEALED, LIVE = "sealed", "live"
+
+
+class Format(StrEnum):
+    """How rows are written."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
+
+
+class Tail(StrEnum):
+    """Which records are read."""
+
+    LIVE = LIVE
+    SEALED = SEALED
+
+
+Query = Annotated[
+    str,
+    typer.Argument(
+        metavar="QUERY",
+        show_default=False,
+        help="SELECT, SHOW TABLES, DESCRIBE topic, SUMMARIZE topic, EXPLAIN SELECT …",
+    ),
+]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        help="The broker's data directory instead. If no broker serves it, only sealed records "
+        "are read.",
+    ),
+]
+Follow = Annotated[
+    bool,
+    typer.Option(
+        "--follow",
+        help="Repeat the query over newly arrived records; it must read one topic.",
+    ),
+]
+
+
+def sql(  # noqa: PLR0913  (Each is an option.)
+    query: Query,
+    *,
+    bootstrap: Annotated[
+        str, typer.Option("--bootstrap", help="The broker, on this host.", metavar="HOST:PORT")
+    ] = BOOTSTRAP_DEFAULT,
+    data_dir: DataDir = None,
+    filer_root: Annotated[
+        str | None,
+        typer.Option("--filer-root", help="With --data-dir: the setting filer.root, if given."),
+    ] = None,
+    tail: Annotated[
+        Tail, typer.Option("--tail", help="live: unsealed records too. sealed: only files.")
+    ] = Tail.LIVE,
+    output_format: Annotated[Format, typer.Option("--format", help="How to write rows.")] = (
+        Format.TABLE
+    ),
+    output: Annotated[
+        Path | None, typer.Option("--output", help="A file instead of standard output.")
+    ] = None,
+    memory: Annotated[
+        int, typer.Option("--memory", min=64, help="MiB that the query may use.")
+    ] = 1024,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", min=0.001, help="Seconds it may take.")
+    ] = None,
+    follow: Follow = False,
+    every: Annotated[
+        float, typer.Option("--every", min=0.05, help="With --follow: seconds between runs.")
+    ] = 1.0,
+) -> None:
+    """Run an SQL query over topics: tables of partition, offset, timestamp, key, value, headers.
+
+    Keys and values are text: value->>'name' reads a field of JSON. The schema raw has the same
+    topics with keys and values as bytes. Names with dots or dashes are quoted: "my-topic".
+    """
+    refuse_wire_only()
+    if find_spec("duckdb") is None:
+        raise refusal("DuckDB is not installed; `pip install 'smq-broker[sql]'`")
+    if output_format is Format.PARQUET and output is None:
+        raise refusal("--format parquet needs --output FILE")
+    from smq.cli.sql_output import writer  # noqa: PLC0415  (Arrow takes its time.)
+    from smq.sql.session import Bounds, running  # noqa: PLC0415  (as above)
+
+    bounds = Bounds(memory * MiB, timeout)
+    with _failures_told(), _topics(bootstrap, data_dir, filer_root, tail) as topics:
+        if follow:
+            _follow(query, topics, bounds, every, output_format, output)
+            return
+        with running(query, topics, bounds) as rows, writer(output_format, output) as write:
+            write(rows)
+
+
+@contextmanager
+def _topics(
+    bootstrap: str, data_dir: Path | None, filer_root: str | None, tail: Tail
+) -> Iterator["Topics"]:
+    from smq.client.facts import broker_facts  # noqa: PLC0415  (as above)
+    from smq.filer.location import Location  # noqa: PLC0415  (as above)
+    from smq.model.errors import StoreError  # noqa: PLC0415  (as above)
+    from smq.sql.session import Topics  # noqa: PLC0415  (as above)
+
+    if data_dir is None:
+        with cluster_at(bootstrap) as cluster:
+            settings = cluster.retrying(lambda: broker_facts(cluster)).settings
+        place = Path(settings.get("data.dir", ""))
+        if "data.dir" not in settings or not place.is_dir():
+            raise refusal(
+                f"the data directory of the broker at {bootstrap} is not on this host; run "
+                "`smq sql` there"
+            )
+        try:
+            location = Location.named_by(settings)
+        except StoreError as error:
+            raise refusal(str(error)) from error
+        with nullcontext() if tail is Tail.SEALED else client_at(bootstrap) as client:
+            yield Topics(place, location, client)
+        return
+    if not data_dir.is_dir():
+        raise refusal(f"there is no directory {data_dir}")
+    location = Location(filer_root or str(data_dir / "filer"))
+    with _client_of(data_dir, tail) as maybe:
+        yield Topics(data_dir, location, maybe)
+
+
+def _client_of(data_dir: Path, tail: Tail) -> "AbstractContextManager[Client | None]":
+    """A client of the broker that serves a data directory, if there is one and it is wanted."""
+    from smq.client.client import connect  # noqa: PLC0415  (as above)
+    from smq.client.errors import BrokerUnavailable  # noqa: PLC0415  (as above)
+
+    if tail is Tail.SEALED:
+        return nullcontext()
+    try:
+        return connect(data_dir)
+    except BrokerUnavailable:
+        say_error(f"smq: no broker serves {data_dir}: only sealed records are read")
+        return nullcontext()
+
+
+def _follow(  # noqa: PLR0913, PLR0917  (They belong to one verb.)
+    query: str,
+    topics: "Topics",
+    bounds: "Bounds",
+    every: float,
+    output_format: Format,
+    output: Path | None,
+) -> None:
+    from smq.cli.sql_output import writer  # noqa: PLC0415  (as above)
+    from smq.sql.follow import results  # noqa: PLC0415  (as above)
+
+    if topics.client is None:
+        raise refusal("--follow needs a running broker, and --tail live")
+    with writer(output_format, output) as write:
+        try:
+            for rows in results(query, topics, topics.client, bounds, every):
+                write(rows)
+        except KeyboardInterrupt:  # Ctrl-C ends --follow.
+            say("")
+
+
+@contextmanager
+def _failures_told() -> Iterator[None]:
+    from smq.model.errors import BrokerError, StoreError  # noqa: PLC0415  (as above)
+    from smq.sql.session import Refused  # noqa: PLC0415  (as above)
+    from smq.tables.live import TooMuch  # noqa: PLC0415  (as above)
+    from smq.tables.plan import Unreadable  # noqa: PLC0415  (as above)
+
+    try:
+        yield
+    except TooMuch as error:
+        raise refusal(f"{error}; raise --memory, or use --tail sealed") from error
+    except (Refused, Unreadable, StoreError, BrokerError) as error:
+        raise refusal(str(error)) from error

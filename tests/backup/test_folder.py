@@ -1,0 +1,112 @@
+"""The folder of a snapshot: whole, or refused with a sentence."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from smq.backup import folder
+from smq.backup.folder import About, NotWhole
+from smq.model.errors import MadeByNewer
+
+
+def taken(path: Path) -> About:
+    with folder.begin(path):
+        for name in ("meta.json", "logs/0/00.wal", "filer/a b/c"):
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            (path / name).write_bytes(name.encode())
+        return folder.finish(path, About("cluster", 7, "1", None, {"0": 64}))
+
+
+def test_what_is_finished_is_read_again(tmp_path: Path) -> None:
+    about = taken(tmp_path / "s")
+    assert folder.read(tmp_path / "s") == about
+    assert (about.file_count, about.total_bytes) == (3, 9 + 13 + 11)
+
+
+def test_an_unfinished_one_is_none_and_is_begun_again(tmp_path: Path) -> None:
+    folder.begin(tmp_path / "s").close()
+    (tmp_path / "s" / "logs").mkdir()
+    (tmp_path / "s" / "logs" / "a").touch()
+    with pytest.raises(NotWhole, match="is not a complete snapshot"):
+        folder.read(tmp_path / "s")
+    folder.begin(tmp_path / "s").close()
+    assert [each.name for each in (tmp_path / "s").iterdir()] == ["unfinished"]
+    folder.remove(tmp_path / "s")
+    with pytest.raises(NotWhole, match="there is no directory"):
+        folder.read(tmp_path / "s")
+
+
+def test_what_another_process_takes_is_not_touched(tmp_path: Path) -> None:
+    """Door fault 2: a second snapshot to the same folder removed what the first had written, and
+    the first was whole without it."""
+    with folder.begin(tmp_path / "s"):
+        (tmp_path / "s" / "a").touch()
+        with pytest.raises(BlockingIOError):
+            folder.begin(tmp_path / "s")
+        assert (tmp_path / "s" / "a").exists()
+    folder.begin(tmp_path / "s").close()
+    assert not (tmp_path / "s" / "a").exists()
+
+
+def test_what_is_there_is_not_touched(tmp_path: Path) -> None:
+    taken(tmp_path / "s")
+    with pytest.raises(FileExistsError):
+        folder.begin(tmp_path / "s")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("filer/a b/c", None, "it has no filer/a b/c"),
+        ("logs/0/00.wal", b"short", "has 5 bytes, not 13"),
+        ("files", b"0 nothing\n", "missing or damaged"),
+        ("files", None, "missing or damaged"),
+        ("snapshot.json", b"{", "snapshot.json is damaged"),
+        ("snapshot.json", b"[]", "snapshot.json is damaged"),
+        ("snapshot.json", b'{"format": 1, "more": 2}', "snapshot.json is damaged"),
+        ("snapshot.json", None, "is not a complete snapshot"),
+    ],
+)
+def test_a_half_copied_one_is_refused(
+    tmp_path: Path, name: str, content: bytes | None, words: str
+) -> None:
+    taken(tmp_path)
+    if content is None:
+        (tmp_path / name).unlink()
+    else:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(NotWhole, match=words):
+        folder.read(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["filer/a b/c", "logs/0", "filer/docs", "more"])
+def test_a_link_is_refused_before_anything_is_restored(tmp_path: Path, name: str) -> None:
+    """Door fault 3: a link in the filer published the restorer's file over HTTP."""
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"filer/a b/c")
+    taken(tmp_path / "s")
+    path = tmp_path / "s" / name
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    path.symlink_to(outside)
+    with pytest.raises(NotWhole, match=f"{name} is neither a file nor a directory"):
+        folder.read(tmp_path / "s")
+
+
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    taken(tmp_path / "s")
+    os.mkfifo(tmp_path / "s" / "filer" / "pipe")
+    with pytest.raises(NotWhole, match="is neither a file nor a directory"):
+        folder.read(tmp_path / "s")
+
+
+def test_a_newer_format_is_refused(tmp_path: Path) -> None:
+    taken(tmp_path)
+    about = json.loads((tmp_path / "snapshot.json").read_text())
+    (tmp_path / "snapshot.json").write_text(json.dumps(about | {"format": 2, "more": 1}))
+    with pytest.raises(MadeByNewer, match="its format is 2"):
+        folder.read(tmp_path)

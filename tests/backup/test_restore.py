@@ -1,0 +1,199 @@
+"""Restoring: counters and generations rise; unfinished work begins anew."""
+
+import os
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from smq.app.process.clock import monotonic_ms, replaced
+from smq.app.process.program import command
+from smq.app.supervisor import timeline
+from smq.app.supervisor.datadir import RESTORING, read_meta
+from smq.app.supervisor.timeline import resume
+from smq.backup import folder
+from smq.backup.restore import EPOCHS_SKIPPED, IDS_SKIPPED, Restoring
+from smq.backup.take import Refused
+from smq.filer.local import LocalStore
+from smq.log.losses import BOOT_FILE
+from smq.store.store import Store
+from tests.backup.test_take import served_once, taking
+
+DAY_MS, WALL_MS = 86_400_000, 1_700_000_000_000
+
+
+def restoring(tmp_path: Path, *, is_new_cluster: bool = False) -> Restoring:
+    root = tmp_path / "filer2"
+    return Restoring(
+        tmp_path / "s",
+        tmp_path / "b",
+        LocalStore(root),
+        str(root),
+        None,
+        is_new_cluster,
+        lambda _: None,
+    )
+
+
+def snapshot(tmp_path: Path) -> None:
+    served_once(tmp_path)
+    LocalStore(tmp_path / "filer").put("docs/a", b"a")
+    (tmp_path / "data" / "logs" / "0" / "checkpoint").write_bytes(b"")
+    taking(tmp_path).run()
+
+
+@pytest.mark.parametrize("is_new_cluster", [True, False])
+def test_what_goes_on_goes_on_above_what_clients_may_have_seen(
+    tmp_path: Path, *, is_new_cluster: bool
+) -> None:
+    snapshot(tmp_path)
+    restoring(tmp_path, is_new_cluster=is_new_cluster).run()
+    before, after = read_meta(tmp_path / "data"), read_meta(tmp_path / "b")
+    assert after.generation - before.generation in EPOCHS_SKIPPED
+    assert (after.cluster_id != before.cluster_id) == is_new_cluster
+    store = Store.open(tmp_path / "b" / "store.sqlite")
+    assert store.allocate("producer_id", 1) in IDS_SKIPPED
+    assert store.allocate("coordinator_epoch", 1) in range(10**4, 10**7 + 10)
+    store.close()
+    assert (tmp_path / "b" / "logs" / "0" / BOOT_FILE).read_bytes()
+    assert (tmp_path / "filer2" / "docs" / "a").read_bytes() == b"a"
+
+
+def numbers(tmp_path: Path) -> tuple[int, int, int]:
+    """The next generation, producer id and coordinator epoch of a restored broker."""
+    store = Store.open(tmp_path / "b" / "store.sqlite")
+    found = store.allocate("producer_id", 1), store.allocate("coordinator_epoch", 1)
+    store.close()
+    return read_meta(tmp_path / "b").generation, *found
+
+
+def test_two_restores_of_a_snapshot_have_no_number_in_common(tmp_path: Path) -> None:
+    """Data fault 24: both gave the same producer ids out, and an acked record of one producer
+    was dropped as a duplicate of another's."""
+    snapshot(tmp_path)
+    restoring(tmp_path).run()
+    one = numbers(tmp_path)
+    for each in ("b", "filer2"):
+        shutil.rmtree(tmp_path / each)
+    restoring(tmp_path).run()
+    for mine, others in zip(one, numbers(tmp_path), strict=True):
+        assert mine != others
+
+
+def test_the_numbers_are_drawn_and_durable_before_the_mark_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data fault 24: a broker must not serve with numbers that a power loss takes back."""
+    snapshot(tmp_path)
+    synced: list[tuple[str, bool]] = []
+    sync = os.fsync
+
+    def note(fd: int) -> None:
+        sync(fd)
+        name = Path(f"/proc/self/fd/{fd}").readlink().relative_to(tmp_path)
+        synced.append((str(name), (tmp_path / "b" / RESTORING).exists()))
+
+    monkeypatch.setattr(os, "fsync", note)
+    restoring(tmp_path).run()
+    for needed in ("b/store.sqlite", "b/meta.json", "b"):
+        assert (needed, True) in synced
+    assert synced[-1] == (".", False)
+
+
+@pytest.mark.parametrize("passed_ms", [0, 7, 3_600_000])
+@pytest.mark.parametrize("is_same_boot", [True, False])
+def test_a_restored_broker_continues_the_time_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, passed_ms: int, is_same_boot: bool
+) -> None:
+    """Data fault 2: the broker began 20 days behind, and the clock was mended. A restore began
+    another line at wall time: an acked batch of an idempotent producer was appended twice,
+    transactions seconds old were aborted, ids and offsets were forgotten."""
+    system = {"wall": WALL_MS - 20 * DAY_MS, "monotonic": 50_000}
+    wall, monotonic = lambda: system["wall"] * 10**6, lambda: system["monotonic"] * 10**6
+    with replaced(wall, monotonic):
+        (tmp_path / "data").mkdir()
+        resume(tmp_path / "data")
+        system["wall"] = WALL_MS
+        system["monotonic"] += 30_000  # Less than the file is old when it is written again.
+        cut_ms = monotonic_ms()
+        assert cut_ms == WALL_MS - 20 * DAY_MS + 30_000
+    with replaced(wall, monotonic):
+        snapshot(tmp_path)
+        restoring(tmp_path).run()
+        system["wall"] += passed_ms
+        system["monotonic"] = system["monotonic"] + passed_ms if is_same_boot else 3
+        if not is_same_boot:
+            monkeypatch.setattr(timeline, "boot_id", lambda: b"of another host")
+        resume(tmp_path / "b")
+        assert monotonic_ms() == cut_ms + passed_ms
+
+
+def test_a_snapshot_of_an_earlier_version_begins_a_time_line(tmp_path: Path) -> None:
+    """It has no time line: its times are of wall clocks."""
+    snapshot(tmp_path)
+    about = folder.read(tmp_path / "s")
+    (tmp_path / "s" / folder.UNFINISHED).touch()
+    for name in (folder.CLOCK, folder.FILES, folder.ABOUT):
+        (tmp_path / "s" / name).unlink()
+    folder.finish(tmp_path / "s", about)
+    restoring(tmp_path).run()
+    assert not (tmp_path / "b" / folder.CLOCK).exists()
+
+
+def test_an_unfinished_one_is_begun_anew(tmp_path: Path) -> None:
+    snapshot(tmp_path)
+    target = tmp_path / "b"
+    (target / "logs" / "7").mkdir(parents=True)
+    (target / RESTORING).write_text(restoring(tmp_path).said_of(folder.read(tmp_path / "s")))
+    (target / "store.sqlite").write_bytes(b"half")
+    LocalStore(tmp_path / "filer2").put("docs/a", b"a")
+    restoring(tmp_path).run()
+    assert not (target / "logs" / "7").exists()
+    assert not (target / RESTORING).exists()
+
+
+def test_the_files_of_another_unfinished_one_are_not_taken(tmp_path: Path) -> None:
+    """Data fault 24, its kind: files of users have the same names in each snapshot, and those that
+    another restore had brought stayed."""
+    snapshot(tmp_path)
+    about = replace(folder.read(tmp_path / "s"), taken_ms=1)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / RESTORING).write_text(restoring(tmp_path).said_of(about))
+    LocalStore(tmp_path / "filer2").put("docs/a", b"another")
+    with pytest.raises(Refused, match="is not empty; restore into an empty one"):
+        restoring(tmp_path).run()
+
+
+def test_what_is_there_is_not_touched(tmp_path: Path) -> None:
+    snapshot(tmp_path)
+    LocalStore(tmp_path / "filer2").put("docs/mine", b"a")
+    with pytest.raises(Refused, match="is not empty; restore into an empty one"):
+        restoring(tmp_path).run()
+    (tmp_path / "b" / "mine").touch()
+    with pytest.raises(Refused, match="is not empty; restore into a new directory"):
+        restoring(tmp_path).run()
+    assert (tmp_path / "b" / "mine").exists()
+
+
+def test_a_second_restore_touches_nothing_of_the_first(tmp_path: Path) -> None:
+    """A restore that was started twice lost what the first had written, which ended as if whole."""
+    snapshot(tmp_path)
+    data_dir, second = str(tmp_path / "b"), list[str]()
+
+    def start_another(_length: int) -> None:
+        if not second:
+            verb = command("smq.cli.main", "restore", str(tmp_path / "s"))
+            done = subprocess.run(
+                [*verb, "--data-dir", data_dir], check=False, capture_output=True, text=True
+            )
+            assert done.returncode == 1
+            second.append(done.stderr)
+
+    replace(restoring(tmp_path), advance=start_another).run()
+    assert f"is already served by process {os.getpid()}" in second[0]
+    for path in (tmp_path / "s" / "logs").rglob("*"):
+        assert (tmp_path / "b" / path.relative_to(tmp_path / "s")).exists()
+    Store.open(tmp_path / "b" / "store.sqlite").close()
+    assert (tmp_path / "filer2" / "docs" / "a").read_bytes() == b"a"

@@ -1,0 +1,80 @@
+"""Shared by the verbs: failures as a sentence, bytes in JSON."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from smq.cli.client import client_at, cluster_at, from_json, refusal, split_pair, to_json, utf8
+from smq.cli.main import app
+from smq.model.errors import BrokerError, ErrorCode, PeerError
+from tests.client.fake_kafka import fake_kafka
+
+
+@given(st.none() | st.binary(max_size=20))
+def test_bytes_survive_json(data: bytes | None) -> None:
+    assert from_json(to_json(data)) == data
+
+
+def test_text_stays_text() -> None:
+    assert to_json("Zürich".encode()) == "Zürich"
+    assert to_json(b"\xff") == {"base64": "/w=="}
+
+
+@pytest.mark.parametrize("value", [1, [], {}, {"base64": 1}, {"base64": "?"}, {"text": "a"}])
+def test_what_is_no_text_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match=r"base64|Base64|Incorrect|Only"):
+        from_json(value)
+
+
+def test_a_pair_has_a_name() -> None:
+    assert split_pair("a=b=c", "--header") == ("a", "b=c")
+    for text in ("a", "=b", ""):
+        with pytest.raises(SystemExit, match="--header takes name=value"):
+            split_pair(text, "--header")
+
+
+def test_an_argument_is_utf8() -> None:
+    assert utf8("ü", "--header") == "ü".encode()
+    for refused in (utf8, split_pair):
+        with pytest.raises(SystemExit, match=r"^smq: --header takes UTF-8, not 'k=\\udcff'"):
+            refused("k=\udcff", "--header")
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [["topic", each] for each in ("create", "describe", "delete")] + [["produce"], ["consume"]],
+)
+@pytest.mark.parametrize("name", ["", "bad name", "\udcff\udcfe", "a" * 250])
+def test_a_name_that_no_topic_can_have_is_refused_in_a_sentence(verb: list[str], name: str) -> None:
+    with pytest.raises(SystemExit, match=r"^smq: Topic name is invalid: "):
+        app([*verb, name], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("failure", "sentence"),
+    [
+        (BrokerError(ErrorCode.INVALID_CONFIG, "there is no such setting"), "no such setting"),
+        (BrokerError(ErrorCode.INVALID_CONFIG), "the broker answers INVALID_CONFIG"),
+        (PeerError("garbage"), "is not a Kafka broker: garbage"),
+        (refusal("as it is"), "as it is"),
+    ],
+)
+def test_a_failure_is_a_sentence(failure: BaseException, sentence: str) -> None:
+    with (
+        fake_kafka() as kafka,
+        pytest.raises(SystemExit, match=f"^smq: .*{sentence}$"),
+        cluster_at(kafka.bootstrap),
+    ):
+        raise failure
+
+
+def test_an_address_that_is_none_is_told() -> None:
+    for verb in (cluster_at, client_at):
+        with pytest.raises(SystemExit, match=r"^smq: --bootstrap: a broker's address is host:port"):
+            verb("nowhere").__enter__()
+        with pytest.raises(SystemExit, match=r"^smq: --bootstrap: a port is at most 65535"):
+            verb("127.0.0.1:99999").__enter__()
+
+
+def test_when_no_broker_answers_it_says_what_to_do() -> None:
+    with pytest.raises(SystemExit, match=r"^smq: .* start one with `smq serve`, or name another"):
+        cluster_at("127.0.0.1:1").__enter__()
