@@ -15,6 +15,18 @@ from bench.first_message import first_message, install
 
 FOLDERS = {"smq", "shm", "gateway", "spark_jobs", "pyspark_smq"}
 
+# A test of a user, whose broker comes with the wheel; what tests SMQ itself does not.
+USER_TEST = """
+from importlib.util import find_spec
+import smq.testing
+with smq.testing.broker(shards=1) as broker, broker.connect() as client:
+    client.create_topic("tested")
+    with client.producer() as producer:
+        assert producer.send("tested", b"message").result().offset == 0
+assert not find_spec("smq.testing.simulation")
+assert not find_spec("smq.testing.kill_run")
+"""
+
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -45,6 +57,7 @@ def check_help(wheel: Path, directory: Path) -> None:
     )
     command = [str(python), "-c", code]
     subprocess.run(command, check=True, cwd=directory, stdout=subprocess.DEVNULL)
+    subprocess.run([str(python), "-c", USER_TEST], check=True, cwd=directory)
 
 
 def check_that_nothing_is_compiled(wheel: Path, directory: Path) -> None:

@@ -5,9 +5,19 @@ A closed pipe is not a failure. A full disk is, and is reported in a sentence.
 
 import os
 import sys
+from enum import StrEnum
 
 from smq.cli.client import refusal
 from smq.model.printable import printable
+
+
+class Format(StrEnum):
+    """How `smq sql` writes rows."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
 
 
 def say(line: str) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from smq.app.process.refusal import refuse_wire_only
 from smq.cli.client import BOOTSTRAP_DEFAULT, client_at, cluster_at, refusal
-from smq.cli.output import say
+from smq.cli.output import Format, say
 from smq.model.printable import say_error
 
 if TYPE_CHECKING:
@@ -22,15 +22,6 @@ if TYPE_CHECKING:
 
 MiB = 1024 * 1024
 SEALED, LIVE = "sealed", "live"
-
-
-class Format(StrEnum):
-    """How rows are written."""
-
-    TABLE = "table"
-    CSV = "csv"
-    JSON = "json"
-    PARQUET = "parquet"
 
 
 class Tail(StrEnum):

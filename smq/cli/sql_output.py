@@ -21,7 +21,7 @@ from smq.cli.client import refusal, to_json
 from smq.sql.values import json_number, rows_of
 
 if TYPE_CHECKING:
-    from smq.cli.sql import Format
+    from smq.cli.output import Format
 
 TABLE_ROWS_MAX = 1_000
 WIDTH_MAX = 10_000

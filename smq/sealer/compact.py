@@ -181,7 +181,7 @@ class Compaction:
             schema=self.settings.schema,
             room=ports.room,
         )
-        writer.add_marks(opened)
+        writer.add_marks(opened.epochs, opened.control)
         row = 0
         for rows in opened.tables():
             left = rows.filter(pa.array(kept[row : row + rows.num_rows]))

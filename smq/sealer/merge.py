@@ -113,5 +113,7 @@ def _merged(
     writer = parquet_writer(place, log_append_time=group[0].is_log_append, schema=schema, room=room)
     for _, file in group:
         assert isinstance(file, ParquetSegment), "of one kind"
-        writer.add_segment(file)
+        writer.add_marks(file.epochs, file.control)
+        for rows in file.tables():
+            writer.add_rows(rows)
     return writer.finish(*offsets), "parquet", writer.untyped_count

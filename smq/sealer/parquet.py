@@ -12,7 +12,7 @@ markers, leader epochs, the timestamp type, and the segment's first and end offs
 
 import base64
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -39,9 +39,6 @@ from smq.sealer.decode import Kind, Piece
 from smq.sealer.room import Room
 from smq.sealer.typed import Typing, bounded_leaves, leaves
 from smq.sealer.years import TIMESTAMP, timestamps
-
-if TYPE_CHECKING:
-    from smq.sealer.parquet_segment import ParquetSegment
 
 KiB, MiB = 1024, 1024 * 1024
 FORMAT = "1"
@@ -170,17 +167,11 @@ class ParquetWriter:
         inflated = piece.inflated_bytes + HEADER_BYTES * piece.headers.shape[1]
         self._add(_views_of(piece), len(piece.batches), inflated)
 
-    def add_segment(self, segment: "ParquetSegment") -> None:
-        """Add all that another segment has, a row group at a time."""
-        self.add_marks(segment)
-        for table in segment.tables():
-            self.add_rows(table)
-
-    def add_marks(self, segment: "ParquetSegment") -> None:
+    def add_marks(self, epochs: list[list[int]], control: bytes) -> None:
         """Add what another segment has beside its rows: leader epochs, and markers."""
-        for offset, epoch in segment.epochs:
+        for offset, epoch in epochs:
             self._note_epoch(offset, epoch)
-        self._control += segment.control
+        self._control += control
 
     def add_rows(self, rows: pa.Table) -> None:
         """Add rows of SCHEMA. Earlier versions wrote each `_ts` that microseconds can hold."""

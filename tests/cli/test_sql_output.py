@@ -9,7 +9,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from smq.cli.sql import Format
+from smq.cli.output import Format
 from smq.cli.sql_output import TABLE_ROWS_MAX, writer
 
 QUERY = """

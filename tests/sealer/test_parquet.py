@@ -139,7 +139,8 @@ def test_rows_of_earlier_versions_get_the_timestamps_of_today(
         old = _sealed(_sent([_one(0, 7)]) + _sent([_one(1, BEGIN_US)]))
     assert pq.read_table(pa.BufferReader(old))["_ts"].null_count == 0
     writer = ParquetWriter(LABELS, log_append_time=False)
-    writer.add_segment(ParquetSegment(read_only(old)))
+    for rows in ParquetSegment(read_only(old)).tables():
+        writer.add_rows(rows)
     new = pq.read_table(pa.BufferReader(bytes(writer.finish(0, 2))))
     assert new["_ts"].cast(pa.int64()).to_pylist() == [7000, None]
     assert new["_ts_ms"].to_pylist() == [7, BEGIN_US]
