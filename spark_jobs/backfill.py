@@ -18,6 +18,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, functions as f
 
+from smq.client.clock import SYSTEM_CLOCK
 from smq.tables.plan import Unreadable
 from spark_jobs.durable import load, save
 from spark_jobs.ingest import transform
@@ -113,7 +114,7 @@ def main() -> None:
             for day in wanted:
                 records = read_topic(spark, given.topic, **places_in(given), tail=given.tail)
                 rows = write_day(records, day, given.output)
-                if day < datetime.now(UTC).date():
+                if day < datetime.fromtimestamp(SYSTEM_CLOCK.wall_ms() / 1000, UTC).date():
                     done.add(day, rows)
                 sys.stdout.write(json.dumps({"date": day.isoformat(), "rows": rows}) + "\n")
                 sys.stdout.flush()

@@ -13,10 +13,10 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, functions as f
 
+from smq.client.clock import SYSTEM_CLOCK
 from spark_jobs.session import refusals, start_session
 
 TOPIC = "departures"
@@ -46,10 +46,10 @@ class Seen:
     def take(self, records: DataFrame, _: int) -> None:
         """Process a batch of the stream."""
         rows = transform(records).collect()
-        now_ms = int(datetime.now(UTC).timestamp() * 1000)
+        wall_ms = SYSTEM_CLOCK.wall_ms()
         for row in rows:
             self.flights[row["carrier"]] += row["flights"]
-            self.age_ms_max = max(self.age_ms_max, now_ms - row["first"])
+            self.age_ms_max = max(self.age_ms_max, wall_ms - row["first"])
         if self.flights.total() >= self._until:
             self.is_over.set()
 

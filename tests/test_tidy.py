@@ -51,6 +51,7 @@ PROGRAMS = {
 # ages-count-on-a-time-line).
 WALL_TIME = {
     "smq/app/process/clock.py": "the clock",
+    "shm/kernels/base/libc.py": "the clocks' numbers",
     "smq/client/clock.py": "the clock of programs",
     "smq/model/now.py": "both times, as an argument",
     "smq/app/supervisor/timeline.py": "how long the host was down: nothing else can tell",

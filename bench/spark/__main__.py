@@ -276,11 +276,11 @@ def freshness(bench: Bench) -> list[Line]:
     with bench.broker.connect() as client:
         client.create_topic("fresh", 4, SEALS)
     delays: list[np.ndarray[Any, np.dtype[np.float64]]] = []
-    began_s = time.time()  # noqa: TID251  (timestamps of records)
+    began_s = time.time()
 
     def take(rows: DataFrame, _: int) -> None:
         stamps = rows.select(f.unix_millis("timestamp").alias("ms")).toArrow()["ms"].to_numpy()
-        now_ms = 1000 * time.time()  # noqa: TID251  (timestamps of records)
+        now_ms = 1000 * time.time()
         delays.append((now_ms - stamps)[stamps > 1000 * (began_s + WARM_S)])
 
     reader = bench.spark.readStream.format("smq").option("subscribe", "fresh")

@@ -23,7 +23,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from time import sleep
 from typing import BinaryIO
 
 from shm.kernels.base.words import WORD_WRITTEN
@@ -33,7 +32,7 @@ from smq.backup.files import copy, write
 from smq.backup.folder import About
 from smq.backup.objects import Topics, bring, bring_others
 from smq.backup.wal import Cut, LogFiles, cut_of
-from smq.app.process.clock import monotonic_ms, wall_ms
+from smq.app.process.clock import monotonic_ms, sleep, wall_ms
 from smq.app.process.status import Status, attach_logs, read_status
 from smq.app.supervisor import timeline
 from smq.app.supervisor.datadir import DataDirectory, read_meta

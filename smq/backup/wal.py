@@ -19,7 +19,6 @@ from collections.abc import Mapping, Set as AbstractSet
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from time import sleep
 from typing import NamedTuple
 
 import numpy as np
@@ -49,7 +48,7 @@ from shm.kernels.log.recover import (
     scan_frames,
 )
 from shm.segment import LogMemory
-from smq.app.process.clock import monotonic_ms
+from smq.app.process.clock import monotonic_ms, sleep
 from smq.backup.files import copy, link, write
 from smq.log.files.checkpoint import (
     FILE_NAME,

@@ -10,15 +10,14 @@ from dataclasses import asdict
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from time import sleep
 from typing import Any
 
 import numpy as np
 
 from shm.kernels.base import words
 from shm.segment import LogMemory
-from smq.app.cli.diagnosis import OpenTransaction
-from smq.app.process.clock import wall_ms
+from smq.app.process.clock import sleep, wall_ms
+from smq.cli.diagnosis import OpenTransaction
 from smq.app.process.lake import table_facts
 from smq.app.process.status import COUNTERS, attach_logs, counters_of, read_status
 from smq.app.supervisor import timeline

@@ -11,11 +11,11 @@ import tarfile
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from smq.app.process.clock import monotonic_ns
 from smq.cli.client import AsJson, refusal
 from smq.cli.output import say
 from smq.cli.serve import ConfigFile, load_config
@@ -131,12 +131,12 @@ def _filer_s(settings: "Config") -> float | None:
     from smq.filer.location import Location  # noqa: PLC0415  (as above)
     from smq.model.errors import StoreError  # noqa: PLC0415  (as above)
 
-    began = perf_counter()
+    began_ns = monotonic_ns()
     try:
         next(iter(Location.of(settings).open().list("topics/")), None)
     except StoreError:
         return None
-    return perf_counter() - began
+    return (monotonic_ns() - began_ns) / 1e9
 
 
 def _cgroup() -> tuple[int, int]:
@@ -174,9 +174,9 @@ def _sync_s(directory: Path) -> float:
         return 0.0
     try:
         os.write(fd, bytes(4096))
-        began = perf_counter()
+        began_ns = monotonic_ns()
         os.fdatasync(fd)
-        return perf_counter() - began
+        return (monotonic_ns() - began_ns) / 1e9
     finally:
         os.close(fd)
 

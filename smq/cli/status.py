@@ -7,11 +7,11 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from time import sleep
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from smq.app.process.clock import sleep
 from smq.cli.output import say, say_lines
 from smq.cli.serve import ConfigFile, load_config
 

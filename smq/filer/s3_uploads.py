@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from hashlib import md5
 from threading import Event
-from time import monotonic
+from time import monotonic  # noqa: TID251  (How long a server is silent; threads of its own wait.)
 from typing import Any, NamedTuple, Self, TypedDict, TypeVar
 
 from smq.filer.store import UNFINISHED_MAX, Data

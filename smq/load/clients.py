@@ -232,7 +232,7 @@ class SdkProducer:
             self._delivered(due_ns, is_good)
 
     def poll(self, seconds: float) -> None:
-        from time import sleep  # noqa: PLC0415
+        from smq.app.process.clock import sleep  # noqa: PLC0415
 
         sleep(seconds)  # Outcomes arrive in the producer's own thread.
 

@@ -5,9 +5,8 @@ import socket
 import struct
 from collections.abc import Generator
 from itertools import cycle
-from time import sleep
 
-from smq.app.process.clock import monotonic_ns
+from smq.app.process.clock import monotonic_ns, sleep
 from smq.client.kafka.cluster import addresses_of
 
 # ApiVersions, version 0 (KIP-35): size, key 18, version, correlation id, client id "bench".

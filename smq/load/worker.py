@@ -20,10 +20,9 @@ import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from time import sleep
 from typing import Any
 
-from smq.app.process.clock import monotonic_ns
+from smq.app.process.clock import monotonic_ns, sleep
 from smq.load.clients import (
     CommitFailed,
     Consumer,

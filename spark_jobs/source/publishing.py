@@ -10,7 +10,6 @@ old name. Its batches have the same numbers but different records; they are refu
 """
 
 import json
-import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from smq.client.client import Client, connect
+from smq.client.clock import SYSTEM_CLOCK
 from smq.client.errors import ProducerFenced
 from smq.client.kafka.cluster import Cluster
 from smq.client.kafka.group_admin import Committed, committed
@@ -147,10 +147,10 @@ class Publisher:
             return
         step = max(1, self._pace // STEPS_PER_SECOND)
         for first in range(0, rows.num_rows, step):
-            due_s = time.monotonic() + step / self._pace
+            due_s = SYSTEM_CLOCK.monotonic_s() + step / self._pace
             send(producer, rows.slice(first, step), self._topic)
             producer.flush()
-            time.sleep(max(0.0, due_s - time.monotonic()))
+            SYSTEM_CLOCK.sleep(due_s - SYSTEM_CLOCK.monotonic_s())
 
     def _rows(self, files: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for name in files:

@@ -6,7 +6,6 @@ up to the offsets visible to the broker's consumers.
 """
 
 import logging
-import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from smq.client.clock import SYSTEM_CLOCK
 from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError
 from smq.tables.plan import Unreadable
@@ -135,7 +135,7 @@ class SmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._committed = offsets
 
     def _admitted(self, starts: Offsets, ends: Offsets) -> Offsets:
-        now_s = time.monotonic()
+        now_s = SYSTEM_CLOCK.monotonic_s()
         waited_ms = None if self._batch_at_s is None else 1000 * (now_s - self._batch_at_s)
         if self._target is None and must_wait(starts, ends, self._admission, waited_ms):
             return starts

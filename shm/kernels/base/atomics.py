@@ -23,6 +23,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
+from shm.kernels.base import libc
 from shm.kernels.base.jit import kernel
 from shm.system import MACHINE
 
@@ -171,14 +172,6 @@ def _timespec(_typing, _seconds, _nanoseconds):
     return types.int64(_seconds, _nanoseconds), generate
 
 
-_syscall = types.ExternalFunction(
-    "syscall",
-    types.int64(
-        types.int64, types.int64, types.int64, types.int64, types.int64, types.int64, types.int64
-    ),
-)
-
-
 @kernel
 def futex_wait(words, index, expected, timeout_ns):
     """Sleep until woken while the word's low half equals `expected`; at most timeout_ns.
@@ -187,10 +180,10 @@ def futex_wait(words, index, expected, timeout_ns):
     """
     timeout = _timespec(timeout_ns // 1_000_000_000, timeout_ns % 1_000_000_000)
     low_half = expected & 0xFFFFFFFF
-    return _syscall(_SYS_FUTEX, address(words, index), _FUTEX_WAIT, low_half, timeout, 0, 0)
+    return libc.syscall(_SYS_FUTEX, address(words, index), _FUTEX_WAIT, low_half, timeout, 0, 0)
 
 
 @kernel
 def futex_wake(words, index, count):
     """Wake up to `count` sleepers; returns how many."""
-    return _syscall(_SYS_FUTEX, address(words, index), _FUTEX_WAKE, count, 0, 0, 0)
+    return libc.syscall(_SYS_FUTEX, address(words, index), _FUTEX_WAKE, count, 0, 0, 0)

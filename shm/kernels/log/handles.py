@@ -14,8 +14,8 @@ decides by the same facts and writes the error messages.
 """
 
 import numpy as np
-from numba import types
 
+from shm.kernels.base import libc
 from shm.kernels.base.atomics import address, bytes_at, words_at
 from shm.kernels.base.bytes import copy_bytes, get32
 from shm.kernels.base.jit import kernel
@@ -143,9 +143,6 @@ MODE_SHIFT, TYPE_MASK, REGULAR = 32, 0o170000, 0o100000
 AT_FDCWD, STATX_TYPE, STATX_MTIME, STATX_SIZE = -100, 0x1, 0x40, 0x200
 STATX_WANTED = STATX_TYPE | STATX_MTIME | STATX_SIZE
 
-_i32, _i64, _u32 = types.int32, types.int64, types.uint32
-_statx = types.ExternalFunction("statx", _i32(_i32, _i64, _i32, _u32, _i64))
-
 
 def new_rules() -> tuple[np.ndarray, np.ndarray]:
     """No rules, and their paths. A plan names them in HEAD_RULES as long as both are kept."""
@@ -179,7 +176,7 @@ def _is_there(rules, place, data, id_at, size, wall_ms):
     copy_bytes(paths, name, data, id_at, ID_BYTES)
     paths[name + ID_BYTES] = 0
     where, found = address(paths, path), address(rules, FOUND_AT)
-    if _statx(np.int32(AT_FDCWD), where, np.int32(0), np.uint32(STATX_WANTED), found) != 0:
+    if libc.statx(np.int32(AT_FDCWD), where, np.int32(0), np.uint32(STATX_WANTED), found) != 0:
         return False
     is_told = rules[FOUND_AT + FOUND_MASK] & STATX_WANTED == STATX_WANTED
     is_file = rules[FOUND_AT + FOUND_MODE] >> MODE_SHIFT & TYPE_MASK == REGULAR

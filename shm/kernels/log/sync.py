@@ -14,8 +14,8 @@ here makes the whole request visible. DONE is released after WORD_SYNCED.
 """
 
 import numpy as np
-from numba import types
 
+from shm.kernels.base import libc
 from shm.kernels.base.atomics import address, futex_wait, futex_wake, load_acquire, store_release
 from shm.kernels.base.jit import kernel
 from shm.kernels.base.memory import get_word, release_word, set_word
@@ -35,16 +35,10 @@ BOX_REQUESTS = 64
 WAIT_NS = 1_000_000_000
 LOOKS = 300  # Spin before sleeping: a client that was just acknowledged may send again at once.
 
-_fdatasync = types.ExternalFunction("fdatasync", types.int32(types.int32))
-_sched_yield = types.ExternalFunction("sched_yield", types.int32())
-_write = types.ExternalFunction("write", types.int64(types.int32, types.int64, types.int64))
-_clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.int64))
-_CLOCK_MONOTONIC = 1
-
 
 @kernel
 def _now_ns(box):
-    _clock_gettime(np.int32(_CLOCK_MONOTONIC), address(box, BOX_CLOCK))
+    libc.clock_gettime(np.int32(libc.CLOCK_MONOTONIC), address(box, BOX_CLOCK))
     return box[BOX_CLOCK] * 1_000_000_000 + box[BOX_CLOCK + 1]
 
 
@@ -66,7 +60,7 @@ def _sync_round(memory, box, done, requested):
             last += 1
         upto = box[BOX_REQUESTS_AT + 2 * (last % BOX_REQUESTS) + 1]
         began_ns = _now_ns(box)
-        if _fdatasync(np.int32(fd)) != 0:
+        if libc.fdatasync(np.int32(fd)) != 0:
             return np.int64(-1)
         _count_sync(memory, _now_ns(box) - began_ns)
         release_word(memory, WORD_SYNCED, upto)
@@ -81,7 +75,7 @@ def _wait(box, requested):
     for _ in range(LOOKS):
         if load_acquire(box, BOX_REQUESTED) != requested or load_acquire(box, BOX_STOP) != 0:
             return
-        _sched_yield()
+        libc.sched_yield()
     futex_wait(box, BOX_REQUESTED, requested, WAIT_NS)
 
 
@@ -97,7 +91,7 @@ def sync_loop(memory, box):
             continue
         if _sync_round(memory, box, done, requested) < 0:
             store_release(box, BOX_ERRNO, 5)
-        _write(np.int32(box[BOX_EVENT_FD]), address(box, BOX_ONE), 8)
+        libc.write(np.int32(box[BOX_EVENT_FD]), address(box, BOX_ONE), 8)
 
 
 @kernel

@@ -9,22 +9,16 @@ Python, step by step, this would take longer than handling a small record.
 from typing import NamedTuple
 
 import numpy as np
-from numba import types
 
+from shm.kernels.base import libc
 from shm.kernels.base.atomics import address
 from shm.kernels.base.jit import kernel
 from shm.kernels.base.publish import read_version
 from shm.kernels.reader.lend import CURSOR_AWAY, CURSOR_ENTRY, lend_batches
 from shm.kernels.session.client import fall_asleep_client, wake_client
-from shm.kernels.turn.words import MSG_DONTWAIT
 
 POLLED_WORDS = 4
-POLLIN = 1
 BELLS_MAX = 64  # Bells discarded per call; any left cause one needless check.
-
-_i32, _i64 = types.int32, types.int64
-_poll = types.ExternalFunction("poll", _i32(_i64, _i64, _i32))
-_recv = types.ExternalFunction("recv", _i64(_i32, _i64, _i64, _i32))
 
 
 class ReaderState(NamedTuple):
@@ -55,7 +49,7 @@ def sleep_reader(
     catalog than `version`, ends it early.
     """
     fd = polled[0]
-    received = _recv(fd, address(bells, 0), np.int64(BELLS_MAX), np.int32(MSG_DONTWAIT))
+    received = libc.recv(fd, address(bells, 0), np.int64(BELLS_MAX), np.int32(libc.MSG_DONTWAIT))
     wake_client(session, side)
     if received == 0:
         return False
@@ -64,6 +58,6 @@ def sleep_reader(
     if _has_something(log, wanted, cursor, facts) or read_version(catalog) != version:
         wake_client(session, side)  # Otherwise the shard would ring while we are awake.
         return True
-    polled[1] = polled[3] = POLLIN
-    _poll(address(polled, 0), np.int64(2), np.int32(timeout_ms))
+    polled[1] = polled[3] = libc.POLLIN
+    libc.poll(address(polled, 0), np.int64(2), np.int32(timeout_ms))
     return True

@@ -8,8 +8,8 @@ stay where they are.
 """
 
 import numpy as np
-from numba import types
 
+from shm.kernels.base import libc
 from shm.kernels.base.atomics import address
 from shm.kernels.base.jit import kernel
 from shm.kernels.base.memory import get_word, ring_at
@@ -25,18 +25,12 @@ from shm.kernels.request.fetch_request import (
     STATE_MESSAGE,
     STATE_OUT_BYTES,
 )
-from shm.kernels.turn.words import MSG_DONTWAIT, MSG_NOSIGNAL
 
 _MESSAGE_IOV, _MESSAGE_IOV_COUNT = STATE_MESSAGE + 2, STATE_MESSAGE + 3
 _POLL = STATE_MESSAGE + 7  # Two of struct pollfd.
 _VECTORS = STATE_MESSAGE + 9
 _VECTOR_WORDS = 2
-_POLLIN, _POLLOUT = 1, 4
 ROOM_MS = 1  # A client without room for this long is left to the loop.
-
-_i32, _i64 = types.int32, types.int64
-_sendmsg = types.ExternalFunction("sendmsg", _i64(_i32, _i64, _i32))
-_poll = types.ExternalFunction("poll", _i32(_i64, _i64, _i32))
 
 
 @kernel
@@ -83,20 +77,20 @@ def _has_room(fd, epoll, state):
 
     Work for another client ends the wait.
     """
-    state[_POLL], state[_POLL + 1] = fd | _POLLOUT << 32, epoll | _POLLIN << 32
-    if _poll(address(state, _POLL), np.int64(2), np.int32(ROOM_MS)) <= 0:
+    state[_POLL], state[_POLL + 1] = fd | libc.POLLOUT << 32, epoll | libc.POLLIN << 32
+    if libc.poll(address(state, _POLL), np.int64(2), np.int32(ROOM_MS)) <= 0:
         return False
-    return state[_POLL] >> 48 & _POLLOUT != 0
+    return state[_POLL] >> 48 & libc.POLLOUT != 0
 
 
 @kernel
 def send_answer(fd, epoll, memory, state, out):
     """Send it; returns how many bytes the socket took."""
-    flags, total = np.int32(MSG_DONTWAIT | MSG_NOSIGNAL), np.int64(0)
+    flags, total = np.int32(libc.MSG_DONTWAIT | libc.MSG_NOSIGNAL), np.int64(0)
     left = state[STATE_OUT_BYTES] + state[STATE_LENT_BYTES]
     _fill_message(memory, state, out)
     while True:
-        sent = _sendmsg(np.int32(fd), address(state, STATE_MESSAGE), flags)
+        sent = libc.sendmsg(np.int32(fd), address(state, STATE_MESSAGE), flags)
         if sent <= 0:
             return total
         total, left = total + sent, left - sent

@@ -6,8 +6,8 @@ rows. It answers a Fetch at once (shm.kernels.request.fetch_request), or parks i
 """
 
 import numpy as np
-from numba import types
 
+from shm.kernels.base import libc
 from shm.kernels.base.atomics import address
 from shm.kernels.base.bytes import get16, get32
 from shm.kernels.base.jit import kernel
@@ -58,7 +58,6 @@ from shm.kernels.turn.words import (
     LEFT_STOP,
     LEVEL,
     LOOPS,
-    MSG_DONTWAIT,
     PARKED,
     RECEIVED,
     ROW_COUNT,
@@ -79,19 +78,12 @@ RECEIVE_BYTES = 1024 * 1024  # Of one recv: what fits the caches while it is app
 LOOKS_MAX = 8  # Of one turn: bounds how long its first answers wait.
 SHORT_BYTES = 128 * 1024  # A turn that has received more does not look again.
 ANSWERS_BYTES_MIN = 4096  # Room for answers without which a turn does not look again.
-EPOLLIN = 1
-CLOCK_REALTIME, CLOCK_MONOTONIC = 0, 1
-
-_i32, _i64 = types.int32, types.int64
-_recv = types.ExternalFunction("recv", _i64(_i32, _i64, _i64, _i32))
-_epoll_wait = types.ExternalFunction("epoll_wait", _i32(_i32, _i64, _i32, _i32))
-_clock_gettime = types.ExternalFunction("clock_gettime", _i32(_i32, _i64))
 
 
 @kernel
 def now_ns(turn, clock):
     """The time of a clock of the system, in ns."""
-    _clock_gettime(np.int32(clock), address(turn, CLOCK))
+    libc.clock_gettime(np.int32(clock), address(turn, CLOCK))
     return turn[CLOCK] * 1_000_000_000 + turn[CLOCK + 1]
 
 
@@ -99,7 +91,7 @@ def now_ns(turn, clock):
 def ready(turn, events, timeout_ms):
     """How many descriptors are ready, at once or within so long; -1: a signal arrived."""
     epoll, count, timeout_ms = np.int32(turn[EPOLL]), np.int32(EVENTS_MAX), np.int32(timeout_ms)
-    return np.int64(_epoll_wait(epoll, address(events, 0), count, timeout_ms))
+    return np.int64(libc.epoll_wait(epoll, address(events, 0), count, timeout_ms))
 
 
 @kernel
@@ -150,8 +142,8 @@ def _produce(turn, fd, count, data, log, producing):
     memory, links, producers, directory = log
     turn[RECEIVED] += 1
     plan[HEAD_START], plan[HEAD_END] = 0, count
-    plan[HEAD_WALL_MS] = now_ns(turn, CLOCK_REALTIME) // 1_000_000
-    plan[HEAD_NOW_MS] = now_ns(turn, CLOCK_MONOTONIC) // 1_000_000 + turn[AHEAD_MS]
+    plan[HEAD_WALL_MS] = now_ns(turn, libc.CLOCK_REALTIME) // 1_000_000
+    plan[HEAD_NOW_MS] = now_ns(turn, libc.CLOCK_MONOTONIC) // 1_000_000 + turn[AHEAD_MS]
     turn[LEFT_STOP] = produce(data, memory, links, producers, directory, plan, out)
     if turn[LEFT_STOP] != STOP_NEED_MORE or plan[HEAD_START] < count or plan[HEAD_CLOSE] != 0:
         return False
@@ -169,10 +161,10 @@ def _produce(turn, fd, count, data, log, producing):
 def _take(turn, fd, clients, data, log, producing, fetching, waiting):
     """Receive once and take the requests; returns the bytes received, or -1: leave it to the
     loop."""
-    count = _recv(np.int32(fd), address(data, 0), RECEIVE_BYTES, np.int32(MSG_DONTWAIT))
+    count = libc.recv(np.int32(fd), address(data, 0), RECEIVE_BYTES, np.int32(libc.MSG_DONTWAIT))
     if count <= 0:
         return np.int64(-1)
-    clients[fd] = now_ns(turn, CLOCK_MONOTONIC)
+    clients[fd] = now_ns(turn, libc.CLOCK_MONOTONIC)
     if _produce(turn, fd, count, data, log, producing):
         return count
     is_other = turn[LEFT_STOP] == STOP_OTHER_API and producing[0][HEAD_START] == 0
@@ -188,7 +180,7 @@ def _take_session(turn, row, is_rung, data, log, producing, sessions):
     table = sessions[0]
     fd, bells = table[SESSION_WORDS * row + S_FD], np.int64(0)
     if is_rung:
-        bells = _recv(np.int32(fd), address(data, 0), BELLS_MAX, np.int32(MSG_DONTWAIT))
+        bells = libc.recv(np.int32(fd), address(data, 0), BELLS_MAX, np.int32(libc.MSG_DONTWAIT))
         if bells <= 0:
             return np.int64(-1)  # It hangs up, which is announced again.
         turn[AWAKE] |= np.int64(1) << row
@@ -197,7 +189,7 @@ def _take_session(turn, row, is_rung, data, log, producing, sessions):
         turn[RUNG_FD], turn[BELLS] = fd, bells
         return np.int64(-1)
     if size > 0 and turn[SESSION_SPIN_NS] != 0:
-        turn[SPIN_UNTIL_NS] = now_ns(turn, CLOCK_MONOTONIC) + turn[SESSION_SPIN_NS]
+        turn[SPIN_UNTIL_NS] = now_ns(turn, libc.CLOCK_MONOTONIC) + turn[SESSION_SPIN_NS]
     if size > 0 and not _produce(turn, fd, size, data, log, producing):
         turn[LEFT_FD] = fd
         return np.int64(-1)
@@ -220,7 +212,7 @@ def _take_awake(turn, data, log, producing, sessions):
 @kernel
 def _is_ours(clients, mask, fd):
     """Whether a descriptor's event is for the kernel."""
-    if mask != EPOLLIN or fd >= clients.size:
+    if mask != libc.EPOLLIN or fd >= clients.size:
         return False
     return clients[fd] != LOOPS and clients[fd] != PARKED
 

@@ -9,8 +9,8 @@ alive, as long as it is in the table.
 """
 
 import numpy as np
-from numba import types
 
+from shm.kernels.base import libc
 from shm.kernels.base.atomics import address, bytes_at, load_acquire, words_at
 from shm.kernels.base.jit import kernel
 from shm.kernels.session.shard import (
@@ -22,16 +22,12 @@ from shm.kernels.session.shard import (
     tell_event,
 )
 from shm.kernels.session.words import BELLS_IN_VAIN, WATCH_SEEN, WATCH_VERSION
-from shm.kernels.turn.words import MSG_DONTWAIT, MSG_NOSIGNAL
 
 S_FD, S_MEMORY, S_MEMORY_BYTES, S_SIDE, S_SIDE_WORDS = range(5)
 SESSION_WORDS = 5
 SESSIONS_MAX = 60  # Bits of a word. Later sessions are the loop's.
 BELLS_MAX = 512  # Swallowed at once. A client rings once for each time that we fall asleep.
 _BELL_BYTES = 1
-
-_i32, _i64 = types.int32, types.int64
-_send = types.ExternalFunction("send", _i64(_i32, _i64, _i64, _i32))
 
 
 def new_sessions(slots: int) -> tuple[np.ndarray, np.ndarray]:
@@ -42,8 +38,8 @@ def new_sessions(slots: int) -> tuple[np.ndarray, np.ndarray]:
 @kernel
 def _ring(table, at, memory):
     """Wake a client. A socket that takes no bell holds enough of them, or is about to close."""
-    flags = np.int32(MSG_DONTWAIT | MSG_NOSIGNAL)
-    _send(np.int32(table[at + S_FD]), address(memory, 0), _BELL_BYTES, flags)
+    flags = np.int32(libc.MSG_DONTWAIT | libc.MSG_NOSIGNAL)
+    libc.send(np.int32(table[at + S_FD]), address(memory, 0), _BELL_BYTES, flags)
 
 
 @kernel

@@ -19,8 +19,8 @@ shm.kernels.turn.receive has the receiving part, shm.kernels.turn.words the word
 """
 
 import numpy as np
-from numba import types
 
+from shm.kernels.base import libc
 from shm.kernels.base.atomics import address, load_acquire
 from shm.kernels.base.jit import kernel
 from shm.kernels.base.memory import get_word, release_word, ring_at
@@ -38,7 +38,7 @@ from shm.kernels.base.words import (
 from shm.kernels.log.plan import HEAD_OUT_START, LEVEL_NONE
 from shm.kernels.log.visible import publish
 from shm.kernels.request.fetch_request import ANSWERED, STATE_START, WAITS, answer_fetch
-from shm.kernels.turn.receive import CLOCK_MONOTONIC, now_ns, ready, receive, send_fetched
+from shm.kernels.turn.receive import now_ns, ready, receive, send_fetched
 from shm.kernels.turn.sessions import (
     answer_session,
     any_requests,
@@ -70,8 +70,6 @@ from shm.kernels.turn.words import (
     LEFT_FD,
     LEVEL,
     MOVED,
-    MSG_DONTWAIT,
-    MSG_NOSIGNAL,
     RECEIVED,
     ROW,
     ROW_COUNT,
@@ -98,11 +96,6 @@ from shm.kernels.turn.words import (
 SESSION_LOOKS = 20  # At the inboxes that are awake, before sockets are looked at again.
 MS_NS = 1_000_000
 
-_i32, _i64 = types.int32, types.int64
-_send = types.ExternalFunction("send", _i64(_i32, _i64, _i64, _i32))
-_pwrite = types.ExternalFunction("pwrite", _i64(_i32, _i64, _i64, _i64))
-_sched_yield = types.ExternalFunction("sched_yield", _i32())
-
 
 @kernel
 def _wait_awake(turn, events, sessions, until_ns):
@@ -113,9 +106,9 @@ def _wait_awake(turn, events, sessions, until_ns):
     """
     count = np.int64(0)
     while count == 0 and not any_requests(sessions[0], turn[AWAKE], SESSION_LOOKS):
-        if now_ns(turn, CLOCK_MONOTONIC) >= until_ns:
+        if now_ns(turn, libc.CLOCK_MONOTONIC) >= until_ns:
             break
-        _sched_yield()
+        libc.sched_yield()
         count = ready(turn, events, 0)
     return count
 
@@ -127,7 +120,7 @@ def _look(turn, events, sessions, spin):
     turn[IS_SHORT] = 0
     if count == 0 and (is_tried or turn[AWAKE] != 0):
         spin_ns = SPIN_SESSION_NS if turn[AWAKE] != 0 else turn[SPIN_NS]
-        until_ns = now_ns(turn, CLOCK_MONOTONIC) + spin_ns * is_tried
+        until_ns = now_ns(turn, libc.CLOCK_MONOTONIC) + spin_ns * is_tried
         if turn[AWAKE] != 0:
             until_ns = max(until_ns, min(turn[SPIN_UNTIL_NS], turn[UNTIL_NS]))
         count = _wait_awake(turn, events, sessions, until_ns)
@@ -139,11 +132,12 @@ def _look(turn, events, sessions, spin):
 @kernel
 def _sleep(turn, events, due_ns):
     """As ready(), asleep until there is input; at most until something is due."""
-    at_ns = now_ns(turn, CLOCK_MONOTONIC)
+    at_ns = now_ns(turn, libc.CLOCK_MONOTONIC)
     if at_ns >= due_ns:
         return np.int64(0)
     count = ready(turn, events, (due_ns - at_ns + MS_NS - 1) // MS_NS)
-    turn[UNTIL_NS] += now_ns(turn, CLOCK_MONOTONIC) - at_ns  # It is time awake that is limited.
+    asleep_ns = now_ns(turn, libc.CLOCK_MONOTONIC) - at_ns
+    turn[UNTIL_NS] += asleep_ns  # It is time awake that is limited.
     return count
 
 
@@ -160,7 +154,7 @@ def _wait(turn, events, sessions, spin, waiting):
     count = _look(turn, events, sessions, spin)
     if count > 0 or any_requests(sessions[0], turn[AWAKE], 1):
         return count
-    _rest(turn, sessions, now_ns(turn, CLOCK_MONOTONIC))
+    _rest(turn, sessions, now_ns(turn, libc.CLOCK_MONOTONIC))
     if turn[AWAKE] != 0:
         return np.int64(0 if turn[SPIN_UNTIL_NS] <= turn[UNTIL_NS] else -1)
     count = _sleep(turn, events, min(turn[DUE_NS], waiting[0][WAITING_DUE_NS]))
@@ -178,7 +172,7 @@ def _write(turn, memory):
     if start < turn[WAL_START] or end > turn[WAL_END] or place + end - start > ring_bytes:
         return False
     source, at = address(memory, ring_at(memory) + place), start - turn[WAL_START]
-    if _pwrite(np.int32(turn[WAL_FD]), source, end - start, at) != end - start:
+    if libc.pwrite(np.int32(turn[WAL_FD]), source, end - start, at) != end - start:
         return False
     release_word(memory, WORD_WRITTEN, end)
     return True
@@ -197,7 +191,7 @@ def _answer_row(turn, row, clients, log, fetching, waiting):
     if outcome != ANSWERED:
         return outcome == WAITS
     remove_waiting(waiting, row)
-    clients[fd] = now_ns(turn, CLOCK_MONOTONIC)
+    clients[fd] = now_ns(turn, libc.CLOCK_MONOTONIC)
     send_fetched(turn, fd, memory, fetching)
     return turn[UNSENT_FD] < 0
 
@@ -246,8 +240,8 @@ def _send_some(fd, clients, sessions, out, start, end):
     """Send one of the answers; returns how many bytes went."""
     if clients[fd] <= SESSION:
         return answer_session(sessions[0], SESSION - clients[fd], out[start:end])
-    flags = np.int32(MSG_DONTWAIT | MSG_NOSIGNAL)
-    return max(np.int64(0), _send(np.int32(fd), address(out, start), end - start, flags))
+    flags = np.int32(libc.MSG_DONTWAIT | libc.MSG_NOSIGNAL)
+    return max(np.int64(0), libc.send(np.int32(fd), address(out, start), end - start, flags))
 
 
 @kernel
@@ -277,7 +271,7 @@ def _begin_turn(turn, memory):
     """Begin a turn: there is input."""
     turn[TURN_COUNT] += 1
     turn[IS_SHORT] = 1
-    turn[BEGAN_NS] = now_ns(turn, CLOCK_MONOTONIC)
+    turn[BEGAN_NS] = now_ns(turn, libc.CLOCK_MONOTONIC)
     turn[BEGAN_PRODUCED] = get_word(memory, COUNTER_PRODUCE_REQUESTS)
     turn[BEGAN_FETCHED] = get_word(memory, COUNTER_FETCH_REQUESTS)
 
@@ -328,7 +322,7 @@ def take_turns(
     """
     plan, out = producing
     _begin(turn)
-    turn[UNTIL_NS], is_going_on = now_ns(turn, CLOCK_MONOTONIC) + turn[TURNS_NS], True
+    turn[UNTIL_NS], is_going_on = now_ns(turn, libc.CLOCK_MONOTONIC) + turn[TURNS_NS], True
     while is_going_on:
         count = _wait(turn, events, sessions, spin, waiting)
         if count < 0:
@@ -348,7 +342,7 @@ def take_turns(
         if not _show(turn, clients, log, fetching, waiting, sessions, cursors, touched, watched):
             break
         is_going_on &= _send_answers(turn, clients, sessions, out)
-        at_ns = now_ns(turn, CLOCK_MONOTONIC)
+        at_ns = now_ns(turn, libc.CLOCK_MONOTONIC)
         _note_times(turn, log[0], at_ns)
         is_going_on &= at_ns < turn[UNTIL_NS]
         if not is_going_on:

@@ -49,7 +49,6 @@ BEGAN_NS = TIME_SUMS_AT + 2  # Of the present turn, and what was counted before 
 BEGAN_PRODUCED, BEGAN_FETCHED = BEGAN_NS + 1, BEGAN_NS + 2
 TURN_WORDS = BEGAN_NS + 3
 EVENTS_MAX = 64
-MSG_DONTWAIT, MSG_NOSIGNAL = 0x40, 0x4000  # Flags of recv and send.
 # struct epoll_event is packed on x86 alone: in words of 32 bits.
 EVENT_WORDS, EVENT_FD = (3, 1) if platform.machine() == "x86_64" else (4, 2)
 LOOPS, PARKED, SESSION = 0, -1, -2  # Instead of a time in `clients`.

@@ -14,9 +14,9 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from time import sleep
 from typing import Any
 
+from smq.app.process.clock import sleep
 from smq.model.printable import say_error
 
 WAITING_MAX = 100

@@ -1,4 +1,6 @@
-"""The only clock. All other code takes the time as an argument.
+"""The processes' only clock; programs have another, smq.client.clock.
+
+All other code takes the time as an argument, and a linter sees to it. Who waits, sleeps here.
 
     wall_ms        what people read, and what Kafka defines by it: records' times, retention. It may
                    be set at any time, by seconds or by years
@@ -49,6 +51,11 @@ def begin_at(now_ms: int) -> None:
     """Begin a time line: it is `now_ms` now, here and in every later fork."""
     global _ahead_ms  # noqa: PLW0603  (A process has one clock.)
     _ahead_ms = now_ms - _monotonic_ns() // 1_000_000
+
+
+def sleep(seconds: float) -> None:
+    """Return when this much time has passed."""
+    time.sleep(seconds)
 
 
 @contextmanager

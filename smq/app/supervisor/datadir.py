@@ -25,11 +25,10 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from time import sleep
 from typing import Any
 
 from shm.layout import WAL_FORMAT
-from smq.app.process.clock import monotonic_ms
+from smq.app.process.clock import monotonic_ms, sleep
 from smq.app.supervisor.links import refuse_links
 from smq.log.files.disk import OsDisk
 from smq.model.config import INT32_MAX, SETTINGS

@@ -12,12 +12,11 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from time import sleep
 from typing import Any
 
 import psutil
 
-from smq.app.process.clock import monotonic_ms
+from smq.app.process.clock import monotonic_ms, sleep
 from smq.app.process.inheritance import socket_path
 from smq.app.supervisor.datadir import CLUSTER_ID
 from smq.model.config import Config, bracketed

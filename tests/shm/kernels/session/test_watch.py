@@ -50,7 +50,7 @@ def test_each_list_has_a_version_of_its_own(shard: SessionMemory) -> None:
 def machine_code(kernel: Any, *arguments: Any) -> str:
     """What LLVM is given for a kernel: compiled anew, for a cached one does not say."""
     options: dict[str, Any] = {"_nrt": False, "error_model": "numpy"}
-    compiled: Any = numba.njit(**options)(kernel.py_func)  # noqa: TID251  (Of use to nobody else.)
+    compiled: Any = numba.njit(**options)(kernel.py_func)
     compiled(*arguments)
     return "".join(compiled.inspect_llvm().values())
 
