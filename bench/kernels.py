@@ -12,33 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shm.kernels.base import words
 from shm.kernels.base.crc32c import crc32c
 from shm.kernels.base.entries import LINK_COLUMNS
-from shm.kernels.base.words import (
-    DURABILITY_OS,
-    DURABILITY_SHIFT,
-    P_BATCH_BYTES_MAX,
-    P_FLAGS,
-    P_LAST_ENTRY,
-    P_TIMESTAMP_AFTER_MAX,
-    P_TIMESTAMP_BEFORE_MAX,
-    WORD_INDEX_KEEP,
-    WORD_INDEX_TAIL,
-    WORD_TAIL,
-    WORD_WRITTEN,
-)
 from shm.kernels.log.directory import hash_key
-from shm.kernels.log.plan import (
-    HEAD_END,
-    HEAD_NOW_MS,
-    HEAD_REQUEST_BYTES_MAX,
-    HEAD_START,
-    HEAD_WALL_MS,
-    ROW_ERROR,
-    STOP_NEED_MORE,
-    new_plan,
-    row_at,
-)
+from shm.kernels.log.plan import new_plan, row_at
 from shm.kernels.log.producers import PRODUCER_COLUMNS
 from shm.kernels.request.fetch import gather
 from shm.kernels.request.produce import produce
@@ -86,14 +64,14 @@ class Bench:
         self.log = LogMemory.in_process(0, RING_BYTES, 16 * MiB, 4)
         self.log.memory[-RING_BYTES:] = 1  # A first touch of a page costs microseconds.
         row = self.log.partitions[0]
-        row[P_LAST_ENTRY], row[P_BATCH_BYTES_MAX] = -1, 2 * MiB
-        row[P_TIMESTAMP_BEFORE_MAX] = row[P_TIMESTAMP_AFTER_MAX] = UNLIMITED
-        row[P_FLAGS] = DURABILITY_OS << DURABILITY_SHIFT
+        row[words.P_LAST_ENTRY], row[words.P_BATCH_BYTES_MAX] = -1, 2 * MiB
+        row[words.P_TIMESTAMP_BEFORE_MAX] = row[words.P_TIMESTAMP_AFTER_MAX] = UNLIMITED
+        row[words.P_FLAGS] = words.DURABILITY_OS << words.DURABILITY_SHIFT
         self.links = np.full((LINK_COLUMNS, self.log.layout.index_capacity), -1, np.int64)
         self.producers = np.zeros((64, PRODUCER_COLUMNS), np.int64)
         self.plan, self.out = new_plan(512, 1024, 4096), np.zeros(1 << 18, np.uint8)
-        self.plan[HEAD_NOW_MS] = self.plan[HEAD_WALL_MS] = NOW_MS
-        self.plan[HEAD_REQUEST_BYTES_MAX] = 100 * MiB
+        self.plan[words.HEAD_NOW_MS] = self.plan[words.HEAD_WALL_MS] = NOW_MS
+        self.plan[words.HEAD_REQUEST_BYTES_MAX] = 100 * MiB
         name = np.frombuffer(b"t", np.uint8)
         key_hash = int(hash_key(np.zeros(8, np.int64), name, 0, 1, False))  # noqa: FBT003
         buckets = [1 if i == key_hash & 1 else 0 for i in range(2)]
@@ -103,13 +81,13 @@ class Bench:
 
     def produce(self, data: np.ndarray) -> None:
         """Append one recv's worth, and mark all of it as written."""
-        self.plan[HEAD_START], self.plan[HEAD_END] = 0, len(data)
+        self.plan[words.HEAD_START], self.plan[words.HEAD_END] = 0, len(data)
         args = self.log.memory, self.links, self.producers
         stop = produce(data, *args, self.directory, self.plan, self.out)
-        assert stop == STOP_NEED_MORE, stop
-        assert self.plan[row_at(self.plan, 0) + ROW_ERROR] == 0
-        self.log.words[WORD_WRITTEN] = self.log.words[WORD_TAIL]
-        self.log.words[WORD_INDEX_KEEP] = self.log.words[WORD_INDEX_TAIL]
+        assert stop == words.STOP_NEED_MORE, stop
+        assert self.plan[row_at(self.plan, 0) + words.ROW_ERROR] == 0
+        self.log.words[words.WORD_WRITTEN] = self.log.words[words.WORD_TAIL]
+        self.log.words[words.WORD_INDEX_KEEP] = self.log.words[words.WORD_INDEX_TAIL]
 
 
 def request_of(case: Case, sequence: int) -> bytes:

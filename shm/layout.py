@@ -39,6 +39,7 @@ import numpy as np
 
 from shm.kernels.base.entries import INDEX_DTYPES, INDEX_ENTRY_BYTES
 from shm.kernels.base.words import (
+    COUNTER_SEALED_CACHE_HITS,
     COUNTER_SYNC_NS,
     COUNTER_SYNC_TIMES,
     FRAME_ALIGNMENT_BYTES,
@@ -55,9 +56,6 @@ PAGE_BYTES = 4096
 # Rows of a log's partition table. An unused row of 192 bytes takes no memory; a topic has up to
 # 100,000 partitions.
 PARTITIONS_PER_LOG_MAX = 131_072
-
-COUNTER_SEALED_CACHE_HITS = 74
-"""The word between the counters of `words` and the times of syncs: no kernel counts these."""
 
 assert FRAME_BYTES_MIN % FRAME_ALIGNMENT_BYTES == 0
 assert COUNTER_SYNC_NS < COUNTER_SEALED_CACHE_HITS < COUNTER_SYNC_TIMES

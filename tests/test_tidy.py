@@ -57,7 +57,7 @@ WALL_TIME = {
     "smq/app/supervisor/timeline.py": "how long the host was down: nothing else can tell",
     # Kafka's definitions.
     "shm/kernels/log/append.py": "log append time; what a record's time may be",
-    "shm/kernels/log/plan.py": "the word that hands it to the kernels",
+    "shm/kernels/base/words.py": "the word that hands it to the kernels",
     "shm/kernels/record/batches.py": "what a record's time may be",
     "shm/kernels/turn/receive.py": "hands it to the kernels",
     "shm/kernels/twin/produce.py": "the twin of these",

@@ -13,11 +13,18 @@ from shm.kernels.base.crc32c import crc32c
 from shm.kernels.base.entries import LINK_COLUMNS
 from shm.kernels.base.frames import batch_crc_is_good, frame_is_good
 from shm.kernels.base.publish import read_version, write_version
-from shm.kernels.base.words import FRAME_HEADER_BYTES, P_LAST_ENTRY, WORD_GENERATION
+from shm.kernels.base.words import (
+    FRAME_HEADER_BYTES,
+    HEAD_END,
+    HEAD_REQUEST_BYTES_MAX,
+    HEAD_START,
+    P_LAST_ENTRY,
+    WORD_GENERATION,
+)
 from shm.kernels.log.append import append_marker, append_rows, pad_to
 from shm.kernels.log.directory import enter_topics, hash_key
 from shm.kernels.log.index import find_entry, find_timestamp, first_entry
-from shm.kernels.log.plan import HEAD_END, HEAD_REQUEST_BYTES_MAX, HEAD_START, new_plan
+from shm.kernels.log.plan import new_plan
 from shm.kernels.log.producers import (
     clip_producers,
     expire_producers,

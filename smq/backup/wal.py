@@ -23,19 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shm.kernels.base import words
 from shm.kernels.base.frames import write_frame_header
-from shm.kernels.base.words import (
-    FLAG_IN_USE,
-    FRAME_HEADER_BYTES,
-    FRAME_KIND_BATCH,
-    FRAME_KIND_PADDING,
-    P_COMPACTED_END,
-    P_FLAGS,
-    P_LOG_START,
-    P_NUMBER,
-    WORD_PARTITION_COUNT,
-    WORD_TAIL,
-)
 from shm.kernels.log.recover import (
     S_AT,
     S_BYTES,
@@ -81,11 +70,11 @@ class Cut(NamedTuple):
 
 def cut_of(memory: LogMemory) -> Cut:
     """A served log at this moment."""
-    rows = memory.partitions[: int(memory.words[WORD_PARTITION_COUNT])]
-    rows = rows[rows[:, P_FLAGS] & FLAG_IN_USE != 0]
-    numbers = rows[:, P_NUMBER].tolist()
-    bounds = map(Bounds._make, rows[:, [P_LOG_START, P_COMPACTED_END]].tolist())
-    return Cut(int(memory.words[WORD_TAIL]), dict(zip(numbers, bounds, strict=True)))
+    rows = memory.partitions[: int(memory.words[words.WORD_PARTITION_COUNT])]
+    rows = rows[rows[:, words.P_FLAGS] & words.FLAG_IN_USE != 0]
+    numbers = rows[:, words.P_NUMBER].tolist()
+    bounds = map(Bounds._make, rows[:, [words.P_LOG_START, words.P_COMPACTED_END]].tolist())
+    return Cut(int(memory.words[words.WORD_TAIL]), dict(zip(numbers, bounds, strict=True)))
 
 
 class LogFiles:
@@ -246,14 +235,14 @@ def _blank(
 ) -> None:
     """Blank a frame of others, and what the ring had before where a frame has nothing."""
     start = row[S_AT]
-    if row[S_KIND] == FRAME_KIND_BATCH and row[S_PARTITION] not in known:
+    if row[S_KIND] == words.FRAME_KIND_BATCH and row[S_PARTITION] not in known:
         data[start:stop] = 0
-        size = stop - start - FRAME_HEADER_BYTES
-        stamps, kind = (row[S_SYNCED], row[S_GENERATION]), FRAME_KIND_PADDING
+        size = stop - start - words.FRAME_HEADER_BYTES
+        stamps, kind = (row[S_SYNCED], row[S_GENERATION]), words.FRAME_KIND_PADDING
         write_frame_header(data, start, first_position + start, stamps, size, 0, kind, 0)
     else:
-        filled = 0 if row[S_KIND] == FRAME_KIND_PADDING else row[S_BYTES]
-        data[start + FRAME_HEADER_BYTES + filled : stop] = 0
+        filled = 0 if row[S_KIND] == words.FRAME_KIND_PADDING else row[S_BYTES]
+        data[start + words.FRAME_HEADER_BYTES + filled : stop] = 0
 
 
 def _is_full(path: Path, length: int, end: int | None) -> bool:

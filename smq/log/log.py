@@ -30,6 +30,7 @@ from shm.kernels.base.words import (
     WORD_GENERATION,
     WORD_LOG,
     WORD_SPACE_END,
+    WORD_SPACE_LIMIT,
     WORD_SYNCED,
     WORD_TAIL,
     WORD_WRITTEN,
@@ -48,7 +49,6 @@ from smq.log.partitions import PartitionSettings
 from smq.log.producers import Producers
 from smq.log.reading import ReadableLog
 from smq.log.repair import Health, note_failed_sync
-from smq.log.room import WORD_SPACE_LIMIT
 from smq.log.sealed_ends import SealedEnds
 from smq.log.sync import Syncer, Syncs
 from smq.log.transactions import Transactions

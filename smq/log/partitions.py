@@ -6,48 +6,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shm.kernels.base.words import (
-    DURABILITY_SHIFT,
-    FLAG_FETCH_LEFT,
-    FLAG_IN_USE,
-    FLAG_LOG_APPEND_TIME,
-    FLAG_LOOKED_INTO,
-    P_BATCH_BYTES_MAX,
-    P_COMPACTED_END,
-    P_DECIDED_END,
-    P_EPOCH,
-    P_FLAGS,
-    P_HIGH_WATERMARK,
-    P_LAST_ENTRY,
-    P_LAST_STABLE,
-    P_LOG_END,
-    P_LOG_START,
-    P_MAX_TIMESTAMP,
-    P_NUMBER,
-    P_OPEN_FROM,
-    P_SEALED_END,
-    P_TIMESTAMP_AFTER_MAX,
-    P_TIMESTAMP_BEFORE_MAX,
-    P_UNSEALED_BYTES,
-    P_UNSEALED_SINCE_MS,
-    PARTITION_COLUMNS,
-    WORD_PARTITION_COUNT,
-)
+from shm.kernels.base import words
 from shm.segment import LogMemory
 from smq.log.files.checkpoint import PartitionCheckpoint
 
 TIME_UNLIMITED = 2**62
 _STATE_COLUMNS = (
-    P_LOG_START,
-    P_LOG_END,
-    P_SEALED_END,
-    P_MAX_TIMESTAMP,
-    P_UNSEALED_BYTES,
-    P_UNSEALED_SINCE_MS,
-    P_COMPACTED_END,
-    P_DECIDED_END,
+    words.P_LOG_START,
+    words.P_LOG_END,
+    words.P_SEALED_END,
+    words.P_MAX_TIMESTAMP,
+    words.P_UNSEALED_BYTES,
+    words.P_UNSEALED_SINCE_MS,
+    words.P_COMPACTED_END,
+    words.P_DECIDED_END,
 )
-_SET_FLAGS = 3 << DURABILITY_SHIFT | FLAG_LOG_APPEND_TIME | FLAG_FETCH_LEFT | FLAG_LOOKED_INTO
+_SET_FLAGS = 3 << words.DURABILITY_SHIFT | words.FLAG_LOG_APPEND_TIME | words.FLAG_FETCH_LEFT | words.FLAG_LOOKED_INTO
 
 
 def show(row: np.ndarray, end: int) -> None:
@@ -55,9 +29,9 @@ def show(row: np.ndarray, end: int) -> None:
 
     For rows that no kernel is publishing; shm.kernels.log.visible has the same rule.
     """
-    open_from = int(row[P_OPEN_FROM])
-    row[P_HIGH_WATERMARK] = end
-    row[P_LAST_STABLE] = min(end, open_from - 1) if open_from else end
+    open_from = int(row[words.P_OPEN_FROM])
+    row[words.P_HIGH_WATERMARK] = end
+    row[words.P_LAST_STABLE] = min(end, open_from - 1) if open_from else end
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +54,18 @@ class PartitionsCopy(NamedTuple):
     epochs: dict[int, list[tuple[int, int]]]
 
     def _rows(self) -> np.ndarray:
-        used = np.flatnonzero(self.table[:, P_FLAGS] & FLAG_IN_USE)
-        return used[np.argsort(self.table[used, P_NUMBER])]
+        used = np.flatnonzero(self.table[:, words.P_FLAGS] & words.FLAG_IN_USE)
+        return used[np.argsort(self.table[used, words.P_NUMBER])]
 
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
         """The partitions' numbers, sorted, and their log ends."""
         rows = self.table[self._rows()]
-        return rows[:, P_NUMBER].copy(), rows[:, P_LOG_END].copy()
+        return rows[:, words.P_NUMBER].copy(), rows[:, words.P_LOG_END].copy()
 
     def states(self) -> list[PartitionCheckpoint]:
         """By number."""
         rows = self.table[self._rows()]
-        numbers = rows[:, P_NUMBER].tolist()
+        numbers = rows[:, words.P_NUMBER].tolist()
         return [
             PartitionCheckpoint(number, self.epochs[number], *row)
             for number, row in zip(numbers, rows[:, _STATE_COLUMNS].tolist(), strict=True)
@@ -119,11 +93,11 @@ class Partitions:
         assert len(set(self.slots.values())) == len(self.slots)
         for number, slot in self.slots.items():
             row = self.table[slot]
-            assert int(row[P_NUMBER]) == number
-            assert 0 <= row[P_LOG_START] <= row[P_HIGH_WATERMARK] <= row[P_LOG_END], number
-            assert row[P_COMPACTED_END] <= row[P_DECIDED_END] <= row[P_SEALED_END], number
-            assert row[P_SEALED_END] <= row[P_HIGH_WATERMARK], number
-            assert row[P_LAST_STABLE] <= row[P_HIGH_WATERMARK], number
+            assert int(row[words.P_NUMBER]) == number
+            assert 0 <= row[words.P_LOG_START] <= row[words.P_HIGH_WATERMARK] <= row[words.P_LOG_END], number
+            assert row[words.P_COMPACTED_END] <= row[words.P_DECIDED_END] <= row[words.P_SEALED_END], number
+            assert row[words.P_SEALED_END] <= row[words.P_HIGH_WATERMARK], number
+            assert row[words.P_LAST_STABLE] <= row[words.P_HIGH_WATERMARK], number
             for before, after in pairwise(self.epochs[number]):
                 assert before[0] < after[0], number
                 assert before[1] < after[1], number
@@ -131,22 +105,22 @@ class Partitions:
 
     def clear(self) -> None:
         """Forget all rows, as a shard does before it recovers."""
-        self.table[: int(self._words[WORD_PARTITION_COUNT])] = 0
+        self.table[: int(self._words[words.WORD_PARTITION_COUNT])] = 0
 
     def slot_of(self, number: int) -> int:
         """The row of a partition, a new empty one if it has none."""
         slot = self.slots.get(number)
         if slot is None:
             slot = self._free.pop()
-            assert self.table[slot, P_FLAGS] == 0, "a free row is nobody's"
-            row = np.zeros(PARTITION_COLUMNS, np.int64)
-            row[P_NUMBER], row[P_FLAGS] = number, FLAG_IN_USE
-            row[P_LAST_ENTRY] = row[P_MAX_TIMESTAMP] = -1
+            assert self.table[slot, words.P_FLAGS] == 0, "a free row is nobody's"
+            row = np.zeros(words.PARTITION_COLUMNS, np.int64)
+            row[words.P_NUMBER], row[words.P_FLAGS] = number, words.FLAG_IN_USE
+            row[words.P_LAST_ENTRY] = row[words.P_MAX_TIMESTAMP] = -1
             self.table[slot] = row
             self.slots[number] = slot
             self.epochs[number] = []
-            self._words[WORD_PARTITION_COUNT] = max(
-                int(self._words[WORD_PARTITION_COUNT]), slot + 1
+            self._words[words.WORD_PARTITION_COUNT] = max(
+                int(self._words[words.WORD_PARTITION_COUNT]), slot + 1
             )
         return slot
 
@@ -154,23 +128,23 @@ class Partitions:
         """Restore the row of a partition from a checkpoint. Its end comes from the frames."""
         slot = self.slot_of(state.number)
         row = self.table[slot]
-        row[P_LOG_START], row[P_SEALED_END] = state.log_start, state.sealed_end
-        row[P_COMPACTED_END], row[P_DECIDED_END] = state.compacted_end, state.decided_end
-        row[P_LOG_END] = max(state.log_start, state.sealed_end)
-        row[P_MAX_TIMESTAMP] = state.max_timestamp
-        row[P_UNSEALED_SINCE_MS] = state.unsealed_since_ms
+        row[words.P_LOG_START], row[words.P_SEALED_END] = state.log_start, state.sealed_end
+        row[words.P_COMPACTED_END], row[words.P_DECIDED_END] = state.compacted_end, state.decided_end
+        row[words.P_LOG_END] = max(state.log_start, state.sealed_end)
+        row[words.P_MAX_TIMESTAMP] = state.max_timestamp
+        row[words.P_UNSEALED_SINCE_MS] = state.unsealed_since_ms
         self.epochs[state.number] = list(state.epochs)
         return slot
 
     def set_unsealed(self, number: int, unsealed_bytes: int, since_ms: int) -> None:
         """Set a partition's unsealed bytes, and since when they are unsealed."""
         row = self.table[self.slots[number]]
-        row[P_UNSEALED_BYTES] = unsealed_bytes
-        row[P_UNSEALED_SINCE_MS] = since_ms if unsealed_bytes else 0
+        row[words.P_UNSEALED_BYTES] = unsealed_bytes
+        row[words.P_UNSEALED_SINCE_MS] = since_ms if unsealed_bytes else 0
 
     def copy(self) -> PartitionsCopy:
         """The checkpoint's data of all partitions, as of now."""
-        rows = self.table[: int(self._words[WORD_PARTITION_COUNT])]
+        rows = self.table[: int(self._words[words.WORD_PARTITION_COUNT])]
         return PartitionsCopy(rows.copy(), self.epochs.copy())
 
     def states(self) -> list[PartitionCheckpoint]:
@@ -181,26 +155,26 @@ class Partitions:
         """Apply a topic's settings to a partition's row; returns its slot."""
         slot = self.slot_of(number)
         row = self.table[slot]
-        flags = int(row[P_FLAGS]) & ~_SET_FLAGS
-        flags |= FLAG_LOG_APPEND_TIME if settings.log_append_time else 0
-        flags |= FLAG_FETCH_LEFT if settings.delivers_inline else 0
-        flags |= FLAG_LOOKED_INTO if settings.looks_into else 0
-        row[P_FLAGS] = flags | settings.durability << DURABILITY_SHIFT
-        row[P_BATCH_BYTES_MAX] = settings.batch_bytes_max
-        row[P_TIMESTAMP_BEFORE_MAX] = settings.timestamp_before_max_ms
-        row[P_TIMESTAMP_AFTER_MAX] = settings.timestamp_after_max_ms
+        flags = int(row[words.P_FLAGS]) & ~_SET_FLAGS
+        flags |= words.FLAG_LOG_APPEND_TIME if settings.log_append_time else 0
+        flags |= words.FLAG_FETCH_LEFT if settings.delivers_inline else 0
+        flags |= words.FLAG_LOOKED_INTO if settings.looks_into else 0
+        row[words.P_FLAGS] = flags | settings.durability << words.DURABILITY_SHIFT
+        row[words.P_BATCH_BYTES_MAX] = settings.batch_bytes_max
+        row[words.P_TIMESTAMP_BEFORE_MAX] = settings.timestamp_before_max_ms
+        row[words.P_TIMESTAMP_AFTER_MAX] = settings.timestamp_after_max_ms
         return slot
 
     def level_of(self, slot: int) -> int:
         """The durability of a partition's topic."""
-        return int(self.table[slot, P_FLAGS]) >> DURABILITY_SHIFT & 3
+        return int(self.table[slot, words.P_FLAGS]) >> words.DURABILITY_SHIFT & 3
 
     def lead(self, number: int, epoch: int) -> None:
         """Begin a leader epoch at the partition's end. Epochs without a record are dropped."""
         row = self.table[self.slots[number]]
-        assert epoch >= row[P_EPOCH], "a leader epoch never falls"
-        row[P_EPOCH] = epoch
-        self.note_epoch(number, epoch, int(row[P_LOG_END]))
+        assert epoch >= row[words.P_EPOCH], "a leader epoch never falls"
+        row[words.P_EPOCH] = epoch
+        self.note_epoch(number, epoch, int(row[words.P_LOG_END]))
 
     def note_epoch(self, number: int, epoch: int, offset: int) -> None:
         """Enter an epoch that begins at an offset into the history."""
@@ -214,7 +188,7 @@ class Partitions:
     def start_at(self, number: int, offset: int) -> None:
         """Move a partition's log start up; epochs that ended before it are forgotten."""
         row = self.table[self.slots[number]]
-        row[P_LOG_START] = start = max(int(row[P_LOG_START]), min(offset, int(row[P_LOG_END])))
+        row[words.P_LOG_START] = start = max(int(row[words.P_LOG_START]), min(offset, int(row[words.P_LOG_END])))
         history = list(self.epochs[number])
         while len(history) > 1 and history[1][1] <= start:
             history.pop(0)
@@ -237,7 +211,7 @@ class Partitions:
         if not history or epoch > history[-1][0]:
             return -1, -1
         if epoch == history[-1][0]:
-            return epoch, int(row[P_LOG_END])
+            return epoch, int(row[words.P_LOG_END])
         if epoch < history[0][0]:
             return epoch, history[0][1]
         for before, after in pairwise(history):
@@ -249,13 +223,13 @@ class Partitions:
         """Make everything visible: all recovered records have reached their level."""
         for slot in self.slots.values():
             row = self.table[slot]
-            show(row, int(row[P_LOG_END]))
+            show(row, int(row[words.P_LOG_END]))
 
     def extend(self, number: int, end: int, epoch: int) -> None:
         """Move a partition's end up to where sealed segments are known to reach."""
         row = self.table[self.slots[number]]
-        assert end >= row[P_LOG_END], "no offset is given away twice"
-        row[P_LOG_END] = end
+        assert end >= row[words.P_LOG_END], "no offset is given away twice"
+        row[words.P_LOG_END] = end
         show(row, end)
         self.lead(number, epoch)
 

@@ -2,9 +2,7 @@
 
 from typing import NamedTuple
 
-from shm.kernels.base.words import WORD_SPACE_END, WORD_TAIL
-
-WORD_SPACE_LIMIT = 43  # A header word that no kernel reads: the limit of all files.
+from shm.kernels.base.words import WORD_SPACE_END, WORD_SPACE_LIMIT, WORD_TAIL
 
 
 class Room(NamedTuple):

@@ -11,28 +11,8 @@ from uuid import UUID
 
 import numpy as np
 
-from shm.kernels.log.plan import (
-    HEAD_CLOSE,
-    HEAD_REQUEST_COUNT,
-    HEAD_THROTTLE_MS,
-    REQUEST_ACKS,
-    REQUEST_CORRELATION,
-    REQUEST_TOPIC,
-    REQUEST_TOPIC_COUNT,
-    REQUEST_VERSION,
-    ROW_APPEND_TIME,
-    ROW_BASE_OFFSET,
-    ROW_ERROR,
-    ROW_LOG_START,
-    ROW_PARTITION,
-    TOPIC_KEY_AT,
-    TOPIC_KEY_BYTES,
-    TOPIC_ROW,
-    TOPIC_ROW_COUNT,
-    request_at,
-    row_at,
-    topic_at,
-)
+from shm.kernels.base import words
+from shm.kernels.log.plan import request_at, row_at, topic_at
 from shm.kernels.request.produce import IDS_FROM, LEADERS_FROM
 from smq.model.catalog import Node
 from smq.model.errors import ErrorCode
@@ -78,28 +58,30 @@ def answers_of(
     As in the kernel, acks=0 gets none, and an error there sets HEAD_CLOSE and ends them.
     """
     answers = b""
-    for number in range(int(plan[HEAD_REQUEST_COUNT])):
+    for number in range(int(plan[words.HEAD_REQUEST_COUNT])):
         request = plan[request_at(number) :]
-        version = int(request[REQUEST_VERSION])
-        first = int(request[REQUEST_TOPIC])
+        version = int(request[words.REQUEST_VERSION])
+        first = int(request[words.REQUEST_TOPIC])
         topics = [
             _topic(data, plan, int(topic_at(plan, first + i)), version, refused)
-            for i in range(int(request[REQUEST_TOPIC_COUNT]))
+            for i in range(int(request[words.REQUEST_TOPIC_COUNT]))
         ]
         leaders = _name_leaders(topics, leader_of) if version >= LEADERS_FROM else []
-        if request[REQUEST_ACKS] != 0:
+        if request[words.REQUEST_ACKS] != 0:
             writer = Writer()
-            write_response_header(int(request[REQUEST_CORRELATION]), PRODUCE_KEY, version, writer)
+            write_response_header(
+                int(request[words.REQUEST_CORRELATION]), PRODUCE_KEY, version, writer
+            )
             response = ProduceResponse(
                 responses=topics,
-                throttle_time_ms=int(plan[HEAD_THROTTLE_MS]),
+                throttle_time_ms=int(plan[words.HEAD_THROTTLE_MS]),
                 node_endpoints=leaders,
             )
             write_produce_response(response, version, writer)
             body = writer.to_bytes()
             answers += len(body).to_bytes(4) + body
         elif any(each.error_code for topic in topics for each in topic.partition_responses):
-            plan[HEAD_CLOSE] = 1
+            plan[words.HEAD_CLOSE] = 1
             break
     return answers
 
@@ -131,9 +113,9 @@ def _topic(
     version: int,
     refused: Mapping[int, Sequence[RefusedRecord]],
 ) -> TopicProduceResponse:
-    at, first = int(plan[topic + TOPIC_KEY_AT]), int(plan[topic + TOPIC_ROW])
-    key = data[at : at + int(plan[topic + TOPIC_KEY_BYTES])].tobytes()
-    rows = range(first, first + int(plan[topic + TOPIC_ROW_COUNT]))
+    at, first = int(plan[topic + words.TOPIC_KEY_AT]), int(plan[topic + words.TOPIC_ROW])
+    key = data[at : at + int(plan[topic + words.TOPIC_KEY_BYTES])].tobytes()
+    rows = range(first, first + int(plan[topic + words.TOPIC_ROW_COUNT]))
     response = TopicProduceResponse(
         partition_responses=[_partition(plan, row, refused.get(row, ())) for row in rows]
     )
@@ -150,11 +132,11 @@ def _partition(
     row = plan[row_at(plan, number) :]
     words = WORDS.get(int(row[ROW_ERROR]))
     return PartitionProduceResponse(
-        index=int(row[ROW_PARTITION]),
-        error_code=int(row[ROW_ERROR]),
-        base_offset=int(row[ROW_BASE_OFFSET]),
-        log_append_time_ms=int(row[ROW_APPEND_TIME]),
-        log_start_offset=int(row[ROW_LOG_START]),
+        index=int(row[words.ROW_PARTITION]),
+        error_code=int(row[words.ROW_ERROR]),
+        base_offset=int(row[words.ROW_BASE_OFFSET]),
+        log_append_time_ms=int(row[words.ROW_APPEND_TIME]),
+        log_start_offset=int(row[words.ROW_LOG_START]),
         record_errors=[
             BatchIndexAndErrorMessage(
                 batch_index=each.record, batch_index_error_message=each.reason

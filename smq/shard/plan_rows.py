@@ -6,53 +6,44 @@ what is known of those that are done.
 
 import numpy as np
 
-from shm.kernels.log.plan import (
-    DONE,
-    HEAD_REQUEST_COUNT,
-    HEAD_ROW_COUNT,
-    REQUEST_TOPIC,
-    REQUEST_TOPIC_COUNT,
-    ROW_APPEND_TIME,
-    ROW_BASE_OFFSET,
-    ROW_ERROR,
-    ROW_LOG_START,
-    ROW_STATE,
-    ROW_WORDS,
-    TOPIC_ROW,
-    request_at,
-    row_at,
-    topic_at,
-)
+from shm.kernels.base import words
+from shm.kernels.log.plan import request_at, row_at, topic_at
 
-DONE_WORDS = (ROW_STATE, ROW_ERROR, ROW_BASE_OFFSET, ROW_APPEND_TIME, ROW_LOG_START)
+DONE_WORDS = (
+    words.ROW_STATE,
+    words.ROW_ERROR,
+    words.ROW_BASE_OFFSET,
+    words.ROW_APPEND_TIME,
+    words.ROW_LOG_START,
+)
 DONE_STATE = 0  # Its place in a row of `done`.
 
 
 def rows_of(plan: np.ndarray) -> np.ndarray:
     """The rows, [rows, ROW_WORDS]; lent."""
-    start, count = int(row_at(plan, 0)), int(plan[HEAD_ROW_COUNT])
-    return plan[start : start + ROW_WORDS * count].reshape(count, ROW_WORDS)
+    start, count = int(row_at(plan, 0)), int(plan[words.HEAD_ROW_COUNT])
+    return plan[start : start + words.ROW_WORDS * count].reshape(count, words.ROW_WORDS)
 
 
 def first_row(plan: np.ndarray, request: int) -> int:
     """The number of a request's first row; of one behind the last: how many rows there are."""
-    for number in range(request, int(plan[HEAD_REQUEST_COUNT])):
+    for number in range(request, int(plan[words.HEAD_REQUEST_COUNT])):
         at = int(request_at(number))
-        if plan[at + REQUEST_TOPIC_COUNT]:
-            return int(plan[topic_at(plan, plan[at + REQUEST_TOPIC]) + TOPIC_ROW])
-    return int(plan[HEAD_ROW_COUNT])
+        if plan[at + words.REQUEST_TOPIC_COUNT]:
+            return int(plan[topic_at(plan, plan[at + words.REQUEST_TOPIC]) + words.TOPIC_ROW])
+    return int(plan[words.HEAD_ROW_COUNT])
 
 
 def request_of(plan: np.ndarray, row: int) -> int:
     """The request that a row belongs to."""
-    count = int(plan[HEAD_REQUEST_COUNT])
+    count = int(plan[words.HEAD_REQUEST_COUNT])
     return next(each for each in range(count) if row < first_row(plan, each + 1))
 
 
 def done_rows(rows: np.ndarray) -> np.ndarray:
     """What is known of these rows."""
     done = rows[:, DONE_WORDS]
-    done[:, DONE_STATE] = rows[:, ROW_STATE] == DONE
+    done[:, DONE_STATE] = rows[:, words.ROW_STATE] == words.DONE
     return done
 
 

@@ -10,64 +10,11 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from shm.kernels.base import words
 from shm.kernels.base.wire import SIZE_BYTES
-from shm.kernels.base.words import (
-    COUNTER_PRODUCE_REQUESTS,
-    DURABILITY_DISK,
-    DURABILITY_MEMORY,
-    DURABILITY_OS,
-    P_NUMBER,
-)
 from shm.kernels.log.append import append_rows
 from shm.kernels.log.handles import add_rule, forget_rules, new_rules
-from shm.kernels.log.plan import (
-    DONE,
-    HEAD_BUDGET,
-    HEAD_CLOSE,
-    HEAD_END,
-    HEAD_ERRORS,
-    HEAD_LED_ELSEWHERE,
-    HEAD_LEVEL,
-    HEAD_NOW_MS,
-    HEAD_OUT_BYTES,
-    HEAD_OUT_START,
-    HEAD_PARSED,
-    HEAD_REQUEST_BYTES_MAX,
-    HEAD_REQUEST_COUNT,
-    HEAD_ROW_COUNT,
-    HEAD_RULES,
-    HEAD_START,
-    HEAD_STOP,
-    HEAD_STOPPED_ROW,
-    HEAD_THROTTLE_MS,
-    HEAD_TOPIC_COUNT,
-    HEAD_TRANSACTIONS,
-    HEAD_WALL_MS,
-    LEVEL_NONE,
-    REFERENCES_CHECKED,
-    REQUEST_END,
-    REQUEST_START,
-    REQUEST_TOPIC,
-    ROW_APPEND_TIME,
-    ROW_AT,
-    ROW_BASE_OFFSET,
-    ROW_BYTES,
-    ROW_CODE,
-    ROW_ERROR,
-    ROW_LOG_START,
-    ROW_STATE,
-    ROW_VERSION,
-    ROW_WORDS,
-    ROWS_MAX as PLAN_ROWS_MAX,
-    STEP_BYTES,
-    STOP_LOG_FULL,
-    STOP_OUT_FULL,
-    STOP_PLAN_FULL,
-    STOP_STEP,
-    new_plan,
-    request_at,
-    row_at,
-)
+from shm.kernels.log.plan import new_plan, request_at, row_at
 from shm.kernels.request.produce import (
     VERSION_MAX,
     answer_bytes_max,
@@ -85,7 +32,7 @@ from smq.shard.plan_rows import DONE_WORDS, done_rows, first_row, request_of, ro
 from smq.shard.references import Handles, NoFiler
 from smq.shard.throttle import Throttle
 
-LEVELS = {LEVEL_NONE, DURABILITY_MEMORY, DURABILITY_OS, DURABILITY_DISK}
+LEVELS = {words.LEVEL_NONE, words.DURABILITY_MEMORY, words.DURABILITY_OS, words.DURABILITY_DISK}
 # Per plan; a request that needs more is left.
 REQUESTS_MAX, TOPICS_MAX, ROWS_MAX = 512, 1024, 4096
 ANSWERS_BYTES = 256 * 1024
@@ -108,7 +55,7 @@ Marks: TypeAlias = tuple[Mark, ...]
 
 def marks_of(log: Log, level: int) -> Marks:
     """The mark of a log after a plan's appends; none if the plan did not touch it."""
-    return () if level == LEVEL_NONE else (Mark(log.number, log.tail, level),)
+    return () if level == words.LEVEL_NONE else (Mark(log.number, log.tail, level),)
 
 
 class Left(NamedTuple):
@@ -193,7 +140,7 @@ class Producing:
         self._takes_transactions = int(in_steps)
         self.before_drain: Callable[[Log], None] | None = None
         self.pending: Pending | None = None
-        most = PLAN_ROWS_MAX if in_steps else ROWS_MAX
+        most = words.PLAN_ROWS_MAX if in_steps else ROWS_MAX
         self._set_plan(new_plan(REQUESTS_MAX, most if in_steps else TOPICS_MAX, most))
         self.out = self._usual_out = np.zeros(ANSWERS_BYTES, np.uint8)
 
@@ -212,17 +159,17 @@ class Producing:
         """
         head, throttle = self._head, self._throttle
         self.begin()
-        head[HEAD_START], head[HEAD_END] = start, end
-        head[HEAD_NOW_MS], head[HEAD_WALL_MS] = now
+        head[words.HEAD_START], head[words.HEAD_END] = start, end
+        head[words.HEAD_NOW_MS], head[words.HEAD_WALL_MS] = now
         space_ms = throttle.delay_ms(end - start, now.monotonic_ms) if throttle.is_on else 0
-        head[HEAD_THROTTLE_MS] = max(space_ms, quota_ms)
+        head[words.HEAD_THROTTLE_MS] = max(space_ms, quota_ms)
         if len(self._logs) == 1:
             log = self._logs[0]
             tables = log.memory.memory, log.links, log.producers.table
             stop = produce(data, *tables, directory, self.plan, self.out)
         else:
-            head[HEAD_PARSED] = parse_requests(data, directory, self.plan)
-            stop = STOP_LOG_FULL  # Not known for any log yet: look at all.
+            head[words.HEAD_PARSED] = parse_requests(data, directory, self.plan)
+            stop = words.STOP_LOG_FULL  # Not known for any log yet: look at all.
         return self.resume(data, stop)
 
     def parse(self, data: np.ndarray, directory: np.ndarray, now: Now) -> bool:
@@ -233,32 +180,34 @@ class Producing:
         head, throttle = self._head, self._throttle
         self.begin()
         self._refused, self.pending = {}, None
-        head[HEAD_START], head[HEAD_END] = 0, len(data)
-        head[HEAD_NOW_MS], head[HEAD_WALL_MS] = now
+        head[words.HEAD_START], head[words.HEAD_END] = 0, len(data)
+        head[words.HEAD_NOW_MS], head[words.HEAD_WALL_MS] = now
         now_ms = now.monotonic_ms
-        head[HEAD_THROTTLE_MS] = throttle.delay_ms(len(data), now_ms) if throttle.is_on else 0
-        head[HEAD_PARSED] = parse_requests(data, directory, self.plan)
-        return bool(head[HEAD_START] == len(data))
+        head[words.HEAD_THROTTLE_MS] = throttle.delay_ms(len(data), now_ms) if throttle.is_on else 0
+        head[words.HEAD_PARSED] = parse_requests(data, directory, self.plan)
+        return bool(head[words.HEAD_START] == len(data))
 
     def begin(self) -> None:
         """Before a kernel runs with the plan: nothing is throttled, answers begin at 0."""
-        self._refused_count = self._head[HEAD_THROTTLE_MS] = self._head[HEAD_OUT_START] = 0
+        self._refused_count = self._head[words.HEAD_THROTTLE_MS] = self._head[
+            words.HEAD_OUT_START
+        ] = 0
 
     def resume(self, data: np.ndarray, stop: int) -> Produced:
         """Finish what the kernel began with `data` and the plan, whatever stopped it."""
         head = self._head
-        if head[HEAD_PARSED] == STOP_PLAN_FULL and head[HEAD_REQUEST_COUNT] == 0:
+        if head[words.HEAD_PARSED] == words.STOP_PLAN_FULL and head[words.HEAD_REQUEST_COUNT] == 0:
             return self._leave_unparsed(data)
-        if stop < STOP_LOG_FULL:
-            return self._produced(marks_of(self._logs[0], head[HEAD_LEVEL]))
+        if stop < words.STOP_LOG_FULL:
+            return self._produced(marks_of(self._logs[0], head[words.HEAD_LEVEL]))
         marks: Marks = ()
-        first = int(head[HEAD_REQUEST_COUNT])
+        first = int(head[words.HEAD_REQUEST_COUNT])
         for log in self._logs:
             marks += self.append(log, data)
-            if head[HEAD_STOP] != 0:
-                first = min(first, request_of(self.plan, head[HEAD_STOPPED_ROW]))
+            if head[words.HEAD_STOP] != 0:
+                first = min(first, request_of(self.plan, head[words.HEAD_STOPPED_ROW]))
         left = None
-        if first < head[HEAD_REQUEST_COUNT]:
+        if first < head[words.HEAD_REQUEST_COUNT]:
             left = self._leave(first, marks)
         self._answer(data)
         return self._produced(marks, left)
@@ -271,14 +220,17 @@ class Producing:
         """
         tables = log.memory.memory, log.links, log.producers.table
         while (reason := append_rows(*tables, data, self.plan)) != 0:
-            if reason == STOP_LOG_FULL:
+            if reason == words.STOP_LOG_FULL:
                 if self.before_drain is not None:
                     self.before_drain(log)
                 self._drain(log)
-            elif reason == STOP_STEP or not self._check(log, data):
+            elif reason == words.STOP_STEP or not self._check(log, data):
                 break
-        level, self._head[HEAD_LEVEL] = self._head[HEAD_LEVEL], LEVEL_NONE  # As of the next log.
-        self._head[HEAD_STOP] = reason
+        level, self._head[words.HEAD_LEVEL] = (
+            self._head[words.HEAD_LEVEL],
+            words.LEVEL_NONE,
+        )  # As of the next log.
+        self._head[words.HEAD_STOP] = reason
         assert level in LEVELS
         return marks_of(log, level)
 
@@ -290,8 +242,8 @@ class Producing:
         refused: dict[int, Sequence[RefusedRecord]],
     ) -> Produced:
         """Answer the parsed requests, whose batches are all done."""
-        self._head[HEAD_THROTTLE_MS], self._refused = throttle_ms, refused
-        self._count(int(self._head[HEAD_REQUEST_COUNT]))
+        self._head[words.HEAD_THROTTLE_MS], self._refused = throttle_ms, refused
+        self._count(int(self._head[words.HEAD_REQUEST_COUNT]))
         self._answer(data)
         produced = self._produced(marks)
         self.out = self._usual_out  # What one client asked for is not kept for it.
@@ -300,7 +252,7 @@ class Producing:
     @property
     def throttle_ms(self) -> int:
         """How long the parsed requests' client is to wait."""
-        return int(self._head[HEAD_THROTTLE_MS])
+        return int(self._head[words.HEAD_THROTTLE_MS])
 
     @property
     def refused_count(self) -> int:
@@ -314,26 +266,26 @@ class Producing:
 
     def _produced(self, marks: Marks, left: Left | None = None) -> Produced:
         head = self._head
-        start, size = head[HEAD_OUT_START], head[HEAD_OUT_BYTES]
-        assert head[HEAD_START] <= head[HEAD_END]
+        start, size = head[words.HEAD_OUT_START], head[words.HEAD_OUT_BYTES]
+        assert head[words.HEAD_START] <= head[words.HEAD_END]
         assert start + size <= len(self.out)
         return Produced(
-            head[HEAD_START],
-            head[HEAD_PARSED],
+            head[words.HEAD_START],
+            head[words.HEAD_PARSED],
             self.out.data[start : start + size],
             marks,
-            bool(head[HEAD_CLOSE]),
+            bool(head[words.HEAD_CLOSE]),
             self._refused_count,
             left,
         )
 
     def _answer(self, data: np.ndarray) -> None:
-        if self._refused or self._head[HEAD_LED_ELSEWHERE]:
+        if self._refused or self._head[words.HEAD_LED_ELSEWHERE]:
             self._write_in_words(data)
             return
-        while write_answers(data, self.plan, self.out) == STOP_OUT_FULL:
+        while write_answers(data, self.plan, self.out) == words.STOP_OUT_FULL:
             size = max(ANSWERS_BYTES, int(answer_bytes_max(self.plan)))
-            self.out, self._head[HEAD_OUT_START] = np.zeros(size, np.uint8), 0
+            self.out, self._head[words.HEAD_OUT_START] = np.zeros(size, np.uint8), 0
 
     # --- what is left ----------------------------------------------------------------------------
 
@@ -341,47 +293,51 @@ class Producing:
         """Cut the requests from `first` on off the plan: those that are begun are left, the others
         are parsed again later."""
         plan, head = self.plan, self._head
-        count = int(head[HEAD_REQUEST_COUNT])
+        count = int(head[words.HEAD_REQUEST_COUNT])
         last = first if len(self._logs) == 1 else count - 1  # A later log may have gone further.
         rows = slice(first_row(plan, first), first_row(plan, last + 1))
         refused = {n - rows.start: why for n, why in self._refused.items() if n >= rows.start}
         self._refused = {n: why for n, why in self._refused.items() if n < rows.start}
-        start = int(plan[request_at(first) + REQUEST_START])
-        end = int(plan[request_at(last) + REQUEST_END])
+        start = int(plan[request_at(first) + words.REQUEST_START])
+        end = int(plan[request_at(last) + words.REQUEST_END])
         done = done_rows(rows_of(plan)[rows])
         self.pending = None
         if len(self._logs) == 1:
             self._count(first - count)
-        head[HEAD_START], head[HEAD_PARSED] = end, STOP_STEP
-        head[HEAD_TOPIC_COUNT] = plan[request_at(first) + REQUEST_TOPIC]
-        head[HEAD_REQUEST_COUNT], head[HEAD_ROW_COUNT] = first, rows.start
-        return Left(start, end, int(head[HEAD_THROTTLE_MS]), done, refused, marks)
+        head[words.HEAD_START], head[words.HEAD_PARSED] = end, words.STOP_STEP
+        head[words.HEAD_TOPIC_COUNT] = plan[request_at(first) + words.REQUEST_TOPIC]
+        head[words.HEAD_REQUEST_COUNT], head[words.HEAD_ROW_COUNT] = first, rows.start
+        return Left(start, end, int(head[words.HEAD_THROTTLE_MS]), done, refused, marks)
 
     def _leave_unparsed(self, data: np.ndarray) -> Produced:
         """Leave a request that exceeds the plan."""
         head = self._head
-        start = int(head[HEAD_START])
+        start = int(head[words.HEAD_START])
         end = start + SIZE_BYTES + int.from_bytes(data[start : start + SIZE_BYTES].tobytes())
-        head[HEAD_START], head[HEAD_PARSED], head[HEAD_OUT_BYTES] = end, STOP_STEP, 0
+        head[words.HEAD_START], head[words.HEAD_PARSED], head[words.HEAD_OUT_BYTES] = (
+            end,
+            words.STOP_STEP,
+            0,
+        )
         done = np.zeros((0, len(DONE_WORDS)), np.int64)
-        left = Left(start, end, int(head[HEAD_THROTTLE_MS]), done, {}, ())
+        left = Left(start, end, int(head[words.HEAD_THROTTLE_MS]), done, {}, ())
         return self._produced((), left)
 
     def _count(self, requests: int) -> None:
         """Count requests as handled, as the kernel counts those that it has parsed."""
-        self._logs[0].words[COUNTER_PRODUCE_REQUESTS] += requests
+        self._logs[0].words[words.COUNTER_PRODUCE_REQUESTS] += requests
 
     # --- batches that are looked into ------------------------------------------------------------
 
     def _check(self, log: Log, data: np.ndarray) -> bool:
         """Continue the row that stopped, or refuse it; False: its check is pending."""
-        plan, number = self.plan, int(self._head[HEAD_STOPPED_ROW])
+        plan, number = self.plan, int(self._head[words.HEAD_STOPPED_ROW])
         row = plan[row_at(plan, number) :]
-        partition = int(log.partitions.table[int(row[ROW_CODE]) & 0xFFFFFFFF, P_NUMBER])
+        partition = int(log.partitions.table[int(row[words.ROW_CODE]) & 0xFFFFFFFF, words.P_NUMBER])
         pending, self.pending = self.pending, None
         if pending is None or (pending.row, pending.number) != (number, partition):
-            now = Now(int(self._head[HEAD_NOW_MS]), int(self._head[HEAD_WALL_MS]))
-            check = self._handles.check(partition, data, int(row[ROW_AT]), now)
+            now = Now(int(self._head[words.HEAD_NOW_MS]), int(self._head[words.HEAD_WALL_MS]))
+            check = self._handles.check(partition, data, int(row[words.ROW_AT]), now)
             pending = Pending(number, partition, check, None)
         try:
             self.pending = pending._replace(wanted=pending.check.send(pending.said), said=None)
@@ -393,14 +349,14 @@ class Producing:
         if verdict.instead is not None:
             self._append_instead(log, row, verdict.instead)
             return
-        row[ROW_ERROR] = verdict.error
-        row[ROW_STATE] = DONE if verdict.error else REFERENCES_CHECKED
+        row[words.ROW_ERROR] = verdict.error
+        row[words.ROW_STATE] = words.DONE if verdict.error else words.REFERENCES_CHECKED
         if verdict.refused:
             self._refused[number] = verdict.refused
             self._refused_count += len(verdict.refused)
         elif not verdict.error:
-            code = int(row[ROW_CODE])
-            partition = int(log.partitions.table[code & 0xFFFFFFFF, P_NUMBER])
+            code = int(row[words.ROW_CODE])
+            partition = int(log.partitions.table[code & 0xFFFFFFFF, words.P_NUMBER])
             if (rule := self._handles.rule_of(partition)) is not None:
                 add_rule(self._rules, self._paths, code, *rule)
 
@@ -410,21 +366,27 @@ class Producing:
             self._single = new_plan(1, 1, 1)
         single, head = self._single, self._head
         inner = single[row_at(single, 0) :]
-        inner[:ROW_WORDS] = row[:ROW_WORDS]
-        inner[ROW_AT], inner[ROW_BYTES] = 0, len(batch)
-        inner[ROW_STATE], inner[ROW_VERSION] = REFERENCES_CHECKED, VERSION_MAX
-        for word in (HEAD_NOW_MS, HEAD_WALL_MS):
+        inner[: words.ROW_WORDS] = row[: words.ROW_WORDS]
+        inner[words.ROW_AT], inner[words.ROW_BYTES] = 0, len(batch)
+        inner[words.ROW_STATE], inner[words.ROW_VERSION] = words.REFERENCES_CHECKED, VERSION_MAX
+        for word in (words.HEAD_NOW_MS, words.HEAD_WALL_MS):
             single[word] = head[word]
-        single[HEAD_ROW_COUNT], single[HEAD_LEVEL] = 1, LEVEL_NONE
-        single[HEAD_BUDGET] = STEP_BYTES
+        single[words.HEAD_ROW_COUNT], single[words.HEAD_LEVEL] = 1, words.LEVEL_NONE
+        single[words.HEAD_BUDGET] = words.STEP_BYTES
         while append_rows(log.memory.memory, log.links, log.producers.table, batch, single):
-            assert single[HEAD_STOP] == STOP_LOG_FULL, "its handles are not looked at"
+            assert single[words.HEAD_STOP] == words.STOP_LOG_FULL, "its handles are not looked at"
             if self.before_drain is not None:
                 self.before_drain(log)
             self._drain(log)
-        for word in (ROW_STATE, ROW_ERROR, ROW_BASE_OFFSET, ROW_APPEND_TIME, ROW_LOG_START):
+        for word in (
+            words.ROW_STATE,
+            words.ROW_ERROR,
+            words.ROW_BASE_OFFSET,
+            words.ROW_APPEND_TIME,
+            words.ROW_LOG_START,
+        ):
             row[word] = inner[word]
-        head[HEAD_LEVEL] = max(head[HEAD_LEVEL], int(single[HEAD_LEVEL]))
+        head[words.HEAD_LEVEL] = max(head[words.HEAD_LEVEL], int(single[words.HEAD_LEVEL]))
 
     def forget_rules(self) -> None:
         """Forget the rules: partitions may belong to other topics now, or configs have changed."""
@@ -438,12 +400,15 @@ class Producing:
         if len(answers) > len(self.out):
             self.out = np.zeros(len(answers), np.uint8)
         self.out.data[: len(answers)] = answers
-        self._head[HEAD_OUT_START], self._head[HEAD_OUT_BYTES] = 0, len(answers)
+        self._head[words.HEAD_OUT_START], self._head[words.HEAD_OUT_BYTES] = 0, len(answers)
 
     def _set_plan(self, plan: np.ndarray) -> None:
         self.plan, self._head = plan, plan.data  # A view yields Python ints.
-        plan[HEAD_REQUEST_BYTES_MAX] = self._request_bytes_max
-        plan[HEAD_TRANSACTIONS] = self._takes_transactions
-        plan[HEAD_RULES : HEAD_RULES + 2] = self._rules.ctypes.data, len(self._rules)
+        plan[words.HEAD_REQUEST_BYTES_MAX] = self._request_bytes_max
+        plan[words.HEAD_TRANSACTIONS] = self._takes_transactions
+        plan[words.HEAD_RULES : words.HEAD_RULES + 2] = self._rules.ctypes.data, len(self._rules)
         if self._errors is not None:
-            plan[HEAD_ERRORS : HEAD_ERRORS + 2] = self._errors.ctypes.data, len(self._errors)
+            plan[words.HEAD_ERRORS : words.HEAD_ERRORS + 2] = (
+                self._errors.ctypes.data,
+                len(self._errors),
+            )

@@ -15,6 +15,7 @@ from shm.kernels.base.words import (
     COUNTER_BYTES_OUT,
     COUNTER_FETCH_REQUESTS,
     COUNTER_FETCHES_FROM_SEALED,
+    COUNTER_SEALED_CACHE_HITS,
     DURABILITY_DISK,
     DURABILITY_MEMORY,
     DURABILITY_OS,
@@ -29,7 +30,6 @@ from shm.kernels.base.words import (
     P_SEALED_END,
     P_UNSEALED_BYTES,
 )
-from shm.layout import COUNTER_SEALED_CACHE_HITS
 from smq.log.log import TOUCHED_MAX, Log
 from smq.model.catalog import BROKER, CLIENT_METRICS, QUOTA, Catalog, InternalPartition, Node, Topic
 from smq.model.config import Config

@@ -15,26 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from shm.kernels.base.wire import SIZE_BYTES
-from shm.kernels.base.words import (
-    ATTRIBUTE_TRANSACTIONAL,
-    BATCH_ATTRIBUTES_AT,
-    BATCH_HEADER_BYTES,
-    BATCH_PRODUCER_ID_AT,
-    P_LOG_END,
-    WORD_GENERATION,
-)
-from shm.kernels.log.plan import (
-    DONE,
-    HEAD_ROW_COUNT,
-    ROW_AT,
-    ROW_BASE_OFFSET,
-    ROW_BYTES,
-    ROW_CODE,
-    ROW_ERROR,
-    ROW_STATE,
-    ROW_WORDS,
-    row_at,
-)
+from shm.kernels.base import words
+from shm.kernels.log.plan import row_at
 from smq.log.files.checkpoint import Open
 from smq.log.log import Log
 from smq.model.errors import ErrorCode, PeerError
@@ -133,7 +115,7 @@ class TransactionalProduce(Unfinished):
             self._verify(number, producer_id, epoch)
         assert self._transactional_id is not None, "the kernel takes all others"
         numbers, only = sorted(unknown), self.version < ADDS_FROM
-        generation = min(row.led.log.words[WORD_GENERATION] for row in unknown.values())
+        generation = min(row.led.log.words[words.WORD_GENERATION] for row in unknown.values())
         self._asked = AddPartitions(
             self._transactional_id, producer_id, epoch, numbers, generation, verify_only=only
         )
@@ -185,17 +167,17 @@ class TransactionalProduce(Unfinished):
             if not error and not row.is_open and not self._is_guarded(row):
                 error = int(ErrorCode.INVALID_TXN_STATE)  # Its marker has come.
             if error:
-                plan[row.at + ROW_ERROR], plan[row.at + ROW_STATE] = error, DONE
+                plan[row.at + words.ROW_ERROR], plan[row.at + words.ROW_STATE] = error, words.DONE
             if error in WORDS:
-                self._refused[(row.at - int(row_at(plan, 0))) // ROW_WORDS] = ()
-        count, plan[HEAD_ROW_COUNT] = int(plan[HEAD_ROW_COUNT]), upto
+                self._refused[(row.at - int(row_at(plan, 0))) // words.ROW_WORDS] = ()
+        count, plan[words.HEAD_ROW_COUNT] = int(plan[words.HEAD_ROW_COUNT]), upto
         is_done = self._append_noted(rows, now)
-        plan[HEAD_ROW_COUNT] = count
+        plan[words.HEAD_ROW_COUNT] = count
         return is_done and upto == count
 
     def _append_noted(self, rows: Sequence[_Row], now: Now) -> bool:
         """Append, and note which transactions are open before a reader may see their batches."""
-        ends = [int(row.led.log.partitions.table[row.led.slot, P_LOG_END]) for row in rows]
+        ends = [int(row.led.log.partitions.table[row.led.slot, words.P_LOG_END]) for row in rows]
 
         def note(_log: Log | None = None) -> None:
             for row, end in zip(rows, ends, strict=True):
@@ -231,8 +213,8 @@ class TransactionalProduce(Unfinished):
         """Note that the log has a batch of the transaction, which is open now. A duplicate opens
         nothing."""
         plan, number = self._producing.plan, row.led.number
-        offset = int(plan[row.at + ROW_BASE_OFFSET])
-        is_new = plan[row.at + ROW_STATE] == DONE and plan[row.at + ROW_ERROR] == 0
+        offset = int(plan[row.at + words.ROW_BASE_OFFSET])
+        is_new = plan[row.at + words.ROW_STATE] == words.DONE and plan[row.at + words.ROW_ERROR] == 0
         if is_new and offset >= end:
             opened = Open(number, row.producer_id, row.epoch, offset, now.monotonic_ms)
             row.led.log.transactions.wrote(opened)
@@ -242,7 +224,7 @@ class TransactionalProduce(Unfinished):
         partitions led here, and the number of the row behind them: a step's worth."""
         plan, found = self._producing.plan, list[_Row]()
         rows = rows_of(plan)
-        waiting = (rows[:, ROW_STATE] != DONE) & (rows[:, ROW_BYTES] >= BATCH_HEADER_BYTES)
+        waiting = (rows[:, words.ROW_STATE] != words.DONE) & (rows[:, words.ROW_BYTES] >= words.BATCH_HEADER_BYTES)
         numbers = np.flatnonzero(waiting).tolist()
         for number in numbers[:STEP_ROWS]:
             row = self._row(int(row_at(plan, number)))
@@ -252,12 +234,12 @@ class TransactionalProduce(Unfinished):
 
     def _row(self, at: int) -> _Row | None:
         plan, data = self._producing.plan, self._data
-        start = int(plan[at + ROW_AT])
-        led = self._shard.by_code(int(plan[at + ROW_CODE]))
-        low_byte = int(data[start + BATCH_ATTRIBUTES_AT + 1])  # In a big-endian int16.
-        if led is None or not low_byte & ATTRIBUTE_TRANSACTIONAL:
+        start = int(plan[at + words.ROW_AT])
+        led = self._shard.by_code(int(plan[at + words.ROW_CODE]))
+        low_byte = int(data[start + words.BATCH_ATTRIBUTES_AT + 1])  # In a big-endian int16.
+        if led is None or not low_byte & words.ATTRIBUTE_TRANSACTIONAL:
             return None
-        return _Row(at, led, *_PRODUCER.unpack_from(data.data, start + BATCH_PRODUCER_ID_AT))
+        return _Row(at, led, *_PRODUCER.unpack_from(data.data, start + words.BATCH_PRODUCER_ID_AT))
 
 
 def _named(request: memoryview) -> tuple[int, str | None]:

@@ -14,7 +14,7 @@ was told nothing.
 
 import numpy as np
 
-from shm.kernels.log.plan import HEAD_STOP
+from shm.kernels.base.words import HEAD_STOP
 from smq.model.errors import PeerError
 from smq.model.now import Now
 from smq.shard.checks import Job

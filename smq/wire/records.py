@@ -13,19 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shm.kernels.base import words
 from shm.kernels.base.crc32c import crc32c, crc32c_update
-from shm.kernels.base.words import (
-    ATTRIBUTE_CODEC_MASK,
-    ATTRIBUTE_CONTROL,
-    ATTRIBUTE_LOG_APPEND_TIME,
-    ATTRIBUTE_TRANSACTIONAL,
-    BATCH_ATTRIBUTES_AT,
-    BATCH_CRC_AT,
-    BATCH_HEADER_BYTES,
-    BATCH_LENGTH_AT,
-    BATCH_MAGIC_AT,
-    BATCH_OVERHEAD_BYTES,
-)
 from smq.wire.codec import Buffer, Malformed
 from smq.wire.compression import Codec, compress, decompress
 
@@ -36,8 +25,8 @@ INFLATED_BYTES_MAX = 256 * 1024 * 1024  # Far above any client's batch, far belo
 _HEADER = Struct(">qiibIhiqqqhii")
 _CHECKED = Struct(">hiqqqhii")  # The fields after the CRC in the header.
 _LENGTH, _ATTRIBUTES, _CRC = Struct(">i"), Struct(">h"), Struct(">I")
-assert _HEADER.size == BATCH_HEADER_BYTES
-assert _CHECKED.size == BATCH_HEADER_BYTES - BATCH_ATTRIBUTES_AT
+assert _HEADER.size == words.BATCH_HEADER_BYTES
+assert _CHECKED.size == words.BATCH_HEADER_BYTES - words.BATCH_ATTRIBUTES_AT
 
 Headers = tuple[tuple[bytes, bytes | None], ...]
 
@@ -76,25 +65,25 @@ class Batch(NamedTuple):
 
     @property
     def codec(self) -> int:
-        return self.attributes & ATTRIBUTE_CODEC_MASK
+        return self.attributes & words.ATTRIBUTE_CODEC_MASK
 
     @property
     def is_control(self) -> bool:
-        return bool(self.attributes & ATTRIBUTE_CONTROL)
+        return bool(self.attributes & words.ATTRIBUTE_CONTROL)
 
     @property
     def is_transactional(self) -> bool:
-        return bool(self.attributes & ATTRIBUTE_TRANSACTIONAL)
+        return bool(self.attributes & words.ATTRIBUTE_TRANSACTIONAL)
 
     @property
     def is_log_append_time(self) -> bool:
-        return bool(self.attributes & ATTRIBUTE_LOG_APPEND_TIME)
+        return bool(self.attributes & words.ATTRIBUTE_LOG_APPEND_TIME)
 
     def records(self, inflated_bytes_max: int = INFLATED_BYTES_MAX) -> Iterator[Record]:
         """The records; checks the CRC. Raises Malformed or Undecodable."""
         if self.crc != crc_of(self.data):
             raise Malformed(f"the batch at offset {self.base_offset} has a wrong CRC")
-        payload = self.data[BATCH_HEADER_BYTES:]
+        payload = self.data[words.BATCH_HEADER_BYTES :]
         inflated = bytes(decompress(self.codec, payload, inflated_bytes_max))
         at = 0
         for _ in range(self.record_count):
@@ -135,13 +124,13 @@ VARLONG_BYTES_MAX = 10
 def read_batches(buffer: Buffer) -> Iterator[Batch]:
     """The batches in a `records` field, without a truncated last one. Raises Malformed."""
     view, at = memoryview(buffer), 0
-    while at + BATCH_HEADER_BYTES <= len(view):
-        (length,) = _LENGTH.unpack_from(view, at + BATCH_LENGTH_AT)
-        if length < BATCH_HEADER_BYTES - BATCH_OVERHEAD_BYTES:
+    while at + words.BATCH_HEADER_BYTES <= len(view):
+        (length,) = _LENGTH.unpack_from(view, at + words.BATCH_LENGTH_AT)
+        if length < words.BATCH_HEADER_BYTES - words.BATCH_OVERHEAD_BYTES:
             raise Malformed(f"a batch of {length} bytes")
-        if view[at + BATCH_MAGIC_AT] != MAGIC:
-            raise Malformed(f"a batch of format {view[at + BATCH_MAGIC_AT]}")
-        end = at + BATCH_OVERHEAD_BYTES + length
+        if view[at + words.BATCH_MAGIC_AT] != MAGIC:
+            raise Malformed(f"a batch of format {view[at + words.BATCH_MAGIC_AT]}")
+        end = at + words.BATCH_OVERHEAD_BYTES + length
         if end > len(view):
             return
         yield Batch._make((*_HEADER.unpack_from(view, at), view[at:end]))
@@ -197,25 +186,25 @@ class BatchBody:
             *producer,
             self._count,
         )
-        length = BATCH_HEADER_BYTES - BATCH_OVERHEAD_BYTES + len(payload)
-        batch = bytearray(BATCH_ATTRIBUTES_AT) + checked + payload
+        length = words.BATCH_HEADER_BYTES - words.BATCH_OVERHEAD_BYTES + len(payload)
+        batch = bytearray(words.BATCH_ATTRIBUTES_AT) + checked + payload
         _HEAD.pack_into(batch, 0, self._base_offset, length, -1, MAGIC, crc_of(batch))
         return bytes(batch)
 
 
 def with_payload(batch: Buffer, codec: int, payload: bytes) -> bytearray:
     """A batch with its records as this payload, compressed by this codec."""
-    made = bytearray(batch[:BATCH_HEADER_BYTES]) + payload
-    [attributes] = _ATTRIBUTES.unpack_from(batch, BATCH_ATTRIBUTES_AT)
-    _LENGTH.pack_into(made, BATCH_LENGTH_AT, len(made) - BATCH_OVERHEAD_BYTES)
-    attributes = attributes & ~ATTRIBUTE_CODEC_MASK | codec
-    _ATTRIBUTES.pack_into(made, BATCH_ATTRIBUTES_AT, attributes)
-    _CRC.pack_into(made, BATCH_CRC_AT, crc_of(made))
+    made = bytearray(batch[: words.BATCH_HEADER_BYTES]) + payload
+    [attributes] = _ATTRIBUTES.unpack_from(batch, words.BATCH_ATTRIBUTES_AT)
+    _LENGTH.pack_into(made, words.BATCH_LENGTH_AT, len(made) - words.BATCH_OVERHEAD_BYTES)
+    attributes = attributes & ~words.ATTRIBUTE_CODEC_MASK | codec
+    _ATTRIBUTES.pack_into(made, words.BATCH_ATTRIBUTES_AT, attributes)
+    _CRC.pack_into(made, words.BATCH_CRC_AT, crc_of(made))
     return made
 
 
 _HEAD = Struct(">qiibI")
-assert _HEAD.size == BATCH_ATTRIBUTES_AT == BATCH_CRC_AT + 4
+assert _HEAD.size == words.BATCH_ATTRIBUTES_AT == words.BATCH_CRC_AT + 4
 
 
 def batch_pieces(records: Sequence[Record], like: Batch, last_offset: int) -> list[Buffer]:
@@ -231,7 +220,7 @@ def batch_pieces(records: Sequence[Record], like: Batch, last_offset: int) -> li
         body += [_varint(sum(map(len, parts))), *parts]
     max_timestamp = max(record.timestamp_ms for record in records)
     checked = _CHECKED.pack(
-        like.attributes & ATTRIBUTE_LOG_APPEND_TIME,
+        like.attributes & words.ATTRIBUTE_LOG_APPEND_TIME,
         last_offset - base_offset,
         base_timestamp,
         max_timestamp,
@@ -243,14 +232,14 @@ def batch_pieces(records: Sequence[Record], like: Batch, last_offset: int) -> li
     crc = CRC_START
     for piece in (checked, *body):
         crc = int(crc32c_update(np.frombuffer(piece, np.uint8), 0, len(piece), crc))
-    length = BATCH_HEADER_BYTES - BATCH_OVERHEAD_BYTES + sum(map(len, body))
+    length = words.BATCH_HEADER_BYTES - words.BATCH_OVERHEAD_BYTES + sum(map(len, body))
     head = _HEAD.pack(base_offset, length, like.leader_epoch, MAGIC, crc ^ CRC_START)
     return [head, checked, *body]
 
 
 def crc_of(batch: Buffer | bytearray) -> int:
     """The CRC-32C that a whole batch should have."""
-    return int(crc32c(np.frombuffer(batch, np.uint8), BATCH_ATTRIBUTES_AT, len(batch)))
+    return int(crc32c(np.frombuffer(batch, np.uint8), words.BATCH_ATTRIBUTES_AT, len(batch)))
 
 
 def read_varint(data: bytes, at: int, bytes_max: int = VARINT_BYTES_MAX) -> tuple[int, int]:

@@ -5,36 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shm.kernels.base import words
 from shm.kernels.base.frames import frame_bytes, write_frame_header
-from shm.kernels.base.words import (
-    DURABILITY_DISK,
-    DURABILITY_MEMORY,
-    DURABILITY_OS,
-    FRAME_HEADER_BYTES,
-    P_HIGH_WATERMARK,
-    SPACE_UNLIMITED,
-    WORD_GENERATION,
-    WORD_SYNCED,
-    WORD_TAIL,
-)
 from shm.kernels.log.append import append_rows, claim, make_room, place_of
-from shm.kernels.log.plan import (
-    HEAD_BUDGET,
-    HEAD_NOW_MS,
-    HEAD_ROW_COUNT,
-    HEAD_WALL_MS,
-    ROW_AT,
-    ROW_BASE_OFFSET,
-    ROW_BYTES,
-    ROW_CODE,
-    ROW_ERROR,
-    ROW_STATE,
-    ROW_VERSION,
-    STEP_BYTES,
-    STOP_LOG_FULL,
-    new_plan,
-    row_at,
-)
+from shm.kernels.log.plan import new_plan, row_at
 from shm.segment import LogMemory
 from smq.log.files.background import Background, InlineBackground
 from smq.log.files.disk import Disk, OsDisk
@@ -44,7 +18,7 @@ from smq.log.recovery import Recovered, open_log
 from smq.log.sync import InlineSyncer, Syncer
 from smq.wire.records import Record, read_batches, write_batch
 
-MEMORY, OS, DISK = DURABILITY_MEMORY, DURABILITY_OS, DURABILITY_DISK
+MEMORY, OS, DISK = words.DURABILITY_MEMORY, words.DURABILITY_OS, words.DURABILITY_DISK
 LEVELS = (MEMORY, OS, DISK)
 SEGMENT_BYTES, RING_BYTES = 4096, 16384
 PARTITIONS_MAX = 32
@@ -91,7 +65,7 @@ def start(  # noqa: PLR0913
     syncer: Syncer | None = None,
     segment_bytes: int = SEGMENT_BYTES,
     levels: dict[int, int] | None = None,
-    bytes_max: int = SPACE_UNLIMITED,
+    bytes_max: int = words.SPACE_UNLIMITED,
     keep_bytes_max: int = 0,
 ) -> Life:
     """Open a log and adopt partitions with their durabilities."""
@@ -145,15 +119,15 @@ _plan = new_plan(0, 0, 1)
 def append(log: Log, number: int, data: bytes) -> int:
     """Append one batch; its base offset. Nothing is written but to make room. Raises Refused."""
     row = row_at(_plan, 0)
-    _plan[HEAD_ROW_COUNT], _plan[HEAD_BUDGET] = 1, STEP_BYTES
-    _plan[HEAD_NOW_MS] = _plan[HEAD_WALL_MS] = NOW_MS
-    _plan[row + ROW_CODE] = log.number << 32 | log.partitions.slots[number]
-    _plan[row + ROW_AT], _plan[row + ROW_BYTES] = 0, len(data)
-    _plan[row + ROW_VERSION], _plan[row + ROW_STATE] = 9, 0
+    _plan[words.HEAD_ROW_COUNT], _plan[words.HEAD_BUDGET] = 1, words.STEP_BYTES
+    _plan[words.HEAD_NOW_MS] = _plan[words.HEAD_WALL_MS] = NOW_MS
+    _plan[row + words.ROW_CODE] = log.number << 32 | log.partitions.slots[number]
+    _plan[row + words.ROW_AT], _plan[row + words.ROW_BYTES] = 0, len(data)
+    _plan[row + words.ROW_VERSION], _plan[row + words.ROW_STATE] = 9, 0
     received = np.frombuffer(bytearray(data), np.uint8)
     for _ in range(1000):
         stop = append_rows(log.memory.memory, log.links, log.producers.table, received, _plan)
-        if stop == STOP_LOG_FULL:
+        if stop == words.STOP_LOG_FULL:
             log.write()
             log.want_sync()
             show(log)
@@ -162,9 +136,9 @@ def append(log: Log, number: int, data: bytes) -> int:
             break
     else:
         raise AssertionError("the log never gets room")
-    if _plan[row + ROW_ERROR]:
-        raise Refused(int(_plan[row + ROW_ERROR]))
-    return int(_plan[row + ROW_BASE_OFFSET])
+    if _plan[row + words.ROW_ERROR]:
+        raise Refused(int(_plan[row + words.ROW_ERROR]))
+    return int(_plan[row + words.ROW_BASE_OFFSET])
 
 
 def append_unknown(log: Log, kind: int, content: bytes) -> tuple[int, bytes]:
@@ -178,10 +152,10 @@ def append_unknown(log: Log, kind: int, content: bytes) -> tuple[int, bytes]:
     claim(memory, tail + size)
     at = int(place_of(memory, tail))
     memory[at : at + size] = 0
-    memory[at + FRAME_HEADER_BYTES :][: len(content)] = np.frombuffer(content, np.uint8)
-    stamps = (log.words[WORD_SYNCED], log.words[WORD_GENERATION])
+    memory[at + words.FRAME_HEADER_BYTES :][: len(content)] = np.frombuffer(content, np.uint8)
+    stamps = (log.words[words.WORD_SYNCED], log.words[words.WORD_GENERATION])
     write_frame_header(memory, at, tail, stamps, len(content), 2**32 - 1, kind, 0)
-    log.words[WORD_TAIL] = tail + size
+    log.words[words.WORD_TAIL] = tail + size
     return tail, memory[at : at + size].tobytes()
 
 
@@ -220,7 +194,7 @@ def row(log: Log, number: int = 1) -> np.ndarray:
 
 
 def high_watermark(log: Log, number: int) -> int:
-    return int(log.partitions.table[log.partitions.slots[number], P_HIGH_WATERMARK])
+    return int(log.partitions.table[log.partitions.slots[number], words.P_HIGH_WATERMARK])
 
 
 def read_batch(log: Log, position: int, length: int) -> memoryview:

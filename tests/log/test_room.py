@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from shm.kernels.base.words import WORD_SPACE_LIMIT
 from shm.segment import LogMemory
-from smq.log.room import WORD_SPACE_LIMIT, room_of
+from smq.log.room import room_of
 from tests.log.logs import append, batch, start, turn
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from shm.kernels.log.plan import (
+from shm.kernels.base.words import (
     DONE,
     HEAD_CLOSE,
     HEAD_OUT_BYTES,
@@ -28,11 +28,8 @@ from shm.kernels.log.plan import (
     TOPIC_KEY_BYTES,
     TOPIC_ROW,
     TOPIC_ROW_COUNT,
-    new_plan,
-    request_at,
-    row_at,
-    topic_at,
 )
+from shm.kernels.log.plan import new_plan, request_at, row_at, topic_at
 from shm.kernels.request.produce import (
     IDS_FROM,
     RECORD_ERRORS_FROM,

@@ -2,19 +2,8 @@
 
 import numpy as np
 
-from shm.kernels.log.plan import (
-    DONE,
-    HEAD_REQUEST_COUNT,
-    HEAD_ROW_COUNT,
-    REQUEST_TOPIC,
-    REQUEST_TOPIC_COUNT,
-    ROW_BASE_OFFSET,
-    ROW_STATE,
-    TOPIC_ROW,
-    new_plan,
-    request_at,
-    topic_at,
-)
+from shm.kernels.base import words
+from shm.kernels.log.plan import new_plan, request_at, topic_at
 from smq.shard.plan_rows import done_rows, first_row, request_of, restore_rows, rows_of
 
 ROWS_OF = [[2, 1], [], [0], [3]]  # Of the topics of each request.
@@ -24,11 +13,11 @@ def plan() -> np.ndarray:
     plan, row, topic = new_plan(8, 8, 16), 0, 0
     for request, counts in enumerate(ROWS_OF):
         at = int(request_at(request))
-        plan[at + REQUEST_TOPIC], plan[at + REQUEST_TOPIC_COUNT] = topic, len(counts)
+        plan[at + words.REQUEST_TOPIC], plan[at + words.REQUEST_TOPIC_COUNT] = topic, len(counts)
         for count in counts:
-            plan[topic_at(plan, topic) + TOPIC_ROW] = row
+            plan[topic_at(plan, topic) + words.TOPIC_ROW] = row
             row, topic = row + count, topic + 1
-    plan[HEAD_REQUEST_COUNT], plan[HEAD_ROW_COUNT] = len(ROWS_OF), row
+    plan[words.HEAD_REQUEST_COUNT], plan[words.HEAD_ROW_COUNT] = len(ROWS_OF), row
     return plan
 
 
@@ -40,8 +29,8 @@ def test_each_row_belongs_to_a_request_and_some_requests_have_none() -> None:
 
 def test_rows_that_are_done_are_restored_and_the_others_are_as_parsed() -> None:
     before, after = rows_of(plan()), rows_of(plan())
-    before[[1, 4], ROW_STATE], before[:, ROW_BASE_OFFSET] = DONE, range(10, 16)
-    after[4:, ROW_STATE] = DONE
+    before[[1, 4], words.ROW_STATE], before[:, words.ROW_BASE_OFFSET] = words.DONE, range(10, 16)
+    after[4:, words.ROW_STATE] = words.DONE
     restore_rows(after, done_rows(before))
-    assert after[:, ROW_STATE].tolist() == [0, DONE, 0, 0, DONE, DONE]
-    assert after[:, ROW_BASE_OFFSET].tolist() == [0, 11, 0, 0, 14, 0]
+    assert after[:, words.ROW_STATE].tolist() == [0, words.DONE, 0, 0, words.DONE, words.DONE]
+    assert after[:, words.ROW_BASE_OFFSET].tolist() == [0, 11, 0, 0, 14, 0]

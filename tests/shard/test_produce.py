@@ -4,8 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from shm.kernels.base.words import DURABILITY_DISK, DURABILITY_OS
-from shm.kernels.log.plan import STOP_MALFORMED, STOP_NEED_MORE, STOP_OTHER_API
+from shm.kernels.base.words import (
+    DURABILITY_DISK,
+    DURABILITY_OS,
+    STOP_MALFORMED,
+    STOP_NEED_MORE,
+    STOP_OTHER_API,
+)
 from shm.timings import Errors
 from smq.model.errors import ErrorCode
 from smq.shard.produce import (

@@ -7,8 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shm.kernels.base.words import COUNTER_PRODUCE_REQUESTS, DURABILITY_DISK, DURABILITY_OS
-from shm.kernels.log.plan import STEP_BYTES
+from shm.kernels.base.words import (
+    COUNTER_PRODUCE_REQUESTS,
+    DURABILITY_DISK,
+    DURABILITY_OS,
+    STEP_BYTES,
+)
 from smq.model.errors import ErrorCode, PeerError
 from smq.shard import recompression, validation
 from smq.shard.checks import ROOM_BYTES, Room

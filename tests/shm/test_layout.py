@@ -6,7 +6,7 @@ import pytest
 from shm import layout
 from shm.kernels.base import words
 from shm.kernels.base.entries import INDEX_DTYPES
-from shm.layout import COUNTER_SEALED_CACHE_HITS, LAYOUT_MAGIC, Layout, layout_for
+from shm.layout import LAYOUT_MAGIC, Layout, layout_for
 
 MiB = 1 << 20
 
@@ -18,11 +18,11 @@ def test_the_words_of_the_header_are_where_version_1_has_them() -> None:
         "MAGIC": 0, "RING_BYTES": 1, "INDEX_CAPACITY": 2, "PARTITION_CAPACITY": 3, "LOG": 4,
         "GENERATION": 5, "SEGMENT_BYTES": 6, "SEGMENT_END": 7, "TAIL": 8, "INDEX_TAIL": 16,
         "WRITTEN": 24, "SYNCED": 32, "RING_START": 40, "INDEX_KEEP": 41, "SPACE_END": 42,
-        "PARTITION_COUNT": 48, "CLAIMED": 56, "COUNTERS": 64,
+        "SPACE_LIMIT": 43, "PARTITION_COUNT": 48, "CLAIMED": 56, "COUNTERS": 64,
     }  # fmt: skip
     assert {name: getattr(words, f"WORD_{name}") for name in pinned} == pinned
     counters = {name: word for name, word in vars(words).items() if name.startswith("COUNTER_")}
-    assert sorted([*counters.values(), COUNTER_SEALED_CACHE_HITS]) == [*range(64, 75), 80]
+    assert sorted(counters.values()) == [*range(64, 75), 80]
 
 
 def test_the_columns_of_a_partition_are_where_version_2_has_them() -> None:
@@ -30,8 +30,9 @@ def test_the_columns_of_a_partition_are_where_version_2_has_them() -> None:
         "NUMBER", "FLAGS", "LOG_START", "LOG_END", "HIGH_WATERMARK", "LAST_STABLE", "SEALED_END",
         "EPOCH", "BATCH_BYTES_MAX", "TIMESTAMP_BEFORE_MAX", "TIMESTAMP_AFTER_MAX", "LAST_ENTRY",
         "UNSEALED_BYTES", "MAX_TIMESTAMP", "DIRTY", "UNSEALED_SINCE_MS", "OPEN_FROM", "ABORTED_END",
+        "COMPACTED_END",
     )  # fmt: skip
-    assert [getattr(words, f"P_{name}") for name in pinned] == list(range(18))
+    assert [getattr(words, f"P_{name}") for name in pinned] == list(range(19))
     assert words.PARTITION_COLUMNS == 24
 
 

@@ -8,21 +8,9 @@ import sys
 import numpy as np
 import pytest
 
+from shm.kernels.base import words
 from shm.kernels.base.entries import LINK_COLUMNS
 from shm.kernels.base.frames import frame_bytes
-from shm.kernels.base.words import (
-    FLAG_IN_USE,
-    P_FLAGS,
-    P_HIGH_WATERMARK,
-    P_LAST_ENTRY,
-    P_LOG_END,
-    P_NUMBER,
-    WORD_INDEX_KEEP,
-    WORD_INDEX_TAIL,
-    WORD_PARTITION_COUNT,
-    WORD_TAIL,
-    WORD_WRITTEN,
-)
 from shm.kernels.log.append import append_batch, claim, make_room
 from shm.reader import LogReader
 from shm.segment import LogMemory
@@ -37,24 +25,24 @@ class Writer:
 
     def __init__(self) -> None:
         self.memory = LogMemory.create(0, RING_BYTES, RING_BYTES // 2, 4)
-        self.memory.partitions[0, P_NUMBER] = NUMBER
-        self.memory.partitions[0, P_FLAGS] = FLAG_IN_USE
-        self.memory.partitions[0, P_LAST_ENTRY] = -1
-        self.memory.words[WORD_PARTITION_COUNT] = 1
+        self.memory.partitions[0, words.P_NUMBER] = NUMBER
+        self.memory.partitions[0, words.P_FLAGS] = words.FLAG_IN_USE
+        self.memory.partitions[0, words.P_LAST_ENTRY] = -1
+        self.memory.words[words.WORD_PARTITION_COUNT] = 1
         self.links = np.full((LINK_COLUMNS, self.memory.layout.index_capacity), -1, np.int64)
 
     def append(self, value: bytes) -> int:
         batch = write_batch([Record(0, 1, b"key", value, ())])
         data = np.frombuffer(bytearray(batch), np.uint8)
-        self.memory.words[WORD_WRITTEN] = self.memory.words[WORD_TAIL]
-        self.memory.words[WORD_INDEX_KEEP] = self.memory.words[WORD_INDEX_TAIL]
+        self.memory.words[words.WORD_WRITTEN] = self.memory.words[words.WORD_TAIL]
+        self.memory.words[words.WORD_INDEX_KEEP] = self.memory.words[words.WORD_INDEX_TAIL]
         assert make_room(self.memory.memory, frame_bytes(len(data)))
         append_batch(self.memory.memory, self.links, 0, data, 0, len(data), 0, 0)
         return len(data)
 
     def show(self) -> None:
         row = self.memory.partitions[0]
-        row[P_HIGH_WATERMARK] = row[P_LOG_END]
+        row[words.P_HIGH_WATERMARK] = row[words.P_LOG_END]
 
 
 @pytest.fixture

@@ -2,33 +2,17 @@
 
 import numpy as np
 
+from shm.kernels.base import words
 from shm.kernels.base.bytes import get32, load32, load64, load_u32, store32, store64
 from shm.kernels.base.crc32c import crc32c, crc32c_update
 from shm.kernels.base.jit import kernel
-from shm.kernels.base.words import (
-    BATCH_HEADER_BYTES,
-    FRAME_ALIGNMENT_BYTES,
-    FRAME_BYTES_AT,
-    FRAME_CHECK_AT,
-    FRAME_GENERATION_AT,
-    FRAME_HEADER_BYTES,
-    FRAME_KIND_AT,
-    FRAME_KIND_BATCH,
-    FRAME_KIND_PADDING,
-    FRAME_LEVEL_AT,
-    FRAME_MAGIC,
-    FRAME_MAGIC_AT,
-    FRAME_PARTITION_AT,
-    FRAME_POSITION_AT,
-    FRAME_SYNCED_AT,
-)
 
 
 @kernel
 def frame_bytes(batch_bytes):
     """The bytes of a batch in ring and WAL: header, batch, padding to the alignment."""
-    return (FRAME_HEADER_BYTES + batch_bytes + FRAME_ALIGNMENT_BYTES - 1) & ~(
-        FRAME_ALIGNMENT_BYTES - 1
+    return (words.FRAME_HEADER_BYTES + batch_bytes + words.FRAME_ALIGNMENT_BYTES - 1) & ~(
+        words.FRAME_ALIGNMENT_BYTES - 1
     )
 
 
@@ -39,13 +23,13 @@ def frame_check(data, at):
     The part is a batch's own header, nothing of padding, and all of an unknown kind, whose `bytes`
     must then lie in `data`.
     """
-    crc = crc32c_update(data, at + 8, at + FRAME_HEADER_BYTES, np.uint32(0xFFFFFFFF))
-    kind = load32(data, at + FRAME_KIND_AT)
-    start = at + FRAME_HEADER_BYTES
-    if kind == FRAME_KIND_BATCH:
-        crc = crc32c_update(data, start, start + BATCH_HEADER_BYTES, crc)
-    elif kind > 0 and kind != FRAME_KIND_PADDING:
-        crc = crc32c_update(data, start, start + load32(data, at + FRAME_BYTES_AT), crc)
+    crc = crc32c_update(data, at + 8, at + words.FRAME_HEADER_BYTES, np.uint32(0xFFFFFFFF))
+    kind = load32(data, at + words.FRAME_KIND_AT)
+    start = at + words.FRAME_HEADER_BYTES
+    if kind == words.FRAME_KIND_BATCH:
+        crc = crc32c_update(data, start, start + words.BATCH_HEADER_BYTES, crc)
+    elif kind > 0 and kind != words.FRAME_KIND_PADDING:
+        crc = crc32c_update(data, start, start + load32(data, at + words.FRAME_BYTES_AT), crc)
     return np.int64(crc ^ np.uint32(0xFFFFFFFF))
 
 
@@ -55,15 +39,15 @@ def write_frame_header(data, at, position, stamps, batch_bytes, partition, kind,
 
     `stamps` is (synced position, generation).
     """
-    store32(data, at + FRAME_MAGIC_AT, FRAME_MAGIC)
-    store64(data, at + FRAME_POSITION_AT, position)
-    store64(data, at + FRAME_SYNCED_AT, stamps[0])
-    store32(data, at + FRAME_GENERATION_AT, stamps[1])
-    store32(data, at + FRAME_BYTES_AT, batch_bytes)
-    store32(data, at + FRAME_PARTITION_AT, partition)
-    store32(data, at + FRAME_KIND_AT, kind)
-    store64(data, at + FRAME_LEVEL_AT, level)
-    store32(data, at + FRAME_CHECK_AT, frame_check(data, at))
+    store32(data, at + words.FRAME_MAGIC_AT, words.FRAME_MAGIC)
+    store64(data, at + words.FRAME_POSITION_AT, position)
+    store64(data, at + words.FRAME_SYNCED_AT, stamps[0])
+    store32(data, at + words.FRAME_GENERATION_AT, stamps[1])
+    store32(data, at + words.FRAME_BYTES_AT, batch_bytes)
+    store32(data, at + words.FRAME_PARTITION_AT, partition)
+    store32(data, at + words.FRAME_KIND_AT, kind)
+    store64(data, at + words.FRAME_LEVEL_AT, level)
+    store32(data, at + words.FRAME_CHECK_AT, frame_check(data, at))
 
 
 @kernel
@@ -73,21 +57,26 @@ def frame_is_good(data, at, end, position):
     A batch behind its first 61 bytes is not checked: it has a CRC of its own. A frame of an unknown
     kind is checked whole.
     """
-    if end - at < FRAME_HEADER_BYTES or load32(data, at + FRAME_MAGIC_AT) != FRAME_MAGIC:
+    if (
+        end - at < words.FRAME_HEADER_BYTES
+        or load32(data, at + words.FRAME_MAGIC_AT) != words.FRAME_MAGIC
+    ):
         return False
-    if load64(data, at + FRAME_POSITION_AT) != position:
+    if load64(data, at + words.FRAME_POSITION_AT) != position:
         return False
-    kind = load32(data, at + FRAME_KIND_AT)
-    size = load32(data, at + FRAME_BYTES_AT)
+    kind = load32(data, at + words.FRAME_KIND_AT)
+    size = load32(data, at + words.FRAME_BYTES_AT)
     if kind <= 0 or size < 0:
         return False
-    if kind == FRAME_KIND_BATCH and size < BATCH_HEADER_BYTES:
+    if kind == words.FRAME_KIND_BATCH and size < words.BATCH_HEADER_BYTES:
         return False
     # Padding is not aligned: it ends where ring or segment end.
-    taken = FRAME_HEADER_BYTES + size if kind == FRAME_KIND_PADDING else frame_bytes(size)
+    taken = (
+        words.FRAME_HEADER_BYTES + size if kind == words.FRAME_KIND_PADDING else frame_bytes(size)
+    )
     if at + taken > end:
         return False
-    return load_u32(data, at + FRAME_CHECK_AT) == frame_check(data, at)
+    return load_u32(data, at + words.FRAME_CHECK_AT) == frame_check(data, at)
 
 
 @kernel

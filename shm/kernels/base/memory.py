@@ -1,5 +1,6 @@
 """Words of a log's memory (a uint8 array laid out by shm.layout), for kernels."""
 
+from shm.kernels.base import words
 from shm.kernels.base.atomics import store_release
 from shm.kernels.base.bytes import load16, load32, load64, load_u32, store16, store32, store64
 from shm.kernels.base.entries import (
@@ -12,13 +13,6 @@ from shm.kernels.base.entries import (
     RECORD_COUNT,
 )
 from shm.kernels.base.jit import kernel
-from shm.kernels.base.words import (
-    HEADER_BYTES,
-    PARTITION_ROW_BYTES,
-    WORD_INDEX_CAPACITY,
-    WORD_PARTITION_CAPACITY,
-    WORD_RING_BYTES,
-)
 
 
 @kernel
@@ -42,33 +36,36 @@ def release_word(memory, word, value):
 @kernel
 def get_partition(memory, slot, column):
     """Read a column of a partition's row."""
-    return load64(memory, HEADER_BYTES + slot * PARTITION_ROW_BYTES + 8 * column)
+    return load64(memory, words.HEADER_BYTES + slot * words.PARTITION_ROW_BYTES + 8 * column)
 
 
 @kernel
 def set_partition(memory, slot, column, value):
     """Write a column of a partition's row."""
-    store64(memory, HEADER_BYTES + slot * PARTITION_ROW_BYTES + 8 * column, value)
+    store64(memory, words.HEADER_BYTES + slot * words.PARTITION_ROW_BYTES + 8 * column, value)
 
 
 @kernel
 def release_partition(memory, slot, column, value):
     """Publish a column of a partition's row."""
-    store_release(memory, HEADER_BYTES + slot * PARTITION_ROW_BYTES + 8 * column, value)
+    store_release(memory, words.HEADER_BYTES + slot * words.PARTITION_ROW_BYTES + 8 * column, value)
 
 
 @kernel
 def ring_at(memory):
     """The start of the ring, which ends with the memory."""
-    return memory.size - load64(memory, 8 * WORD_RING_BYTES)
+    return memory.size - load64(memory, 8 * words.WORD_RING_BYTES)
 
 
 @kernel
 def _column_at(memory, column, i):
     """Where slot i of a column (shm.kernels.base.entries) lies."""
     bytes_before, width = column
-    start = HEADER_BYTES + load64(memory, 8 * WORD_PARTITION_CAPACITY) * PARTITION_ROW_BYTES
-    return start + load64(memory, 8 * WORD_INDEX_CAPACITY) * bytes_before + width * i
+    start = (
+        words.HEADER_BYTES
+        + load64(memory, 8 * words.WORD_PARTITION_CAPACITY) * words.PARTITION_ROW_BYTES
+    )
+    return start + load64(memory, 8 * words.WORD_INDEX_CAPACITY) * bytes_before + width * i
 
 
 @kernel

@@ -4,6 +4,8 @@
 index's columns are in `shm.kernels.base.entries`.
 """
 
+from itertools import count
+
 # --- Header: indices of int64 words ---------------------------------------------------------------
 HEADER_BYTES = 4096
 WORD_MAGIC = 0
@@ -22,6 +24,7 @@ WORD_RING_START = 40  # The ring holds no frame below this position.
 WORD_INDEX_KEEP = 41  # Index entries from this one on must not be overwritten yet.
 WORD_SPACE_END = 42  # No frame may end beyond: there is no WAL space for it.
 SPACE_UNLIMITED = 2**62
+WORD_SPACE_LIMIT = 43  # The limit of all WAL files. No kernel reads it.
 WORD_PARTITION_COUNT = 48
 WORD_CLAIMED = 56  # The ring is being overwritten up to here: announced before a byte is.
 WORD_COUNTERS = 64  # Counters from here on; see below.
@@ -35,6 +38,7 @@ COUNTER_FETCHES_FROM_WAL = 70
 COUNTER_FETCHES_FROM_SEALED = 71
 COUNTER_SYNCS = 72  # Of the disk; these two are the sync thread's.
 COUNTER_SYNC_NS = 73
+COUNTER_SEALED_CACHE_HITS = 74  # No kernel counts these.
 COUNTER_SYNC_TIMES = 80  # TIME_BUCKETS words, also its: how many syncs took how long.
 
 # A histogram of times: bucket b counts what took less than 2 ** b microseconds, the last one all
@@ -113,3 +117,94 @@ ATTRIBUTE_CODEC_MASK = 7
 ATTRIBUTE_LOG_APPEND_TIME = 8
 ATTRIBUTE_TRANSACTIONAL = 16
 ATTRIBUTE_CONTROL = 32
+
+# --- The plan of a receive, drawn in shm.kernels.log.plan -----------------------------------------
+HEAD_WORDS = 32
+_head = count()
+HEAD_START = next(_head)  # in: where the unparsed bytes begin; out: after the last whole request
+HEAD_END = next(_head)  # in: after the last byte received
+HEAD_NOW_MS = next(_head)  # in: the time line, see smq.app.process.clock
+HEAD_REQUEST_BYTES_MAX = next(_head)  # in: a larger request breaks the protocol
+HEAD_REQUEST_CAPACITY = next(_head)
+HEAD_TOPIC_CAPACITY = next(_head)
+HEAD_ROW_CAPACITY = next(_head)
+HEAD_REQUEST_COUNT = next(_head)  # out
+HEAD_TOPIC_COUNT = next(_head)  # out
+HEAD_ROW_COUNT = next(_head)  # out
+HEAD_STOP = next(_head)  # out: why the kernel stopped
+HEAD_LEVEL = next(_head)  # out: the highest durability of any row that was taken, or LEVEL_NONE
+HEAD_OUT_BYTES = next(_head)  # out: bytes of answers
+HEAD_CLOSE = next(_head)  # out: an error with acks=0: the connection must be closed
+HEAD_PARSED = next(_head)  # out: why parsing stopped, one of the first four stops
+HEAD_STOPPED_ROW = next(_head)  # out: the row that STOP_REFERENCES or STOP_STEP is about
+HEAD_OUT_START = next(_head)  # in: where in `out` the answers begin
+HEAD_THROTTLE_MS = next(_head)  # in: the throttle time in the answers
+HEAD_RULES = next(
+    _head
+)  # in: the rules for handles (shm.kernels.log.handles), their address or 0 …
+HEAD_RULES_WORDS = next(_head)  # … and length
+HEAD_TRANSACTIONS = next(_head)  # in: 1: take requests with a transactional id
+HEAD_LED_ELSEWHERE = next(_head)  # out: an answer must name the leader of a partition (KIP-951)
+HEAD_ERRORS = next(_head)  # in: where errors are counted (shm.timings.Errors), its address or 0 …
+HEAD_ERRORS_WORDS = next(_head)  # … and length
+HEAD_WALL_MS = next(_head)  # in: the wall clock
+HEAD_BUDGET = next(_head)  # in, out: bytes that may still be taken in this step
+
+LEVEL_NONE = -1  # No row was appended or found to be a duplicate.
+
+STOP_NEED_MORE = 0  # The rest is no whole request.
+STOP_OTHER_API = 1  # The next request is not Produce, or transactional, or of another version.
+STOP_MALFORMED = 2  # The next request breaks the protocol.
+STOP_PLAN_FULL = 3
+STOP_LOG_FULL = 4
+STOP_OUT_FULL = 5
+STOP_LED_ELSEWHERE = 7  # All is appended; the caller must write answers that name leaders.
+STOP_REFERENCES = 6  # A batch may hold handles, or must have keys: check it, set its result.
+STOP_STEP = 8  # The step has taken its share of bytes: the rest belongs to later turns.
+
+REQUEST_WORDS = 8
+_request = count()
+REQUEST_CORRELATION = next(_request)
+REQUEST_VERSION = next(_request)
+REQUEST_ACKS = next(_request)
+REQUEST_TOPIC = next(_request)  # The first of its topics …
+REQUEST_TOPIC_COUNT = next(_request)
+REQUEST_END = next(_request)  # After its last byte in the buffer.
+REQUEST_TRANSACTIONAL = next(_request)  # Whether it names a transactional id.
+REQUEST_START = next(_request)  # Where it begins in the buffer, its size first.
+
+TOPIC_WORDS = 5
+_topic = count()
+TOPIC_KEY_AT = next(_topic)
+TOPIC_KEY_BYTES = next(_topic)
+TOPIC_ROW = next(_topic)
+TOPIC_ROW_COUNT = next(_topic)
+
+ROW_WORDS = 12
+_row = count()
+ROW_PARTITION = next(_row)
+ROW_CODE = next(_row)  # log << 32 | slot
+ROW_AT = next(_row)
+ROW_BYTES = next(_row)
+ROW_VERSION = next(_row)
+ROW_STATE = next(_row)
+ROW_ERROR = next(_row)
+ROW_BASE_OFFSET = next(_row)
+ROW_APPEND_TIME = next(_row)
+ROW_LOG_START = next(_row)
+ROW_TRANSACTIONAL = next(_row)  # As the request's.
+DONE = 1
+REFERENCES_CHECKED = 2  # Its handles are good, or it has none; its records have keys if they must.
+
+# Topics, and rows, of the largest plan. A request is parsed in one step, and a request of 100 MB
+# that names topics of three bytes would ask for gigabytes of plan and answers. As many batches take
+# over a megabyte.
+PLAN_ROWS_MAX = 1 << 14
+
+# What one step takes of a plan, in bytes of batches: checking, copying and writing a megabyte takes
+# up to two milliseconds. A row costs a quarter of a microsecond, whatever its size; a handle a
+# system call, which is eight times what its bytes cost.
+STEP_BYTES = 2 << 20
+ROW_COST_BYTES = 256
+HANDLES_COST = 8
+HANDLES_BYTES_MAX = (1 << 20) + 4096  # Of a batch whose handles a kernel checks: the usual limit.

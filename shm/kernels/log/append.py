@@ -6,6 +6,7 @@ partition. A shard that serves several logs calls this for each: it skips the ro
 
 import numpy as np
 
+from shm.kernels.base import words
 from shm.kernels.base.atomics import fence
 from shm.kernels.base.bytes import copy_bytes, get16, get32, get64, put16, put32, put64
 from shm.kernels.base.crc32c import crc32c
@@ -19,79 +20,9 @@ from shm.kernels.base.memory import (
     set_partition,
     set_word,
 )
-from shm.kernels.base.words import (
-    ATTRIBUTE_LOG_APPEND_TIME,
-    ATTRIBUTE_TRANSACTIONAL,
-    BATCH_ATTRIBUTES_AT,
-    BATCH_BASE_OFFSET_AT,
-    BATCH_CRC_AT,
-    BATCH_LAST_OFFSET_DELTA_AT,
-    BATCH_LEADER_EPOCH_AT,
-    BATCH_MAX_TIMESTAMP_AT,
-    BATCH_PRODUCER_EPOCH_AT,
-    BATCH_PRODUCER_ID_AT,
-    COUNTER_BATCHES_IN,
-    COUNTER_BYTES_IN,
-    COUNTER_RECORDS_IN,
-    DURABILITY_SHIFT,
-    FLAG_LOG_APPEND_TIME,
-    FLAG_LOOKED_INTO,
-    FLAG_READ_ONLY,
-    FRAME_HEADER_BYTES,
-    FRAME_KIND_BATCH,
-    FRAME_KIND_PADDING,
-    P_EPOCH,
-    P_FLAGS,
-    P_LOG_END,
-    P_LOG_START,
-    P_MAX_TIMESTAMP,
-    P_NUMBER,
-    P_UNSEALED_BYTES,
-    P_UNSEALED_SINCE_MS,
-    WORD_CLAIMED,
-    WORD_GENERATION,
-    WORD_INDEX_CAPACITY,
-    WORD_INDEX_KEEP,
-    WORD_INDEX_TAIL,
-    WORD_LOG,
-    WORD_RING_BYTES,
-    WORD_SEGMENT_BYTES,
-    WORD_SEGMENT_END,
-    WORD_SPACE_END,
-    WORD_SYNCED,
-    WORD_TAIL,
-    WORD_WRITTEN,
-)
 from shm.kernels.log.handles import handles_are_good
 from shm.kernels.log.index import append_entry
-from shm.kernels.log.plan import (
-    DONE,
-    HANDLES_BYTES_MAX,
-    HANDLES_COST,
-    HEAD_BUDGET,
-    HEAD_LEVEL,
-    HEAD_NOW_MS,
-    HEAD_ROW_COUNT,
-    HEAD_STOP,
-    HEAD_STOPPED_ROW,
-    HEAD_WALL_MS,
-    REFERENCES_CHECKED,
-    ROW_APPEND_TIME,
-    ROW_AT,
-    ROW_BASE_OFFSET,
-    ROW_BYTES,
-    ROW_CODE,
-    ROW_COST_BYTES,
-    ROW_ERROR,
-    ROW_LOG_START,
-    ROW_STATE,
-    ROW_TRANSACTIONAL,
-    ROW_VERSION,
-    STOP_LOG_FULL,
-    STOP_REFERENCES,
-    STOP_STEP,
-    row_at,
-)
+from shm.kernels.log.plan import row_at
 from shm.kernels.log.producers import (
     ACCEPT,
     DUPLICATE,
@@ -118,7 +49,7 @@ KAFKA_STORAGE_ERROR = 56
 @kernel
 def place_of(memory, position):
     """The index of a position in the memory, if the ring has it."""
-    return ring_at(memory) + position % get_word(memory, WORD_RING_BYTES)
+    return ring_at(memory) + position % get_word(memory, words.WORD_RING_BYTES)
 
 
 @kernel
@@ -128,19 +59,21 @@ def claim(memory, end):
     SYNC POINT with shm.reader: the claim is seen before any byte it covers changes. A reader reads
     bytes, then the claim: bytes at most a ring's length below it have not been touched.
     """
-    release_word(memory, WORD_CLAIMED, end)
+    release_word(memory, words.WORD_CLAIMED, end)
     fence()
 
 
 @kernel
 def pad_to(memory, end):
     """Fill the log from its tail up to `end` with one padding frame."""
-    tail = get_word(memory, WORD_TAIL)
+    tail = get_word(memory, words.WORD_TAIL)
     claim(memory, end)
-    stamps = (get_word(memory, WORD_SYNCED), get_word(memory, WORD_GENERATION))
-    size = end - tail - FRAME_HEADER_BYTES
-    write_frame_header(memory, place_of(memory, tail), tail, stamps, size, 0, FRAME_KIND_PADDING, 0)
-    release_word(memory, WORD_TAIL, end)
+    stamps = (get_word(memory, words.WORD_SYNCED), get_word(memory, words.WORD_GENERATION))
+    size = end - tail - words.FRAME_HEADER_BYTES
+    write_frame_header(
+        memory, place_of(memory, tail), tail, stamps, size, 0, words.FRAME_KIND_PADDING, 0
+    )
+    release_word(memory, words.WORD_TAIL, end)
 
 
 @kernel
@@ -150,16 +83,18 @@ def make_room(memory, size):
     Frames cross neither the ring's end nor a WAL segment's. Frames that the WAL file does not have
     yet are not overwritten, nor are index entries that are still needed.
     """
-    entries = get_word(memory, WORD_INDEX_TAIL) + 1 - get_word(memory, WORD_INDEX_KEEP)
-    if entries > get_word(memory, WORD_INDEX_CAPACITY):
+    entries = get_word(memory, words.WORD_INDEX_TAIL) + 1 - get_word(memory, words.WORD_INDEX_KEEP)
+    if entries > get_word(memory, words.WORD_INDEX_CAPACITY):
         return False
-    ring_bytes = get_word(memory, WORD_RING_BYTES)
-    written = get_word(memory, WORD_WRITTEN)
+    ring_bytes = get_word(memory, words.WORD_RING_BYTES)
+    written = get_word(memory, words.WORD_WRITTEN)
     while True:
-        tail = get_word(memory, WORD_TAIL)
-        if tail == get_word(memory, WORD_SEGMENT_END):
-            set_word(memory, WORD_SEGMENT_END, tail + get_word(memory, WORD_SEGMENT_BYTES))
-        limit = min(get_word(memory, WORD_SEGMENT_END), tail - tail % ring_bytes + ring_bytes)
+        tail = get_word(memory, words.WORD_TAIL)
+        if tail == get_word(memory, words.WORD_SEGMENT_END):
+            set_word(
+                memory, words.WORD_SEGMENT_END, tail + get_word(memory, words.WORD_SEGMENT_BYTES)
+            )
+        limit = min(get_word(memory, words.WORD_SEGMENT_END), tail - tail % ring_bytes + ring_bytes)
         fits = tail + size <= limit
         end = tail + size if fits else limit
         if end - written > ring_bytes:
@@ -172,28 +107,34 @@ def make_room(memory, size):
 @kernel
 def _stamp_time_type(memory, start, batch_bytes, is_append_time, wall_ms):
     """Set a batch's timestamp type; compute a new CRC if that changes it."""
-    attributes = get16(memory, start + BATCH_ATTRIBUTES_AT)
+    attributes = get16(memory, start + words.BATCH_ATTRIBUTES_AT)
     if is_append_time:
-        put16(memory, start + BATCH_ATTRIBUTES_AT, attributes | ATTRIBUTE_LOG_APPEND_TIME)
-        put64(memory, start + BATCH_MAX_TIMESTAMP_AT, wall_ms)
-    elif attributes & ATTRIBUTE_LOG_APPEND_TIME:
-        put16(memory, start + BATCH_ATTRIBUTES_AT, attributes & ~ATTRIBUTE_LOG_APPEND_TIME)
+        put16(
+            memory, start + words.BATCH_ATTRIBUTES_AT, attributes | words.ATTRIBUTE_LOG_APPEND_TIME
+        )
+        put64(memory, start + words.BATCH_MAX_TIMESTAMP_AT, wall_ms)
+    elif attributes & words.ATTRIBUTE_LOG_APPEND_TIME:
+        put16(
+            memory, start + words.BATCH_ATTRIBUTES_AT, attributes & ~words.ATTRIBUTE_LOG_APPEND_TIME
+        )
     else:
         return
-    crc = np.int64(crc32c(memory, start + BATCH_ATTRIBUTES_AT, start + batch_bytes))
-    put32(memory, start + BATCH_CRC_AT, crc)
+    crc = np.int64(crc32c(memory, start + words.BATCH_ATTRIBUTES_AT, start + batch_bytes))
+    put32(memory, start + words.BATCH_CRC_AT, crc)
 
 
 @kernel
 def account(memory, slot, count, batch_bytes, timestamp, now_ms):
     """Move a partition's end and sums after a batch of `count` offsets was appended."""
-    set_partition(memory, slot, P_LOG_END, get_partition(memory, slot, P_LOG_END) + count)
-    if timestamp > get_partition(memory, slot, P_MAX_TIMESTAMP):
-        set_partition(memory, slot, P_MAX_TIMESTAMP, timestamp)
-    unsealed = get_partition(memory, slot, P_UNSEALED_BYTES)
+    set_partition(
+        memory, slot, words.P_LOG_END, get_partition(memory, slot, words.P_LOG_END) + count
+    )
+    if timestamp > get_partition(memory, slot, words.P_MAX_TIMESTAMP):
+        set_partition(memory, slot, words.P_MAX_TIMESTAMP, timestamp)
+    unsealed = get_partition(memory, slot, words.P_UNSEALED_BYTES)
     if unsealed == 0:
-        set_partition(memory, slot, P_UNSEALED_SINCE_MS, now_ms)
-    set_partition(memory, slot, P_UNSEALED_BYTES, unsealed + batch_bytes)
+        set_partition(memory, slot, words.P_UNSEALED_SINCE_MS, now_ms)
+    set_partition(memory, slot, words.P_UNSEALED_BYTES, unsealed + batch_bytes)
 
 
 @kernel
@@ -202,31 +143,31 @@ def append_batch(memory, links, slot, data, at, batch_bytes, wall_ms, now_ms):
 
     There must be room (make_room).
     """
-    position = get_word(memory, WORD_TAIL)
+    position = get_word(memory, words.WORD_TAIL)
     frame = place_of(memory, position)
-    start = frame + FRAME_HEADER_BYTES
+    start = frame + words.FRAME_HEADER_BYTES
     claim(memory, position + frame_bytes(batch_bytes))
     copy_bytes(memory, start, data, at, batch_bytes)
-    base_offset = get_partition(memory, slot, P_LOG_END)
-    put64(memory, start + BATCH_BASE_OFFSET_AT, base_offset)
-    put32(memory, start + BATCH_LEADER_EPOCH_AT, get_partition(memory, slot, P_EPOCH))
-    flags = get_partition(memory, slot, P_FLAGS)
-    _stamp_time_type(memory, start, batch_bytes, flags & FLAG_LOG_APPEND_TIME != 0, wall_ms)
-    stamps = (get_word(memory, WORD_SYNCED), get_word(memory, WORD_GENERATION))
-    number = get_partition(memory, slot, P_NUMBER)
-    level = (flags >> DURABILITY_SHIFT) & 3
+    base_offset = get_partition(memory, slot, words.P_LOG_END)
+    put64(memory, start + words.BATCH_BASE_OFFSET_AT, base_offset)
+    put32(memory, start + words.BATCH_LEADER_EPOCH_AT, get_partition(memory, slot, words.P_EPOCH))
+    flags = get_partition(memory, slot, words.P_FLAGS)
+    _stamp_time_type(memory, start, batch_bytes, flags & words.FLAG_LOG_APPEND_TIME != 0, wall_ms)
+    stamps = (get_word(memory, words.WORD_SYNCED), get_word(memory, words.WORD_GENERATION))
+    number = get_partition(memory, slot, words.P_NUMBER)
+    level = (flags >> words.DURABILITY_SHIFT) & 3
     write_frame_header(
-        memory, frame, position, stamps, batch_bytes, number, FRAME_KIND_BATCH, level
+        memory, frame, position, stamps, batch_bytes, number, words.FRAME_KIND_BATCH, level
     )
-    count = get32(memory, start + BATCH_LAST_OFFSET_DELTA_AT) + 1
-    timestamp = get64(memory, start + BATCH_MAX_TIMESTAMP_AT)
-    shape = (count, batch_bytes, get16(memory, start + BATCH_ATTRIBUTES_AT))
+    count = get32(memory, start + words.BATCH_LAST_OFFSET_DELTA_AT) + 1
+    timestamp = get64(memory, start + words.BATCH_MAX_TIMESTAMP_AT)
+    shape = (count, batch_bytes, get16(memory, start + words.BATCH_ATTRIBUTES_AT))
     append_entry(memory, links, slot, position, base_offset, timestamp, shape)
     account(memory, slot, count, batch_bytes, timestamp, now_ms)
-    set_word(memory, COUNTER_BATCHES_IN, get_word(memory, COUNTER_BATCHES_IN) + 1)
-    set_word(memory, COUNTER_RECORDS_IN, get_word(memory, COUNTER_RECORDS_IN) + count)
-    set_word(memory, COUNTER_BYTES_IN, get_word(memory, COUNTER_BYTES_IN) + batch_bytes)
-    release_word(memory, WORD_TAIL, position + frame_bytes(batch_bytes))
+    set_word(memory, words.COUNTER_BATCHES_IN, get_word(memory, words.COUNTER_BATCHES_IN) + 1)
+    set_word(memory, words.COUNTER_RECORDS_IN, get_word(memory, words.COUNTER_RECORDS_IN) + count)
+    set_word(memory, words.COUNTER_BYTES_IN, get_word(memory, words.COUNTER_BYTES_IN) + batch_bytes)
+    release_word(memory, words.WORD_TAIL, position + frame_bytes(batch_bytes))
     return base_offset
 
 
@@ -247,21 +188,21 @@ def _check(plan, row, data, memory, slot):
 
     Notes the log start for errors with which Kafka returns it: those that its log finds in a batch.
     """
-    if get_partition(memory, slot, P_FLAGS) & FLAG_READ_ONLY:
+    if get_partition(memory, slot, words.P_FLAGS) & words.FLAG_READ_ONLY:
         return KAFKA_STORAGE_ERROR, np.int64(0)
-    at = plan[row + ROW_AT]
-    end, version = at + plan[row + ROW_BYTES], plan[row + ROW_VERSION]
-    error, size = check_shape(data, at, end, version, plan[row + ROW_TRANSACTIONAL])
+    at = plan[row + words.ROW_AT]
+    end, version = at + plan[row + words.ROW_BYTES], plan[row + words.ROW_VERSION]
+    error, size = check_shape(data, at, end, version, plan[row + words.ROW_TRANSACTIONAL])
     if error == 0:
         error = check_size(memory, slot, size)
     if error == 0 and not batch_crc_is_good(data, at, size):
         error = CORRUPT_MESSAGE
     if error != 0:
         return error, size
-    plan[row + ROW_LOG_START] = get_partition(memory, slot, P_LOG_START)
+    plan[row + words.ROW_LOG_START] = get_partition(memory, slot, words.P_LOG_START)
     error = check_content(data, at, size)
     if error == 0:
-        error = check_times(data, at, memory, slot, plan[HEAD_WALL_MS])
+        error = check_times(data, at, memory, slot, plan[words.HEAD_WALL_MS])
     return error, size
 
 
@@ -271,32 +212,32 @@ def _find_producer(producers, number, data, at, plan, row):
 
     A duplicate gets the answer of the original, with its largest timestamp.
     """
-    place = producer_row(producers, number, get64(data, at + BATCH_PRODUCER_ID_AT))
-    epoch = get16(data, at + BATCH_PRODUCER_EPOCH_AT)
+    place = producer_row(producers, number, get64(data, at + words.BATCH_PRODUCER_ID_AT))
+    epoch = get16(data, at + words.BATCH_PRODUCER_EPOCH_AT)
     verdict, known = check_sequence(producers, place, epoch, sequences_of(data, at))
-    is_transactional = get16(data, at + BATCH_ATTRIBUTES_AT) & ATTRIBUTE_TRANSACTIONAL
+    is_transactional = get16(data, at + words.BATCH_ATTRIBUTES_AT) & words.ATTRIBUTE_TRANSACTIONAL
     if verdict == ACCEPT and place != 0 and producers[place, R_OPEN] != 0 and not is_transactional:
         verdict = INVALID_TXN_STATE
     if verdict == DUPLICATE:
-        plan[row + ROW_BASE_OFFSET] = producers[place, known + 2]
-        plan[row + ROW_APPEND_TIME] = producers[place, known + 3]
+        plan[row + words.ROW_BASE_OFFSET] = producers[place, known + 2]
+        plan[row + words.ROW_APPEND_TIME] = producers[place, known + 3]
     elif verdict != ACCEPT:
-        plan[row + ROW_ERROR] = verdict
+        plan[row + words.ROW_ERROR] = verdict
     return place, verdict == ACCEPT
 
 
 @kernel
 def _records_are_good(memory, slot, data, plan, row, size):
     """Whether a batch's records may be appended; False: Python must check them."""
-    if plan[row + ROW_STATE] == REFERENCES_CHECKED:
+    if plan[row + words.ROW_STATE] == words.REFERENCES_CHECKED:
         return True
-    if get_partition(memory, slot, P_FLAGS) & FLAG_LOOKED_INTO:
+    if get_partition(memory, slot, words.P_FLAGS) & words.FLAG_LOOKED_INTO:
         return False
-    if not may_refer(data, plan[row + ROW_AT], size):
+    if not may_refer(data, plan[row + words.ROW_AT], size):
         return True
-    if size > HANDLES_BYTES_MAX:
+    if size > words.HANDLES_BYTES_MAX:
         return False
-    plan[HEAD_BUDGET] -= HANDLES_COST * size
+    plan[words.HEAD_BUDGET] -= words.HANDLES_COST * size
     return handles_are_good(plan, row, data, size)
 
 
@@ -307,37 +248,39 @@ def _make_way(memory, slot, data, plan, row, size):
     A batch that the WAL has no space for is refused with an error in the row.
     """
     if not _records_are_good(memory, slot, data, plan, row, size):
-        return STOP_REFERENCES
-    if get_word(memory, WORD_TAIL) + frame_bytes(size) > get_word(memory, WORD_SPACE_END):
-        plan[row + ROW_ERROR], plan[row + ROW_LOG_START] = KAFKA_STORAGE_ERROR, -1
+        return words.STOP_REFERENCES
+    if get_word(memory, words.WORD_TAIL) + frame_bytes(size) > get_word(
+        memory, words.WORD_SPACE_END
+    ):
+        plan[row + words.ROW_ERROR], plan[row + words.ROW_LOG_START] = KAFKA_STORAGE_ERROR, -1
         return 0
-    return 0 if make_room(memory, frame_bytes(size)) else STOP_LOG_FULL
+    return 0 if make_room(memory, frame_bytes(size)) else words.STOP_LOG_FULL
 
 
 @kernel
 def _append_row(memory, links, producers, data, plan, row):
     """Append one row's batch; returns 0, or the reason why the log must be helped first."""
-    slot, at = plan[row + ROW_CODE] & 0xFFFFFFFF, plan[row + ROW_AT]
-    wall_ms, now_ms = plan[HEAD_WALL_MS], plan[HEAD_NOW_MS]
+    slot, at = plan[row + words.ROW_CODE] & 0xFFFFFFFF, plan[row + words.ROW_AT]
+    wall_ms, now_ms = plan[words.HEAD_WALL_MS], plan[words.HEAD_NOW_MS]
     error, size = _check(plan, row, data, memory, slot)
-    plan[row + ROW_ERROR] = error
+    plan[row + words.ROW_ERROR] = error
     if error != 0:
         return 0
     idempotent, place = is_idempotent(data, at), np.int64(0)
-    number = get_partition(memory, slot, P_NUMBER)
+    number = get_partition(memory, slot, words.P_NUMBER)
     if idempotent:
         place, is_new = _find_producer(producers, number, data, at, plan, row)
         if not is_new:
             return 0
     stop = _make_way(memory, slot, data, plan, row, size)
-    if stop != 0 or plan[row + ROW_ERROR] != 0:
+    if stop != 0 or plan[row + words.ROW_ERROR] != 0:
         return stop
     base_offset = append_batch(memory, links, slot, data, at, size, wall_ms, now_ms)
-    stamped = get_partition(memory, slot, P_FLAGS) & FLAG_LOG_APPEND_TIME
-    plan[row + ROW_BASE_OFFSET] = base_offset
-    plan[row + ROW_APPEND_TIME] = wall_ms if stamped else -1
+    stamped = get_partition(memory, slot, words.P_FLAGS) & words.FLAG_LOG_APPEND_TIME
+    plan[row + words.ROW_BASE_OFFSET] = base_offset
+    plan[row + words.ROW_APPEND_TIME] = wall_ms if stamped else -1
     if idempotent:
-        timestamp = wall_ms if stamped else get64(data, at + BATCH_MAX_TIMESTAMP_AT)
+        timestamp = wall_ms if stamped else get64(data, at + words.BATCH_MAX_TIMESTAMP_AT)
         remember_batch(producers, place, number, data, at, (base_offset, timestamp, now_ms))
     return 0
 
@@ -350,21 +293,21 @@ def append_rows(memory, links, producers, data, plan):
     if the caller must check a row's records or handles (shm.kernels.log.handles): resolve that,
     then call again. STOP_STEP: HEAD_BUDGET is used up, so call again in a later turn.
     """
-    log = get_word(memory, WORD_LOG)
-    for i in range(plan[HEAD_ROW_COUNT]):
+    log = get_word(memory, words.WORD_LOG)
+    for i in range(plan[words.HEAD_ROW_COUNT]):
         row = row_at(plan, i)
-        if plan[row + ROW_STATE] == DONE or plan[row + ROW_CODE] >> 32 != log:
+        if plan[row + words.ROW_STATE] == words.DONE or plan[row + words.ROW_CODE] >> 32 != log:
             continue
-        stop = STOP_STEP
-        if plan[HEAD_BUDGET] > 0:
-            plan[HEAD_BUDGET] -= ROW_COST_BYTES + max(0, plan[row + ROW_BYTES])
+        stop = words.STOP_STEP
+        if plan[words.HEAD_BUDGET] > 0:
+            plan[words.HEAD_BUDGET] -= words.ROW_COST_BYTES + max(0, plan[row + words.ROW_BYTES])
             stop = _append_row(memory, links, producers, data, plan, row)
         if stop != 0:
-            plan[HEAD_STOP], plan[HEAD_STOPPED_ROW] = stop, i
+            plan[words.HEAD_STOP], plan[words.HEAD_STOPPED_ROW] = stop, i
             return stop
-        plan[row + ROW_STATE] = DONE
-        if plan[row + ROW_ERROR] == 0:
-            slot = plan[row + ROW_CODE] & 0xFFFFFFFF
-            level = (get_partition(memory, slot, P_FLAGS) >> DURABILITY_SHIFT) & 3
-            plan[HEAD_LEVEL] = max(plan[HEAD_LEVEL], level)
+        plan[row + words.ROW_STATE] = words.DONE
+        if plan[row + words.ROW_ERROR] == 0:
+            slot = plan[row + words.ROW_CODE] & 0xFFFFFFFF
+            level = (get_partition(memory, slot, words.P_FLAGS) >> words.DURABILITY_SHIFT) & 3
+            plan[words.HEAD_LEVEL] = max(plan[words.HEAD_LEVEL], level)
     return 0

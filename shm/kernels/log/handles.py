@@ -15,12 +15,10 @@ decides by the same facts and writes the error messages.
 
 import numpy as np
 
-from shm.kernels.base import libc
+from shm.kernels.base import libc, words
 from shm.kernels.base.atomics import address, bytes_at, words_at
 from shm.kernels.base.bytes import copy_bytes, get32
 from shm.kernels.base.jit import kernel
-from shm.kernels.base.words import BATCH_HEADER_BYTES, BATCH_RECORD_COUNT_AT
-from shm.kernels.log.plan import HEAD_RULES, HEAD_WALL_MS, ROW_AT, ROW_CODE
 from shm.kernels.record.references import GOOD_HEADER, NO_HEADER, look_at_record
 
 AHEAD_MAX_MS = 60_000  # How far the filer's clock may be ahead of ours.
@@ -192,13 +190,13 @@ def handles_are_good(plan, row, data, size):
 
     False: leave the decision to the caller.
     """
-    if plan[HEAD_RULES] == 0:
+    if plan[words.HEAD_RULES] == 0:
         return False
-    rules, place = words_at(plan, HEAD_RULES), plan[row + ROW_CODE] % RULES_MAX
-    if rules[RULES_AT + RULE_WORDS * place + RULE_CODE] != plan[row + ROW_CODE] + 1:
+    rules, place = words_at(plan, words.HEAD_RULES), plan[row + words.ROW_CODE] % RULES_MAX
+    if rules[RULES_AT + RULE_WORDS * place + RULE_CODE] != plan[row + words.ROW_CODE] + 1:
         return False
-    at, end = plan[row + ROW_AT] + BATCH_HEADER_BYTES, plan[row + ROW_AT] + size
-    for _ in range(get32(data, plan[row + ROW_AT] + BATCH_RECORD_COUNT_AT)):
+    at, end = plan[row + words.ROW_AT] + words.BATCH_HEADER_BYTES, plan[row + words.ROW_AT] + size
+    for _ in range(get32(data, plan[row + words.ROW_AT] + words.BATCH_RECORD_COUNT_AT)):
         said, value_at, length, at = look_at_record(data, at, end)
         if at < 0:
             return False
@@ -207,6 +205,6 @@ def handles_are_good(plan, row, data, size):
         id_at, payload_bytes = read_handle(data, value_at, length)
         if said != GOOD_HEADER or id_at < 0:
             return False
-        if not _is_there(rules, place, data, id_at, payload_bytes, plan[HEAD_WALL_MS]):
+        if not _is_there(rules, place, data, id_at, payload_bytes, plan[words.HEAD_WALL_MS]):
             return False
     return at == end

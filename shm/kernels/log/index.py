@@ -13,6 +13,7 @@ An overwritten entry ends every walk: the tables filed beside full WAL segments 
 
 import numpy as np
 
+from shm.kernels.base import words
 from shm.kernels.base.entries import (
     LINK_DEPTH,
     LINK_JUMP,
@@ -31,18 +32,14 @@ from shm.kernels.base.memory import (
     set_partition,
     write_entry,
 )
-from shm.kernels.base.words import (
-    P_LAST_ENTRY,
-    P_NUMBER,
-    WORD_INDEX_CAPACITY,
-    WORD_INDEX_TAIL,
-)
 
 
 @kernel
 def window_start(memory):
     """The oldest entry that has not been overwritten."""
-    return max(0, get_word(memory, WORD_INDEX_TAIL) - get_word(memory, WORD_INDEX_CAPACITY))
+    return max(
+        0, get_word(memory, words.WORD_INDEX_TAIL) - get_word(memory, words.WORD_INDEX_CAPACITY)
+    )
 
 
 @kernel
@@ -68,14 +65,14 @@ def append_entry(memory, links, slot, position, base_offset, max_timestamp, shap
 
     Published: a reader that acquires WORD_INDEX_TAIL sees the whole entry.
     """
-    capacity = get_word(memory, WORD_INDEX_CAPACITY)
-    entry = get_word(memory, WORD_INDEX_TAIL)
+    capacity = get_word(memory, words.WORD_INDEX_CAPACITY)
+    entry = get_word(memory, words.WORD_INDEX_TAIL)
     i = entry % capacity
-    number = get_partition(memory, slot, P_NUMBER)
+    number = get_partition(memory, slot, words.P_NUMBER)
     write_entry(memory, i, position, base_offset, max_timestamp, number, shape)
     # The slot being overwritten must already lie below the window while links are read.
     oldest = max(0, entry + 1 - capacity)
-    previous = get_partition(memory, slot, P_LAST_ENTRY)
+    previous = get_partition(memory, slot, words.P_LAST_ENTRY)
     links[LINK_PREVIOUS, i] = -1
     links[LINK_NEXT, i] = -1
     links[LINK_JUMP, i] = -1
@@ -92,16 +89,16 @@ def append_entry(memory, links, slot, position, base_offset, max_timestamp, shap
             j = links[LINK_JUMP, p] % capacity
             newest = max(links[LINK_NEWEST, p], links[LINK_NEWEST, j])
             links[LINK_NEWEST, i] = max(max_timestamp, newest)
-    set_partition(memory, slot, P_LAST_ENTRY, entry)
-    release_word(memory, WORD_INDEX_TAIL, entry + 1)
+    set_partition(memory, slot, words.P_LAST_ENTRY, entry)
+    release_word(memory, words.WORD_INDEX_TAIL, entry + 1)
 
 
 @kernel
 def find_entry(memory, links, slot, offset):
     """The newest entry of a partition with base_offset <= offset; -1: it is not in the window."""
-    capacity = get_word(memory, WORD_INDEX_CAPACITY)
+    capacity = get_word(memory, words.WORD_INDEX_CAPACITY)
     oldest = window_start(memory)
-    entry = get_partition(memory, slot, P_LAST_ENTRY)
+    entry = get_partition(memory, slot, words.P_LAST_ENTRY)
     while entry >= oldest and entry_base_offset(memory, entry % capacity) > offset:
         jump = links[LINK_JUMP, entry % capacity]
         if jump >= oldest and entry_base_offset(memory, jump % capacity) > offset:
@@ -114,9 +111,9 @@ def find_entry(memory, links, slot, offset):
 @kernel
 def first_entry(memory, links, slot):
     """The oldest entry of a partition in the window; -1: none."""
-    capacity = get_word(memory, WORD_INDEX_CAPACITY)
+    capacity = get_word(memory, words.WORD_INDEX_CAPACITY)
     oldest = window_start(memory)
-    entry = get_partition(memory, slot, P_LAST_ENTRY)
+    entry = get_partition(memory, slot, words.P_LAST_ENTRY)
     found = np.int64(-1)
     while entry >= oldest:
         found = entry
@@ -133,7 +130,7 @@ def find_timestamp(memory, links, slot, first, limit, timestamp):
     Walks back from the newest entry to the oldest stretch between two jumps that reaches it, then
     searches within that stretch.
     """
-    capacity = get_word(memory, WORD_INDEX_CAPACITY)
+    capacity = get_word(memory, words.WORD_INDEX_CAPACITY)
     entry, found = find_entry(memory, links, slot, limit - 1), np.int64(-1)
     first = max(first, 0)  # Otherwise a partition without entries would be searched for ever.
     while entry >= first:

@@ -29,10 +29,10 @@ epoch becomes the producer's; a new epoch has no batches yet.
 
 import numpy as np
 
+from shm.kernels.base import words
 from shm.kernels.base.bytes import get16, get64
 from shm.kernels.base.jit import kernel
 from shm.kernels.base.siphash import sip_end, sip_round, sip_start
-from shm.kernels.base.words import BATCH_PRODUCER_EPOCH_AT, BATCH_PRODUCER_ID_AT
 from shm.kernels.record.batches import sequences_of
 
 PRODUCER_COLUMNS = 32
@@ -268,9 +268,9 @@ def remember_batch(producers, row, number, data, at, appended):
 
     `row` is the result of producer_row.
     """
-    epoch = get16(data, at + BATCH_PRODUCER_EPOCH_AT)
+    epoch = get16(data, at + words.BATCH_PRODUCER_EPOCH_AT)
     if row == 0:
-        row = _take_row(producers, number, get64(data, at + BATCH_PRODUCER_ID_AT), epoch)
+        row = _take_row(producers, number, get64(data, at + words.BATCH_PRODUCER_ID_AT), epoch)
     _begin_epoch(producers, row, epoch)
     newest = (producers[row, R_NEWEST] + 1) % PRODUCER_BATCHES
     producers[row, R_NEWEST] = newest

@@ -2,36 +2,11 @@
 
 import numpy as np
 
+from shm.kernels.base import words
 from shm.kernels.base.bytes import get16, get32, get64, load32, load64, load_u32
 from shm.kernels.base.frames import batch_crc_is_good, frame_bytes, frame_check, frame_is_good
 from shm.kernels.base.jit import kernel
 from shm.kernels.base.memory import get_partition, set_partition
-from shm.kernels.base.words import (
-    ATTRIBUTE_CONTROL,
-    BATCH_ATTRIBUTES_AT,
-    BATCH_BASE_OFFSET_AT,
-    BATCH_HEADER_BYTES,
-    BATCH_LAST_OFFSET_DELTA_AT,
-    BATCH_LEADER_EPOCH_AT,
-    BATCH_MAX_TIMESTAMP_AT,
-    BATCH_PRODUCER_EPOCH_AT,
-    BATCH_PRODUCER_ID_AT,
-    FRAME_ALIGNMENT_BYTES,
-    FRAME_BYTES_AT,
-    FRAME_CHECK_AT,
-    FRAME_GENERATION_AT,
-    FRAME_HEADER_BYTES,
-    FRAME_KIND_AT,
-    FRAME_KIND_BATCH,
-    FRAME_KIND_PADDING,
-    FRAME_LEVEL_AT,
-    FRAME_MAGIC,
-    FRAME_MAGIC_AT,
-    FRAME_PARTITION_AT,
-    FRAME_POSITION_AT,
-    FRAME_SYNCED_AT,
-    P_LOG_END,
-)
 from shm.kernels.log.append import account
 from shm.kernels.log.index import append_entry
 from shm.kernels.log.producers import (
@@ -57,9 +32,9 @@ S_GENERATION = 8
 @kernel
 def next_frame(data, at):
     """The start of the frame after the good one at data[at]."""
-    size = load32(data, at + FRAME_BYTES_AT)
-    if load32(data, at + FRAME_KIND_AT) == FRAME_KIND_PADDING:
-        return at + FRAME_HEADER_BYTES + size
+    size = load32(data, at + words.FRAME_BYTES_AT)
+    if load32(data, at + words.FRAME_KIND_AT) == words.FRAME_KIND_PADDING:
+        return at + words.FRAME_HEADER_BYTES + size
     return at + frame_bytes(size)
 
 
@@ -78,25 +53,25 @@ def scan_frames(data, at, end, first_position, generation, rows):
     while at < end and count < rows.shape[0]:
         if not frame_is_good(data, at, end, first_position + at):
             break
-        stamped = load_u32(data, at + FRAME_GENERATION_AT)
-        size = load32(data, at + FRAME_BYTES_AT)
-        kind = load32(data, at + FRAME_KIND_AT)
-        batch = at + FRAME_HEADER_BYTES
+        stamped = load_u32(data, at + words.FRAME_GENERATION_AT)
+        size = load32(data, at + words.FRAME_BYTES_AT)
+        kind = load32(data, at + words.FRAME_KIND_AT)
+        batch = at + words.FRAME_HEADER_BYTES
         if stamped < generation:
             break
-        if kind == FRAME_KIND_BATCH and not batch_crc_is_good(data, batch, size):
+        if kind == words.FRAME_KIND_BATCH and not batch_crc_is_good(data, batch, size):
             break
         generation = stamped
         rows[count, S_AT] = at
         rows[count, S_BYTES] = size
         rows[count, S_KIND] = kind
-        rows[count, S_PARTITION] = load_u32(data, at + FRAME_PARTITION_AT)
-        rows[count, S_SYNCED] = load64(data, at + FRAME_SYNCED_AT)
-        rows[count, S_LEVEL] = load64(data, at + FRAME_LEVEL_AT)
+        rows[count, S_PARTITION] = load_u32(data, at + words.FRAME_PARTITION_AT)
+        rows[count, S_SYNCED] = load64(data, at + words.FRAME_SYNCED_AT)
+        rows[count, S_LEVEL] = load64(data, at + words.FRAME_LEVEL_AT)
         rows[count, S_GENERATION] = stamped
-        if kind == FRAME_KIND_BATCH:
-            rows[count, S_EPOCH] = get32(data, batch + BATCH_LEADER_EPOCH_AT)
-            rows[count, S_BASE_OFFSET] = get64(data, batch + BATCH_BASE_OFFSET_AT)
+        if kind == words.FRAME_KIND_BATCH:
+            rows[count, S_EPOCH] = get32(data, batch + words.BATCH_LEADER_EPOCH_AT)
+            rows[count, S_BASE_OFFSET] = get64(data, batch + words.BATCH_BASE_OFFSET_AT)
         count += 1
         at = next_frame(data, at)
     return count, np.int64(at), generation
@@ -108,46 +83,49 @@ def header_generation(data, position):
 
     The frame need not be whole: data holds its header and a batch's header at least.
     """
-    if data.size < FRAME_HEADER_BYTES + BATCH_HEADER_BYTES:
+    if data.size < words.FRAME_HEADER_BYTES + words.BATCH_HEADER_BYTES:
         return np.int64(-1)
-    if load32(data, FRAME_MAGIC_AT) != FRAME_MAGIC or load64(data, FRAME_POSITION_AT) != position:
+    if (
+        load32(data, words.FRAME_MAGIC_AT) != words.FRAME_MAGIC
+        or load64(data, words.FRAME_POSITION_AT) != position
+    ):
         return np.int64(-1)
-    kind = load32(data, FRAME_KIND_AT)
-    is_known = kind == FRAME_KIND_BATCH
-    is_known |= kind == FRAME_KIND_PADDING
+    kind = load32(data, words.FRAME_KIND_AT)
+    is_known = kind == words.FRAME_KIND_BATCH
+    is_known |= kind == words.FRAME_KIND_PADDING
     if not is_known:
         return np.int64(-1)  # The check covers all of its content.
-    if load_u32(data, FRAME_CHECK_AT) != frame_check(data, np.int64(0)):
+    if load_u32(data, words.FRAME_CHECK_AT) != frame_check(data, np.int64(0)):
         return np.int64(-1)
-    return load_u32(data, FRAME_GENERATION_AT)
+    return load_u32(data, words.FRAME_GENERATION_AT)
 
 
 @kernel
 def find_frame(data, at, end, first_position, generation):
     """The next place after data[at] where a good frame of this or a later generation begins; -1."""
-    at += FRAME_ALIGNMENT_BYTES
+    at += words.FRAME_ALIGNMENT_BYTES
     while at < end:
         if (
             frame_is_good(data, at, end, first_position + at)
-            and load_u32(data, at + FRAME_GENERATION_AT) >= generation
+            and load_u32(data, at + words.FRAME_GENERATION_AT) >= generation
         ):
             return np.int64(at)
-        at += FRAME_ALIGNMENT_BYTES
+        at += words.FRAME_ALIGNMENT_BYTES
     return np.int64(-1)
 
 
 @kernel
 def _replay_producer(producers, number, data, batch, base_offset, now_ms):
     """Record a batch's producer."""
-    if not is_idempotent(data, batch) or get16(data, batch + BATCH_ATTRIBUTES_AT) & (
-        ATTRIBUTE_CONTROL
+    if not is_idempotent(data, batch) or get16(data, batch + words.BATCH_ATTRIBUTES_AT) & (
+        words.ATTRIBUTE_CONTROL
     ):
         return
-    row = producer_row(producers, number, get64(data, batch + BATCH_PRODUCER_ID_AT))
-    epoch = get16(data, batch + BATCH_PRODUCER_EPOCH_AT)
+    row = producer_row(producers, number, get64(data, batch + words.BATCH_PRODUCER_ID_AT))
+    epoch = get16(data, batch + words.BATCH_PRODUCER_EPOCH_AT)
     verdict, _place = check_sequence(producers, row, epoch, sequences_of(data, batch))
     if verdict != DUPLICATE:  # Do not record a batch that the checkpoint knows.
-        timestamp = get64(data, batch + BATCH_MAX_TIMESTAMP_AT)
+        timestamp = get64(data, batch + words.BATCH_MAX_TIMESTAMP_AT)
         remember_batch(producers, row, number, data, batch, (base_offset, timestamp, now_ms))
 
 
@@ -160,20 +138,20 @@ def replay_frames(memory, links, producers, data, rows, slots, place):
             noted (the checkpoint knows those before), now_ms
     """
     for i in range(place[0], place[1]):
-        if rows[i, S_KIND] != FRAME_KIND_BATCH:
+        if rows[i, S_KIND] != words.FRAME_KIND_BATCH:
             continue
         slot = slots[rows[i, S_PARTITION]]
         if slot < 0:
             continue
         at, size = rows[i, S_AT], rows[i, S_BYTES]
-        position, batch = place[2] + at, at + FRAME_HEADER_BYTES
+        position, batch = place[2] + at, at + words.FRAME_HEADER_BYTES
         base_offset = rows[i, S_BASE_OFFSET]
         if position >= place[3]:
             _replay_producer(producers, rows[i, S_PARTITION], data, batch, base_offset, place[4])
-        count = get32(data, batch + BATCH_LAST_OFFSET_DELTA_AT) + 1
-        timestamp = get64(data, batch + BATCH_MAX_TIMESTAMP_AT)
-        shape = (count, size, get16(data, batch + BATCH_ATTRIBUTES_AT))
+        count = get32(data, batch + words.BATCH_LAST_OFFSET_DELTA_AT) + 1
+        timestamp = get64(data, batch + words.BATCH_MAX_TIMESTAMP_AT)
+        shape = (count, size, get16(data, batch + words.BATCH_ATTRIBUTES_AT))
         append_entry(memory, links, slot, position, base_offset, timestamp, shape)
-        if base_offset + count > get_partition(memory, slot, P_LOG_END):
-            set_partition(memory, slot, P_LOG_END, base_offset)
+        if base_offset + count > get_partition(memory, slot, words.P_LOG_END):
+            set_partition(memory, slot, words.P_LOG_END, base_offset)
             account(memory, slot, count, size, timestamp, place[4])

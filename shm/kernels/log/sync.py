@@ -15,17 +15,11 @@ here makes the whole request visible. DONE is released after WORD_SYNCED.
 
 import numpy as np
 
-from shm.kernels.base import libc
+from shm.kernels.base import libc, words
 from shm.kernels.base.atomics import address, futex_wait, futex_wake, load_acquire, store_release
 from shm.kernels.base.jit import kernel
 from shm.kernels.base.memory import get_word, release_word, set_word
 from shm.kernels.base.times import bucket_of
-from shm.kernels.base.words import (
-    COUNTER_SYNC_NS,
-    COUNTER_SYNC_TIMES,
-    COUNTER_SYNCS,
-    WORD_SYNCED,
-)
 
 BOX_WORDS = 136
 BOX_REQUESTED, BOX_STOP, BOX_ERRNO, BOX_DONE, BOX_EVENT_FD, BOX_ONE = 0, 1, 2, 3, 4, 5
@@ -44,9 +38,9 @@ def _now_ns(box):
 
 @kernel
 def _count_sync(memory, took_ns):
-    set_word(memory, COUNTER_SYNCS, get_word(memory, COUNTER_SYNCS) + 1)
-    set_word(memory, COUNTER_SYNC_NS, get_word(memory, COUNTER_SYNC_NS) + took_ns)
-    bucket = COUNTER_SYNC_TIMES + bucket_of(took_ns)
+    set_word(memory, words.COUNTER_SYNCS, get_word(memory, words.COUNTER_SYNCS) + 1)
+    set_word(memory, words.COUNTER_SYNC_NS, get_word(memory, words.COUNTER_SYNC_NS) + took_ns)
+    bucket = words.COUNTER_SYNC_TIMES + bucket_of(took_ns)
     set_word(memory, bucket, get_word(memory, bucket) + 1)
 
 
@@ -63,7 +57,7 @@ def _sync_round(memory, box, done, requested):
         if libc.fdatasync(np.int32(fd)) != 0:
             return np.int64(-1)
         _count_sync(memory, _now_ns(box) - began_ns)
-        release_word(memory, WORD_SYNCED, upto)
+        release_word(memory, words.WORD_SYNCED, upto)
         done = last + 1
         store_release(box, BOX_DONE, done)
     return done

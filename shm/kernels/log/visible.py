@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from shm.kernels.base import words
 from shm.kernels.base.entries import LINK_SLOT
 from shm.kernels.base.jit import kernel
 from shm.kernels.base.memory import (
@@ -14,25 +15,14 @@ from shm.kernels.base.memory import (
     release_partition,
     set_partition,
 )
-from shm.kernels.base.words import (
-    DURABILITY_SHIFT,
-    P_DIRTY,
-    P_FLAGS,
-    P_HIGH_WATERMARK,
-    P_LAST_STABLE,
-    P_NUMBER,
-    P_OPEN_FROM,
-    WORD_INDEX_CAPACITY,
-    WORD_INDEX_TAIL,
-)
 
 
 @kernel
 def _mark(memory, slot, touched, count):
     """Note a slot in `touched`, once; returns the new count."""
-    if get_partition(memory, slot, P_DIRTY) != 0:
+    if get_partition(memory, slot, words.P_DIRTY) != 0:
         return count
-    set_partition(memory, slot, P_DIRTY, 1)
+    set_partition(memory, slot, words.P_DIRTY, 1)
     touched[count] = slot
     return count + 1
 
@@ -40,9 +30,9 @@ def _mark(memory, slot, touched, count):
 @kernel
 def _is_of_level(memory, i, slot, level):
     """Whether the partition of index slot i still has the row `slot`, and this level."""
-    if entry_partition(memory, i) != get_partition(memory, slot, P_NUMBER):
+    if entry_partition(memory, i) != get_partition(memory, slot, words.P_NUMBER):
         return False
-    return (get_partition(memory, slot, P_FLAGS) >> DURABILITY_SHIFT) & 3 == level
+    return (get_partition(memory, slot, words.P_FLAGS) >> words.DURABILITY_SHIFT) & 3 == level
 
 
 @kernel
@@ -53,7 +43,7 @@ def stable_end(memory, slot, end):
     coordinator has stored the decision by then, so a lost marker is written again with the same
     decision.
     """
-    open_from = get_partition(memory, slot, P_OPEN_FROM)
+    open_from = get_partition(memory, slot, words.P_OPEN_FROM)
     return end if open_from == 0 else min(end, open_from - 1)
 
 
@@ -68,8 +58,8 @@ def publish(memory, links, cursors, level, upto, touched):
     Returns how many were touched. Stops early when `touched` is full: call again. A partition's
     P_DIRTY is its mark within one call.
     """
-    capacity = get_word(memory, WORD_INDEX_CAPACITY)
-    tail = get_word(memory, WORD_INDEX_TAIL)
+    capacity = get_word(memory, words.WORD_INDEX_CAPACITY)
+    tail = get_word(memory, words.WORD_INDEX_TAIL)
     entry, count = cursors[level], np.int64(0)
     while entry < tail and count < touched.size:
         i = entry % capacity
@@ -78,12 +68,12 @@ def publish(memory, links, cursors, level, upto, touched):
         slot = links[LINK_SLOT, i]
         if _is_of_level(memory, i, slot, level):
             end = entry_base_offset(memory, i) + entry_record_count(memory, i)
-            if end > get_partition(memory, slot, P_HIGH_WATERMARK):
-                release_partition(memory, slot, P_HIGH_WATERMARK, end)
-                release_partition(memory, slot, P_LAST_STABLE, stable_end(memory, slot, end))
+            if end > get_partition(memory, slot, words.P_HIGH_WATERMARK):
+                release_partition(memory, slot, words.P_HIGH_WATERMARK, end)
+                release_partition(memory, slot, words.P_LAST_STABLE, stable_end(memory, slot, end))
                 count = _mark(memory, slot, touched, count)
         entry += 1
     cursors[level] = entry
     for i in range(count):
-        set_partition(memory, touched[i], P_DIRTY, 0)
+        set_partition(memory, touched[i], words.P_DIRTY, 0)
     return count

@@ -4,8 +4,8 @@ One call handles a run of uncompressed batches in one memory, so that a single s
 few steps as thousands.
 """
 
+from shm.kernels.base import words
 from shm.kernels.base.jit import kernel
-from shm.kernels.base.words import ATTRIBUTE_CODEC_MASK, ATTRIBUTE_LOG_APPEND_TIME
 from shm.kernels.reader.lend import F_START
 from shm.kernels.record.records import (
     B_ATTRIBUTES,
@@ -29,10 +29,10 @@ def run_of(facts, first):
 
     (its end, whether compressed, how many records they say they have: as bytes can hold)
     """
-    is_compressed = facts[B_ATTRIBUTES, first] & ATTRIBUTE_CODEC_MASK != 0
+    is_compressed = facts[B_ATTRIBUTES, first] & words.ATTRIBUTE_CODEC_MASK != 0
     end, records = first, 0
     while end < facts.shape[1]:
-        if (facts[B_ATTRIBUTES, end] & ATTRIBUTE_CODEC_MASK != 0) != is_compressed:
+        if (facts[B_ATTRIBUTES, end] & words.ATTRIBUTE_CODEC_MASK != 0) != is_compressed:
             break
         records += _records_announced(facts, end)
         end += 1
@@ -82,7 +82,7 @@ def cut_batches(data, facts, first, end, columns, counts):
             break
         if facts[B_BASE_OFFSET, batch] < facts[F_START, batch]:
             after = _drop_before(columns, row, after, facts[F_START, batch])
-        if facts[B_ATTRIBUTES, batch] & ATTRIBUTE_LOG_APPEND_TIME:
+        if facts[B_ATTRIBUTES, batch] & words.ATTRIBUTE_LOG_APPEND_TIME:
             for each in range(row, after):
                 columns[C_TIMESTAMP, each] = facts[B_MAX_TIMESTAMP, batch]
         counts[cut] = after - row

@@ -1,8 +1,8 @@
 """Reads published words of another process: the readers' half of the handshakes."""
 
+from shm.kernels.base import words
 from shm.kernels.base.atomics import fence, load_acquire
 from shm.kernels.base.jit import kernel
-from shm.kernels.base.words import HEADER_BYTES, PARTITION_ROW_BYTES
 
 
 @kernel
@@ -14,7 +14,7 @@ def acquire_word(memory, word):
 @kernel
 def acquire_partition(memory, slot, column):
     """A column of a partition's row, and everything its writer wrote before it."""
-    return load_acquire(memory, HEADER_BYTES + slot * PARTITION_ROW_BYTES + 8 * column)
+    return load_acquire(memory, words.HEADER_BYTES + slot * words.PARTITION_ROW_BYTES + 8 * column)
 
 
 @kernel

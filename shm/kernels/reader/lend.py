@@ -19,6 +19,7 @@ lent batches.
 
 import numpy as np
 
+from shm.kernels.base import words
 from shm.kernels.base.bytes import get32, get64
 from shm.kernels.base.jit import kernel
 from shm.kernels.base.memory import (
@@ -31,33 +32,6 @@ from shm.kernels.base.memory import (
     get_partition,
     get_word,
     ring_at,
-)
-from shm.kernels.base.words import (
-    ATTRIBUTE_CONTROL,
-    BATCH_BASE_TIMESTAMP_AT,
-    BATCH_HEADER_BYTES,
-    BATCH_LEADER_EPOCH_AT,
-    BATCH_MAX_TIMESTAMP_AT,
-    BATCH_PRODUCER_ID_AT,
-    BATCH_RECORD_COUNT_AT,
-    FLAG_IN_USE,
-    FRAME_HEADER_BYTES,
-    P_ABORTED_END,
-    P_COMPACTED_END,
-    P_FLAGS,
-    P_HIGH_WATERMARK,
-    P_LAST_STABLE,
-    P_LOG_END,
-    P_LOG_START,
-    P_NUMBER,
-    WORD_CLAIMED,
-    WORD_GENERATION,
-    WORD_INDEX_CAPACITY,
-    WORD_INDEX_TAIL,
-    WORD_PARTITION_COUNT,
-    WORD_RING_BYTES,
-    WORD_RING_START,
-    WORD_TAIL,
 )
 from shm.kernels.reader.glance import acquire_partition, acquire_word, word_after_reading
 from shm.kernels.record.records import (
@@ -103,7 +77,7 @@ CURSOR_AWAY = 3  # Not 0: some are W_AWAY.
 CURSOR_BOUND = 4  # The column that bounds what is read: the HWM's, or the last stable offset's.
 CURSOR_WORDS = 5
 
-READ_UNCOMMITTED, READ_COMMITTED = P_HIGH_WATERMARK, P_LAST_STABLE
+READ_UNCOMMITTED, READ_COMMITTED = words.P_HIGH_WATERMARK, words.P_LAST_STABLE
 
 # How many entries behind an open transaction a reader examines, at each call.
 LOOKED_AHEAD_MAX = 4096
@@ -120,8 +94,10 @@ TAKE = 3
 @kernel
 def oldest_position(memory):
     """The position from which the ring still has every frame, even while one is being written."""
-    end = max(word_after_reading(memory, WORD_CLAIMED), acquire_word(memory, WORD_TAIL))
-    return max(acquire_word(memory, WORD_RING_START), end - get_word(memory, WORD_RING_BYTES))
+    end = max(word_after_reading(memory, words.WORD_CLAIMED), acquire_word(memory, words.WORD_TAIL))
+    return max(
+        acquire_word(memory, words.WORD_RING_START), end - get_word(memory, words.WORD_RING_BYTES)
+    )
 
 
 @kernel
@@ -133,14 +109,14 @@ def has_from(memory, position):
 @kernel
 def oldest_entry(memory):
     """The entry from which the index still has every entry, even while one is being written."""
-    tail = word_after_reading(memory, WORD_INDEX_TAIL)
-    return max(0, tail + 1 - get_word(memory, WORD_INDEX_CAPACITY))
+    tail = word_after_reading(memory, words.WORD_INDEX_TAIL)
+    return max(0, tail + 1 - get_word(memory, words.WORD_INDEX_CAPACITY))
 
 
 @kernel
 def first_whole_entry(memory, first, tail):
     """The first entry of [first, tail) that the index has and whose frame the ring has."""
-    capacity, oldest = get_word(memory, WORD_INDEX_CAPACITY), oldest_position(memory)
+    capacity, oldest = get_word(memory, words.WORD_INDEX_CAPACITY), oldest_position(memory)
     low, high = max(first, oldest_entry(memory)), tail
     while low < high:
         middle = (low + high) // 2
@@ -154,16 +130,16 @@ def first_whole_entry(memory, first, tail):
 @kernel
 def has_row(memory, slot, number):
     """Whether a row of the partition table is this partition's."""
-    if not 0 <= slot < get_word(memory, WORD_PARTITION_COUNT):
+    if not 0 <= slot < get_word(memory, words.WORD_PARTITION_COUNT):
         return False
-    in_use = get_partition(memory, slot, P_FLAGS) & FLAG_IN_USE != 0
-    return in_use and get_partition(memory, slot, P_NUMBER) == number
+    in_use = get_partition(memory, slot, words.P_FLAGS) & words.FLAG_IN_USE != 0
+    return in_use and get_partition(memory, slot, words.P_NUMBER) == number
 
 
 @kernel
 def find_row(memory, number):
     """The row of a partition, -1: it has none."""
-    for slot in range(acquire_word(memory, WORD_PARTITION_COUNT)):
+    for slot in range(acquire_word(memory, words.WORD_PARTITION_COUNT)):
         if has_row(memory, slot, number):
             return np.int64(slot)
     return np.int64(-1)
@@ -189,9 +165,9 @@ def _is_not_to_read(memory, wanted, cursor, row):
     slot = wanted[W_SLOT, row]
     if slot < 0:
         return False
-    end = get_partition(memory, slot, P_COMPACTED_END)
+    end = get_partition(memory, slot, words.P_COMPACTED_END)
     if cursor[CURSOR_BOUND] == READ_COMMITTED:
-        end = max(end, get_partition(memory, slot, P_ABORTED_END))
+        end = max(end, get_partition(memory, slot, words.P_ABORTED_END))
     return wanted[W_NEXT, row] < end
 
 
@@ -230,19 +206,22 @@ def _place_at_tail(memory, wanted, row):
     """
     slot, offset = wanted[W_SLOT, row], wanted[W_NEXT, row]
     if wanted[W_STATE, row] == W_SEEKING:
-        is_end = slot >= 0 and get_partition(memory, slot, P_LOG_END) == offset
+        is_end = slot >= 0 and get_partition(memory, slot, words.P_LOG_END) == offset
         wanted[W_STATE, row] = W_HERE if is_end else W_AWAY
-    if slot >= 0 and offset < get_partition(memory, slot, P_LOG_START):
+    if slot >= 0 and offset < get_partition(memory, slot, words.P_LOG_START):
         wanted[W_STATE, row] = W_AWAY
 
 
 @kernel
 def place_rows(memory, wanted, cursor):
     """Find where W_SEEKING partitions continue; moves the cursor back as far as needed."""
-    cursor[CURSOR_GENERATION] = acquire_word(memory, WORD_GENERATION)
+    cursor[CURSOR_GENERATION] = acquire_word(memory, words.WORD_GENERATION)
     cursor[CURSOR_AWAY] = 0
     look_at_limits(memory, wanted, cursor[CURSOR_BOUND])
-    capacity, tail = get_word(memory, WORD_INDEX_CAPACITY), acquire_word(memory, WORD_INDEX_TAIL)
+    capacity, tail = (
+        get_word(memory, words.WORD_INDEX_CAPACITY),
+        acquire_word(memory, words.WORD_INDEX_TAIL),
+    )
     entry = first_whole_entry(memory, 0, tail)
     is_overtaken = cursor[CURSOR_ENTRY] < entry
     cursor[CURSOR_ENTRY] = max(entry, min(cursor[CURSOR_ENTRY], tail))
@@ -269,23 +248,23 @@ def place_rows(memory, wanted, cursor):
 @kernel
 def _fill_fact(memory, i, facts, row):
     """The facts of the batch of index slot i, from its entry and its header; False: impossible."""
-    ring_bytes = get_word(memory, WORD_RING_BYTES)
+    ring_bytes = get_word(memory, words.WORD_RING_BYTES)
     position, size = entry_position(memory, i), entry_bytes(memory, i)
-    at = position % ring_bytes + FRAME_HEADER_BYTES
-    if position < 0 or size < BATCH_HEADER_BYTES or at + size > ring_bytes:
+    at = position % ring_bytes + words.FRAME_HEADER_BYTES
+    if position < 0 or size < words.BATCH_HEADER_BYTES or at + size > ring_bytes:
         return False
     base_offset, start = entry_base_offset(memory, i), ring_at(memory) + at
     facts[B_AT, row] = at
     facts[B_END, row] = at + size
     facts[B_BASE_OFFSET, row] = base_offset
     facts[B_LAST_OFFSET, row] = base_offset + entry_record_count(memory, i) - 1
-    facts[B_LEADER_EPOCH, row] = get32(memory, start + BATCH_LEADER_EPOCH_AT)
+    facts[B_LEADER_EPOCH, row] = get32(memory, start + words.BATCH_LEADER_EPOCH_AT)
     facts[B_ATTRIBUTES, row] = entry_attributes(memory, i)
-    facts[B_BASE_TIMESTAMP, row] = get64(memory, start + BATCH_BASE_TIMESTAMP_AT)
-    facts[B_MAX_TIMESTAMP, row] = get64(memory, start + BATCH_MAX_TIMESTAMP_AT)
-    facts[B_PRODUCER_ID, row] = get64(memory, start + BATCH_PRODUCER_ID_AT)
-    facts[B_COUNT, row] = get32(memory, start + BATCH_RECORD_COUNT_AT)
-    facts[B_RECORDS_AT, row] = at + BATCH_HEADER_BYTES
+    facts[B_BASE_TIMESTAMP, row] = get64(memory, start + words.BATCH_BASE_TIMESTAMP_AT)
+    facts[B_MAX_TIMESTAMP, row] = get64(memory, start + words.BATCH_MAX_TIMESTAMP_AT)
+    facts[B_PRODUCER_ID, row] = get64(memory, start + words.BATCH_PRODUCER_ID_AT)
+    facts[B_COUNT, row] = get32(memory, start + words.BATCH_RECORD_COUNT_AT)
+    facts[B_RECORDS_AT, row] = at + words.BATCH_HEADER_BYTES
     facts[B_RECORDS_END, row] = at + size
     facts[B_INTACT, row] = 1  # The shard checked the CRC when it took the batch.
     facts[F_POSITION, row] = position
@@ -310,7 +289,7 @@ def _verdict(memory, wanted, cursor, row, i):
         wanted[W_STATE, row] = W_AWAY
         cursor[CURSOR_AWAY] = 1
         return PASS
-    return SKIP if entry_attributes(memory, i) & ATTRIBUTE_CONTROL != 0 else TAKE
+    return SKIP if entry_attributes(memory, i) & words.ATTRIBUTE_CONTROL != 0 else TAKE
 
 
 @kernel
@@ -331,12 +310,12 @@ def _begin(memory, wanted, cursor):
         wanted[W_AFTER, row] = wanted[W_NEXT, row]
         if _is_not_to_read(memory, wanted, cursor, row):
             wanted[W_STATE, row] = cursor[CURSOR_AWAY] = W_AWAY
-    entry, tail = cursor[CURSOR_ENTRY], acquire_word(memory, WORD_INDEX_TAIL)
-    if cursor[CURSOR_GENERATION] != acquire_word(memory, WORD_GENERATION) or entry > tail:
+    entry, tail = cursor[CURSOR_ENTRY], acquire_word(memory, words.WORD_INDEX_TAIL)
+    if cursor[CURSOR_GENERATION] != acquire_word(memory, words.WORD_GENERATION) or entry > tail:
         return False
     if entry == tail:
         return True
-    i = entry % get_word(memory, WORD_INDEX_CAPACITY)
+    i = entry % get_word(memory, words.WORD_INDEX_CAPACITY)
     return entry >= oldest_entry(memory) and entry_position(memory, i) >= oldest_position(memory)
 
 
@@ -350,11 +329,11 @@ def _go_on_at(memory, wanted, cursor, entry, waiting):
     cursor[CURSOR_ENTRY] = entry if waiting < 0 else waiting
     if waiting < 0 or entry - waiting <= LOOKED_AHEAD_MAX:
         return
-    i = waiting % get_word(memory, WORD_INDEX_CAPACITY)
+    i = waiting % get_word(memory, words.WORD_INDEX_CAPACITY)
     row = wanted_row(wanted, entry_partition(memory, i))
     if row < 0 or cursor[CURSOR_BOUND] != READ_COMMITTED:
         return
-    if wanted[W_LIMIT, row] < get_partition(memory, wanted[W_SLOT, row], P_HIGH_WATERMARK):
+    if wanted[W_LIMIT, row] < get_partition(memory, wanted[W_SLOT, row], words.P_HIGH_WATERMARK):
         wanted[W_STATE, row] = cursor[CURSOR_AWAY] = W_AWAY
 
 
@@ -370,8 +349,8 @@ def lend_batches(memory, wanted, cursor, facts, bytes_max):
     """
     if not _begin(memory, wanted, cursor):
         return OVERTAKEN
-    first, tail = cursor[CURSOR_ENTRY], acquire_word(memory, WORD_INDEX_TAIL)
-    capacity = get_word(memory, WORD_INDEX_CAPACITY)
+    first, tail = cursor[CURSOR_ENTRY], acquire_word(memory, words.WORD_INDEX_TAIL)
+    capacity = get_word(memory, words.WORD_INDEX_CAPACITY)
     entry, waiting, count, left = first, np.int64(-1), 0, bytes_max
     while entry < tail and count < facts.shape[1] and left > 0:
         i = entry % capacity

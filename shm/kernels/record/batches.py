@@ -11,35 +11,11 @@ walks. Only the record count of uncompressed batches is bounded by their bytes, 
 allocates for more.
 """
 
+from shm.kernels.base import words
 from shm.kernels.base.bytes import get16, get32, get64
 from shm.kernels.base.frames import frame_bytes
 from shm.kernels.base.jit import kernel
 from shm.kernels.base.memory import get_partition, get_word
-from shm.kernels.base.words import (
-    ATTRIBUTE_CODEC_MASK,
-    ATTRIBUTE_CONTROL,
-    ATTRIBUTE_TRANSACTIONAL,
-    BATCH_ATTRIBUTES_AT,
-    BATCH_BASE_OFFSET_AT,
-    BATCH_BASE_SEQUENCE_AT,
-    BATCH_BASE_TIMESTAMP_AT,
-    BATCH_HEADER_BYTES,
-    BATCH_LAST_OFFSET_DELTA_AT,
-    BATCH_LENGTH_AT,
-    BATCH_MAGIC_AT,
-    BATCH_MAX_TIMESTAMP_AT,
-    BATCH_OVERHEAD_BYTES,
-    BATCH_PRODUCER_EPOCH_AT,
-    BATCH_PRODUCER_ID_AT,
-    BATCH_RECORD_COUNT_AT,
-    FLAG_LOG_APPEND_TIME,
-    P_BATCH_BYTES_MAX,
-    P_FLAGS,
-    P_TIMESTAMP_AFTER_MAX,
-    P_TIMESTAMP_BEFORE_MAX,
-    WORD_RING_BYTES,
-    WORD_SEGMENT_BYTES,
-)
 from shm.kernels.record.records import INFLATED_BYTES_MAX, RECORD_BYTES_MIN
 
 UNKNOWN_SERVER_ERROR = -1
@@ -62,16 +38,16 @@ CORRUPT = -1
 @kernel
 def whole_batch(data, at, end):
     """The bytes of the batch that begins at data[at]; NO_BATCH: it is not whole; CORRUPT."""
-    if end - at < BATCH_OVERHEAD_BYTES:
+    if end - at < words.BATCH_OVERHEAD_BYTES:
         return NO_BATCH
-    length = get32(data, at + BATCH_LENGTH_AT)
+    length = get32(data, at + words.BATCH_LENGTH_AT)
     if length < LENGTH_MIN:
         return CORRUPT
-    if end - at <= BATCH_MAGIC_AT:
+    if end - at <= words.BATCH_MAGIC_AT:
         return NO_BATCH
-    if data[at + BATCH_MAGIC_AT] > MAGIC_MAX:
+    if data[at + words.BATCH_MAGIC_AT] > MAGIC_MAX:
         return CORRUPT
-    size = length + BATCH_OVERHEAD_BYTES
+    size = length + words.BATCH_OVERHEAD_BYTES
     return size if size <= end - at else NO_BATCH
 
 
@@ -89,18 +65,18 @@ def check_shape(data, at, end, version, is_transactional):
     names a transactional id. Whether the batch is part of a transaction is not checked here.
     """
     size = whole_batch(data, at, end)
-    if size <= 0 or data[at + BATCH_MAGIC_AT] != MAGIC_MAX:
+    if size <= 0 or data[at + words.BATCH_MAGIC_AT] != MAGIC_MAX:
         return _error_of(size), size
     after = whole_batch(data, at + size, end)
     if after != NO_BATCH:
         return _error_of(after), size
-    if size < BATCH_HEADER_BYTES:
+    if size < words.BATCH_HEADER_BYTES:
         return CORRUPT_MESSAGE, size
-    attributes = get16(data, at + BATCH_ATTRIBUTES_AT)
+    attributes = get16(data, at + words.BATCH_ATTRIBUTES_AT)
     error = 0
-    if attributes & ATTRIBUTE_TRANSACTIONAL and not is_transactional:
+    if attributes & words.ATTRIBUTE_TRANSACTIONAL and not is_transactional:
         error = TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    elif version < ZSTD_FROM_VERSION and attributes & ATTRIBUTE_CODEC_MASK == CODEC_ZSTD:
+    elif version < ZSTD_FROM_VERSION and attributes & words.ATTRIBUTE_CODEC_MASK == CODEC_ZSTD:
         error = UNSUPPORTED_COMPRESSION_TYPE
     return error, size
 
@@ -111,8 +87,10 @@ def check_size(memory, slot, size):
 
     A topic keeps the limit of its creation; ring and segments may have become smaller since.
     """
-    room = min(get_word(memory, WORD_SEGMENT_BYTES), get_word(memory, WORD_RING_BYTES) // 2)
-    if size > get_partition(memory, slot, P_BATCH_BYTES_MAX) or frame_bytes(size) > room:
+    room = min(
+        get_word(memory, words.WORD_SEGMENT_BYTES), get_word(memory, words.WORD_RING_BYTES) // 2
+    )
+    if size > get_partition(memory, slot, words.P_BATCH_BYTES_MAX) or frame_bytes(size) > room:
         return MESSAGE_TOO_LARGE
     return 0
 
@@ -120,19 +98,22 @@ def check_size(memory, slot, size):
 @kernel
 def check_content(data, at, size):
     """Check a whole batch's header against what clients may send; returns an error code."""
-    attributes = get16(data, at + BATCH_ATTRIBUTES_AT)
-    codec = attributes & ATTRIBUTE_CODEC_MASK
-    count = get32(data, at + BATCH_RECORD_COUNT_AT)
-    if get64(data, at + BATCH_BASE_OFFSET_AT) != 0 or attributes & ATTRIBUTE_CONTROL:
+    attributes = get16(data, at + words.BATCH_ATTRIBUTES_AT)
+    codec = attributes & words.ATTRIBUTE_CODEC_MASK
+    count = get32(data, at + words.BATCH_RECORD_COUNT_AT)
+    if get64(data, at + words.BATCH_BASE_OFFSET_AT) != 0 or attributes & words.ATTRIBUTE_CONTROL:
         return INVALID_RECORD
     if codec > CODEC_ZSTD:
         return UNKNOWN_SERVER_ERROR
-    if count <= 0 or get32(data, at + BATCH_LAST_OFFSET_DELTA_AT) != count - 1:
+    if count <= 0 or get32(data, at + words.BATCH_LAST_OFFSET_DELTA_AT) != count - 1:
         return INVALID_RECORD
-    records_bytes_max = size - BATCH_HEADER_BYTES if codec == 0 else INFLATED_BYTES_MAX
+    records_bytes_max = size - words.BATCH_HEADER_BYTES if codec == 0 else INFLATED_BYTES_MAX
     if RECORD_BYTES_MIN * count > records_bytes_max:
         return INVALID_RECORD
-    if get64(data, at + BATCH_PRODUCER_ID_AT) >= 0 and get32(data, at + BATCH_BASE_SEQUENCE_AT) < 0:
+    if (
+        get64(data, at + words.BATCH_PRODUCER_ID_AT) >= 0
+        and get32(data, at + words.BATCH_BASE_SEQUENCE_AT) < 0
+    ):
         return INVALID_RECORD
     return 0
 
@@ -141,13 +122,17 @@ def check_content(data, at, size):
 def check_times(data, at, memory, slot, wall_ms):
     """Check that the partition takes these timestamps; returns an error code. -1 is no
     timestamp."""
-    if get_partition(memory, slot, P_FLAGS) & FLAG_LOG_APPEND_TIME:
+    if get_partition(memory, slot, words.P_FLAGS) & words.FLAG_LOG_APPEND_TIME:
         return 0
-    newest = get64(data, at + BATCH_MAX_TIMESTAMP_AT)
-    oldest = get64(data, at + BATCH_BASE_TIMESTAMP_AT)
-    if newest > wall_ms and newest - wall_ms > get_partition(memory, slot, P_TIMESTAMP_AFTER_MAX):
+    newest = get64(data, at + words.BATCH_MAX_TIMESTAMP_AT)
+    oldest = get64(data, at + words.BATCH_BASE_TIMESTAMP_AT)
+    if newest > wall_ms and newest - wall_ms > get_partition(
+        memory, slot, words.P_TIMESTAMP_AFTER_MAX
+    ):
         return INVALID_TIMESTAMP
-    if oldest != -1 and wall_ms - oldest > get_partition(memory, slot, P_TIMESTAMP_BEFORE_MAX):
+    if oldest != -1 and wall_ms - oldest > get_partition(
+        memory, slot, words.P_TIMESTAMP_BEFORE_MAX
+    ):
         return INVALID_TIMESTAMP
     return 0
 
@@ -155,12 +140,12 @@ def check_times(data, at, memory, slot, wall_ms):
 @kernel
 def is_idempotent(data, at):
     """Whether a batch asks for sequence checks: an id without an epoch does not, as in Kafka."""
-    has_epoch = get16(data, at + BATCH_PRODUCER_EPOCH_AT) >= 0
-    return has_epoch and get64(data, at + BATCH_PRODUCER_ID_AT) >= 0
+    has_epoch = get16(data, at + words.BATCH_PRODUCER_EPOCH_AT) >= 0
+    return has_epoch and get64(data, at + words.BATCH_PRODUCER_ID_AT) >= 0
 
 
 @kernel
 def sequences_of(data, at):
     """A batch's first and last sequence; they wrap from 2^31 - 1 to 0."""
-    first = get32(data, at + BATCH_BASE_SEQUENCE_AT)
-    return first, (first + get32(data, at + BATCH_LAST_OFFSET_DELTA_AT)) & 0x7FFFFFFF
+    first = get32(data, at + words.BATCH_BASE_SEQUENCE_AT)
+    return first, (first + get32(data, at + words.BATCH_LAST_OFFSET_DELTA_AT)) & 0x7FFFFFFF

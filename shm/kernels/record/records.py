@@ -16,23 +16,10 @@ inside their batch, a timestamp beyond 64 bits) count as malformed too.
 
 import numpy as np
 
+from shm.kernels.base import words
 from shm.kernels.base.bytes import get16, get32, get64, load16, load64
 from shm.kernels.base.frames import batch_crc_is_good
 from shm.kernels.base.jit import kernel
-from shm.kernels.base.words import (
-    BATCH_ATTRIBUTES_AT,
-    BATCH_BASE_OFFSET_AT,
-    BATCH_BASE_TIMESTAMP_AT,
-    BATCH_HEADER_BYTES,
-    BATCH_LAST_OFFSET_DELTA_AT,
-    BATCH_LEADER_EPOCH_AT,
-    BATCH_LENGTH_AT,
-    BATCH_MAGIC_AT,
-    BATCH_MAX_TIMESTAMP_AT,
-    BATCH_OVERHEAD_BYTES,
-    BATCH_PRODUCER_ID_AT,
-    BATCH_RECORD_COUNT_AT,
-)
 
 # Facts of a batch.
 B_AT = 0
@@ -88,23 +75,23 @@ def scan_batches(data, start, end, facts):
     for row in range(facts.shape[1]):
         if at == end:
             return row
-        if end - at < BATCH_HEADER_BYTES or data[at + BATCH_MAGIC_AT] != 2:
+        if end - at < words.BATCH_HEADER_BYTES or data[at + words.BATCH_MAGIC_AT] != 2:
             return ~at
-        batch_bytes = get32(data, at + BATCH_LENGTH_AT) + BATCH_OVERHEAD_BYTES
-        if not BATCH_HEADER_BYTES <= batch_bytes <= end - at:
+        batch_bytes = get32(data, at + words.BATCH_LENGTH_AT) + words.BATCH_OVERHEAD_BYTES
+        if not words.BATCH_HEADER_BYTES <= batch_bytes <= end - at:
             return ~at
-        base_offset = get64(data, at + BATCH_BASE_OFFSET_AT)
+        base_offset = get64(data, at + words.BATCH_BASE_OFFSET_AT)
         facts[B_AT, row] = at
         facts[B_END, row] = at + batch_bytes
         facts[B_BASE_OFFSET, row] = base_offset
-        facts[B_LAST_OFFSET, row] = base_offset + get32(data, at + BATCH_LAST_OFFSET_DELTA_AT)
-        facts[B_LEADER_EPOCH, row] = get32(data, at + BATCH_LEADER_EPOCH_AT)
-        facts[B_ATTRIBUTES, row] = get16(data, at + BATCH_ATTRIBUTES_AT)
-        facts[B_BASE_TIMESTAMP, row] = get64(data, at + BATCH_BASE_TIMESTAMP_AT)
-        facts[B_MAX_TIMESTAMP, row] = get64(data, at + BATCH_MAX_TIMESTAMP_AT)
-        facts[B_PRODUCER_ID, row] = get64(data, at + BATCH_PRODUCER_ID_AT)
-        facts[B_COUNT, row] = get32(data, at + BATCH_RECORD_COUNT_AT)
-        facts[B_RECORDS_AT, row] = at + BATCH_HEADER_BYTES
+        facts[B_LAST_OFFSET, row] = base_offset + get32(data, at + words.BATCH_LAST_OFFSET_DELTA_AT)
+        facts[B_LEADER_EPOCH, row] = get32(data, at + words.BATCH_LEADER_EPOCH_AT)
+        facts[B_ATTRIBUTES, row] = get16(data, at + words.BATCH_ATTRIBUTES_AT)
+        facts[B_BASE_TIMESTAMP, row] = get64(data, at + words.BATCH_BASE_TIMESTAMP_AT)
+        facts[B_MAX_TIMESTAMP, row] = get64(data, at + words.BATCH_MAX_TIMESTAMP_AT)
+        facts[B_PRODUCER_ID, row] = get64(data, at + words.BATCH_PRODUCER_ID_AT)
+        facts[B_COUNT, row] = get32(data, at + words.BATCH_RECORD_COUNT_AT)
+        facts[B_RECORDS_AT, row] = at + words.BATCH_HEADER_BYTES
         facts[B_RECORDS_END, row] = at + batch_bytes
         facts[B_INTACT, row] = batch_crc_is_good(data, at, batch_bytes)
         at += batch_bytes
@@ -395,7 +382,7 @@ def count_utf8(data, ats, lengths):
 
 def new_facts(data_bytes: int) -> np.ndarray:
     """Room for the facts of as many batches as so many bytes can hold."""
-    return np.empty((B_FIELDS, data_bytes // BATCH_HEADER_BYTES + 1), np.int64)
+    return np.empty((B_FIELDS, data_bytes // words.BATCH_HEADER_BYTES + 1), np.int64)
 
 
 def new_columns(record_count: int) -> np.ndarray:

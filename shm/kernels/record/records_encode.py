@@ -10,27 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shm.kernels.base import words
 from shm.kernels.base.bytes import copy_short, put16, put32, put64, store16
 from shm.kernels.base.crc32c import crc32c
 from shm.kernels.base.jit import kernel
-from shm.kernels.base.words import (
-    ATTRIBUTE_LOG_APPEND_TIME,
-    BATCH_ATTRIBUTES_AT,
-    BATCH_BASE_OFFSET_AT,
-    BATCH_BASE_SEQUENCE_AT,
-    BATCH_BASE_TIMESTAMP_AT,
-    BATCH_CRC_AT,
-    BATCH_HEADER_BYTES,
-    BATCH_LAST_OFFSET_DELTA_AT,
-    BATCH_LEADER_EPOCH_AT,
-    BATCH_LENGTH_AT,
-    BATCH_MAGIC_AT,
-    BATCH_MAX_TIMESTAMP_AT,
-    BATCH_OVERHEAD_BYTES,
-    BATCH_PRODUCER_EPOCH_AT,
-    BATCH_PRODUCER_ID_AT,
-    BATCH_RECORD_COUNT_AT,
-)
 from shm.kernels.record.records import (
     C_HEADER_COUNT,
     C_HEADERS_FIRST,
@@ -182,7 +165,7 @@ def may_share_batch(columns, row, first, attributes):
     base, timestamp = columns[C_TIMESTAMP, first], columns[C_TIMESTAMP, row]
     if columns[C_OFFSET, row] - columns[C_OFFSET, first] > OFFSET_DELTA_MAX:
         return False
-    if attributes & ATTRIBUTE_LOG_APPEND_TIME:
+    if attributes & words.ATTRIBUTE_LOG_APPEND_TIME:
         return base == timestamp
     return timestamp <= INT64_MAX + base if base < 0 else timestamp >= INT64_MIN + base
 
@@ -194,19 +177,23 @@ def put_batch_header(span, times, count, run, out, at, size):
     `span` is (base offset, the offset behind the batch), `times` (first, newest timestamp).
     """
     last_delta = min(span[1] - 1 - span[0], OFFSET_DELTA_MAX)
-    put64(out, at + BATCH_BASE_OFFSET_AT, span[0])
-    put32(out, at + BATCH_LENGTH_AT, size - BATCH_OVERHEAD_BYTES)
-    put32(out, at + BATCH_LEADER_EPOCH_AT, run.leader_epoch)
-    out[at + BATCH_MAGIC_AT] = 2
-    put16(out, at + BATCH_ATTRIBUTES_AT, run.attributes)
-    put32(out, at + BATCH_LAST_OFFSET_DELTA_AT, last_delta)
-    put64(out, at + BATCH_BASE_TIMESTAMP_AT, times[0])
-    put64(out, at + BATCH_MAX_TIMESTAMP_AT, times[1])
-    put64(out, at + BATCH_PRODUCER_ID_AT, run.producer_id)
-    put16(out, at + BATCH_PRODUCER_EPOCH_AT, run.producer_epoch)
-    put32(out, at + BATCH_BASE_SEQUENCE_AT, run.base_sequence)
-    put32(out, at + BATCH_RECORD_COUNT_AT, count)
-    put32(out, at + BATCH_CRC_AT, np.int64(crc32c(out, at + BATCH_ATTRIBUTES_AT, at + size)))
+    put64(out, at + words.BATCH_BASE_OFFSET_AT, span[0])
+    put32(out, at + words.BATCH_LENGTH_AT, size - words.BATCH_OVERHEAD_BYTES)
+    put32(out, at + words.BATCH_LEADER_EPOCH_AT, run.leader_epoch)
+    out[at + words.BATCH_MAGIC_AT] = 2
+    put16(out, at + words.BATCH_ATTRIBUTES_AT, run.attributes)
+    put32(out, at + words.BATCH_LAST_OFFSET_DELTA_AT, last_delta)
+    put64(out, at + words.BATCH_BASE_TIMESTAMP_AT, times[0])
+    put64(out, at + words.BATCH_MAX_TIMESTAMP_AT, times[1])
+    put64(out, at + words.BATCH_PRODUCER_ID_AT, run.producer_id)
+    put16(out, at + words.BATCH_PRODUCER_EPOCH_AT, run.producer_epoch)
+    put32(out, at + words.BATCH_BASE_SEQUENCE_AT, run.base_sequence)
+    put32(out, at + words.BATCH_RECORD_COUNT_AT, count)
+    put32(
+        out,
+        at + words.BATCH_CRC_AT,
+        np.int64(crc32c(out, at + words.BATCH_ATTRIBUTES_AT, at + size)),
+    )
 
 
 @kernel
@@ -219,7 +206,7 @@ def encode_batch(rows, first, run, bytes_max, out, at):
     # both together took half the time.
     columns, start, row, limit = rows.columns, at, first, len(out)
     base_time, base_offset = columns[C_TIMESTAMP, first], columns[C_OFFSET, first]
-    at += BATCH_HEADER_BYTES
+    at += words.BATCH_HEADER_BYTES
     while row < run.end:
         if row > first and not may_share_batch(columns, row, first, run.attributes):
             break
@@ -270,7 +257,7 @@ def are_offsets(offsets, size):
 def encode_values(values, first, run, bytes_max, out, at):
     """As `encode_batch`, of Values: nine words of columns a row take as long as the row."""
     data, offsets, start, row, limit = values.data, values.offsets, at, first, len(out)
-    at += BATCH_HEADER_BYTES
+    at += words.BATCH_HEADER_BYTES
     while row < run.end:
         value_at, delta = np.int64(offsets[row]), row - first
         length = offsets[row + 1] - value_at
@@ -304,7 +291,7 @@ def encode_one(
     Its fields come one by one, for a tuple takes longer to hand over than the rest of it.
     """
     start, size = at, 3 + field_bytes(key_length) + field_bytes(value_length) + len(headers)
-    at = put_varint(out, start + BATCH_HEADER_BYTES, size)
+    at = put_varint(out, start + words.BATCH_HEADER_BYTES, size)
     out[at] = out[at + 1] = out[at + 2] = 0  # No attributes, and the first one's time and offset.
     at = put_field(out, at + 3, key, 0, key_length)
     at = put_field(out, at, value, 0, value_length)

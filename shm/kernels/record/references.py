@@ -15,15 +15,10 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from shm.kernels.base import words
 from shm.kernels.base.bytes import get16, get32
 from shm.kernels.base.crc32c import load_word
 from shm.kernels.base.jit import kernel
-from shm.kernels.base.words import (
-    ATTRIBUTE_CODEC_MASK,
-    BATCH_ATTRIBUTES_AT,
-    BATCH_HEADER_BYTES,
-    BATCH_RECORD_COUNT_AT,
-)
 from shm.kernels.record.records import RECORD_BYTES_MIN, get_bytes, get_varint, get_varlong
 
 HEADER_KEY = b"smq-ref"
@@ -88,9 +83,9 @@ def find_key(data, at, end):
 @kernel
 def may_refer(data, at, size):
     """Whether the batch of `size` bytes at data[at] may hold a handle; never a compressed one."""
-    if get16(data, at + BATCH_ATTRIBUTES_AT) & ATTRIBUTE_CODEC_MASK:
+    if get16(data, at + words.BATCH_ATTRIBUTES_AT) & words.ATTRIBUTE_CODEC_MASK:
         return False
-    return find_key(data, at + BATCH_HEADER_BYTES, at + size) >= 0
+    return find_key(data, at + words.BATCH_HEADER_BYTES, at + size) >= 0
 
 
 @kernel
@@ -154,8 +149,8 @@ def find_handles(data, at, end, rows):
 
     Returns how many there are, even if more than rows; -1: the batch is malformed.
     """
-    count = get32(data, at + BATCH_RECORD_COUNT_AT)
-    at += BATCH_HEADER_BYTES
+    count = get32(data, at + words.BATCH_RECORD_COUNT_AT)
+    at += words.BATCH_HEADER_BYTES
     found = 0
     for record in range(count):
         said, value_at, value_length, at = look_at_record(data, at, end)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from shm.kernels.base import words
 from shm.kernels.base.bytes import copy_bytes, load32
 from shm.kernels.base.entries import LINK_NEXT
 from shm.kernels.base.frames import batch_crc_is_good, frame_is_good
@@ -12,12 +13,6 @@ from shm.kernels.base.memory import (
     entry_position,
     entry_record_count,
     get_word,
-)
-from shm.kernels.base.words import (
-    FRAME_HEADER_BYTES,
-    FRAME_KIND_AT,
-    FRAME_KIND_BATCH,
-    WORD_INDEX_CAPACITY,
 )
 from shm.kernels.log.index import find_entry
 
@@ -36,7 +31,7 @@ def choose_batches(memory, links, slot, offset, limit, bytes_max, spans):
     entry = find_entry(memory, links, slot, offset)
     if entry < 0:
         return np.int64(NOT_IN_WINDOW), np.int64(0)
-    capacity = get_word(memory, WORD_INDEX_CAPACITY)
+    capacity = get_word(memory, words.WORD_INDEX_CAPACITY)
     i = entry % capacity
     if entry_base_offset(memory, i) + entry_record_count(memory, i) <= offset:
         entry = links[LINK_NEXT, i]  # The batch that held the offset is gone: continue behind it.
@@ -46,7 +41,7 @@ def choose_batches(memory, links, slot, offset, limit, bytes_max, spans):
         size = entry_bytes(memory, i)
         if entry_base_offset(memory, i) >= limit or (count > 0 and total + size > bytes_max):
             break
-        spans[count, 0] = entry_position(memory, i) + FRAME_HEADER_BYTES
+        spans[count, 0] = entry_position(memory, i) + words.FRAME_HEADER_BYTES
         spans[count, 1] = size
         total += size
         count += 1
@@ -74,12 +69,12 @@ def gather_checked(data, first_position, spans, out, at):
     for i in range(spans.shape[0]):
         start = spans[i, 0] - first_position
         size = spans[i, 1]
-        frame = start - FRAME_HEADER_BYTES
+        frame = start - words.FRAME_HEADER_BYTES
         if start + size > data.size or not frame_is_good(
             data, frame, data.size, first_position + frame
         ):
             return np.int64(-1 - i)
-        if load32(data, frame + FRAME_KIND_AT) != FRAME_KIND_BATCH:
+        if load32(data, frame + words.FRAME_KIND_AT) != words.FRAME_KIND_BATCH:
             return np.int64(-1 - i)
         if not batch_crc_is_good(data, start, size):
             return np.int64(-1 - i)

@@ -12,6 +12,7 @@ KiB of records are copied into it. More are lent: the batches are listed, and se
 
 import numpy as np
 
+from shm.kernels.base import words
 from shm.kernels.base.bytes import copy_bytes, get16, get32, get64, put16, put32, put64
 from shm.kernels.base.entries import LINK_NEXT
 from shm.kernels.base.jit import kernel
@@ -26,25 +27,6 @@ from shm.kernels.base.memory import (
     set_word,
 )
 from shm.kernels.base.wire import BAD, read_length, skip_string, skip_tags, write_length
-from shm.kernels.base.words import (
-    COUNTER_BYTES_OUT,
-    COUNTER_FETCH_REQUESTS,
-    FLAG_FETCH_LEFT,
-    FRAME_HEADER_BYTES,
-    P_ABORTED_END,
-    P_EPOCH,
-    P_FLAGS,
-    P_HIGH_WATERMARK,
-    P_LAST_STABLE,
-    P_LOG_END,
-    P_LOG_START,
-    P_SEALED_END,
-    WORD_INDEX_CAPACITY,
-    WORD_LOG,
-    WORD_RING_BYTES,
-    WORD_RING_START,
-    WORD_TAIL,
-)
 from shm.kernels.log.directory import ID_BYTES, find_topic
 from shm.kernels.log.index import find_entry
 
@@ -155,21 +137,22 @@ def _add_once(state, counter, first, value):
 @kernel
 def _is_readable(memory, slot, offset, epoch):
     """Whether a partition can be read from an offset without an error, and here."""
-    if get_partition(memory, slot, P_FLAGS) & FLAG_FETCH_LEFT != 0:
+    if get_partition(memory, slot, words.P_FLAGS) & words.FLAG_FETCH_LEFT != 0:
         return False
-    if epoch >= 0 and epoch != get_partition(memory, slot, P_EPOCH):
+    if epoch >= 0 and epoch != get_partition(memory, slot, words.P_EPOCH):
         return False
     log_start = max(
-        get_partition(memory, slot, P_LOG_START), get_partition(memory, slot, P_SEALED_END)
+        get_partition(memory, slot, words.P_LOG_START),
+        get_partition(memory, slot, words.P_SEALED_END),
     )
-    return log_start <= offset <= get_partition(memory, slot, P_LOG_END)
+    return log_start <= offset <= get_partition(memory, slot, words.P_LOG_END)
 
 
 @kernel
 def _ring_oldest(memory):
     """The position from which the ring has every frame."""
-    tail = get_word(memory, WORD_TAIL) - get_word(memory, WORD_RING_BYTES)
-    return max(get_word(memory, WORD_RING_START), tail)
+    tail = get_word(memory, words.WORD_TAIL) - get_word(memory, words.WORD_RING_BYTES)
+    return max(get_word(memory, words.WORD_RING_START), tail)
 
 
 @kernel
@@ -178,7 +161,7 @@ def _choose(memory, links, entry, limit, budget, is_first):
 
     The first batch of an answer counts whatever its size (KIP-74).
     """
-    capacity, count, total = get_word(memory, WORD_INDEX_CAPACITY), np.int64(0), np.int64(0)
+    capacity, count, total = get_word(memory, words.WORD_INDEX_CAPACITY), np.int64(0), np.int64(0)
     while entry >= 0:
         i = entry % capacity
         size = entry_bytes(memory, i)
@@ -196,12 +179,12 @@ def _choose(memory, links, entry, limit, budget, is_first):
 @kernel
 def _copy_batches(memory, links, entry, total, out, at):
     """Copy batches of so many bytes in all, from an entry on, to `out`."""
-    capacity = get_word(memory, WORD_INDEX_CAPACITY)
-    ring, ring_bytes = ring_at(memory), get_word(memory, WORD_RING_BYTES)
+    capacity = get_word(memory, words.WORD_INDEX_CAPACITY)
+    ring, ring_bytes = ring_at(memory), get_word(memory, words.WORD_RING_BYTES)
     end = at + total
     while at < end:
         i = entry % capacity
-        place = ring + entry_position(memory, i) % ring_bytes + FRAME_HEADER_BYTES
+        place = ring + entry_position(memory, i) % ring_bytes + words.FRAME_HEADER_BYTES
         size = entry_bytes(memory, i)
         copy_bytes(out, at, memory, place, size)
         at += size
@@ -211,12 +194,12 @@ def _copy_batches(memory, links, entry, total, out, at):
 @kernel
 def _lend_batches(memory, links, entry, count, state, at):
     """List so many batches, from an entry on, to be sent at a place of the response."""
-    capacity = get_word(memory, WORD_INDEX_CAPACITY)
+    capacity = get_word(memory, words.WORD_INDEX_CAPACITY)
     for _ in range(count):
         i = entry % capacity
         row = STATE_LENT + LENT_WORDS * state[STATE_LENT_COUNT]
         state[row + LENT_AT] = at
-        state[row + LENT_POSITION] = entry_position(memory, i) + FRAME_HEADER_BYTES
+        state[row + LENT_POSITION] = entry_position(memory, i) + words.FRAME_HEADER_BYTES
         state[row + LENT_BYTES] = entry_bytes(memory, i)
         state[STATE_LENT_COUNT] += 1
         state[STATE_LENT_BYTES] += entry_bytes(memory, i)
@@ -242,7 +225,7 @@ def _find(memory, links, slot, offset):
     entry = find_entry(memory, links, slot, offset)
     if entry < 0:
         return np.int64(-1)
-    i = entry % get_word(memory, WORD_INDEX_CAPACITY)
+    i = entry % get_word(memory, words.WORD_INDEX_CAPACITY)
     if entry_base_offset(memory, i) + entry_record_count(memory, i) <= offset:
         return np.int64(-1)
     if entry_position(memory, i) < _ring_oldest(memory):
@@ -273,11 +256,11 @@ def _write_partition(out, at, memory, slot, index, state):
     version = state[STATE_VERSION]
     put32(out, at, index)
     put16(out, at + 4, 0)
-    put64(out, at + 6, get_partition(memory, slot, P_HIGH_WATERMARK))
-    put64(out, at + 14, get_partition(memory, slot, P_LAST_STABLE))
+    put64(out, at + 6, get_partition(memory, slot, words.P_HIGH_WATERMARK))
+    put64(out, at + 14, get_partition(memory, slot, words.P_LAST_STABLE))
     at += 22
     if version >= LOG_START_FROM:
-        put64(out, at, get_partition(memory, slot, P_LOG_START))
+        put64(out, at, get_partition(memory, slot, words.P_LOG_START))
         at += 8
     aborted = np.int64(0) if state[STATE_ISOLATION] == 1 else np.int64(-1)
     at = write_length(out, at, aborted, version >= FLEXIBLE_FROM, 4)
@@ -291,10 +274,10 @@ def _write_partition(out, at, memory, slot, index, state):
 def _answer_partition(memory, links, slot, place, out, at, state):
     """Write one partition: `place` is (index, offset, bytes at most). The cursor, or BAD."""
     index, offset, bytes_max = place
-    if state[STATE_ISOLATION] == 1 and offset < get_partition(memory, slot, P_ABORTED_END):
+    if state[STATE_ISOLATION] == 1 and offset < get_partition(memory, slot, words.P_ABORTED_END):
         return np.int64(BAD)  # Python must name the aborted transactions.
     limit = get_partition(
-        memory, slot, P_LAST_STABLE if state[STATE_ISOLATION] == 1 else P_HIGH_WATERMARK
+        memory, slot, words.P_LAST_STABLE if state[STATE_ISOLATION] == 1 else words.P_HIGH_WATERMARK
     )
     budget, chosen = min(state[STATE_BYTES_LEFT], bytes_max), (np.int64(0), np.int64(0))
     is_first = state[STATE_RECORDS_BYTES] == 0
@@ -353,7 +336,7 @@ def _slot_of(memory, directory, topic, index):
     if index < 0 or index >= directory[topic + 4]:
         return np.int64(-1)
     code = directory[directory[2] + directory[topic + 3] + index]
-    if code < 0 or code >> 32 != get_word(memory, WORD_LOG):
+    if code < 0 or code >> 32 != get_word(memory, words.WORD_LOG):
         return np.int64(-1)
     return code & 0xFFFFFFFF
 
@@ -384,7 +367,7 @@ def _answer_next(data, at, end, logs, directory, topic, state, out):
     slot = np.int64(-1) if at == BAD else _slot_of(memory, directory, topic, place[0])
     if slot < 0 or place[2] < 0 or not _is_readable(memory, slot, place[1], epoch):
         return np.int64(BAD)
-    code = get_word(memory, WORD_LOG) << 32 | slot
+    code = get_word(memory, words.WORD_LOG) << 32 | slot
     if not _add_once(state, STATE_PLACE_COUNT, STATE_PLACES, code):
         return np.int64(BAD)
     to = _answer_partition(memory, links, slot, place, out, state[STATE_OUT_BYTES], state)
@@ -435,8 +418,12 @@ def _answer_topics(data, at, end, logs, directory, state, out):
 @kernel
 def _count(memory, records_bytes):
     """Count a fetch answered with so many bytes of records."""
-    set_word(memory, COUNTER_FETCH_REQUESTS, get_word(memory, COUNTER_FETCH_REQUESTS) + 1)
-    set_word(memory, COUNTER_BYTES_OUT, get_word(memory, COUNTER_BYTES_OUT) + records_bytes)
+    set_word(
+        memory, words.COUNTER_FETCH_REQUESTS, get_word(memory, words.COUNTER_FETCH_REQUESTS) + 1
+    )
+    set_word(
+        memory, words.COUNTER_BYTES_OUT, get_word(memory, words.COUNTER_BYTES_OUT) + records_bytes
+    )
 
 
 @kernel

@@ -9,11 +9,10 @@ stay where they are.
 
 import numpy as np
 
-from shm.kernels.base import libc
+from shm.kernels.base import libc, words
 from shm.kernels.base.atomics import address
 from shm.kernels.base.jit import kernel
 from shm.kernels.base.memory import get_word, ring_at
-from shm.kernels.base.words import WORD_RING_BYTES
 from shm.kernels.request.fetch_request import (
     LENT_AT,
     LENT_BYTES,
@@ -45,7 +44,7 @@ def _add_piece(state, at, size):
 @kernel
 def _fill_message(memory, state, out):
     """Point the message at the parts of the response, and at the batches between them."""
-    ring, ring_bytes, at = ring_at(memory), get_word(memory, WORD_RING_BYTES), np.int64(0)
+    ring, ring_bytes, at = ring_at(memory), get_word(memory, words.WORD_RING_BYTES), np.int64(0)
     state[_MESSAGE_IOV], state[_MESSAGE_IOV_COUNT] = address(state, _VECTORS), 0
     for i in range(state[STATE_LENT_COUNT]):
         row = STATE_LENT + LENT_WORDS * i

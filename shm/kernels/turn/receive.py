@@ -7,23 +7,11 @@ rows. It answers a Fetch at once (shm.kernels.request.fetch_request), or parks i
 
 import numpy as np
 
-from shm.kernels.base import libc
+from shm.kernels.base import libc, words
 from shm.kernels.base.atomics import address
 from shm.kernels.base.bytes import get16, get32
 from shm.kernels.base.jit import kernel
 from shm.kernels.base.wire import SIZE_BYTES
-from shm.kernels.log.plan import (
-    HEAD_CLOSE,
-    HEAD_END,
-    HEAD_LEVEL,
-    HEAD_NOW_MS,
-    HEAD_OUT_BYTES,
-    HEAD_OUT_START,
-    HEAD_START,
-    HEAD_WALL_MS,
-    STOP_NEED_MORE,
-    STOP_OTHER_API,
-)
 from shm.kernels.request.fetch_request import (
     ANSWERED,
     FETCH_KEY,
@@ -141,18 +129,24 @@ def _produce(turn, fd, count, data, log, producing):
     plan, out = producing
     memory, links, producers, directory = log
     turn[RECEIVED] += 1
-    plan[HEAD_START], plan[HEAD_END] = 0, count
-    plan[HEAD_WALL_MS] = now_ns(turn, libc.CLOCK_REALTIME) // 1_000_000
-    plan[HEAD_NOW_MS] = now_ns(turn, libc.CLOCK_MONOTONIC) // 1_000_000 + turn[AHEAD_MS]
+    plan[words.HEAD_START], plan[words.HEAD_END] = 0, count
+    plan[words.HEAD_WALL_MS] = now_ns(turn, libc.CLOCK_REALTIME) // 1_000_000
+    plan[words.HEAD_NOW_MS] = now_ns(turn, libc.CLOCK_MONOTONIC) // 1_000_000 + turn[AHEAD_MS]
     turn[LEFT_STOP] = produce(data, memory, links, producers, directory, plan, out)
-    if turn[LEFT_STOP] != STOP_NEED_MORE or plan[HEAD_START] < count or plan[HEAD_CLOSE] != 0:
+    if (
+        turn[LEFT_STOP] != words.STOP_NEED_MORE
+        or plan[words.HEAD_START] < count
+        or plan[words.HEAD_CLOSE] != 0
+    ):
         return False
-    turn[LEVEL] = max(turn[LEVEL], plan[HEAD_LEVEL])
-    if plan[HEAD_OUT_BYTES] > 0:
+    turn[LEVEL] = max(turn[LEVEL], plan[words.HEAD_LEVEL])
+    if plan[words.HEAD_OUT_BYTES] > 0:
         row = ROWS_AT + ANSWER_WORDS * turn[ROW_COUNT]
         turn[row + ROW_FD] = fd
-        turn[row + ROW_START] = plan[HEAD_OUT_START]
-        turn[row + ROW_END] = plan[HEAD_OUT_START] = plan[HEAD_OUT_START] + plan[HEAD_OUT_BYTES]
+        turn[row + ROW_START] = plan[words.HEAD_OUT_START]
+        turn[row + ROW_END] = plan[words.HEAD_OUT_START] = (
+            plan[words.HEAD_OUT_START] + plan[words.HEAD_OUT_BYTES]
+        )
         turn[ROW_COUNT] += 1
     return True
 
@@ -167,7 +161,7 @@ def _take(turn, fd, clients, data, log, producing, fetching, waiting):
     clients[fd] = now_ns(turn, libc.CLOCK_MONOTONIC)
     if _produce(turn, fd, count, data, log, producing):
         return count
-    is_other = turn[LEFT_STOP] == STOP_OTHER_API and producing[0][HEAD_START] == 0
+    is_other = turn[LEFT_STOP] == words.STOP_OTHER_API and producing[0][words.HEAD_START] == 0
     if is_other and _take_fetch(turn, fd, count, clients, data, log, fetching, waiting):
         return np.int64(-1) if turn[UNSENT_FD] >= 0 else count
     turn[LEFT_FD] = fd
@@ -259,7 +253,7 @@ def receive(turn, events, count, clients, data, log, producing, fetching, waitin
         if size < 0:
             return False
         total += size
-        if not _may_look_again(turn, total, out.size - plan[HEAD_OUT_START]):
+        if not _may_look_again(turn, total, out.size - plan[words.HEAD_OUT_START]):
             return True
         count = ready(turn, events, 0)
         if count <= 0:

@@ -20,22 +20,11 @@ shm.kernels.turn.receive has the receiving part, shm.kernels.turn.words the word
 
 import numpy as np
 
-from shm.kernels.base import libc
+from shm.kernels.base import libc, words
 from shm.kernels.base.atomics import address, load_acquire
 from shm.kernels.base.jit import kernel
 from shm.kernels.base.memory import get_word, release_word, ring_at
 from shm.kernels.base.times import bucket_of
-from shm.kernels.base.words import (
-    COUNTER_FETCH_REQUESTS,
-    COUNTER_PRODUCE_REQUESTS,
-    DURABILITY_DISK,
-    DURABILITY_OS,
-    TIME_BUCKETS,
-    WORD_RING_BYTES,
-    WORD_TAIL,
-    WORD_WRITTEN,
-)
-from shm.kernels.log.plan import HEAD_OUT_START, LEVEL_NONE
 from shm.kernels.log.visible import publish
 from shm.kernels.request.fetch_request import ANSWERED, STATE_START, WAITS, answer_fetch
 from shm.kernels.turn.receive import now_ns, ready, receive, send_fetched
@@ -164,17 +153,17 @@ def _wait(turn, events, sessions, spin, waiting):
 @kernel
 def _write(turn, memory):
     """Write the appends to the WAL if that is one write; whether it has everything."""
-    start, end = get_word(memory, WORD_WRITTEN), get_word(memory, WORD_TAIL)
+    start, end = get_word(memory, words.WORD_WRITTEN), get_word(memory, words.WORD_TAIL)
     if start == end:
         return True
-    ring_bytes = get_word(memory, WORD_RING_BYTES)
+    ring_bytes = get_word(memory, words.WORD_RING_BYTES)
     place = start % ring_bytes
     if start < turn[WAL_START] or end > turn[WAL_END] or place + end - start > ring_bytes:
         return False
     source, at = address(memory, ring_at(memory) + place), start - turn[WAL_START]
     if libc.pwrite(np.int32(turn[WAL_FD]), source, end - start, at) != end - start:
         return False
-    release_word(memory, WORD_WRITTEN, end)
+    release_word(memory, words.WORD_WRITTEN, end)
     return True
 
 
@@ -214,8 +203,8 @@ def _show(turn, clients, log, fetching, waiting, sessions, cursors, touched, wat
     """Move high watermarks and answer the fetches that waited for them; whether that was all."""
     memory, links, _, _ = log
     awaited, (table, watchers) = waiting[2], sessions
-    upto = get_word(memory, WORD_WRITTEN)
-    turn[MOVED] = publish(memory, links, cursors, DURABILITY_OS, upto, touched)
+    upto = get_word(memory, words.WORD_WRITTEN)
+    turn[MOVED] = publish(memory, links, cursors, words.DURABILITY_OS, upto, touched)
     if turn[MOVED] == 0:
         return True
     if turn[MOVED] == touched.size or turn[IS_WATCHED] != 0:
@@ -262,7 +251,7 @@ def _send_answers(turn, clients, sessions, out):
 def _begin(turn):
     """Reset the outputs of a run."""
     turn[TURN_COUNT] = turn[HAS_IDLED] = turn[MOVED] = turn[ROW] = 0
-    turn[ROW_COUNT], turn[RECEIVED], turn[LEVEL] = 0, 0, LEVEL_NONE
+    turn[ROW_COUNT], turn[RECEIVED], turn[LEVEL] = 0, 0, words.LEVEL_NONE
     turn[LEFT_FD] = turn[UNSENT_FD] = turn[RUNG_FD] = -1
 
 
@@ -272,19 +261,19 @@ def _begin_turn(turn, memory):
     turn[TURN_COUNT] += 1
     turn[IS_SHORT] = 1
     turn[BEGAN_NS] = now_ns(turn, libc.CLOCK_MONOTONIC)
-    turn[BEGAN_PRODUCED] = get_word(memory, COUNTER_PRODUCE_REQUESTS)
-    turn[BEGAN_FETCHED] = get_word(memory, COUNTER_FETCH_REQUESTS)
+    turn[BEGAN_PRODUCED] = get_word(memory, words.COUNTER_PRODUCE_REQUESTS)
+    turn[BEGAN_FETCHED] = get_word(memory, words.COUNTER_FETCH_REQUESTS)
 
 
 @kernel
 def _note_times(turn, memory, at_ns):
     """Record how long the turn's requests took."""
     took_ns = at_ns - turn[BEGAN_NS]
-    produced = get_word(memory, COUNTER_PRODUCE_REQUESTS) - turn[BEGAN_PRODUCED]
-    fetched = get_word(memory, COUNTER_FETCH_REQUESTS) - turn[BEGAN_FETCHED]
+    produced = get_word(memory, words.COUNTER_PRODUCE_REQUESTS) - turn[BEGAN_PRODUCED]
+    fetched = get_word(memory, words.COUNTER_FETCH_REQUESTS) - turn[BEGAN_FETCHED]
     bucket = bucket_of(took_ns)
     turn[TIMES_AT + bucket] += produced
-    turn[TIMES_AT + TIME_BUCKETS + bucket] += fetched
+    turn[TIMES_AT + words.TIME_BUCKETS + bucket] += fetched
     turn[TIME_SUMS_AT] += produced * took_ns
     turn[TIME_SUMS_AT + 1] += fetched * took_ns
 
@@ -331,11 +320,11 @@ def take_turns(
         if load_acquire(published, 0) != turn[CATALOG]:
             break
         _begin_turn(turn, log[0])
-        turn[ROW] = turn[ROW_COUNT] = plan[HEAD_OUT_START] = 0
+        turn[ROW] = turn[ROW_COUNT] = plan[words.HEAD_OUT_START] = 0
         is_going_on = receive(
             turn, events, count, clients, data, log, producing, fetching, waiting, sessions
         )
-        is_left = turn[LEFT_FD] >= 0 or turn[UNSENT_FD] >= 0 or turn[LEVEL] == DURABILITY_DISK
+        is_left = turn[LEFT_FD] >= 0 or turn[UNSENT_FD] >= 0 or turn[LEVEL] == words.DURABILITY_DISK
         if is_left or not _write(turn, log[0]):
             break
         # Answer waiting fetches before sending acks, which are less urgent.

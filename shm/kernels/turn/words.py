@@ -30,7 +30,7 @@ A turn's words (int64, private):
 
 import platform
 
-from shm.kernels.base.words import TIME_BUCKETS
+from shm.kernels.base import words
 
 (
     EPOLL, IS_WATCHED, SPIN_NS, TURNS_NS, WAL_FD, WAL_START, WAL_END,
@@ -44,7 +44,7 @@ ROWS_MAX = 256  # Of one turn.
 # Times of turns that answered requests: counts of Produce by bucket, then of Fetch, and the sums of
 # both in ns.
 TIMES_AT = ROWS_AT + ANSWER_WORDS * ROWS_MAX
-TIME_SUMS_AT = TIMES_AT + 2 * TIME_BUCKETS
+TIME_SUMS_AT = TIMES_AT + 2 * words.TIME_BUCKETS
 BEGAN_NS = TIME_SUMS_AT + 2  # Of the present turn, and what was counted before it.
 BEGAN_PRODUCED, BEGAN_FETCHED = BEGAN_NS + 1, BEGAN_NS + 2
 TURN_WORDS = BEGAN_NS + 3

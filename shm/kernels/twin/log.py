@@ -9,17 +9,10 @@ import struct
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from shm.kernels.base.words import (
-    BATCH_HEADER_BYTES,
-    FRAME_ALIGNMENT_BYTES,
-    FRAME_HEADER_BYTES,
-    FRAME_KIND_BATCH,
-    FRAME_KIND_PADDING,
-    FRAME_MAGIC,
-)
+from shm.kernels.base import words
 
 _FRAME = struct.Struct("<IIqqIiIiq")
-assert _FRAME.size == FRAME_HEADER_BYTES
+assert _FRAME.size == words.FRAME_HEADER_BYTES
 
 _POLYNOMIAL = 0x82F63B78  # RFC 3720, appendix B.4, bits reversed.
 
@@ -53,18 +46,18 @@ class PlainFrame(NamedTuple):
     @property
     def frame_bytes(self) -> int:
         """The frame's bytes in the log: padding fills its stated length, all others are aligned."""
-        size = FRAME_HEADER_BYTES + len(self.content)
-        if self.kind == FRAME_KIND_PADDING:
+        size = words.FRAME_HEADER_BYTES + len(self.content)
+        if self.kind == words.FRAME_KIND_PADDING:
             return size
-        return -(-size // FRAME_ALIGNMENT_BYTES) * FRAME_ALIGNMENT_BYTES
+        return -(-size // words.FRAME_ALIGNMENT_BYTES) * words.FRAME_ALIGNMENT_BYTES
 
     def header(self) -> bytes:
         """Its first 48 bytes, check included."""
         fields = (self.position, self.synced, self.generation, len(self.content))
         checked = _FRAME.pack(0, 0, *fields, self.partition, self.kind, self.level)[8:]
-        ends = {FRAME_KIND_BATCH: BATCH_HEADER_BYTES, FRAME_KIND_PADDING: 0}
+        ends = {words.FRAME_KIND_BATCH: words.BATCH_HEADER_BYTES, words.FRAME_KIND_PADDING: 0}
         covered = self.content[: ends.get(self.kind)]  # Of an unknown kind: all of it.
-        return struct.pack("<II", FRAME_MAGIC, crc32c(checked + covered)) + checked
+        return struct.pack("<II", words.FRAME_MAGIC, crc32c(checked + covered)) + checked
 
     def encode(self) -> bytes:
         """The frame's bytes, as in ring and WAL."""
@@ -73,14 +66,14 @@ class PlainFrame(NamedTuple):
 
 def read_frame(data: bytes, position: int) -> PlainFrame | None:
     """The frame that `data` begins with, if it is whole, of this position, and its check right."""
-    if len(data) < FRAME_HEADER_BYTES:
+    if len(data) < words.FRAME_HEADER_BYTES:
         return None
     _magic, _check, at, synced, generation, size, *rest = _FRAME.unpack_from(data)
     partition, kind, level = rest
-    smallest = BATCH_HEADER_BYTES if kind == FRAME_KIND_BATCH else 0
+    smallest = words.BATCH_HEADER_BYTES if kind == words.FRAME_KIND_BATCH else 0
     if at != position or kind <= 0 or size < smallest:
         return None
-    content = data[FRAME_HEADER_BYTES : FRAME_HEADER_BYTES + size]
+    content = data[words.FRAME_HEADER_BYTES : words.FRAME_HEADER_BYTES + size]
     frame = PlainFrame(at, synced, generation, partition, kind, level, content)
     is_whole = len(content) == size and frame.frame_bytes <= len(data)
     return frame if is_whole and data.startswith(frame.header()) else None
@@ -95,7 +88,7 @@ def scan(data: bytes, first_position: int, generation: int) -> tuple[list[PlainF
     while (frame := read_frame(data[at:], first_position + at)) is not None:
         if frame.generation < generation:
             break
-        if frame.kind == FRAME_KIND_BATCH and not batch_is_good(frame.content):
+        if frame.kind == words.FRAME_KIND_BATCH and not batch_is_good(frame.content):
             break
         frames.append(frame)
         generation, at = frame.generation, at + frame.frame_bytes
@@ -193,7 +186,7 @@ class PlainIndex:
             too_much = chosen and total > bytes_max
             if too_much or entry.base_offset >= limit or len(chosen) == count_max:
                 break
-            chosen.append((entry.position + FRAME_HEADER_BYTES, entry.batch_bytes))
+            chosen.append((entry.position + words.FRAME_HEADER_BYTES, entry.batch_bytes))
         return chosen
 
     def publish(self, levels: dict[int, int], level: int, upto: int) -> dict[int, int]:

@@ -10,7 +10,7 @@ import struct
 from functools import partial
 from typing import NamedTuple
 
-from shm.kernels.base.words import ATTRIBUTE_LOG_APPEND_TIME
+from shm.kernels.base import words
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 assert _HEADER.size == 61
@@ -213,7 +213,7 @@ def encode(
 def _may_share(first: PlainRecord, record: PlainRecord, attributes: int) -> bool:
     if record.offset - first.offset >= 2**31:
         return False
-    if attributes & ATTRIBUTE_LOG_APPEND_TIME:
+    if attributes & words.ATTRIBUTE_LOG_APPEND_TIME:
         return first.timestamp == record.timestamp
     return -(2**63) <= record.timestamp - first.timestamp < 2**63
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from shm.cluster import ClusterBlock
 from shm.kernels.base import words
-from shm.layout import COUNTER_SEALED_CACHE_HITS
+from shm.kernels.base.words import COUNTER_SEALED_CACHE_HITS
 from shm.segment import LogMemory
 from shm.timings import Timings
 

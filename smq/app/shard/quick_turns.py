@@ -13,8 +13,7 @@ from itertools import repeat
 import numpy as np
 
 from gateway.quick_fetch import Answer, QuickFetch
-from shm.kernels.base.words import DURABILITY_MEMORY, DURABILITY_OS, WORD_WRITTEN
-from shm.kernels.log.plan import HEAD_END
+from shm.kernels.base.words import DURABILITY_MEMORY, DURABILITY_OS, HEAD_END, WORD_WRITTEN
 from shm.kernels.turn.spin import SPIN_MAX_NS
 from shm.kernels.turn.turns import take_turns
 from shm.kernels.turn.words import (

@@ -14,8 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gateway.quick_fetch import QuickFetch
-from shm.kernels.base.words import DURABILITY_MEMORY
-from shm.kernels.log.plan import STOP_NEED_MORE
+from shm.kernels.base.words import DURABILITY_MEMORY, STOP_NEED_MORE
 from shm.kernels.turn.spin import SPIN_MAX_NS, SPIN_SYNC_NS
 from shm.timings import NodeTimings
 from smq.app.process.clock import monotonic_ms, monotonic_ns

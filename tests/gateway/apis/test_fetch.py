@@ -10,8 +10,11 @@ import pytest
 from gateway.apis.cold_fetch import lent_of
 from gateway.apis.fetch import COLD_PARTITIONS_MAX
 from gateway.context import Ask, Wait
-from shm.kernels.base.words import COUNTER_BYTES_OUT, COUNTER_FETCHES_FROM_SEALED
-from shm.layout import COUNTER_SEALED_CACHE_HITS
+from shm.kernels.base.words import (
+    COUNTER_BYTES_OUT,
+    COUNTER_FETCHES_FROM_SEALED,
+    COUNTER_SEALED_CACHE_HITS,
+)
 from smq.model.catalog import INTERNAL_TOPICS
 from smq.model.errors import ErrorCode
 from smq.shard.lent import FileRange, LentBatches

@@ -11,12 +11,13 @@ import sys
 
 import numpy as np
 
-from shm.kernels.base.words import P_HIGH_WATERMARK, P_LAST_STABLE
-from shm.kernels.log.plan import (
+from shm.kernels.base.words import (
     HEAD_END,
     HEAD_REQUEST_BYTES_MAX,
     HEAD_START,
     HEAD_WALL_MS,
+    P_HIGH_WATERMARK,
+    P_LAST_STABLE,
     STOP_OUT_FULL,
 )
 from shm.kernels.log.recover import SCAN_COLUMNS, find_frame, scan_frames

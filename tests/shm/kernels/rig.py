@@ -15,23 +15,6 @@ from shm.kernels.base.words import (
     DURABILITY_SHIFT,
     FLAG_LOG_APPEND_TIME,
     FRAME_KIND_PADDING,
-    P_BATCH_BYTES_MAX,
-    P_EPOCH,
-    P_FLAGS,
-    P_LAST_ENTRY,
-    P_LOG_START,
-    P_NUMBER,
-    P_TIMESTAMP_AFTER_MAX,
-    P_TIMESTAMP_BEFORE_MAX,
-    WORD_GENERATION,
-    WORD_INDEX_KEEP,
-    WORD_INDEX_TAIL,
-    WORD_RING_BYTES,
-    WORD_TAIL,
-    WORD_WRITTEN,
-)
-from shm.kernels.log.append import append_rows
-from shm.kernels.log.plan import (
     HEAD_CLOSE,
     HEAD_END,
     HEAD_ERRORS,
@@ -45,15 +28,29 @@ from shm.kernels.log.plan import (
     HEAD_START,
     HEAD_STOPPED_ROW,
     HEAD_WALL_MS,
+    P_BATCH_BYTES_MAX,
+    P_EPOCH,
+    P_FLAGS,
+    P_LAST_ENTRY,
+    P_LOG_START,
+    P_NUMBER,
+    P_TIMESTAMP_AFTER_MAX,
+    P_TIMESTAMP_BEFORE_MAX,
     REFERENCES_CHECKED,
     ROW_STATE,
     STOP_LOG_FULL,
     STOP_OUT_FULL,
     STOP_PLAN_FULL,
     STOP_REFERENCES,
-    new_plan,
-    row_at,
+    WORD_GENERATION,
+    WORD_INDEX_KEEP,
+    WORD_INDEX_TAIL,
+    WORD_RING_BYTES,
+    WORD_TAIL,
+    WORD_WRITTEN,
 )
+from shm.kernels.log.append import append_rows
+from shm.kernels.log.plan import new_plan, row_at
 from shm.kernels.request.produce import produce, write_answers
 from shm.kernels.twin import produce as plain
 from shm.kernels.twin.log import PlainFrame, scan

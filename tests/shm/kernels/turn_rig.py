@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from shm.kernels.base.words import P_HIGH_WATERMARK
-from shm.kernels.log.plan import HEAD_REQUEST_BYTES_MAX, new_plan
+from shm.kernels.base.words import HEAD_REQUEST_BYTES_MAX, P_HIGH_WATERMARK
+from shm.kernels.log.plan import new_plan
 from shm.kernels.request.fetch_request import FETCH_KEY, STATE_WORDS
 from shm.kernels.turn.receive import RECEIVE_BYTES
 from shm.kernels.turn.sessions import new_sessions

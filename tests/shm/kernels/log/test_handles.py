@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from shm.kernels.base.words import HEAD_RULES, HEAD_WALL_MS, ROW_AT, ROW_CODE
 from shm.kernels.log.handles import (
     AHEAD_MAX_MS,
     PATH_BYTES,
@@ -17,7 +18,7 @@ from shm.kernels.log.handles import (
     new_rules,
     read_handle,
 )
-from shm.kernels.log.plan import HEAD_RULES, HEAD_WALL_MS, ROW_AT, ROW_CODE, new_plan, row_at
+from shm.kernels.log.plan import new_plan, row_at
 from smq.filer.local import LocalStore
 from smq.model.references import LENGTH_MAX, NotAHandle, Reference, directory_of
 from smq.testing.payloads import HANDLE_HEADERS, handle_batch, reference_to, uploaded

@@ -5,19 +5,8 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
+from shm.kernels.base import words
 from shm.kernels.base.entries import LINK_COLUMNS
-from shm.kernels.base.words import (
-    BATCH_HEADER_BYTES,
-    FRAME_HEADER_BYTES,
-    FRAME_KIND_BATCH,
-    FRAME_KIND_PADDING,
-    FRAME_KIND_SKIPPABLE,
-    P_LAST_ENTRY,
-    P_LOG_END,
-    P_MAX_TIMESTAMP,
-    P_NUMBER,
-    P_UNSEALED_BYTES,
-)
 from shm.kernels.log.index import find_entry
 from shm.kernels.log.producers import H_COUNT, R_STATE_END, producer_row
 from shm.kernels.log.recover import (
@@ -74,7 +63,7 @@ def row_of(frame: PlainFrame) -> list[int]:
     row[S_AT], row[S_BYTES], row[S_KIND] = frame.position, len(frame.content), frame.kind
     row[S_GENERATION] = frame.generation
     row[S_PARTITION], row[S_SYNCED], row[S_LEVEL] = frame.partition, frame.synced, frame.level
-    if frame.kind == FRAME_KIND_BATCH:
+    if frame.kind == words.FRAME_KIND_BATCH:
         header = read_header(frame.content)
         row[S_EPOCH], row[S_BASE_OFFSET] = header.leader_epoch, header.base_offset
     return row
@@ -83,7 +72,7 @@ def row_of(frame: PlainFrame) -> list[int]:
 def test_a_scan_gives_each_frame_and_ends_behind_the_last() -> None:
     rows, at, generation = scanned(WAL, 0, 0)
     assert rows.tolist() == [row_of(frame) for frame in FRAMES]
-    assert {frame.kind for frame in FRAMES} == {FRAME_KIND_BATCH, FRAME_KIND_PADDING}
+    assert {frame.kind for frame in FRAMES} == {words.FRAME_KIND_BATCH, words.FRAME_KIND_PADDING}
     assert (at, generation) == (len(WAL), GENERATION)
     ends = [next_frame(WAL, frame.position) for frame in FRAMES]
     assert ends == [frame.position for frame in FRAMES[1:]] + [len(WAL)]
@@ -137,7 +126,7 @@ def test_frames_of_unknown_kinds_are_scanned_as_the_twin_does_and_not_replayed(
     """Each is whole or damaged, of any size, between any others."""
     wal, frames = b"", list[PlainFrame]()
     for known in batches:
-        kind = data.draw(st.sampled_from([3, FRAME_KIND_SKIPPABLE | 1, 2**31 - 1]))
+        kind = data.draw(st.sampled_from([3, words.FRAME_KIND_SKIPPABLE | 1, 2**31 - 1]))
         content = data.draw(st.binary(max_size=200))
         unknown = PlainFrame(len(wal), 0, GENERATION, 2**32 - 1, kind, 0, content)
         frames += unknown, known._replace(position=len(wal) + unknown.frame_bytes)
@@ -157,19 +146,21 @@ def test_frames_of_unknown_kinds_are_scanned_as_the_twin_does_and_not_replayed(
     place = np.array([0, len(rows), 0, 0, 5], np.int64)
     args = fresh.log.memory, fresh.links, fresh.producers, memory, rows, fresh.slots, place
     replay_frames(*args)
-    assert not fresh.log.partitions[:, P_LOG_END].any()
+    assert not fresh.log.partitions[:, words.P_LOG_END].any()
     assert fresh.producers[0, H_COUNT] == 0
 
 
 def test_a_header_tells_its_generation_if_all_of_it_is_good() -> None:
     for frame in FRAMES:
-        data = WAL[frame.position : frame.position + FRAME_HEADER_BYTES + BATCH_HEADER_BYTES].copy()
-        if len(data) < FRAME_HEADER_BYTES + BATCH_HEADER_BYTES:
+        data = WAL[
+            frame.position : frame.position + words.FRAME_HEADER_BYTES + words.BATCH_HEADER_BYTES
+        ].copy()
+        if len(data) < words.FRAME_HEADER_BYTES + words.BATCH_HEADER_BYTES:
             assert header_generation(data, frame.position) == -1
             continue
         assert header_generation(data, frame.position) == GENERATION
         assert header_generation(data, frame.position + 64) == -1
-        for bad in range(FRAME_HEADER_BYTES):
+        for bad in range(words.FRAME_HEADER_BYTES):
             data[bad] ^= 1
             assert header_generation(data, frame.position) == -1
             data[bad] ^= 1
@@ -180,10 +171,10 @@ class Fresh:
 
     def __init__(self) -> None:
         self.log = LogMemory.in_process(0, RING_BYTES, SEGMENT_BYTES, 8)
-        self.log.partitions[:, P_LAST_ENTRY] = -1
+        self.log.partitions[:, words.P_LAST_ENTRY] = -1
         self.slots = np.full(30, -1, np.int64)
         for number, slot in SLOTS.items():
-            self.log.partitions[slot, P_NUMBER] = number
+            self.log.partitions[slot, words.P_NUMBER] = number
             self.slots[number] = slot
         self.links = np.full((LINK_COLUMNS, self.log.layout.index_capacity), -1, np.int64)
         self.producers = new_producers(1024, b"another key, not")
@@ -198,7 +189,13 @@ class Fresh:
 def test_replaying_gives_the_partitions_index_and_producers_that_were() -> None:
     fresh = Fresh()
     fresh.replay()
-    columns = [P_NUMBER, P_LOG_END, P_UNSEALED_BYTES, P_MAX_TIMESTAMP, P_LAST_ENTRY]
+    columns = [
+        words.P_NUMBER,
+        words.P_LOG_END,
+        words.P_UNSEALED_BYTES,
+        words.P_MAX_TIMESTAMP,
+        words.P_LAST_ENTRY,
+    ]
     slots = list(SLOTS.values())
     before, after = WRITTEN.log, fresh.log
     assert (
@@ -220,17 +217,17 @@ def test_replaying_gives_the_partitions_index_and_producers_that_were() -> None:
 def test_replaying_twice_moves_no_partitions_end_twice() -> None:
     fresh = Fresh()
     fresh.replay()
-    ends = fresh.log.partitions[:, P_LOG_END].tolist()
+    ends = fresh.log.partitions[:, words.P_LOG_END].tolist()
     fresh.replay()
-    assert fresh.log.partitions[:, P_LOG_END].tolist() == ends
+    assert fresh.log.partitions[:, words.P_LOG_END].tolist() == ends
 
 
 def test_frames_of_a_topic_that_is_gone_are_passed_over() -> None:
     fresh = Fresh()
     fresh.slots[11] = -1
     fresh.replay()
-    assert fresh.log.partitions[SLOTS[11], P_LOG_END] == 0
-    assert fresh.log.partitions[SLOTS[10], P_LOG_END] > 0
+    assert fresh.log.partitions[SLOTS[11], words.P_LOG_END] == 0
+    assert fresh.log.partitions[SLOTS[10], words.P_LOG_END] > 0
     assert find_entry(fresh.log.memory, fresh.links, SLOTS[11], 0) == -1
 
 

@@ -4,26 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
+from shm.kernels.base import words
 from shm.kernels.base.entries import LINK_COLUMNS
 from shm.kernels.base.frames import frame_bytes
-from shm.kernels.base.words import (
-    FLAG_IN_USE,
-    P_ABORTED_END,
-    P_COMPACTED_END,
-    P_FLAGS,
-    P_HIGH_WATERMARK,
-    P_LAST_ENTRY,
-    P_LAST_STABLE,
-    P_LOG_END,
-    P_LOG_START,
-    P_NUMBER,
-    WORD_GENERATION,
-    WORD_INDEX_KEEP,
-    WORD_INDEX_TAIL,
-    WORD_PARTITION_COUNT,
-    WORD_TAIL,
-    WORD_WRITTEN,
-)
 from shm.kernels.log.append import append_batch, make_room
 from shm.kernels.reader.lend import (
     CURSOR_AWAY,
@@ -66,23 +49,27 @@ class Writer:
         self.memory = LogMemory.create(0, ring_bytes, ring_bytes // 2, 4)
         for slot, number in enumerate(NUMBERS):
             row = self.memory.partitions[slot]
-            row[P_NUMBER], row[P_FLAGS], row[P_LAST_ENTRY] = number, FLAG_IN_USE, -1
-        self.memory.words[WORD_PARTITION_COUNT] = len(NUMBERS)
+            row[words.P_NUMBER], row[words.P_FLAGS], row[words.P_LAST_ENTRY] = (
+                number,
+                words.FLAG_IN_USE,
+                -1,
+            )
+        self.memory.words[words.WORD_PARTITION_COUNT] = len(NUMBERS)
         self.links = np.full((LINK_COLUMNS, self.memory.layout.index_capacity), -1, np.int64)
 
     def append(self, slot: int, records: int = 2, value: bytes = b"v", attributes: int = 0) -> None:
         sent = write_batch([Record(each, 1, b"key", value, ()) for each in range(records)])
         data = np.frombuffer(bytearray(sent), np.uint8)
         data[22] |= attributes
-        self.memory.words[WORD_WRITTEN] = self.memory.words[WORD_TAIL]
-        self.memory.words[WORD_INDEX_KEEP] = self.memory.words[WORD_INDEX_TAIL]
+        self.memory.words[words.WORD_WRITTEN] = self.memory.words[words.WORD_TAIL]
+        self.memory.words[words.WORD_INDEX_KEEP] = self.memory.words[words.WORD_INDEX_TAIL]
         assert make_room(self.memory.memory, frame_bytes(len(data)))
         append_batch(self.memory.memory, self.links, slot, data, 0, len(data), 0, 0)
 
     def show(self, *slots: int) -> None:
         for slot in slots:
             row = self.memory.partitions[slot]
-            row[P_HIGH_WATERMARK] = row[P_LOG_END]
+            row[words.P_HIGH_WATERMARK] = row[words.P_LOG_END]
 
 
 class Reader:
@@ -182,10 +169,10 @@ def test_committed_records_end_before_an_open_transaction(writer: Writer) -> Non
         writer.append(slot)
     writer.show(0, 1)
     rows = writer.memory.partitions
-    rows[0, P_LAST_STABLE], rows[1, P_LAST_STABLE] = 2, 2
+    rows[0, words.P_LAST_STABLE], rows[1, words.P_LAST_STABLE] = 2, 2
     assert reader.lend() == [(0, 0, 1), (1, 0, 1)]
     assert reader.lend() == []
-    rows[0, P_LAST_STABLE] = 6
+    rows[0, words.P_LAST_STABLE] = 6
     assert reader.lend() == [(0, 2, 3), (0, 4, 5)]
 
 
@@ -197,7 +184,7 @@ def test_what_may_be_aborted_is_for_the_wire_to_say(writer: Writer) -> None:
     writer.append(0)
     writer.show(0)
     row = writer.memory.partitions[0]
-    row[P_LAST_STABLE], row[P_ABORTED_END] = 4, 3
+    row[words.P_LAST_STABLE], row[words.P_ABORTED_END] = 4, 3
     assert reader.lend() == []
     assert reader.cursor[CURSOR_AWAY]
     assert reader.place() == [W_AWAY]
@@ -216,7 +203,7 @@ def test_what_may_be_compacted_is_for_the_wire_to_say(writer: Writer) -> None:
     writer.append(0)
     writer.append(0)
     writer.show(0)
-    writer.memory.partitions[0][P_COMPACTED_END] = 2
+    writer.memory.partitions[0][words.P_COMPACTED_END] = 2
     assert reader.lend() == []
     assert reader.cursor[CURSOR_AWAY]
     assert reader.place() == [W_AWAY]
@@ -235,7 +222,7 @@ def test_a_transaction_that_stays_open_does_not_have_everything_looked_at_again(
     for _ in range(LOOKED_AHEAD_MAX):
         writer.append(1, records=1)
     writer.show(0, 1)
-    rows[0, P_LAST_STABLE], rows[1, P_LAST_STABLE] = 0, rows[1, P_LOG_END]
+    rows[0, words.P_LAST_STABLE], rows[1, words.P_LAST_STABLE] = 0, rows[1, words.P_LOG_END]
     while reader.lend(bytes_max=1 << 30):
         assert not reader.cursor[CURSOR_AWAY] or reader.wanted[W_STATE].tolist() == [W_AWAY, W_HERE]
     assert reader.wanted[W_STATE].tolist() == [W_AWAY, W_HERE]
@@ -286,7 +273,7 @@ def test_what_was_overwritten_before_it_was_visible_is_away(writer: Writer) -> N
 
 def test_a_shard_that_starts_anew_has_readers_look_again(writer: Writer) -> None:
     reader = Reader(writer)
-    writer.memory.words[WORD_GENERATION] = 5
+    writer.memory.words[words.WORD_GENERATION] = 5
     assert reader.lend() is None
     reader.place()
     writer.memory.partitions[[0, 1]] = writer.memory.partitions[[1, 0]]
@@ -301,7 +288,7 @@ def test_below_the_start_of_a_log_there_is_nothing(writer: Writer) -> None:
     for _ in range(2):
         writer.append(0)
     writer.show(0)
-    writer.memory.partitions[0, P_LOG_START] = 2
+    writer.memory.partitions[0, words.P_LOG_START] = 2
     reader = Reader(writer, NUMBERS[:1])
     assert reader.place() == [W_AWAY]
     reader.wanted[W_NEXT], reader.wanted[W_STATE] = 2, W_SEEKING
@@ -351,7 +338,7 @@ def test_whatever_happens_offsets_follow_each_other_and_stay_below_the_limit(
             read(writer, reader, next_offsets, number)
     while read(writer, reader, next_offsets, 1 << 20):
         pass
-    assert next_offsets == writer.memory.partitions[:3, P_HIGH_WATERMARK].tolist()
+    assert next_offsets == writer.memory.partitions[:3, words.P_HIGH_WATERMARK].tolist()
 
 
 def read(writer: Writer, reader: Reader, next_offsets: list[int], bytes_max: int) -> int:
@@ -361,10 +348,10 @@ def read(writer: Writer, reader: Reader, next_offsets: list[int], bytes_max: int
         reader.wanted[W_STATE][reader.wanted[W_STATE] == W_HERE] = W_SEEKING
     for row, first, last in lent or ():
         assert first == next_offsets[row]
-        assert last < writer.memory.partitions[row, P_HIGH_WATERMARK]
+        assert last < writer.memory.partitions[row, words.P_HIGH_WATERMARK]
         next_offsets[row] = last + 1
     for row in np.flatnonzero(reader.wanted[W_STATE] == W_AWAY).tolist():
-        next_offsets[row] = int(writer.memory.partitions[row, P_HIGH_WATERMARK])
+        next_offsets[row] = int(writer.memory.partitions[row, words.P_HIGH_WATERMARK])
         reader.wanted[W_NEXT, row] = next_offsets[row]
         reader.wanted[W_STATE, row] = W_SEEKING
     reader.place()

@@ -11,22 +11,20 @@ from hypothesis import given, settings, strategies as st
 from shm.kernels.base.frames import frame_bytes
 from shm.kernels.base.words import (
     FLAG_READ_ONLY,
-    P_FLAGS,
-    P_LOG_END,
-    P_LOG_START,
-    WORD_SPACE_END,
-    WORD_TAIL,
-)
-from shm.kernels.log.plan import (
     HEAD_END,
     HEAD_REQUEST_BYTES_MAX,
     HEAD_THROTTLE_MS,
-    ROWS_MAX,
+    P_FLAGS,
+    P_LOG_END,
+    P_LOG_START,
+    PLAN_ROWS_MAX,
     STOP_MALFORMED,
     STOP_NEED_MORE,
     STOP_OTHER_API,
-    new_plan,
+    WORD_SPACE_END,
+    WORD_TAIL,
 )
+from shm.kernels.log.plan import new_plan
 from shm.kernels.request.produce import parse_requests
 from shm.kernels.twin import produce as plain
 from tests.oracle.batches import batch, changed, with_crc
@@ -431,10 +429,10 @@ def test_nobody_gets_a_larger_plan_for_a_count_without_partitions() -> None:
 @pytest.mark.parametrize("extra", [0, 1])
 def test_a_request_for_more_than_the_largest_plan_is_malformed(extra: int) -> None:
     head = request_of([], 9)[4:-2]
-    topics = (ROWS_MAX + extra) * b"\2a\1\0"  # Name, no partitions, no tags.
-    body = head + uvarint(ROWS_MAX + extra + 1) + topics + b"\0"
+    topics = (PLAN_ROWS_MAX + extra) * b"\2a\1\0"  # Name, no partitions, no tags.
+    body = head + uvarint(PLAN_ROWS_MAX + extra + 1) + topics + b"\0"
     data = np.frombuffer(len(body).to_bytes(4) + body, np.uint8).copy()
-    plan = new_plan(1, ROWS_MAX, ROWS_MAX)
+    plan = new_plan(1, PLAN_ROWS_MAX, PLAN_ROWS_MAX)
     plan[HEAD_END], plan[HEAD_REQUEST_BYTES_MAX] = len(data), len(data)
     stop = parse_requests(data, Rig().directory, plan)
     assert stop == (STOP_MALFORMED if extra else STOP_NEED_MORE)
