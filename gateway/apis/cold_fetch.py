@@ -28,8 +28,9 @@ from smq.log.reading import Run
 from smq.model.errors import ErrorCode
 from smq.model.segments import BatchLimits, Reach
 from smq.shard.inline import Search, delivers_inline
+from smq.shard.led import Led
 from smq.shard.lent import FileRange, LentBatches
-from smq.shard.shard import Led, Shard
+from smq.shard.shard import Shard
 from smq.wire.generated.fetch import FetchResponse, PartitionData
 from smq.wire.internal.form import Failed
 from smq.wire.internal.reads import BatchFile, Cold, Inline

@@ -13,7 +13,8 @@ from functools import partial
 from gateway.context import Ask, ShardContext
 from smq.model.catalog import InternalPartition
 from smq.model.errors import ErrorCode
-from smq.shard.shard import Led, Shard
+from smq.shard.led import Led
+from smq.shard.shard import Shard
 from smq.wire.generated.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,

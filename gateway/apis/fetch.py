@@ -38,8 +38,8 @@ from smq.model.catalog import InternalPartition, Node, Topic
 from smq.model.errors import ErrorCode
 from smq.model.segments import BatchLimits
 from smq.shard.inline import Search, delivers_inline
+from smq.shard.led import Led, Offsets
 from smq.shard.lent import LentBatches
-from smq.shard.shard import Led, Offsets
 from smq.wire.generated.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,

@@ -30,7 +30,8 @@ from smq.log.record_search import Done, search_batch
 from smq.log.times import first_batch_at, largest_time
 from smq.model.catalog import InternalPartition
 from smq.model.errors import ErrorCode
-from smq.shard.shard import Led, Offsets, Shard
+from smq.shard.led import Led, Offsets
+from smq.shard.shard import Shard
 from smq.wire.batch_search import Searched, Wanted
 from smq.wire.generated.list_offsets import (
     ListOffsetsPartition,

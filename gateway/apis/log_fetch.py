@@ -13,7 +13,7 @@ from shm.kernels.base.words import BATCH_PRODUCER_ID_AT, FRAME_HEADER_BYTES
 from smq.log.aborted import FIRST, NONE, PRODUCER, AbortedIn
 from smq.log.lookup import Found
 from smq.shard.inline import Search, delivers_inline
-from smq.shard.shard import Led
+from smq.shard.led import Led
 from smq.wire.codec import Buffer
 from smq.wire.generated.fetch import AbortedTransaction
 

@@ -9,7 +9,7 @@
 from gateway.context import ShardContext
 from smq.model.catalog import InternalPartition
 from smq.model.errors import ErrorCode
-from smq.shard.shard import Led
+from smq.shard.led import Led
 from smq.wire.generated.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,

@@ -17,7 +17,7 @@ session unused for EVICTION_MS yields to any other, one older than that to a lar
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
 import numpy as np
@@ -29,11 +29,12 @@ from shm.kernels.base.words import (
     P_LOG_END,
     P_LOG_START,
 )
-from smq.model.catalog import InternalPartition, Topic
+from smq.model.catalog import Catalog, InternalPartition, Topic
 from smq.model.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from smq.shard.shard import Shard
+    from smq.log.log import Log
+    from smq.shard.led import Led
 
 SLOTS_MAX = 1000  # Kafka's max.incremental.fetch.session.cache.slots.
 EVICTION_MS = 120_000  # Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS.
@@ -55,6 +56,18 @@ _FIRST_ID_FACTOR = 2654435761  # Knuth's multiplier: starts in the same second g
 
 TopicKey = str | UUID
 """A name, or an id."""
+
+
+class Serving(Protocol):
+    """What a session asks of the shard that serves it."""
+
+    logs: dict[int, "Log"]
+    catalog: Catalog
+    catalog_version: int
+
+    def find(self, topic: Topic, index: int) -> "Led | InternalPartition | ErrorCode":
+        """The partition `index` of a topic, or why it is not served."""
+        ...
 
 
 def hashed(topic: TopicKey) -> str | bytes:
@@ -186,7 +199,7 @@ class FetchSession:
         seen = self.rows[[SEEN_HIGH, SEEN_START], at].tolist()
         return bool(seen == [told.high_watermark, told.log_start])
 
-    def news(self, shard: "Shard", *, is_committed: bool) -> list[Asked]:
+    def news(self, shard: Serving, *, is_committed: bool) -> list[Asked]:
         """The partitions that may have news, in turn order; ANSWERED_MAX at most."""
         places, rows = self._find(shard), self.rows
         is_empty = (rows[CODE] == _EMPTY) & (rows[OFFSET] == 0)
@@ -211,7 +224,7 @@ class FetchSession:
         """log << 32 | slot of all partitions that are read here, ascending."""
         return np.unique(self.rows[CODE][self.rows[CODE] >= 0])
 
-    def _find(self, shard: "Shard") -> list[LogRows]:
+    def _find(self, shard: Serving) -> list[LogRows]:
         """Look the partitions up in the current catalog."""
         if self._catalog_version != shard.catalog_version:
             self._catalog_version, self._places = shard.catalog_version, None
@@ -255,7 +268,7 @@ def _signed(low: int) -> int:
     return (low ^ _SIGN) - _SIGN
 
 
-def _code(shard: "Shard", topic: Topic | None, index: int) -> int:
+def _code(shard: Serving, topic: Topic | None, index: int) -> int:
     led = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else shard.find(topic, index)
     if isinstance(led, ErrorCode):
         return -1

@@ -15,7 +15,8 @@ from shm.kernels.log.producers import R_COORDINATOR_EPOCH, R_EPOCH, producer_row
 from smq.log.files.checkpoint import Open
 from smq.model.errors import ErrorCode
 from smq.model.now import Now
-from smq.shard.shard import Led, Shard
+from smq.shard.led import Led
+from smq.shard.shard import Shard
 from smq.wire.markers import Marker, write_marker
 
 EPOCHS_GROW_FROM = 2  # The transaction.version from which each transaction has an epoch of its own.

@@ -22,10 +22,11 @@ from smq.log.log import Log
 from smq.model.errors import ErrorCode, PeerError
 from smq.model.now import Now
 from smq.shard.answers import WORDS
+from smq.shard.led import Led
 from smq.shard.markers import abort_open
 from smq.shard.plan_rows import rows_of
 from smq.shard.produce import Producing
-from smq.shard.shard import Led, Shard, Verifying
+from smq.shard.shard import Shard, Verifying
 from smq.shard.unfinished import Unfinished
 from smq.wire.codec import READ_ERRORS, read_compact_nullable_string, read_nullable_string
 from smq.wire.headers import read_request_header

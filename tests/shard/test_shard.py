@@ -3,7 +3,6 @@
 from collections.abc import Collection
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from shm.kernels.base.words import (
@@ -14,13 +13,11 @@ from shm.kernels.base.words import (
     WORD_SYNCED,
 )
 from smq.log.partitions import PartitionSettings
-from smq.log.reading import DamagedFrame
 from smq.model.catalog import Catalog
 from smq.model.config import Config
 from smq.model.errors import ErrorCode
-from smq.shard.shard import Led, Shard
-from smq.wire.internal.transactions import NOT_WRITTEN
-from smq.wire.markers import Marker
+from smq.shard.led import Led
+from smq.shard.shard import Shard
 from tests.shard.shard_bench import (
     SECRET,
     Appender,
@@ -33,7 +30,6 @@ from tests.shard.shard_bench import (
     responses,
     topic,
 )
-from tests.shard.transactional_bench import Producers
 
 
 def led(shard: Shard, name: str, index: int = 0) -> Led:
@@ -229,27 +225,3 @@ def test_a_full_index_is_synced_for_the_first_disk_topic(tmp_path: Path) -> None
     for _ in range(2):
         append("disk")
     assert log.words[WORD_SYNCED] > 0
-
-
-def test_damage_that_is_found_while_a_log_runs_is_a_loss_of_the_transactions_around_it(
-    tmp_path: Path,
-) -> None:
-    """Data fault 21, its kind: half of a transaction over a `disk` topic was committed, since only
-    starts noted damage. Transactions that begin after it are whole."""
-    shard = new_shard(tmp_path, topic("one", range(1, 2), {"smq.durability": "disk"}))
-    [led] = shard.led()
-    producers = Producers(shard)
-    damaged = producers.write([b"to be damaged"], (7, 0))
-    producers.write([b"whole"], (8, 0))
-    assert not led.may_have_lost(7, 0)
-    found = led.log.find(led.number, damaged, damaged + 1, 1)
-    assert found is not None
-    run = led.log.run_of(found.spans)
-    with pytest.raises(DamagedFrame):
-        led.log.batches_of(run, np.zeros(run.length, np.uint8))
-    assert led.may_have_lost(7, 0)
-    assert not led.may_have_lost(7, NOT_WRITTEN)
-    assert not led.may_have_lost(8, 0)
-    producers.end(1, Marker(7, 0, committed=False, coordinator_epoch=0))
-    producers.write([b"the next"], (7, 0), 1)
-    assert not led.may_have_lost(7, 0)

@@ -8,8 +8,9 @@ import pytest
 from shm.kernels.base.words import P_LAST_STABLE, WORD_SEGMENT_BYTES
 from shm.kernels.log.producers import R_EPOCH, producer_row
 from smq.model.errors import ErrorCode, PeerError
+from smq.shard.led import Offsets
 from smq.shard.produce import Produced, Producing
-from smq.shard.shard import Offsets, Shard
+from smq.shard.shard import Shard
 from smq.shard.transactional import TransactionalProduce
 from smq.wire.generated.produce import read_produce_response
 from smq.wire.headers import read_response_header

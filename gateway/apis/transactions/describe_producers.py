@@ -25,7 +25,8 @@ from smq.model.catalog import InternalPartition
 from smq.model.errors import ErrorCode
 from smq.model.names import is_valid_topic_name
 from smq.model.now import Now
-from smq.shard.shard import Led, Shard
+from smq.shard.led import Led
+from smq.shard.shard import Shard
 from smq.wire.generated.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,

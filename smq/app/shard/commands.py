@@ -21,8 +21,9 @@ from smq.log.log import Log
 from smq.log.reading import DamagedFrame
 from smq.model.errors import PeerError
 from smq.shard.changes import Changes
+from smq.shard.led import Led
 from smq.shard.markers import Ending, end_transaction
-from smq.shard.shard import Led, Shard
+from smq.shard.shard import Shard
 from smq.shard.space import watch_space
 from smq.wire.internal.form import Failed, Question, decode_question, encode_answer
 from smq.wire.internal.frames import InternalFrame

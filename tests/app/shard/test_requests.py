@@ -10,8 +10,8 @@ import pytest
 
 from smq.app.process.clock import replaced
 from smq.model.client_quotas import CLIENT, PRODUCE, key_of
+from smq.shard.led import Led
 from smq.shard.produce import REQUESTS_MAX
-from smq.shard.shard import Led
 from smq.wire.generated.find_coordinator import FindCoordinatorRequest
 from smq.wire.generated.metadata import MetadataRequest
 from tests.app.shard_client import (

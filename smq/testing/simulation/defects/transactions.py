@@ -3,7 +3,7 @@
 from shm.kernels.log.producers import R_EPOCH, producer_row
 from smq.model.errors import ErrorCode
 from smq.shard import markers
-from smq.shard.shard import Led
+from smq.shard.led import Led
 from smq.testing.simulation.defects.mutant import Change, Mutant
 from smq.wire.markers import Marker
 
