@@ -18,12 +18,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from smq.backup import folder
-from smq.backup.files import copy, sync_directories, write
-from smq.backup.folder import About
-from smq.backup.objects import Topics, bring, bring_others
-from smq.backup.take import Refused, keep_found_topics
-from smq.backup.wal import write_only
 from smq.app.process.machine import boot_id
 from smq.app.process.status import read_status
 from smq.app.supervisor.datadir import (
@@ -33,6 +27,12 @@ from smq.app.supervisor.datadir import (
     new_cluster_id,
     read_meta,
 )
+from smq.backup import folder
+from smq.backup.files import copy, sync_directories, write
+from smq.backup.folder import About
+from smq.backup.objects import Topics, bring, bring_others
+from smq.backup.take import Refused, keep_found_topics
+from smq.backup.wal import write_only
 from smq.filer.local import LocalStore
 from smq.filer.store import Store
 from smq.log.losses import BOOT_FILE

@@ -27,16 +27,16 @@ from typing import BinaryIO
 
 from shm.kernels.base.words import WORD_WRITTEN
 from shm.segment import LogMemory
-from smq.backup import folder
-from smq.backup.files import copy, write
-from smq.backup.folder import About
-from smq.backup.objects import Topics, bring, bring_others
-from smq.backup.wal import Cut, LogFiles, cut_of
 from smq.app.process.clock import monotonic_ms, sleep, wall_ms
 from smq.app.process.status import Status, attach_logs, read_status
 from smq.app.supervisor import timeline
 from smq.app.supervisor.datadir import DataDirectory, read_meta
 from smq.app.supervisor.serve import PINS
+from smq.backup import folder
+from smq.backup.files import copy, write
+from smq.backup.folder import About
+from smq.backup.objects import Topics, bring, bring_others
+from smq.backup.wal import Cut, LogFiles, cut_of
 from smq.filer.local import LocalStore
 from smq.filer.store import Store
 from smq.model.errors import StoreError

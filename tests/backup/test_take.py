@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from smq.app.process.status import ProcessStatus, Status
+from smq.app.supervisor.datadir import DataDirectory
 from smq.backup import take
 from smq.backup.objects import bring
 from smq.backup.take import Refused, Taking, prepare
-from smq.app.process.status import ProcessStatus, Status
-from smq.app.supervisor.datadir import DataDirectory
 from smq.filer.local import LocalStore
 from smq.filer.store import OVERWRITE
 from smq.model.errors import StoreError
