@@ -26,7 +26,7 @@ from smq.model.catalog import Topic
 from smq.model.config import Config
 from smq.model.now import Now
 from smq.model.segments import SealedPartition, Segment
-from smq.model.topic_configs import TopicSettings
+from smq.model.topic_settings import TopicSettings
 from smq.sealer.compact import Compaction, Ports
 from smq.sealer.parquet import SCHEMA, ParquetWriter
 from smq.sealer.seal import parquet_writer

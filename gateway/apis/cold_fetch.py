@@ -27,7 +27,7 @@ from smq.log.lookup import Found
 from smq.log.reading import Run
 from smq.model.errors import ErrorCode
 from smq.model.segments import BatchLimits, Reach
-from smq.shard.inline import Search, delivers_inline
+from smq.shard.inline import Search
 from smq.shard.led import Led
 from smq.shard.lent import FileRange, LentBatches
 from smq.shard.shard import Shard
@@ -66,7 +66,7 @@ class ColdPart(NamedTuple):
     def question(self) -> Cold | Inline:
         """What to ask the sealer."""
         led, sizes = self.led, (self.limits, self.must_give)
-        if delivers_inline(led.topic):  # Without aborted records, as from the log.
+        if led.delivers_inline:  # Without aborted records, as from the log.
             stable = min(self.limit, led.offsets().last_stable)
             return Inline(led.number, self.offset, self.bytes_max, led.epoch, *sizes, stable)
         return Cold(led.number, self.offset, self.bytes_max, *sizes, self._reach)

@@ -14,7 +14,7 @@ from gateway.context import Ask, Later, ShardContext
 from smq.log.log import Log
 from smq.model.catalog import InternalPartition
 from smq.model.errors import ErrorCode
-from smq.model.topic_configs import own_or_default
+from smq.model.topic_settings import settings_of
 from smq.wire.generated.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -67,7 +67,7 @@ class _Deletion:
         if isinstance(led, InternalPartition):
             result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
             return result
-        if "delete" not in own_or_default("cleanup.policy", led.topic.configs, self._shard.config):
+        if not settings_of(led.topic, self._shard.config).deletes:
             result.error_code = ErrorCode.POLICY_VIOLATION
             return result
         end = led.offsets().high_watermark

@@ -37,7 +37,7 @@ from smq.log.lookup import Found
 from smq.model.catalog import InternalPartition, Node, Topic
 from smq.model.errors import ErrorCode
 from smq.model.segments import BatchLimits
-from smq.shard.inline import Search, delivers_inline
+from smq.shard.inline import Search
 from smq.shard.led import Led, Offsets
 from smq.shard.lent import LentBatches
 from smq.wire.generated.fetch import (
@@ -343,7 +343,7 @@ class Reader:
 
     def _is_over_for(self, led: Led, offset: int, *, is_told: bool) -> bool:
         """Whether other partitions have used up what an answer may look at, of this kind."""
-        if self._search.is_over and delivers_inline(led.topic):
+        if self._search.is_over and led.delivers_inline:
             return True
         is_over = is_told and not self._aborted_left
         return is_over and led.log.transactions.has_aborted(led.number, offset)

@@ -12,7 +12,7 @@ import numpy as np
 from shm.kernels.base.words import BATCH_PRODUCER_ID_AT, FRAME_HEADER_BYTES
 from smq.log.aborted import FIRST, NONE, PRODUCER, AbortedIn
 from smq.log.lookup import Found
-from smq.shard.inline import Search, delivers_inline
+from smq.shard.inline import Search
 from smq.shard.led import Led
 from smq.wire.codec import Buffer
 from smq.wire.generated.fetch import AbortedTransaction
@@ -36,7 +36,7 @@ class Told(NamedTuple):
 
 def find_in_log(led: Led, offset: int, limit: int, bytes_max: int, search: Search) -> Found | None:
     """What is answered from the log; None: the sealer has it."""
-    if not delivers_inline(led.topic):
+    if not led.delivers_inline:
         return led.log.find(led.number, offset, limit, bytes_max)
     found = led.log.find(led.number, offset, limit, min(bytes_max, search.bytes_left))
     return None if found is None else search.before_handles(led.log, found)

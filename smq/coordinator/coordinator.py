@@ -20,7 +20,7 @@ from smq.coordinator.transactions.transactions import TransactionRules, Transact
 from smq.model.catalog import Catalog
 from smq.model.config import MINUTE_MS, Config
 from smq.model.now import Now
-from smq.model.topic_configs import durability_of
+from smq.model.topic_settings import settings_of
 from smq.store.store import Store
 
 
@@ -67,7 +67,7 @@ class Coordinator:
             return None
         topic, partition = found
         node = Catalog.leader(topic.logs[partition], self.config.node_ids)
-        durability = durability_of(topic.configs, self.settings.of_node(node))
+        durability = settings_of(topic, self.settings.of_node(node)).durability
         return LedPartition(topic.name, partition, node, durability == "disk")
 
 

@@ -20,6 +20,7 @@ from smq.model.names import collision_key, topic_name_problem
 from smq.model.now import Now
 from smq.model.topic_configs import SCHEMA
 from smq.model.topic_schema import narrowing
+from smq.model.topic_settings import schema_of
 from smq.store.config_changes import Changer
 from smq.store.store import Store
 
@@ -161,7 +162,7 @@ class Topics:
         Records the differences with their author. Raises BrokerError.
         """
         own = self._understood(configs, topic.configs)
-        problem = narrowing(topic.configs.get(SCHEMA, ""), own.get(SCHEMA, ""))
+        problem = narrowing(schema_of(topic.configs), schema_of(own))
         if problem:
             raise BrokerError(ErrorCode.INVALID_CONFIG, f"Invalid value for {SCHEMA}: {problem}")
         changed = replace(topic, configs=own)

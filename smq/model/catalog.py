@@ -50,6 +50,10 @@ class Topic:
     logs: tuple[int, ...]
     configs: Mapping[str, str] = field(default_factory=dict)
     namespace: str = NAMESPACE_DEFAULT
+    # What smq.model.topic_settings derives, by the broker's config.
+    derived: list[tuple[object, object]] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
     _line: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -6,7 +6,6 @@ refused with a sentence. A setting that is accepted without effect says so in it
 ignoring it harms nobody.
 """
 
-import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -62,8 +61,9 @@ def _level(codec: str, default: str, rule: Rule, words: str = "") -> TopicConfig
 T = ConfigType
 COMPACT, DELETE = "compact", "delete"
 NO_TABLE = "none"
+TABLE = "smq.table"
 SCHEMA, DURABILITY = "smq.schema", "smq.durability"
-_FLUSH_CONFIGS = ("flush.messages", "flush.ms")
+FLUSH_CONFIGS = ("flush.messages", "flush.ms")
 _FLUSHES = (
     "A value of its own has each record synced before it is acknowledged, as smq.durability=disk "
     "does, which takes precedence."
@@ -357,7 +357,7 @@ _TABLE = (
         "seal_ms",
     ),
     TopicConfig(
-        "smq.table",
+        TABLE,
         T.STRING,
         NO_TABLE,
         "The lake table that the topic's sealed Parquet files are published as: `iceberg`, `delta` "
@@ -398,80 +398,3 @@ def broker_default(config: TopicConfig, broker: Config) -> str:
 def own_or_default(name: str, own: Mapping[str, str], broker: Config) -> str:
     """The value for a topic with these configs of its own."""
     return own[name] if name in own else broker_default(TOPIC_CONFIGS[name], broker)
-
-
-def durability_of(own: Mapping[str, str], broker: Config) -> str:
-    """When a record of a topic with these configs of its own is visible and acknowledged.
-
-    A topic that Kafka would sync from time to time is synced before each acknowledgement.
-    """
-    flushes = any(int(own.get(name, INT64_MAX)) < INT64_MAX for name in _FLUSH_CONFIGS)
-    if flushes and DURABILITY not in own:
-        return "disk"
-    return own_or_default(DURABILITY, own, broker)
-
-
-class TopicSettings(NamedTuple):
-    """A topic's effective settings, those that have an effect."""
-
-    durability: str
-    message_bytes_max: int
-    log_append_time: bool
-    timestamp_after_max_ms: int
-    timestamp_before_max_ms: int
-    retention_ms: int
-    retention_bytes: int
-    seal_bytes: int
-    seal_ms: int
-    reference_orphan_ms: int
-    compacts: bool = False
-    dirty_min_ppm: int = 500_000
-    compaction_lag_min_ms: int = 0
-    compaction_lag_max_ms: int = INT64_MAX
-    tombstone_ms: int = 86_400_000
-    segment_bytes: int = 1 << 30
-    segment_ms: int = 604_800_000
-    table: str = NO_TABLE
-    schema: str = ""
-
-    @classmethod
-    def of(cls, configs: Mapping[str, str], broker: Config) -> "TopicSettings":
-        """The settings of a topic with these configs of its own.
-
-        A topic that is only compacted has no retention, and is sealed before compaction is due.
-        """
-
-        def text(name: str) -> str:
-            return own_or_default(name, configs, broker)
-
-        policies = {each.strip() for each in text("cleanup.policy").split(",")}
-        compacts, lag_max_ms = COMPACT in policies, int(text("max.compaction.lag.ms"))
-        segment_bytes = max(SEGMENT_BYTES_MIN, int(text("segment.bytes")))
-        segment_ms = int(text("segment.ms"))
-        seal_ms = min(int(text("smq.seal.ms")), segment_ms)
-        return cls(
-            durability=durability_of(configs, broker),
-            message_bytes_max=int(text("max.message.bytes")),
-            log_append_time=text("message.timestamp.type") == "LogAppendTime",
-            timestamp_after_max_ms=int(text("message.timestamp.after.max.ms")),
-            timestamp_before_max_ms=int(text("message.timestamp.before.max.ms")),
-            retention_ms=int(text("retention.ms")) if DELETE in policies else -1,
-            retention_bytes=max(-1, int(text("retention.bytes"))) if DELETE in policies else -1,
-            seal_bytes=min(int(text("smq.seal.bytes")), segment_bytes),
-            seal_ms=min(seal_ms, lag_max_ms) if compacts else seal_ms,
-            reference_orphan_ms=int(text("smq.reference.orphan.ms")),
-            compacts=compacts,
-            dirty_min_ppm=_ppm(float(text("min.cleanable.dirty.ratio"))),
-            compaction_lag_min_ms=int(text("min.compaction.lag.ms")),
-            compaction_lag_max_ms=lag_max_ms,
-            tombstone_ms=int(text("delete.retention.ms")),
-            segment_bytes=segment_bytes,
-            segment_ms=segment_ms,
-            table=text("smq.table"),
-            schema=text(SCHEMA),
-        )
-
-
-def _ppm(ratio: float) -> int:
-    """A share in millionths. More than NaN is nothing: as more than all of it."""
-    return 1_000_000 if math.isnan(ratio) else round(ratio * 1_000_000)

@@ -35,7 +35,7 @@ from smq.filer.store import Store
 from smq.model.now import Now
 from smq.model.references import HEADER, NotAHandle, Reference
 from smq.model.segments import SealedPartition, Segment
-from smq.model.topic_configs import TopicSettings
+from smq.model.topic_settings import TopicSettings
 from smq.sealer.cold import open_segment
 from smq.sealer.compact_plan import may_drop_tombstones, to_compact
 from smq.sealer.parquet_segment import ParquetSegment

@@ -15,7 +15,7 @@ do those after it. A raw segment stays as it is, and counts as compacted.
 from collections.abc import Iterable, Sequence
 
 from smq.model.segments import Segment
-from smq.model.topic_configs import TopicSettings
+from smq.model.topic_settings import TopicSettings
 
 PPM = 1_000_000
 

@@ -17,7 +17,8 @@ from typing import NamedTuple
 from smq.filer.store import Store
 from smq.model.now import Now
 from smq.model.segments import SealedPartition, is_table_metadata, topic_directory
-from smq.model.topic_configs import NO_TABLE, TopicSettings
+from smq.model.topic_configs import NO_TABLE
+from smq.model.topic_settings import TopicSettings
 from smq.sealer.plan import Retention, Size, retain, retain_unsealed
 from smq.sealer.ports import ManifestPort, ShardPort
 from smq.store.manifest import walk

@@ -17,7 +17,7 @@ from shm.arrow import read_only
 from shm.kernels.base.crc32c import crc32c
 from smq.filer.store import Store
 from smq.model.segments import SealedPartition, Segment
-from smq.model.topic_configs import TopicSettings
+from smq.model.topic_settings import TopicSettings
 from smq.sealer.cold import open_segment
 from smq.sealer.merge_plan import RUN_MIN, to_merge
 from smq.sealer.parquet_segment import ParquetSegment

@@ -15,7 +15,7 @@ So a record is rewritten a few times, not with each new file, and few files are 
 from collections.abc import Iterable, Iterator
 
 from smq.model.segments import Segment
-from smq.model.topic_configs import TopicSettings
+from smq.model.topic_settings import TopicSettings
 
 MiB = 1024 * 1024
 SMALL_BYTES = 64 * MiB  # Files of this size stay as they are.

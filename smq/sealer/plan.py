@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from smq.model.segments import UNDECIDED, Segment
-from smq.model.topic_configs import TopicSettings
+from smq.model.topic_settings import TopicSettings
 from smq.wire.internal.messages import PartitionState, UnsealedParts
 
 # Of wal.bytes.max: above it sealing no longer waits for sizes and times. Producers may write the

@@ -8,14 +8,8 @@ for the header's bytes; batches that have left the ring all go to the reader.
 from shm.kernels.record.references import count_plain
 from smq.log.lookup import Found
 from smq.log.reading import ReadableLog
-from smq.model.catalog import Topic
 
 SEARCHED_BYTES_MAX = 8 * 1024 * 1024  # Of an answer: some 4 ms, if all but a handle is in them.
-
-
-def delivers_inline(topic: Topic) -> bool:
-    """Whether fetches of a topic return payloads, where they fit."""
-    return topic.configs.get("smq.reference.delivery") == "inline"
 
 
 class Search:

@@ -5,8 +5,10 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from shm.kernels.base.words import (
+    FLAG_FETCH_LEFT,
     P_BATCH_BYTES_MAX,
     P_DECIDED_END,
+    P_FLAGS,
     P_HIGH_WATERMARK,
     P_LAST_STABLE,
     P_LOG_END,
@@ -70,6 +72,11 @@ class Led:
     def unsealed_bytes(self) -> int:
         """The bytes of the partition that only the log holds."""
         return int(self.log.partitions.table[self.slot, P_UNSEALED_BYTES])
+
+    @property
+    def delivers_inline(self) -> bool:
+        """Whether fetches return payloads by reference as values, where they fit."""
+        return bool(self.log.partitions.table[self.slot, P_FLAGS] & FLAG_FETCH_LEFT)
 
     def may_have_lost(self, producer_id: int, generation: int) -> bool:
         """Whether records of a producer's open transaction, which has been acknowledged some since

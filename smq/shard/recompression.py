@@ -21,6 +21,7 @@ from shm.kernels.base.words import (
     BATCH_HEADER_BYTES,
 )
 from shm.kernels.record.references import may_refer
+from smq.model.topic_settings import TopicSettings
 from smq.wire.codec import Buffer
 from smq.wire.compression import (
     LZ4_LEVEL,
@@ -32,7 +33,6 @@ from smq.wire.compression import (
 )
 from smq.wire.records import with_payload
 
-AS_SENT = "producer"
 CODECS = {
     "uncompressed": Codec.NONE,
     "gzip": Codec.GZIP,
@@ -41,7 +41,6 @@ CODECS = {
     "zstd": Codec.ZSTD,
 }
 KiB, MiB = 1024, 1024 * 1024
-_CONFIGS = {codec: f"compression.{name}.level" for name, codec in CODECS.items()}
 # Inflated bytes by level, for some ten milliseconds of work (python -m bench.steps). The first
 # level of each codec is the default.
 BYTES_MAX: Mapping[Codec, Mapping[int, int]] = {
@@ -70,13 +69,13 @@ class Compression(NamedTuple):
         return next(size for up_to, size in bounds.items() if level <= up_to)
 
 
-def compression_of(configs: Mapping[str, str]) -> Compression | None:
+def compression_of(settings: TopicSettings) -> Compression | None:
     """How a topic's batches are compressed; None: as their producers choose."""
-    codec = CODECS.get(configs.get("compression.type", AS_SENT))
+    codec = CODECS.get(settings.compression)
     if codec is None:
         return None
-    level = configs.get(_CONFIGS[codec])
-    return Compression(codec, None if level is None else int(level))
+    level = settings.compression_level
+    return Compression(codec, int(level) if level else None)
 
 
 def codec_of(batch: np.ndarray) -> int:

@@ -28,7 +28,7 @@ from smq.model.config import Config
 from smq.model.errors import ErrorCode
 from smq.model.now import Now
 from smq.model.references import NotAHandle, Reference, directory_of
-from smq.model.topic_configs import own_or_default
+from smq.model.topic_settings import settings_of
 from smq.shard.answers import RefusedRecord
 from smq.shard.checks import (
     CHECK_BYTES,
@@ -193,7 +193,7 @@ class References:
         return None if directory is None else Rule(directory, self._orphan_ms(topic))
 
     def _orphan_ms(self, topic: Topic) -> int:
-        return int(own_or_default("smq.reference.orphan.ms", topic.configs, self.config))
+        return settings_of(topic, self.config).reference_orphan_ms
 
     def _problem(
         self, reference: Reference | NotAHandle, topic: Topic | None, wall_ms: int

@@ -30,7 +30,7 @@ from smq.shard.directory import build_directory
 from smq.shard.fetch_sessions import FetchSessions
 from smq.shard.led import Led
 from smq.shard.quotas import ClientQuotas
-from smq.shard.settings import settings_of
+from smq.shard.settings import partition_settings
 from smq.shard.throttle import Throttle
 
 
@@ -131,7 +131,7 @@ class Shard:
             log.wal.kept.bytes_max = config.wal_keep_bytes
 
     def _adopt(self, topic: Topic) -> None:
-        settings = settings_of(topic, self.config)
+        settings = partition_settings(topic, self.config)
         for number, log in zip(topic.partition_numbers, topic.logs, strict=True):
             if log in self.logs:
                 before = self._durabilities.get(number, settings.durability)

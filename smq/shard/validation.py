@@ -11,7 +11,6 @@ refused.
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -43,7 +42,7 @@ from smq.model.catalog import Topic
 from smq.model.config import Config
 from smq.model.errors import ErrorCode
 from smq.model.now import Now
-from smq.model.topic_configs import TopicSettings, own_or_default
+from smq.model.topic_settings import TopicSettings, settings_of
 from smq.shard.answers import RefusedRecord
 from smq.shard.checks import CHECK_BYTES, GOOD, NOTHING, ROOM_BYTES, Check, Room, Verdict
 from smq.shard.recompression import Compression, codec_of, compression_of, recompressed
@@ -59,24 +58,6 @@ LOOP_INPUT_BYTES_MAX, LOOP_BYTES_MAX = 16 * KiB, 256 * KiB
 # The most that is recompressed at all takes some ten milliseconds (smq.shard.recompression): the
 # loop does a part of that, and a turn four of these.
 LOOP_COMPRESSED_PART = 8
-KNOWN_MAX = 4096  # Partitions of which it is known what their topics require.
-
-
-def looks_into(topic: Topic, config: Config) -> bool:
-    """Whether batches for a topic are looked into."""
-    validates = own_or_default("smq.validate", topic.configs, config) == "records"
-    compacts = TopicSettings.of(topic.configs, config).compacts
-    return validates or compacts or compression_of(topic.configs) is not None
-
-
-class _Required(NamedTuple):
-    """What is required of batches for a partition: found out once, as that takes long."""
-
-    topic: Topic
-    config: Config
-    looks_into: bool
-    settings: TopicSettings
-    partition: str
 
 
 class Validation:
@@ -94,7 +75,6 @@ class Validation:
     ) -> None:
         self._handles, self._topic_of, self.config = handles, topic_of, config
         self.room = room or Room()
-        self._known: dict[int, _Required] = {}
 
     def check(self, number: int, data: np.ndarray, at: int, now: Now) -> Check:
         """See Handles."""
@@ -103,8 +83,10 @@ class Validation:
         size = _size_of(data, at)
         batch, topic = data[at : at + size], self._topic_of(number)
         records = None
-        if topic is not None and (known := self._required(number, topic)).looks_into:
-            judge = partial(verdict_of, batch, known.partition, known.settings, now.wall_ms)
+        settings = None if topic is None else settings_of(topic, self.config)
+        if topic is not None and settings is not None and settings.looks_into:
+            partition = f"{topic.name}-{topic.partition_numbers.index(number)}"
+            judge = partial(verdict_of, batch, partition, settings, now.wall_ms)
             try:
                 records = self._inflated_here(batch)
             except Undecodable:
@@ -114,28 +96,13 @@ class Validation:
                 return verdict
         if may_refer(data, at, size):
             return (yield from self._handles.check(number, data, at, now))
-        wanted = None if topic is None else compression_of(topic.configs)
+        wanted = None if settings is None else compression_of(settings)
         if wanted is None or codec_of(batch) == wanted.codec:
             return GOOD
         compress = partial(recompressed, batch, wanted)
         is_small = records is not None and self._fits(len(records), wanted)
         made = compress(records) if is_small else (yield compress)
         return Verdict(ErrorCode.NONE, [], made)
-
-    def _required(self, number: int, topic: Topic) -> "_Required":
-        """What a partition's topic requires of batches."""
-        known = self._known.get(number)
-        if known is None or known.topic is not topic or known.config is not self.config:
-            if len(self._known) >= KNOWN_MAX:
-                self._known.clear()
-            known = self._known[number] = _Required(
-                topic,
-                self.config,
-                looks_into(topic, self.config),
-                TopicSettings.of(topic.configs, self.config),
-                f"{topic.name}-{topic.partition_numbers.index(number)}",
-            )
-        return known
 
     def _inflated_here(self, batch: np.ndarray) -> Buffer | None:
         """A batch's records, if the loop has room for inflating and walking them.

@@ -22,7 +22,7 @@ import pyarrow as pa
 from smq.client.client import Client
 from smq.filer.location import Location
 from smq.model.catalog import NAMESPACE_DEFAULT
-from smq.model.topic_configs import SCHEMA
+from smq.model.topic_settings import schema_of
 from smq.sql.topics import TopicRows, select_arrow, text_select, topic_rows, topics_of
 from smq.sql.typed import quoted, with_typed
 from smq.store.manifest import open_manifest
@@ -82,7 +82,7 @@ class Topics:
         """The topic's `smq.schema`, the types of its values; "" without one. Raises StoreError."""
         with open_manifest(self.data_dir / FILE_NAME) as manifest:
             topic = topics_of(manifest).get(name)
-        return "" if topic is None else topic.configs.get(SCHEMA, "")
+        return "" if topic is None else schema_of(topic.configs)
 
 
 def understood(query: str) -> str:

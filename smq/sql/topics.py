@@ -10,7 +10,7 @@ import pyarrow as pa
 from smq.client.client import Client
 from smq.filer.location import Location
 from smq.model.catalog import NAMESPACE_DEFAULT, Topic
-from smq.model.topic_configs import SCHEMA
+from smq.model.topic_settings import schema_of
 from smq.sealer.years import TIME_MS_MAX, TIME_MS_MIN
 from smq.sql.typed import quoted, typed_names, widened, with_typed
 from smq.store.manifest import Manifest
@@ -48,7 +48,7 @@ class TopicRows:
     @property
     def schema(self) -> str:
         """The topic's `smq.schema`, the types of its values."""
-        return self.topic.configs.get(SCHEMA, "")
+        return schema_of(self.topic.configs)
 
     def paths(self) -> list[str]:
         """The Parquet files."""
@@ -110,7 +110,7 @@ def topic_rows(
         rows, ends = live.live_rows(client, topic.name, starts, bytes_max=bytes_max)
         tables.append(rows)
         ranges = {each: (starts[each], end) for each, end in ends.items() if end > starts[each]}
-    arrow = with_typed(pa.concat_tables(tables), topic.configs.get(SCHEMA, ""))
+    arrow = with_typed(pa.concat_tables(tables), schema_of(topic.configs))
     return TopicRows(topic, files.root, parts, arrow, ranges)
 
 

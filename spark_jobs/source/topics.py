@@ -26,6 +26,7 @@ from smq.client.names import TopicPartition, by_topic
 from smq.filer.location import Location as Filer
 from smq.model.catalog import NAMESPACE_DEFAULT, Topic
 from smq.model.topic_configs import SCHEMA
+from smq.model.topic_settings import schema_of
 from smq.sealer.cold import open_segment
 from smq.store.manifest import Manifest, open_manifest, walk
 from smq.store.store import FILE_NAME
@@ -168,7 +169,7 @@ class Topics:
             found = self._sealed_topics().get(topic)
             if found is None:
                 raise Unreadable(f"there is no topic {topic}")
-            return found.configs.get(SCHEMA, "")
+            return schema_of(found.configs)
         cluster = self._cluster
         assert cluster is not None
         configs = cluster.retrying(lambda: topic_configs(cluster, topic))

@@ -12,7 +12,7 @@ from shm.kernels.twin import records as plain
 from smq.model.config import Config
 from smq.model.errors import PreconditionFailed, Unavailable
 from smq.model.now import Now
-from smq.model.topic_configs import TopicSettings
+from smq.model.topic_settings import TopicSettings
 from smq.sealer.cold import Cache, ColdReader, Damaged
 from smq.sealer.compact import FILL_PERCENT, SLOTS_MIN, Compaction, KeyTable, Ports
 from smq.sealer.housekeeping import Housekeeping

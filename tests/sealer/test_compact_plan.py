@@ -4,7 +4,7 @@ import pytest
 
 from smq.model.config import Config
 from smq.model.segments import Segment
-from smq.model.topic_configs import TopicSettings
+from smq.model.topic_settings import TopicSettings
 from smq.sealer.compact_plan import may_drop_tombstones, to_compact
 
 NOW_MS = 1_000_000

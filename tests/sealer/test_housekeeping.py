@@ -11,7 +11,7 @@ from smq.model.config import Config
 from smq.model.errors import PreconditionFailed, Unavailable
 from smq.model.now import Now
 from smq.model.segments import SEGMENTS_PREFIX, Segment
-from smq.model.topic_configs import TopicSettings
+from smq.model.topic_settings import TopicSettings
 from smq.sealer.housekeeping import DELETED_MAX, Housekeeping, drop_unsealed
 from smq.sealer.room import Room
 from smq.sealer.seal import Sealing

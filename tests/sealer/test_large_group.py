@@ -14,7 +14,7 @@ from smq.filer.local import LocalStore
 from smq.model.config import Config
 from smq.model.now import Now
 from smq.model.segments import Segment
-from smq.model.topic_configs import TopicSettings
+from smq.model.topic_settings import TopicSettings
 from smq.sealer import large_group, parquet
 from smq.sealer.cold import Cache, ColdReader, open_segment
 from smq.sealer.compact import Compaction, Ports

@@ -8,7 +8,7 @@ import pytest
 
 from shm.kernels.base.words import ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL
 from smq.model.config import Config
-from smq.model.topic_configs import TopicSettings
+from smq.model.topic_settings import TopicSettings
 from smq.sealer.cold import Cache, ColdReader, Damaged, open_segment
 from smq.sealer.housekeeping import Housekeeping
 from smq.sealer.merge import Merging

@@ -7,7 +7,7 @@ import pytest
 
 from smq.model.config import Config
 from smq.model.segments import Segment
-from smq.model.topic_configs import TopicSettings
+from smq.model.topic_settings import TopicSettings
 from smq.sealer.merge_plan import MERGED_BYTES_MAX, RETENTION_SHARE, SMALL_BYTES, to_merge
 
 MINUTE_MS, DAY_MS = 60_000, 24 * 3600 * 1000

@@ -19,7 +19,7 @@ from smq.model.config import Config
 from smq.model.errors import PeerError, Unavailable
 from smq.model.now import Now
 from smq.model.references import PREFIX, SETTLED_MS, Reference
-from smq.model.topic_configs import TopicSettings
+from smq.model.topic_settings import TopicSettings
 from smq.sealer.decode import cut
 from smq.sealer.housekeeping import Housekeeping
 from smq.sealer.pages import Pages

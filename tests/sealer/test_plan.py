@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from smq.model.segments import Segment
-from smq.model.topic_configs import TopicSettings
+from smq.model.topic_settings import TopicSettings
 from smq.sealer.plan import Retention, ShardState, Size, due, is_overdue, retain, retain_unsealed
 from smq.wire.internal.messages import PartitionState, UnsealedPart, UnsealedParts
 

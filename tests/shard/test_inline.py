@@ -8,7 +8,7 @@ import numpy as np
 from shm.kernels.base.words import FLAG_FETCH_LEFT, P_FLAGS
 from smq.model.now import Now
 from smq.shard.checks import GOOD, Check
-from smq.shard.inline import Search, delivers_inline
+from smq.shard.inline import Search
 from smq.shard.produce import Producing
 from smq.shard.references import NoFiler
 from smq.shard.shard import Shard
@@ -83,9 +83,7 @@ def test_an_answer_looks_through_so_many_bytes(tmp_path: Path) -> None:
 
 def test_a_topic_says_so_and_its_partitions_are_not_for_the_kernel(tmp_path: Path) -> None:
     plain = topic("plain", range(2, 3))
-    assert delivers_inline(INLINE)
-    assert not delivers_inline(plain)
     shard = new_shard(tmp_path, INLINE, plain)
     for led in shard.led():
         flags = int(led.log.partitions.table[led.slot, P_FLAGS])
-        assert bool(flags & FLAG_FETCH_LEFT) == (led.topic is INLINE)
+        assert bool(flags & FLAG_FETCH_LEFT) == led.delivers_inline == (led.topic is INLINE)

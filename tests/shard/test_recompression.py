@@ -6,8 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from smq.model.config import Config
 from smq.model.errors import ErrorCode
 from smq.model.now import Now
+from smq.model.topic_settings import TopicSettings
 from smq.shard.checks import GOOD, Check
 from smq.shard.recompression import CODECS, Compression, compression_of, recompressed
 from smq.shard.references import NoFiler
@@ -27,6 +29,10 @@ from tests.shard.shard_bench import (
 
 RECORDS = [Record(i, NOW_MS, b"key", b"value %d" % i, ((b"h", b"1"),)) for i in range(100)]
 KINDS = [pytest.param(name, id=name) for name in CODECS]
+
+
+def wanted_by(configs: dict[str, str]) -> Compression | None:
+    return compression_of(TopicSettings.of(configs, Config(shards=1)))
 
 
 def array(batch: bytes) -> np.ndarray:
@@ -108,8 +114,8 @@ def test_what_inflates_to_too_much_and_what_may_hold_handles_stays_as_it_was_sen
 
 
 def test_a_producer_may_keep_its_codec() -> None:
-    assert compression_of({}) is compression_of({"compression.type": "producer"}) is None
-    assert compression_of({"compression.type": "uncompressed"}) == Compression(Codec.NONE)
+    assert wanted_by({}) is wanted_by({"compression.type": "producer"}) is None
+    assert wanted_by({"compression.type": "uncompressed"}) == Compression(Codec.NONE)
     sent = array(write_batch(RECORDS, compression=Codec.ZSTD))
     assert recompressed(sent, Compression(Codec.ZSTD)) is None
 
@@ -126,7 +132,7 @@ def test_a_topic_says_at_which_level_its_batches_are_compressed(
     sizes = []
     for level in levels:
         configs = {"compression.type": codec, f"compression.{codec}.level": str(level)}
-        wanted = compression_of(configs)
+        wanted = wanted_by(configs)
         assert wanted is not None
         made = recompressed(sent, wanted)
         assert made is not None

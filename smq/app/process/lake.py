@@ -6,6 +6,7 @@ from pathlib import Path
 from smq.front.metrics.facts import TableFacts
 from smq.model.catalog import Topic
 from smq.model.topic_configs import NO_TABLE
+from smq.model.topic_settings import table_of
 from smq.sealer.lake.state import TableState, states
 from smq.store.manifest import Manifest
 
@@ -16,7 +17,7 @@ def table_facts(
     """Each table that a topic wants, and each that is still there. Raises StoreError."""
     found = {(each.namespace, each.topic, each.format): each for each in states(data_dir)}
     for topic in topics:
-        kind = topic.configs.get("smq.table", NO_TABLE)
+        kind = table_of(topic.configs)
         if kind != NO_TABLE:
             state = found.pop((topic.namespace, topic.name, kind), None)
             yield _facts(topic, kind, state, manifest, wall_ms)

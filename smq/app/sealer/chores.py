@@ -21,7 +21,7 @@ from smq.app.sealer.workers import Jobs
 from smq.model.config import Config
 from smq.model.now import Now
 from smq.model.segments import SealedPartition
-from smq.model.topic_configs import TopicSettings
+from smq.model.topic_settings import TopicSettings
 from smq.sealer.plan import is_overdue
 from smq.sealer.sightings import Sightings, Untouched
 from smq.wire.internal.form import Failed, Question

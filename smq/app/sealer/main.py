@@ -36,7 +36,8 @@ from smq.model.errors import PeerError
 from smq.model.live_config import in_force
 from smq.model.printable import say_error
 from smq.model.segments import SealedPartition
-from smq.model.topic_configs import NO_TABLE, TopicSettings
+from smq.model.topic_configs import NO_TABLE
+from smq.model.topic_settings import TopicSettings, settings_of
 from smq.sealer.lake.catalog import CatalogSettings
 from smq.sealer.lake.state import move_old_states, states
 from smq.sealer.plan import due
@@ -89,13 +90,12 @@ class _Known:
         self.config = in_force(started, changed)
         self.places, self.tables, self.table_of = {}, {}, {}
         for topic in catalog.by_name.values():
-            topic_settings = partial(TopicSettings.of, topic.configs)
-            settings = topic_settings(self.config)
+            settings = settings_of(topic, self.config)
             for partition, number in enumerate(topic.partition_numbers):
                 place = SealedPartition(topic.namespace, topic.name, partition, number)
                 node = Catalog.leader(topic.logs[partition], started.node_ids)
                 if str(node) in changed:
-                    of_node = topic_settings(in_force(started, changed, str(node)))
+                    of_node = settings_of(topic, in_force(started, changed, str(node)))
                     self.places[number] = place, of_node, node
                 else:
                     self.places[number] = place, settings, node

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from smq.model.segments import SealedPartition
-from smq.model.topic_configs import TopicSettings
+from smq.model.topic_settings import TopicSettings
 from smq.wire.internal.form import Question, by_name
 from smq.wire.internal.manifest import (
     CommitSegments,

@@ -11,7 +11,7 @@ from smq.app.sealer.chores import Chores
 from smq.model.config import Config
 from smq.model.now import Now
 from smq.model.segments import SealedPartition
-from smq.model.topic_configs import TopicSettings
+from smq.model.topic_settings import TopicSettings
 from smq.wire.internal.form import Failed, Question
 from smq.wire.internal.messages import (
     Compact,

@@ -13,7 +13,7 @@ from smq.app.sealer.worker import Surroundings, Worker, work
 from smq.filer.location import Location
 from smq.model.config import Config
 from smq.model.segments import Segment
-from smq.model.topic_configs import TopicSettings
+from smq.model.topic_settings import TopicSettings
 from smq.sealer.lake.catalog import CatalogSettings
 from smq.sealer.raw import INDEX_DTYPE
 from smq.wire.internal.form import (

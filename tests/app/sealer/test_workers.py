@@ -28,7 +28,7 @@ from smq.app.sealer.workers import (
 from smq.filer.location import Location
 from smq.model.config import Config
 from smq.model.segments import SealedPartition
-from smq.model.topic_configs import TopicSettings
+from smq.model.topic_settings import TopicSettings
 from smq.wire.internal.form import Failed, decode_question, encode_answer
 from smq.wire.internal.frames import InternalReader
 from smq.wire.internal.messages import (

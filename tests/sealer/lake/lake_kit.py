@@ -21,7 +21,7 @@ from smq.model.catalog import Topic
 from smq.model.config import Config
 from smq.model.now import Now
 from smq.model.segments import SealedPartition
-from smq.model.topic_configs import TopicSettings
+from smq.model.topic_settings import TopicSettings
 from smq.sealer.lake.catalog import CatalogSettings
 from smq.sealer.lake.publish import Publishing
 from smq.sealer.lake.seen import Seen

@@ -17,8 +17,8 @@ from smq.model.config import Config
 from smq.model.errors import StoreError, Unavailable
 from smq.model.now import Now
 from smq.model.segments import is_table_metadata
-from smq.model.topic_configs import TopicSettings
 from smq.model.topic_schema import PLAIN
+from smq.model.topic_settings import TopicSettings
 from smq.sealer import years
 from smq.sealer.housekeeping import Housekeeping
 from smq.sealer.lake.errors import LakeError
