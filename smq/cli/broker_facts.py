@@ -4,20 +4,19 @@ The sources are the supervisor's status file, the shared memory it names, and th
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from shm.kernels.base import words
 from shm.segment import LogMemory
 from smq.app.process.clock import sleep, wall_ms
-from smq.cli.diagnosis import OpenTransaction
 from smq.app.process.lake import table_facts
 from smq.app.process.status import COUNTERS, attach_logs, counters_of, read_status
 from smq.app.supervisor import timeline
@@ -27,6 +26,15 @@ from smq.model.errors import StoreError
 from smq.shard.space import pace
 from smq.store.manifest import Manifest, open_manifest
 from smq.store.overview import open_overview
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction that has been open for `open_s`; `parts`: its topics and partitions."""
+
+    transactional_id: str
+    producer_id: int
+    open_s: float
+    parts: Sequence[tuple[str, int]]
 
 
 def broker_facts(data_dir: Path, window_s: float) -> dict[str, Any] | None:

@@ -4,11 +4,14 @@ Each finding is a sentence on a problem and its remedy.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from smq.cli.status import size
 from smq.front.metrics.facts import Facts
 from smq.model.setting import GiB
+
+if TYPE_CHECKING:
+    from smq.cli.broker_facts import OpenTransaction
 
 ROOM_SHARE_MIN = 0.25  # Of wal.bytes.max: below, producers are slowed.
 DISK_FREE_BYTES_MIN = 4 * GiB  # Below, the log leaves the rest of the disk to others.
@@ -49,21 +52,12 @@ class Machine(NamedTuple):
     cgroup_bytes_max: int = 0
 
 
-class OpenTransaction(NamedTuple):
-    """A transaction that has been open for `open_s`; `parts`: its topics and partitions."""
-
-    transactional_id: str
-    producer_id: int
-    open_s: float
-    parts: Sequence[tuple[str, int]]
-
-
 def findings(
     facts: Facts,
     limits: Sequence[ProcessLimits],
     machine: Machine,
     ring_bytes: int,
-    transactions: Sequence[OpenTransaction] = (),
+    transactions: Sequence["OpenTransaction"] = (),
 ) -> list[str]:
     """Sentences; none if all looks well. The transaction that is open for the longest comes
     first."""
@@ -87,7 +81,7 @@ def _processes(facts: Facts) -> Iterator[str]:
             yield (f"{each.name} was restarted {each.restarts} times; the broker's stderr says why")
 
 
-def _transactions(transactions: Sequence[OpenTransaction]) -> Iterator[str]:
+def _transactions(transactions: Sequence["OpenTransaction"]) -> Iterator[str]:
     late = [each for each in transactions if each.open_s > OPEN_S_MAX]
     for each in late[:TRANSACTIONS_SAID]:
         yield (
@@ -98,7 +92,7 @@ def _transactions(transactions: Sequence[OpenTransaction]) -> Iterator[str]:
         yield f"{len(late) - TRANSACTIONS_SAID} more transactions are open for over a minute"
 
 
-def _named(each: OpenTransaction) -> str:
+def _named(each: "OpenTransaction") -> str:
     (topic, partition), *others = each.parts
     more = f" and {len(others)} more" if others else ""
     return (
@@ -108,8 +102,8 @@ def _named(each: OpenTransaction) -> str:
 
 
 def _holding(
-    facts: Facts, log: int, transactions: Sequence[OpenTransaction]
-) -> OpenTransaction | None:
+    facts: Facts, log: int, transactions: Sequence["OpenTransaction"]
+) -> "OpenTransaction | None":
     """The oldest transaction that is open in a partition of this log, with such a partition first:
     what is behind its first record is not decided."""
     held = {
@@ -123,7 +117,7 @@ def _holding(
     return None
 
 
-def _space(facts: Facts, transactions: Sequence[OpenTransaction]) -> Iterator[str]:
+def _space(facts: Facts, transactions: Sequence["OpenTransaction"]) -> Iterator[str]:
     if facts.disk_free_bytes < DISK_FREE_BYTES_MIN:
         yield (
             f"the disk has {size(facts.disk_free_bytes)} free, so the WAL takes less than "

@@ -22,8 +22,8 @@ from smq.cli.serve import ConfigFile, load_config
 
 if TYPE_CHECKING:
     from shm.cluster import ClusterBlock
-    from smq.cli.diagnosis import Machine, ProcessLimits
     from smq.app.process.status import Status
+    from smq.cli.diagnosis import Machine, ProcessLimits
     from smq.model.config import Config
 
 JSON = 'JSON: {"findings": [SENTENCE], "archive": FILE or null}'
@@ -47,14 +47,14 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Say what looks wrong with the broker that serves a data directory."""
+    from smq.app.front.insides import insides  # noqa: PLC0415  (as above)
+    from smq.app.front.observer import Observer  # noqa: PLC0415  (as above)
+    from smq.app.process.status import read_status  # noqa: PLC0415  (as above)
     from smq.cli.broker_facts import (  # noqa: PLC0415  (NumPy takes its time.)
         broker_facts,
         open_transactions,
     )
     from smq.cli.diagnosis import findings  # noqa: PLC0415  (as above)
-    from smq.app.front.insides import insides  # noqa: PLC0415  (as above)
-    from smq.app.front.observer import Observer  # noqa: PLC0415  (as above)
-    from smq.app.process.status import read_status  # noqa: PLC0415  (as above)
 
     settings, _ = load_config(config, {"data.dir": data_dir} if data_dir else {})
     found = read_status(settings.data_dir)

@@ -21,7 +21,12 @@ _STATE_COLUMNS = (
     words.P_COMPACTED_END,
     words.P_DECIDED_END,
 )
-_SET_FLAGS = 3 << words.DURABILITY_SHIFT | words.FLAG_LOG_APPEND_TIME | words.FLAG_FETCH_LEFT | words.FLAG_LOOKED_INTO
+_SET_FLAGS = (
+    3 << words.DURABILITY_SHIFT
+    | words.FLAG_LOG_APPEND_TIME
+    | words.FLAG_FETCH_LEFT
+    | words.FLAG_LOOKED_INTO
+)
 
 
 def show(row: np.ndarray, end: int) -> None:
@@ -94,8 +99,12 @@ class Partitions:
         for number, slot in self.slots.items():
             row = self.table[slot]
             assert int(row[words.P_NUMBER]) == number
-            assert 0 <= row[words.P_LOG_START] <= row[words.P_HIGH_WATERMARK] <= row[words.P_LOG_END], number
-            assert row[words.P_COMPACTED_END] <= row[words.P_DECIDED_END] <= row[words.P_SEALED_END], number
+            assert (
+                0 <= row[words.P_LOG_START] <= row[words.P_HIGH_WATERMARK] <= row[words.P_LOG_END]
+            ), number
+            assert (
+                row[words.P_COMPACTED_END] <= row[words.P_DECIDED_END] <= row[words.P_SEALED_END]
+            ), number
             assert row[words.P_SEALED_END] <= row[words.P_HIGH_WATERMARK], number
             assert row[words.P_LAST_STABLE] <= row[words.P_HIGH_WATERMARK], number
             for before, after in pairwise(self.epochs[number]):
@@ -129,7 +138,10 @@ class Partitions:
         slot = self.slot_of(state.number)
         row = self.table[slot]
         row[words.P_LOG_START], row[words.P_SEALED_END] = state.log_start, state.sealed_end
-        row[words.P_COMPACTED_END], row[words.P_DECIDED_END] = state.compacted_end, state.decided_end
+        row[words.P_COMPACTED_END], row[words.P_DECIDED_END] = (
+            state.compacted_end,
+            state.decided_end,
+        )
         row[words.P_LOG_END] = max(state.log_start, state.sealed_end)
         row[words.P_MAX_TIMESTAMP] = state.max_timestamp
         row[words.P_UNSEALED_SINCE_MS] = state.unsealed_since_ms
@@ -188,7 +200,9 @@ class Partitions:
     def start_at(self, number: int, offset: int) -> None:
         """Move a partition's log start up; epochs that ended before it are forgotten."""
         row = self.table[self.slots[number]]
-        row[words.P_LOG_START] = start = max(int(row[words.P_LOG_START]), min(offset, int(row[words.P_LOG_END])))
+        row[words.P_LOG_START] = start = max(
+            int(row[words.P_LOG_START]), min(offset, int(row[words.P_LOG_END]))
+        )
         history = list(self.epochs[number])
         while len(history) > 1 and history[1][1] <= start:
             history.pop(0)

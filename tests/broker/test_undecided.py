@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import Producer
 
-from smq.app.cli.broker_facts import broker_facts
+from smq.cli.broker_facts import broker_facts
 from smq.client.kafka.admin import delete_topic
 from smq.client.kafka.cluster import Cluster
 from smq.client.kafka.questions import Question

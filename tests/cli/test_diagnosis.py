@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from smq.cli.diagnosis import Machine, OpenTransaction, ProcessLimits, findings
+from smq.cli.broker_facts import OpenTransaction
+from smq.cli.diagnosis import Machine, ProcessLimits, findings
 from smq.front.metrics.facts import Facts, GroupOffset, LogFacts, PartitionFacts, ProcessFacts
 
 GiB = 2**30
