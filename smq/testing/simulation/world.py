@@ -409,8 +409,10 @@ class World:
                 node_id = int(name.rpartition("-")[2])
                 host.take_generation()
                 host.set_node(node_id)
-                self.processes[name] = ShardProcess(host, node_id, fuse)
-                self.processes[name].fuse = None
+                self.processes[name] = started = ShardProcess(host, node_id, fuse)
+                started.fuse = None
+                for number, log in started.shard.logs.items():  # It says so once it is repaired.
+                    host.disks[number].faults.boot_is_unknown |= not log.losses.is_saved
         except Killed:
             self.say(f"{name} is killed while it starts")
             self._gave_up(name)
