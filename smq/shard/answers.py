@@ -130,7 +130,7 @@ def _partition(
     plan: np.ndarray, number: int, refused: Sequence[RefusedRecord]
 ) -> PartitionProduceResponse:
     row = plan[row_at(plan, number) :]
-    words = WORDS.get(int(row[ROW_ERROR]))
+    sentence = WORDS.get(int(row[words.ROW_ERROR]))
     return PartitionProduceResponse(
         index=int(row[words.ROW_PARTITION]),
         error_code=int(row[words.ROW_ERROR]),
@@ -143,5 +143,5 @@ def _partition(
             )
             for each in refused
         ],
-        error_message=refused[0].reason if refused else words,
+        error_message=refused[0].reason if refused else sentence,
     )

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shm.kernels.base.wire import SIZE_BYTES
 from shm.kernels.base import words
+from shm.kernels.base.wire import SIZE_BYTES
 from shm.kernels.log.plan import row_at
 from smq.log.files.checkpoint import Open
 from smq.log.log import Log
@@ -215,7 +215,9 @@ class TransactionalProduce(Unfinished):
         nothing."""
         plan, number = self._producing.plan, row.led.number
         offset = int(plan[row.at + words.ROW_BASE_OFFSET])
-        is_new = plan[row.at + words.ROW_STATE] == words.DONE and plan[row.at + words.ROW_ERROR] == 0
+        is_new = (
+            plan[row.at + words.ROW_STATE] == words.DONE and plan[row.at + words.ROW_ERROR] == 0
+        )
         if is_new and offset >= end:
             opened = Open(number, row.producer_id, row.epoch, offset, now.monotonic_ms)
             row.led.log.transactions.wrote(opened)
@@ -225,7 +227,9 @@ class TransactionalProduce(Unfinished):
         partitions led here, and the number of the row behind them: a step's worth."""
         plan, found = self._producing.plan, list[_Row]()
         rows = rows_of(plan)
-        waiting = (rows[:, words.ROW_STATE] != words.DONE) & (rows[:, words.ROW_BYTES] >= words.BATCH_HEADER_BYTES)
+        waiting = (rows[:, words.ROW_STATE] != words.DONE) & (
+            rows[:, words.ROW_BYTES] >= words.BATCH_HEADER_BYTES
+        )
         numbers = np.flatnonzero(waiting).tolist()
         for number in numbers[:STEP_ROWS]:
             row = self._row(int(row_at(plan, number)))

@@ -411,8 +411,7 @@ class World:
                 host.set_node(node_id)
                 self.processes[name] = started = ShardProcess(host, node_id, fuse)
                 started.fuse = None
-                for number, log in started.shard.logs.items():  # It says so once it is repaired.
-                    host.disks[number].faults.boot_is_unknown |= not log.losses.is_saved
+                self._note_unsaved(started)
         except Killed:
             self.say(f"{name} is killed while it starts")
             self._gave_up(name)
@@ -423,6 +422,11 @@ class World:
             self._gave_up(name)
         else:
             self.say(f"{name} starts in generation {host.generation}")
+
+    def _note_unsaved(self, started: ShardProcess) -> None:
+        """A start that could not write what it knows of losses may die before it can."""
+        for number, log in started.shard.logs.items():
+            self.host.disks[number].faults.boot_is_unknown |= not log.losses.is_saved
 
     def _gave_up(self, name: str) -> None:
         if name not in {COORDINATOR, SEALER}:
