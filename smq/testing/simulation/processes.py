@@ -207,6 +207,8 @@ class ShardProcess(Process):
         for number in self._numbers:
             host.disks[number].before_call = self.before_call
         logs = {number: self._open(number) for number in self._numbers}
+        for number, log in logs.items():  # It may die before it can write what it knows of losses.
+            host.disks[number].faults.boot_is_unknown |= not log.losses.is_saved
         nodes, secret = partial(nodes_of, inheritance), self.chance.randbytes(16)
         self.shard = shard = Shard(node_id, host.config, logs, nodes, secret)
         paths = inheritance.socket_path(COORDINATOR), inheritance.socket_path(SEALER)

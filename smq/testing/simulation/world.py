@@ -409,9 +409,8 @@ class World:
                 node_id = int(name.rpartition("-")[2])
                 host.take_generation()
                 host.set_node(node_id)
-                self.processes[name] = started = ShardProcess(host, node_id, fuse)
-                started.fuse = None
-                self._note_unsaved(started)
+                self.processes[name] = ShardProcess(host, node_id, fuse)
+                self.processes[name].fuse = None
         except Killed:
             self.say(f"{name} is killed while it starts")
             self._gave_up(name)
@@ -422,11 +421,6 @@ class World:
             self._gave_up(name)
         else:
             self.say(f"{name} starts in generation {host.generation}")
-
-    def _note_unsaved(self, started: ShardProcess) -> None:
-        """A start that could not write what it knows of losses may die before it can."""
-        for number, log in started.shard.logs.items():
-            self.host.disks[number].faults.boot_is_unknown |= not log.losses.is_saved
 
     def _gave_up(self, name: str) -> None:
         if name not in {COORDINATOR, SEALER}:
