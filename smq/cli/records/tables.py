@@ -190,7 +190,7 @@ def to_send(
     else:
         _check_milliseconds(columns.get("timestamp"), first_row)
     if key is not None or "key" in names:
-        columns["key"] = _keys(rows[key or "key"])
+        columns["key"] = _keys(key or "key", rows)
     return pa.RecordBatch.from_pydict(columns)
 
 
@@ -261,7 +261,7 @@ def _json_rows(rows: pa.RecordBatch, key: str | None, first_row: int) -> pa.Reco
             raise
     sent = {"value": pa.array(values, pa.binary())}
     if key is not None:
-        sent["key"] = _keys(rows[key])
+        sent["key"] = _keys(key, rows)
     return pa.RecordBatch.from_pydict(sent)
 
 
@@ -353,12 +353,15 @@ def _check_field(row: int, name: str, value: Any) -> None:  # noqa: ANN401  (as 
         raise ValueError(f"row {row}, column {name!r} cannot be JSON: {reason}") from error
 
 
-def _keys(column: pa.Array) -> pa.Array:
-    """Convert keys to bytes: numbers and dates become text."""
-    kind = column.type
+def _keys(name: str, rows: pa.RecordBatch) -> pa.Array:
+    """A column's keys as bytes: numbers and dates become text. Raises ValueError."""
+    column, kind = rows[name], rows[name].type
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_string(kind):
         return column
-    return pc.cast(column, pa.string())
+    try:
+        return pc.cast(column, pa.string())
+    except pa.ArrowNotImplementedError as error:
+        raise ValueError(f"column {name!r} cannot be keys: {error}") from error
 
 
 def _text(value: object) -> str:

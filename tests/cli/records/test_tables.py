@@ -36,6 +36,14 @@ def test_a_key_must_be_a_column() -> None:
         to_send(pa.RecordBatch.from_pydict({"a": [1]}), "k", keeps_partitions=True)
 
 
+@pytest.mark.parametrize("name", ["k", "value"])
+def test_a_column_that_text_cannot_say_is_no_key(name: str) -> None:
+    """`smq import --key` of a column of lists ended with ArrowNotImplementedError."""
+    rows = pa.RecordBatch.from_pydict({name: [b"v"], "key": [[1]]})
+    with pytest.raises(ValueError, match="column 'key' cannot be keys: Unsupported cast"):
+        to_send(rows, "key", keeps_partitions=True)
+
+
 def imported(path: Path, text: bytes | str, encoding: str | None = None) -> list[Any]:
     """The values that a CSV file becomes, decoded."""
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
