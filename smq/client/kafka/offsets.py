@@ -11,6 +11,7 @@ from datetime import datetime
 from smq.client.arguments import milliseconds_of, whole_number
 from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.questions import LIST_OFFSETS
+from smq.model.errors import PeerError
 from smq.wire.generated.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -125,4 +126,6 @@ def _list_offsets(
         for each in response.topics[0].partitions:
             check(each.error_code)
             offsets[each.partition_index] = each.offset
+    if offsets.keys() != set(partitions):
+        raise PeerError(f"a broker was asked for offsets of other partitions of {topic}")
     return offsets

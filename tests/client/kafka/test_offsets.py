@@ -1,6 +1,7 @@
 """Places: how callers say them, and what brokers make of them."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +16,9 @@ from smq.client.kafka.offsets import (
     resolve,
     timestamp_of,
 )
+from smq.model.errors import ErrorCode, PeerError
 from smq.wire.records import Record
-from tests.client.fake_kafka import FakeKafka
+from tests.client.fake_kafka import HANDLERS, FakeKafka
 
 
 def test_a_start_is_a_word_an_offset_a_time_or_a_place() -> None:
@@ -66,3 +68,21 @@ def test_places_become_offsets(kafka: FakeKafka, cluster: Cluster) -> None:
     assert resolve(cluster, "a", [0, 1], Place(timestamp=1004)) == {0: 4, 1: 4}
     assert resolve(cluster, "a", [0, 1], Place(timestamp=9999)) == {0: 10, 1: 10}
     assert find_offsets(cluster, "a", [1], 9999) == {1: -1}
+
+
+@pytest.mark.parametrize("index", [-2147483647, 7])
+def test_a_partition_that_nobody_asked_for_is_no_answer(
+    kafka: FakeKafka, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, index: int
+) -> None:
+    """`smq consume` ended with a ValueError when a broker told the offset of a partition below
+    0."""
+
+    def other(fake: FakeKafka, node: int, request: Any, code: ErrorCode) -> Any:
+        answer = fake.list_offsets(node, request, code)
+        answer.topics[0].partitions[0].partition_index = index
+        return answer
+
+    monkeypatch.setitem(HANDLERS, "ListOffsets", other)
+    kafka.add_topic("a")
+    with pytest.raises(PeerError, match="asked for offsets of other partitions"):
+        find_offsets(cluster, "a", [0], -1)
