@@ -13,11 +13,10 @@ that commit is visible and not durable: nothing is published or answered until a
 """
 
 import socket
-from collections import defaultdict, deque
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gateway.coordinator_context import Message, Ticket
 from gateway.coordinator_dispatch import Origin, dispatch
@@ -25,6 +24,7 @@ from gateway.error_codes import error_codes
 from gateway.parts import Parts
 from shm.timings import Errors
 from smq.app.coordinator.errands import Errands, Sent, report
+from smq.app.coordinator.outlet import Outlet
 from smq.app.process.link import Link
 from smq.app.process.loop import Loop, Timer
 from smq.app.process.steps import Steps
@@ -41,16 +41,10 @@ from smq.model.printable import say_error
 from smq.wire.internal.form import encode_answer
 from smq.wire.internal.frames import KIND_KAFKA, InternalFrame, decode_relay, encode_frame
 
-if TYPE_CHECKING:
-    from smq.coordinator.group_events import Answer
-
 MiB = 1024 * 1024
 # Answers to members after a group's decision. Each costs some microseconds to write and send: a
 # group of thousands is answered over several turns, with other requests in between.
 GROUP_ANSWERS_A_TURN = 250
-# The list of members that a leader gets has up to 4 MiB. So many bytes of groups' answers are
-# written in a turn, and none to a shard that has not taken so many: they wait unwritten.
-GROUP_BYTES_A_TURN, UNSENT_BYTES_MAX = 4 * MiB, 4 * MiB
 # A larger answer would not fit a frame, and costs its client the connection, as it would the shard.
 ANSWER_BYTES_MAX = 100 * MiB
 RETRY_MS = 1000  # After a failed commit: what it left is published once it is durable.
@@ -69,9 +63,9 @@ class Around(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where an answer goes: to a link, for one of its frames."""
+    """Where an answer goes: to a process, for one of its frames."""
 
-    link: Link
+    outlet: Outlet
     frame_id: int
 
 
@@ -82,9 +76,7 @@ class CoordinatorServer:
         self._loop, self._build = loop, build
         self._nodes, self._publish, self._clock = around.nodes, around.publish, around.clock
         self._errands, self._errors = Errands(loop, around.shard_path), around.errors
-        self._links: set[Link] = set()
-        self._answers: list[tuple[Link, bytes]] = []
-        self._waiting: defaultdict[Link, deque[Answer]] = defaultdict(deque)  # Of groups.
+        self._outlets: dict[Link, Outlet] = {}
         self._steps = Steps(loop)
         self._alarm: Timer | None = None
         self._alarm_ms = 0
@@ -96,26 +88,34 @@ class CoordinatorServer:
 
     def accepted(self, sock: socket.socket, _address: str) -> None:
         """Serve a connection from one of our processes."""
-        self._links.add(Link(self._loop, sock, self._frame, self._links.discard))
+        link = Link(self._loop, sock, self._frame, self._closed)
+        self._outlets[link] = Outlet(link)
+
+    def _closed(self, link: Link) -> None:
+        del self._outlets[link]
 
     def close(self) -> None:
         """Close every link: waiting shards learn that no answer will come."""
         self._errands.close()
-        for link in self._links:
+        for link in self._outlets:
             link.close()
-        self._links.clear()
+        self._outlets.clear()
 
     def _frame(self, link: Link, frame: InternalFrame) -> None:
+        outlet = self._outlets[link]
+        outlet.do(partial(self._handle, outlet, frame))
+
+    def _handle(self, outlet: Outlet, frame: InternalFrame) -> None:
         try:
             if frame.kind == KIND_KAFKA:
-                self._kafka(link, frame)
+                self._kafka(outlet, frame)
             else:
-                self._command(link, frame)
+                self._command(outlet, frame)
         except StoreError as reason:
             self._start_over(reason)
 
-    def _kafka(self, link: Link, frame: InternalFrame) -> None:
-        place = _Place(link, frame.id)
+    def _kafka(self, outlet: Outlet, frame: InternalFrame) -> None:
+        place = _Place(outlet, frame.id)
         try:
             relayed, now = decode_relay(frame.body), self._clock()
             asked = dispatch(relayed, self._coordinator, self._nodes(), now, place)
@@ -129,32 +129,42 @@ class CoordinatorServer:
 
     def _step(self, place: _Place, parts: Parts) -> bool:
         """A step of an answer in parts; returns whether more parts follow."""
-        if place.link.closed:
+        outlet, step = place.outlet, partial(self._step, place, parts)
+        if outlet.link.closed:
+            return False
+        if not outlet.may_grow(parts):
+            outlet.hold(parts, partial(self._steps.add, step))
             return False
         try:
             is_whole = parts.step()
+            outlet.grown(parts)
+            if not is_whole and parts.size <= ANSWER_BYTES_MAX:
+                assert parts.pending is None, "the coordinator asks nobody"
+                return True
+            outlet.ended(parts)
             if parts.size > ANSWER_BYTES_MAX:
                 self._answer(place, CLOSE_CONNECTION)
                 return False
-            if not is_whole:
-                assert parts.pending is None, "the coordinator asks nobody"
-                return True
             self._answer(place, parts.written().to_bytes())
             self._errors.add(parts.api.key, parts.errors)
         except PeerError:
+            outlet.ended(parts)
             self._answer(place, CLOSE_CONNECTION)
         except StoreError as reason:
             self._start_over(reason)
         return False
 
-    def _command(self, link: Link, frame: InternalFrame) -> None:
+    def _command(self, outlet: Outlet, frame: InternalFrame) -> None:
         answer = execute(frame.body, self._coordinator, self._clock())
-        self._answers.append((link, encode_answer(frame.id, answer)))
+        outlet.put(encode_answer(frame.id, answer))
 
-    def _answer(self, place: _Place, body: bytes) -> None:
-        self._answers.append((place.link, encode_frame(place.frame_id, KIND_KAFKA, body)))
+    @staticmethod
+    def _answer(place: _Place, body: bytes) -> None:
+        place.outlet.put(encode_frame(place.frame_id, KIND_KAFKA, body))
 
     def _end_turn(self) -> None:
+        for outlet in list(self._outlets.values()):
+            outlet.go_on()
         now = self._clock()
         try:
             for each in self._with_work():
@@ -167,9 +177,8 @@ class CoordinatorServer:
             return
         self._collect_answers()
         self._publish_changes()
-        answers, self._answers = self._answers, []
-        for link, frame in answers:
-            link.send(frame)
+        for outlet in list(self._outlets.values()):
+            outlet.send()
         for order in self._coordinator.transactions.take_orders():
             self._errands.send(order, partial(self._ordered, order))
         self._set_alarm(now)
@@ -184,31 +193,23 @@ class CoordinatorServer:
     def _collect_answers(self) -> None:
         """Send the answers of groups and transactions as responses to the waiting requests."""
         for of_group in self._coordinator.groups.take_answers(GROUP_ANSWERS_A_TURN):
-            self._waiting[_place_of(of_group.ticket).link].append(of_group)
-        room = GROUP_BYTES_A_TURN
-        for link, waiting in list(self._waiting.items()):
-            while waiting and room > 0 and link.unsent_bytes < UNSENT_BYTES_MAX and not link.closed:
-                of_group = waiting.popleft()
-                room -= self._respond(of_group.ticket, of_group.answer)
-            if not waiting or link.closed:
-                del self._waiting[link]
+            respond = partial(self._respond, of_group.ticket, of_group.answer)
+            _place_of(of_group.ticket).outlet.do(respond)
         for ended in self._coordinator.transactions.take_answers():
             self._respond(ended.ticket, ended.answer)
 
     def _has_answers(self) -> bool:
         """Whether the next turn has answers to send; a link that takes some begins one too."""
-        of_groups = any(link.unsent_bytes < UNSENT_BYTES_MAX for link in self._waiting)
+        has_work = any(outlet.has_work for outlet in self._outlets.values())
         coordinator = self._coordinator
-        return of_groups or coordinator.groups.has_answers or coordinator.transactions.has_answers
+        return has_work or coordinator.groups.has_answers or coordinator.transactions.has_answers
 
-    def _respond(self, ticket: object, answer: object) -> int:
-        """Answer a waiting request; returns with how many bytes."""
+    def _respond(self, ticket: object, answer: object) -> None:
+        """Answer a waiting request."""
         assert isinstance(ticket, Ticket)
         origin = ticket.origin
         assert isinstance(origin, Origin)
-        body = self._encoded(origin, ticket.respond(answer))
-        self._answer(_place_of(ticket), body)
-        return len(body)
+        self._answer(_place_of(ticket), self._encoded(origin, ticket.respond(answer)))
 
     def _encoded(self, origin: Origin, response: Message) -> bytes:
         """Encode a response and count its errors."""
@@ -246,8 +247,6 @@ class CoordinatorServer:
     def _start_over(self, reason: StoreError) -> None:
         say_error(f"coordinator: {reason}; clients are asked to try again")
         self.close()
-        self._answers.clear()
-        self._waiting.clear()
         self._steps.clear()  # They refer to discarded state.
         self._coordinator.store.rollback()
         self._coordinator = self._build()

@@ -1,0 +1,95 @@
+"""The answers to one of our processes, made as it takes them.
+
+A request of some bytes may have an answer of megabytes, and a process relays those of all its
+clients. So the work that makes answers waits, in order, while the process has not taken those
+before. Of answers that are made in parts, all grow by turns while they are small together; else
+the oldest one alone.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from gateway.parts import Parts
+from smq.app.process.link import Link
+
+MiB = 1024 * 1024
+ROOM_BYTES = 4 * MiB  # Sent and not taken, with what this turn has made; one answer goes beyond.
+MAKING_BYTES_MAX = 8 * MiB  # Of answers in parts.
+
+Work = Callable[[], object]
+
+
+class Outlet:
+    """The answers to a link.
+
+    Invariant: parts that are held have not been dropped, and each is counted with its size.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self._frames: list[bytes] = []
+        self._made_bytes = self._making_bytes = 0
+        self._waiting: deque[Work] = deque()
+        self._making: dict[Parts, int] = {}
+        self._held: dict[Parts, Work] = {}
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another answer may be made now."""
+        return self.link.unsent_bytes + self._made_bytes < ROOM_BYTES
+
+    @property
+    def has_work(self) -> bool:
+        """Whether some work that waits can be done."""
+        return self.has_room and bool(self._waiting or self._released())
+
+    def put(self, frame: bytes) -> None:
+        """Send a frame at the end of the turn."""
+        self._frames.append(frame)
+        self._made_bytes += len(frame)
+
+    def do(self, work: Work) -> None:
+        """Do some work that makes an answer: now, or once there is room."""
+        self._waiting.append(work)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Do what waits, as far as there is room."""
+        for parts in self._released() if self.has_room else ():
+            self._held.pop(parts)()
+        while self._waiting and self.has_room and not self.link.closed:
+            self._waiting.popleft()()
+
+    def send(self) -> None:
+        """Send the frames of the turn."""
+        frames, self._frames, self._made_bytes = self._frames, [], 0
+        for frame in frames:
+            self.link.send(frame)
+
+    # Answers in parts
+
+    def may_grow(self, parts: Parts) -> bool:
+        """Whether an answer gets its next part now; if not, `hold` it."""
+        oldest = next(iter(self._making), parts)
+        return self.has_room and (self._making_bytes < MAKING_BYTES_MAX or parts is oldest)
+
+    def hold(self, parts: Parts, work: Work) -> None:
+        """Do the work once an answer may grow."""
+        self._making.setdefault(parts, 0)
+        self._held[parts] = work
+
+    def grown(self, parts: Parts) -> None:
+        """An answer has got a part."""
+        self._making_bytes += parts.size - self._making.get(parts, 0)
+        self._making[parts] = parts.size
+
+    def ended(self, parts: Parts) -> None:
+        """An answer is whole, or given up."""
+        self._making_bytes -= self._making.pop(parts, 0)
+
+    def _released(self) -> list[Parts]:
+        """Those held that may grow."""
+        if self._making_bytes < MAKING_BYTES_MAX:
+            return list(self._held)
+        oldest = next(iter(self._making))
+        return [oldest] if oldest in self._held else []
