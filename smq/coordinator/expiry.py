@@ -13,10 +13,11 @@ the rows, and the coordinator's loop serves requests in between.
 """
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 ROWS_A_STEP = 1000  # Some milliseconds.
 GROUP_ROWS = 20  # Cost of a group beside its rows: two statements.
+ROWS_MIN = 200  # Of a group in a step, whatever it took to find out what it keeps.
 
 
 class Offsets(Protocol):
@@ -33,6 +34,14 @@ class Offsets(Protocol):
         kept: Collection[int],
     ) -> list[int]: ...
     def has_offsets(self, group_id: str) -> bool: ...
+
+
+class Kept(NamedTuple):
+    """The partitions, by number, whose offsets a group keeps; None: all. Finding that out took as
+    long as so many rows."""
+
+    numbers: Collection[int] | None
+    rows: int = 0
 
 
 class Expiry:
@@ -53,20 +62,19 @@ class Expiry:
         assert not self._groups, "the last walk is over"
         self._groups, self._after = list(group_ids), -1
 
-    def step(self, now_ms: int, kept_of: Callable[[str], Collection[int] | None]) -> list[str]:
+    def step(self, now_ms: int, kept_of: Callable[[str], Kept]) -> list[str]:
         """Visit some more rows; returns the idle groups among them that have no offsets left.
 
-        `kept_of` a group are the partitions, by number, whose offsets it keeps; None: all. A group
-        that keeps some is not idle.
+        A group that keeps some is not idle.
         """
         left, empty = ROWS_A_STEP, []
         while self._groups and left > 0:
             group_id = self._groups[-1]
             looked_at: list[int] = []
-            left -= GROUP_ROWS
-            kept = kept_of(group_id)
+            kept, rows = kept_of(group_id)
+            left -= GROUP_ROWS + rows
             if kept is not None:
-                rows_max = max(left, 1)
+                rows_max = max(left, ROWS_MIN)
                 looked_at = self._offsets.expire_offsets(
                     group_id,
                     now_ms,

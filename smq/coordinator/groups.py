@@ -12,7 +12,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from smq.coordinator.deadlines import NEVER_MS
-from smq.coordinator.expiry import Expiry
+from smq.coordinator.expiry import Expiry, Kept
 from smq.coordinator.group import Group
 from smq.coordinator.group_events import Answer, Commit, Event, Join, Save, TimePasses
 from smq.coordinator.group_limits import GroupLimits
@@ -22,6 +22,8 @@ from smq.model.errors import BrokerError, ErrorCode
 from smq.model.now import Now
 from smq.store.store import Store
 
+# What takes as long as a row of the store: to read of what members say, and to look up partitions.
+BYTES_A_ROW, NUMBERS_A_ROW = 50, 20
 CHECK_INTERVAL_MS = 10 * 60_000  # Kafka's offsets.retention.check.interval.ms.
 ALWAYS_MS = 0  # Before any time of a monotonic clock: there is something to do now.
 # The work of one tick, unless one group has more members: some milliseconds, so that new requests
@@ -235,17 +237,20 @@ class Groups:
                 members += 1 + len(due[-1].roster)
         return due
 
-    def _kept_of(self, group_id: str) -> Collection[int] | None:
+    def _kept_of(self, group_id: str) -> Kept:
         """See Expiry.step."""
         group = self._groups.get(group_id)
         if group is None:
-            return None
+            return Kept(None)
         if group.is_idle():
-            return ()
+            return Kept(())
         if group.state is not GroupState.STABLE or group.protocol_type != CONSUMER:
-            return None
-        topics = topics_of(group)
-        return None if topics is None else self._numbers_of(topics)
+            return Kept(None)
+        topics, read_rows = topics_of(group), group.roster.bytes_held // BYTES_A_ROW
+        if topics is None:
+            return Kept(None, read_rows)
+        numbers = self._numbers_of(topics)
+        return Kept(numbers, read_rows + len(numbers) // NUMBERS_A_ROW)
 
     def invariants(self) -> None:
         """Check the invariants that hold between any two calls."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from smq.coordinator.expiry import GROUP_ROWS, ROWS_A_STEP, Expiry
+from smq.coordinator.expiry import GROUP_ROWS, ROWS_A_STEP, ROWS_MIN, Expiry, Kept
 
 
 class FakeOffsets:
@@ -38,7 +38,7 @@ def walk(expiry: Expiry, busy: tuple[str, ...] = ()) -> list[list[str]]:
     """What each step finds."""
     found = []
     while expiry.is_walking:
-        found.append(expiry.step(0, lambda group_id: None if group_id in busy else ()))
+        found.append(expiry.step(0, lambda group_id: Kept(None if group_id in busy else ())))
     return found
 
 
@@ -72,3 +72,25 @@ def test_very_many_groups_take_steps_by_their_number_busy_or_not() -> None:
         assert (
             1000 * GROUP_ROWS // ROWS_A_STEP <= steps <= 1000 * (GROUP_ROWS + 1) // ROWS_A_STEP + 1
         )
+
+
+def test_a_step_ends_after_a_group_that_took_long_to_read() -> None:
+    """Data fault 13, its kind: a step counted groups and rows, not the topics that members
+    subscribe to. 50 groups of 9,000 topics each held the coordinator for 0.4 s."""
+    offsets = FakeOffsets({str(number): {1: False} for number in range(10)})
+    expiry = Expiry(offsets, 1)
+    expiry.begin(offsets.groups)
+    steps = 0
+    while expiry.is_walking:
+        expiry.step(0, lambda _: Kept((1,), ROWS_A_STEP))
+        steps += 1
+    assert steps == 10
+
+
+def test_a_group_that_took_long_to_read_still_gets_on() -> None:
+    offsets = FakeOffsets({"large": dict.fromkeys(range(5 * ROWS_MIN), False)})
+    expiry = Expiry(offsets, 1)
+    expiry.begin(offsets.groups)
+    while expiry.is_walking:
+        expiry.step(0, lambda _: Kept((1,), 10 * ROWS_A_STEP))
+    assert len(offsets.looked_at) <= 6
