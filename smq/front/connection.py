@@ -7,11 +7,15 @@ its answer slowly or not at all.
 import asyncio
 import json
 import socket
-from collections import Counter
+from collections import Counter, defaultdict, deque
+from heapq import heapify, heappop, heapreplace
+from operator import attrgetter
 from typing import Any
+from weakref import WeakSet
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
 from smq.front.slots import REQUESTS_MAX
 
@@ -19,6 +23,7 @@ REST_S = 15  # Without a complete request head: before the first request, or bet
 DEAF_MS = 60_000  # Without reading a byte of the answer.
 SLOW_S = 60.0  # Until what waits for the client (64 KiB, asyncio's high-water mark) has gone.
 CONNECTIONS_MAX = 2 * REQUESTS_MAX  # So some connections are always idle.
+_MAKING_ROOM: WeakSet[ServerState] = WeakSet()  # Servers whose idle connections are to go.
 
 
 class Connection(H11Protocol):
@@ -46,8 +51,9 @@ class Connection(H11Protocol):
         connected = transport.get_extra_info("socket")
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAF_MS)
         self._rest()
-        if len(self.connections) > CONNECTIONS_MAX:
-            self._make_room()
+        if len(self.connections) > CONNECTIONS_MAX and self.server_state not in _MAKING_ROOM:
+            _MAKING_ROOM.add(self.server_state)
+            self.loop.call_soon(self._make_room)
 
     def data_received(self, data: bytes) -> None:
         """Bytes have arrived, perhaps the end of a request's head."""
@@ -114,17 +120,31 @@ class Connection(H11Protocol):
             self._slow_end = None
 
     def _make_room(self) -> None:
-        """Close an idle connection of the address with most connections, the one idle longest.
+        """Close idle connections of the addresses with most connections, those idle longest.
 
-        One exists: this connection is idle itself.
+        All that have come in a turn make room together: each is looked at once for all of them.
         """
+        _MAKING_ROOM.discard(self.server_state)
         staying = [
             each
             for each in self.connections
             if isinstance(each, Connection) and not each.transport.is_closing()
         ]
-        if len(staying) > CONNECTIONS_MAX:
-            of_address = Counter(each.address for each in staying)
-            resting = (each for each in staying if each.rests)
-            leaving = min(resting, key=lambda each: (-of_address[each.address], each.rests_since_s))
-            leaving.timeout_keep_alive_handler()
+        counts = Counter(each.address for each in staying)
+        resting: defaultdict[str, deque[Connection]] = defaultdict(deque)
+        for each in sorted((each for each in staying if each.rests), key=_rests_since_s):
+            resting[each.address].append(each)
+        queue = [(-counts[name], each[0].rests_since_s, name) for name, each in resting.items()]
+        heapify(queue)
+        for _ in range(len(staying) - CONNECTIONS_MAX):
+            if not queue:
+                return
+            count, _, name = queue[0]
+            resting[name].popleft().timeout_keep_alive_handler()
+            if resting[name]:
+                heapreplace(queue, (count + 1, resting[name][0].rests_since_s, name))
+            else:
+                heappop(queue)
+
+
+_rests_since_s = attrgetter("rests_since_s")

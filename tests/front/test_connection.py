@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -35,6 +36,7 @@ class Clients:
         self._server = server
         self._port = server.servers[0].sockets[0].getsockname()[1]
         self._writers: list[asyncio.StreamWriter] = []
+        self._unseen: list[socket.socket] = []
 
     @property
     def known(self) -> int:
@@ -45,15 +47,21 @@ class Clients:
         self._writers.append(writer)
         return reader, writer
 
+    def connect_unseen(self) -> None:
+        """Connect before the server gets to see it."""
+        self._unseen.append(socket.create_connection(("127.0.0.1", self._port)))
+
     def close(self) -> None:
-        for each in self._writers:
-            each.close()
+        for writer in self._writers:
+            writer.close()
+        for unseen in self._unseen:
+            unseen.close()
 
 
 @asynccontextmanager
-async def serving(rest_s: int) -> AsyncIterator[Clients]:
+async def serving(rest_s: int, protocol: type[Connection] = Connection) -> AsyncIterator[Clients]:
     config = Config(
-        answer, http=Connection, port=0, lifespan="off", log_config=None, timeout_keep_alive=rest_s
+        answer, http=protocol, port=0, lifespan="off", log_config=None, timeout_keep_alive=rest_s
     )
     config.load()
     server = Server(config)
@@ -159,6 +167,31 @@ def test_those_that_rest_longest_make_room(monkeypatch: pytest.MonkeyPatch) -> N
                 assert await is_closed(each) == b""
             for each in [silent[-1], await clients.connect()]:
                 assert await asked(each) == b"HTTP/1.1 200 OK"
+
+    asyncio.run(run())
+
+
+def test_who_connects_very_often_costs_others_no_look_at_each_for_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """1,500 connections at once kept `/health/live` waiting for four seconds: each new one looked
+    at all others."""
+    most, count, looks = 100, 400, 0
+    monkeypatch.setattr(connection, "CONNECTIONS_MAX", most)
+
+    class Counted(Connection):
+        @property
+        def rests(self) -> bool:
+            nonlocal looks
+            looks += 1
+            return super().rests
+
+    async def run() -> None:
+        async with serving(rest_s=60, protocol=Counted) as clients:
+            for _ in range(count):
+                clients.connect_unseen()
+            assert await asked(await clients.connect()) == b"HTTP/1.1 200 OK"
+        assert count < looks < 10 * count
 
     asyncio.run(run())
 
