@@ -19,7 +19,6 @@ from shm.segment import LogMemory
 from smq.app.process.clock import sleep, wall_ms
 from smq.app.process.lake import table_facts
 from smq.app.process.status import COUNTERS, attach_logs, counters_of, read_status
-from smq.app.supervisor import timeline
 from smq.log.room import room_of
 from smq.model.catalog import Topic
 from smq.model.errors import StoreError
@@ -68,6 +67,8 @@ def broker_facts(data_dir: Path, window_s: float) -> dict[str, Any] | None:
 
 def open_transactions(data_dir: Path) -> list[OpenTransaction]:
     """The open transactions, the oldest first; none where the store cannot be read."""
+    from smq.app.supervisor import timeline  # noqa: PLC0415  (It exists on Linux only.)
+
     now_ms = timeline.present(data_dir).now_ms
     try:
         with closing(open_overview(data_dir / "store.sqlite")) as overview:
