@@ -92,6 +92,7 @@ class Peer:
     def __init__(self, bench: "Bench") -> None:
         self._bench = bench
         self.sock, theirs = socket.socketpair()
+        self.sock.setblocking(False)
         bench.server.accepted(theirs, "")
         bench.peers.append(self)
         self._reader = InternalReader()
@@ -118,7 +119,6 @@ class Peer:
 
     def _send(self, data: bytes) -> None:
         """Send it all; the loop takes what the socket's buffer has no room for."""
-        self.sock.setblocking(False)
         left = memoryview(data)
         while left:
             try:
@@ -129,7 +129,6 @@ class Peer:
     def answers(self, turns: int = 3) -> dict[int, bytes]:
         """What has come back after a few turns of the loop."""
         self._bench.turn(turns)
-        self.sock.setblocking(False)
         try:
             data = self.sock.recv(1 << 20)
         except BlockingIOError:
@@ -137,7 +136,6 @@ class Peer:
         return {frame.id: frame.body for frame in self._reader.receive(data)}
 
     def is_closed(self) -> bool:
-        self.sock.setblocking(False)
         try:
             return self.sock.recv(1) == b""
         except BlockingIOError:
@@ -206,16 +204,6 @@ def join(peer: Peer, member_id: str = "", metadata: bytes = b"x") -> int:
         protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
     )
     return peer.kafka("JoinGroup", 3, request, write_join_group_request)
-
-
-def answer(peer: Peer, asked: int) -> bytes:
-    """An answer that takes several turns to come."""
-    found: dict[int, bytes] = {}
-    deadline = time.monotonic() + 10
-    while asked not in found:
-        assert time.monotonic() < deadline
-        found |= peer.answers(turns=1)
-    return found[asked]
 
 
 def test_the_catalog_is_published_before_anybody_asks(bench: Bench) -> None:
@@ -429,12 +417,13 @@ def leader_of_a_large_group(bench: Bench, peer: Peer) -> str:
     return leader
 
 
-def read_all(peer: Peer, asked: set[int]) -> None:
+def read_all(peer: Peer, asked: set[int]) -> dict[int, bytes]:
     """Read until all of these have been answered."""
-    deadline = time.monotonic() + 60
-    while asked:
-        asked -= peer.answers(turns=1).keys()
+    found, deadline = dict[int, bytes](), time.monotonic() + 60
+    while asked - found.keys():
         assert time.monotonic() < deadline
+        found |= peer.answers(turns=1)
+    return found
 
 
 def test_a_leader_is_told_its_members_as_its_shard_takes_them(bench: Bench, peer: Peer) -> None:
@@ -458,10 +447,10 @@ def test_small_requests_with_large_answers_are_answered_as_their_shard_takes_the
     asked = join(peer, metadata=bytes(900_000))
     bench.turn(10)
     bench.now = bench.now._replace(monotonic_ms=bench.now.monotonic_ms + 3000)
-    body = answer(peer, asked)
+    body = read_all(peer, {asked})[asked]
     leader = read_join_group_response(body, read_response_header(body, 0, 11, 3)[1], 3).leader
     sync = SyncGroupRequest(group_id="g", generation_id=1, member_id=leader)
-    answer(peer, peer.kafka("SyncGroup", 3, sync, write_sync_group_request))
+    read_all(peer, {peer.kafka("SyncGroup", 3, sync, write_sync_group_request)})
     describe = DescribeGroupsRequest(groups=["g"])
     asked_all = {
         peer.kafka("DescribeGroups", 5, describe, write_describe_groups_request) for _ in range(100)
