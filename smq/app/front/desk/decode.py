@@ -17,13 +17,13 @@ from struct import error as StructError  # noqa: N812  (an exception)
 from typing import Any
 
 from shm.confined import confine
-from smq.app.process.program import command, environment
+from smq.app.process.program import ONE_THREAD, command, environment
 
 SECONDS = 10.0  # Includes imports: Arrow's take a second on a busy machine.
 MEMORY_BYTES = 256 << 20  # Beside what the imports take.
 ROWS_MAX, COLUMNS_MAX, CELL_MAX = 50, 40, 200
-# Each thread of OpenBLAS takes memory for itself.
-ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "ARROW_NUM_THREADS": "1"}
+# Each thread takes memory for itself.
+_ONE_THREAD = dict.fromkeys((*ONE_THREAD, "ARROW_NUM_THREADS"), "1")
 
 _one = threading.Lock()
 
@@ -40,7 +40,7 @@ def decoded(kind: str, value: bytes, program: str = "smq.app.front.desk.decode")
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd="/",
-            env=environment() | ONE_THREAD,
+            env=environment() | _ONE_THREAD,
             timeout=SECONDS,
             check=False,
         )
