@@ -12,9 +12,9 @@ partition belongs to one log for life (`Topic.logs`); of N nodes the one at k mo
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import NamedTuple, TypeVar
 from uuid import NAMESPACE_URL, UUID, uuid5
+from weakref import WeakValueDictionary
 
 NAMESPACE_DEFAULT = "kafka"
 
@@ -35,7 +35,7 @@ class Node(NamedTuple):
     rack: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Topic:
     """One incarnation of a topic. A topic deleted and created again has a new id and new numbers.
 
@@ -83,10 +83,17 @@ class Topic:
         return self._line[0]
 
 
-@lru_cache(maxsize=65536)
+# By line, as long as a catalog has them: however many there are, the next one finds them.
+_decoded: WeakValueDictionary[str, Topic] = WeakValueDictionary()
+
+
 def _topic_of_line(line: str) -> Topic:
-    namespace, name, topic_id, numbers, logs, configs = json.loads(line)
-    return Topic(name, UUID(hex=topic_id), tuple(numbers), tuple(logs), configs, namespace)
+    topic = _decoded.get(line)
+    if topic is None:
+        namespace, name, topic_id, numbers, logs, configs = json.loads(line)
+        topic = Topic(name, UUID(hex=topic_id), tuple(numbers), tuple(logs), configs, namespace)
+        _decoded[line] = topic
+    return topic
 
 
 INTERNAL_PARTITIONS = 50  # Kafka's defaults of offsets.topic.num.partitions and its sister.
@@ -157,6 +164,11 @@ class Catalog:
         """Every topic, internal ones included."""
         yield from self.by_name.values()
         yield from (t for name, t in INTERNAL_TOPICS.items() if name not in self.by_name)
+
+    def without(self, other: "Catalog") -> list[Topic]:
+        """The users' topics that are absent or different in another catalog."""
+        known = other.by_name
+        return [topic for name, topic in self.by_name.items() if known.get(name) is not topic]
 
     def encode(self) -> bytes:
         """The bytes to publish: a line for the cluster, then a line for each topic."""

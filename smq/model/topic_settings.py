@@ -47,6 +47,11 @@ def table_of(own: Mapping[str, str]) -> str:
     return own.get(TABLE, NO_TABLE)
 
 
+def orphan_ms_of(own: Mapping[str, str], broker: Config) -> int:
+    """How old an unreferenced payload gets before it is deleted."""
+    return int(own_or_default("smq.reference.orphan.ms", own, broker))
+
+
 def _durability(own: Mapping[str, str], broker: Config) -> str:
     """When a record of a topic with these configs of its own is visible and acknowledged.
 
@@ -116,7 +121,7 @@ class TopicSettings(NamedTuple):
             retention_bytes=max(-1, int(text("retention.bytes"))) if DELETE in policies else -1,
             seal_bytes=min(int(text("smq.seal.bytes")), segment_bytes),
             seal_ms=min(seal_ms, lag_max_ms) if compacts else seal_ms,
-            reference_orphan_ms=int(text("smq.reference.orphan.ms")),
+            reference_orphan_ms=orphan_ms_of(configs, broker),
             compacts=compacts,
             dirty_min_ppm=_ppm(float(text("min.cleanable.dirty.ratio"))),
             compaction_lag_min_ms=int(text("min.compaction.lag.ms")),

@@ -34,12 +34,6 @@ from smq.shard.settings import partition_settings
 from smq.shard.throttle import Throttle
 
 
-def _difference(catalog: Catalog, other: Catalog) -> list[Topic]:
-    """The topics of a catalog that are absent or different in another."""
-    known = other.by_id
-    return [topic for key, topic in catalog.by_id.items() if known.get(key) is not topic]
-
-
 class Verifying(NamedTuple):
     """A request that is asking the coordinator about a producer's transaction, and its epoch."""
 
@@ -100,7 +94,7 @@ class Shard:
         config = in_force(self._started, catalog.settings.get(BROKER, {}), str(self.node_id))
         self.quotas.take(catalog.settings.get(QUOTA, {}))
         self.client_metrics.take(catalog.settings.get(CLIENT_METRICS, {}))
-        changed = _difference(catalog, self.catalog)
+        changed = catalog.without(self.catalog)
         if config is not self.config:
             if topic_defaults(config) != topic_defaults(self.config):
                 changed = list(catalog.by_id.values())
@@ -109,7 +103,7 @@ class Shard:
             self._adopt(topic)
         wanted = {number for topic in changed for number in topic.partition_numbers}
         if self.catalog_version:
-            gone = _difference(self.catalog, catalog)
+            gone = self.catalog.without(catalog)
             known = {number for topic in gone for number in topic.partition_numbers}
         else:  # Logs may hold partitions of topics that were deleted while the shard was down.
             known = {number for log in self.logs.values() for number in log.partitions.slots}

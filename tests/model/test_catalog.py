@@ -39,6 +39,21 @@ def test_a_topic_that_did_not_change_is_the_same_object_in_the_next_version() ->
     assert after.by_name["changed"].partition_count == 2
 
 
+def test_however_many_topics_did_not_change_they_are_the_same_objects() -> None:
+    topics = [Topic(str(i), UUID(int=i), (i,), (0,)) for i in range(70_000)]
+    published = Catalog("c", 1, {topic.name: topic for topic in topics}).encode()
+    before = Catalog.decode(published)
+    assert Catalog.decode(published).without(before) == []
+
+
+def test_what_another_catalog_lacks_or_has_otherwise_is_what_it_is_without() -> None:
+    kept, changed = Topic("kept", SPACE, (1,), (0,)), Topic("changed", UUID(int=1), (2,), (0,))
+    before = Catalog("c", 1, {"kept": kept, "changed": changed})
+    grown, new = replace(changed, configs={"a": "b"}), Topic("new", UUID(int=2), (3,), (0,))
+    after = Catalog("c", 2, {"kept": kept, "changed": grown, "new": new})
+    assert (after.without(before), before.without(after)) == ([grown, new], [changed])
+
+
 def test_logs_go_to_nodes_in_turn_whatever_their_number() -> None:
     assert [Catalog.leader(log, range(5, 8)) for log in range(7)] == [5, 6, 7, 5, 6, 7, 5]
     assert {Catalog.leader(log, range(1, 2)) for log in range(7)} == {1}

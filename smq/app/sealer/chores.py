@@ -43,13 +43,15 @@ from smq.wire.internal.messages import (
 
 A = TypeVar("A")
 
+# Partitions that a look queues for retention, the others wait for the next one: some milliseconds.
+RETENTIONS_MAX = 500
 SWEEP_CHORES = 3  # Of unfinished writes, segments and payloads.
 
 
 class Known(Protocol):
     """The catalog by partition number."""
 
-    places: dict[int, tuple[SealedPartition, TopicSettings, int]]
+    def place(self, number: int) -> tuple[SealedPartition, TopicSettings, int] | None: ...
 
     def owners(self) -> list[Owner]: ...
 
@@ -82,6 +84,7 @@ class Chores:
         self._line: deque[Callable[[], None]] = deque()
         self._is_in_hand = self._is_choosing = False
         self._in_line: set[int] = set()  # Partitions whose retention, then merging, is not done.
+        self._to_retain: list[int] = []  # Partitions that a check has not yet queued.
         self._dropping: set[int] = set()
         self._to_compact: dict[int, None] = {}  # In the order in which they are compacted.
         self._compacting: int | None = None
@@ -95,10 +98,11 @@ class Chores:
         """Queue what is due, except what is still unfinished from the last time."""
         now_ms = now.monotonic_ms
         interval_ms = self.config.log_retention_check_interval_ms
-        if now_ms - self._retained_ms >= interval_ms:
-            self._retained_ms = now_ms
-            for number in self._states:
-                self._retain(number, now_ms)
+        if now_ms - self._retained_ms >= interval_ms and not self._to_retain:
+            self._retained_ms, self._to_retain = now_ms, list(self._states)
+        for number in self._to_retain[-RETENTIONS_MAX:]:
+            self._retain(number, now_ms)
+        del self._to_retain[-RETENTIONS_MAX:]
         self._look_at_sweeps(now)
         self._next()
 
@@ -113,9 +117,10 @@ class Chores:
             self._sweep(now)
 
     def _retain(self, number: int, now_ms: int) -> None:
-        if number not in self._known.places:  # Its topic was deleted.
+        found = self._known.place(number)
+        if found is None or number not in self._states:  # Its topic was deleted.
             return
-        state, (place, settings, node) = self._states[number], self._known.places[number]
+        state, (place, settings, node) = self._states[number], found
         if number not in self._dropping and is_overdue(state, settings, now_ms):
             # The log needs the room now; seals may each wait for a hanging filer.
             self._dropping.add(number)
@@ -138,17 +143,22 @@ class Chores:
                 self._changed(number)
             if answer.has_more:
                 self._line.append(lambda: self._give_retain(number))
-            elif number in self._known.places and self._known.places[number][1].compacts:
+            elif self._compacts(number):
                 self._in_line.discard(number)
                 self._to_compact.setdefault(number)
             else:
                 self._line.append(lambda: self._give_merge(number))
 
-        if number not in self._known.places or number not in self._states:
+        found = self._known.place(number)
+        if found is None or number not in self._states:
             self._in_line.discard(number)
             return
-        state, (place, settings, node) = self._states[number], self._known.places[number]
+        state, (place, settings, node) = self._states[number], found
         self._give(Retain(node, place, settings, state), answered)
+
+    def _compacts(self, number: int) -> bool:
+        found = self._known.place(number)
+        return found is not None and found[1].compacts
 
     def _give_compact(self, number: int) -> None:
         """Do a step of a pass; the worker keeps one partition's state. Its segments are merged
@@ -161,8 +171,9 @@ class Chores:
                 self._in_line.add(number)
                 self._line.append(lambda: self._give_merge(number))
 
-        if number in self._known.places and self._known.places[number][1].compacts:
-            place, settings, node = self._known.places[number]
+        found = self._known.place(number)
+        if found is not None and found[1].compacts:
+            place, settings, node = found
             self._give(Compact(node, place, settings), answered)
         else:
             self._compacting = None
@@ -177,10 +188,11 @@ class Chores:
                 self._changed(number)
                 self._line.append(lambda: self._give_merge(number))
 
-        if number not in self._known.places:
+        found = self._known.place(number)
+        if found is None:
             self._in_line.discard(number)
             return
-        place, settings, _ = self._known.places[number]
+        place, settings, _ = found
         self._give(Merge(place, settings), answered)
 
     def _sweep(self, now: Now) -> None:

@@ -12,7 +12,6 @@ import select
 import shutil
 import socket
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -25,19 +24,14 @@ from smq.app.process.loop import Loop
 from smq.app.process.notices import Lately
 from smq.app.process.peers import Peer
 from smq.app.sealer.chores import Chores
+from smq.app.sealer.known import Known
 from smq.app.sealer.tables import Name, Tables
 from smq.app.sealer.worker import Surroundings
 from smq.app.sealer.workers import PATIENCE, Hands, Hire, Readers, Sealers, sealers_of
 from smq.filer.location import Location
 from smq.filer.mark import mark
-from smq.model.catalog import BROKER, Catalog, Topic
-from smq.model.config import Config
 from smq.model.errors import PeerError
-from smq.model.live_config import in_force
 from smq.model.printable import say_error
-from smq.model.segments import SealedPartition
-from smq.model.topic_configs import NO_TABLE
-from smq.model.topic_settings import TopicSettings, settings_of
 from smq.sealer.lake.catalog import CatalogSettings
 from smq.sealer.lake.state import move_old_states, states
 from smq.sealer.plan import due
@@ -52,12 +46,10 @@ from smq.wire.internal.form import (
 from smq.wire.internal.frames import InternalFrame
 from smq.wire.internal.messages import (
     FOR_SEALER,
-    Owner,
     Partitions,
     PartitionState,
     Pressure,
     Probe,
-    PublishTable,
     Seal,
 )
 from smq.wire.internal.reads import Inline, MakeInline
@@ -68,59 +60,6 @@ NICENESS = 10
 POLL_MS = 500  # The delay until a partition may be sealed; small beside any sensible smq.seal.ms.
 PROBE_WAIT_MS = 5000  # The start waits no longer for a filer that does not answer.
 PROBE_RETRY_MS = 5000
-
-
-@dataclass(slots=True)
-class _Known:
-    """The catalog by partition number, as of `version`."""
-
-    version: int = 0
-    config: Config | None = None
-    places: dict[int, tuple[SealedPartition, TopicSettings, int]] = field(default_factory=dict)
-    tables: dict[Name, PublishTable] = field(default_factory=dict)
-    table_of: dict[int, Name] = field(default_factory=dict)
-
-    def look(self, inheritance: Inheritance) -> None:
-        block = inheritance.catalog
-        if block.version() == self.version:
-            return
-        self.version, published = block.read()
-        started, catalog = inheritance.config, Catalog.decode(published)
-        changed = catalog.settings.get(BROKER, {})
-        self.config = in_force(started, changed)
-        self.places, self.tables, self.table_of = {}, {}, {}
-        for topic in catalog.by_name.values():
-            settings = settings_of(topic, self.config)
-            for partition, number in enumerate(topic.partition_numbers):
-                place = SealedPartition(topic.namespace, topic.name, partition, number)
-                node = Catalog.leader(topic.logs[partition], started.node_ids)
-                if str(node) in changed:
-                    of_node = settings_of(topic, in_force(started, changed, str(node)))
-                    self.places[number] = place, of_node, node
-                else:
-                    self.places[number] = place, settings, node
-            if settings.table != NO_TABLE:
-                self._note_table(topic, settings, self.config.filer_sweep_ms)
-
-    def _note_table(self, topic: Topic, settings: TopicSettings, keep_ms: int) -> None:
-        name = Name(topic.namespace, topic.name, settings.table)
-        numbers = list(topic.partition_numbers)
-        self.tables[name] = PublishTable(topic.id.hex, *name, numbers, keep_ms, settings.schema)
-        self.table_of |= dict.fromkeys(numbers, name)
-
-    def settings(self, number: int) -> TopicSettings | None:
-        found = self.places.get(number)
-        return None if found is None else found[1]
-
-    def owners(self) -> list[Owner]:
-        """The topics, as the sweep of payloads needs them."""
-        partitions: dict[tuple[str, str], list[tuple[int, int]]] = {}
-        orphan_ms: dict[tuple[str, str], int] = {}
-        for place, settings, node in self.places.values():
-            topic = place.namespace, place.topic
-            partitions.setdefault(topic, []).append((place.number, node))
-            orphan_ms[topic] = settings.reference_orphan_ms
-        return [Owner(*topic, orphan_ms[topic], led) for topic, led in partitions.items()]
 
 
 class Sealer:
@@ -143,7 +82,7 @@ class Sealer:
         self._loop, self._inheritance = loop, inheritance
         self.sealing = Sealers(loop, "seal", at, sealers, hire)
         self.reading = Readers(loop, "cold", at, hire=hire)
-        self._known = _Known()
+        self._known = Known()
         self._shards = {
             node: Peer(loop, inheritance.socket_path(shard_name(node))) for node in config.node_ids
         }
@@ -279,11 +218,11 @@ class Sealer:
         self._pressure = True
 
     def _read_inline(self, link: Link, frame_id: int, asked: Inline) -> None:
-        if asked.number not in self._known.places:
+        place = self._known.place(asked.number)
+        if place is None:
             link.send(encode_answer(frame_id, Failed("the topic is gone")))
             return
-        place, _, node = self._known.places[asked.number]
-        job = MakeInline(node, place, asked)
+        job = MakeInline(place.node, place.partition, asked)
         self.reading.do(job, partial(self._answer_to, link, frame_id))
 
     def _answer_to(self, link: Link, frame_id: int, answer: object) -> None:
@@ -317,7 +256,9 @@ class Sealer:
 
     def _seal(self, node: int, state: PartitionState, *, is_short: bool) -> None:
         number = state.number
-        place, settings, _ = self._known.places[number]
+        place = self._known.place(number)
+        assert place is not None, "what is due has settings"
+        partition, settings, _ = place
         self._in_hand.add(number)
 
         def answered(answer: int | Failed) -> None:
@@ -328,7 +269,7 @@ class Sealer:
         undecided_end = state.high_watermark if is_short else 0
         how = settings.seal_bytes, settings.schema, state.start
         ends = undecided_end, state.undecided_end
-        job = Seal(node, place, state.sealed_end, state.stable_end, *how, *ends)
+        job = Seal(node, partition, state.sealed_end, state.stable_end, *how, *ends)
         self.sealing.do(job, answered)
 
     def _say_problem(self, answer: object) -> None:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from smq.app.sealer.chores import Chores
+from smq.app.sealer.chores import RETENTIONS_MAX, Chores
 from smq.model.config import Config
 from smq.model.now import Now
 from smq.model.segments import SealedPartition
@@ -83,6 +83,9 @@ class FakeKnown:
             for number in range(count)
         }
 
+    def place(self, number: int) -> tuple[SealedPartition, TopicSettings, int] | None:
+        return self.places.get(number)
+
     def owners(self) -> list[Owner]:
         return OWNERS
 
@@ -123,7 +126,7 @@ def rig() -> Rig:
 
 
 def test_one_chore_is_in_hand_and_a_seal_comes_right_behind_it() -> None:
-    rig = Rig(partitions=1000)
+    rig = Rig(partitions=RETENTIONS_MAX)
     rig.look(BEGIN_MS)
     assert len(rig.hands.jobs) == 1
     rig.hands.do(SEAL, lambda _: None)
@@ -131,8 +134,17 @@ def test_one_chore_is_in_hand_and_a_seal_comes_right_behind_it() -> None:
     assert rig.hands.jobs[0][0] == SEAL
     assert len(rig.hands.jobs) == 2
     done = rig.drain()
-    assert done.count(Retain) == 999
+    assert done.count(Retain) == RETENTIONS_MAX - 1
     assert {FindUnnamed, FindOrphans, ForgetUnfinished} <= set(done)
+
+
+def test_a_look_queues_some_of_many_partitions_and_the_next_ones_the_rest() -> None:
+    rig = Rig(partitions=2 * RETENTIONS_MAX + 1)
+    counts = []
+    for look in range(4):
+        rig.look(BEGIN_MS + look)
+        counts.append(rig.drain().count(Retain))
+    assert counts == [RETENTIONS_MAX, RETENTIONS_MAX, 1, 0]
 
 
 @pytest.mark.parametrize("step_ms", [0, -3_600_000, 3_600_000])
@@ -330,12 +342,12 @@ def test_jobs_that_fail_at_once_do_not_pile_up() -> None:
 
     rig = Rig(partitions=0)
     hands = Broken()
-    known = FakeKnown(20_000)
+    known = FakeKnown(RETENTIONS_MAX)
     chores = Chores(hands, CONFIG, known, rig.states, lambda _: None)
     rig.states |= {n: PartitionState(n, 0, 7, 0, 9, 10, BEGIN_MS) for n in known.places}
     chores.look(Now(BEGIN_MS, BEGIN_MS))
     chores.invariants()
-    assert [type(job) for job in hands.done].count(Retain) == 20_000
+    assert [type(job) for job in hands.done].count(Retain) == RETENTIONS_MAX
 
 
 def test_what_cannot_be_retained_or_merged_is_told_of_and_tried_the_next_time(rig: Rig) -> None:
