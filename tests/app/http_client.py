@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from smq.testing.smq_broker import SmqBroker
+from tests.app.fake_broker import eventually
 
 TIMEOUT_S = 30
 
@@ -52,3 +53,10 @@ def ask(
     with request(broker, method, path, body, **headers) as response:
         found = {name.lower(): value for name, value in response.getheaders()}
         return Answer(response.status, found, response.read())
+
+
+def console_token(broker: SmqBroker) -> str:
+    """The token of the console's address, which the broker says after it is ready."""
+    begin = "#token="
+    eventually(lambda: begin in broker.output.read_text().rpartition("\n")[0], "it says the token")
+    return broker.output.read_text().split(begin)[1].split()[0]

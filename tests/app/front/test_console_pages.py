@@ -10,6 +10,7 @@ import pytest
 from smq.client.client import Client
 from smq.testing.smq_broker import SmqBroker
 from tests.app.fake_broker import eventually
+from tests.app.http_client import console_token
 
 pytest.importorskip("playwright", reason="pip install 'smq-broker[browser]'")
 CHROMIUM = shutil.which("chromium")
@@ -88,8 +89,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def token(broker: SmqBroker) -> str:
-    said = broker.output.read_text()
-    return said.split("#token=")[1].split()[0]
+    return console_token(broker)
 
 
 class Tab:

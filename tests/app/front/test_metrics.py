@@ -11,7 +11,7 @@ from smq.testing.smq_broker import SmqBroker
 from smq.wire.generated.create_topics import CreatableTopic, CreateTopicsRequest
 from smq.wire.generated.heartbeat import HeartbeatRequest
 from tests.app.fake_broker import eventually
-from tests.app.http_client import ask
+from tests.app.http_client import ask, console_token
 from tests.app.shard_client import fetch
 from tests.broker.hostile import RawClient
 from tests.shard.shard_bench import batch, produce_request
@@ -155,7 +155,7 @@ def test_a_late_group_is_said_on_stderr(tmp_path: Path) -> None:
 def test_the_console_is_at_the_front_and_its_token_lets_it_change_something(
     broker: SmqBroker,
 ) -> None:
-    token = broker.output.read_text().split("#token=")[1].split()[0]
+    token = console_token(broker)
     page = ask(broker, "GET", "/")
     assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert b"all serve" in page.body
