@@ -13,7 +13,6 @@ import pytest
 
 from shm.timings import Errors
 from smq.app.coordinator import server as server_module
-from smq.app.coordinator.outlet import MAKING_BYTES_MAX, ROOM_BYTES
 from smq.app.coordinator.server import (
     GROUP_ANSWERS_A_TURN,
     RETRY_MS,
@@ -435,7 +434,7 @@ def test_a_leader_is_told_its_members_as_its_shard_takes_them(bench: Bench, peer
         asked.add(join(peer, leader))
         bench.turn()
     [link] = bench.server._outlets
-    assert link.unsent_bytes <= ROOM_BYTES + 2 * MiB
+    assert link.unsent_bytes <= 6 * MiB
     read_all(peer, asked)
 
 
@@ -457,7 +456,7 @@ def test_small_requests_with_large_answers_are_answered_as_their_shard_takes_the
     }
     bench.turn(200)
     [link] = bench.server._outlets
-    assert link.unsent_bytes <= ROOM_BYTES + 2 * MiB
+    assert link.unsent_bytes <= 6 * MiB
     read_all(peer, asked_all)
 
 
@@ -484,7 +483,7 @@ def test_of_many_large_answers_in_parts_only_some_megabytes_are_made_at_once(
         bench.turn()
         [(link, outlet)] = bench.server._outlets.items()
         most = max(most, link.unsent_bytes + sum(parts.size for parts in outlet._making))
-    assert most <= ROOM_BYTES + MAKING_BYTES_MAX + 20 * MiB
+    assert most <= 32 * MiB
     read_all(peer, asked)
 
 
