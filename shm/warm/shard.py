@@ -177,7 +177,7 @@ def _warm_read(log: LogMemory, links: np.ndarray, spans: np.ndarray) -> None:
         may_refer(data, 0, 8)
         find_handles(data, 0, 8, np.zeros((1, R_FIELDS), np.int64))
         hash_key(directory, data, 0, 8, False)  # noqa: FBT003  (kernels take no keywords)
-        enter_topics(directory, data)
+        enter_topics(directory, data, 0, 0)
 
 
 def _warm_recovery(log: LogMemory, links: np.ndarray, producers: np.ndarray) -> None:

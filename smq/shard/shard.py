@@ -9,6 +9,8 @@ from itertools import repeat
 from typing import NamedTuple
 from uuid import UUID
 
+import numpy as np
+
 from shm.kernels.base.words import (
     COUNTER_BYTES_OUT,
     COUNTER_FETCH_REQUESTS,
@@ -26,7 +28,7 @@ from smq.model.errors import ErrorCode
 from smq.model.live_config import in_force
 from smq.model.topic_configs import topic_defaults
 from smq.shard.client_metrics import ClientMetrics
-from smq.shard.directory import build_directory
+from smq.shard.directory import Directory
 from smq.shard.fetch_sessions import FetchSessions
 from smq.shard.led import Led
 from smq.shard.quotas import ClientQuotas
@@ -56,7 +58,6 @@ class Shard:
         nodes: Callable[[], list[Node]],
         secret: bytes,
     ) -> None:
-        self._secret = secret  # 16 bytes, of tables whose keys clients choose.
         self.node_id, self.logs, self.nodes = node_id, logs, nodes
         self.config = self._started = config
         self.catalog = Catalog("", 0, {})
@@ -74,7 +75,7 @@ class Shard:
         self.quotas = ClientQuotas()
         self.client_metrics = ClientMetrics()
         self.throttle = Throttle(logs.values())
-        self.directory = build_directory(self.catalog, lambda _: None, secret)
+        self._directory = Directory(secret)
 
     def invariants(self) -> None:
         """Raise AssertionError when the shard does not lead what the catalog says."""
@@ -85,6 +86,7 @@ class Shard:
             if log in self.logs
         }
         assert wanted == set(self._led)
+        self._directory.invariants()
         for log in self.logs.values():
             log.invariants()
 
@@ -94,7 +96,8 @@ class Shard:
         config = in_force(self._started, catalog.settings.get(BROKER, {}), str(self.node_id))
         self.quotas.take(catalog.settings.get(QUOTA, {}))
         self.client_metrics.take(catalog.settings.get(CLIENT_METRICS, {}))
-        changed = catalog.without(self.catalog)
+        changed = come = catalog.without(self.catalog)
+        gone = self.catalog.without(catalog)
         if config is not self.config:
             if topic_defaults(config) != topic_defaults(self.config):
                 changed = list(catalog.by_id.values())
@@ -103,7 +106,6 @@ class Shard:
             self._adopt(topic)
         wanted = {number for topic in changed for number in topic.partition_numbers}
         if self.catalog_version:
-            gone = self.catalog.without(catalog)
             known = {number for topic in gone for number in topic.partition_numbers}
         else:  # Logs may hold partitions of topics that were deleted while the shard was down.
             known = {number for log in self.logs.values() for number in log.partitions.slots}
@@ -114,7 +116,7 @@ class Shard:
         self.catalog, self.catalog_version = catalog, version
         self.levels = set(self._durabilities.values())
         self._show_again()
-        self.directory = build_directory(catalog, self._code_of, self._secret)
+        self._directory.take(gone, come, self._code_of)
         for log in self.logs.values():
             log.wal.writes_ahead = DURABILITY_DISK in self.levels
 
@@ -158,6 +160,11 @@ class Shard:
     def _code_of(self, number: int) -> int | None:
         led = self._led.get(number)
         return None if led is None else led.log.number << 32 | led.slot
+
+    @property
+    def directory(self) -> np.ndarray:
+        """By which kernels find partitions: see Directory."""
+        return self._directory.words
 
     def find(self, topic: Topic, index: int) -> Led | InternalPartition | ErrorCode:
         """The partition `index` of a topic, or why we cannot serve it."""

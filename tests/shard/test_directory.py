@@ -3,9 +3,10 @@
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from shm.kernels.log.directory import LED_ELSEWHERE, find_topic
-from smq.model.catalog import Catalog, Topic
-from smq.shard.directory import build_directory
+from shm.kernels.log.directory import INTERNAL, LED_ELSEWHERE, find_topic
+from smq.model.catalog import INTERNAL_PARTITIONS, INTERNAL_TOPICS, Catalog, Topic
+from smq.shard.directory import Directory
+from tests.shard.directories import build_directory
 from tests.shard.shard_bench import SECRET, catalog, topic
 
 FIRST_SLOT, PARTITION_COUNT = 3, 4  # Words of a topic's row.
@@ -55,3 +56,71 @@ def test_every_topic_is_found_and_no_other(known: set[str], others: set[str]) ->
         assert codes(directory, each.id.bytes, is_id=True) == list(each.partition_numbers)
     for name in others - known:
         assert codes(directory, name.encode()) is None
+
+
+def of(*topics: Topic) -> dict[str, Topic]:
+    return {each.name: each for each in topics}
+
+
+@st.composite
+def catalogs(draw: st.DrawFn) -> dict[str, Topic]:
+    """Some topics, one perhaps named as an internal one is."""
+    chosen = draw(st.sets(st.sampled_from([*"abcdef", "x" * 300, "__consumer_offsets"])))
+    topics = []
+    for place, name in enumerate(sorted(chosen)):
+        first = 1000 * (place + 1) + 100 * draw(st.integers(0, 1))
+        topics.append(topic(name, range(first, first + draw(st.integers(1, 90)))))
+    return of(*topics)
+
+
+@settings(deadline=None)
+@given(st.lists(catalogs(), max_size=8))
+def test_it_follows_whatever_changes(versions: list[dict[str, Topic]]) -> None:
+    directory, before = Directory(SECRET), Catalog("c", 0, {})
+    for version, topics in enumerate(versions, 1):
+        after = Catalog("c", version, topics)
+        directory.take(before.without(after), after.without(before), lambda number: number)
+        directory.invariants()
+        for each in after.by_name.values():
+            for key, is_id in ((each.name.encode(), False), (each.id.bytes, True)):
+                assert codes(directory.words, key, is_id=is_id) == list(each.partition_numbers)
+        for name, gone in before.by_name.items():
+            if name not in topics:
+                is_internal = name in INTERNAL_TOPICS
+                expected = [INTERNAL] * INTERNAL_PARTITIONS if is_internal else None
+                assert codes(directory.words, name.encode()) == expected
+            if gone.id not in after.by_id:
+                assert codes(directory.words, gone.id.bytes, is_id=True) is None
+        before = after
+
+
+def test_a_change_asks_for_the_codes_of_what_has_changed() -> None:
+    directory, asked = Directory(SECRET), list[int]()
+
+    def code_of(number: int) -> int:
+        asked.append(number)
+        return number
+
+    kept = [topic(f"kept{i}", range(10 * i + 1, 10 * i + 9)) for i in range(500)]
+    directory.take((), kept, code_of)
+    asked.clear()
+    new = topic("new", range(9001, 9004))
+    directory.take((), [new], code_of)
+    directory.take([new], (), code_of)
+    assert asked == [9001, 9002, 9003]
+
+
+def test_what_comes_and_goes_takes_no_more_room() -> None:
+    directory = Directory(SECRET)
+    directory.take((), [topic(f"kept{i}", range(10 * i + 1, 10 * i + 9)) for i in range(50)], int)
+    sizes, moves, words = set[int](), 0, directory.words
+    for i in range(2000):
+        new = topic("new", range(9001 + i, 9004 + i))
+        directory.take((), [new], int)
+        directory.take([new], (), int)
+        moves += directory.words is not words
+        words = directory.words
+        sizes.add(len(words))
+    directory.invariants()
+    assert max(sizes) <= 2 * min(sizes)
+    assert moves < 50

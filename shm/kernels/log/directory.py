@@ -1,6 +1,6 @@
 """Which partitions this shard leads, for kernels: a hash table over the catalog.
 
-One int64 array, built by Python after each change of the catalog (smq.shard.directory):
+One int64 array, kept by Python (smq.shard.directory), with room for more of each part:
 
     0 buckets (a power of two)   1 where topics begin   2 where slots begin   3 where names begin
     4, 5 the secret of the hash
@@ -11,8 +11,9 @@ One int64 array, built by Python after each change of the catalog (smq.shard.dir
               -3: of an internal topic, which is never written
     names     the keys as bytes
 
-A topic has two entries: under its name, and under its 16-byte id (with an inverted hash, so that a
-name of 16 bytes is not mistaken for an id).
+A topic has two entries, one after the other: under its name, and under its 16-byte id (with an
+inverted hash, so that a name of 16 bytes is not mistaken for an id). The rows of a topic that is
+gone stay, with a hash that no key has.
 """
 
 import numpy as np
@@ -26,6 +27,7 @@ SECRET = 4  # Two words.
 ID_BYTES = 16
 LED_ELSEWHERE = -1
 INTERNAL = -3
+GONE = -1  # In place of a hash.
 
 
 @kernel
@@ -61,15 +63,16 @@ def find_topic(directory, data, start, length, is_id):
 
 
 @kernel
-def enter_topics(directory, keys):
-    """Hash the rows of a directory and enter them into its buckets, names first, then as many ids.
+def enter_topics(directory, keys, first, end):
+    """Hash the rows `first` to `end` of a directory and enter them into its buckets.
 
-    `keys` are the bytes of all keys (uint8); the rows already say where each lies.
+    Rows with even numbers are of names, with odd ones of ids. `keys` are the bytes of all keys
+    (uint8); the rows already say where each lies.
     """
-    mask, count = directory[0] - 1, (directory[2] - directory[1]) // TOPIC_WORDS
-    for i in range(count):
+    mask = directory[0] - 1
+    for i in range(first, end):
         row = directory[1] + TOPIC_WORDS * i
-        value = hash_key(directory, keys, directory[row + 1], directory[row + 2], i >= count // 2)
+        value = hash_key(directory, keys, directory[row + 1], directory[row + 2], i % 2 == 1)
         directory[row] = value
         bucket = value & mask
         while directory[DIRECTORY_HEADER_WORDS + bucket] != 0:

@@ -59,7 +59,6 @@ from shm.segment import LogMemory
 from shm.timings import ERROR_SLOTS
 from smq.model.catalog import Catalog, Topic
 from smq.model.now import Now
-from smq.shard.directory import build_directory
 from smq.wire.codec import ZERO_UUID, Writer
 from smq.wire.generated.produce import (
     PartitionProduceData,
@@ -74,6 +73,7 @@ from smq.wire.headers import (
     read_response_header,
     write_request_header,
 )
+from tests.shard.directories import build_directory
 
 RING_BYTES, SEGMENT_BYTES, LOG, GENERATION = 8192, 4096, 3, 5
 REQUEST_BYTES_MAX = 100_000

@@ -21,11 +21,11 @@ from smq.log.sync import SyncThread
 from smq.log.times import first_batch_at
 from smq.model.catalog import Catalog
 from smq.model.config import Config
-from smq.shard.directory import build_directory
 from smq.shard.produce import Producing
 from smq.shard.throttle import Throttle
 from tests.log.logs import BOOT, LEVELS, OTHER_BOOT, memory_of, read_batch, start, turn
 from tests.oracle.batches import batch
+from tests.shard.directories import build_directory
 from tests.shm.kernels.rig import NOW, TOPIC, request_of
 
 NUMBERS = {10: 0, 11: 1, 12: 2, 13: 1}  # The partitions of the rig's topic, and their levels.

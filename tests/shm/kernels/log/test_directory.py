@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from shm.kernels.log.directory import LED_ELSEWHERE, find_topic, hash_key
 from shm.kernels.twin.produce import sip_hash
 from smq.model.catalog import Catalog, Topic
-from smq.shard.directory import build_directory
+from tests.shard.directories import build_directory
 
 SECRET = b"a secret of ours"
 names = st.lists(st.text(max_size=17), max_size=40, unique=True)
