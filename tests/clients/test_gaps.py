@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 
 from smq.client.kafka.cluster import Cluster
 from smq.client.kafka.group_admin import describe_group
+from smq.client.kafka.topic_changes import alter_topic
 from smq.model.errors import BrokerError
 from smq.testing.smq_broker import SmqBroker
 from smq.wire.records import Record, crc_of, write_batch
@@ -73,12 +74,15 @@ class Prepared:
         producer = Producer(
             {"bootstrap.servers": self.topic.broker.bootstrap, "transactional.id": uuid4().hex}
         )
+        end = self.topic.offset_at(-1) + count + 1
         producer.init_transactions(SECONDS_MAX)
         producer.begin_transaction()
         for number in range(count):
             producer.produce(self.topic.name, b"aborted", b"%d" % number, partition=0)
         producer.flush(SECONDS_MAX)
         producer.abort_transaction(SECONDS_MAX)
+        # Its answer comes first; a marker that came behind all fillers would stay in the log.
+        eventually(lambda: self.topic.offset_at(-1) == end, "the marker is in the log")
         self._sealed()
 
     def _sealed(self) -> None:
@@ -116,15 +120,18 @@ def raw(made: Prepared) -> None:
 
 def compacted(made: Prepared) -> None:
     made.add(batch(0, HALF), batch(HALF, RECORDS), batch(HALF, RECORDS))
-    _wait_compacted(made, [HALF, 0, HALF])
+    _compact(made, [HALF, 0, HALF])
 
 
 def compacted_first(made: Prepared) -> None:
     made.add(batch(0, RECORDS), batch(0, RECORDS))
-    _wait_compacted(made, [0, RECORDS])
+    _compact(made, [0, RECORDS])
 
 
-def _wait_compacted(made: Prepared, counts: list[int]) -> None:
+def _compact(made: Prepared, counts: list[int]) -> None:
+    """Compact all segments in one pass: those of an earlier one may become one file, with records,
+    when the next segment comes before they are looked at for merging."""
+    alter_topic(made.topic.cluster, made.topic.name, COMPACTED, ())
     eventually(
         lambda: [each.record_count for each in made.topic.segments()] == counts,
         "the earlier ones are gone",
@@ -146,8 +153,7 @@ def topics(broker: SmqBroker, cluster: Cluster) -> dict[str, str]:
     """The topics by what is missing in them."""
     names = {}
     for kind, make in MAKERS.items():
-        configs = COMPACTED if kind.startswith("compacted") else {}
-        made = Prepared(OneTopic(broker, cluster, f"{kind}-{uuid4().hex[:8]}", configs))
+        made = Prepared(OneTopic(broker, cluster, f"{kind}-{uuid4().hex[:8]}"))
         make(made)
         made.leave_the_log()
         assert any(each.record_count == 0 for each in made.topic.segments()), kind
