@@ -1,6 +1,7 @@
 """Waiting for descriptors: select, as Windows has it, finds what poll finds."""
 
-import gc
+import fcntl
+import os
 import select
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -12,15 +13,25 @@ from smq.client.wait import READABLE, WRITABLE, ready, select_ready, wait_readab
 
 Ready = Callable[[Mapping[int, int], float | None], list[int]]
 
+# select takes descriptors below 1024, and what other tests of this process have open may be more:
+# these are taken before any test runs.
+LOW = [os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) for _ in range(2)]
+
 both = pytest.mark.parametrize("find", [ready, select_ready])
 
 
 @pytest.fixture
 def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
-    gc.collect()  # select takes descriptors below 1024, which garbage of other tests may hold.
-    one, other = socket.socketpair()
+    made = socket.socketpair()
+    one, other = (
+        socket.socket(fileno=os.dup2(each.fileno(), low, inheritable=False))
+        for each, low in zip(made, LOW, strict=True)
+    )
+    for each in made:
+        each.close()
     with one, other:
         yield one, other
+    LOW[:] = (os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) for _ in LOW)  # The lowest, again.
 
 
 def test_the_events_are_those_of_poll() -> None:
@@ -50,8 +61,8 @@ def test_a_hung_up_one_is_ready(find: Ready, pair: tuple[socket.socket, socket.s
 def test_one_that_another_thread_has_closed_is_ready(
     find: Ready, pair: tuple[socket.socket, socket.socket]
 ) -> None:
-    closed = pair[0].fileno()
-    pair[0].close()
+    closed = fcntl.fcntl(pair[0], fcntl.F_DUPFD_CLOEXEC, 1000)  # No other thread gets it at once.
+    os.close(closed)
     assert find({closed: READABLE}, None) == [closed]
 
 
