@@ -1,7 +1,13 @@
 """The coordinator as a whole: its parts know the settings and the cluster."""
 
+import gc
+from contextlib import suppress
+
 from smq.coordinator.group_limits import GroupLimits
+from smq.coordinator.topics import NewTopic
+from smq.model.errors import BrokerError
 from tests.coordinator.coordinator_driver import CoordinatorDriver
+from tests.coordinator.test_groups import stable
 
 
 def test_the_brokers_settings_reach_the_groups(driver: CoordinatorDriver) -> None:
@@ -21,3 +27,29 @@ def test_the_brokers_settings_reach_the_groups(driver: CoordinatorDriver) -> Non
 
 def test_the_catalog_carries_the_clusters_id(driver: CoordinatorDriver) -> None:
     assert driver.coordinator.topics.catalog.cluster_id == "cluster"
+
+
+def test_what_is_forgotten_has_no_cycles(driver: CoordinatorDriver) -> None:
+    """The collector looks only at what is young (smq.app.process.collector)."""
+
+    def live(number: int) -> None:
+        name = f"name-{number}"
+        stable(driver, name)
+        driver.wait(60_000)  # Its member is gone.
+        driver.coordinator.groups.take_answers()
+        with suppress(BrokerError):  # A check has forgotten it already.
+            driver.coordinator.groups.delete(name)
+        topics = driver.coordinator.topics
+        topics.delete(topics.create(NewTopic(name=name, partition_count=3), driver.now))
+        topics.catalog.encode()
+        driver.store.commit()
+
+    live(0)
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(1, 101):
+            live(number)
+        assert gc.collect() < 100
+    finally:
+        gc.enable()

@@ -1,6 +1,5 @@
 """The main of the coordinator: opens the store, serves links, shuts down cleanly."""
 
-import gc
 import random
 import select
 
@@ -10,6 +9,7 @@ from shm.peer import is_ours
 from smq.app.coordinator.server import Around, CoordinatorServer
 from smq.app.process.acceptor import Acceptor
 from smq.app.process.clock import now
+from smq.app.process.collector import collect_all, collect_only_young
 from smq.app.process.inheritance import COORDINATOR, Inheritance, shard_name
 from smq.app.process.loop import Loop
 from smq.coordinator.coordinator import Coordinator
@@ -30,9 +30,14 @@ def coordinator_main(inheritance: Inheritance) -> None:
         inheritance.cluster_id, inheritance.log_count, PARTITIONS_PER_LOG_MAX, CATALOG_BYTES_MAX
     )
     chance = random.SystemRandom()
+
+    def build() -> Coordinator:
+        collect_all()  # One that is discarded has cycles: the next build frees it.
+        return Coordinator(store, config, cluster, chance, now())
+
     server = CoordinatorServer(
         loop,
-        lambda: Coordinator(store, config, cluster, chance, now()),
+        build,
         Around(
             lambda: _nodes(inheritance),
             inheritance.catalog.publish,
@@ -44,8 +49,7 @@ def coordinator_main(inheritance: Inheritance) -> None:
     loop.run_once(0)  # Publishes the catalog before the first request.
     Acceptor(loop, inheritance.unix_listeners[COORDINATOR], server.accepted, is_ours)
     loop.register(inheritance.stop.fd, select.EPOLLIN, lambda _events: loop.stop())
-    gc.collect()
-    gc.freeze()
+    collect_only_young()
     inheritance.report_ready()
     loop.run()
     server.close()

@@ -18,6 +18,7 @@ from pathlib import Path
 from shm.peer import is_ours
 from smq.app.process.acceptor import Acceptor
 from smq.app.process.clock import monotonic_ms, now
+from smq.app.process.collector import collect_only_young
 from smq.app.process.inheritance import SEALER, Inheritance, shard_name
 from smq.app.process.link import Link
 from smq.app.process.loop import Loop
@@ -299,5 +300,6 @@ def sealer_main(inheritance: Inheritance) -> None:
     sealer.listen(inheritance.unix_listeners[SEALER])
     loop.register(inheritance.stop.fd, select.EPOLLIN, lambda _: loop.stop())
     sealer.begin()
+    collect_only_young()
     loop.run()
     sealer.stop()

@@ -1,5 +1,6 @@
 """Housekeeping in small jobs: one in hand at a time, a seal waits for one of them at most."""
 
+import gc
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -145,6 +146,21 @@ def test_a_look_queues_some_of_many_partitions_and_the_next_ones_the_rest() -> N
         rig.look(BEGIN_MS + look)
         counts.append(rig.drain().count(Retain))
     assert counts == [RETENTIONS_MAX, RETENTIONS_MAX, 1, 0]
+
+
+def test_chores_that_are_done_have_no_cycles(rig: Rig) -> None:
+    """The collector looks only at what is young (smq.app.process.collector)."""
+    rig.look(BEGIN_MS)
+    rig.drain()
+    gc.collect()
+    gc.disable()
+    try:
+        for look in range(1, 101):
+            rig.look(BEGIN_MS + 1000 * look)
+            assert rig.drain().count(Retain) == 3
+        assert gc.collect() < 100
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("step_ms", [0, -3_600_000, 3_600_000])

@@ -1,5 +1,7 @@
 """Transactional ids over a store: fencing, timeouts, expiration, offsets."""
 
+import gc
+
 import pytest
 
 from smq.coordinator.transactions.decisions import ProducerEpoch
@@ -36,6 +38,26 @@ def test_a_producer_that_begins_aborts_what_the_one_before_left_open(
     with pytest.raises(BrokerError, match="PRODUCER_FENCED"):
         driver.end(zombie)
     assert driver.store.committed_offsets("g") == {}
+
+
+def test_what_is_over_has_no_cycles(driver: TransactionsDriver) -> None:
+    """The collector looks only at what is young (smq.app.process.collector)."""
+
+    def live(count: int) -> None:
+        for _ in range(count):
+            producer = driver.begin()
+            driver.add(producer, 1, 2)
+            driver.commit(producer)
+            driver.turn()
+
+    live(1)
+    gc.collect()
+    gc.disable()
+    try:
+        live(100)
+        assert gc.collect() < 100
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("restarts", [False, True])
