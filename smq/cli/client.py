@@ -89,6 +89,10 @@ def _check_addresses(bootstrap: str) -> None:
         raise refusal(f"--bootstrap: {error}") from error
 
 
+class BadPeer(PeerError):
+    """A peer broke the protocol, and the message is the whole sentence for the user."""
+
+
 @contextmanager
 def failures_told(bootstrap: str) -> Iterator[None]:
     """Turns every failure of a broker into one sentence and exit code 1."""
@@ -96,6 +100,8 @@ def failures_told(bootstrap: str) -> Iterator[None]:
         yield
     except BrokerError as error:
         raise refusal(_sentence(error)) from error
+    except BadPeer as error:
+        raise refusal(str(error)) from error
     except PeerError as error:
         raise refusal(f"the server at {bootstrap} is not a Kafka broker: {error}") from error
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from smq.client.kafka.answers import only
 from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.questions import DESCRIBE_CONFIGS
 from smq.wire.generated.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -26,7 +27,7 @@ def broker_facts(cluster: Cluster) -> BrokerFacts:
         resource_type=RESOURCE_BROKER, resource_name=str(node_id), configuration_keys=None
     )
     request = DescribeConfigsRequest(resources=[resource])
-    (result,) = broker.ask(DESCRIBE_CONFIGS, request).results
+    result = only(broker.ask(DESCRIBE_CONFIGS, request).results, "broker")
     check(result.error_code, result.error_message)
     settings = {each.name: each.value or "" for each in result.configs}
     host, _, _ = broker.address.rpartition(":")

@@ -24,6 +24,7 @@ from smq.client.arguments import flag, function, has_objects
 from smq.client.clock import SYSTEM_CLOCK, Clock
 from smq.client.errors import PayloadDamaged, PayloadMissing
 from smq.client.facts import BrokerFacts
+from smq.client.kafka.answers import number_of
 from smq.client.remote_filer import RemoteFiler
 from smq.filer.content import crc_of
 from smq.filer.location import Location
@@ -254,12 +255,12 @@ class Payloads:
         location = Location.named_by(settings)
         is_here = not why_wire_only() and is_marked(Path(root), cluster_id)
         if not location.is_s3 and not is_here:
-            if (port := int(settings.get("http.port", -1))) > 0:
+            if (port := number_of(settings, "http.port", -1)) > 0:
                 return RemoteFiler(host, port, self._clock)
             raise Unavailable(
                 root, "the broker's filer is on another host, and it has no http.port to reach it"
             )
-        return location.open(reserve_bytes=int(settings.get("filer.reserve.bytes", 0)))
+        return location.open(reserve_bytes=number_of(settings, "filer.reserve.bytes", 0))
 
     def upload(
         self,
@@ -278,7 +279,7 @@ class Payloads:
         wall_ms, chance = self._clock.wall_ms(), os.urandom(10)
         content_type, move = checked_content_type(content_type), flag("move", move)
         # Leaves half of the time to finish the upload and send a record.
-        lately_ms = int(self._facts.settings.get("reference.orphan.ms", 0)) // 2
+        lately_ms = number_of(self._facts.settings, "reference.orphan.ms", 0) // 2
         naming = Naming(
             NAMESPACE_DEFAULT, topic, content_type, wall_ms, chance, lately_ms=lately_ms
         )

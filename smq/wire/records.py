@@ -114,9 +114,13 @@ class Batch(NamedTuple):
         timestamp = self.base_timestamp + timestamp_delta
         if self.is_log_append_time:
             timestamp = self.max_timestamp
+        if not -INT63_END <= timestamp < INT63_END:
+            raise Malformed(f"a record at {timestamp} ms")
         return Record(self.base_offset + offset_delta, timestamp, key, value, headers), at
 
 
+HEADERS_MAX = 1 << 20  # Of a record: two bytes each, and 70 once they are read.
+INT63_END = 2**63
 VARINT_BYTES_MAX = 5
 VARLONG_BYTES_MAX = 10
 
@@ -266,7 +270,7 @@ def _read_field(data: bytes, at: int) -> tuple[bytes | None, int]:
 
 def _read_headers(data: bytes, at: int) -> tuple[Headers, int]:
     count, at = read_varint(data, at)
-    if not 0 <= count <= len(data) - at:
+    if not 0 <= count <= min(len(data) - at, HEADERS_MAX):
         raise Malformed(f"{count} headers where {len(data) - at} bytes are left")
     headers = []
     for _ in range(count):

@@ -17,6 +17,7 @@ from typing import Any
 from uuid import UUID
 
 from smq.model.errors import ErrorCode
+from smq.wire.api import WireApi
 from smq.wire.codec import ZERO_UUID, Writer
 from smq.wire.generated import (
     api_versions,
@@ -181,6 +182,7 @@ class FakeKafka:
                 return None
             code = fault if isinstance(fault, ErrorCode) else ErrorCode.NONE
             response = HANDLERS[api.name](self, node_id, request, code)
+            self.twist(api, header.api_version, response)
             self._changed.notify_all()
         if fault == "close after":
             return None
@@ -189,6 +191,9 @@ class FakeKafka:
         write = getattr(codec, f"write_{snake(api.name)}_response")
         write(response, header.api_version, writer)
         return b"".join(bytes(piece) for piece in writer.framed() if isinstance(piece, bytes))
+
+    def twist(self, api: WireApi[Any, Any], version: int, response: Any) -> None:
+        """Change an answer before it is sent; for others to override."""
 
     def api_versions(self, _node: int, _request: Any, code: ErrorCode) -> Any:
         return api_versions.ApiVersionsResponse(

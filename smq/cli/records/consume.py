@@ -31,7 +31,7 @@ from smq.cli.records.selection import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from smq.client.client import Client
     from smq.client.consuming.batch.chunk import Record
@@ -195,7 +195,8 @@ def _records(
     *,
     follow: bool,
 ) -> "Iterator[Record]":
-    from smq.client.kafka.offsets import EARLIEST  # noqa: PLC0415  (takes its time)
+    from smq.client.consuming.silence import SILENCE_SECONDS_MAX  # noqa: PLC0415  (takes its time)
+    from smq.client.kafka.offsets import EARLIEST  # noqa: PLC0415  (as above)
 
     (start, until), least = places, places[0].offset
     begin = start if least is None else EARLIEST
@@ -208,7 +209,10 @@ def _records(
         if until is not None:
             wanted = consumer.find(until)
             ends = wanted if follow else {name: min(wanted[name], ends[name]) for name in ends}
-        found = consumer if follow and until is None else consumer.read_until(ends)
+        silence_s = None if follow else SILENCE_SECONDS_MAX
+        found: Iterable[Record] = consumer
+        if not follow or until is not None:
+            found = consumer.read_until(ends, silence_s=silence_s)
         for record in found:
             if least is None or record.offset >= least:
                 yield record

@@ -110,7 +110,8 @@ def _bytes_max(side: "Side") -> int | None:
     from smq.client.kafka.admin import message_bytes_max  # noqa: PLC0415  (as above)
 
     try:
-        return side.cluster.retrying(lambda: message_bytes_max(*side))
+        with side.told():
+            return side.cluster.retrying(lambda: message_bytes_max(*side))
     except BrokerError:  # Its configs may be closed to a client that may write to it.
         return None
 
@@ -187,7 +188,8 @@ def name_of(side: "Side") -> "Name":
     from smq.cli.records.copy_state import Name  # noqa: PLC0415
 
     cluster, topic = side
-    found = cluster.retrying(lambda: cluster.topic(topic))
+    with side.told():
+        found = cluster.retrying(lambda: cluster.topic(topic))
     return Name(str(cluster.cluster_id), topic, str(found.topic_id))
 
 
@@ -218,9 +220,11 @@ def _lanes(
     )
 
     partitions = list(range(_count(source)))
-    ends = find_offsets(*source, partitions, LATEST_TIMESTAMP, isolation_level=READ_COMMITTED)
-    firsts = resolve(*source, partitions, where)
-    there = resolve(*destination, partitions, LATEST)
+    with source.told():
+        ends = find_offsets(*source, partitions, LATEST_TIMESTAMP, isolation_level=READ_COMMITTED)
+        firsts = resolve(*source, partitions, where)
+    with destination.told():
+        there = resolve(*destination, partitions, LATEST)
     lanes = {}
     for number in partitions:
         end = there[number]
@@ -253,7 +257,8 @@ def destination_of(source: "Side", destination: "Side") -> "Name":
     try:
         there = _count(destination)
     except NoSuchTopic:
-        there = create_topic(*destination, count)
+        with destination.told():
+            there = create_topic(*destination, count)
     if there < count:
         raise refusal(
             f"topic {destination.topic} has {there} partitions and {source.topic} has {count}; "
@@ -266,4 +271,5 @@ def destination_of(source: "Side", destination: "Side") -> "Name":
 
 
 def _count(side: "Side") -> int:
-    return len(side.cluster.retrying(lambda: side.cluster.topic(side.topic)).leaders)
+    with side.told():
+        return len(side.cluster.retrying(lambda: side.cluster.topic(side.topic)).leaders)

@@ -13,17 +13,22 @@ same sequences: what the destination has by then, or gets later, is not appended
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import NamedTuple
 
+from smq.cli.client import BadPeer
 from smq.cli.records.raw_batches import Producer, Ready, Sizes, from_producer, to_produce
+from smq.client.consuming.silence import Silence
 from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.connection import Connection
 from smq.client.kafka.offsets import READ_COMMITTED
 from smq.client.kafka.questions import FETCH_BY_NAME, INIT_PRODUCER_ID, PRODUCE
+from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError, PeerError
 from smq.wire.codec import Buffer
+from smq.wire.compression import InflatesTooFar
 from smq.wire.generated.fetch import (
     FetchPartition,
     FetchRequest,
@@ -59,6 +64,19 @@ class Side(NamedTuple):
     cluster: Cluster
     topic: str
 
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """A PeerError in the block names the broker that it is of: a copy has two."""
+        try:
+            yield
+        except BadPeer:
+            raise
+        except PeerError as error:
+            raise BadPeer(
+                f"the server at {self.cluster.bootstrap}, asked about {self.topic}, is not a Kafka "
+                f"broker: {error}"
+            ) from error
+
 
 @dataclass(slots=True)
 class Lane:
@@ -86,6 +104,15 @@ class Lane:
     @property
     def is_done(self) -> bool:
         return self.position >= self.end
+
+
+@dataclass(slots=True)
+class Asked:
+    """A connection for the fetches of some partitions, and how long none of them has moved."""
+
+    connection: Connection
+    partitions: list[int]
+    silence: Silence
 
 
 Sent = tuple[Lane, Ready]
@@ -143,39 +170,67 @@ class Copy:
         """
         wanted = [lane.partition for lane in self._lanes.values() if not lane.is_done]
         cluster, topic = self._source
-        asked = {
-            leader: (cluster.connect(leader), partitions)
-            for leader, partitions in cluster.retrying(
-                lambda: cluster.by_leader(topic, wanted)
-            ).items()
-        }
+        asked: list[Asked] = []
         try:
+            with self._source.told():
+                leaders = cluster.retrying(lambda: cluster.by_leader(topic, wanted))
+                for leader, partitions in leaders.items():
+                    silence = Silence(cluster.clock)
+                    asked.append(Asked(cluster.connect(leader), partitions, silence))
             self._run(asked)
         finally:
-            for connection, _ in asked.values():
-                connection.close()
+            for each in asked:
+                each.connection.close()
             for producing in self._producing.values():
                 producing.connection.close()
 
-    def _run(self, asked: dict[int, tuple[Connection, list[int]]]) -> None:
-        under_way = deque(each for each in asked.values() if self._ask(*each))
+    def _run(self, asked: list[Asked]) -> None:
+        under_way = deque(each for each in asked if self._ask(each))
         while under_way:
-            connection, partitions = under_way.popleft()
-            response: FetchResponse = connection.finish()
-            check(response.error_code)
-            ready = [self._read(each) for each in response.responses[0].partitions]
-            if self._ask(connection, partitions):
-                under_way.append((connection, partitions))
+            fetching = under_way.popleft()
+            with self._source.told():
+                ready = self._fetched(fetching)
+            if self._ask(fetching):
+                under_way.append(fetching)
             if any(ready):
                 self._saving(self._producer())
-            self._produce(ready)
-        for producing in self._producing.values():
-            self._await(producing, 0)
+            with self._destination.told():
+                self._produce(ready)
+        with self._destination.told():
+            for producing in self._producing.values():
+                self._await(producing, 0)
         self._saving(self._producer_known)
 
-    def _ask(self, connection: Connection, partitions: list[int]) -> bool:
+    def _fetched(self, fetching: Asked) -> list[list[Sent]]:
+        """The batches of an answer, of each partition that it has. Raises BrokerError, PeerError.
+
+        What it says is believed only of what was asked: a partition that came twice would be sent
+        twice, and one that was not asked would be somebody else's.
+        """
+        response: FetchResponse = fetching.connection.finish()
+        check(response.error_code)
+        found = [each for topic in response.responses for each in topic.partitions]
+        names = {topic.topic for topic in response.responses}
+        numbers = [each.partition_index for each in found]
+        asked = {lane.partition for lane in self._left(fetching)}
+        if names - {self._source.topic} or len({*numbers}) < len(numbers) or {*numbers} - asked:
+            raise PeerError("it answers a fetch with other partitions than it was asked for")
+        ready = [self._read(each) for each in found]
+        fetching.silence.check(
+            {
+                TopicPartition(self._source.topic, lane.partition): (lane.position, lane.end)
+                for lane in self._left(fetching)
+            }
+        )
+        return ready
+
+    def _left(self, fetching: Asked) -> list[Lane]:
+        lanes = [self._lanes[each] for each in fetching.partitions]
+        return [lane for lane in lanes if not lane.is_done]
+
+    def _ask(self, fetching: Asked) -> bool:
         """Send the next fetch; False if all these partitions are done."""
-        left = [self._lanes[each] for each in partitions if not self._lanes[each].is_done]
+        left = self._left(fetching)
         left.sort(key=lambda lane: lane.position - lane.end)  # The longest remainder first.
         if not left:
             return False
@@ -194,13 +249,13 @@ class Copy:
             isolation_level=READ_COMMITTED,
             topics=[FetchTopic(topic=self._source.topic, partitions=rows)],
         )
-        connection.start(FETCH_BY_NAME, request)
+        fetching.connection.start(FETCH_BY_NAME, request)
         return True
 
     def _read(self, data: PartitionData) -> list[Sent]:
         """The batches of a partition to produce; advances its position."""
-        check(data.error_code)
         lane = self._lanes[data.partition_index]
+        check(data.error_code)
         assert isinstance(data.records, memoryview | None)  # As it was received, in its buffer.
         records = data.records if data.records is not None else memoryview(b"")
         aborted = [
@@ -208,7 +263,7 @@ class Copy:
         ]
         found = []
         aborted.sort(key=_offset)
-        for ready in to_produce(records, lane.position, lane.end, aborted, self._sizes):
+        for ready in self._to_produce(lane, records, aborted):
             lane.position = ready.source_next
             if lane.skip:
                 self._pass_over(lane, ready)
@@ -218,6 +273,21 @@ class Copy:
                 numbered = from_producer(ready.data, self._producer(), sequence)
                 found.append((lane, ready._replace(data=numbered)))
         return found
+
+    def _to_produce(
+        self, lane: Lane, records: memoryview, aborted: list[tuple[int, int]]
+    ) -> Iterator[Ready]:
+        """See `to_produce`. Raises BadPeer."""
+        try:
+            yield from to_produce(records, lane.position, lane.end, aborted, self._sizes)
+        except PeerError as error:
+            advice = "to leave it out, start behind it with --from"
+            if isinstance(error, InflatesTooFar):
+                advice = "raise --inflate-max"
+            raise BadPeer(
+                f"partition {lane.partition} of {self._source.topic} cannot be copied from offset "
+                f"{lane.position} on: {error}; {advice}"
+            ) from error
 
     def _plan(self, lane: Lane, ready: Ready) -> int:
         """Record which offsets the records will get; returns the first one."""
@@ -259,7 +329,8 @@ class Copy:
         """This copy's producer; asks for it once."""
         if self._producer_known is None:
             cluster = self._destination.cluster
-            self._producer_known = cluster.retrying(lambda: _new_producer(cluster))
+            with self._destination.told():
+                self._producer_known = cluster.retrying(lambda: _new_producer(cluster))
         return self._producer_known
 
     def _producing_at(self, leader: int) -> "Producing":
@@ -327,6 +398,8 @@ class Producing:
 def _new_producer(cluster: Cluster) -> Producer:
     answer = cluster.anyone().ask(INIT_PRODUCER_ID, InitProducerIdRequest(transactional_id=None))
     check(answer.error_code)
+    if answer.producer_id < 0 or answer.producer_epoch < 0:
+        raise PeerError(f"it gives {answer.producer_id} as a producer's id")
     return Producer(answer.producer_id, answer.producer_epoch)
 
 

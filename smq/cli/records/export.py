@@ -76,13 +76,17 @@ def export(  # noqa: PLR0913  (Each is an option.)
 
 
 def _export(consumer: "Consumer", put: Put) -> int:
+    from smq.client.consuming.silence import Silence  # noqa: PLC0415  (as below)
+
     ends, firsts = consumer.find("latest"), consumer.find("earliest")
     for name, first in firsts.items():  # One of several topics may have the requested offset.
         consumer.seek(*name, min(max(consumer.position(*name), first), ends[name]))
     total = sum(end - consumer.position(*name) for name, end in ends.items())
     records = 0
     with progress("exporting", total) as advance:
-        while any(consumer.position(*name) < end for name, end in ends.items()):
+        silence = Silence(consumer.clock)
+        while left := _left(consumer, ends):
+            silence.check(left)
             with consumer.poll(POLL_S).copy() as batch:
                 if batch:
                     written = put(batch, ends)
@@ -92,6 +96,14 @@ def _export(consumer: "Consumer", put: Put) -> int:
                 if consumer.position(*name) >= end:
                     consumer.pause(*name)
     return records
+
+
+def _left(
+    consumer: "Consumer", ends: "dict[TopicPartition, int]"
+) -> "dict[TopicPartition, tuple[int, int]]":
+    """The positions and ends of partitions that are not read to their ends."""
+    places = {name: (consumer.position(*name), end) for name, end in ends.items()}
+    return {name: place for name, place in places.items() if place[0] < place[1]}
 
 
 @contextmanager

@@ -33,6 +33,8 @@ from smq.wire.records import INFLATED_BYTES_MAX, Batch, Record, read_batches, wr
 NO_PRODUCER = -1
 PIECE_BYTES = 8 * 1024 * 1024  # Of records that are decoded at a time; one may be larger.
 RECORD_BYTES = 200  # A record's objects in memory, beside its bytes.
+HEADER_BYTES = 100  # A header's.
+OFFSET_END = 2**63 - 1  # No record has it: the log could not go on.
 
 _INT16, _INT32, _INT64, _UINT32 = Struct(">h"), Struct(">i"), Struct(">q"), Struct(">I")
 _PRODUCER = Struct(">qhi")  # Id, epoch and base sequence.
@@ -96,8 +98,10 @@ def to_produce(
     divided, down to single records. `records` is writable and is changed in place. Raises
     Malformed, Undecodable; InflatesTooFar.
     """
-    committed = Committed(aborted)
+    committed, behind = Committed(aborted), 0
     for batch in read_batches(records):
+        _check_offsets(batch, behind)
+        behind = batch.last_offset + 1
         is_seen = committed.has(batch)
         if batch.last_offset < position:
             continue
@@ -110,6 +114,20 @@ def to_produce(
             yield Ready(_anonymous(batch), batch.record_count, after)
         else:
             yield from _encoded(batch, position, sizes)
+
+
+def _check_offsets(batch: Batch, behind: int) -> None:
+    """Raise Malformed if a batch has offsets before this one, or more records than offsets."""
+    if not behind <= batch.base_offset <= batch.last_offset < OFFSET_END:
+        raise Malformed(
+            f"a batch has the offsets {batch.base_offset} to {batch.last_offset} where {behind} or "
+            "a later one follows"
+        )
+    if not 0 <= batch.record_count <= batch.last_offset_delta + 1:
+        raise Malformed(
+            f"the batch at offset {batch.base_offset} says that it has {batch.record_count} "
+            f"records in {batch.last_offset_delta + 1} offsets"
+        )
 
 
 def _may_stay(batch: Batch, position: int, bytes_max: int) -> bool:
@@ -172,10 +190,15 @@ def _pieces(batch: Batch, sizes: Sizes) -> Iterator[tuple[Sequence[Record], int]
     gigabytes."""
     limits = Limits(sizes.inflated_bytes_max, sizes.inflated_bytes_max)
     piece: list[Record] = []
-    piece_bytes = 0
-    for record in records_from(batch, batch.base_offset, limits):
+    piece_bytes, before = 0, batch.base_offset - 1
+    for record in records_from(batch, -OFFSET_END, limits):
         if record is None:
             continue
+        if not before < record.offset <= batch.last_offset:
+            raise Malformed(
+                f"the batch at offset {batch.base_offset} has a record at {record.offset}"
+            )
+        before = record.offset
         if piece_bytes > PIECE_BYTES:
             yield piece, record.offset
             piece, piece_bytes = [], 0
@@ -186,7 +209,8 @@ def _pieces(batch: Batch, sizes: Sizes) -> Iterator[tuple[Sequence[Record], int]
 
 def _bytes_of(record: Record) -> int:
     parts = (record.key, record.value, *chain.from_iterable(record.headers))
-    return RECORD_BYTES + sum(len(part) for part in parts if part is not None)
+    beside = RECORD_BYTES + HEADER_BYTES * len(record.headers)
+    return beside + sum(len(part) for part in parts if part is not None)
 
 
 def _divided(

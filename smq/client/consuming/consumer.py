@@ -29,6 +29,7 @@ from smq.client.consuming.consumer_settings import (
 from smq.client.consuming.group.commits import Committing
 from smq.client.consuming.group.group_member import GroupMember
 from smq.client.consuming.sharing import Sharing
+from smq.client.consuming.silence import Silence
 from smq.client.consuming.source.beginnings import Beginnings
 from smq.client.consuming.source.local_source import LocalSource
 from smq.client.consuming.source.reading import Move, Reading
@@ -285,8 +286,13 @@ class Consumer:
             if not batch and timeout_s is not None:
                 return
 
-    def read_until(self, ends: OffsetsIn) -> Generator[Record, None, None]:
+    def read_until(
+        self, ends: OffsetsIn, *, silence_s: float | None = None
+    ) -> Generator[Record, None, None]:
         """Yields all records below these offsets: copies, as in a loop.
+
+        They may be still to come. With `silence_s` they are not waited for longer than this since
+        the last one came: then it raises BrokerError REQUEST_TIMED_OUT.
 
         Reads only the named partitions meanwhile, even paused ones. The end of the loop, also by
         `break`, restores the former ones. Raises TypeError, ValueError.
@@ -295,12 +301,19 @@ class Consumer:
         named = offsets_by_partition("ends", ends)
         for name in named:
             self._partition(*name)
-        return self._read_until(named)
+        silence = None
+        if silence_s is not None:
+            silence = Silence(self.clock, duration("silence_s", silence_s))
+        return self._read_until(named, silence)
 
-    def _read_until(self, ends: dict[TopicPartition, int]) -> Generator[Record, None, None]:
+    def _read_until(
+        self, ends: dict[TopicPartition, int], silence: Silence | None
+    ) -> Generator[Record, None, None]:
         self._check()
         try:
             while left := {each: end for each, end in ends.items() if self.position(*each) < end}:
+                if silence is not None:
+                    silence.check({each: (self.position(*each), left[each]) for each in left})
                 self._reading.read_only(left)
                 yield from self.walk(self._await(SLEEP_SECONDS_MAX, left), left)
         finally:

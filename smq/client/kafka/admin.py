@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from smq.client.errors import NoSuchTopic
+from smq.client.kafka.answers import number_of, only
 from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.connection import Connection
 from smq.client.kafka.offsets import LATEST, resolve
@@ -44,6 +45,7 @@ from smq.wire.generated.offset_fetch import (
 TIMEOUT_MS = 30_000
 DEFAULT_OF_THE_BROKER = -1  # For partition counts and replication factors.
 RESOURCE_TOPIC, RESOURCE_BROKER = 2, 4
+MESSAGE_BYTES_MAX = "max.message.bytes"
 SOURCE_TOPIC = 1  # A setting of this topic, and not a default.
 KEY_TYPE_GROUP, KEY_TYPE_TRANSACTION = 0, 1
 
@@ -78,7 +80,7 @@ def create_topic(
         ],
     )
     request = CreateTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)
-    (created,) = cluster.anyone().ask(CREATE_TOPICS, request).topics
+    created = only(cluster.anyone().ask(CREATE_TOPICS, request).topics, "topic")
     check(created.error_code, created.error_message)
     return cluster.retrying(lambda: _partitions_with_leaders(cluster, name))
 
@@ -98,7 +100,7 @@ def delete_topic(cluster: Cluster, name: str) -> None:
     request = DeleteTopicsRequest(
         topics=[DeleteTopicState(name=name)], topic_names=[name], timeout_ms=TIMEOUT_MS
     )
-    (deleted,) = cluster.anyone().ask(DELETE_TOPICS, request).responses
+    deleted = only(cluster.anyone().ask(DELETE_TOPICS, request).responses, "topic")
     check(deleted.error_code, deleted.error_message)
     cluster.forget()
 
@@ -110,10 +112,8 @@ def topic_configs(cluster: Cluster, name: str) -> Sequence[DescribeConfigsResour
 
 def message_bytes_max(cluster: Cluster, name: str) -> int | None:
     """The largest batch that a topic takes; None if the broker does not tell."""
-    for each in topic_configs(cluster, name):
-        if each.name == "max.message.bytes" and each.value is not None:
-            return int(each.value)
-    return None
+    found = {each.name: each.value for each in topic_configs(cluster, name)}
+    return number_of(found, MESSAGE_BYTES_MAX, 0) or None
 
 
 def broker_configs(cluster: Cluster) -> Sequence[DescribeConfigsResourceResult]:
@@ -130,7 +130,8 @@ def configs_of(
     resource = DescribeConfigsResource(
         resource_type=resource_type, resource_name=name, configuration_keys=None
     )
-    (result,) = broker.ask(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource])).results
+    request = DescribeConfigsRequest(resources=[resource])
+    result = only(broker.ask(DESCRIBE_CONFIGS, request).results, "resource")
     check(result.error_code, result.error_message)
     return result.configs
 

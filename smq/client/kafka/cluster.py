@@ -13,12 +13,14 @@ from uuid import UUID
 
 from smq.client.clock import SYSTEM_CLOCK, Clock
 from smq.client.errors import NoSuchTopic
+from smq.client.kafka.answers import only
 from smq.client.kafka.connection import (
     ANSWER_SECONDS_MAX,
+    PORT_MAX,
     Connection,
 )
 from smq.client.kafka.questions import METADATA, Question
-from smq.model.errors import BrokerError, ErrorCode
+from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.wire.api import Request, Response
 from smq.wire.generated.metadata import (
     MetadataRequest,
@@ -31,7 +33,6 @@ METADATA_MAX_AGE_S = 300.0  # Kafka's metadata.max.age.ms.
 RETRY_SECONDS = 0.1
 ATTEMPT_SECONDS_MIN = 0.5  # A broker gets this much time to answer, even past the deadline.
 SILENT_SECONDS_MAX = 5.0  # Then another broker is asked, if any will do.
-PORT_MAX = 65_535
 
 # Transient errors: this broker or another one may answer the same question soon.
 PASSING = frozenset(
@@ -172,6 +173,9 @@ class Cluster:
 
     def anyone(self) -> Connection:
         """A connection to any broker that answers."""
+        return self.within(self._deadline_seconds, self._anyone)
+
+    def _anyone(self) -> Connection:
         self._drop_broken()
         failure: BrokerError | None = None
         left = self._known()
@@ -181,6 +185,8 @@ class Cluster:
                 return self._connection(address, len(left))
             except BrokerError as error:
                 failure = failure or error
+            if self._seconds_left() <= 0:  # A broker may name any number of others.
+                break
         assert failure is not None
         raise failure
 
@@ -195,7 +201,7 @@ class Cluster:
 
     def connect(self, node_id: int) -> Connection:
         """A new connection, for questions that the broker answers late."""
-        connection = Connection(*self.address(node_id), self._patience())
+        connection = Connection(*self.address(node_id), self._patience(), self.clock)
         connection.wait_at_most(ANSWER_SECONDS_MAX)
         return connection
 
@@ -212,7 +218,9 @@ class Cluster:
 
     def some_broker(self) -> tuple[int, Connection]:
         """A broker from Metadata and its id; one that has answered, if there is any."""
+        return self.within(self._deadline_seconds, self._some_broker)
 
+    def _some_broker(self) -> tuple[int, Connection]:
         def is_new(node_id: int) -> tuple[bool, bool]:
             address = self._addresses[node_id]
             return address in self._silent, address not in self._connections
@@ -226,6 +234,8 @@ class Cluster:
                 return node_id, self._connection(self.address(node_id), len(left))
             except BrokerError as error:
                 failure = failure or error
+            if self._seconds_left() <= 0:
+                break
         raise failure or BrokerError(ErrorCode.BROKER_NOT_AVAILABLE, "no broker is known")
 
     def ask_each(
@@ -244,10 +254,14 @@ class Cluster:
     def topic(self, name: str) -> TopicFacts:
         """A topic, cached or from the cluster. Raises NoSuchTopic."""
         if name not in self._topics:
-            (found,) = self.metadata([name])
+            found = only(self.metadata([name]), "topic")
+            if found.name != name:
+                raise PeerError(f"it was asked about topic {name}, and answers about {found.name}")
             if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise NoSuchTopic(name)
             check(found.error_code)
+            if not found.partitions:
+                raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{name} has no partition now")
             self._topics[name] = _facts(found)
         return self._topics[name]
 
@@ -283,14 +297,22 @@ class Cluster:
         broker.wait_at_most(self._patience(others=len(self._known()) - 1))
         response = broker.ask(METADATA, request)
         self._addresses = {each.node_id: (each.host, each.port) for each in response.brokers}
+        self._forget_others()
         self.cluster_id = response.cluster_id or ""
         return list(response.topics)
+
+    def _forget_others(self) -> None:
+        """Drop what is known of brokers that have gone: there may be others each time."""
+        known = {*self._bootstrap, *self._addresses.values()}
+        self._silent &= known
+        for address in self._connections.keys() - known:
+            self._connections.pop(address).close()
 
     def _connection(self, address: tuple[str, int], others: int = 0) -> Connection:
         connection = self._connections.get(address)
         if connection is None or connection.is_closed:
             self._silent.add(address)  # Until it answers.
-            connection = Connection(*address, self._patience(others))
+            connection = Connection(*address, self._patience(others), self.clock)
             self._connections[address] = connection
             self._silent.remove(address)
         connection.wait_at_most(self._patience())
@@ -318,5 +340,9 @@ def _address(text: str) -> tuple[str, int]:
 
 def _facts(topic: MetadataResponseTopic) -> TopicFacts:
     partitions = sorted(topic.partitions, key=lambda each: each.partition_index)
+    if any(each.partition_index != number for number, each in enumerate(partitions)):
+        raise BrokerError(
+            ErrorCode.LEADER_NOT_AVAILABLE, f"not every partition of {topic.name} is named once"
+        )
     leaders = tuple(each.leader_id for each in partitions)
     return TopicFacts(topic.name or "", leaders, topic.is_internal, topic.topic_id)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 
 from smq.client.kafka.admin import RESOURCE_BROKER, configs_of
+from smq.client.kafka.answers import only
 from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.connection import Connection
 from smq.client.kafka.questions import INCREMENTAL_ALTER_CONFIGS
@@ -43,7 +44,7 @@ def alter_configs(
         resource_type=resource_type, resource_name=name, configs=configs
     )
     request = IncrementalAlterConfigsRequest(resources=[resource])
-    [response] = broker.ask(INCREMENTAL_ALTER_CONFIGS, request).responses
+    response = only(broker.ask(INCREMENTAL_ALTER_CONFIGS, request).responses, "resource")
     check(response.error_code, response.error_message)
 
 

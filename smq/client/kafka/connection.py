@@ -10,6 +10,7 @@ from collections import deque
 from struct import Struct
 from typing import Any
 
+from smq.client.clock import SYSTEM_CLOCK, Clock
 from smq.client.errors import BrokerUnavailable
 from smq.client.kafka.questions import API_VERSIONS, Question
 from smq.model.errors import BrokerError, ErrorCode, PeerError
@@ -22,20 +23,24 @@ from smq.wire.generated.api_versions import (
 from smq.wire.headers import RequestHeader, read_response_header, write_request_header
 
 CLIENT_ID = "smq"
+PORT_MAX = 65_535
 CONNECT_SECONDS_MAX = 5.0
 ANSWER_SECONDS_MAX = (
     60.0  # Above the longest that a broker holds back an answer: to a fetch or a join.
 )
-RESPONSE_BYTES_MAX = 256 * 1024 * 1024  # The largest answer that is buffered.
+# A slower answer is taken for one without end: 8 MiB of records take eight minutes.
+BYTES_A_SECOND_MIN = 16 * 1024
 
 _SIZE = Struct(">i")
 
 
 def connected(host: str, port: int, seconds_max: float) -> socket.socket:
     """A socket to a broker. Raises OSError, also if what a broker named is no address."""
+    if not 0 < port <= PORT_MAX:  # The resolver would take some of its bits.
+        raise OSError("that is no address")
     try:
         return socket.create_connection((host, port), seconds_max)
-    except UnicodeError as error:  # No name of a host can be so.
+    except ValueError as error:  # No name of a host can be so.
         raise OSError("that is no address") from error
 
 
@@ -45,8 +50,15 @@ class Connection:
     Invariant: the broker owes exactly the answers that `_owed` names, in that order.
     """
 
-    def __init__(self, host: str, port: int, seconds_max: float = ANSWER_SECONDS_MAX) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        seconds_max: float = ANSWER_SECONDS_MAX,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
         self.address = f"{host}:{port}"
+        self._clock = clock
         self._owed: deque[tuple[Question[Any, Any], int, int]] = deque()
         self._last_correlation_id = 0
         self._versions: dict[int, tuple[int, int]] = {}
@@ -72,7 +84,9 @@ class Connection:
         return self._socket.fileno()
 
     def wait_at_most(self, seconds: float) -> None:
-        """Wait at most this long for each part of an answer, from now on."""
+        """Wait at most this long for each part of an answer, from now on; for all of them as long
+        again, and what BYTES_A_SECOND_MIN takes."""
+        self._seconds_max = seconds
         self._socket.settimeout(seconds)
 
     def close(self) -> None:
@@ -93,7 +107,7 @@ class Connection:
         """The answer to the oldest question that is not answered yet."""
         question, version, correlation_id = self._owed.popleft()
         try:
-            data = self._receive()
+            data = self._receive(question.answer_bytes_max)
         except BaseException:  # The stream may be in the middle of an answer.
             self.close()
             raise
@@ -136,15 +150,16 @@ class Connection:
             raise
         self._owed.append((question, version, self._last_correlation_id))
 
-    def _receive(self) -> memoryview:
+    def _receive(self, bytes_max: int) -> memoryview:
         (size,) = _SIZE.unpack(self._receive_exactly(_SIZE.size))
-        if not 0 <= size <= RESPONSE_BYTES_MAX:
+        if not 0 <= size <= bytes_max:
             raise PeerError(f"{self.address} announces an answer of {size} bytes")
         return self._receive_exactly(size)
 
     def _receive_exactly(self, size: int) -> memoryview:
         data = memoryview(bytearray(size))
         received = 0
+        until = self._clock.monotonic_s() + self._seconds_max + size / BYTES_A_SECOND_MIN
         while received < size:
             try:
                 count = self._socket.recv_into(data[received:])
@@ -152,6 +167,8 @@ class Connection:
                 raise self._unavailable(error) from error
             if count == 0:
                 raise self._unavailable("it has closed the connection")
+            if self._clock.monotonic_s() > until:
+                raise self._unavailable("its answer comes too slowly")
             received += count
         return data
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from smq.client.kafka.admin import coordinator
+from smq.client.kafka.answers import only
 from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.questions import (
     DELETE_GROUPS,
@@ -56,7 +57,7 @@ def describe_group(cluster: Cluster, group_id: str) -> DescribedGroup:
     answers BrokerError GROUP_ID_NOT_FOUND.
     """
     request = DescribeGroupsRequest(groups=[group_id])
-    (group,) = _ask_coordinator(cluster, group_id, DESCRIBE_GROUPS, request).groups
+    group = only(_ask_coordinator(cluster, group_id, DESCRIBE_GROUPS, request).groups, "group")
     check(group.error_code, group.error_message)
     return group
 
@@ -64,7 +65,7 @@ def describe_group(cluster: Cluster, group_id: str) -> DescribedGroup:
 def delete_group(cluster: Cluster, group_id: str) -> None:
     """Delete a group and its offsets. Raises BrokerError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
     request = DeleteGroupsRequest(groups_names=[group_id])
-    (result,) = _ask_coordinator(cluster, group_id, DELETE_GROUPS, request).results
+    result = only(_ask_coordinator(cluster, group_id, DELETE_GROUPS, request).results, "group")
     check(result.error_code)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from smq.client.arguments import milliseconds_of, whole_number
+from smq.client.kafka.answers import only
 from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.questions import LIST_OFFSETS
 from smq.model.errors import PeerError
@@ -23,6 +24,8 @@ LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1  # Isolation levels (KIP-98).
 INT63_END = 2**63
+ALWAYS_FOUND = frozenset({LATEST_TIMESTAMP, EARLIEST_TIMESTAMP})
+NOT_FOUND = -1  # No record is that late.
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +126,11 @@ def _list_offsets(
         )
     offsets = {}
     for response in cluster.ask_each(LIST_OFFSETS, requests):
-        for each in response.topics[0].partitions:
+        for each in only(response.topics, "topic").partitions:
             check(each.error_code)
+            if each.offset < (0 if timestamp in ALWAYS_FOUND else NOT_FOUND):
+                raise PeerError(f"it says that {topic}-{each.partition_index} has {each.offset}")
             offsets[each.partition_index] = each.offset
     if offsets.keys() != set(partitions):
-        raise PeerError(f"a broker was asked for offsets of other partitions of {topic}")
+        raise PeerError(f"it answers about other partitions of {topic} than it was asked about")
     return offsets

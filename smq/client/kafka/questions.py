@@ -5,12 +5,21 @@ from typing import Generic
 from smq.wire.api import Request, Response, WireApi
 from smq.wire.generated import apis
 
+# A partition takes some 40 bytes of Metadata, and ten times as much once it is read.
+ANSWER_BYTES_MAX = 32 * 1024 * 1024
+RECORDS_BYTES_MAX = 256 * 1024 * 1024  # Of a fetch, whose records stay as they are.
+
 
 class Question(Generic[Request, Response]):
     """An API as the SDK uses it: `version_max` is by default the newest that SMQ itself knows."""
 
-    def __init__(self, api: WireApi[Request, Response], version_max: int | None = None) -> None:
-        self.api = api
+    def __init__(
+        self,
+        api: WireApi[Request, Response],
+        version_max: int | None = None,
+        answer_bytes_max: int = ANSWER_BYTES_MAX,
+    ) -> None:
+        self.api, self.answer_bytes_max = api, answer_bytes_max
         self.version_max = api.last_version if version_max is None else version_max
 
 
@@ -24,10 +33,10 @@ INCREMENTAL_ALTER_CONFIGS = Question(apis.INCREMENTAL_ALTER_CONFIGS)
 DESCRIBE_CONFIGS = Question(apis.DESCRIBE_CONFIGS)
 LIST_OFFSETS = Question(apis.LIST_OFFSETS)
 FETCH = Question(
-    apis.FETCH, version_max=13
+    apis.FETCH, version_max=13, answer_bytes_max=RECORDS_BYTES_MAX
 )  # The first with topic ids instead of names; later ones are for brokers.
 FETCH_BY_NAME = Question(
-    apis.FETCH, version_max=12
+    apis.FETCH, version_max=12, answer_bytes_max=RECORDS_BYTES_MAX
 )  # The last with names, for brokers that know no topic ids.
 PRODUCE = Question(apis.PRODUCE, version_max=12)  # The last with names instead of topic ids.
 INIT_PRODUCER_ID = Question(apis.INIT_PRODUCER_ID)

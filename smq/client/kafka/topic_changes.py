@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 
 from smq.client.kafka.admin import RESOURCE_TOPIC, TIMEOUT_MS
+from smq.client.kafka.answers import only
 from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.config_changes import alter_configs
 from smq.client.kafka.questions import (
@@ -35,7 +36,7 @@ def add_partitions(cluster: Cluster, name: str, added: int) -> int:
     count = len(cluster.retrying(lambda: cluster.topic(name)).leaders) + added
     wanted = CreatePartitionsTopic(name=name, count=count, assignments=None)
     request = CreatePartitionsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)
-    [result] = cluster.anyone().ask(CREATE_PARTITIONS, request).results
+    result = only(cluster.anyone().ask(CREATE_PARTITIONS, request).results, "topic")
     check(result.error_code, result.error_message)
     cluster.forget()
     return count
@@ -56,7 +57,7 @@ def delete_records(
         request = DeleteRecordsRequest(
             topics=[DeleteRecordsTopic(name=name, partitions=asked)], timeout_ms=TIMEOUT_MS
         )
-        [topic] = cluster.broker(leader).ask(DELETE_RECORDS, request).topics
+        topic = only(cluster.broker(leader).ask(DELETE_RECORDS, request).topics, "topic")
         for each in topic.partitions:
             check(each.error_code, _problem(name, each, before))
             starts[each.partition_index] = each.low_watermark

@@ -2,6 +2,7 @@
 
 import tracemalloc
 from collections.abc import Sequence
+from struct import pack_into
 
 import numpy as np
 import pytest
@@ -12,7 +13,10 @@ from shm.kernels.base.words import (
     ATTRIBUTE_LOG_APPEND_TIME,
     ATTRIBUTE_TRANSACTIONAL,
     BATCH_ATTRIBUTES_AT,
+    BATCH_BASE_TIMESTAMP_AT,
     BATCH_CRC_AT,
+    BATCH_LAST_OFFSET_DELTA_AT,
+    BATCH_RECORD_COUNT_AT,
 )
 from smq.cli.records.raw_batches import (
     PIECE_BYTES,
@@ -25,7 +29,7 @@ from smq.cli.records.raw_batches import (
 )
 from smq.wire.codec import Malformed
 from smq.wire.compression import Codec, InflatesTooFar
-from smq.wire.records import Batch, Record, crc_of, read_batches, write_batch
+from smq.wire.records import HEADERS_MAX, Batch, Record, crc_of, read_batches, write_batch
 
 END = 10**9
 
@@ -227,3 +231,74 @@ def test_a_batch_gets_a_producer_and_a_sequence(is_writable: bool) -> None:
     assert parsed.crc == crc_of(parsed.data)
     assert [each.value for each in parsed.records()] == [b"v0", b"v1"]
     assert (bytes(data) == sent) != is_writable  # In place where that is possible.
+
+
+def moved(data: bytes, base_offset: int) -> bytes:
+    """A batch at another offset, which its CRC does not cover."""
+    return base_offset.to_bytes(8, "big", signed=True) + data[8:]
+
+
+def said(data: bytes, last_offset_delta: int, record_count: int) -> bytes:
+    """A batch whose header says so, and has the CRC for it."""
+    patched = bytearray(data)
+    pack_into(">i", patched, BATCH_LAST_OFFSET_DELTA_AT, last_offset_delta)
+    pack_into(">i", patched, BATCH_RECORD_COUNT_AT, record_count)
+    pack_into(">I", patched, BATCH_CRC_AT, crc_of(patched))
+    return bytes(patched)
+
+
+ONE = batch([0, 1, 2])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        ONE + ONE,
+        moved(ONE, 5) + ONE,
+        ONE + moved(ONE, 2),
+        moved(ONE, -1),
+        moved(ONE, 2**63 - 3),
+        said(ONE, -1, 0),
+        said(ONE, -(2**31), 3),
+    ],
+    ids=["twice", "back", "into the last", "below 0", "beyond the last", "none", "backwards"],
+)
+def test_offsets_that_do_not_grow_are_not_copied(data: bytes) -> None:
+    """Of the kind of door fault 12: such records were copied twice."""
+    with pytest.raises(Malformed, match=r"where \d or a later one follows"):
+        produced(data)
+
+
+@pytest.mark.parametrize("count", [-1, 4, 2**31 - 1, -(2**31)])
+def test_more_records_than_offsets_are_not_copied(count: int) -> None:
+    """Of the kind of door fault 12: the sequence of the next batch went back."""
+    with pytest.raises(Malformed, match=f"it has {count} records in 3 offsets"):
+        produced(said(ONE, 2, count))
+
+
+@pytest.mark.parametrize("offsets", [(0, 0, 2), (2, 1, 2), (0, 1, 5), (-1, 1, 2)])
+def test_a_batch_that_is_encoded_anew_has_its_records_in_order(
+    offsets: tuple[int, int, int],
+) -> None:
+    """Of the kind of door fault 12: the position went back, and the copy never ended."""
+    records = [Record(1 + each, 0, None, b"x") for each in (0, *offsets)]
+    data = said(write_batch(records), 4, 4)
+    with pytest.raises(Malformed, match="the batch at offset 1 has a record at"):
+        produced(data, 2)
+
+
+def test_a_record_beyond_all_times_is_not_copied() -> None:
+    """Of the kind of door fault 12: `smq copy` ended with a struct.error."""
+    data = bytearray(write_batch([Record(0, 0, None, b""), Record(1, 2**62, None, b"")]))
+    pack_into(">q", data, BATCH_BASE_TIMESTAMP_AT, 2**63 - 1)
+    pack_into(">I", data, BATCH_CRC_AT, crc_of(data))
+    with pytest.raises(Malformed, match="a record at"):
+        produced(bytes(data), 1)
+
+
+def test_headers_that_inflate_without_end_are_not_collected() -> None:
+    """Of the kind of door fault 12: two bytes each, and seventy in memory."""
+    headers = ((b"", None),) * (HEADERS_MAX + 1)
+    records = [Record(0, 0, None, b""), Record(1, 0, None, b"", headers)]
+    with pytest.raises(Malformed, match=f"{HEADERS_MAX + 1} headers where"):
+        produced(write_batch(records, compression=Codec.ZSTD), 1)

@@ -3,15 +3,24 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
+from itertools import count
+from typing import Any
 
 import pytest
 
 from smq.client.errors import BrokerUnavailable, NoSuchTopic
+from smq.client.kafka import cluster as module
 from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.questions import METADATA
-from smq.model.errors import BrokerError, ErrorCode
-from smq.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
-from tests.client.fake_kafka import FakeKafka, FakePartition, fake_kafka
+from smq.model.errors import BrokerError, ErrorCode, PeerError
+from smq.wire.generated.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
+from tests.client.fake_kafka import HANDLERS, FakeKafka, FakePartition, fake_kafka
 
 WAIT_S = 30
 
@@ -167,3 +176,99 @@ def test_a_connection_of_ones_own_waits_for_answers_that_take_longer(
         kafka.wake()
         assert connection.finish().cluster_id == "fake"
         connection.close()
+
+
+def answer_metadata(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[MetadataResponse], None]
+) -> None:
+    """Have all fakes change their Metadata so."""
+
+    def handler(fake: FakeKafka, node: int, request: Any, code: ErrorCode) -> MetadataResponse:
+        response: MetadataResponse = fake.metadata(node, request, code)
+        change(response)
+        return response
+
+    monkeypatch.setitem(HANDLERS, "Metadata", handler)
+
+
+@pytest.mark.parametrize("name", ["b", "../a", "", None])
+def test_an_answer_about_another_topic_is_of_no_broker(
+    kafka: FakeKafka, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, name: str | None
+) -> None:
+    """Of the kind of door fault 12: its leaders were taken for those of the topic."""
+
+    def change(response: MetadataResponse) -> None:
+        response.topics[0].name = name
+
+    kafka.add_topic("a")
+    answer_metadata(monkeypatch, change)
+    with pytest.raises(PeerError, match="asked about topic a, and answers about"):
+        cluster.topic("a")
+
+
+@pytest.mark.parametrize("index", [0, 2, -1, 2**31 - 1])
+def test_partitions_are_known_when_each_is_named_once(
+    kafka: FakeKafka, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, index: int
+) -> None:
+    """Of the kind of door fault 12: a partition named twice counted as two."""
+
+    def change(response: MetadataResponse) -> None:
+        response.topics[0].partitions[1].partition_index = index
+
+    kafka.add_topic("a", 2)
+    answer_metadata(monkeypatch, change)
+    with pytest.raises(BrokerError, match="not every partition of a is named once"):
+        cluster.topic("a")
+
+
+def test_brokers_that_have_gone_are_forgotten(
+    kafka: FakeKafka, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the kind of door fault 12: one that names others each time filled the memory."""
+    ports = count(1)
+
+    def change(response: MetadataResponse) -> None:
+        names = [MetadataResponseBroker(node_id=1, host="127.0.0.1", port=next(ports))]
+        response.brokers = names
+
+    answer_metadata(monkeypatch, change)
+    for _ in range(5):
+        cluster.metadata([])
+        with suppress(BrokerUnavailable):
+            cluster.broker(1)
+    assert len(cluster._silent) <= 1
+    assert len(cluster._connections) <= 1
+
+
+def test_any_number_of_brokers_that_are_none_are_tried_until_the_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of the kind of door fault 12: each was given half a second."""
+    with fake_kafka() as kafka:
+
+        def change(response: MetadataResponse) -> None:
+            response.brokers = [
+                MetadataResponseBroker(node_id=each, host=f"127.0.0.{each}", port=9)
+                for each in range(2, 250)
+            ]
+
+        answer_metadata(monkeypatch, change)
+        with Cluster(kafka.bootstrap, deadline_seconds=0.2) as cluster:
+            cluster.metadata([])
+            kafka.close()
+            cluster.close()
+            tried: list[str] = []
+
+            def connection(host: str, *_: object) -> None:
+                tried.append(host)
+                cluster.clock.sleep(0.05)
+                raise BrokerUnavailable(host)
+
+            monkeypatch.setattr(module, "Connection", connection)
+            with pytest.raises(BrokerUnavailable):
+                cluster.anyone()
+            assert 0 < len(tried) < 50
+            tried.clear()
+            with pytest.raises(BrokerUnavailable):
+                cluster.some_broker()
+            assert 0 < len(tried) < 50

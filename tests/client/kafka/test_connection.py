@@ -3,13 +3,16 @@
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from struct import pack
 
 import pytest
 
-from smq.client.kafka.connection import Connection
-from smq.client.kafka.questions import FETCH, METADATA
+from smq.client.kafka.connection import BYTES_A_SECOND_MIN, Connection
+from smq.client.kafka.questions import ANSWER_BYTES_MAX, FETCH, METADATA
 from smq.client.producing.channel.wire_channel import WireChannel
 from smq.model.errors import BrokerError, ErrorCode, PeerError
+from smq.testing.stepped_clock import SteppedClock
 from smq.wire.generated.fetch import FetchRequest
 from smq.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
 from tests.client.fake_kafka import FakeKafka
@@ -103,3 +106,40 @@ def answer_with(data: bytes) -> int:
 def test_what_is_no_kafka_broker_is_a_broken_peer(data: bytes) -> None:
     with pytest.raises(PeerError):
         Connection("127.0.0.1", answer_with(data))
+
+
+@pytest.mark.parametrize("port", [-1, 0, 65_536, 2**31 - 1])
+@pytest.mark.parametrize("connect", [Connection, WireChannel])
+def test_a_port_that_is_none_is_a_broker_that_is_not_available(
+    connect: Callable[[str, int], object], port: int
+) -> None:
+    """Of the kind of door fault 12: Metadata may name any, and some of its bits were taken."""
+    with pytest.raises(BrokerError, match="that is no address"):
+        connect("127.0.0.1", port)
+
+
+def test_an_answer_that_comes_byte_by_byte_ends_at_a_deadline() -> None:
+    """Of the kind of door fault 12: each byte was waited for anew, for an answer of any size."""
+    clock = SteppedClock()
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with listener, connection, suppress(OSError):
+            connection.recv(1000)
+            connection.sendall(pack(">i", BYTES_A_SECOND_MIN))
+            while True:
+                connection.sendall(b"\0")
+                clock.step(0.5)
+
+    threading.Thread(target=serve, daemon=True).start()
+    with pytest.raises(BrokerError, match="its answer comes too slowly"):
+        Connection("127.0.0.1", listener.getsockname()[1], 5.0, clock)
+
+
+def test_an_answer_may_be_as_large_as_its_question_lets_it() -> None:
+    """Of the kind of door fault 12: an answer about topics, 18 bytes each, had 256 MiB."""
+    port = answer_with(pack(">i", ANSWER_BYTES_MAX + 1))
+    with pytest.raises(PeerError, match=f"an answer of {ANSWER_BYTES_MAX + 1} bytes"):
+        Connection("127.0.0.1", port)
+    assert FETCH.answer_bytes_max > ANSWER_BYTES_MAX

@@ -84,5 +84,26 @@ def test_a_partition_that_nobody_asked_for_is_no_answer(
 
     monkeypatch.setitem(HANDLERS, "ListOffsets", other)
     kafka.add_topic("a")
-    with pytest.raises(PeerError, match="asked for offsets of other partitions"):
+    with pytest.raises(PeerError, match="answers about other partitions"):
         find_offsets(cluster, "a", [0], -1)
+
+
+@pytest.mark.parametrize(("timestamp", "offset"), [(-1, -1), (-2, -1), (1000, -2), (-1, -(2**63))])
+def test_a_place_that_cannot_be_is_of_no_broker(
+    kafka: FakeKafka,
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    timestamp: int,
+    offset: int,
+) -> None:
+    """Of the kind of door fault 12: an end below 0 was asked about until the stack was full."""
+
+    def other(fake: FakeKafka, node: int, request: Any, code: ErrorCode) -> Any:
+        answer = fake.list_offsets(node, request, code)
+        answer.topics[0].partitions[0].offset = offset
+        return answer
+
+    monkeypatch.setitem(HANDLERS, "ListOffsets", other)
+    kafka.add_topic("a")
+    with pytest.raises(PeerError, match=f"it says that a-0 has {offset}"):
+        resolve(cluster, "a", [0], Place(timestamp=timestamp))

@@ -24,7 +24,13 @@ import numpy as np
 from shm.arrow import read_only
 from shm.kernels.base.words import ATTRIBUTE_CONTROL, BATCH_HEADER_BYTES
 from shm.kernels.reader.lend import F_FIELDS, F_ROW, F_START
-from shm.kernels.record.records import B_AT, B_ATTRIBUTES, B_LAST_OFFSET, scan_batches
+from shm.kernels.record.records import (
+    B_AT,
+    B_ATTRIBUTES,
+    B_BASE_OFFSET,
+    B_LAST_OFFSET,
+    scan_batches,
+)
 from smq.client.consuming.batch.chunk import Batches
 from smq.client.consuming.source.aborted import in_aborted
 from smq.client.consuming.source.beginnings import Beginnings
@@ -48,6 +54,7 @@ from smq.wire.generated.fetch import (
 FETCH_WAIT_MS = 500  # How long a broker holds a fetch without records; Kafka's default.
 RETRY_SECONDS = 0.1
 UNPOLLED_SECONDS = 1.0  # Only this much of a pause between two takes counts as failing.
+OFFSET_MAX = np.iinfo(np.int64).max  # Nothing is behind it.
 FETCH_BYTES_FACTOR = 4  # Per answer, which serves several partitions.
 
 
@@ -294,6 +301,8 @@ def _batches(
     if count == 0:
         raise PeerError(f"what was fetched of {partition.name} is no record batch at {~stopped}")
     facts = facts[:, :count]
+    if not _is_in_order(facts):
+        raise PeerError(f"what was fetched of {partition.name} has offsets that do not grow")
     after = int(facts[B_LAST_OFFSET, -1]) + 1
     wanted = (facts[B_LAST_OFFSET] >= partition.position) & (
         facts[B_ATTRIBUTES] & ATTRIBUTE_CONTROL == 0
@@ -303,3 +312,10 @@ def _batches(
     facts = np.ascontiguousarray(facts[:, wanted])
     facts[F_ROW], facts[F_START] = 0, partition.position
     return Batches(data, facts, [partition.name], is_lent=False), max(after, partition.position)
+
+
+def _is_in_order(facts: np.ndarray) -> bool:
+    """Whether each batch begins behind the one before it, and all end below the last int64."""
+    firsts, lasts = facts[B_BASE_OFFSET], facts[B_LAST_OFFSET]
+    befores = np.concatenate(([-1], lasts[:-1]))
+    return bool(((firsts > befores) & (lasts >= firsts) & (lasts < OFFSET_MAX)).all())

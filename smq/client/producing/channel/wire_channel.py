@@ -9,7 +9,7 @@ import numpy as np
 from shm.kernels.record.records_encode import One
 from shm.kernels.session.one_record import put_one
 from smq.client.errors import BrokerUnavailable, ChannelGone
-from smq.client.kafka.connection import CONNECT_SECONDS_MAX, RESPONSE_BYTES_MAX, connected
+from smq.client.kafka.connection import CONNECT_SECONDS_MAX, connected
 from smq.client.producing.channel.channel import REQUEST_BYTES_MAX
 from smq.client.producing.encode.batch_writer import Stamp
 from smq.client.wait import READABLE, WRITABLE
@@ -17,6 +17,7 @@ from smq.client.wait import READABLE, WRITABLE
 # The most that a slow broker may let pile up here. The producer's buffer bounds the rest.
 UNSENT_BYTES_MAX = 4 * 1024 * 1024
 RECEIVE_BYTES = 64 * 1024  # A thousand answers.
+ANSWER_BYTES_MAX = 1024 * 1024  # About one partition each, with an error's text at most.
 
 _SIZE = Struct(">i")
 
@@ -90,7 +91,7 @@ class WireChannel:
         answers, at = [], 0
         while len(self._received) - at >= _SIZE.size:
             (size,) = _SIZE.unpack_from(self._received, at)
-            if not 0 <= size <= RESPONSE_BYTES_MAX:
+            if not 0 <= size <= ANSWER_BYTES_MAX:
                 raise ChannelGone(f"the broker announces an answer of {size} bytes")
             end = at + _SIZE.size + size
             if end > len(self._received):

@@ -347,3 +347,21 @@ def test_brokers_that_stay_away_are_told_after_the_deadline(
     with pytest.raises(BrokerUnavailable):
         read(source, 1)
     assert time.monotonic() - started > 0.25
+
+
+@pytest.mark.parametrize("base_offsets", [(0, 0), (3, 0), (0, 2), (-3, 0), (0, 2**63 - 3)])
+def test_batches_with_offsets_that_do_not_grow_are_told(
+    kafka: FakeKafka, source: WireSource, base_offsets: tuple[int, int]
+) -> None:
+    """Of the kind of door fault 12: their records were read twice, or from beyond the last
+    offset, and the next fetch ended with a struct.error."""
+    (partition,) = kafka.add_topic("a", 1)
+    fill(kafka, 0, 6, partitions=1)
+    answer = b"".join(
+        base.to_bytes(8, "big", signed=True) + batch[8:]
+        for base, batch in zip(base_offsets, partition.batches, strict=True)
+    )
+    partition.from_offset = lambda offset: answer  # type: ignore[method-assign]
+    source.add(partitions(0))
+    with pytest.raises(PeerError, match="offsets that do not grow"):
+        read(source, 1)

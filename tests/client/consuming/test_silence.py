@@ -1,0 +1,31 @@
+"""A broker that sends nothing of what it says it has is given up on."""
+
+import pytest
+
+from smq.client.consuming.silence import Silence
+from smq.client.names import TopicPartition
+from smq.model.errors import BrokerError, ErrorCode
+from smq.testing.stepped_clock import SteppedClock
+
+A, B = TopicPartition("a", 0), TopicPartition("a", 1)
+
+
+def test_it_is_over_when_nothing_has_moved_for_long() -> None:
+    """Of the kind of door fault 12: `smq copy`, `consume` and `export` waited for ever."""
+    clock = SteppedClock()
+    silence = Silence(clock, 5)
+    for place in (1, 2, 3):  # It moves, if slowly.
+        silence.check({A: (place, 9), B: (0, 4)})
+        clock.step(4)
+    silence.check({A: (3, 9), B: (0, 4)})
+    clock.step(2)
+    with pytest.raises(BrokerError, match="a-0 ends at offset 9, but has sent nothing") as raised:
+        silence.check({A: (3, 9), B: (0, 4)})
+    assert raised.value.code == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_who_waits_for_nothing_is_never_kept_waiting() -> None:
+    clock = SteppedClock()
+    silence = Silence(clock, 5)
+    clock.step(9)
+    silence.check({})
