@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -60,6 +61,7 @@ class DeltaTable:
 
     def read(self) -> Held | None:
         """See LakeTable."""
+        self._refuse_other_place()
         library, exceptions = _library("deltalake"), _library("deltalake.exceptions")
         with self._failures():
             try:
@@ -79,6 +81,16 @@ class DeltaTable:
             said = log.metadata().configuration
             is_dated = not _CONFIGURATION.items() <= said.items()
             return Held(said.get(TOPIC_ID, ""), files, foreign, columns, is_dated)
+
+    def _refuse_other_place(self) -> None:
+        """Raise LakeError where deltalake takes the directory's path for another one."""
+        taken = unquote(self._uri).replace("\\", "/")
+        if "://" not in self._uri and taken != self._uri:
+            raise LakeError(
+                str(self._name),
+                f"deltalake takes {self._uri} for {taken}; choose another --data-dir, or "
+                "`filer.root`",
+            )
 
     def _added(self, log: "Log") -> Iterator[tuple[str, int, int]]:
         """Path, bytes and rows of each file; -1 rows if the log does not tell."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO, InputFile, OutputFile
 
 IO_CLASS = "py-io-impl"  # In properties of a table: any class of any module.
+COMPRESSED = ".gz.metadata.json"  # The specification's name; pyiceberg goes by it.
 _NAME = re.compile(r"[\w.=-]+", re.ASCII)
 _TABLES = ("iceberg_tables", "iceberg_namespace_properties")
 _PARTS = re.compile(r",(?![^(]*\))")
@@ -55,6 +56,11 @@ def _own(location: str, directory: str) -> str:
         raise Elsewhere(
             f"the table names {location}, and SMQ opens only files in {directory}; drop the "
             "table, and it is published again"
+        )
+    if name.endswith(COMPRESSED):
+        raise Elsewhere(
+            f"the table names {location}, and SMQ opens no compressed metadata, which may be of "
+            "any size; drop the table, and it is published again"
         )
     return location
 

@@ -2,11 +2,15 @@
 
 import json
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable as Log, write_deltalake
 
 from smq.sealer.lake.delta import statistics_of
+from smq.sealer.lake.errors import LakeError
 from tests.sealer.lake.lake_kit import Lake, assert_follows, lake_in
 
 
@@ -25,6 +29,37 @@ def test_who_streams_changes_sees_no_merge(tmp_path: Path) -> None:
         changes = [each[kind] for each in commit for kind in ("add", "remove") if kind in each]
         assert len(changes) == 5
         assert not any(change["dataChange"] for change in changes)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("name", ["a%20b", "a\\b"])
+def test_a_path_that_deltalake_takes_for_another_one_is_refused(tmp_path: Path, name: str) -> None:
+    """The error was of deltalake's kernel: it found no log where it looked for one."""
+    (tmp_path / name).mkdir()
+    with lake_in(tmp_path / name, "delta") as lake:
+        lake.seal(0)
+        with pytest.raises(LakeError, match="choose another --data-dir"):
+            lake.publish()
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a b", "a#b", "a?b", "a%b", "a+b", "a'b", 'a"b', "d\u00e9", "a.", "a&b=c", "a{b}", "a:b"],
+)
+def test_a_table_in_any_other_directory_is_read(tmp_path: Path, name: str) -> None:
+    """By deltalake, and through its dataset. Its `file_uris` are quoted, and Polars misreads them,
+    as in tables of its own: docs/tables.md."""
+    (tmp_path / name).mkdir()
+    with lake_in(tmp_path / name, "delta") as lake:
+        lake.seal(0, 4)
+        lake.publish()
+        table = Log(lake.uri())
+        assert table.count() == table.to_pyarrow_dataset().count_rows() > 0
+        paths = [Path(unquote(each)) for each in table.file_uris()]
+        assert sum(pq.read_metadata(each).num_rows for each in paths) == table.count()
+        write_deltalake(tmp_path / name / "own", pa.table({"a": [1]}))
+        (uri,) = Log(tmp_path / name / "own").file_uris()
+        assert (unquote(uri) == uri) == (table.file_uris() == [*map(str, paths)])
 
 
 def test_a_checkpoint_is_read_like_the_log(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What an Iceberg catalog from elsewhere names is neither read, written, deleted nor imported."""
 
+import gzip
 import json
 import sqlite3
 import sys
@@ -115,6 +116,20 @@ def test_metadata_elsewhere_is_not_read(lake: Lake, home: Path) -> None:
     change_catalog(lake, f"UPDATE iceberg_tables SET metadata_location = 'file://{home}/precious'")
     with pytest.raises(LakeError, match="this broker did not make"):
         lake.publish()
+
+
+def test_compressed_metadata_is_not_opened(lake: Lake) -> None:
+    """Of the kind of door fault 2: some kilobytes inflated to all of the worker's memory."""
+    name = lake.iceberg().metadata_location
+    path = Path(name.removeprefix("file://"))
+    packed = path.with_name(path.name.replace(".metadata.json", ".gz.metadata.json"))
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    change_catalog(lake, f"UPDATE iceberg_tables SET metadata_location = 'file://{packed}'")
+    with pytest.raises(LakeError, match=r"this broker did not make\. Rename or drop it"):
+        lake.publish()
+    lake.drop()
+    lake.publish()
+    assert_follows(lake)
 
 
 @pytest.mark.parametrize(
