@@ -46,8 +46,7 @@ def test_cycles_are_freed_while_they_are_young(collections: list[dict[str, int]]
 def test_what_was_dropped_as_a_whole_can_be_collected(collections: list[dict[str, int]]) -> None:
     cycle: list[Any] = [[] for _ in range(YOUNG)]
     cycle.append(cycle)
-    for _ in range(2 * YOUNG):  # It grows old.
-        cycle.append([])
+    cycle.extend([[] for _ in range(2 * YOUNG)])  # It grows old.
     del cycle
     collections.clear()
     collect_all()
