@@ -39,7 +39,7 @@ from smq.model.errors import PeerError, StoreError
 from smq.model.now import Now
 from smq.model.printable import say_error
 from smq.wire.internal.form import encode_answer
-from smq.wire.internal.frames import KIND_KAFKA, InternalFrame, decode_relay, encode_frame
+from smq.wire.internal.frames import KIND_KAFKA, InternalFrame, decode_relay, frame_pieces
 
 MiB = 1024 * 1024
 # Answers to members after a group's decision. Each costs some microseconds to write and send: a
@@ -160,7 +160,8 @@ class CoordinatorServer:
 
     @staticmethod
     def _answer(place: _Place, body: bytes) -> None:
-        place.outlet.put(encode_frame(place.frame_id, KIND_KAFKA, body))
+        for piece in frame_pieces(place.frame_id, KIND_KAFKA, body):
+            place.outlet.put(piece)
 
     def _end_turn(self) -> None:
         for outlet in list(self._outlets.values()):

@@ -6,6 +6,7 @@ no other, and its link is closed when it falls too far behind.
 
 import select
 import socket
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from smq.model.errors import PeerError
 from smq.wire.internal.frames import InternalFrame, InternalReader
 
 RECEIVE_BYTES = 1 << 18
+TURN_BYTES = 1 << 20  # Sent before others are looked at.
+JOINED_BYTES_MAX = 1 << 16  # Smaller frames that wait go out together.
 UNSENT_BYTES_MAX = 256 * 1024 * 1024  # Two of the largest requests, and some more.
 
 
@@ -35,7 +38,10 @@ class Link:
         self._loop, self._socket = loop, sock
         self._on_frame, self._on_close = on_frame, on_close
         self._reader = InternalReader()
-        self._unsent = bytearray()
+        self._unsent: deque[bytes | bytearray] = deque()
+        self._unsent_bytes = 0
+        self._is_sending = False  # The loop tells when the other side takes more.
+        self._begun = 0  # So many bytes of the first one are sent.
         self.closed = False
         loop.register(sock.fileno(), select.EPOLLIN, self._ready)
 
@@ -57,15 +63,23 @@ class Link:
     @property
     def unsent_bytes(self) -> int:
         """The bytes that the peer has not received yet."""
-        return len(self._unsent)
+        return self._unsent_bytes
 
     def send(self, frame: bytes) -> None:
         """Send one encoded frame, now or when the other side can take it."""
         if self.closed:
             return
-        self._unsent += frame
-        self._flush()
-        if len(self._unsent) > UNSENT_BYTES_MAX:
+        self._unsent_bytes += len(frame)
+        last = self._unsent[-1] if self._unsent else b""
+        if isinstance(last, bytearray) and len(last) + len(frame) <= TURN_BYTES:
+            last += frame
+        elif len(frame) < JOINED_BYTES_MAX:
+            self._unsent.append(bytearray(frame))
+        else:
+            self._unsent.append(frame)  # Large ones are not copied.
+        if not self._is_sending:
+            self._flush()
+        if self._unsent_bytes > UNSENT_BYTES_MAX:
             self._drop()
 
     def send_with_fd(self, frame: bytes, fd: int) -> None:
@@ -89,18 +103,32 @@ class Link:
             self._on_close(self)
 
     def _flush(self) -> None:
+        """Send a turn's share; the rest once the other side takes more."""
+        end = self._unsent_bytes - TURN_BYTES
         try:
-            while self._unsent:
-                sent = self._socket.send(self._unsent)
-                del self._unsent[:sent]
+            while self._unsent_bytes > max(0, end):
+                with memoryview(self._unsent[0]) as first:
+                    sent = self._socket.send(first[self._begun : self._begun + TURN_BYTES])
+                self._note_sent(sent)
         except BlockingIOError:
-            self._loop.modify(self._socket.fileno(), select.EPOLLIN | select.EPOLLOUT)
+            pass
         except OSError:
             self._drop()
+            return
+        if self._is_sending != bool(self._unsent):
+            self._is_sending = bool(self._unsent)
+            wanted = select.EPOLLOUT if self._is_sending else 0
+            self._loop.modify(self._socket.fileno(), select.EPOLLIN | wanted)
+
+    def _note_sent(self, count: int) -> None:
+        self._begun += count
+        self._unsent_bytes -= count
+        if self._begun == len(self._unsent[0]):
+            self._unsent.popleft()
+            self._begun = 0
 
     def _ready(self, events: int) -> None:
         if events & select.EPOLLOUT:
-            self._loop.modify(self._socket.fileno(), select.EPOLLIN)
             self._flush()
         if events & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR) and not self.closed:
             self._receive()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from smq.app.process.link import UNSENT_BYTES_MAX as LINK_UNSENT_BYTES_MAX, Link
 from smq.app.process.loop import Loop
@@ -26,6 +26,12 @@ UNSENT_BYTES_MAX = 64 * 1024 * 1024
 SEALER_WAIT_MS = 10_000  # By default, clients disconnect after 30 s without an answer.
 
 
+class Answered(Protocol):
+    """What is called with an answer: b"" without one. A large one has several pieces."""
+
+    def __call__(self, first: bytes, /, *rest: bytes) -> None: ...
+
+
 class Peer:
     """Another process: connects with the first question, and again after a failure."""
 
@@ -33,10 +39,18 @@ class Peer:
         self._loop, self._path = loop, path
         self._link: Link | None = None
         self._ids = count(1)
-        self._waiting: dict[int, Callable[[bytes], None]] = {}
+        self._waiting: dict[int, Answered] = {}
 
     def ask(self, encode: Callable[[int], bytes], answered: Callable[[bytes], None]) -> None:
         """Send the frame `encode(id)`; `answered(body)` gets the answer, or b"" without one."""
+
+        def joined(first: bytes, *rest: bytes) -> None:
+            answered(b"".join((first, *rest)) if rest else first)
+
+        self.ask_for_pieces(encode, joined)
+
+    def ask_for_pieces(self, encode: Callable[[int], bytes], answered: Answered) -> None:
+        """As ask(), but a large answer comes in pieces."""
         if self._link is None or self._link.closed:
             try:
                 self._link = Link.connect(self._loop, self._path, self._frame, self._broken)
@@ -54,7 +68,7 @@ class Peer:
     def _frame(self, _link: Link, frame: InternalFrame) -> None:
         answered = self._waiting.pop(frame.id, None)
         if answered is not None:
-            answered(frame.body)
+            answered(frame.first, *frame.rest)
 
     def _broken(self, _link: Link) -> None:
         waiting, self._waiting = self._waiting, {}
@@ -82,10 +96,10 @@ class Peers:
         self._loop, self._node_id, self._sealer_wait_ms = loop, node_id, sealer_wait_ms
         self._coordinator, self._sealer = Peer(loop, coordinator), Peer(loop, sealer)
 
-    def relay(self, client_host: str, request: Buffer, answered: Callable[[bytes], None]) -> None:
+    def relay(self, client_host: str, request: Buffer, answered: Answered) -> None:
         """Relay a client's request to the coordinator; the answer is b"" if that fails."""
         body = encode_relay(self._node_id, client_host, request)
-        self._coordinator.ask(lambda i: encode_frame(i, KIND_KAFKA, body), answered)
+        self._coordinator.ask_for_pieces(lambda i: encode_frame(i, KIND_KAFKA, body), answered)
 
     def ask_coordinator(
         self, question: Question[A], answered: Callable[[A | Failed], None]

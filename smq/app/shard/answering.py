@@ -106,18 +106,19 @@ class Answering:
         connection.relayed_count += 1
         connection.relayed_bytes += size
 
-        def answered(response: bytes) -> None:
+        def answered(first: bytes, *rest: bytes) -> None:
             connection.relayed_count -= 1
             connection.relayed_bytes -= size
             assert connection.relayed_count >= 0
             assert connection.relayed_bytes >= 0
             if connection.closed:
                 return
-            if not response:
+            if not first:
                 connection.close()
                 return
-            obey(connection, start, response, monotonic_ms())
-            slot.fill([len(response).to_bytes(SIZE_BYTES), response])
+            obey(connection, start, first, monotonic_ms())
+            length = len(first) + sum(map(len, rest))
+            slot.fill([length.to_bytes(SIZE_BYTES), first, *rest])
             self.dirty[connection] = None
 
         self._peers.relay(connection.caller.host, request, answered)

@@ -21,17 +21,25 @@ from smq.model.errors import PeerError
 KIND_KAFKA = 1
 KIND_COMMAND = 2
 FRAME_BYTES_MAX = 128 * 1024 * 1024  # A Kafka request is at most 100 MiB.
+LARGE_BYTES = 1024 * 1024  # Bodies from this size on are not copied as a whole.
+FIRST_BYTES_MIN = 64  # Of the first piece: a response's header, and more.
 
 _HEAD = struct.Struct("<IQB")
 _RELAY = struct.Struct("<iB")
 
 
 class InternalFrame(NamedTuple):
-    """One question or answer."""
+    """One question or answer. The body of a large one has come in pieces."""
 
     id: int
     kind: int
-    body: bytes
+    first: bytes
+    rest: tuple[bytes, ...] = ()
+
+    @property
+    def body(self) -> bytes:
+        """The whole body; that of a large frame is joined each time."""
+        return b"".join((self.first, *self.rest)) if self.rest else self.first
 
 
 class Relayed(NamedTuple):
@@ -47,10 +55,17 @@ def encode_frame(frame_id: int, kind: int, body: bytes) -> bytes:
     return _HEAD.pack(9 + len(body), frame_id, kind) + body
 
 
+def frame_pieces(frame_id: int, kind: int, body: bytes) -> list[bytes]:
+    """The bytes of one frame in pieces: a large body is not copied."""
+    if len(body) < LARGE_BYTES:
+        return [encode_frame(frame_id, kind, body)]
+    return [_HEAD.pack(9 + len(body), frame_id, kind), body]
+
+
 def encode_relay(node_id: int, client_host: str, request: bytes | memoryview) -> bytes:
     """The body of a KIND_KAFKA question: the client, then the request without its size."""
     host = client_host.encode()
-    return _RELAY.pack(node_id, len(host)) + host + bytes(request)
+    return b"".join((_RELAY.pack(node_id, len(host)), host, request))
 
 
 def decode_relay(body: bytes) -> Relayed:
@@ -61,20 +76,40 @@ def decode_relay(body: bytes) -> Relayed:
 
 
 class InternalReader:
-    """Cuts a byte stream into frames."""
+    """Cuts a byte stream into frames. Large ones keep the pieces in which they have come."""
 
     def __init__(self) -> None:
         self._received = bytearray()
+        self._head = (0, 0)  # Id and kind of a large frame of which `_missing` bytes are to come.
+        self._pieces: list[bytes] = []
+        self._missing = 0
 
     def receive(self, data: bytes | memoryview) -> Iterator[InternalFrame]:
         """Add received bytes; yield each frame that is now complete. Raises PeerError."""
+        if self._missing:
+            piece, data = bytes(data[: self._missing]), data[self._missing :]
+            self._pieces.append(piece)
+            self._missing -= len(piece)
+            if not self._missing:
+                first, *rest = self._pieces
+                self._pieces = []
+                yield InternalFrame(*self._head, first, tuple(rest))
         self._received += data
         while len(self._received) >= _HEAD.size:
             length, frame_id, kind = _HEAD.unpack_from(self._received)
             if not 9 <= length <= FRAME_BYTES_MAX:
                 raise PeerError(f"an internal frame of {length} bytes")
-            if len(self._received) < 4 + length:
+            missing = 4 + length - len(self._received)
+            if missing > 0 and not self._is_begun(length):
                 return
-            body = bytes(self._received[_HEAD.size : 4 + length])
+            with memoryview(self._received) as received:
+                body = bytes(received[_HEAD.size : 4 + length])
             del self._received[: 4 + length]
-            yield InternalFrame(frame_id, kind, body)
+            if missing <= 0:
+                yield InternalFrame(frame_id, kind, body)
+            else:
+                self._head, self._pieces, self._missing = (frame_id, kind), [body], missing
+
+    def _is_begun(self, length: int) -> bool:
+        """Whether this is the begin of a large frame, with a first piece."""
+        return length >= LARGE_BYTES and len(self._received) >= _HEAD.size + FIRST_BYTES_MIN

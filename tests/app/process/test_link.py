@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,6 +63,44 @@ def test_frames_go_both_ways_whole_and_in_order() -> None:
     assert left.frames == [InternalFrame(9, KIND_COMMAND, b"back")]
     left.link.close()
     turn_until(loop, lambda: right.closes)
+
+
+class Greedy(socket.socket):
+    """Takes whatever is sent, as a process does that reads meanwhile."""
+
+    taken = 0
+
+    def send(self, data: Any, /, *_: Any) -> int:
+        self.taken += len(data)
+        return len(data)
+
+
+def test_a_turn_sends_its_share_of_what_is_large() -> None:
+    loop = Loop()
+    ours, theirs = socket.socketpair()
+    greedy = Greedy(fileno=ours.detach())
+    side = Side(loop, greedy)
+    body = bytes(5 * module.TURN_BYTES)
+    side.link.send(body)
+    taken = [greedy.taken]
+    while side.link.unsent_bytes:
+        loop.run_once(1.0)
+        taken.append(greedy.taken)
+    assert taken == [module.TURN_BYTES * turn for turn in range(1, 6)]
+    side.link.send(b"small")
+    assert (greedy.taken, side.link.unsent_bytes) == (len(body) + 5, 0)
+    theirs.close()
+
+
+def test_what_waits_is_sent_in_order_large_and_small() -> None:
+    loop = Loop()
+    left, right = pair(loop)
+    sizes = [3 << 20, 5, 70_000, 1, 2, 1 << 20, 200_000, 0, 9]
+    for number, size in enumerate(sizes):
+        left.link.send(encode_frame(number, KIND_COMMAND, bytes([number]) * size))
+    turn_until(loop, lambda: len(right.frames) == len(sizes))
+    assert [frame.body for frame in right.frames] == [bytes([n]) * s for n, s in enumerate(sizes)]
+    assert left.link.unsent_bytes == 0
 
 
 def test_the_other_sides_end_is_told_once_and_our_own_not_at_all() -> None:

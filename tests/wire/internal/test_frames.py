@@ -7,21 +7,26 @@ from hypothesis import given, strategies as st
 
 from smq.model.errors import PeerError
 from smq.wire.internal.frames import (
+    FIRST_BYTES_MIN,
     KIND_COMMAND,
     KIND_KAFKA,
+    LARGE_BYTES,
     InternalFrame,
     InternalReader,
     decode_relay,
     encode_frame,
     encode_relay,
+    frame_pieces,
 )
 
 FRAMES = [
     InternalFrame(1, KIND_KAFKA, b""),
     InternalFrame(2**64 - 1, KIND_COMMAND, b"x" * 300),
     InternalFrame(3, KIND_KAFKA, b"\0\1\2"),
+    InternalFrame(4, KIND_KAFKA, bytes(range(256)) * (LARGE_BYTES // 256)),
+    InternalFrame(5, KIND_COMMAND, b"last"),
 ]
-STREAM = b"".join(encode_frame(*frame) for frame in FRAMES)
+STREAM = b"".join(encode_frame(frame.id, frame.kind, frame.body) for frame in FRAMES)
 
 
 @given(st.lists(st.integers(0, len(STREAM))))
@@ -29,7 +34,23 @@ def test_frames_are_the_same_however_the_stream_is_cut(places: list[int]) -> Non
     cuts = [0, *sorted(places), len(STREAM)]
     reader = InternalReader()
     frames = [frame for start, end in pairwise(cuts) for frame in reader.receive(STREAM[start:end])]
-    assert frames == FRAMES
+    assert [(frame.id, frame.kind) for frame in frames] == [frame[:2] for frame in FRAMES]
+    assert all(frame.body == sent.body for frame, sent in zip(frames, FRAMES, strict=True))
+    assert all(len(frame.first) >= FIRST_BYTES_MIN for frame in frames if frame.rest)
+
+
+def test_a_large_body_is_copied_neither_as_a_whole_nor_again() -> None:
+    body = bytes(8 * LARGE_BYTES)
+    pieces = frame_pieces(7, KIND_KAFKA, body)
+    assert pieces[1] is body
+    assert b"".join(pieces) == encode_frame(7, KIND_KAFKA, body)
+    reader, stream, size = InternalReader(), memoryview(b"".join(pieces)), LARGE_BYTES // 4
+    received = (stream[at : at + size] for at in range(0, len(stream), size))
+    [frame] = [each for part in received for each in reader.receive(part)]
+    assert max(map(len, (frame.first, *frame.rest))) <= size
+    assert frame.body == body
+    [small] = frame_pieces(7, KIND_KAFKA, b"small")
+    assert small == encode_frame(7, KIND_KAFKA, b"small")
 
 
 @pytest.mark.parametrize("length", [0, 8, 2**32 - 1])
