@@ -5,7 +5,8 @@ answer is about one, and that a number is a number: else PeerError, and the call
 has to give up on this broker.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from smq.model.errors import PeerError
@@ -18,6 +19,12 @@ def only(items: Sequence[Item], what: str) -> Item:
     if len(items) != 1:
         raise PeerError(f"it was asked about one {what}, and answers about {len(items)}")
     return items[0]
+
+
+def check_partitions(asked: Iterable[Item], answered: Iterable[Item]) -> None:
+    """Check that an answer is about the partitions of the question, each once. Raises PeerError."""
+    if Counter(iter(asked)) != Counter(iter(answered)):
+        raise PeerError("it answers about other partitions than it was asked about")
 
 
 def number_of(settings: Mapping[str, str | None], name: str, default: int) -> int:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from smq.client.kafka.admin import coordinator
-from smq.client.kafka.answers import only
+from smq.client.kafka.answers import check_partitions, only
 from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.questions import (
     DELETE_GROUPS,
@@ -23,11 +23,13 @@ from smq.wire.generated.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetCommitResponse,
 )
 from smq.wire.generated.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
 )
 from smq.wire.generated.offset_fetch import OffsetFetchRequest
 
@@ -116,18 +118,14 @@ def commit_offsets(
         topics=topics,
     )
     response = _ask_coordinator(cluster, group_id, OFFSET_COMMIT, request)
-    return [
-        RefusedOffset(TopicPartition(topic.name, each.partition_index), each.error_code)
-        for topic in response.topics
-        for each in topic.partitions
-        if each.error_code
-    ]
+    return _refused(offsets, response)
 
 
 def delete_offsets(
     cluster: Cluster, group_id: str, names: Iterable[TopicPartition]
 ) -> list[RefusedOffset]:
     """Forget committed offsets; which ones were refused. Raises BrokerError if all are."""
+    asked = dict.fromkeys(names)
     request = OffsetDeleteRequest(
         group_id=group_id,
         topics=[
@@ -137,17 +135,24 @@ def delete_offsets(
                     OffsetDeleteRequestPartition(partition_index=each) for each in partitions
                 ],
             )
-            for topic, partitions in by_topic(dict.fromkeys(names)).items()
+            for topic, partitions in by_topic(asked).items()
         ],
     )
     response = _ask_coordinator(cluster, group_id, OFFSET_DELETE, request)
     check(response.error_code)
-    return [
+    return _refused(asked, response)
+
+
+def _refused(
+    asked: Iterable[TopicPartition], response: OffsetCommitResponse | OffsetDeleteResponse
+) -> list[RefusedOffset]:
+    results = [
         RefusedOffset(TopicPartition(topic.name, each.partition_index), each.error_code)
         for topic in response.topics
         for each in topic.partitions
-        if each.error_code
     ]
+    check_partitions(asked, [each.name for each in results])
+    return [each for each in results if each.error_code]
 
 
 def _ask_coordinator(

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 
 from smq.client.kafka.admin import RESOURCE_TOPIC, TIMEOUT_MS
-from smq.client.kafka.answers import only
+from smq.client.kafka.answers import check_partitions, only
 from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.config_changes import alter_configs
 from smq.client.kafka.questions import (
@@ -58,6 +58,7 @@ def delete_records(
             topics=[DeleteRecordsTopic(name=name, partitions=asked)], timeout_ms=TIMEOUT_MS
         )
         topic = only(cluster.broker(leader).ask(DELETE_RECORDS, request).topics, "topic")
+        check_partitions(led, [each.partition_index for each in topic.partitions])
         for each in topic.partitions:
             check(each.error_code, _problem(name, each, before))
             starts[each.partition_index] = each.low_watermark

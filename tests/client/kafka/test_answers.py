@@ -2,7 +2,7 @@
 
 import pytest
 
-from smq.client.kafka.answers import number_of, only
+from smq.client.kafka.answers import check_partitions, number_of, only
 from smq.model.errors import PeerError
 
 
@@ -27,3 +27,11 @@ def test_a_setting_that_is_no_number_is_told(said: str) -> None:
     """Of the kind of door fault 12."""
     with pytest.raises(PeerError, match=r"it says that a is '.*', which is no number"):
         number_of({"a": said}, "a", 1)
+
+
+@pytest.mark.parametrize("answered", [[], [0], [0, 1, 1], [0, 1, 2], [0, 7]])
+def test_an_answer_about_other_partitions_is_of_no_broker(answered: list[int]) -> None:
+    """Of the kind of door fault 12."""
+    check_partitions({0: 7, 1: 0}, [1, 0])
+    with pytest.raises(PeerError, match="other partitions than it was asked about"):
+        check_partitions([0, 1], answered)

@@ -1,5 +1,6 @@
 """Changes of topics, against a broker."""
 
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -13,8 +14,14 @@ from smq.client.kafka.topic_changes import (
     alter_topic,
     delete_records,
 )
-from smq.model.errors import BrokerError, ErrorCode
+from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.testing.smq_broker import SmqBroker
+from smq.wire.generated.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from tests.client.fake_kafka import HANDLERS, FakeKafka
 
 
 def test_what_is_changed_is_there_at_once(smq_session_broker: SmqBroker) -> None:
@@ -52,3 +59,21 @@ def test_a_topic_that_is_not_there_does_not_change(smq_session_broker: SmqBroker
         ):
             with pytest.raises(NoSuchTopic):
                 change()
+
+
+@pytest.mark.parametrize("index", [None, 1])
+def test_a_broker_that_answers_about_other_partitions_is_not_believed(
+    kafka: FakeKafka, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, index: int | None
+) -> None:
+    """Of the kind of door fault 12."""
+
+    def other(_kafka: FakeKafka, _node: int, _request: Any, _code: ErrorCode) -> Any:
+        indexes = [] if index is None else [index]
+        partitions = [DeleteRecordsPartitionResult(partition_index=each) for each in indexes]
+        topic = DeleteRecordsTopicResult(name="a", partitions=partitions)
+        return DeleteRecordsResponse(topics=[topic])
+
+    monkeypatch.setitem(HANDLERS, "DeleteRecords", other)
+    kafka.add_topic("a")
+    with pytest.raises(PeerError, match="answers about other partitions"):
+        delete_records(cluster, "a", HIGH_WATERMARK)
