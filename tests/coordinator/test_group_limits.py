@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from smq.coordinator.group_events import Join, Sync
 from smq.coordinator.group_limits import (
-    ASSIGNMENTS_BYTES_MAX,
     METADATA_BYTES_MAX,
     can_be_assigned,
     fits,
@@ -57,7 +56,7 @@ def test_a_member_may_always_bring_as_much_as_it_had() -> None:
 
 def test_work_for_strangers_is_not_kept_and_not_counted() -> None:
     roster = full_roster()
-    whole = b"x" * ASSIGNMENTS_BYTES_MAX
+    whole = b"x" * 1024 * 1024
     sync = Sync(ticket=1, member_id="a", instance_id="i", generation=1)
     assert can_be_assigned(replace(sync, assignments={"a": whole, "x": whole}), roster)
     assert not can_be_assigned(replace(sync, assignments={"a": whole + b"x"}), roster)

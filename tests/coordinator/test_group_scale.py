@@ -10,7 +10,6 @@ import pytest
 from smq.coordinator.group import Group
 from smq.coordinator.group_events import Heartbeat, Join, Leave, Sync, TimePasses
 from smq.coordinator.group_limits import (
-    ASSIGNMENTS_BYTES_MAX,
     METADATA_BYTES_MAX,
     PROTOCOLS_MAX,
     GroupLimits,
@@ -216,7 +215,7 @@ def test_assignments_that_cannot_be_kept_are_refused_to_all_and_the_group_goes_o
     driver.join("a")
     driver.join("b")
     waits = driver.sync("b")
-    large = b"x" * (ASSIGNMENTS_BYTES_MAX // 2 + 1)
+    large = b"x" * (512 * 1024 + 1)
     leads = driver.sync("a", {"a": large, "b": large})
     assert driver.synced(waits).error is ErrorCode.UNKNOWN_SERVER_ERROR
     assert driver.synced(leads).error is ErrorCode.UNKNOWN_SERVER_ERROR

@@ -13,7 +13,6 @@ from aiokafka.codec import lz4_encode, snappy_encode
 from hypothesis import given, settings, strategies as st
 
 from smq.wire.compression import (
-    PIECE_BYTES,
     XERIAL_MAGIC,
     Codec,
     Undecodable,
@@ -169,14 +168,14 @@ def test_pieces_of_several_frames_and_of_snappy_of_java_follow_each_other() -> N
         assert b"".join(pieces(codec, compress(codec, LONG) + compress(codec, DATA))) == LONG + DATA
     framed = snappy_encode(DATA * 4, xerial_compatible=True)
     assert b"".join(pieces(Codec.SNAPPY, framed)) == DATA * 4
-    assert max(map(len, pieces(Codec.SNAPPY, framed))) <= PIECE_BYTES
+    assert max(map(len, pieces(Codec.SNAPPY, framed))) <= MiB // 4
 
 
 @each_codec
 def test_who_stops_early_has_no_more_inflated(codec: Codec) -> None:
     bomb = compress(codec, bytes(16 * MiB if codec != Codec.SNAPPY else MiB))
     first = next(inflate_pieces(codec, bomb, 16 * MiB))
-    assert len(first) <= (PIECE_BYTES if codec != Codec.SNAPPY else MiB)
+    assert len(first) <= (MiB // 4 if codec != Codec.SNAPPY else MiB)
 
 
 @each_codec

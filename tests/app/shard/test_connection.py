@@ -10,10 +10,8 @@ from smq.app.shard import connection as module
 from smq.app.shard.connection import (
     COPIED_BYTES_MAX,
     PROGRESS_BYTES,
-    SLOT_COPIED_MAX,
     SLOTS_MAX,
     TURN_BYTES,
-    UNSENT_BYTES_MAX,
     Connection,
     Slot,
 )
@@ -21,7 +19,8 @@ from smq.log.reading import DamagedFrame
 from smq.model.caller import Caller
 from tests.app.fake_peers import TidyLoop, turn_until
 
-LARGE_BYTES = 4 * 1024 * 1024  # More than a socket takes at once.
+MiB = 1024 * 1024
+LARGE_BYTES = 4 * MiB  # More than a socket takes at once.
 
 
 class FakeOwner:
@@ -314,13 +313,13 @@ def test_blocking_again_and_again_looks_at_what_is_lent_once(bench: Bench) -> No
 
 def test_no_more_requests_are_taken_while_large_answers_are_due(bench: Bench) -> None:
     acks = bench.slot(b"acks", is_open=False)
-    bench.slot(bytes(UNSENT_BYTES_MAX // 2))
+    bench.slot(bytes(2 * MiB))
     assert not bench.is_full()
-    bench.slot(bytes(UNSENT_BYTES_MAX // 2))
+    bench.slot(bytes(2 * MiB))
     assert bench.is_full()
     acks.is_open = True
     bench.connection.flush()
-    bench.receive(4 + UNSENT_BYTES_MAX)
+    bench.receive(4 + 4 * MiB)
     assert not bench.is_full()
     bench.connection.invariants()
 
@@ -329,7 +328,7 @@ def test_of_one_answer_not_much_is_copied_whatever_it_is_made_of(bench: Bench) -
     parts = [FakeLent(bytes(COPIED_BYTES_MAX)) for _ in range(100)]
     slot = bench.slot(*parts)
     copied = sum(len(piece) for piece in slot.pieces if isinstance(piece, bytes))
-    assert copied <= SLOT_COPIED_MAX
+    assert copied <= 256 * 1024
     bench.connection.flush()
     assert len(bench.receive(100 * COPIED_BYTES_MAX)) == 100 * COPIED_BYTES_MAX
 
