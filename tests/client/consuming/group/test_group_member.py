@@ -458,8 +458,8 @@ def test_a_group_is_shared_with_kafkas_clients(
     def check(consumer: smq.Consumer, theirs: Callable[[], set[Any]]) -> None:
         def is_shared() -> bool:
             read(consumer, [])
-            mine = set(consumer.assignment())
-            return bool(mine) and mine.isdisjoint(theirs()) and len(mine | theirs()) == 3
+            mine, others = set(consumer.assignment()), theirs()
+            return bool(mine and others) and mine.isdisjoint(others) and len(mine | others) == 3
 
         eventually(is_shared, "three partitions, each one's")
 
