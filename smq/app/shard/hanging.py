@@ -6,7 +6,9 @@ The coordinator knows a transaction from before its first append until its last 
 one that it does not know is aborted here.
 
 A walk visits all open transactions, step by step, and asks about those of each step that are old
-enough. The first walk asks about all, and is repeated until it has come through.
+enough, or have been open since before the start: the next transaction of the same producer and
+epoch may have hidden that the marker is lost. The first walk asks about all, and is repeated until
+it has come through.
 """
 
 from collections.abc import Iterator
@@ -31,7 +33,7 @@ class Hanging:
 
     def __init__(self, shard: Shard, peers: Peers) -> None:
         self._shard, self._peers = shard, peers
-        self._next_ms = 0
+        self._next_ms, self._started_ms = 0, clock.monotonic_ms()
         self._is_asking = self._has_asked_all = False
         self._walk: Iterator[Open] | None = None
         self._has_failed = False  # This walk: something was not told, or not aborted.
@@ -43,7 +45,8 @@ class Hanging:
             return
         if self._walk is None:
             self._walk, self._has_failed = self._opened(), False
-        before_ms = now_ms - ASK_AFTER_MS if self._has_asked_all else now_ms
+        old_ms = max(now_ms - ASK_AFTER_MS, self._started_ms)
+        before_ms = old_ms if self._has_asked_all else now_ms
         old, has_ended = self._next_old(self._walk, before_ms)
         if old:
             self._is_asking = True

@@ -105,7 +105,10 @@ def test_nobody_asks_again_about_what_is_young(
     bench: Bench, clocks: SetClocks, step_ms: int
 ) -> None:
     """Data fault 5: after a step back nobody asked until the wall clock had caught up."""
-    bench.hanging.look()  # What is open at the start.
+    clocks.monotonic_ms -= 1
+    bench.hanging = Hanging(bench.shard, bench.peers)  # type: ignore[arg-type]
+    clocks.monotonic_ms += 1  # They have begun after its start.
+    bench.hanging.look()
     bench.answer([True, True])
     clocks.wall_ms += step_ms
     clocks.monotonic_ms += ASK_AFTER_MS - 1
@@ -114,6 +117,18 @@ def test_nobody_asks_again_about_what_is_young(
     clocks.monotonic_ms += ASK_EVERY_MS
     bench.hanging.look()
     bench.answer([True, True])
+
+
+def test_what_is_open_since_before_the_start_is_asked_about_until_it_ends(
+    bench: Bench, clocks: SetClocks
+) -> None:
+    """A marker was lost, and the next transaction of its producer and epoch was taken for it."""
+    bench.hanging.look()
+    bench.answer([True, True])
+    clocks.monotonic_ms += ASK_EVERY_MS
+    bench.hanging.look()
+    bench.answer([False, True])
+    assert bench.open() == [B[0]]
 
 
 def test_every_open_transaction_is_asked_about_some_at_a_time(
