@@ -15,7 +15,7 @@ from smq.wire.generated.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from tests.oracle.batches import TRANSACTIONAL, batch, changed
+from tests.oracle.batches import TIME_MS, TRANSACTIONAL, batch, changed
 from tests.oracle.dialogues import dialogue
 from tests.oracle.dialogues.transactions import Who, begin, ending, open_, settled
 from tests.oracle.talk import Talk
@@ -151,3 +151,31 @@ def markers(talk: Talk) -> None:
     ask("an earlier coordinator", marking(later, (topic, [0]), coordinator_epoch=3))
     nobody = Who("", -1, -1)
     ask("of no producer", marking(nobody, (topic, [0])))
+
+
+@dialogue("ListOffsets", since=7)
+def newest_below_the_open(talk: Talk) -> None:
+    """The largest timestamp, for readers of what is committed, over an open transaction."""
+    topic, who = talk.make_topic(), begin(talk)
+
+    def ask(step: str) -> None:
+        for timestamp, level in ((-3, 0), (-3, COMMITTED), (TIME_MS + 9, COMMITTED)):
+            place = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+            topics = [ListOffsetsTopic(name=topic, partitions=[place])]
+            request = ListOffsetsRequest(replica_id=-1, isolation_level=level, topics=topics)
+            talk.ask(f"{step}, {timestamp}, level {level}", request)
+
+    row = PartitionProduceData(index=0, records=batch(b"a", b"b"))
+    topics = [TopicProduceData(name=topic, partition_data=[row])]
+    request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=5000, topic_data=topics)
+    talk.quietly(request, PRODUCE)
+    ask("none open")
+    open_(talk, who, topic)
+    data = batch(b"c", b"d", producer=(who.id, who.epoch, 0), first_ms=TIME_MS + 5)
+    row = PartitionProduceData(index=0, records=changed(data, attributes=TRANSACTIONAL))
+    topics = [TopicProduceData(name=topic, partition_data=[row])]
+    request = ProduceRequest(transactional_id=who.name, acks=-1, timeout_ms=5000, topic_data=topics)
+    talk.quietly(request, PRODUCE)
+    ask("one open")
+    talk.quietly(ending(who), END)
+    settled(talk, who)
