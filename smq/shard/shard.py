@@ -1,7 +1,7 @@
 """A shard: the logs it serves and the partitions it leads. Decides; takes `now_ms`.
 
 The catalog says which topics exist. After each change the shard adopts its new partitions, drops
-deleted ones, and rebuilds the kernels' directory. No process waits for another.
+deleted ones, and enters both into the kernels' directory. No process waits for another.
 """
 
 from collections.abc import Callable
