@@ -5,7 +5,8 @@
 
 A row fits if its value has at most VALUE_BYTES_MAX and pyarrow parses it with the schema: no
 integer from 1.5, no number from a string, no time outside the years 1 to 9999; a missing key is
-null. A row that does not fit has null in all typed columns, and is counted. Whether a row fits does
+null. Of an Arrow stream, what it inflates to is bounded by its bytes (`arrow_value.py`).
+A row that does not fit has null in all typed columns, and is counted. Whether a row fits does
 not depend on its neighbours.
 
 pyarrow's parser reads a stream of documents, and one that is no object may end the process. So it
@@ -24,6 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from smq.model.topic_schema import Column, Kind, ListOf, Struct, parse_schema
+from smq.sealer.arrow_value import row_of
 from smq.sealer.years import TIMESTAMP, has_years
 
 MiB = 1024 * 1024
@@ -171,19 +173,12 @@ class Typing:
     def _read_arrow(self, value: bytes) -> pa.Table | None:
         """The row of an Arrow stream; None if it has not exactly one that fits."""
         try:
-            table = pa.ipc.open_stream(value).read_all()
-            table.validate(full=True)
-            if table.num_rows != 1:
+            arrays = row_of(value, self._parsed)
+            if arrays is None:
                 return None
-            arrays = [
-                table[each.name].cast(each.type)
-                if each.name in table.column_names
-                else pa.nulls(1, each.type)
-                for each in self._parsed
-            ]
             row = pa.table(arrays, schema=self._parsed)
             return row if all(map(has_years, row.columns)) else None
-        except (pa.ArrowException, OSError, KeyError, ValueError):
+        except (pa.ArrowException, OSError, KeyError, ValueError, MemoryError):
             return None
 
     def _may_fit(self, value: bytes) -> bool:

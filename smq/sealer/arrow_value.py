@@ -1,0 +1,130 @@
+"""The row of an Arrow stream that is a record's value: somebody's bytes, of which few may say much.
+
+Its buffers may be compressed, a dictionary or a run may stand for any number of values, and nulls
+take no bytes at all. So what a stream inflates to is known before it is read, and a column becomes
+another type only where that takes few bytes: each value of it has bytes of its own.
+"""
+
+from collections.abc import Iterator
+from struct import Struct, error
+
+import pyarrow as pa
+
+INFLATION_MAX = 8  # Times a value's own bytes.
+_VALUE_BYTES = 8  # Of a number, in the column that it becomes.
+_OLD_COMPRESSION = b"ARROW:experimental_compression"  # Of Arrow 0.17, which is still read.
+_UINT16, _INT32, _UINT32, _INT64 = Struct("<H"), Struct("<i"), Struct("<I"), Struct("<q")
+_BUFFER = Struct("<qq")  # Where a buffer lies in a message's body, and its bytes.
+# Fields of the tables in Arrow's Message.fbs.
+_HEADER, _BUFFERS, _COMPRESSION, _DICTIONARY_BATCH = 2, 2, 3, 1
+
+
+def row_of(value: bytes, columns: pa.Schema) -> list[pa.ChunkedArray] | None:
+    """These columns of a stream's row, null where it has none; None if it is not one row that
+    fits. Raises pa.ArrowException, OSError, KeyError, ValueError."""
+    bytes_max = INFLATION_MAX * len(value)
+    if inflated_bytes(value) > bytes_max:
+        return None
+    table = pa.ipc.open_stream(value).read_all()
+    table.validate(full=True)
+    if table.num_rows != 1:
+        return None
+    found = []
+    for each in columns:
+        if each.name not in table.column_names:
+            found.append(pa.nulls(1, each.type))
+            continue
+        column = table[each.name].combine_chunks()
+        if column.type != each.type and not _is_cast_within(column, bytes_max):
+            return None
+        found.append(column.cast(each.type))
+    return found
+
+
+def inflated_bytes(value: bytes) -> int:
+    """The bytes that a stream's buffers will take. Raises pa.ArrowException, ValueError."""
+    try:
+        return sum(map(_inflated, pa.ipc.MessageReader.open_stream(value)))
+    except error as reason:
+        raise ValueError(f"a message that points outside itself: {reason}") from None
+
+
+def _inflated(message: pa.ipc.Message) -> int:
+    if message.type not in {"record batch", "dictionary"}:
+        return 0
+    data, body = memoryview(message.metadata), memoryview(message.body)
+    if _OLD_COMPRESSION in bytes(data):
+        raise ValueError("it is compressed as by Arrow 0.17")
+    batch = _table_at(data, _UINT32.unpack_from(data)[0], _HEADER)
+    if batch is not None and message.type == "dictionary":
+        batch = _table_at(data, batch, _DICTIONARY_BATCH)
+    if batch is None or _field(data, batch, _COMPRESSION) is None:
+        return len(body)
+    return sum(
+        size if (claimed := _INT64.unpack_from(body, at)[0]) < 0 else claimed
+        for at, size in _buffers(data, batch)
+        if size
+    )
+
+
+def _buffers(data: memoryview, batch: int) -> Iterator[tuple[int, int]]:
+    vector = _table_at(data, batch, _BUFFERS)
+    if vector is None:
+        return
+    (count,) = _UINT32.unpack_from(data, vector)
+    for number in range(count):
+        yield _BUFFER.unpack_from(data, vector + _UINT32.size + number * _BUFFER.size)
+
+
+def _field(data: memoryview, table: int, number: int) -> int | None:
+    """Where a field of a FlatBuffers table lies; None: it is not there."""
+    names = table - _INT32.unpack_from(data, table)[0]
+    at = 4 + 2 * number
+    if at >= _UINT16.unpack_from(data, names)[0]:
+        return None
+    (offset,) = _UINT16.unpack_from(data, names + at)
+    return table + offset if offset else None
+
+
+def _table_at(data: memoryview, table: int, number: int) -> int | None:
+    """Where the table or vector lies that a field refers to; None: there is none."""
+    at = _field(data, table, number)
+    return None if at is None else at + _UINT32.unpack_from(data, at)[0]
+
+
+def _is_cast_within(column: pa.Array, bytes_max: int) -> bool:
+    """Whether a column of one row takes at most so many bytes as another type."""
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    kind = column.type
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        kind = kind.value_type
+    if not pa.types.is_nested(kind):  # One value.
+        return not isinstance(kind, pa.BaseExtensionType)
+    return _has_bytes(column.type) and _VALUE_BYTES * _values(column) <= bytes_max
+
+
+def _has_bytes(kind: pa.DataType) -> bool:
+    """Whether each value of a type has bytes of its own."""
+    if _is_list(kind) or pa.types.is_struct(kind):
+        children = [kind.field(number).type for number in range(kind.num_fields)]
+        return bool(children) and all(map(_has_bytes, children))
+    types = pa.types
+    tests = (types.is_string, types.is_binary, types.is_large_string, types.is_large_binary)
+    return types.is_primitive(kind) or any(test(kind) for test in tests)
+
+
+def _values(array: pa.Array) -> int:
+    kind, found = array.type, len(array)
+    if _is_list(kind):
+        return found + _values(array.flatten())
+    if pa.types.is_struct(kind):
+        return found + sum(map(_values, array.flatten()))
+    return found
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    """Views are none: they may all be of the same values."""
+    types = pa.types
+    tests = (types.is_list, types.is_large_list, types.is_fixed_size_list, types.is_map)
+    return any(test(kind) for test in tests)

@@ -1,0 +1,88 @@
+"""Streams of some hundred bytes that say much. Door fault 6: each took gigabytes of the sealer."""
+
+import contextlib
+import resource
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from smq.sealer.arrow_value import INFLATION_MAX, inflated_bytes, row_of
+from smq.sealer.typed import Typing
+
+MANY = 100_000_000
+LISTS = pa.schema([("a", pa.list_(pa.int64()))])
+NUMBERS = pa.schema([("a", pa.int64())])
+SCHEMA = '{"fields": [{"name": "a", "type": "int64"}]}'
+
+
+def stream(column: pa.Array, *, compression: str | None = None, **more: pa.Array) -> bytes:
+    batch = pa.RecordBatch.from_arrays([column, *more.values()], ["a", *more])
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+        writer.write_batch(batch)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def one_list(values: pa.Array) -> pa.Array:
+    return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+def test_a_stream_that_inflates_far_does_not_fit(compression: str) -> None:
+    """Whichever column inflates."""
+    zeros = one_list(pa.array(np.zeros(1_000_000, np.int64)))
+    beside = stream(pa.array([1]), compression=compression, junk=zeros)
+    assert inflated_bytes(beside) > 8_000_000 > INFLATION_MAX * len(beside)
+    assert row_of(beside, NUMBERS) is None
+    assert row_of(stream(zeros, compression=compression), LISTS) is None
+    dictionary = pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), ["x" * 1_000_000])
+    assert row_of(stream(dictionary, compression=compression), NUMBERS) is None
+    columns, misfits = Typing(SCHEMA).of(pa.chunked_array([pa.array([beside], pa.binary())]))
+    assert (columns[0].to_pylist(), misfits) == ([None], 1)
+
+
+def test_what_takes_no_bytes_becomes_no_other_type() -> None:
+    nulls = pa.nulls(MANY)
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([MANY], pa.int64()), pa.array([1]))
+    of_views = pa.ListViewArray.from_arrays(
+        pa.array([0] * 500, pa.int32()), pa.array([500] * 500, pa.int32()), pa.array(range(500))
+    )
+    nested = one_list(nulls)
+    opaque = pa.ExtensionArray.from_storage(pa.opaque(nested.type, "a", "b"), nested)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for column in (nested, opaque, one_list(runs), one_list(of_views)):
+        assert row_of(stream(column), LISTS) is None
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000
+
+
+def test_what_fits_is_cast() -> None:
+    many = pa.array([True, False, None] * 100)
+    rows = {
+        "numbers": (one_list(pa.array([1, 2, None], pa.int8())), [1, 2, None]),
+        "bools": (one_list(many), [1, 0, None] * 100),
+        "fixed": (pa.array([[1, 2]], pa.list_(pa.int16(), 2)), [1, 2]),
+        "null": (pa.nulls(1), None),
+    }
+    for column, expected in rows.values():
+        for compression in (None, "zstd"):
+            found = row_of(stream(column, compression=compression), LISTS)
+            assert found is not None
+            assert found[0].to_pylist() == [expected]
+    dictionary = pa.array([7]).dictionary_encode()
+    assert row_of(stream(dictionary), NUMBERS)[0].to_pylist() == [7]  # type: ignore[index]
+    assert row_of(stream(pa.array([1, 2])), NUMBERS) is None
+
+
+def test_a_message_that_points_outside_itself_is_refused() -> None:
+    data = bytearray(stream(one_list(pa.array(np.zeros(10_000))), compression="zstd"))
+    whole = inflated_bytes(bytes(data))
+    for at in range(len(data)):
+        for flip in (0x80, 0x01):
+            data[at] ^= flip
+            with contextlib.suppress(pa.ArrowException, OSError, ValueError):
+                inflated_bytes(bytes(data))
+            data[at] ^= flip
+    assert inflated_bytes(bytes(data)) == whole > 80_000
