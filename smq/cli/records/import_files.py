@@ -92,8 +92,8 @@ def import_files(  # noqa: PLR0913  (Each is an option.)
                     records += _import_lines(producer, topic, path, objects, advance)
                 else:
                     records += rows.send(path, advance, encoding)
-            except (OSError, ValueError, TypeError) as error:
-                reason = getattr(error, "strerror", None) or error
+            except (OSError, ValueError, TypeError, MemoryError) as error:
+                reason = _reason(error)
                 sent = {"it": rows.settled(), "other files": records}
                 before = [f"; {n:,} records of {whose} were sent" for whose, n in sent.items() if n]
                 raise refusal(f"{path}: {reason}{''.join(before)}") from error
@@ -101,6 +101,12 @@ def import_files(  # noqa: PLR0913  (Each is an option.)
         say(json.dumps({"topic": topic, "records": records}))
     else:
         say(f"sent {records:,} records to {topic}")
+
+
+def _reason(error: Exception) -> object:
+    if isinstance(error, MemoryError):
+        return "it takes too much memory"
+    return getattr(error, "strerror", None) or error
 
 
 def _limited_memory() -> AbstractContextManager[None]:
@@ -216,15 +222,13 @@ class Rows:
         """Send a file; returns the number of acknowledged records. Raises OSError, ValueError."""
         from smq.cli.records.tables import (  # noqa: PLC0415  (PyArrow)
             highest_partition,
+            parts_to_send,
             read,
-            to_send,
         )
 
         keeps_partitions, highest = self._check_partition is not None, -1
-        row = 1
-        for rows in read(path, encoding):
-            batch = to_send(rows, self._key, keeps_partitions=keeps_partitions, first_row=row)
-            row += rows.num_rows
+        rows = read(path, encoding)
+        for batch in parts_to_send(rows, self._key, keeps_partitions=keeps_partitions):
             if self._check_partition is not None and highest_partition(batch) > highest:
                 highest = highest_partition(batch)
                 self._check_partition(highest)

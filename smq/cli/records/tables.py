@@ -12,7 +12,7 @@ import csv
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 
 from smq.client.names import TopicPartition
 
+TOO_LARGE = "it takes too much memory"
 ROWS_MAX = 65_536  # Per batch read: tens of megabytes at most, mostly far less.
 BATCH_BYTES = 64 * 1024 * 1024
 FEWER = 16  # Times fewer rows, after a batch that was too large: few readings of what is done.
@@ -42,7 +43,7 @@ SCHEMA = pa.schema(
 )
 _TEXTS = {b"smq": b"texts"}  # Metadata of a schema: all columns are texts of a CSV file.
 _HEXADECIMAL = "^[-+]?0[xX]"  # Arrow reads such a text as a number.
-CSV_BYTES = 8 * 1024 * 1024  # Of texts per batch.
+CSV_BYTES = 8 * 1024 * 1024  # Of texts per batch, and a separator each.
 FIELD_BYTES_MAX = 64 * 1024 * 1024
 INT64_END = 2**63
 ARROW_SUFFIXES = {".arrow", ".feather", ".ipc"}
@@ -83,7 +84,7 @@ def read(path: Path, encoding: str | None = None) -> Iterator[pa.RecordBatch]:
                 yield from _parquet(parquet)
         elif suffix in ARROW_SUFFIXES:
             with pa_ipc.open_file(path) as arrow:
-                yield from (arrow.get_batch(each) for each in range(arrow.num_record_batches))
+                yield from _arrow(arrow)
         elif suffix == ".csv":
             yield from _csv(path, encoding or "utf-8-sig")
         else:
@@ -97,7 +98,7 @@ def _parquet(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
     of its dictionary for every row. What inflates to more is read again, fewer rows at a time.
     """
     done, rows = 0, ROWS_MAX
-    while done < parquet.metadata.num_rows:
+    while True:
         at = 0
         try:
             for batch in parquet.iter_batches(rows):
@@ -107,10 +108,23 @@ def _parquet(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
                 at += len(batch)
                 if batch.nbytes > BATCH_BYTES and rows > 1:
                     break
+            else:
+                break
         except MemoryError:
             if rows == 1:
-                raise ValueError(f"row {done}: it takes too much memory") from None
+                raise ValueError(f"row {done + 1}: {TOO_LARGE}") from None
         rows = max(1, rows // FEWER)
+    if done != parquet.metadata.num_rows:
+        raise ValueError(f"it says that it has {parquet.metadata.num_rows} rows, and has {done}")
+
+
+def _arrow(file: pa_ipc.RecordBatchFileReader) -> Iterator[pa.RecordBatch]:
+    """The rows, checked: an offset in the file may point into any memory of this process."""
+    for number in range(file.num_record_batches):
+        batch = file.get_batch(number)
+        batch.validate(full=True)
+        for first in range(0, len(batch), ROWS_MAX):
+            yield batch.slice(first, ROWS_MAX)
 
 
 def _csv(path: Path, encoding: str) -> Iterator[pa.RecordBatch]:
@@ -136,7 +150,7 @@ def _parts(lines: Iterator[list[str]]) -> Iterator[pa.RecordBatch]:
         if len(row) != len(names):
             raise ValueError(f"it has {len(row)} fields, not {len(names)}")
         part.append(row)
-        size += sum(map(len, row))
+        size += len(row) + sum(map(len, row))
         if size >= CSV_BYTES or len(part) == ROWS_MAX:
             yield _texts(names, part)
             part, size = [], 0
@@ -165,6 +179,37 @@ def are_records(names: Sequence[str]) -> bool:
     return "value" in names and set(names) <= set(SCHEMA.names)
 
 
+def parts_to_send(
+    batches: Iterable[pa.RecordBatch], key: str | None, *, keeps_partitions: bool
+) -> Iterator[pa.RecordBatch]:
+    """See `to_send`: the rows in parts of some BATCH_BYTES at most, or of one row. Raises
+    ValueError.
+
+    Rows that lie in some bytes of a file, as those of a dictionary do, may be any number of bytes
+    as records. What is too large is made again, fewer rows at a time.
+    """
+    row, rows = 1, ROWS_MAX
+    for batch in batches:
+        done = 0
+        while done < len(batch):
+            part = batch.slice(done, rows)
+            try:
+                found = to_send(part, key, keeps_partitions=keeps_partitions, first_row=row)
+                is_too_large = found.nbytes > BATCH_BYTES
+            except MemoryError:
+                if len(part) == 1:
+                    raise ValueError(f"row {row}: {TOO_LARGE}") from None
+                is_too_large = True
+            except pa.ArrowException as error:  # Some are no ValueError.
+                raise ValueError(str(error)) from error
+            if is_too_large and len(part) > 1:
+                rows = max(1, len(part) // FEWER)
+                continue
+            yield found
+            done += len(part)
+            row += len(part)
+
+
 def to_send(
     rows: pa.RecordBatch, key: str | None, *, keeps_partitions: bool, first_row: int = 1
 ) -> pa.RecordBatch:
@@ -175,6 +220,8 @@ def to_send(
     first_row         the number of the first row, for messages
     """
     names = rows.schema.names
+    if not names:
+        raise ValueError("it has no columns")
     _check_names(names)
     if key is not None and key not in names:
         raise ValueError(f"it has no column {key!r}, only {', '.join(names)}")
@@ -183,7 +230,7 @@ def to_send(
     wanted = [name for name in SENT if name in names and name != "key"]
     if not keeps_partitions:
         wanted = [name for name in wanted if name != "partition"]
-    columns = {name: rows[name] for name in wanted}
+    columns = {name: _plain(rows[name]) for name in wanted}
     if _are_texts(rows):
         texts = (name for name in wanted if name != "value")
         columns |= {name: _of_text(name, rows[name], first_row) for name in texts}
@@ -355,13 +402,26 @@ def _check_field(row: int, name: str, value: Any) -> None:  # noqa: ANN401  (as 
 
 def _keys(name: str, rows: pa.RecordBatch) -> pa.Array:
     """A column's keys as bytes: numbers and dates become text. Raises ValueError."""
-    column, kind = rows[name], rows[name].type
+    column = _plain(rows[name])
+    kind = column.type
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_string(kind):
         return column
     try:
         return pc.cast(column, pa.string())
     except pa.ArrowNotImplementedError as error:
         raise ValueError(f"column {name!r} cannot be keys: {error}") from error
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """A column whose values take the bytes that they have."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _plain(pc.cast(column, kind.value_type))
+    if pa.types.is_run_end_encoded(kind):
+        return _plain(pc.run_end_decode(column))
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        return pc.cast(column, pa.large_binary())
+    return column
 
 
 def _text(value: object) -> str:

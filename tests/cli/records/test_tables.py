@@ -2,17 +2,20 @@
 
 import json
 import math
+import struct
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.ipc as pa_ipc
 import pyarrow.parquet as pq
 import pytest
 
-from smq.cli.records.tables import BATCH_BYTES, read, to_send
+from smq.cli.records.tables import BATCH_BYTES, ROWS_MAX, parts_to_send, read, to_send
 
 
 def test_only_a_producers_columns_are_sent() -> None:
@@ -298,3 +301,105 @@ def test_times_that_records_cannot_keep_are_refused(unit: str, per_ms: int) -> N
                 to_send(rows, None, keeps_partitions=True)
         else:
             assert to_send(rows, None, keeps_partitions=True)["timestamp"] == times
+
+
+def write_arrow(path: Path, column: pa.Array, *, compression: str | None = None) -> Path:
+    options = pa_ipc.IpcWriteOptions(compression=compression)
+    batch = pa.RecordBatch.from_arrays([column], ["value"])
+    with pa_ipc.new_file(str(path), batch.schema, options=options) as writer:
+        writer.write_batch(batch)
+    return path
+
+
+def sent_parts(path: Path) -> list[pa.RecordBatch]:
+    return list(parts_to_send(read(path), None, keeps_partitions=True))
+
+
+def test_a_file_with_fewer_rows_than_it_says_ends(tmp_path: Path) -> None:
+    """Door fault 15: it was read again and again, for ever."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": range(100)}), path)
+    data = bytearray(path.read_bytes())
+    (size,) = struct.unpack("<I", data[-8:-4])
+    at = data.index(b"\x16\xc8\x01", len(data) - 8 - size)  # The number of rows: 100.
+    data[at + 1 : at + 3] = b"\x80\x7d"
+    path.write_bytes(data)
+    rows = read(path)
+    assert next(rows).num_rows == 100
+    with pytest.raises(ValueError, match="it says that it has 8000 rows, and has 100"):
+        next(rows)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary()])
+@pytest.mark.parametrize("second", [2**30, 4096, -4096])
+def test_offsets_that_point_outside_their_file_are_refused(
+    tmp_path: Path, kind: pa.DataType, second: int
+) -> None:
+    """Door fault 15: text from this process's memory became records, or the process ended."""
+    path = write_arrow(tmp_path / "a.arrow", pa.array(["abc", "def", "ghi"], kind))
+    data, offsets = path.read_bytes(), np.array([0, 3, 6, 9], np.int32)
+    wrong = offsets.copy()
+    wrong[2] = second
+    assert data.count(offsets.tobytes()) == 1
+    path.write_bytes(data.replace(offsets.tobytes(), wrong.tobytes()))
+    with pytest.raises(ValueError, match=r"[Oo]ffset"):
+        sent_parts(path)
+
+
+def test_a_dictionary_lacks_what_is_not_in_it(tmp_path: Path) -> None:
+    """Door fault 15: the process ended with a segmentation fault."""
+    places = np.array([0, 1, 0, 1, 0], np.int32)
+    column = pa.DictionaryArray.from_arrays(pa.array(places), pa.array([b"x", b"y"]))
+    path = write_arrow(tmp_path / "a.arrow", column)
+    data, wrong = path.read_bytes(), np.array([0, 1, 0, 1, 10**8], np.int32)
+    assert data.count(places.tobytes()) == 1
+    path.write_bytes(data.replace(places.tobytes(), wrong.tobytes()))
+    with pytest.raises(ValueError, match="out of bounds"):
+        sent_parts(path)
+
+
+def _repeated(text: bytes, rows: int) -> dict[str, pa.Array]:
+    places = pa.array(np.zeros(rows, np.int8))
+    [view] = pa.array([text], pa.binary_view()).buffers()[1:2]
+    views = pa.py_buffer(bytes(view)[:16] * rows)
+    data = pa.array([text], pa.binary_view()).buffers()[2]
+    return {
+        "dictionary": pa.DictionaryArray.from_arrays(places, pa.array([text])),
+        "run": pa.RunEndEncodedArray.from_arrays(pa.array([rows]), pa.array([text])),
+        "views": pa.Array.from_buffers(pa.binary_view(), rows, [None, views, data]),
+    }
+
+
+@pytest.mark.parametrize("way", ["dictionary", "run", "views"])
+def test_rows_of_an_arrow_file_are_sent_in_parts(tmp_path: Path, way: str) -> None:
+    """Door fault 15: some kilobytes were made gigabytes at once, which ended in a traceback."""
+    rows, text = 20_000, b"x" * 20_000
+    path = write_arrow(tmp_path / "a.arrow", _repeated(text, rows)[way], compression="zstd")
+    assert path.stat().st_size < 10_000
+    found = 0
+    for part in parts_to_send(read(path), None, keeps_partitions=True):
+        assert part.nbytes < BATCH_BYTES
+        assert part["value"][0].as_py() == text
+        found += len(part)
+    assert found == rows
+
+
+def test_rows_are_numbered_over_all_parts(tmp_path: Path) -> None:
+    """Use fault 7."""
+    count = 2 * ROWS_MAX
+    path = write_arrow(tmp_path / "a.arrow", pa.array(range(count)).cast(pa.string()))
+    assert [len(part) for part in sent_parts(path)] == [ROWS_MAX, ROWS_MAX]
+    numbers = pa.array([*map(float, range(count)), math.nan])
+    batch = pa.RecordBatch.from_arrays([numbers], ["a"])
+    with pytest.raises(ValueError, match=f"row {count + 1}, column 'a'"):
+        list(parts_to_send(iter([batch]), None, keeps_partitions=True))
+
+
+def test_a_csv_of_many_empty_fields_is_read_in_parts(tmp_path: Path) -> None:
+    """Use fault 7: 65,536 rows of them were held at once, for a wide table 2 GB and more."""
+    path, columns = tmp_path / "a.csv", 10_000
+    row = "," * (columns - 1) + "\n"
+    path.write_text(",".join(f"c{n}" for n in range(columns)) + "\n" + row * 3_000)
+    sizes = [len(part) for part in read(path)]
+    assert sum(sizes) == 3_000
+    assert max(sizes) * columns < 10_000_000
