@@ -132,8 +132,16 @@ class Publishing(NamedTuple):
                 write_seen(path, found)
 
     def _state(self, job: PublishTable) -> TableState:
+        """The state that is this topic's: a failure is told of a topic only if it names it."""
         found = read_state(path_of(self.data_dir, job.namespace, job.topic, job.format))
-        return found or TableState(namespace=job.namespace, topic=job.topic, format=job.format)
+        if found is None or found.topic_id != job.topic_id:
+            return TableState(
+                namespace=job.namespace,
+                topic=job.topic,
+                format=job.format,
+                topic_id=job.topic_id,
+            )
+        return found
 
     def _note(self, state: TableState) -> None:
         with self._noting(state):
@@ -206,7 +214,7 @@ def _check_owner(held: Held, job: PublishTable) -> None:
 
 def _what_happened(held: Held | None, state: TableState, job: PublishTable) -> str:
     """Describe changes that others made to the table."""
-    if state.synced_ms == 0 or state.topic_id != job.topic_id:
+    if state.synced_ms == 0:
         return ""
     if held is None:
         return "the table was dropped by somebody else, and published again"

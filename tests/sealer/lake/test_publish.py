@@ -100,6 +100,25 @@ def test_the_state_names_no_secret_of_the_catalog(tmp_path: Path, uri: str) -> N
         assert "s3cret" not in state.error
 
 
+@pytest.mark.parametrize("is_created_again", [False, True])
+def test_a_first_publishing_that_fails_is_told_of_its_topic(
+    tmp_path: Path, *, is_created_again: bool
+) -> None:
+    """Use fault 5: the state named no topic, or the one before: `smq tables list` told of a table
+    that is waiting, without an error."""
+    with lake_in(tmp_path, "iceberg") as lake:
+        lake.seal(0)
+        if is_created_again:
+            lake.publish()
+            lake = lake.recreated()  # noqa: PLW2901  (the same lake)
+        lake.catalog_uri = "nothing://h/x"
+        with pytest.raises(StoreError):
+            lake.publish()
+        assert "fails" in lake.state().error
+        assert lake.state().topic_id == lake.topic_id
+        assert (lake.state().synced_ms, lake.state().note) == (0, "")
+
+
 OUTSIDE_MS = [-(2**62), -62_135_596_800_001, 253_402_300_800_000, BEGIN_MS * 1000, 2**63 - 1]
 
 
