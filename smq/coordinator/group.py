@@ -137,6 +137,7 @@ class Group:
             raise BrokerError(ErrorCode.REBALANCE_IN_PROGRESS)
         rebalance.note_synced(member.member_id)
         if rebalance.state is S.STABLE:
+            members.heard_of(member)
             members.answer(sync.ticket, self._generation.assigned(member))
             return
         members.let_go(member, ErrorCode.REBALANCE_IN_PROGRESS)

@@ -107,6 +107,7 @@ class Joining:
         leads = member.member_id == roster.leader
         if unchanged and (state is S.COMPLETING or (state is S.STABLE and not leads)):
             # It may have missed the answer. (A leader that joins again wants a rebalance.)
+            self._members.heard_of(member)
             self._members.answer(join.ticket, self._rebalance.generation.joined(member, roster))
         else:
             self._update(member, join)

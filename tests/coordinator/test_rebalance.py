@@ -174,6 +174,19 @@ def test_several_gone_members_and_a_told_id_leave_in_one_wake_up(g: Driver) -> N
     assert g.group.roster.members.keys() == {"a", "b"}
 
 
+def test_who_syncs_or_joins_again_after_a_stall_is_heard_before_time_passes(g: Driver) -> None:
+    """data fault 36: the process was stopped over the end of the sessions, and requests that are
+    answered at once come before the deadlines are looked at."""
+    g.stable("leader", "synced", "joined")
+    g.now_ms += SESSION_MS
+    g.heartbeat("leader")
+    assert g.synced(g.sync("synced")).error is E.NONE
+    assert g.joined(g.join("joined")).error is E.NONE
+    g.handle(TimePasses())
+    assert g.group.roster.members.keys() == {"leader", "synced", "joined"}
+    assert g.group.state is S.STABLE
+
+
 def test_members_that_wait_to_sync_stay_when_the_gone_leaders_session_ends(g: Driver) -> None:
     """data fault 36, in the other wait: the end of the leader's session answers the others."""
     for name in ("leader", "a", "b"):
