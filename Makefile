@@ -18,6 +18,9 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]'
 	touch $@
 
+# Compiles the kernels, once for a version of them: a start then takes a second.
+WARM = $(BIN)/python -c 'from smq.app.supervisor.composition import warm_kernels; warm_kernels()'
+
 # Names that macOS or Windows lacks: what the SDK's way over the wire may not use.
 WIRE_ONLY = --cache-dir .mypy_cache/wire --follow-imports silent --exclude smq/client/door/door.py smq/client shm/system.py
 
@@ -27,7 +30,7 @@ check: setup  ## Format, lint, floors, types, the quick tests, the wheel.
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 	for system in darwin win32; do $(BIN)/mypy --platform $$system $(WIRE_ONLY) || exit 1; done
-	$(BIN)/python -c 'from smq.app.supervisor.composition import warm_kernels; warm_kernels()'
+	$(WARM)
 	$(BIN)/python -m tests.suite quick
 	$(BIN)/python -m tests.wheel_smoke
 
@@ -86,6 +89,7 @@ sim: setup  ## The whole broker simulated, from seeds. SEED=n replays one, SEEDS
 	$(BIN)/python -m smq.testing.simulation.run $(if $(SEED),--seed $(SEED)) $(if $(KEEP),--keep $(KEEP)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST))
 
 kills: setup  ## Real processes, killed at random under load. SEED=n chooses whom and when.
+	$(WARM)
 	$(BIN)/python -m smq.testing.door_kill_run $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m smq.testing.kill_run $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m smq.testing.kill_run --hurried $(if $(SEED),--seed $(SEED))
