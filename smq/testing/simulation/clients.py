@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from smq.testing.simulation.world import World
 
 PAUSE_MS = 20.0  # Before it reconnects or retries.
+VAIN_MAX, LONG_PAUSE_MS = 50, 250.0  # A log may be full for minutes.
 RECEIVE_BYTES = 1 << 16
 PAUSED_BYTES = 64  # Of answers in the socket of a client that reads nothing.
 Message: TypeAlias = Any
@@ -152,6 +153,7 @@ class Client:
         self.not_before: dict[int, int] = {}
         self.correlations = count(1)
         self.is_touched = False
+        self.in_vain = 0  # So many retries since something was taken.
         self._arrival_ns: int | None = None
         self._later: list[tuple[int, int, Callable[[], None]]] = []
         self._tie_breaker = count()
@@ -167,6 +169,11 @@ class Client:
         """Run an action after a delay, with jitter."""
         due_ns = self.after_ns(delay_ms)
         heapq.heappush(self._later, (due_ns, next(self._tie_breaker), action))
+
+    def again(self, action: Callable[[], None]) -> None:
+        """Retry after a pause, a longer one after many retries in vain."""
+        self.in_vain += 1
+        self.later(PAUSE_MS if self.in_vain < VAIN_MAX else LONG_PAUSE_MS, action)
 
     def connection(self, node: int) -> Connection | None:
         """A connection to a node; None if there is none now."""

@@ -150,6 +150,11 @@ class Reader(Client):
         self.unread: set[Part] = set()
         self.removed: dict[Part, set[int]] = {}
 
+    @property
+    def count(self) -> int:
+        """The number of records that it has found."""
+        return sum(map(len, self.found.values()))
+
     def read(self, incarnation: Incarnation, partition: int) -> None:
         """Read a partition from its start to its end."""
         if not self.found:

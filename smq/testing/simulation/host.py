@@ -99,7 +99,6 @@ class Host:
         self.compacts = self.seals and self.config.log_retention_check_interval_ms == OFTEN_MS
         self.store_image: StoreImage | None = None
         self.store_chance = copy(chance)  # Existing seeds replay as before this was added.
-        self.producers_at_once: int | None = None  # Copied by a checkpoint; None: as usual.
         self.after_answer: Callable[[Question[Any]], None] | None = None  # To a sealer's worker.
         self.is_up = False
         self._blocks: list[CatalogBlock | ClusterBlock | Timings] = []

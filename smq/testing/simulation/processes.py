@@ -257,8 +257,6 @@ class ShardProcess(Process):
             bytes_max=host.config.wal_bytes_max,
             keep_bytes_max=host.config.wal_keep_bytes,
         )
-        if host.producers_at_once is not None:
-            log.producers.copied_at_once = host.producers_at_once
         self.said += recovered.damaged
         return log
 

@@ -10,7 +10,7 @@ from itertools import count, islice
 from typing import TYPE_CHECKING
 
 from smq.model.errors import ErrorCode
-from smq.testing.simulation.clients import PAUSE_MS, Client, Message
+from smq.testing.simulation.clients import Client, Message
 from smq.testing.simulation.ledger import Broken, Incarnation
 from smq.wire.compression import Codec
 from smq.wire.generated.init_producer_id import InitProducerIdRequest
@@ -77,6 +77,12 @@ class Lane:
                 return batch
         return None
 
+    def forget_unoffered(self) -> None:
+        """Drop what was never sent, but for the next ones."""
+        offered = sum(1 for batch in self.batches if batch.data)
+        while len(self.batches) > max(offered, IN_FLIGHT_MAX):
+            self.batches.pop()
+
     def unsend(self) -> None:
         """Requeue all batches."""
         for batch in self.batches:
@@ -107,6 +113,11 @@ class Producer(Client):
             lane.batches.append(Batch(first, values, b""))
         self._pump()
 
+    def stop_flooding(self) -> None:
+        """Send only what was sent before, and a little more."""
+        for lane in self.lanes.values():
+            lane.forget_unoffered()
+
     def _open(self, incarnation: Incarnation, partition: int) -> Lane:
         number = next(self._lane_numbers)
         lane = Lane(number, incarnation, partition, losses=incarnation.losses)
@@ -134,7 +145,7 @@ class Producer(Client):
 
         if not self._is_pausing:
             self._is_pausing = True
-            self.later(PAUSE_MS, resume)
+            self.again(resume)
 
     def _pump(self) -> None:
         """Send what is allowed: one batch of each lane per request, then the next request."""
@@ -227,6 +238,7 @@ class Producer(Client):
         if code in {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
             lane.batches.remove(batch)
             lane.is_known = True
+            self.in_vain = 0
             self.world.ledger.acks += 1
             if code == ErrorCode.NONE and offset >= 0:
                 self.world.acked(lane, batch.values, offset)

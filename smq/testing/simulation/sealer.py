@@ -71,7 +71,7 @@ class SteppedAsker(Asker):
                     process.answered(question)
                     return frame.body
             except BlockingIOError:
-                process.wait()
+                process.wait(min(ends_ns, sock.next_due_ns() or ends_ns))
         raise TimeoutError("timed out")
 
     @staticmethod
@@ -162,7 +162,7 @@ def _body_of(encoded: bytes) -> bytes:
 class SealerProcess(Process):
     """Like smq.app.sealer.main. `let_others` runs while a worker waits."""
 
-    def __init__(self, host: Host, let_others: Callable[[], None]) -> None:
+    def __init__(self, host: Host, let_others: Callable[[int], None]) -> None:
         super().__init__(host, SEALER)
         self._let_others = let_others
         self._hands: list[SteppedHand] = []
@@ -188,9 +188,10 @@ class SealerProcess(Process):
         if self.host.after_answer is not None:
             self.host.after_answer(question)
 
-    def wait(self) -> None:
-        """A worker waits: let the others run. Raises Killed if this process died meanwhile."""
-        self._let_others()
+    def wait(self, until_ns: int) -> None:
+        """A worker waits, at most until then: let the others run. Raises Killed if this process
+        died meanwhile."""
+        self._let_others(until_ns)
         if not self.is_alive:
             raise Killed(self.name)
 

@@ -8,6 +8,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
+from smq.log.producers import ROWS_AT_ONCE
 from smq.testing.simulation.ledger import LEVELS
 from smq.testing.simulation.processes import logs_of
 from smq.testing.simulation.transactor import PARTITIONS, TOPIC
@@ -26,9 +27,6 @@ Numbers = tuple[int, ...]
 
 def transact(world: "World", which: int, mask: int, commits: int, level: int) -> None:
     """A transactional program writes to some partitions, and commits or aborts."""
-    world.host.producers_at_once = 1
-    for log in logs_of(world.processes.values()):
-        log.producers.copied_at_once = 1
     for name, partitions in PARTITIONS.items():
         if world.ledger.standing(name) is None:
             named = LEVELS[level] if name == TOPIC else "os"
@@ -44,13 +42,16 @@ def draw_transact(chance: Random) -> Numbers:
 
 
 def checkpoint(world: "World", slow_ms: int, cut_ms: int) -> None:
-    """Every log writes a checkpoint, while syncs are slow; the power fails so much later (-1: it
-    does not)."""
+    """Every log writes a checkpoint, producer by producer, while syncs are slow; the power fails so
+    much later (-1: it does not)."""
     for faults in world.host.faults:
         faults.slow_ms = slow_ms
         world.after(SOON_MS, partial(setattr, faults, "slow_ms", 0.0))
     world.disturb(SOON_MS + slow_ms)
     for log in logs_of(world.processes.values()):
+        log.producers.copied_at_once = 1
+        as_usual = partial(setattr, log.producers, "copied_at_once", ROWS_AT_ONCE)
+        world.after(SOON_MS + slow_ms, as_usual)
         log.checkpoint()
     if cut_ms >= 0:
         world.after_unless_healed(cut_ms, lambda: world.lose_power(0))

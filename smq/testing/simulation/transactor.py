@@ -11,7 +11,7 @@ reinitializes, which aborts the open transaction. `rules.py` has the rules; the 
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -153,12 +153,9 @@ class Transactor(Client):
         self.is_busy = True
         self._begin()
 
-    def _again(self, action: Callable[[], None]) -> None:
-        self.later(PAUSE_MS, action)
-
     def _begin(self) -> None:
         if not self._places.are_there:
-            self._again(self._begin)
+            self.again(self._begin)
         elif self._who is not None:
             self._start()
         else:
@@ -172,9 +169,10 @@ class Transactor(Client):
         if code == ErrorCode.NONE:
             self._who = Who(answer.producer_id, answer.producer_epoch)
             self._losses = self._places.all_losses
+            self.in_vain = 0
             self._start()
         elif code is None or code in RETRIED:
-            self._again(self._begin)
+            self.again(self._begin)
         else:
             raise Broken(f"{self.name} cannot begin: {code.name}")
 
@@ -186,7 +184,7 @@ class Transactor(Client):
         """Ask any node; `answered` gets None without an answer."""
         connection = self.any_connection()
         if connection is None:
-            self._again(lambda: answered(None))
+            self.again(lambda: answered(None))
         else:
             connection.ask(name, version, request, answered)
 
@@ -217,7 +215,7 @@ class Transactor(Client):
         incarnation, partition = self._places.of(place)
         connection = self.connection(self.world.host.leader_of(incarnation.topic.logs[partition]))
         if connection is None:
-            self._again(lambda: self._write(attempt, place))
+            self.again(lambda: self._write(attempt, place))
             return
         data = self._encoded(incarnation, attempt.values[place], who)
         row = PartitionProduceData(index=partition, records=data)
@@ -248,10 +246,11 @@ class Transactor(Client):
             code = ErrorCode(answer.responses[0].partition_responses[0].error_code)
         if code in {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
             attempt.written.add(place)
+            self.in_vain = 0
             if attempt.written == attempt.values.keys():
                 self._commit_offset(attempt) if attempt.commits else self._end(attempt)
         elif code is None or code in RETRIED:
-            self._again(lambda: self._write(attempt, place))
+            self.again(lambda: self._write(attempt, place))
         else:
             self._give_up(attempt, code)
 
@@ -277,7 +276,7 @@ class Transactor(Client):
             if code == ErrorCode.NONE:
                 self._end(attempt)
             elif code is None or code in RETRIED:
-                self._again(lambda: self._commit_offset(attempt))
+                self.again(lambda: self._commit_offset(attempt))
             else:
                 self._give_up(attempt, code)
 
@@ -315,7 +314,7 @@ class Transactor(Client):
             self.is_busy = False
             self._go_on()
         elif code is None or code in RETRIED:
-            self._again(lambda: self._end(attempt))
+            self.again(lambda: self._end(attempt))
         elif code == ErrorCode.TRANSACTION_ABORTABLE and attempt.commits:
             self._check_lost(attempt, code)
             if attempt.offset is not None:
@@ -352,6 +351,11 @@ class CommittedReader(Client):
         self.found: dict[int, dict[int, bytes]] = {}
         self.ever: set[bytes] = set()
         self.unread: set[int] = set()
+
+    @property
+    def count(self) -> int:
+        """The number of records that it has found."""
+        return sum(map(len, self.found.values()))
 
     def read(self, incarnation: Incarnation) -> None:
         """Read each partition from its start to its last stable offset."""

@@ -82,6 +82,7 @@ MUTANTS = (
         "a `disk` batch that is sent again wants no sync",
         DISKS | {"cut", "kill"},
         (Change(Acks, "_want_syncs", _want_nothing),),
+        seed=271,
     ),
     Mutant(
         "acks-wait-for-all-logs",
@@ -91,6 +92,7 @@ MUTANTS = (
             Change(Acks, "queue", _queue_for_all_logs),
             Change(Acks, "_want_syncs", _want_syncs_of_touched),
         ),
+        seed=18,
     ),
     Mutant(
         "repair-releases-all-acks",
@@ -101,5 +103,6 @@ MUTANTS = (
             Change(Acks, "_write", _write_or_doubt),
             Change(Acks, "_settle_failure", _settle_doubt),
         ),
+        seed=13,
     ),
 )

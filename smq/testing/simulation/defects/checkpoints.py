@@ -46,5 +46,6 @@ MUTANTS = (
             Change(_Recovery, "_knows", _knows_by_position),
             Change(_Recovery, "_set_ends", _clip_last),
         ),
+        seed=114,
     ),
 )

@@ -23,5 +23,6 @@ MUTANTS = (
         "the batches of a request are inflated in one turn, each as far as a batch may",
         TOPICS | {"inflate"},
         (Change(Validation, "_inflated_here", _inflated_in_the_loop),),
+        seed=175,
     ),
 )

@@ -61,11 +61,13 @@ MUTANTS = (
             Change(TransactionTables, "put_offsets", _put_with_wall_time),
             Change(TransactionTables, "apply_offsets", _apply_newer_times),
         ),
+        seed=508,
     ),
     Mutant(
         "timeouts-count-from-wall-time",
         "a transaction one second old is aborted, or stays open for a day",
         CLOCKS,
         (Change(TransactionalIds, "save", _save_anew),),
+        seed=533,
     ),
 )

@@ -36,5 +36,6 @@ MUTANTS = (
         "a waiting answer is read from the file of a later worker: another topic's records",
         TOPICS | {"fetch", "pause"},
         (Change(Cache, "__init__", _begin_at_zero), Change(FileRange, "_open", _open_by_name)),
+        seed=57,
     ),
 )

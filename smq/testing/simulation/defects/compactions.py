@@ -42,6 +42,7 @@ MUTANTS = (
         "a restarted shard serves values from its log whose tombstones are gone",
         COMPACTIONS,
         (Change(Partitions, "restore", _restore_all_else),),
+        seed=59,
     ),
     Mutant(
         "compaction-reports-last",
@@ -51,5 +52,6 @@ MUTANTS = (
             Change(ShardOverSocket, "compacted", _report_later),
             Change(Compaction, "step", _step_then_report),
         ),
+        seed=59,
     ),
 )

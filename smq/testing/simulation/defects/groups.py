@@ -22,5 +22,6 @@ MUTANTS = (
         "live members are dropped in the moment in which their rebalance completes",
         MEMBERS,
         (Change(Group, "_pass_time", _drop_one_by_one),),
+        seed=329,
     ),
 )

@@ -15,7 +15,8 @@ MUTANTS = (
     Mutant(
         "long-poll-stays",
         "a long poll stays behind when its topic is created again",
-        TOPICS | {"fetch", "delete"},
+        TOPICS | {"fetch", "delete", "freeze"},
         (Change(LongPolls, "look_again", _look_and_stay),),
+        seed=179,
     ),
 )

@@ -20,9 +20,11 @@ class Change(NamedTuple):
 
 
 class Mutant(NamedTuple):
-    """A row: the defect's name, its effect, the kinds of its events, its changes."""
+    """A row: the defect's name, its effect, the kinds of its events, its changes, and the first
+    seed that found it when it was last looked for (a change of the events changes that)."""
 
     name: str
     defect: str
     kinds: frozenset[str]
     changes: tuple[Change, ...]
+    seed: int

@@ -14,5 +14,6 @@ MUTANTS = (
         "a shard frees its log for a line whose sync has failed",
         TOPICS | {"unsynced-lines"},
         (Change(StoredManifest, "sync", _believe),),
+        seed=28,
     ),
 )

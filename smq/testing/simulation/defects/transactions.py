@@ -33,11 +33,13 @@ MUTANTS = (
         "a repeated marker is refused since the producer's row is newer, and counts as written",
         TRANSACTIONS,
         (Change(markers, "_refusal", _refusal_by_row),),
+        seed=382,
     ),
     Mutant(
         "half-is-committed",
         "a commit of which a power loss has taken a part is decided",
         TRANSACTIONS,
         (Change(Led, "may_have_lost", _has_lost_nothing),),
+        seed=5,
     ),
 )

@@ -32,11 +32,13 @@ MUTANTS = (
         "readers of committed records get aborted ones from what is sealed as it was sent",
         OPEN_TRANSACTIONS,
         (Change(ColdPart, "_give", _give_like_sealed),),
+        seed=17,
     ),
     Mutant(
         "decided-end-is-forgotten",
         "a restarted shard takes what is sealed as it was sent for decided, and nobody seals it",
         OPEN_TRANSACTIONS,
         (Change(Partitions, "restore", _restore_as_decided),),
+        seed=17,
     ),
 )
