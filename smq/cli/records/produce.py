@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NamedTuple, Protocol
 
 import typer
 
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 
 JSON = 'JSON: {"topic", "records", "next_offsets": {PARTITION: OFFSET}}'
 READ_BYTES = 1024 * 1024
-LINES_MAX = 10_000  # Per batch: enough to amortize Python's steps, and only a few megabytes.
+LINES_MAX = 10_000  # Per batch: enough to amortize Python's steps, and mostly a few megabytes.
+BATCH_BYTES = 8 * 1024 * 1024  # The same, of large records.
+LINE_BYTES_MAX = 256 * 1024 * 1024  # No broker takes a record of that size.
 BATCHES_ON_WAY_MAX = 4
 DELIVERY_TIMEOUT_S = 30.0  # A person waits at the terminal.
 BOUNDS = {"partition": (0, PARTITION_MAX), "timestamp": (-INT64_MAX, INT64_MAX)}
@@ -184,17 +186,30 @@ def _sources(files: list[Path]) -> Iterator[tuple[str, Iterable[bytes | None]]]:
     for path in files:
         try:
             with path.open("rb") as file:
-                yield str(path), (line.removesuffix(b"\n") for line in file)
+                yield str(path), _lines_of(file)
         except OSError as error:
             raise refusal(f"{path} cannot be read: {error.strerror}") from error
 
 
+def _lines_of(file: BinaryIO) -> Iterator[bytes]:
+    """Lines; of one that is too long the beginning, which is too long as well."""
+    while line := file.readline(LINE_BYTES_MAX + 1):
+        yield line.removesuffix(b"\n")
+
+
+def _check_line(line: bytes) -> None:
+    if len(line) >= LINE_BYTES_MAX:
+        raise ValueError(f"it has {LINE_BYTES_MAX} bytes or more")
+
+
 def _lines_of_a_pipe(fd: int) -> Iterator[bytes | None]:
-    """Lines; None when no more are available for now."""
+    """Lines; None when no more are available for now. See `_lines_of`."""
     rest = b""
     while chunk := os.read(fd, READ_BYTES):
         *lines, rest = (rest + chunk).split(b"\n")
         yield from lines
+        if len(rest) >= LINE_BYTES_MAX:
+            break
         if not select.select([fd], [], [], 0)[0]:
             yield None
     if rest:
@@ -210,12 +225,14 @@ class Sending:
         self._producer = producer
         self._topic = topic
         self._records: list[Input] = []
+        self._bytes = 0
         self._on_way: deque[BatchFuture] = deque()
 
     def add(self, record: Input) -> None:
         """Add a record; send a batch once it is full."""
         self._records.append(record)
-        if len(self._records) == LINES_MAX:
+        self._bytes += len(record.value or b"") + len(record.key or b"")
+        if len(self._records) == LINES_MAX or self._bytes >= BATCH_BYTES:
             self._send()
             if len(self._on_way) > BATCHES_ON_WAY_MAX:
                 self._await_oldest()
@@ -230,6 +247,7 @@ class Sending:
     def _send(self) -> None:
         columns = dict(zip(COLUMNS, zip(*self._records, strict=True), strict=True))
         self._records.clear()
+        self._bytes = 0
         try:
             self._on_way.append(self._producer.send_batch(self._topic, columns))
         except ValueError as error:
@@ -273,6 +291,7 @@ def _send_all(
                 continue
             number += 1
             try:
+                _check_line(line)
                 record = reader.record(line)
             except ValueError as error:
                 sending.flush()

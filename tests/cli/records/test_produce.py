@@ -1,16 +1,19 @@
 """smq produce, against a fake Kafka: files in this process, pipes in another."""
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from smq.cli.main import app
-from smq.cli.records.produce import Format, Input
+from smq.cli.records.produce import Format, Input, Sending, _lines_of_a_pipe
 from tests.app.smq_command import SMQ
 from tests.client.fake_kafka import FakeKafka, fake_kafka
 
@@ -165,3 +168,50 @@ def test_a_line_of_a_pipe_does_not_wait_for_the_next(kafka: FakeKafka) -> None:
         output, _ = child.communicate(b"ond", timeout=DEADLINE_SECONDS)
     assert output == b"2 records sent to a\n"
     assert sorted(each.value for each in records(kafka)) == [b"first", b"second"]
+
+
+class Batches:
+    """A producer that notes the bytes of each batch."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def send_batch(self, _topic: str, columns: dict[str, Any]) -> "Batches":
+        self.sizes.append(sum(map(len, columns["value"])))
+        self.count = len(columns["value"])
+        return self
+
+    def result(self) -> SimpleNamespace:
+        return SimpleNamespace(offsets=np.arange(self.count), partitions=np.zeros(self.count, int))
+
+
+def test_large_lines_go_in_batches_of_bounded_bytes() -> None:
+    """Use fault 7: 10,000 lines were kept whatever their size: `smq import` refused a file of lines
+    of 900 kB for its memory, and `smq produce` took 9 GB."""
+    producer = Batches()
+    sending = Sending(producer, "a")  # type: ignore[arg-type]
+    for _ in range(100):
+        sending.add(Input(bytes(900_000)))
+    sending.flush()
+    assert sending.acknowledged == 100
+    assert sum(producer.sizes) == 90_000_000
+    assert max(producer.sizes) < 10_000_000
+
+
+def test_a_line_without_an_end_is_refused(
+    kafka: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Use fault 7: all of a file was read into memory for one line."""
+    monkeypatch.setattr("smq.cli.records.produce.LINE_BYTES_MAX", 1000)
+    (tmp_path / "lines").write_text("a" * 999 + "\n" + "b" * 5000)
+    output = produce(kafka, str(tmp_path / "lines"), exit_code=1)
+    assert "line 2 of" in output
+    assert "it has 1000 bytes or more; records sent before it: 1" in output
+    read, write = os.pipe()
+    os.write(write, b"a" * 999 + b"\n" + b"b" * 5000)
+    lines = _lines_of_a_pipe(read)
+    assert [next(lines), next(lines)] == [b"a" * 999, b"b" * 5000]
+    with pytest.raises(StopIteration):
+        next(lines)
+    os.close(write)
+    os.close(read)
