@@ -9,6 +9,7 @@ that it has read has moved since.
 
 from array import array
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -19,6 +20,7 @@ from gateway.apis.session_fetch import Beginning, Incremental, enter, is_increme
 from gateway.context import LogSlot, ShardContext, Step, WaitForAny, WaitForMany
 from shm.kernels.base.words import P_HIGH_WATERMARK
 from shm.kernels.request.fetch_request import WAIT_MS_MAX
+from smq.log.reading import DamagedFrame
 from smq.shard.lent import LentBatches
 from smq.shard.shard import Shard
 from smq.wire.generated.fetch import FetchRequest, FetchResponse
@@ -150,11 +152,12 @@ def _marked(portions: Iterator[Portion]) -> Iterator[tuple[Portion, bool]]:
 
 
 def _kept(lent: LentBatches) -> bytes | LentBatches:
-    """A loan to keep: a copy if it is small and in memory."""
+    """A loan to keep: a copy if it is small and in memory. Damage shows again when it is sent."""
     if lent.length <= COPIED_BYTES_MAX:
-        copy = b"".join(lent.next_buffers())
-        if len(copy) == lent.length:
-            return copy
+        with suppress(DamagedFrame, OSError):
+            copy = b"".join(lent.next_buffers())
+            if len(copy) == lent.length:
+                return copy
     lent.hold()
     return lent
 

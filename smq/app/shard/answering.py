@@ -130,13 +130,13 @@ class Answering:
             return False
         try:
             if parts.step():
-                connection.working -= 1
                 pieces: Any = parts.written().framed()
                 slot.fill(settled(connection, parts.header, pieces, monotonic_ms()))
+                connection.working -= 1
                 self.errors.add(parts.api.key, parts.errors)
                 self.dirty[connection] = None
                 return False
-        except PeerError:
+        except (PeerError, DamagedFrame, OSError):
             self._refuse(connection, slot, parts)
             return False
         if parts.pending is None:

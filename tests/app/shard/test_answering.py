@@ -372,6 +372,27 @@ def test_a_fetch_of_many_partitions_waits_for_any_of_them(make: Make) -> None:
     assert not bench.server._polls.watched.any()
 
 
+def test_damage_found_by_a_large_fetch_costs_that_client_its_connection(make: Make) -> None:
+    """It ended the shard: only a fetch of few partitions expected it."""
+    bench = make(topic("wide", range(1, WIDE + 1)))
+    client, neighbour = bench.client(), bench.client()
+    client.send(produce_request({"wide": {5: batch(b"small")}}))
+    for i in range(RING_BYTES // len(MINE) + 4):
+        client.send(produce_request({"wide": {4 - 4 * (i % 2): batch(MINE)}}))
+        client.wait(i + 2)
+    [log] = bench.shard.logs.values()
+    with log.wal.segments[0].path.open("r+b") as file:
+        file.seek(file.read(4096).index(b"small"))
+        file.write(b"other")
+    client.send(wide_fetch(3))
+    client.wait_closed()
+    assert all(segment.pins == segment.loans == 0 for segment in log.wal.segments)
+    neighbour.send(wide_fetch(4))
+    [found] = neighbour.wait(1)
+    rows = decoded("Fetch", 12, found).responses[0].partitions
+    assert {row.partition_index for row in rows if row.records} == {0}, "within its bounds"
+
+
 def test_who_leaves_while_a_large_fetch_waits_is_forgotten(make: Make) -> None:
     bench = make(topic("wide", range(1, WIDE + 1)))
     client = bench.client()
