@@ -15,14 +15,18 @@ from shm.kernels.log.producers import (
     H_OLDEST,
     H_TOP,
     PRODUCER_COLUMNS,
+    R_BATCH_COUNT,
+    R_BATCHES,
     R_LAST_MS,
     R_NEWER,
+    R_NEWEST,
     R_OLDER,
     R_PARTITION,
     clip_producers,
     expire_producers,
     file_producers,
     forget_partitions,
+    producer_row,
     restore_producers,
 )
 from shm.producer_table import new_producers
@@ -64,6 +68,13 @@ class Producers:
     def _end(self) -> int:
         """The row after the last that was ever used."""
         return int(self.table[0, H_TOP]) + 1
+
+    def newest(self, number: int, producer_id: int) -> int:
+        """The offset of a producer's newest batch in a partition; -1: it is not known."""
+        row = producer_row(self.table, number, producer_id)
+        if not row or not self.table[row, R_BATCH_COUNT]:
+            return -1
+        return int(self.table[row, R_BATCHES + 4 * self.table[row, R_NEWEST] + 2])
 
     def rows_of(self, numbers: list[int]) -> Iterator[dict[int, np.ndarray]]:
         """The rows of these partitions' producers, by partition: one piece of the table after the

@@ -8,7 +8,8 @@ one that it does not know is aborted here.
 A walk visits all open transactions, step by step, and asks about those of each step that are old
 enough, or have been open since before the start: the next transaction of the same producer and
 epoch may have hidden that the marker is lost. The first walk asks about all, and is repeated until
-it has come through.
+it has come through. Where the producer has appended since the question, the answer is about what
+was before: the next walk asks again.
 """
 
 from collections.abc import Iterator
@@ -51,7 +52,8 @@ class Hanging:
         if old:
             self._is_asking = True
             producers = [OpenProducer(each.producer_id, each.epoch) for each in old]
-            self._peers.ask_coordinator(FindTransactions(producers), partial(self._told, old))
+            told = partial(self._told, old, [self._newest(each) for each in old])
+            self._peers.ask_coordinator(FindTransactions(producers), told)
         elif has_ended:
             self._end_walk(now_ms)
 
@@ -80,13 +82,22 @@ class Hanging:
         self._next_ms = now_ms + ASK_EVERY_MS
         self._has_asked_all |= not self._has_failed
 
-    def _told(self, old: list[Open], said: list[bool] | Failed) -> None:
+    def _newest(self, each: Open) -> int:
+        """The offset of the producer's newest batch; -1: it is not known."""
+        led = self._shard.by_number(each.number)
+        return -1 if led is None else led.log.producers.newest(each.number, each.producer_id)
+
+    def _told(self, old: list[Open], newest: list[int], said: list[bool] | Failed) -> None:
         self._is_asking = False
         if isinstance(said, Failed) or len(said) != len(old):
             self._has_failed = True
             self._end_walk(clock.monotonic_ms())
             return
-        unknown = [each for each, is_known in zip(old, said, strict=True) if not is_known]
+        unknown = [
+            each
+            for each, is_known, before in zip(old, said, newest, strict=True)
+            if not is_known and self._newest(each) == before
+        ]
         left = [each for each in unknown if not self._abort(each)]
         if left:
             self._has_failed = True

@@ -100,6 +100,20 @@ def test_what_has_ended_meanwhile_is_not_ended_again(bench: Bench) -> None:
     assert sorted(bench.open()) == [A[0], B[0]], "the next one of the same producer"
 
 
+def test_what_the_producer_has_begun_since_the_question_is_not_aborted(
+    bench: Bench, clocks: SetClocks
+) -> None:
+    """Its next transaction, of the same epoch, was aborted in part, and then committed."""
+    bench.hanging.look()
+    bench.producers.write([b"of the next one"], A, 1)
+    bench.answer([False, True])
+    assert sorted(bench.open()) == [A[0], B[0]]
+    clocks.monotonic_ms += ASK_EVERY_MS
+    bench.hanging.look()
+    bench.answer([False, True])
+    assert bench.open() == [B[0]], "nobody wrote meanwhile"
+
+
 @pytest.mark.parametrize("step_ms", [0, -3_600_000, 3_600_000])
 def test_nobody_asks_again_about_what_is_young(
     bench: Bench, clocks: SetClocks, step_ms: int
