@@ -9,12 +9,19 @@ import gc
 
 YOUNG = 10_000  # So many objects are looked at at once, in about a millisecond.
 NEVER = 2**31 - 1
+_USUAL = gc.get_threshold()
 
 
 def collect_only_young() -> None:
     """From now on collect cycles only among what was made lately, a bounded number at once."""
     gc.collect()
     gc.set_threshold(YOUNG, NEVER, NEVER)
+
+
+def collect_as_usual() -> None:
+    """Collect cycles of any age: for a forked process, whose libraries make cycles that live long,
+    and nobody waits for it in milliseconds."""
+    gc.set_threshold(*_USUAL)
 
 
 def collect_all() -> None:

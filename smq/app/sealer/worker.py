@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from shm.kernels.base.siphash import KEY_BYTES
 from smq.app.process.asker import Asker
 from smq.app.process.clock import monotonic_ms, now, wall_ms
+from smq.app.process.collector import collect_as_usual
 from smq.app.process.inheritance import COORDINATOR, shard_name, socket_path
 from smq.app.sealer.ports import ShardOverSocket, StoredManifest
 from smq.filer.location import Location
@@ -456,6 +457,7 @@ def _answer(found: "Found", asked: Cold | Inline) -> BatchFile:
 
 def work(sock: socket.socket, at: Surroundings, idle_s: float = IDLE_S) -> None:
     """Do jobs until idle for `idle_s` or the peer disconnects."""
+    collect_as_usual()  # The catalogs of lake tables have cycles.
     worker, reader = Worker(at), InternalReader()
     sock.settimeout(idle_s)
     while True:

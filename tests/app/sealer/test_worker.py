@@ -1,5 +1,6 @@
 """A worker's jobs, done in this process."""
 
+import gc
 import socket
 from pathlib import Path
 from threading import Thread
@@ -8,6 +9,7 @@ from typing import Any, cast, get_type_hints
 import numpy as np
 import pytest
 
+from smq.app.process.collector import collect_only_young
 from smq.app.process.inheritance import COORDINATOR, shard_name, socket_path
 from smq.app.sealer.worker import Surroundings, Worker, work
 from smq.filer.location import Location
@@ -193,6 +195,21 @@ def test_work_ends_when_nothing_comes(at: Surroundings) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         work(theirs, at, idle_s=0.01)
+
+
+def test_a_worker_frees_cycles_of_any_age_whatever_the_sealer_does(at: Surroundings) -> None:
+    """The tables of an Iceberg catalog have cycles: while one was published all the time, its
+    worker grew without end."""
+    before = gc.get_threshold()
+    ours, theirs = socket.socketpair()
+    ours.close()
+    try:
+        collect_only_young()
+        with theirs:
+            work(theirs, at)
+        assert gc.get_threshold() == before
+    finally:
+        gc.set_threshold(*before)
 
 
 def test_what_nobody_foresaw_ends_one_job_with_an_error_that_says_which(at: Surroundings) -> None:
