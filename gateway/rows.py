@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from smq.shard.lent import Sendable
-from smq.wire.codec import Append
+from smq.wire.codec import Append, joined
 from smq.wire.messages.notation import Field
 from smq.wire.structure_code import snake
 
@@ -66,9 +66,10 @@ class Rows:
                 self._close(pieces)
                 self._open(row, inner)
             continues = False
-        whole = joined(pieces)
-        self._size += sum(map(_size_of, whole))
-        self.pieces += whole
+        self._size += sum(map(_size_of, pieces))
+        if self.pieces and isinstance(self.pieces[-1], bytes):
+            pieces.insert(0, self.pieces.pop())  # Many small portions become few pieces, too.
+        self.pieces += joined(pieces)
 
     @property
     def size(self) -> int:
@@ -110,22 +111,5 @@ class Rows:
             self._last = self._inner = None
 
 
-def joined(pieces: list[Any]) -> list[bytes | Sendable]:
-    """Pieces with adjacent bytes as one."""
-    whole: list[Any] = []
-    run: list[bytes] = []
-    for piece in pieces:
-        if isinstance(piece, (bytes, bytearray, memoryview)):
-            run.append(bytes(piece))
-            continue
-        if run:
-            whole.append(b"".join(run))
-            run = []
-        whole.append(piece)
-    if run:
-        whole.append(b"".join(run))
-    return whole
-
-
-def _size_of(piece: bytes | Sendable) -> int:
-    return len(piece) if isinstance(piece, bytes) else piece.length
+def _size_of(piece: bytes | bytearray | memoryview | Sendable) -> int:
+    return len(piece) if isinstance(piece, (bytes, bytearray, memoryview)) else piece.length

@@ -11,7 +11,7 @@ Writers take a list's `append` and add pieces. A `records` field may be *lent*: 
 passed on as a piece of its own instead of being copied into the answer.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from struct import Struct, calcsize, error, pack, unpack_from
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -24,6 +24,7 @@ ZERO_UUID = UUID(int=0)
 VARINT_BYTES_MAX = 5  # Lengths and tags have 32 bits, seven a byte.
 STRING_BYTES_MAX = 2**15 - 1  # Kafka's limit, also for the form that allows more.
 TAGS_MAX = 100  # Of one structure: at two bytes each, a megabyte could hold 500,000.
+WHOLE_BYTES = 1 << 16  # Pieces from this size on are passed on as they are.
 NUMBERS_MAX = 1 << 16  # Of one array: no topic has so many partitions or replicas.
 
 _INT8 = Struct(">b")
@@ -77,6 +78,29 @@ def _same(one: object, other: object) -> bool:
     return one == other
 
 
+def joined(pieces: Iterable[Any]) -> list[Any]:
+    """Small bytes that are adjacent as one piece; what is large or lent stays a piece of its own.
+
+    So an answer of any size is assembled in a moment, and each byte joined a few times at most.
+    """
+    whole: list[Any] = []
+    run: list[Any] = []
+    run_bytes = 0
+    for piece in pieces:
+        size = len(piece) if isinstance(piece, _BYTES_LIKE) else WHOLE_BYTES
+        if size < WHOLE_BYTES:
+            run.append(piece)
+            run_bytes += size
+        if run and max(size, run_bytes) >= WHOLE_BYTES:
+            whole.append(b"".join(run))
+            run, run_bytes = [], 0
+        if size >= WHOLE_BYTES:
+            whole.append(bytes(piece) if isinstance(piece, _BYTES_LIKE) else piece)
+    if run:
+        whole.append(b"".join(run))
+    return whole
+
+
 class Writer:
     """Collects the pieces of a message."""
 
@@ -87,20 +111,8 @@ class Writer:
         self.append: Append = self._pieces.append
 
     def pieces(self) -> list[bytes | Lent]:
-        """The message: pieces joined as far as possible, lent memory between them."""
-        joined: list[bytes | Lent] = []
-        run: list[bytes | bytearray | memoryview] = []
-        for piece in self._pieces:
-            if isinstance(piece, _BYTES_LIKE):
-                run.append(piece)
-                continue
-            if run:
-                joined.append(b"".join(run))
-                run = []
-            joined.append(piece)
-        if run:
-            joined.append(b"".join(run))
-        return joined
+        """The message: small pieces joined, large ones and lent memory between them."""
+        return joined(self._pieces)
 
     def framed(self) -> list[bytes | Lent]:
         """The pieces with their total size in front, as sent over a connection."""

@@ -171,6 +171,17 @@ def test_pieces_are_joined_up_to_what_is_lent() -> None:
     assert writer.pieces() == [b"abc\x00\x00\x03\xe8", loan, b"\x04xyz"]
 
 
+def test_pieces_that_are_large_are_not_copied_and_small_ones_become_few() -> None:
+    large, small = bytes(100_000), [bytes([i % 256]) * 1000 for i in range(1000)]
+    pieces = codec.joined([b"a", b"b", large, *small, large, b"c"])
+    assert b"".join(pieces) == b"ab" + large + b"".join(small) + large + b"c"
+    assert (pieces[0], pieces[-1]) == (b"ab", b"c")
+    assert pieces[1] is large
+    assert pieces[-2] is large
+    assert len(pieces) < 25
+    assert max(map(len, pieces)) == len(large)
+
+
 def test_a_frame_begins_with_the_size_of_all_pieces() -> None:
     writer, loan = Writer(), Loan(1000)
     writer.append(b"ab")

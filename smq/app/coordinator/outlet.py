@@ -27,7 +27,7 @@ class Outlet:
 
     def __init__(self, link: Link) -> None:
         self.link = link
-        self._frames: list[bytes] = []
+        self._frames: list[tuple[bytes, ...]] = []
         self._made_bytes = self._making_bytes = 0
         self._waiting: deque[Work] = deque()
         self._making: dict[Parts, int] = {}
@@ -43,10 +43,10 @@ class Outlet:
         """Whether some work that waits can be done."""
         return self.has_room and bool(self._waiting or self._released())
 
-    def put(self, frame: bytes) -> None:
-        """Send a frame at the end of the turn."""
+    def put(self, *frame: bytes) -> None:
+        """Send a frame at the end of the turn: its pieces."""
         self._frames.append(frame)
-        self._made_bytes += len(frame)
+        self._made_bytes += sum(map(len, frame))
 
     def do(self, work: Work) -> None:
         """Do some work that makes an answer: now, or once there is room."""
@@ -64,7 +64,7 @@ class Outlet:
         """Send the frames of the turn."""
         frames, self._frames, self._made_bytes = self._frames, [], 0
         for frame in frames:
-            self.link.send(frame)
+            self.link.send(*frame)
 
     # Answers in parts
 

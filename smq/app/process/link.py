@@ -16,7 +16,7 @@ from smq.wire.internal.frames import InternalFrame, InternalReader
 
 RECEIVE_BYTES = 1 << 18
 TURN_BYTES = 1 << 20  # Sent before others are looked at.
-JOINED_BYTES_MAX = 1 << 16  # Smaller frames that wait go out together.
+JOINED_BYTES_MAX = 1 << 16  # Smaller pieces that wait go out together.
 UNSENT_BYTES_MAX = 256 * 1024 * 1024  # Two of the largest requests, and some more.
 
 
@@ -65,18 +65,19 @@ class Link:
         """The bytes that the peer has not received yet."""
         return self._unsent_bytes
 
-    def send(self, frame: bytes) -> None:
-        """Send one encoded frame, now or when the other side can take it."""
+    def send(self, *frame: bytes) -> None:
+        """Send the pieces of one encoded frame, now or when the other side can take it."""
         if self.closed:
             return
-        self._unsent_bytes += len(frame)
-        last = self._unsent[-1] if self._unsent else b""
-        if isinstance(last, bytearray) and len(last) + len(frame) <= TURN_BYTES:
-            last += frame
-        elif len(frame) < JOINED_BYTES_MAX:
-            self._unsent.append(bytearray(frame))
-        else:
-            self._unsent.append(frame)  # Large ones are not copied.
+        for piece in frame:
+            self._unsent_bytes += len(piece)
+            last = self._unsent[-1] if self._unsent else b""
+            if len(piece) >= JOINED_BYTES_MAX:
+                self._unsent.append(piece)  # Large ones are not copied.
+            elif isinstance(last, bytearray) and len(last) + len(piece) <= TURN_BYTES:
+                last += piece
+            else:
+                self._unsent.append(bytearray(piece))
         if not self._is_sending:
             self._flush()
         if self._unsent_bytes > UNSENT_BYTES_MAX:

@@ -20,6 +20,7 @@ from smq.log.reading import DamagedFrame
 from smq.model.caller import Caller
 from smq.shard.lent import Sendable
 from smq.shard.references import Patience
+from smq.wire.codec import joined
 
 if TYPE_CHECKING:
     from smq.app.shard.long_polls import LongPoll, WidePoll
@@ -40,6 +41,7 @@ SLOTS_MAX = 256  # Answers that a client has not read yet; then we read no more 
 UNSENT_BYTES_MAX = 4 * 1024 * 1024  # Known answers; beyond this, send before reading on.
 TURN_BYTES = 1024 * 1024  # Sent to one client before others are looked at.
 COPIED_BYTES_MAX = 16 * 1024  # Loans up to this size are copied: that costs less than a sendmsg.
+BUFFERS_MAX = 64  # Pieces given to one sendmsg: some megabytes. The system takes 1024 buffers.
 SLOT_COPIED_MAX = 256 * 1024  # Of one answer: a client that reads nothing holds no more than this.
 _READ = select.EPOLLIN | select.EPOLLRDHUP
 
@@ -81,10 +83,9 @@ class Slot:
                 piece.release()
             else:
                 piece.wait()
-                self.pieces += (b"".join(run), piece)
+                self.pieces += (*joined(run), piece)
                 self.is_waiting, run = True, []
-        if run:
-            self.pieces.append(b"".join(run))
+        self.pieces += joined(run)
         self.open()
 
     def open(self) -> None:
@@ -334,7 +335,7 @@ class Connection:
     def _send_some(self, slot: Slot) -> bool:
         """One sendmsg of the first slot; False: the socket is full, or bytes are on the disk."""
         buffers: list[bytes | memoryview] = []
-        for piece in slot.pieces:
+        for piece in islice(slot.pieces, BUFFERS_MAX):
             if isinstance(piece, (bytes, memoryview)):
                 buffers.append(piece)
             else:

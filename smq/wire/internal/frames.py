@@ -13,7 +13,7 @@ question of `smq.wire.internal.messages`, or its answer, in the form of `smq.wir
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from smq.model.errors import PeerError
@@ -22,6 +22,7 @@ KIND_KAFKA = 1
 KIND_COMMAND = 2
 FRAME_BYTES_MAX = 128 * 1024 * 1024  # A Kafka request is at most 100 MiB.
 LARGE_BYTES = 1024 * 1024  # Bodies from this size on are not copied as a whole.
+PIECE_BYTES_MIN = 1 << 16  # Of the pieces of a large frame but the last one, about.
 FIRST_BYTES_MIN = 64  # Of the first piece: a response's header, and more.
 
 _HEAD = struct.Struct("<IQB")
@@ -55,11 +56,10 @@ def encode_frame(frame_id: int, kind: int, body: bytes) -> bytes:
     return _HEAD.pack(9 + len(body), frame_id, kind) + body
 
 
-def frame_pieces(frame_id: int, kind: int, body: bytes) -> list[bytes]:
-    """The bytes of one frame in pieces: a large body is not copied."""
-    if len(body) < LARGE_BYTES:
-        return [encode_frame(frame_id, kind, body)]
-    return [_HEAD.pack(9 + len(body), frame_id, kind), body]
+def frame_pieces(frame_id: int, kind: int, body: Sequence[bytes]) -> list[bytes]:
+    """The bytes of one frame in pieces, as its body is given: a large one is not copied."""
+    head = _HEAD.pack(9 + sum(map(len, body)), frame_id, kind)
+    return [head, *body] if sum(map(len, body)) >= LARGE_BYTES else [b"".join((head, *body))]
 
 
 def encode_relay(node_id: int, client_host: str, request: bytes | memoryview) -> bytes:
@@ -88,7 +88,10 @@ class InternalReader:
         """Add received bytes; yield each frame that is now complete. Raises PeerError."""
         if self._missing:
             piece, data = bytes(data[: self._missing]), data[self._missing :]
-            self._pieces.append(piece)
+            if len(self._pieces[-1]) < PIECE_BYTES_MIN:
+                self._pieces[-1] += piece
+            else:
+                self._pieces.append(piece)
             self._missing -= len(piece)
             if not self._missing:
                 first, *rest = self._pieces

@@ -11,8 +11,8 @@ class FakeLink:
     def __init__(self) -> None:
         self.unsent_bytes, self.closed = 0, False
 
-    def send(self, frame: bytes) -> None:
-        self.unsent_bytes += len(frame)
+    def send(self, *frame: bytes) -> None:
+        self.unsent_bytes += sum(map(len, frame))
 
 
 def outlet_of(link: FakeLink) -> Outlet:

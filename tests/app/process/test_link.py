@@ -92,6 +92,18 @@ def test_a_turn_sends_its_share_of_what_is_large() -> None:
     theirs.close()
 
 
+def test_a_turn_sends_its_share_of_a_frame_of_many_pieces() -> None:
+    loop = Loop()
+    ours, theirs = socket.socketpair()
+    greedy = Greedy(fileno=ours.detach())
+    side = Side(loop, greedy)
+    side.link.send(b"head", *[bytes(module.TURN_BYTES // 8) for _ in range(16)])
+    assert module.TURN_BYTES <= greedy.taken < 1.2 * module.TURN_BYTES
+    turn_until(loop, lambda: not side.link.unsent_bytes)
+    assert greedy.taken == 4 + 2 * module.TURN_BYTES
+    theirs.close()
+
+
 def test_what_waits_is_sent_in_order_large_and_small() -> None:
     loop = Loop()
     left, right = pair(loop)

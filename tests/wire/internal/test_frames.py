@@ -41,7 +41,7 @@ def test_frames_are_the_same_however_the_stream_is_cut(places: list[int]) -> Non
 
 def test_a_large_body_is_copied_neither_as_a_whole_nor_again() -> None:
     body = bytes(8 * LARGE_BYTES)
-    pieces = frame_pieces(7, KIND_KAFKA, body)
+    pieces = frame_pieces(7, KIND_KAFKA, [body])
     assert pieces[1] is body
     assert b"".join(pieces) == encode_frame(7, KIND_KAFKA, body)
     reader, stream, size = InternalReader(), memoryview(b"".join(pieces)), LARGE_BYTES // 4
@@ -49,8 +49,19 @@ def test_a_large_body_is_copied_neither_as_a_whole_nor_again() -> None:
     [frame] = [each for part in received for each in reader.receive(part)]
     assert max(map(len, (frame.first, *frame.rest))) <= size
     assert frame.body == body
-    [small] = frame_pieces(7, KIND_KAFKA, b"small")
+    [small] = frame_pieces(7, KIND_KAFKA, [b"small"])
     assert small == encode_frame(7, KIND_KAFKA, b"small")
+
+
+def test_a_large_body_in_many_pieces_goes_and_comes_in_few() -> None:
+    body = [bytes([i % 256]) * 30_000 for i in range(300)]
+    pieces = frame_pieces(7, KIND_KAFKA, body)
+    assert pieces[1:] == body
+    reader = InternalReader()
+    [frame] = [each for part in pieces for each in reader.receive(part)]
+    assert frame.body == b"".join(body)
+    assert len(frame.rest) < 150
+    assert max(map(len, frame.rest)) < 200_000
 
 
 @pytest.mark.parametrize("length", [0, 8, 2**32 - 1])
