@@ -15,6 +15,7 @@ from smq.app.process.clock import monotonic_ms, monotonic_ns
 from smq.app.process.peers import Peers
 from smq.app.process.steps import Steps
 from smq.app.shard.connection import RELAYED_BYTES_MAX, Connection, Slot
+from smq.app.shard.large_answers import LargeAnswers
 from smq.app.shard.limited import API_KEY_AND_VERSION_BYTES, API_KEY_BYTES, obey, settled
 from smq.app.shard.long_polls import LongPolls
 from smq.log.reading import DamagedFrame
@@ -52,6 +53,7 @@ class Answering:
 
     def __init__(self, peers: Peers, polls: LongPolls, steps: Steps, errors: Errors) -> None:
         self._peers, self._polls, self._steps, self.errors = peers, polls, steps, errors
+        self._large = LargeAnswers()
         self.dirty: dict[Connection | Session, None] = {}
 
     def settle(
@@ -119,6 +121,7 @@ class Answering:
             obey(connection, start, first, monotonic_ms())
             length = len(first) + sum(map(len, rest))
             slot.fill([length.to_bytes(SIZE_BYTES), first, *rest])
+            self._large.note(connection, length)
             self.dirty[connection] = None
 
         self._peers.relay(connection.caller.host, request, answered)
@@ -133,6 +136,7 @@ class Answering:
                 pieces: Any = parts.written().framed()
                 slot.fill(settled(connection, parts.header, pieces, monotonic_ms()))
                 connection.working -= 1
+                self._large.note(connection, slot.length)
                 self.errors.add(parts.api.key, parts.errors)
                 self.dirty[connection] = None
                 return False

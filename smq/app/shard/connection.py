@@ -254,6 +254,12 @@ class Connection:
         if self.is_full and not waits_alone and not self.closed and self._events & _READ:
             self._listen_to(self._events & ~_READ)
 
+    @property
+    def held_bytes(self) -> int:
+        """The memory of its answers: what is lent is not its own."""
+        pieces = (piece for slot in self.slots for piece in slot.pieces)
+        return sum(len(each) for each in pieces if isinstance(each, (bytes, memoryview)))
+
     def charge(self, request_bytes: int) -> None:
         """Count the cost of a taken request, and of its answer if that is made."""
         self.spent += REQUEST_COST + REQUEST_BYTE_COST * request_bytes
@@ -396,18 +402,18 @@ class Connection:
                 slot.release()
 
     def _watch_progress(self) -> None:
-        self._taken_before = self._taken_bytes()
+        self._taken_before = self.taken_bytes()
         self._progress = self._loop.call_later(PROGRESS_MS, self._look_at_progress)
 
     def _look_at_progress(self) -> None:
         """Close unless the client has taken enough since the last check, or waits for our disk."""
-        taken_bytes = self._taken_bytes() - self._taken_before
+        taken_bytes = self.taken_bytes() - self._taken_before
         if self._is_blocked and taken_bytes < PROGRESS_BYTES:
             self.close()
         else:
             self._watch_progress()
 
-    def _taken_bytes(self) -> int:
+    def taken_bytes(self) -> int:
         """How many bytes have reached the client's host: those in our socket buffer have not."""
         return self._sent_bytes - self._loop.unsent_bytes(self.fd)
 
