@@ -50,8 +50,9 @@ class Outlet:
 
     def do(self, work: Work) -> None:
         """Do some work that makes an answer: now, or once there is room."""
-        self._waiting.append(work)
-        self.go_on()
+        if not self.link.closed:
+            self._waiting.append(work)
+            self.go_on()
 
     def go_on(self) -> None:
         """Do what waits, as far as there is room."""
@@ -65,6 +66,14 @@ class Outlet:
         frames, self._frames, self._made_bytes = self._frames, [], 0
         for frame in frames:
             self.link.send(*frame)
+
+    def drop(self) -> None:
+        """The link is closed: drop all. What waits refers to this, and nobody looks for cycles."""
+        self._frames.clear()
+        self._waiting.clear()
+        self._making.clear()
+        self._held.clear()
+        self._made_bytes = self._making_bytes = 0
 
     # Answers in parts
 

@@ -92,13 +92,14 @@ class CoordinatorServer:
         self._outlets[link] = Outlet(link)
 
     def _closed(self, link: Link) -> None:
-        del self._outlets[link]
+        self._outlets.pop(link).drop()
 
     def close(self) -> None:
         """Close every link: waiting shards learn that no answer will come."""
         self._errands.close()
-        for link in self._outlets:
+        for link, outlet in self._outlets.items():
             link.close()
+            outlet.drop()
         self._outlets.clear()
 
     def _frame(self, link: Link, frame: InternalFrame) -> None:

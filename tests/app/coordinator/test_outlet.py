@@ -1,6 +1,12 @@
 """Answers to a process wait until it takes those before; of those in parts the oldest grows."""
 
+import gc
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
+from weakref import ref
+
+import pytest
 
 from smq.app.coordinator.outlet import MAKING_BYTES_MAX, ROOM_BYTES, Outlet
 
@@ -30,6 +36,14 @@ def parts_of(size: int) -> Any:
     return FakeParts()
 
 
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """Only reference counts free anything."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
 def test_work_waits_in_order_while_there_is_no_room() -> None:
     link, done = FakeLink(), list[int]()
     outlet = outlet_of(link)
@@ -52,6 +66,28 @@ def test_work_waits_in_order_while_there_is_no_room() -> None:
     assert outlet.has_work
     outlet.go_on()
     assert done == [0, 1]
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_what_waits_for_a_link_that_is_closed_is_freed() -> None:
+    """It refers to the outlet, and the coordinator's collector looks only at what is young: each
+    shard that died left its unmade answers, 100 MB at most, for ever."""
+    link = FakeLink()
+    outlet, parts = outlet_of(link), parts_of(7)
+    freed = ref(parts)
+    link.unsent_bytes = ROOM_BYTES
+    outlet.do(partial(outlet.put, b"an answer"))
+    outlet.grown(parts)
+    outlet.hold(parts, partial(outlet.grown, parts))
+    outlet.drop()
+    del parts
+    assert freed() is None
+    link.closed = True
+    outlet.do(partial(outlet.put, b"another"))
+    assert not outlet.has_work
+    freed = ref(outlet)
+    del outlet
+    assert freed() is None
 
 
 def test_a_closed_link_gets_nothing_more() -> None:
