@@ -11,6 +11,7 @@ from struct import Struct, error
 import pyarrow as pa
 
 INFLATION_MAX = 8  # Times a value's own bytes.
+CAST_BYTES = 32 * 1024  # What every column may take.
 _VALUE_BYTES = 8  # Of a number, in the column that it becomes.
 _OLD_COMPRESSION = b"ARROW:experimental_compression"  # Of Arrow 0.17, which is still read.
 _UINT16, _INT32, _UINT32, _INT64 = Struct("<H"), Struct("<i"), Struct("<I"), Struct("<q")
@@ -35,7 +36,7 @@ def row_of(value: bytes, columns: pa.Schema) -> list[pa.ChunkedArray] | None:
             found.append(pa.nulls(1, each.type))
             continue
         column = table[each.name].combine_chunks()
-        if column.type != each.type and not _is_cast_within(column, bytes_max):
+        if column.type != each.type and not _is_cast_within(column, each.type, bytes_max):
             return None
         found.append(column.cast(each.type))
     return found
@@ -92,7 +93,7 @@ def _table_at(data: memoryview, table: int, number: int) -> int | None:
     return None if at is None else at + _UINT32.unpack_from(data, at)[0]
 
 
-def _is_cast_within(column: pa.Array, bytes_max: int) -> bool:
+def _is_cast_within(column: pa.Array, wanted: pa.DataType, bytes_max: int) -> bool:
     """Whether a column of one row takes at most so many bytes as another type."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
@@ -101,7 +102,10 @@ def _is_cast_within(column: pa.Array, bytes_max: int) -> bool:
         kind = kind.value_type
     if not pa.types.is_nested(kind):  # One value.
         return not isinstance(kind, pa.BaseExtensionType)
-    return _has_bytes(column.type) and _VALUE_BYTES * _values(column) <= bytes_max
+    if not _has_bytes(column.type):
+        return False
+    added = _leaves(wanted) if _leaves(wanted) > _leaves(kind) else 1  # Null in each object.
+    return _VALUE_BYTES * _values(column) * added <= max(bytes_max, CAST_BYTES)
 
 
 def _has_bytes(kind: pa.DataType) -> bool:
@@ -112,6 +116,12 @@ def _has_bytes(kind: pa.DataType) -> bool:
     types = pa.types
     tests = (types.is_string, types.is_binary, types.is_large_string, types.is_large_binary)
     return types.is_primitive(kind) or any(test(kind) for test in tests)
+
+
+def _leaves(kind: pa.DataType) -> int:
+    if not pa.types.is_nested(kind):
+        return 1
+    return sum(_leaves(kind.field(number).type) for number in range(kind.num_fields))
 
 
 def _values(array: pa.Array) -> int:

@@ -12,6 +12,7 @@ markers, leader epochs, the timestamp type, and the segment's first and end offs
 
 import base64
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -214,7 +215,9 @@ class ParquetWriter:
             return
         table = pa.concat_tables(self._waiting)
         self._writer = self._writer or _open(self._file, table, self._typed_columns)
-        self._writer.write_table(self._typed(table[:rows]), row_group_size=self._group_rows(table))
+        group_rows = self._group_rows(table)
+        for part in self._typed(table[:rows]):
+            self._writer.write_table(part, row_group_size=group_rows)
         self._check()
         left = table.num_rows - rows
         self._waiting = [table[rows:]] if left else []
@@ -231,13 +234,15 @@ class ParquetWriter:
     def _typed_columns(self) -> pa.Schema | None:
         return None if self._typing is None else self._typing.columns
 
-    def _typed(self, rows: pa.Table) -> pa.Table:
-        """Rows with their typed columns appended."""
+    def _typed(self, rows: pa.Table) -> Iterator[pa.Table]:
+        """Rows with their typed columns appended, in parts where those would be large."""
         if self._typing is None:
-            return rows
-        typed, misfits = self._typing.widened(rows, "_value")
-        self.untyped_count += misfits
-        return typed
+            yield rows
+            return
+        for part in self._typing.parts(rows, "_value"):
+            typed, misfits = self._typing.widened(part, "_value")
+            self.untyped_count += misfits
+            yield typed
 
     def _check(self) -> None:
         """Record where the file ends, and the CRC-32C of the bytes since the last record."""

@@ -33,6 +33,9 @@ VALUE_BYTES_MAX = (
     8 * MiB
 )  # A larger value does not fit: in memory, JSON may be thirty times larger.
 PARSED_BYTES = 8 * MiB  # Parsed at a time, for the same reason.
+# Each object in a list has all columns of the list's type: `[{},{},…]` may be a thousand times
+# larger. What it costs is counted in bytes of JSON: an eighth of what it takes as columns.
+VALUE_COST_MAX = 32 * MiB  # A value beyond it does not fit.
 BLOCK_ROWS = 4096  # Parsed together: a misfit makes its neighbours be parsed again.
 ARROW_STREAM = b"\xff\xff\xff\xff"  # No JSON begins so.
 _ONE_OBJECT = r"^\s*\{(?s:.*)\}\s*$"
@@ -87,13 +90,14 @@ class Typing:
         self._parsed = pa.schema(
             [(each.source, columns.field(each.name).type) for each in self._columns]
         )
+        self._item_leaves = max(map(_item_leaves, columns.types))
 
     def of(self, values: pa.ChunkedArray) -> tuple[list[pa.ChunkedArray], int]:
         """The columns of these values (binary), and how many rows do not fit. Null fits."""
         tables, misfits = [], 0
         array = values.cast(pa.binary()).combine_chunks()
         chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
-        for part in (part for chunk in chunks for part in _parts(chunk)):
+        for part in (chunk[first:end] for chunk in chunks for first, end in self._parts(chunk)):
             table, count = self._whole(part)
             tables.append(table)
             misfits += count
@@ -107,10 +111,44 @@ class Typing:
             rows = rows.append_column(field, column)
         return rows, misfits
 
+    def parts(self, rows: pa.Table, values: str) -> Iterator[pa.Table]:
+        """Rows in parts whose typed columns take bounded memory: `widened` makes them."""
+        if not self._item_leaves:
+            yield rows
+            return
+        texts = rows[values].cast(pa.large_binary()).combine_chunks()
+        for first, end in self._parts(texts):
+            yield rows[first:end]
+
+    def _parts(self, values: pa.Array) -> Iterator[tuple[int, int]]:
+        """First and end of parts of the values, in order: of PARSED_BYTES, or a single one."""
+        ends = np.cumsum(self._costs(values))
+        first, before = 0, 0
+        while first < len(values):
+            end = int(np.searchsorted(ends, before + PARSED_BYTES, "right"))
+            end = max(first + 1, end)
+            yield first, end
+            first, before = end, int(ends[end - 1])
+
+    def _costs(self, values: pa.Array) -> np.ndarray:
+        lengths = pc.binary_length(values).fill_null(0).to_numpy(zero_copy_only=False)
+        costs: np.ndarray = lengths.astype(np.int64)
+        if self._item_leaves:
+            objects = pc.count_substring(values, "{").fill_null(0).to_numpy(zero_copy_only=False)
+            costs += objects.astype(np.int64) * self._item_leaves
+        return costs
+
+    def _is_too_large(self, texts: pa.Array) -> bool:
+        """Whether this is a single value that does not fit for its size."""
+        if len(texts) > 1:
+            return False
+        is_too_long = pc.binary_length(texts)[0].as_py() > VALUE_BYTES_MAX
+        return bool(is_too_long or self._costs(texts)[0] > VALUE_COST_MAX)
+
     def _whole(self, values: pa.Array) -> tuple[pa.Table, int]:
         rows = [number for number, valid in enumerate(values.is_valid().to_pylist()) if valid]
         texts = values.drop_null()
-        if not len(texts) or _is_too_large(texts):
+        if not len(texts) or self._is_too_large(texts):
             return self._placed([], self._parsed.empty_table(), len(values)), len(texts)
         if are_objects(texts) and (parsed := self._parse(texts.to_pylist())) is not None:
             return self._placed(rows, parsed, len(values)), 0
@@ -206,22 +244,6 @@ class Typing:
         return table.take(pa.array(place, pa.int64()))
 
 
-def _is_too_large(texts: pa.Array) -> bool:
-    """Whether this is a single value that does not fit for its size."""
-    return len(texts) == 1 and bool(pc.binary_length(texts)[0].as_py() > VALUE_BYTES_MAX)
-
-
-def _parts(values: pa.Array) -> Iterator[pa.Array]:
-    """Values (binary) in order, of PARSED_BYTES or a single one."""
-    ends = np.frombuffer(values.buffers()[1] or b"", np.int32)[values.offset :][: len(values) + 1]
-    first = 0
-    while first < len(values):
-        end = int(np.searchsorted(ends, ends[first] + PARSED_BYTES, "right")) - 1
-        end = min(len(values), max(first + 1, end))
-        yield values[first:end]
-        first = end
-
-
 def are_objects(texts: pa.Array) -> bool:
     """Whether each of these values (binary) can only be one JSON object, if it is JSON."""
     try:
@@ -243,6 +265,17 @@ def _looks_like(value: Any, kind: Kind) -> bool:  # noqa: ANN401  (whatever JSON
         case Struct():
             return isinstance(value, dict)
     return isinstance(value, _PYTHON[kind]) and (kind == "bool" or not isinstance(value, bool))
+
+
+def _item_leaves(kind: pa.DataType) -> int:
+    """The columns of an object in a list, in the type that has most; 0: no list is of objects."""
+    if pa.types.is_struct(kind):
+        return max(map(_item_leaves, (field.type for field in kind)))
+    if not pa.types.is_list(kind):
+        return 0
+    leaves_of_items = [*_leaves("", kind.value_type)]
+    is_of_objects = pa.types.is_struct(kind.value_type) or _item_leaves(kind.value_type) > 0
+    return len(leaves_of_items) if is_of_objects else 0
 
 
 def _field(column: Column) -> pa.Field:

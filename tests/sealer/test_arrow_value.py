@@ -86,3 +86,16 @@ def test_a_message_that_points_outside_itself_is_refused() -> None:
                 inflated_bytes(bytes(data))
             data[at] ^= flip
     assert inflated_bytes(bytes(data)) == whole > 80_000
+
+
+def test_objects_that_get_many_columns_are_counted_with_them() -> None:
+    fields = [(f"c{number}", pa.int64()) for number in range(200)]
+    wide = pa.schema([("a", pa.list_(pa.struct(fields)))])
+    few, many = (
+        one_list(pa.StructArray.from_arrays([pa.array([1] * count, pa.int8())], ["c0"]))
+        for count in (5, 100_000)
+    )
+    found = row_of(stream(few), wide)
+    assert found is not None
+    assert [each["c0"] for each in found[0][0].as_py()] == [1] * 5
+    assert row_of(stream(many), wide) is None

@@ -163,3 +163,43 @@ def test_columns_have_paths_in_a_file() -> None:
     assert typed_columns("") is None
     assert leaves(None) == []
     assert leaves(typed_columns(SCHEMA))[-3:] == ["tags.list.element", "at.x", "sent"]
+
+
+ITEMS = json.dumps(
+    {
+        "fields": [
+            {
+                "name": "items",
+                "type": {
+                    "list": {"struct": [{"name": f"c{n}", "type": "int64"} for n in range(50)]}
+                },
+            }
+        ]
+    }
+)
+
+
+def test_objects_in_lists_are_counted_with_all_their_columns() -> None:
+    """Door fault 6: a value of 8 MiB, `[{},{},…]`, took gigabytes as columns; compressed, it has
+    some hundred bytes."""
+    light, heavy = b'{"items":[{"c1":7}]}', b'{"items":[' + b"{}," * 700_000 + b"{}]}"
+    typing = Typing(ITEMS)
+    for values in ([light, heavy, light], [heavy], [light] * 3):
+        columns, misfits = typing.of(pa.chunked_array([pa.array(values, pa.binary())]))
+        assert misfits == values.count(heavy)
+        found = columns[0].to_pylist()
+        assert [each is None for each in found] == [value == heavy for value in values]
+
+
+def test_typed_columns_are_made_in_parts_of_bounded_size() -> None:
+    """Door fault 6."""
+    middle = b'{"items":[' + b"{}," * 50_000 + b"{}]}"
+    rows = pa.table({"n": range(12), "v": pa.array([middle, None, b"{}"] * 4, pa.binary())})
+    typing = Typing(ITEMS)
+    parts = [typing.widened(part, "v") for part in typing.parts(rows, "v")]
+    assert [misfits for _, misfits in parts] == [0] * len(parts)
+    assert all(part.nbytes < 128 * 1024 * 1024 for part, _ in parts)
+    assert pa.concat_tables([part for part, _ in parts])["n"].to_pylist() == list(range(12))
+    assert len(parts) > 1
+    plain = Typing(SCHEMA)
+    assert [len(part) for part in plain.parts(rows, "v")] == [12]
