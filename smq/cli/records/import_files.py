@@ -155,10 +155,14 @@ class Objects:
         if self._are_records and not fields.keys() <= RECORD_FIELDS:
             other = next(name for name in fields if name not in RECORD_FIELDS)
             raise ValueError(f"it has a field {other!r}, and the first line is that of a record")
-        record = JSON_LINES.record_of_object(fields) if self._are_records else Input(line.strip())
+        record = JSON_LINES.record_of_object(fields) if self._are_records else _as_value(line)
         if self._key is not None:
             record = record._replace(key=_key_of(line, self._key))
         return record if self._keeps_partitions else record._replace(partition=None)
+
+
+def _as_value(line: bytes) -> Input:
+    return Input(line.removeprefix(codecs.BOM_UTF8).strip())
 
 
 class _Digits(str):

@@ -79,9 +79,9 @@ class Object(dict[str, Any]):
 
 
 def object_of(line: bytes) -> Object:
-    """The JSON object of a line. Raises ValueError."""
+    """The JSON object of a line, in UTF-8: a file may begin with its mark. Raises ValueError."""
     try:
-        fields = json.loads(line, object_pairs_hook=Object)
+        fields = json.loads(line.decode("utf-8-sig"), object_pairs_hook=Object)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     if not isinstance(fields, Object):

@@ -189,3 +189,21 @@ def test_a_record_with_a_field_twice_is_refused_and_a_value_stays_as_it_is(
         assert "it has a field twice; records sent before it: 1" in output
     run(smq_session_broker, "import", topic, str(plain))
     assert run(smq_session_broker, "consume", topic) == 'v\nv\n{"a": 1, "a": 2}\n'
+
+
+def test_the_mark_of_utf8_is_no_part_of_a_value_and_utf16_is_refused(
+    smq_session_broker: SmqBroker, tmp_path: Path
+) -> None:
+    """Use fault 7: the first value began with the mark, and was no JSON for others."""
+    topic = uuid4().hex[:8]
+    run(smq_session_broker, "topic", "create", topic)
+    path = tmp_path / "a.ndjson"
+    path.write_text('{"a": 1}\n{"a": 2}\n', encoding="utf-8-sig")
+    run(smq_session_broker, "import", topic, str(path), "--key", "a")
+    path.write_text('{"a": 3}', encoding="utf-16")
+    output = run(smq_session_broker, "import", topic, str(path), exit_code=1)
+    assert "line 1 of" in output
+    assert run(smq_session_broker, "consume", topic, "--keys").splitlines() == [
+        '1\t{"a": 1}',
+        '2\t{"a": 2}',
+    ]
