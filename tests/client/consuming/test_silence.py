@@ -29,3 +29,19 @@ def test_who_waits_for_nothing_is_never_kept_waiting() -> None:
     silence = Silence(clock, 5)
     clock.step(9)
     silence.check({})
+
+
+def test_a_reader_that_was_busy_asks_again() -> None:
+    """Of the kind of door fault 12: one empty answer after a destination had taken a minute ended a
+    copy."""
+    clock = SteppedClock()
+    silence = Silence(clock, 5)
+    for _ in range(2):
+        silence.check({A: (3, 9)})
+        clock.step(60)
+    silence.check({A: (4, 9)})
+    clock.step(60)
+    silence.check({A: (4, 9)})
+    clock.step(2)
+    with pytest.raises(BrokerError):
+        silence.check({A: (4, 9)})
