@@ -9,7 +9,7 @@ that version 1 has. OffsetCommit 0 and OffsetFetch 0 meant offsets in ZooKeeper:
 group's. The time of OffsetCommit 1 is the broker's.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import NamedTuple
 
@@ -19,7 +19,6 @@ from smq.wire.codec import (
     Malformed,
     Writer,
     read_count,
-    read_nullable_string,
     read_string,
     write_nullable_string,
     write_string,
@@ -35,15 +34,13 @@ from smq.wire.generated.list_offsets import (
 )
 from smq.wire.generated.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     write_offset_commit_request,
 )
 from smq.wire.headers import RequestHeader, read_request_header, write_request_header
 
 ELEMENTS_MAX = 20_000  # The largest request read here.
 FETCH_BYTES_MAX = 1024 * 1024  # Batches to read for a fetch before conversion.
-_INT32, _INT64 = Struct(">i"), Struct(">q")
+_INT16, _INT32, _INT64 = Struct(">h"), Struct(">i"), Struct(">q")
 _TIME_AND_COUNT, _ERROR_AND_COUNT = Struct(">iqi"), Struct(">ihi")
 _FETCH_HEAD_BYTES = 12  # Replica, wait and least bytes.
 _NO_ISOLATION = b"\0"
@@ -143,43 +140,38 @@ def _listed_offsets(answer: bytes) -> bytes:
 
 def _offset_commit_0(body: Buffer, at: int) -> bytes:
     group, at = read_string(body, at)
-    return _offset_commit(body, at, OffsetCommitRequest(group_id=group), has_times=False)
+    return _offset_commit(OffsetCommitRequest(group_id=group), [body[at:]])  # The same rows.
 
 
 def _offset_commit_1(body: Buffer, at: int) -> bytes:
+    """Its rows have times, which are left out: what lies between two of them is copied as it is."""
     group, at = read_string(body, at)
     [generation] = _INT32.unpack_from(body, at)
-    member, at = read_string(body, at + _INT32.size)
+    member, start = read_string(body, at + _INT32.size)
     request = OffsetCommitRequest(
         group_id=group, generation_id_or_member_epoch=generation, member_id=member
     )
-    return _offset_commit(body, at, request, has_times=True)
-
-
-def _offset_commit(
-    body: Buffer, at: int, request: OffsetCommitRequest, *, has_times: bool
-) -> bytes:
-    count, at = _counted(body, at)
-    topics = []
+    rows: list[Buffer] = []
+    count, at = _counted(body, start)
     for _ in range(count):
-        name, at = read_string(body, at)
+        _, at = read_string(body, at)
         partition_count, at = _counted(body, at)
-        partitions = []
         for _ in range(partition_count):
-            [index] = _INT32.unpack_from(body, at)
-            [offset] = _INT64.unpack_from(body, at + _INT32.size)
-            at += _INT32.size + _INT64.size * (1 + has_times)
-            metadata, at = read_nullable_string(body, at)
-            partitions.append(
-                OffsetCommitRequestPartition(
-                    partition_index=index, committed_offset=offset, committed_metadata=metadata
-                )
-            )
-        topics.append(OffsetCommitRequestTopic(name=name, partitions=partitions))
-    request.topics = topics
+            at += _INT32.size + _INT64.size
+            rows.append(body[start:at])
+            start = at + _INT64.size
+            [length] = _INT16.unpack_from(body, start)
+            at = start + _INT16.size + max(0, length)
+    rows.append(body[start:at])
+    return _offset_commit(request, rows)
+
+
+def _offset_commit(request: OffsetCommitRequest, rows: Sequence[Buffer]) -> bytes:
+    """The request with these topics: it is read later, whatever they hold."""
     writer = Writer()
     write_offset_commit_request(request, 2, writer)
-    return writer.to_bytes()
+    empty = writer.to_bytes()
+    return b"".join((empty[: -_INT32.size], *rows))
 
 
 def _create_topics_0(body: Buffer, at: int) -> bytes:

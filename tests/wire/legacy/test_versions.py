@@ -93,6 +93,30 @@ def test_offsets_are_committed(version: int, member: tuple[int, str]) -> None:
     assert (each.partition_index, each.committed_offset, each.committed_metadata) == (3, 9, "m")
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_many_offsets_are_committed_as_they_were(version: int) -> None:
+    time = pack(">q", -1) if version else b""
+    names, counts, row = ("a", "", "b"), (200, 0, 300), pack(">iq", 3, 9)
+    metadata = [pack(">h", -1), text(""), text("m" * 300)]
+    head = text("g") + (pack(">i", 5) + text("member") if version else b"") + pack(">i", 3)
+    topics = [
+        text(name)
+        + pack(">i", count)
+        + b"".join(row + time + metadata[i % 3] for i in range(count))
+        for name, count in zip(names, counts, strict=True)
+    ]
+    body = head + b"".join(topics)
+    found = newer_of(request(OFFSET_COMMIT, version, body))
+    assert found is not None
+    _, at = read_request_header(found[2], 0)
+    said = read_offset_commit_request(found[2], at, 2)
+    assert [each.name for each in said.topics] == list(names)
+    for topic, count in zip(said.topics, counts, strict=True):
+        found_there = [each.committed_metadata for each in topic.partitions]
+        assert found_there == [(None, "", "m" * 300)[i % 3] for i in range(count)]
+        assert {each.committed_offset for each in topic.partitions} <= {9}
+
+
 def test_offsets_are_fetched() -> None:
     said = newer(OFFSET_FETCH, 0)
     assert (said.group_id, list(said.topics[0].partition_indexes)) == ("g", [3])  # type: ignore[attr-defined]
