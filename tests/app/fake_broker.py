@@ -26,6 +26,7 @@ from smq.app.process.program import ONE_THREAD
 from smq.app.process.status import Status, read_status
 from smq.app.supervisor.serve import serve
 from smq.app.supervisor.supervisor import Mains
+from smq.client.wait import wait_readable
 from smq.model.config import Config
 from smq.model.config_sources import Machine, parse
 from smq.model.setting import GiB
@@ -69,7 +70,7 @@ def run(name: str, listener: socket.socket, inheritance: Inheritance, behaviour:
         os._exit(3)
     inheritance.report_ready()
     while not inheritance.stop_requested() or behaviour == "hang":
-        ready, _, _ = select.select([listener.fileno(), inheritance.stop.fd], [], [], 1)
+        ready = wait_readable([listener.fileno(), inheritance.stop.fd], 1)
         if listener.fileno() in ready:
             sock, _ = listener.accept()
             with sock:

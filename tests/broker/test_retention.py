@@ -89,6 +89,7 @@ def test_the_oldest_segments_go_while_the_others_keep_enough_bytes(
     below_is_gone(topic, start)
     kept = topic.records(count, start)
     assert [record.key for record in kept] == [b"%d" % number for number in range(start, count)]
+    eventually(lambda: len(topic.segments()) == count - start, "the manifest names these only")
     sizes = [segment.bytes for segment in topic.segments()]
     assert sum(sizes) >= bytes_max > sum(sizes[1:])
 

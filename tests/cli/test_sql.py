@@ -7,11 +7,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from select import select
 
 import pyarrow.parquet as pq
 import pytest
 
+from smq.client.wait import wait_readable
 from smq.testing.smq_broker import SmqBroker
 
 COUNT = 5
@@ -96,4 +96,4 @@ def test_follow_queries_what_comes(broker: SmqBroker) -> None:
 
 def has_line(process: "subprocess.Popen[str]") -> bool:
     assert process.stdout is not None
-    return bool(select([process.stdout], [], [], 0.2)[0])
+    return bool(wait_readable([process.stdout.fileno()], 0.2))

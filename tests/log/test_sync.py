@@ -1,7 +1,6 @@
 """Syncs: in place, and in a thread."""
 
 import os
-import select
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 from shm.kernels.base.words import WORD_SYNCED
 from smq.app.process.clock import monotonic_ns
+from smq.client.wait import wait_readable
 from smq.log.files.disk import OsDisk
 from smq.log.sync import InlineSyncer, SyncThread
 from smq.testing.disk import FailingDisk
@@ -44,7 +44,7 @@ def event_fd() -> Iterator[int]:
 
 
 def wait(event_fd: int) -> None:
-    assert select.select([event_fd], [], [], DEADLINE_S)[0]
+    assert wait_readable([event_fd], DEADLINE_S)
     os.eventfd_read(event_fd)
 
 

@@ -1,7 +1,6 @@
 """How a fork begins, and each way in which it ends."""
 
 import os
-import select
 import signal
 import sys
 from collections.abc import Callable
@@ -11,6 +10,7 @@ import pytest
 
 from smq.app.process import child
 from smq.app.process.inheritance import Stop
+from smq.client.wait import wait_readable
 
 
 def ends_with(run: Callable[[], None]) -> int:
@@ -50,7 +50,7 @@ def test_sigterm_requests_a_stop_and_sigint_does_not() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         assert not stop.requested()
         os.write(tell, b"!")
-        select.select([stop.fd], [], [])
+        wait_readable([stop.fd], None)
         assert stop.requested()
 
     pid = child.fork("test", run, stop)
@@ -73,7 +73,7 @@ def test_it_does_not_outlive_its_parent() -> None:
     pidfd = os.pidfd_open(grandchild)
     os.kill(parent, signal.SIGKILL)
     os.waitpid(parent, 0)
-    assert select.select([pidfd], [], [], 5)[0]
+    assert wait_readable([pidfd], 5)
     for fd in (read, write, pidfd):
         os.close(fd)
 

@@ -4,15 +4,15 @@ See test_supervisor: there each process tells what it has mapped and open.
 """
 
 import os
-import select
 import signal
 from pathlib import Path
 
 from smq.app.process.inheritance import Stop, attach_name, shard_name, socket_path
+from smq.client.wait import wait_readable
 
 
 def readable(fd: int) -> bool:
-    return bool(select.select([fd], [], [], 0)[0])
+    return bool(wait_readable([fd], 0))
 
 
 def test_a_stop_is_requested_once_and_wakes_an_event_loop() -> None:

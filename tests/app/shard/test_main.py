@@ -1,7 +1,6 @@
 """A shard as a real process: starts from the supervisor's memory, serves, stops, is killed."""
 
 import os
-import select
 import signal
 import socket
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from smq.app.process.asker import Asker
 from smq.app.process.child import fork
 from smq.app.process.inheritance import Inheritance, Stop, attach_name, shard_name, socket_path
 from smq.app.shard.main import shard_main
+from smq.client.wait import wait_readable
 from smq.model.catalog import Topic
 from smq.model.config import Config
 from smq.wire.generated.metadata import MetadataRequest
@@ -82,7 +82,7 @@ class Estate(OneChild):
 
     def is_ready(self, wait_s: float) -> bool:
         """Whether the process has reported, since this was last asked."""
-        if not select.select([self._ready], [], [], wait_s)[0]:
+        if not wait_readable([self._ready], wait_s):
             return False
         return os.read(self._ready, 1) == b"\1"
 
