@@ -1,8 +1,8 @@
 """The row of an Arrow stream that is a record's value: somebody's bytes, of which few may say much.
 
 Its buffers may be compressed, a dictionary or a run may stand for any number of values, and nulls
-take no bytes at all. So what a stream inflates to is known before it is read, and a column becomes
-another type only where that takes few bytes: each value of it has bytes of its own.
+take no bytes at all. So what a stream inflates to is known before it is read, and its columns
+become other types only where all of them together take few bytes.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,8 @@ from struct import Struct, error
 import pyarrow as pa
 
 INFLATION_MAX = 8  # Times a value's own bytes.
-CAST_BYTES = 32 * 1024  # What every column may take.
+CAST_BYTES = 8 * 1024  # What every row's columns may take as other types.
+UNBOUNDED = 1 << 62
 _VALUE_BYTES = 8  # Of a number, in the column that it becomes.
 _OLD_COMPRESSION = b"ARROW:experimental_compression"  # Of Arrow 0.17, which is still read.
 _UINT16, _INT32, _UINT32, _INT64 = Struct("<H"), Struct("<i"), Struct("<I"), Struct("<q")
@@ -30,13 +31,15 @@ def row_of(value: bytes, columns: pa.Schema) -> list[pa.ChunkedArray] | None:
     table.validate(full=True)
     if table.num_rows != 1:
         return None
-    found = []
+    found, left = [], max(bytes_max, CAST_BYTES)
     for each in columns:
         if each.name not in table.column_names:
             found.append(pa.nulls(1, each.type))
             continue
         column = table[each.name].combine_chunks()
-        if column.type != each.type and not _is_cast_within(column, each.type, bytes_max):
+        if column.type != each.type:
+            left -= _cast_bytes(column, each.type)
+        if left < 0:
             return None
         found.append(column.cast(each.type))
     return found
@@ -93,29 +96,29 @@ def _table_at(data: memoryview, table: int, number: int) -> int | None:
     return None if at is None else at + _UINT32.unpack_from(data, at)[0]
 
 
-def _is_cast_within(column: pa.Array, wanted: pa.DataType, bytes_max: int) -> bool:
-    """Whether a column of one row takes at most so many bytes as another type."""
+def _cast_bytes(column: pa.Array, wanted: pa.DataType) -> int:
+    """What a column of one row takes as another type, beyond its own bytes."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     kind = column.type
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         kind = kind.value_type
-    if not pa.types.is_nested(kind):  # One value.
-        return not isinstance(kind, pa.BaseExtensionType)
-    if not _has_bytes(column.type):
-        return False
-    added = _leaves(wanted) if _leaves(wanted) > _leaves(kind) else 1  # Null in each object.
-    return _VALUE_BYTES * _values(column) * added <= max(bytes_max, CAST_BYTES)
+    if not pa.types.is_nested(kind) and not isinstance(kind, pa.BaseExtensionType):
+        return 0  # One value.
+    if not _is_countable(column.type):
+        return UNBOUNDED
+    return _VALUE_BYTES * _values(column, wanted)
 
 
-def _has_bytes(kind: pa.DataType) -> bool:
-    """Whether each value of a type has bytes of its own."""
-    if _is_list(kind) or pa.types.is_struct(kind):
-        children = [kind.field(number).type for number in range(kind.num_fields)]
-        return bool(children) and all(map(_has_bytes, children))
+def _is_countable(kind: pa.DataType) -> bool:
+    """Whether values of a type have bytes of their own, or none at all."""
     types = pa.types
+    if _is_list(kind) or types.is_struct(kind):
+        children = [kind.field(number) for number in range(kind.num_fields)]
+        are_distinct = len({each.name for each in children}) == len(children)
+        return are_distinct and all(_is_countable(each.type) for each in children)
     tests = (types.is_string, types.is_binary, types.is_large_string, types.is_large_binary)
-    return types.is_primitive(kind) or any(test(kind) for test in tests)
+    return types.is_primitive(kind) or types.is_null(kind) or any(test(kind) for test in tests)
 
 
 def _leaves(kind: pa.DataType) -> int:
@@ -124,13 +127,23 @@ def _leaves(kind: pa.DataType) -> int:
     return sum(_leaves(kind.field(number).type) for number in range(kind.num_fields))
 
 
-def _values(array: pa.Array) -> int:
+def _values(array: pa.Array, wanted: pa.DataType) -> int:
+    """How many values a column has as another type: what it lacks is null in each object."""
+    if isinstance(array, pa.MapArray):  # It cannot be flattened.
+        entries = [("key", array.type.key_type), ("value", array.type.item_type)]
+        array = array.cast(pa.list_(pa.struct(entries)))
     kind, found = array.type, len(array)
-    if _is_list(kind):
-        return found + _values(array.flatten())
-    if pa.types.is_struct(kind):
-        return found + sum(map(_values, array.flatten()))
-    return found
+    if _is_list(kind) and pa.types.is_list(wanted):
+        return found + _values(array.flatten(), wanted.value_type)
+    if not (pa.types.is_struct(kind) and pa.types.is_struct(wanted)):
+        return found * _leaves(wanted)
+    children = dict(zip((field.name for field in kind), array.flatten(), strict=True))
+    return found + sum(
+        _values(children[field.name], field.type)
+        if field.name in children
+        else found * _leaves(field.type)
+        for field in wanted
+    )
 
 
 def _is_list(kind: pa.DataType) -> bool:

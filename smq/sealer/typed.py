@@ -37,6 +37,7 @@ PARSED_BYTES = 8 * MiB  # Parsed at a time, for the same reason.
 # larger. What it costs is counted in bytes of JSON: an eighth of what it takes as columns.
 VALUE_COST_MAX = 32 * MiB  # A value beyond it does not fit.
 BLOCK_ROWS = 4096  # Parsed together: a misfit makes its neighbours be parsed again.
+ARROW_ROWS = 256  # Joined: of a table of one row, each column takes some hundred bytes.
 ARROW_STREAM = b"\xff\xff\xff\xff"  # No JSON begins so.
 _ONE_OBJECT = r"^\s*\{(?s:.*)\}\s*$"
 _SUSPICIOUS = r"\}\s*[^\s,\]\}]"
@@ -171,10 +172,15 @@ class Typing:
             elif self._may_fit(value):
                 text.append((row, value))
         self._halve(text, found, fitting)
+        tables: list[pa.Table] = []
         for row, value in arrow:
             if (table := self._read_arrow(value)) is not None:
-                found.append(table)
+                tables.append(table)
                 fitting.append(row)
+            if len(tables) == ARROW_ROWS:
+                found.append(pa.concat_tables(tables).combine_chunks())
+                tables.clear()
+        found.extend(tables)
 
     def _halve(
         self, rows: list[tuple[int, bytes]], found: list[pa.Table], fitting: list[int]

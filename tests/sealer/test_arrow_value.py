@@ -18,6 +18,10 @@ SCHEMA = '{"fields": [{"name": "a", "type": "int64"}]}'
 
 def stream(column: pa.Array, *, compression: str | None = None, **more: pa.Array) -> bytes:
     batch = pa.RecordBatch.from_arrays([column, *more.values()], ["a", *more])
+    return streamed(batch, compression)
+
+
+def streamed(batch: pa.RecordBatch, compression: str | None = None) -> bytes:
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression=compression)
     with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
@@ -99,3 +103,43 @@ def test_objects_that_get_many_columns_are_counted_with_them() -> None:
     assert found is not None
     assert [each["c0"] for each in found[0][0].as_py()] == [1] * 5
     assert row_of(stream(many), wide) is None
+
+
+def test_what_python_says_without_a_type_fits() -> None:
+    """No list, or no value of a field, has a type of its own: null becomes any."""
+    point = pa.struct([("x", pa.int64()), ("y", pa.string())])
+    schema = pa.schema([("tags", pa.list_(pa.string())), ("a", point), ("b", pa.list_(point))])
+    for tags in ([], [None]):
+        row = {"tags": tags, "a": {"x": 1, "y": None}, "b": [{"x": 1, "y": None}]}
+        table = pa.Table.from_pylist([row])
+        found = row_of(streamed(table.to_batches()[0]), schema)
+        assert found is not None
+        assert [column.to_pylist() for column in found] == [[each] for each in row.values()]
+
+
+def test_a_map_fits_a_list_of_its_entries() -> None:
+    entry = pa.struct([("key", pa.string()), ("value", pa.int64())])
+    entries = pa.array([[("x", 1), ("y", None)]], pa.map_(pa.string(), pa.int64()))
+    found = row_of(stream(entries), pa.schema([("a", pa.list_(entry))]))
+    assert found is not None
+    assert found[0][0].as_py() == [{"key": "x", "value": 1}, {"key": "y", "value": None}]
+
+
+def test_columns_beside_those_that_are_missing_do_not_make_up_for_them() -> None:
+    """As many columns of other names hid that each object gets two hundred."""
+    fields = [(f"c{number}", pa.int64()) for number in range(200)]
+    wide = pa.schema([("a", pa.struct([("b", pa.list_(pa.struct(fields)))]))])
+    few = one_list(pa.StructArray.from_arrays([pa.array(range(100_000), pa.int32())], ["c0"]))
+    one = pa.array([1], pa.int8())
+    others = pa.StructArray.from_arrays([one] * 200, [name for name, _ in fields])
+    both = pa.StructArray.from_arrays([few, others], ["b", "others"])
+    assert row_of(stream(both), wide) is None
+
+
+def test_all_columns_of_a_row_together_are_bounded() -> None:
+    names = [f"c{number}" for number in range(20)]
+    bools = {name: one_list(pa.array([True] * 1000)) for name in names}
+    batch = pa.RecordBatch.from_pydict(bools)
+    numbers = pa.list_(pa.int64())
+    assert row_of(streamed(batch), pa.schema([(name, numbers) for name in names[:2]])) is not None
+    assert row_of(streamed(batch), pa.schema([(name, numbers) for name in names])) is None
