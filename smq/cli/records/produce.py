@@ -231,7 +231,8 @@ class Sending:
     def add(self, record: Input) -> None:
         """Add a record; send a batch once it is full."""
         self._records.append(record)
-        self._bytes += len(record.value or b"") + len(record.key or b"")
+        headers = (part for pair in record.headers for part in pair)
+        self._bytes += sum(len(part or b"") for part in (record.value, record.key, *headers))
         if len(self._records) == LINES_MAX or self._bytes >= BATCH_BYTES:
             self._send()
             if len(self._on_way) > BATCHES_ON_WAY_MAX:
