@@ -162,7 +162,7 @@ def _about(folder: Path) -> About:
     try:
         fields: dict[str, Any] = json.loads(path.read_bytes())
         version = int(fields["format"])
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         raise NotWhole(f"{path} is damaged; copy the snapshot again") from None
     if version > FORMAT:
         raise MadeByNewer(str(path), f"its format is {version}, this SMQ knows up to {FORMAT}")

@@ -63,7 +63,7 @@ def bootstrap_of(address: str | os.PathLike[str]) -> str:
     path = Path(address)
     try:
         found = json.loads((path / STATUS_NAME).read_text())["bootstrap"]
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise BrokerUnavailable(f"no broker serves the data directory {path}") from error
     return str(found)
 

@@ -66,6 +66,7 @@ def test_what_is_there_is_not_touched(tmp_path: Path) -> None:
         ("files", None, "missing or damaged"),
         ("snapshot.json", b"{", "snapshot.json is damaged"),
         ("snapshot.json", b"[]", "snapshot.json is damaged"),
+        ("snapshot.json", b"[" * 200_000, "snapshot.json is damaged"),
         ("snapshot.json", b'{"format": 1, "more": 2}', "snapshot.json is damaged"),
         ("snapshot.json", None, "is not a complete snapshot"),
     ],

@@ -20,7 +20,10 @@ def test_a_data_directory_says_where_its_broker_is(tmp_path: Path) -> None:
     assert bootstrap_of(tmp_path) == bootstrap_of(str(tmp_path)) == "127.0.0.1:7"
 
 
-@pytest.mark.parametrize("content", [None, "no json", "{}"])
+DEEP = pytest.param("[" * 200_000, id="deep")
+
+
+@pytest.mark.parametrize("content", [None, "no json", "{}", "[]", DEEP])
 def test_a_directory_that_nobody_serves_is_told(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "status.json").write_text(content)

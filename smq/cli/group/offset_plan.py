@@ -116,7 +116,10 @@ def _rows_of_csv(text: str) -> list[tuple[object, object, object]]:
 
 
 def _rows_of_json(text: str) -> list[tuple[object, object, object]]:
-    found = json.loads(text)
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise ValueError("its JSON is nested too deeply") from None
     entries = found.get("offsets") if isinstance(found, dict) else found
     if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
         raise ValueError('JSON must be a list of {"topic", "partition", "offset"}')

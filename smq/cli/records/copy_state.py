@@ -65,7 +65,7 @@ def read_state(path: Path, source: Name, destination: Name) -> State:
         return State()
     except OSError as error:
         raise refusal(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise refusal(f"{path} is not the state of a copy: {error}") from error
     version = found.get("version") if isinstance(found, dict) else None
     if version not in {1, VERSION}:

@@ -48,7 +48,7 @@ def read_seen(path: Path) -> Seen:
         found = json.loads(path.read_bytes())
         marks = tuple(Mark(int(now_ms), int(sequence)) for now_ms, sequence in found["marks"])
         return Seen(str(found["table"]), marks, frozenset(map(str, found["unnamed"])))
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return Seen()
 
 

@@ -61,6 +61,7 @@ def test_csv_json_and_plans_hold_offsets() -> None:
         "{",
         "[1]",
         "{}",
+        pytest.param("[" * 200_000, id="deep"),
         '[{"topic": "a", "partition": 0, "offset": null}]',
         '[{"topic": "a", "partition": true, "offset": 1}]',
     ],

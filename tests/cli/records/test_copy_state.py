@@ -43,6 +43,7 @@ def test_where_the_destination_ends_tells_the_sources_offset(
     [
         "",
         "[]",
+        pytest.param("[" * 200_000, id="deep"),
         "{}",
         '{"version": 3}',
         '{"version": 2, "source": "cluster/a/1", "destination": "cluster/b/3", "partitions": {}}',

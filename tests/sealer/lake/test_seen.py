@@ -20,7 +20,12 @@ def test_it_comes_back_until_the_table_is_forgotten(tmp_path: Path) -> None:
     assert not path.parent.exists()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"table": "a", "marks": [1], "unnamed": []}'])
+DEEP = pytest.param("[" * 200_000, id="deep")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"table": "a", "marks": [1], "unnamed": []}', DEEP]
+)
 def test_what_cannot_be_understood_counts_as_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / "iceberg.seen").write_text(text)
     assert read_seen(tmp_path / "iceberg.seen") == Seen()
