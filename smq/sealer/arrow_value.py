@@ -8,13 +8,22 @@ become other types only where all of them together take few bytes.
 from collections.abc import Iterator
 from struct import Struct, error
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 INFLATION_MAX = 8  # Times a value's own bytes.
 CAST_BYTES = 8 * 1024  # What every row's columns may take as other types.
 UNBOUNDED = 1 << 62
 _VALUE_BYTES = 8  # Of a number, in the column that it becomes.
 _OLD_COMPRESSION = b"ARROW:experimental_compression"  # Of Arrow 0.17, which is still read.
+_VIEW_WORDS = 4  # Of 32 bits; the first is the length.
+_FIXED = (pa.types.is_primitive, pa.types.is_decimal, pa.types.is_fixed_size_binary)
+_BINARY = (
+    *(pa.types.is_string, pa.types.is_binary),
+    *(pa.types.is_large_string, pa.types.is_large_binary),
+)
+_VIEWS = (pa.types.is_string_view, pa.types.is_binary_view)
 _UINT16, _INT32, _UINT32, _INT64 = Struct("<H"), Struct("<i"), Struct("<I"), Struct("<q")
 _BUFFER = Struct("<qq")  # Where a buffer lies in a message's body, and its bytes.
 # Fields of the tables in Arrow's Message.fbs.
@@ -111,14 +120,15 @@ def _cast_bytes(column: pa.Array, wanted: pa.DataType) -> int:
 
 
 def _is_countable(kind: pa.DataType) -> bool:
-    """Whether values of a type have bytes of their own, or none at all."""
+    """Whether the bytes of a type's values can be counted."""
     types = pa.types
     if _is_list(kind) or types.is_struct(kind):
         children = [kind.field(number) for number in range(kind.num_fields)]
         are_distinct = len({each.name for each in children}) == len(children)
         return are_distinct and all(_is_countable(each.type) for each in children)
-    tests = (types.is_string, types.is_binary, types.is_large_string, types.is_large_binary)
-    return types.is_primitive(kind) or types.is_null(kind) or any(test(kind) for test in tests)
+    if types.is_dictionary(kind):
+        return any(test(kind.value_type) for test in (*_FIXED, *_BINARY))
+    return types.is_null(kind) or any(test(kind) for test in (*_FIXED, *_BINARY, *_VIEWS))
 
 
 def _leaves(kind: pa.DataType) -> int:
@@ -136,7 +146,7 @@ def _values(array: pa.Array, wanted: pa.DataType) -> int:
     if _is_list(kind) and pa.types.is_list(wanted):
         return found + _values(array.flatten(), wanted.value_type)
     if not (pa.types.is_struct(kind) and pa.types.is_struct(wanted)):
-        return found * _leaves(wanted)
+        return found * _leaves(wanted) + _shared_bytes(array) // _VALUE_BYTES
     children = dict(zip((field.name for field in kind), array.flatten(), strict=True))
     return found + sum(
         _values(children[field.name], field.type)
@@ -144,6 +154,21 @@ def _values(array: pa.Array, wanted: pa.DataType) -> int:
         else found * _leaves(field.type)
         for field in wanted
     )
+
+
+def _shared_bytes(array: pa.Array) -> int:
+    """What the values of views and dictionaries take once each has its own bytes."""
+    if any(test(array.type) for test in _VIEWS):
+        _, views, *_ = array.buffers()
+        if views is None:
+            return 0
+        lengths = np.frombuffer(views, np.int32)[::_VIEW_WORDS][array.offset :][: len(array)]
+        return int(lengths[array.is_valid().to_numpy(zero_copy_only=False)].sum(dtype=np.int64))
+    kind = array.type
+    if pa.types.is_dictionary(kind) and any(test(kind.value_type) for test in _BINARY):
+        lengths = pc.binary_length(array.dictionary)
+        return pc.sum(lengths.take(array.indices)).as_py() or 0
+    return 0
 
 
 def _is_list(kind: pa.DataType) -> bool:

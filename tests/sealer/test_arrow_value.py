@@ -143,3 +143,32 @@ def test_all_columns_of_a_row_together_are_bounded() -> None:
     numbers = pa.list_(pa.int64())
     assert row_of(streamed(batch), pa.schema([(name, numbers) for name in names[:2]])) is not None
     assert row_of(streamed(batch), pa.schema([(name, numbers) for name in names])) is None
+
+
+TEXTS = pa.schema([("a", pa.list_(pa.string()))])
+
+
+def test_views_dictionaries_and_decimals_in_lists_fit() -> None:
+    """Polars writes views of strings, pandas dictionaries of them."""
+    texts = ["a", "of more than twelve bytes", None, "a"]
+    plain = pa.array(texts)
+    for column in (plain.cast(pa.string_view()), plain.dictionary_encode(), plain[1:]):
+        found = row_of(stream(one_list(column)), TEXTS)
+        assert found is not None
+        assert found[0].to_pylist() == [column.to_pylist()]
+    prices = pa.array([1, 2, None]).cast(pa.decimal128(19, 0))
+    found = row_of(stream(one_list(prices)), LISTS)
+    assert found is not None
+    assert found[0].to_pylist() == [[1, 2, None]]
+
+
+def test_values_that_share_their_bytes_are_counted_each() -> None:
+    text = pa.array(["x" * 1000])
+    often = pa.array([0] * 10_000, pa.int32())
+    shared = pa.DictionaryArray.from_arrays(often, text)
+    _, view, data = text.cast(pa.string_view()).buffers()
+    same = [None, pa.py_buffer(view.to_pybytes()[:16] * len(often)), data]
+    views = pa.Array.from_buffers(pa.string_view(), len(often), same)
+    assert views.to_pylist() == text.to_pylist() * len(often)
+    for column in (shared, views):
+        assert row_of(stream(one_list(column)), TEXTS) is None
