@@ -131,10 +131,11 @@ def _is_countable(kind: pa.DataType) -> bool:
     return types.is_null(kind) or any(test(kind) for test in (*_FIXED, *_BINARY, *_VIEWS))
 
 
-def _leaves(kind: pa.DataType) -> int:
+def leaf_count(kind: pa.DataType) -> int:
+    """The columns of a file that a value of this type takes."""
     if not pa.types.is_nested(kind):
         return 1
-    return sum(_leaves(kind.field(number).type) for number in range(kind.num_fields))
+    return sum(leaf_count(kind.field(number).type) for number in range(kind.num_fields))
 
 
 def _values(array: pa.Array, wanted: pa.DataType) -> int:
@@ -146,12 +147,12 @@ def _values(array: pa.Array, wanted: pa.DataType) -> int:
     if _is_list(kind) and pa.types.is_list(wanted):
         return found + _values(array.flatten(), wanted.value_type)
     if not (pa.types.is_struct(kind) and pa.types.is_struct(wanted)):
-        return found * _leaves(wanted) + _shared_bytes(array) // _VALUE_BYTES
+        return found * leaf_count(wanted) + _shared_bytes(array) // _VALUE_BYTES
     children = dict(zip((field.name for field in kind), array.flatten(), strict=True))
     return found + sum(
         _values(children[field.name], field.type)
         if field.name in children
-        else found * _leaves(field.type)
+        else found * leaf_count(field.type)
         for field in wanted
     )
 

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from smq.model.topic_schema import Column, Kind, ListOf, Struct, parse_schema
-from smq.sealer.arrow_value import row_of
+from smq.sealer.arrow_value import leaf_count, row_of
 from smq.sealer.years import TIMESTAMP, has_years
 
 MiB = 1024 * 1024
@@ -279,9 +279,8 @@ def _item_leaves(kind: pa.DataType) -> int:
         return max(map(_item_leaves, (field.type for field in kind)))
     if not pa.types.is_list(kind):
         return 0
-    leaves_of_items = [*_leaves("", kind.value_type)]
     is_of_objects = pa.types.is_struct(kind.value_type) or _item_leaves(kind.value_type) > 0
-    return len(leaves_of_items) if is_of_objects else 0
+    return leaf_count(kind.value_type) if is_of_objects else 0
 
 
 def _field(column: Column) -> pa.Field:

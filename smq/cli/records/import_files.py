@@ -26,6 +26,7 @@ from smq.cli.progress import Advance, progress
 from smq.cli.records.export import LINES
 from smq.cli.records.produce import (
     JSON_LINES,
+    TOO_LARGE,
     Compression,
     Input,
     Sending,
@@ -105,7 +106,7 @@ def import_files(  # noqa: PLR0913  (Each is an option.)
 
 def _reason(error: Exception) -> object:
     if isinstance(error, MemoryError):
-        return "it takes too much memory"
+        return TOO_LARGE
     return getattr(error, "strerror", None) or error
 
 

@@ -41,6 +41,7 @@ LINES_MAX = 10_000  # Per batch: enough to amortize Python's steps, and mostly a
 BATCH_BYTES = 8 * 1024 * 1024  # The same, of large records.
 LINE_BYTES_MAX = 256 * 1024 * 1024  # No broker takes a record of that size.
 BATCHES_ON_WAY_MAX = 4
+TOO_LARGE = "it takes too much memory"
 DELIVERY_TIMEOUT_S = 30.0  # A person waits at the terminal.
 BOUNDS = {"partition": (0, PARTITION_MAX), "timestamp": (-INT64_MAX, INT64_MAX)}
 BACKSLASH_AND_T = rb"\t"  # Other programs read it as a tab, but shells do not convert it.

@@ -23,9 +23,9 @@ import pyarrow.compute as pc
 import pyarrow.ipc as pa_ipc
 import pyarrow.parquet as pq
 
+from smq.cli.records.produce import TOO_LARGE
 from smq.client.names import TopicPartition
 
-TOO_LARGE = "it takes too much memory"
 ROWS_MAX = 65_536  # Per batch read: tens of megabytes at most, mostly far less.
 BATCH_BYTES = 64 * 1024 * 1024
 FEWER = 16  # Times fewer rows, after a batch that was too large: few readings of what is done.

@@ -58,8 +58,9 @@ def encode_frame(frame_id: int, kind: int, body: bytes) -> bytes:
 
 def frame_pieces(frame_id: int, kind: int, body: Sequence[bytes]) -> list[bytes]:
     """The bytes of one frame in pieces, as its body is given: a large one is not copied."""
-    head = _HEAD.pack(9 + sum(map(len, body)), frame_id, kind)
-    return [head, *body] if sum(map(len, body)) >= LARGE_BYTES else [b"".join((head, *body))]
+    size = sum(map(len, body))
+    head = _HEAD.pack(9 + size, frame_id, kind)
+    return [head, *body] if size >= LARGE_BYTES else [b"".join((head, *body))]
 
 
 def encode_relay(node_id: int, client_host: str, request: bytes | memoryview) -> bytes:
