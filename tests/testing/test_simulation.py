@@ -33,6 +33,7 @@ INTERRUPTED = range(1, 600)  # Seeds of which some seal, merge and are floods.
 SEALER = 1  # By name, among the processes.
 TRANSACTING = range(501, 581)  # Seeds of which two in five have transactions.
 COMPACTING = range(85, 100)  # Seeds of which some have compacted topics.
+KEPT_ANSWER = 81440  # A coordinator stands still twice, and has answers that it could not send.
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +76,11 @@ def test_a_compaction_that_loses_the_last_record_of_a_key_is_found(
         failed = [seed for seed in COMPACTING if "is gone" in simulate(seed, place).why]
     assert failed
     assert not simulate(failed[0], place).why
+
+
+@pytest.mark.sim
+def test_a_member_counts_on_no_answer_that_a_stopped_coordinator_kept(place: Workplace) -> None:
+    assert not simulate(KEPT_ANSWER, place).why
 
 
 def interrupted(seed: int) -> list[Event]:

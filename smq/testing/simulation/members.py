@@ -55,7 +55,7 @@ class GroupMember(Client):
     def _ask(self, name: str, version: int, request: Message) -> None:
         """Ask any node; without an answer, join again."""
         life, connection = self._life, self.any_connection()
-        asked = self._coordinator()
+        asked, asked_ns = self._coordinator(), self.world.clock.now_ns
 
         def answered(response: Message) -> None:
             if life != self._life:
@@ -64,7 +64,7 @@ class GroupMember(Client):
                 self._known = None  # A repeated request may be answered without a new session.
                 self._join_later()
             else:
-                self._heard(name, response, asked)
+                self._heard(name, response, None if self._was_held(asked_ns) else asked)
 
         if connection is None:
             self._join_later()
@@ -72,7 +72,8 @@ class GroupMember(Client):
             connection.ask(name, version, request, answered, REBALANCE_MS + 2 * SESSION_MS)
 
     def _heard(self, name: str, response: Message, asked: object) -> None:
-        """`asked`: the coordinator of the time. If it has died, its answer may have come late."""
+        """`asked`: the coordinator of the time, None if it may have kept its answer. If it has
+        died, its answer may have come late."""
         code = ErrorCode(response.error_code)
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
             self._check_expelled(name)
@@ -89,6 +90,11 @@ class GroupMember(Client):
             self._sync([each.member_id for each in response.members])
         else:
             self._after(HEARTBEAT_MS, self._send_heartbeat)
+
+    def _was_held(self, asked_ns: int) -> bool:
+        """Whether the coordinator has since stood still, with answers that it could not send."""
+        process = self.world.processes.get(COORDINATOR)
+        return process is not None and process.held_ns >= asked_ns
 
     def _check_expelled(self, name: str) -> None:
         since_ns, by = self._known or (0, None)

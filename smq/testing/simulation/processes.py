@@ -4,6 +4,7 @@ Forks, sleeps and threads are stepped here; all other code is the real one. A pr
 two system calls (`before_call`), or by an exception.
 """
 
+import select
 import socket
 import sys
 from collections.abc import Iterable
@@ -89,6 +90,7 @@ class Process:
         self.is_woken = self.is_touched = True
         self._arrival_ns: int | None = None  # When the next bytes arrive, if nothing is touched.
         self.is_alive = True
+        self.held_ns = -1  # When it last stood still with something to send.
         self.said: list[str] = []
 
     def before_call(self, _method: str) -> None:
@@ -97,6 +99,11 @@ class Process:
             self.fuse -= 1
             if self.fuse < 0:
                 raise Killed(self.name)
+
+    def stands_still(self) -> None:
+        """It gets no CPU time for a while: what it could not send yet waits."""
+        if any(mask & select.EPOLLOUT for mask in self.loop.poller.watched.values()):
+            self.held_ns = self.host.clock.now_ns
 
     def turn(self) -> None:
         """One turn of its loop."""

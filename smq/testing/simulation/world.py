@@ -200,9 +200,8 @@ class World:
     def _has_no_open_transaction(self) -> bool:
         """Whether all are ended. A power loss may have taken markers of some: their shards ask the
         coordinator about these."""
-        return not any(
-            True for log in logs_of(self.processes.values()) for _ in log.transactions.opened()
-        )
+        opened = (log.transactions.opened() for log in logs_of(self.processes.values()))
+        return not any(True for each in opened for _ in each)
 
     def _read(self) -> None:
         standing = [each for each in self.ledger.all if not each.is_dying]
@@ -330,6 +329,7 @@ class World:
 
     def freeze(self, name: str, ms: float) -> None:
         """Give a process no CPU time for a while."""
+        self.processes[name].stands_still()
         self._pause(name, ms)
         self.disturb(ms)
 
