@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-INFLATION_MAX = 8  # Times a value's own bytes.
-CAST_BYTES = 8 * 1024  # What every row's columns may take as other types.
+INFLATION_MAX = 8  # Times a value's own bytes …
+INFLATION_FREE = 64 * 1024  # … or so many bytes.
 UNBOUNDED = 1 << 62
 _VALUE_BYTES = 8  # Of a number, in the column that it becomes.
 _OLD_COMPRESSION = b"ARROW:experimental_compression"  # Of Arrow 0.17, which is still read.
@@ -33,14 +33,14 @@ _HEADER, _BUFFERS, _COMPRESSION, _DICTIONARY_BATCH = 2, 2, 3, 1
 def row_of(value: bytes, columns: pa.Schema) -> list[pa.ChunkedArray] | None:
     """These columns of a stream's row, null where it has none; None if it is not one row that
     fits. Raises pa.ArrowException, OSError, KeyError, ValueError."""
-    bytes_max = INFLATION_MAX * len(value)
-    if inflated_bytes(value) > bytes_max:
+    left = max(INFLATION_MAX * len(value), INFLATION_FREE)
+    if inflated_bytes(value) > left:
         return None
     table = pa.ipc.open_stream(value).read_all()
     table.validate(full=True)
     if table.num_rows != 1:
         return None
-    found, left = [], max(bytes_max, CAST_BYTES)
+    found = []
     for each in columns:
         if each.name not in table.column_names:
             found.append(pa.nulls(1, each.type))

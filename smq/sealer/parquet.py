@@ -239,10 +239,9 @@ class ParquetWriter:
         if self._typing is None:
             yield rows
             return
-        for part in self._typing.parts(rows, "_value"):
-            typed, misfits = self._typing.widened(part, "_value")
+        for widened, misfits in self._typing.widened(rows, "_value"):
             self.untyped_count += misfits
-            yield typed
+            yield widened
 
     def _check(self) -> None:
         """Record where the file ends, and the CRC-32C of the bytes since the last record."""

@@ -25,17 +25,18 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from smq.model.topic_schema import Column, Kind, ListOf, Struct, parse_schema
-from smq.sealer.arrow_value import leaf_count, row_of
+from smq.sealer.arrow_value import INFLATION_FREE, INFLATION_MAX, leaf_count, row_of
 from smq.sealer.years import TIMESTAMP, has_years
 
 MiB = 1024 * 1024
-VALUE_BYTES_MAX = (
-    8 * MiB
-)  # A larger value does not fit: in memory, JSON may be thirty times larger.
-PARSED_BYTES = 8 * MiB  # Parsed at a time, for the same reason.
-# Each object in a list has all columns of the list's type: `[{},{},…]` may be a thousand times
-# larger. What it costs is counted in bytes of JSON: an eighth of what it takes as columns.
+# A larger value does not fit: in memory, JSON may be thirty times larger.
+VALUE_BYTES_MAX = 8 * MiB
+# Each row has all columns, and each object in a list all columns of the list's type: `[{},{},…]`
+# may be a thousand times larger. What it costs is counted in bytes of JSON: an eighth of what it
+# takes as columns.
 VALUE_COST_MAX = 32 * MiB  # A value beyond it does not fit.
+PARSED_COST = 8 * MiB  # Parsed at a time.
+WIDENED_BYTES = 64 * MiB  # Of columns that are handed on at a time.
 BLOCK_ROWS = 4096  # Parsed together: a misfit makes its neighbours be parsed again.
 ARROW_ROWS = 256  # Joined: of a table of one row, each column takes some hundred bytes.
 ARROW_STREAM = b"\xff\xff\xff\xff"  # No JSON begins so.
@@ -91,53 +92,60 @@ class Typing:
         self._parsed = pa.schema(
             [(each.source, columns.field(each.name).type) for each in self._columns]
         )
+        self._leaves = sum(map(leaf_count, columns.types))
         self._item_leaves = max(map(_item_leaves, columns.types))
 
     def of(self, values: pa.ChunkedArray) -> tuple[list[pa.ChunkedArray], int]:
         """The columns of these values (binary), and how many rows do not fit. Null fits."""
-        tables, misfits = [], 0
-        array = values.cast(pa.binary()).combine_chunks()
-        chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
-        for part in (chunk[first:end] for chunk in chunks for first, end in self._parts(chunk)):
-            table, count = self._whole(part)
-            tables.append(table)
-            misfits += count
-        joined = pa.concat_tables(tables) if tables else self.columns.empty_table()
-        return joined.columns, misfits
+        typed, misfits = self._joined(list(self._typed(values)))
+        return typed.columns, misfits
 
-    def widened(self, rows: pa.Table, values: str) -> tuple[pa.Table, int]:
-        """Rows with the typed columns of this column appended, and how many do not fit."""
-        columns, misfits = self.of(rows[values])
-        for field, column in zip(self.columns, columns, strict=True):
+    def widened(self, rows: pa.Table, values: str) -> Iterator[tuple[pa.Table, int]]:
+        """Rows with the typed columns of this column appended, and how many do not fit: in order,
+        in parts whose typed columns take about WIDENED_BYTES at most."""
+        first = size = 0
+        waiting: list[tuple[pa.Table, int]] = []
+        for part in self._typed(rows[values]):
+            if waiting and size + part[0].nbytes > WIDENED_BYTES:
+                typed, misfits = self._joined(waiting)
+                yield self._beside(rows[first : first + len(typed)], typed), misfits
+                first, size, waiting = first + len(typed), 0, []
+            waiting.append(part)
+            size += part[0].nbytes
+        typed, misfits = self._joined(waiting)
+        yield self._beside(rows[first:], typed), misfits
+
+    def _joined(self, parts: list[tuple[pa.Table, int]]) -> tuple[pa.Table, int]:
+        tables = [self.columns.empty_table(), *(table for table, _ in parts)]
+        return pa.concat_tables(tables), sum(misfits for _, misfits in parts)
+
+    def _beside(self, rows: pa.Table, typed: pa.Table) -> pa.Table:
+        for field, column in zip(self.columns, typed.columns, strict=True):
             rows = rows.append_column(field, column)
-        return rows, misfits
+        return rows
 
-    def parts(self, rows: pa.Table, values: str) -> Iterator[pa.Table]:
-        """Rows in parts whose typed columns take bounded memory: `widened` makes them."""
-        if not self._item_leaves:
-            yield rows
-            return
-        texts = rows[values].cast(pa.large_binary()).combine_chunks()
-        for first, end in self._parts(texts):
-            yield rows[first:end]
-
-    def _parts(self, values: pa.Array) -> Iterator[tuple[int, int]]:
-        """First and end of parts of the values, in order: of PARSED_BYTES, or a single one."""
-        ends = np.cumsum(self._costs(values))
-        first, before = 0, 0
-        while first < len(values):
-            end = int(np.searchsorted(ends, before + PARSED_BYTES, "right"))
-            end = max(first + 1, end)
-            yield first, end
-            first, before = end, int(ends[end - 1])
+    def _typed(self, values: pa.ChunkedArray) -> Iterator[tuple[pa.Table, int]]:
+        """The columns in parts that are parsed at once, and how many rows of each do not fit."""
+        array = values.cast(pa.large_binary()).combine_chunks()
+        for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
+            ends = np.cumsum(self._costs(chunk))
+            first, before = 0, 0
+            while first < len(chunk):  # Parts of PARSED_COST, or a single value.
+                end = int(np.searchsorted(ends, before + PARSED_COST, "right"))
+                end = max(first + 1, end)
+                yield self._whole(chunk[first:end].cast(pa.binary()))
+                first, before = end, int(ends[end - 1])
 
     def _costs(self, values: pa.Array) -> np.ndarray:
-        lengths = pc.binary_length(values).fill_null(0).to_numpy(zero_copy_only=False)
-        costs: np.ndarray = lengths.astype(np.int64)
-        if self._item_leaves:
-            objects = pc.count_substring(values, "{").fill_null(0).to_numpy(zero_copy_only=False)
-            costs += objects.astype(np.int64) * self._item_leaves
-        return costs
+        """What each value costs. An Arrow value inflates by a factor, if it is not small."""
+        lengths = _numbers(pc.binary_length(values))
+        objects = _numbers(pc.count_substring(values, "{")) if self._item_leaves else 0
+        is_arrow = pc.fill_null(pc.starts_with(values, ARROW_STREAM), fill_value=False)
+        return self._leaves + np.where(
+            is_arrow.to_numpy(zero_copy_only=False),
+            np.maximum(lengths, INFLATION_FREE // INFLATION_MAX),
+            lengths + objects * self._item_leaves,
+        )
 
     def _is_too_large(self, texts: pa.Array) -> bool:
         """Whether this is a single value that does not fit for its size."""
@@ -271,6 +279,11 @@ def _looks_like(value: Any, kind: Kind) -> bool:  # noqa: ANN401  (whatever JSON
         case Struct():
             return isinstance(value, dict)
     return isinstance(value, _PYTHON[kind]) and (kind == "bool" or not isinstance(value, bool))
+
+
+def _numbers(array: pa.Array) -> np.ndarray:
+    found: np.ndarray = array.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
 
 
 def _item_leaves(kind: pa.DataType) -> int:

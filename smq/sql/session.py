@@ -158,11 +158,11 @@ def running(query: str, topics: Topics, bounds: Bounds) -> Iterator[pa.RecordBat
 def run_over(query: str, topic: str, rows: pa.Table, schema: str, bounds: Bounds) -> pa.Table:
     """The result of a query over given rows of a topic (`smq.tables.live.SCHEMA`).
 
-    The rows get the typed columns of `schema`. Raises Refused.
+    The rows get the typed columns of `schema`. Raises Refused, TooMuch.
     """
     with _connected(bounds) as database:
         database.execute("SET enable_external_access = false")
-        database.register("smq_rows", with_typed(rows, schema))
+        database.register("smq_rows", with_typed(rows, schema, bounds.memory_bytes // 2))
         _create_views(database, topic, select_arrow("smq_rows", schema))
         database.execute("SET lock_configuration = true")
         try:

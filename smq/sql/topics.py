@@ -110,7 +110,7 @@ def topic_rows(
         rows, ends = live.live_rows(client, topic.name, starts, bytes_max=bytes_max)
         tables.append(rows)
         ranges = {each: (starts[each], end) for each, end in ends.items() if end > starts[each]}
-    arrow = with_typed(pa.concat_tables(tables), schema_of(topic.configs))
+    arrow = with_typed(pa.concat_tables(tables), schema_of(topic.configs), bytes_max)
     return TopicRows(topic, files.root, parts, arrow, ranges)
 
 

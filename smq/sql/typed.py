@@ -4,6 +4,7 @@ import pyarrow as pa
 
 from smq.model.topic_schema import Column, Kind, ListOf, Struct, parse_schema
 from smq.sealer.typed import Typing
+from smq.tables.live import TooMuch
 
 _PLAIN = {
     "bool": "BOOLEAN",
@@ -21,11 +22,17 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def with_typed(rows: pa.Table, schema: str) -> pa.Table:
-    """Append a schema's typed columns to rows that have a value."""
+def with_typed(rows: pa.Table, schema: str, bytes_max: int) -> pa.Table:
+    """Append a schema's typed columns to rows that have a value. Raises TooMuch."""
     if not schema:
         return rows
-    return Typing(schema).widened(rows, "value")[0]
+    parts, size = [], -rows.nbytes
+    for part, _ in Typing(schema).widened(rows, "value"):
+        parts.append(part)
+        size += part.nbytes
+        if size > bytes_max:
+            raise TooMuch(f"typed columns of records take more than {bytes_max} bytes")
+    return pa.concat_tables(parts)
 
 
 def typed_names(schema: str) -> str:

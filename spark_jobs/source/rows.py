@@ -110,11 +110,9 @@ class Rows:
                     f"{found.end} {self._fault(is_too_large=found.is_too_large)}"
                 )
                 continue
-            yield self._named(
-                self._widened(found.rows),
-                piece,
-                LOG_APPEND_TIME if found.log_append_time else CREATE_TIME,
-            )
+            kind = LOG_APPEND_TIME if found.log_append_time else CREATE_TIME
+            for rows in self._widened(found.rows):
+                yield self._named(rows, piece, kind)
 
     def _fault(self, *, is_too_large: bool) -> str:
         if is_too_large:
@@ -141,8 +139,10 @@ class Rows:
                     [SEALED_COLUMN.get(each, each) for each in rows.column_names]
                 )
                 inside = pc.less(found["_offset"], piece.end)
-                found = self._widened(found.filter(inside))
-                yield self._named(found, piece, kinds.filter(inside))
+                kinds = kinds.filter(inside)  # noqa: PLW2901
+                for part in self._widened(found.filter(inside)):
+                    yield self._named(part, piece, kinds[: len(part)])
+                    kinds = kinds[len(part) :]  # noqa: PLW2901
 
     def _polled(self, consumer: Consumer, piece: Piece) -> Iterator[tuple[pa.Table, pa.Array]]:
         """Rows up to the piece's end or slightly beyond, with their timestamps' types."""
@@ -170,9 +170,12 @@ class Rows:
                     f"for {self._silence_s:.0f} s (kafkaConsumer.pollTimeoutMs)"
                 )
 
-    def _widened(self, rows: pa.Table) -> pa.Table:
-        """Add typed columns to rows that lack them."""
-        return rows if self._typing is None else self._typing.widened(rows, "_value")[0]
+    def _widened(self, rows: pa.Table) -> Iterator[pa.Table]:
+        """Rows that lack the typed columns with these, in parts."""
+        if self._typing is None:
+            yield rows
+        else:
+            yield from (part for part, _ in self._typing.widened(rows, "_value"))
 
     def _named(self, rows: pa.Table, piece: Piece, kinds: int | pa.Array) -> pa.Table:
         """Spark's columns from rows with a segment's columns."""

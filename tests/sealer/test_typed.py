@@ -195,11 +195,49 @@ def test_typed_columns_are_made_in_parts_of_bounded_size() -> None:
     """Door fault 6."""
     middle = b'{"items":[' + b"{}," * 50_000 + b"{}]}"
     rows = pa.table({"n": range(12), "v": pa.array([middle, None, b"{}"] * 4, pa.binary())})
-    typing = Typing(ITEMS)
-    parts = [typing.widened(part, "v") for part in typing.parts(rows, "v")]
+    parts = list(Typing(ITEMS).widened(rows, "v"))
     assert [misfits for _, misfits in parts] == [0] * len(parts)
     assert all(part.nbytes < 128 * 1024 * 1024 for part, _ in parts)
     assert pa.concat_tables([part for part, _ in parts])["n"].to_pylist() == list(range(12))
     assert len(parts) > 1
-    plain = Typing(SCHEMA)
-    assert [len(part) for part in plain.parts(rows, "v")] == [12]
+    assert [len(part) for part, _ in Typing(SCHEMA).widened(rows, "v")] == [12]
+
+
+def test_rows_of_many_columns_are_made_in_parts_too() -> None:
+    """Door fault 6: each row has all columns, also where its value has two bytes."""
+    wide = json.dumps({"fields": [{"name": f"c{n}", "type": "int64"} for n in range(200)]})
+    rows = pa.table({"v": pa.array([b"{}"] * 100_000, pa.binary())})
+    parts = list(Typing(wide).widened(rows, "v"))
+    assert sum(len(part) for part, _ in parts) == 100_000
+    assert all(part.nbytes < 128 * 1024 * 1024 for part, _ in parts)
+
+
+def test_an_arrow_value_with_many_braces_fits() -> None:
+    """Its columns take what it inflates to, whatever its texts are."""
+    typing = Typing(ITEMS)
+    row = pa.record_batch({"items": pa.array([[{"c1": 7}]]), "text": pa.array(["{" * 1_000_000])})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, row.schema) as writer:
+        writer.write_batch(row)
+    value = sink.getvalue().to_pybytes()
+    columns, misfits = typing.of(pa.chunked_array([pa.array([value], pa.binary())]))
+    assert misfits == 0
+    assert columns[0].to_pylist()[0][0]["c1"] == 7
+
+
+def test_small_arrow_values_that_inflate_are_made_in_parts() -> None:
+    """Door fault 6: a list of 8,000 zeros has some hundred bytes."""
+    schema = json.dumps({"fields": [{"name": "zeros", "type": {"list": "int64"}}]})
+    row = pa.record_batch({"zeros": pa.array([[0] * 8_000])})
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, row.schema, options=options) as writer:
+        writer.write_batch(row)
+    value = sink.getvalue().to_pybytes()
+    assert len(value) < 1000
+    rows = pa.table({"v": pa.array([value] * 3_000, pa.binary())})
+    count = 0
+    for part, misfits in Typing(schema).widened(rows, "v"):
+        assert (part.nbytes < 128 * 1024 * 1024, misfits) == (True, 0)
+        count += len(part)
+    assert count == 3_000

@@ -6,9 +6,12 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from smq.sql.typed import quoted, typed_names, widened, with_typed
+from smq.tables.live import TooMuch
 
+MiB = 1024 * 1024
 SCHEMA = json.dumps(
     {
         "fields": [
@@ -23,14 +26,14 @@ SCHEMA = json.dumps(
 
 def test_a_topic_without_a_schema_is_as_it_was() -> None:
     rows = pa.table({"value": pa.array([b"1"])})
-    assert with_typed(rows, "") is rows
+    assert with_typed(rows, "", 0) is rows
     assert typed_names("") == ""
     assert widened("t", "") == "t"
 
 
 def test_rows_of_all_ages_are_one_table(tmp_path: Path) -> None:
     values = [b'{"price": 1.5, "tags": ["a"], "buyer": {"id": 3}}', b"no JSON", None]
-    rows = with_typed(pa.table({"value": pa.array(values)}), SCHEMA)
+    rows = with_typed(pa.table({"value": pa.array(values)}), SCHEMA, MiB)
     old, new = f"{tmp_path}/old.parquet", f"{tmp_path}/new.parquet"
     pq.write_table(rows.select(["value"]), old)
     pq.write_table(rows, new)
@@ -54,3 +57,12 @@ def test_rows_of_all_ages_are_one_table(tmp_path: Path) -> None:
 
 def test_quotes_are_doubled() -> None:
     assert quoted('a"b') == '"a""b"'
+
+
+def test_typed_columns_beyond_the_memory_of_a_query_are_refused() -> None:
+    """Door fault 6."""
+    wide = json.dumps({"fields": [{"name": f"c{n}", "type": "int64"} for n in range(100)]})
+    rows = pa.table({"value": pa.array([b"{}"] * 10_000)})
+    assert with_typed(rows, wide, 10 * MiB).num_rows == 10_000
+    with pytest.raises(TooMuch, match="typed columns"):
+        with_typed(rows, wide, 5 * MiB)
