@@ -8,6 +8,7 @@ becomes a JSON object. Nothing is changed on the way: a field of CSV becomes a n
 number, written again, is the same text; what JSON cannot say is refused with its row and column.
 """
 
+import codecs
 import csv
 import json
 import math
@@ -135,9 +136,18 @@ def _csv(path: Path, encoding: str) -> Iterator[pa.RecordBatch]:
             yield from _parts(lines)
         except UnicodeDecodeError as error:
             where = f"after line {lines.line_num}: it is not {error.encoding}"
-            raise ValueError(f"{where}; --encoding names another encoding") from error
+            hint = "--encoding names another encoding" + _looks_like(path)
+            raise ValueError(f"{where}; {hint}") from error
         except (ValueError, csv.Error) as error:
-            raise ValueError(f"line {lines.line_num}: {error}") from error
+            where = f"line {lines.line_num}: " if lines.line_num else ""
+            raise ValueError(f"{where}{error}") from error
+
+
+def _looks_like(path: Path) -> str:
+    """What a file's first bytes say about its encoding."""
+    with path.open("rb") as file:
+        is_utf_16 = file.read(2) in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}
+    return ", as utf-16, which it begins like" if is_utf_16 else ""
 
 
 def _parts(lines: Iterator[list[str]]) -> Iterator[pa.RecordBatch]:

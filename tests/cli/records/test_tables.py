@@ -138,6 +138,8 @@ def test_another_encoding_is_to_be_named(tmp_path: Path) -> None:
     assert imported(path, "\ufeff" + text) == [{"a": "München"}]
     with pytest.raises(ValueError, match="it is not utf-8; --encoding names another"):
         imported(path, text.encode("latin-1"))
+    with pytest.raises(ValueError, match="as utf-16, which it begins like"):
+        imported(path, text.encode("utf-16"))
 
 
 def test_nanoseconds_are_kept() -> None:
@@ -228,7 +230,7 @@ def test_what_is_wrong_with_a_line_of_csv_is_said_with_its_number(tmp_path: Path
     """Use fault 7."""
     for text, sentence in {
         "a,b\n1,2\n3\n": "line 3: it has 1 fields, not 2",
-        "": "it is empty",
+        "": "^it is empty",
         'a\n"x': "line 2: unexpected end of data",
     }.items():
         with pytest.raises(ValueError, match=sentence):
