@@ -43,7 +43,7 @@ from smq.model.errors import StoreError
 from smq.store.copying import (
     StoreCopy,
     keep_topics,
-    sealed_ends,
+    partition_numbers,
     segment_paths,
     topics_of,
 )
@@ -91,7 +91,7 @@ class Taking:
             cuts = self._cut(store, files)
             time = timeline.present(self.data_dir)  # No kept time of the cut is later.
             write(self.target / folder.CLOCK, timeline.text_of(time))
-            known = sealed_ends(self.target / folder.STORE)
+            known = partition_numbers(self.target / folder.STORE)
             for i, each in enumerate(files):
                 cut = cuts[i] if cuts else None
                 to = self.target / folder.LOGS / str(i)

@@ -7,11 +7,12 @@
 
 A sealed segment is freed only after a checkpoint says so, and a linked one is not written again
 (smq.log.files.wal). So the segments linked first and the checkpoint read afterwards together hold
-everything that no later manifest names. Between them and the cut, records may be sealed and leave
-the log: so what the manifest has at the cut is entered as if it were compacted, and only segments
-tell. Log starts and compacted ends are only in checkpoints, so those of the cut are entered too:
-DeleteRecords may have been answered since, and compaction may have removed records. All else of the
-checkpoint stays of its own moment: a start reads the later frames.
+everything that no later manifest names, and later frames are in later segments: all of them are
+linked, or another cut is made. One that came and went in between may have the markers of what was
+sealed as it was sent, and what producers did. Log starts and compacted ends are only in
+checkpoints, so those of the cut are entered: DeleteRecords may have been answered since, and
+compaction may have removed records. All else of the checkpoint stays of its own moment: a start
+reads the later frames.
 """
 
 import os
@@ -83,12 +84,13 @@ class LogFiles:
     def __init__(self, directory: Path, pins: Path) -> None:
         self.directory, self.pins = directory, pins
         self._checkpoint: Checkpoint | None = None
-        self.last = 0  # The last segment at the cut.
+        self.last = 0  # The last segment before the checkpoint.
         pins.mkdir(parents=True, mode=0o700)
 
     def pin(self) -> None:
         """Link the current segments and copy the checkpoint. Raises OSError, MadeByNewer."""
         self._link_segments()
+        self.last = max((int(path.stem) for path in self.pins.glob("*.wal")), default=0)
         deadline = monotonic_ms() + CHECKPOINT_WAIT_MS
         while not self._copy_checkpoint() and monotonic_ms() < deadline:
             sleep(_POLL_S)
@@ -97,11 +99,9 @@ class LogFiles:
     def pin_at_cut(self) -> None:
         """Link segments begun since, within the instant of the cut. Raises OSError."""
         self._link_segments()
-        self.last = max((int(path.stem) for path in self.pins.glob("*.wal")), default=0)
 
     def pin_new(self, end: int = 0) -> bool:
-        """Link segments begun since the cut; whether none below `end` has been freed already.
-        Raises OSError."""
+        """Link segments begun since the cut; whether all up to `end` are linked. Raises OSError."""
         self._link_segments()
         at = self.last
         while at < end:
@@ -112,32 +112,25 @@ class LogFiles:
             at += size
         return True
 
-    def write(self, target: Path, cut: Cut | None, known: Mapping[int, int], *, only: bool) -> None:
+    def write(self, target: Path, cut: Cut | None, known: AbstractSet[int], *, only: bool) -> None:
         """Write what lies below the cut (None: all), except segments that are sealed in whole.
 
-        `known` are the partitions in the snapshot, by number, and how far its manifest has them.
-        `only` leaves out the batches of all others. Raises OSError, StoreError.
+        `known` are the numbers of the partitions in the snapshot. `only` leaves out the batches of
+        all others. Raises OSError, StoreError.
         """
         end = None if cut is None else cut.end
         for path in sorted(self.pins.glob("*.wal")):
             start, size = int(path.stem), path.stat().st_size
-            if (
-                size == 0
-                or (end is not None and start >= end)
-                or (self._is_sealed(path, known.keys()))
-            ):
+            if size == 0 or (end is not None and start >= end) or (self._is_sealed(path, known)):
                 continue
             length = size if end is None else min(size, end - start)
             to = target / path.name
             if only:
-                write_only(path, to, length, known.keys())
+                write_only(path, to, length, known)
             elif not (_is_full(path, length, end) and link(path, to)):
                 copy(path, to, length)
-        bounds = {
-            number: each._replace(compacted_end=max(each.compacted_end, known[number]))
-            for number, each in ({} if cut is None else cut.bounds).items()
-            if number in known
-        }
+        found = {} if cut is None else cut.bounds
+        bounds = {number: each for number, each in found.items() if number in known}
         self._write_checkpoint(target, bounds)
 
     def _write_checkpoint(self, target: Path, bounds: Mapping[int, Bounds]) -> None:

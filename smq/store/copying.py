@@ -90,15 +90,6 @@ def partition_numbers(path: Path) -> set[int]:
         return {number for (number,) in store.execute(question, (DELETED,))}
 
 
-def sealed_ends(path: Path) -> dict[int, int]:
-    """How far the segments of each of these partitions reach; 0: there are none. Raises
-    StoreError."""
-    with _failures_told(path), closing(_connect(path)) as store:
-        question = "SELECT partition_number, max(end_offset) FROM segments GROUP BY 1"
-        found: dict[int, int] = dict(store.execute(question).fetchall())
-    return {number: found.get(number, 0) for number in partition_numbers(path)}
-
-
 def topics_of(path: Path) -> set[tuple[str, str]]:
     """Namespace and name of each topic in such a store. Raises StoreError."""
     with _failures_told(path), closing(_connect(path)) as store:
