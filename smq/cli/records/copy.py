@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
 
 import typer
 
@@ -84,13 +85,13 @@ def copy(  # noqa: PLR0913  (Each is an option.)
     with cluster_at(bootstrap) as cluster, cluster_at(to or bootstrap) as other:
         sides = copying.Side(cluster, source), copying.Side(other, destination)
         lanes, saving = _begun(*sides, where, state)
-        began_ms = monotonic_ms()
-        total = sum(lane.end - lane.position for lane in lanes.values())
+        began_ms, total = monotonic_ms(), sum(each.end - each.position for each in lanes.values())
         with progress(f"{source} → {destination}", total) as advance:
             payloads = PayloadCopy(*sides)
             work = copying.Copy(
                 *(*sides, lanes, advance, saving.save),
                 bring=payloads.bring,
+                source_id=UUID(saving.source.topic_id),
                 producer=saving.producer,
                 batch_bytes_max=_bytes_max(sides[1]),
                 keep_offsets=keep_offsets,
@@ -158,7 +159,7 @@ class Saving:
         producer: "Producer | None",
     ) -> None:
         self._path, self._lanes, self.producer = path, lanes, producer
-        self._names = source, destination
+        self.source, self._destination = source, destination
         self.save_now()  # With the destination's first offsets, before anything is copied.
 
     def save(self, producer: "Producer | None") -> None:
@@ -180,7 +181,8 @@ class Saving:
                 )
                 for number, lane in self._lanes.items()
             }
-            write_state(self._path, *self._names, State(partitions, self.producer))
+            state = State(partitions, self.producer)
+            write_state(self._path, self.source, self._destination, state)
 
 
 def name_of(side: "Side") -> "Name":

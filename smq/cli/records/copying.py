@@ -6,6 +6,9 @@ destination has is a prefix of what it shall have. So a copy is an idempotent pr
 that refuses a batch refuses those behind it too, which are in flight already (KIP-98). It takes any
 sequence as a new producer's first, so a run's first batch of a partition travels alone.
 
+The source is asked by its topic's id, so what has got its name since is not read. Brokers without
+topic ids are asked by name.
+
 A run may be killed while its batches are under way. The next run is the same producer, with the
 same sequences: what the destination has by then, or gets later, is not appended again.
 """
@@ -17,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import NamedTuple
+from uuid import UUID
 
 from smq.cli.client import BadPeer
 from smq.cli.records.raw_batches import Producer, Ready, Sizes, from_producer, to_produce
@@ -24,10 +28,10 @@ from smq.client.consuming.silence import Silence
 from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.connection import Connection
 from smq.client.kafka.offsets import READ_COMMITTED
-from smq.client.kafka.questions import FETCH_BY_NAME, INIT_PRODUCER_ID, PRODUCE
+from smq.client.kafka.questions import FETCH, FETCH_BY_NAME, INIT_PRODUCER_ID, PRODUCE
 from smq.client.names import TopicPartition
-from smq.model.errors import BrokerError, PeerError
-from smq.wire.codec import Buffer
+from smq.model.errors import BrokerError, ErrorCode, PeerError
+from smq.wire.codec import ZERO_UUID, Buffer
 from smq.wire.compression import InflatesTooFar
 from smq.wire.generated.fetch import (
     FetchPartition,
@@ -131,7 +135,8 @@ class Copy:
     before each round of requests, when all that it will produce is `under_way`, and at the end;
     `bring` with each batch before that.
 
-    Batches above `batch_bytes_max`, which the destination would refuse, are divided. With
+    `source_id` is that of the source's topic; ZERO_UUID: its broker has none. Batches above
+    `batch_bytes_max`, which the destination would refuse, are divided. With
     `keep_offsets` it fails before the first record that would change its offset.
     """
 
@@ -144,6 +149,7 @@ class Copy:
         saving: Callable[[Producer | None], None],
         *,
         bring: Callable[[Buffer], None],
+        source_id: UUID = ZERO_UUID,
         producer: Producer | None = None,
         batch_bytes_max: int | None = None,
         keep_offsets: bool = False,
@@ -155,7 +161,7 @@ class Copy:
             sys.maxsize if batch_bytes_max is None else batch_bytes_max,
             inflated_bytes_max or INFLATED_BYTES_MAX,
         )
-        self._source, self._destination = source, destination
+        self._source, self._source_id, self._destination = source, source_id, destination
         self._lanes = lanes
         self._progress, self._saving, self._bring = progress, saving, bring
         self._producing: dict[int, Producing] = {}
@@ -210,10 +216,14 @@ class Copy:
         response: FetchResponse = fetching.connection.finish()
         check(response.error_code)
         found = [each for topic in response.responses for each in topic.partitions]
-        names = {topic.topic for topic in response.responses}
+        names = {topic.topic or topic.topic_id for topic in response.responses}
         numbers = [each.partition_index for each in found]
         asked = {lane.partition for lane in self._left(fetching)}
-        if names - {self._source.topic} or len({*numbers}) < len(numbers) or {*numbers} - asked:
+        if (
+            names - {self._source.topic, self._source_id}
+            or len({*numbers}) < len(numbers)
+            or {*numbers} - asked
+        ):
             raise PeerError("it answers a fetch with other partitions than it was asked for")
         ready = [self._read(each) for each in found]
         fetching.silence.check(
@@ -247,14 +257,23 @@ class Copy:
             min_bytes=1,
             max_bytes=FETCH_BYTES,
             isolation_level=READ_COMMITTED,
-            topics=[FetchTopic(topic=self._source.topic, partitions=rows)],
+            topics=[
+                FetchTopic(topic=self._source.topic, topic_id=self._source_id, partitions=rows)
+            ],
         )
-        fetching.connection.start(FETCH_BY_NAME, request)
+        has_id = self._source_id != ZERO_UUID
+        fetching.connection.start(FETCH if has_id else FETCH_BY_NAME, request)
         return True
 
     def _read(self, data: PartitionData) -> list[Sent]:
         """The batches of a partition to produce; advances its position."""
         lane = self._lanes[data.partition_index]
+        if data.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
+            raise BrokerError(
+                ErrorCode.UNKNOWN_TOPIC_ID,
+                f"topic {self._source.topic} was deleted since the copy began; if there is one of "
+                "this name again, copy it to another destination",
+            )
         check(data.error_code)
         assert isinstance(data.records, memoryview | None)  # As it was received, in its buffer.
         records = data.records if data.records is not None else memoryview(b"")

@@ -211,6 +211,41 @@ def test_a_source_that_was_created_again_is_noticed(
     assert "when it is created again" in copy(smq_session_broker, *command, exit_code=1)
 
 
+def test_a_source_that_is_created_again_meanwhile_ends_the_copy(
+    smq_session_broker: SmqBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data fault 8, its kind: a name outlives its topic. The copy went on in the new one, and said
+    that it was done."""
+    source, to = (uuid4().hex[:8] for _ in range(2))
+    send, sent = copying.Producing.send, 0
+
+    def fill_with(client: Client, value: bytes) -> None:
+        client.create_topic(source, 1)
+        with client.producer() as producer:
+            for _ in range(8):
+                producer.send_batch(source, {"value": [value], "partition": [0]}).result(30)
+
+    with smq_session_broker.connect() as client:
+
+        def sends(self: copying.Producing, topic: str, batches: list[copying.Sent]) -> None:
+            nonlocal sent
+            sent += 1
+            if sent == 1:
+                client.delete_topic(source)
+                fill_with(client, b"new")
+            send(self, topic, batches)
+
+        fill_with(client, b"old")
+        with monkeypatch.context() as patch:
+            patch.setattr(copying, "PARTITION_BYTES", 1)  # A batch with each answer.
+            patch.setattr(copying.Producing, "send", sends)
+            said = copy(smq_session_broker, source, to, exit_code=1)
+        assert f"topic {source} was deleted since the copy began" in " ".join(said.split())
+        found = [each[4] for each in records(client, to)]
+    assert found == [b"old"] * len(found)
+    assert 0 < len(found) < 8
+
+
 @pytest.mark.parametrize("shows", [True, False])
 def test_a_copy_that_was_killed_goes_on_behind_what_it_has_sent(
     smq_session_broker: SmqBroker,
