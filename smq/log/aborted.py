@@ -8,7 +8,7 @@ enough: it costs the same however many transactions were aborted later.
 """
 
 from bisect import bisect_left
-from itertools import islice
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -118,22 +118,33 @@ class AbortedRows:
             found = found[found[:, FIRST] < end]
         return AbortedIn(found, end)
 
+    def overlaps(self, start: int, end: int) -> bool:
+        """Whether there are any with records or markers in [start, end)."""
+        return any(map(len, self._pieces(start, end)))
+
+    def of_producers(self, start: int, end: int, producers: Sequence[int]) -> np.ndarray:
+        """The rows of those in [start, end) that are of these producers."""
+        rows = self._overlapping(start, end, None)
+        return rows[np.isin(rows[:, PRODUCER], producers)]
+
     def _overlapping(self, start: int, end: int, count_max: int | None) -> np.ndarray:
         """Rows, at most `count_max` if that is given."""
         pieces: list[np.ndarray] = []
         count = 0
-        for index in islice(range(len(self._blocks)), bisect_left(self._lasts, start), None):
-            if self._floors[index] >= end:
-                continue
-            rows = self._filled(index)
-            rows = rows[int(np.searchsorted(rows[:, LAST], start)) :]
-            pieces.append(rows[rows[:, FIRST] < end])
-            count += len(pieces[-1])
+        for rows in self._pieces(start, end):
+            pieces.append(rows)
+            count += len(rows)
             if count_max is not None and count >= count_max:
                 break
-        if not pieces:
-            return NONE
-        return np.concatenate(pieces)[:count_max]
+        return np.concatenate(pieces)[:count_max] if pieces else NONE
+
+    def _pieces(self, start: int, end: int) -> Iterator[np.ndarray]:
+        """The rows of [start, end), block by block."""
+        for index in range(bisect_left(self._lasts, start), len(self._blocks)):
+            if self._floors[index] < end:
+                rows = self._filled(index)
+                rows = rows[int(np.searchsorted(rows[:, LAST], start)) :]
+                yield rows[rows[:, FIRST] < end]
 
     def _filled(self, index: int) -> np.ndarray:
         block = self._blocks[index]

@@ -9,7 +9,7 @@ segments contain none of them. A first offset is that of a batch, whatever was d
 clients compare it with batches. What is stable is bounded from the decided end on.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
 import numpy as np
@@ -96,6 +96,19 @@ class Transactions:
         if aborted is None or aborted.end <= start:
             return AbortedIn(NONE, end)
         return aborted.overlapping(start, end, count_max)
+
+    def overlaps_aborted(self, number: int, start: int, end: int) -> bool:
+        """Whether aborted ones have records or markers in [start, end)."""
+        return self.has_aborted(number, start) and self._aborted[number].overlaps(start, end)
+
+    def aborted_of(
+        self, number: int, start: int, end: int, producers: Sequence[int]
+    ) -> list[Aborted]:
+        """Those of these producers that have records or markers in [start, end), in the order of
+        their markers. They are at most some more than the producers' batches there."""
+        aborted = self._aborted.get(number)
+        found = NONE if aborted is None else aborted.of_producers(start, end, producers)
+        return [Aborted._make(row) for row in found.tolist()]
 
     def coordinator_epoch(self, number: int, producer_id: int) -> int:
         """The epoch of the coordinator that wrote a producer's last marker; -1: unknown."""

@@ -27,9 +27,11 @@ class ShardPort(Protocol):
         """As `batches`, up to the high watermark, and aborted ones as they were sent."""
         ...
 
-    def aborted(self, number: int, start: int, end: int) -> list[tuple[int, int, int]]:
-        """The aborted transactions that overlap [start, end), which is decided: producer id, first
-        offset, offset of the marker; in the order of the markers."""
+    def aborted(
+        self, number: int, start: int, end: int, producers: list[int]
+    ) -> list[tuple[int, int, int]]:
+        """The aborted transactions of some producers that overlap [start, end), which is decided:
+        producer id, first offset, offset of the marker; in the order of the markers."""
         ...
 
     def sealed(self, number: int, end: int, *, is_decided: bool = True) -> None:

@@ -31,6 +31,8 @@ from smq.sealer.ports import ManifestPort, ShardPort
 from smq.sealer.raw import RawSegment
 from smq.wire.markers import without
 
+BATCHES_MAX = 1000  # At a time: the shard answers in its loop for as many producers.
+
 
 class _Aborted(NamedTuple):
     """An aborted transaction, as `without` takes it."""
@@ -65,13 +67,15 @@ class Undecided:
         if not len(index):
             raise StoreError(found[0].path, f"it has no whole batch from {offset} to {end}")
         sizes = (index["end"] - index["at"]).cumsum()
-        count = max(1, int(np.searchsorted(sizes, bytes_max, "right")))
+        count = max(1, min(BATCHES_MAX, int(np.searchsorted(sizes, bytes_max, "right"))))
         data = b"".join(bytes(segment.body[row["at"] : row["end"]]) for row in index[:count])
-        span = int(index["base_offset"][0]), int(index["last_offset"][count - 1]) + 1
-        aborted = [_Aborted(*each) for each in self._shard.aborted(number, *span)]
-        if self._manifest.sealed_end(number) > offset:  # The shard may have forgotten them.
-            return None
-        return without(data, aborted) if aborted else data
+
+        def aborted(start: int, end: int, producers: list[int]) -> list[_Aborted]:
+            return [_Aborted(*each) for each in self._shard.aborted(number, start, end, producers)]
+
+        decided = without(data, aborted)
+        # Once they are sealed, the shard may have forgotten them.
+        return None if self._manifest.sealed_end(number) > offset else decided
 
     def _open(self, line: Segment) -> RawSegment:
         if self._opened is None or self._opened[0] != line:

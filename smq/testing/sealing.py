@@ -108,9 +108,16 @@ class FakeShard:
         """As `batches`, including aborted ones."""
         return FakeShard.batches(self, number, offset, bytes_max)
 
-    def aborted(self, number: int, start: int, end: int) -> list[tuple[int, int, int]]:  # noqa: ARG002
-        """Those that overlap a range."""
-        return [row for row in self.aborted_rows if row[1] < end and row[2] >= start]
+    def aborted(
+        self,
+        number: int,  # noqa: ARG002
+        start: int,
+        end: int,
+        producers: list[int],
+    ) -> list[tuple[int, int, int]]:
+        """Those of some producers that overlap a range."""
+        rows = [row for row in self.aborted_rows if row[1] < end and row[2] >= start]
+        return [row for row in rows if row[0] in producers]
 
     def sealed(self, number: int, end: int, *, is_decided: bool = True) -> None:  # noqa: ARG002
         """Everything below `end` is sealed."""

@@ -6,7 +6,7 @@ offsets whose records are gone. Only the sealer gets empty batches: some clients
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import NamedTuple, Protocol
 
@@ -136,17 +136,22 @@ def write_empty(start: int, end: int, leader_epoch: int, timestamp_ms: int) -> b
     return _batch(start, leader_epoch, checked)
 
 
-def without(data: bytes, aborted: Iterable[Gone]) -> bytes:
+def without(data: bytes, aborted: Callable[[int, int, list[int]], Iterable[Gone]]) -> bytes:
     """Whole batches, with those of aborted transactions replaced by empty ones.
 
-    Batches before `first_offset` or after the marker at `last_offset` belong to other
-    transactions. `aborted` is in the order of the markers.
+    `aborted` finds the transactions of some producers with records or markers in a range, in the
+    order of the markers. Batches before `first_offset` or after the marker at `last_offset` belong
+    to other transactions.
     """
+    batches = list(read_batches(data))
+    producers = sorted({each.producer_id for each in batches if each.is_transactional})
+    if not producers:
+        return data
     spans: dict[int, list[tuple[int, int]]] = {}
-    for each in aborted:
+    for each in aborted(batches[0].base_offset, batches[-1].last_offset + 1, producers):
         spans.setdefault(each.producer_id, []).append((each.last_offset, each.first_offset))
     pieces: list[bytes | memoryview] = []
-    for batch in read_batches(data):
+    for batch in batches:
         of_producer = spans.get(batch.producer_id, ()) if batch.is_transactional else ()
         at = bisect_left(of_producer, (batch.base_offset,))  # A producer has one after the other.
         if at < len(of_producer) and of_producer[at][1] <= batch.base_offset:

@@ -58,6 +58,21 @@ def test_a_range_has_those_that_overlap_it(count: int) -> None:
         assert len(starts) <= count_max or found.end == start + 1
 
 
+@pytest.mark.parametrize("count", [1, 17, BLOCK_ROWS, BLOCK_ROWS + 1, 5000])
+def test_a_range_has_those_of_some_producers(count: int) -> None:
+    rows = drawn(count)
+    kept, end = filled(rows), rows[-1].last_offset + 1
+    chance = Random(2)
+    for _ in range(100):
+        start = chance.randrange(end)
+        limit = start + chance.choice((1, 50, end))
+        found = [each for each in rows if each.last_offset >= start and each.first_offset < limit]
+        assert kept.overlaps(start, limit) == bool(found)
+        wanted = chance.sample(range(12), chance.randrange(5))
+        told = [Aborted._make(row) for row in kept.of_producers(start, limit, wanted).tolist()]
+        assert told == [each for each in found if each.producer_id in wanted]
+
+
 @pytest.mark.parametrize("count", [1, 17, BLOCK_ROWS + 1, 3000])
 def test_what_lies_below_an_offset_is_forgotten_and_copies_stay(count: int) -> None:
     rows, chance = drawn(count), Random(3)

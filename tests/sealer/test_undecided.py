@@ -229,14 +229,17 @@ def test_what_is_sealed_meanwhile_is_not_taken_from_an_undecided_segment(
 ) -> None:
     """Use fault 2: the shard forgets what was aborted once it is sealed, so a reader of the
     undecided file saw it."""
-    store, shard = MemoryStore(), FakeShard(made())
+    batches = [transactional(0, 7, b"aborted"), batch(1, END - 1)]
+    store, shard = MemoryStore(), FakeShard(batches)
     sealing = sealing_of(store, shard, manifest)
     sealing.seal_undecided(PLACE, 0, END, 1 << 20)
 
     class Late(FakeShard):
-        def aborted(self, number: int, start: int, end: int) -> list[tuple[int, int, int]]:
+        def aborted(
+            self, number: int, start: int, end: int, producers: list[int]
+        ) -> list[tuple[int, int, int]]:
             sealing.seal(PLACE, 0, END, 1 << 20)
-            return super().aborted(number, start, end)
+            return super().aborted(number, start, end, producers)
 
     reader = Undecided(store, Late([]), sealing.manifest, None)
     assert reader.batches(NUMBER, 0, END, 1 << 20) is None

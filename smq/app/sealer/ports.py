@@ -55,9 +55,11 @@ class ShardOverSocket:
         """Like `batches`, up to the high watermark and with aborted records."""
         return self._asker.ask(Batches(number, offset, bytes_max, as_sent=True))[1]
 
-    def aborted(self, number: int, start: int, end: int) -> list[tuple[int, int, int]]:
-        """The aborted transactions that overlap a range."""
-        return self._asker.ask(FindAborted(number, start, end))[0]
+    def aborted(
+        self, number: int, start: int, end: int, producers: list[int]
+    ) -> list[tuple[int, int, int]]:
+        """The aborted transactions of some producers that overlap a range."""
+        return self._asker.ask(FindAborted(number, start, end, producers))[0]
 
     def sealed(self, number: int, end: int, *, is_decided: bool = True) -> None:
         """Report that everything below `end` is sealed."""

@@ -3,7 +3,6 @@ smq.wire.internal.messages.
 """
 
 import socket
-import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -51,7 +50,6 @@ from smq.wire.internal.transactions import SyncLogs, WriteMarkers
 from smq.wire.markers import Marker, without
 
 BATCHES_BYTES_MAX = 16 * 1024 * 1024
-ABORTED_MAX = 1000  # Beside them; the answer ends where the next one begins.
 ABORTED_BYTES_MAX = 256 * 1024  # Batches are examined one by one, in the loop.
 SYNC_POLL_MS = 1.0
 PUSHES_MAX = 1000  # Clients per answer: a few milliseconds.
@@ -153,11 +151,10 @@ class ShardCommands:
         if asked.as_sent:
             limit = offsets.high_watermark
         bytes_max = min(asked.bytes_max, BATCHES_BYTES_MAX)
-        overlap = led.log.transactions.aborted_in(number, asked.offset, limit, ABORTED_MAX)
-        aborted = overlap.rows
-        is_filtered = bool(aborted) and asked.shown and not asked.as_sent
+        transactions = led.log.transactions
+        is_filtered = asked.shown and not asked.as_sent
+        is_filtered &= transactions.overlaps_aborted(number, asked.offset, limit)
         if is_filtered:
-            limit = overlap.end
             bytes_max = min(bytes_max, ABORTED_BYTES_MAX)
         found = led.log.find(number, asked.offset, limit, bytes_max)
         if found is None:
@@ -168,7 +165,11 @@ class ShardCommands:
             if isinstance(data, DamagedFrame):
                 self._refuse(link, frame_id, data)
                 return
-            data = without(data, aborted) if is_filtered else data
+            if is_filtered:
+                if led.offsets().decided_end > asked.offset:
+                    self._refuse(link, frame_id, ValueError(f"{asked.offset} is sealed by now"))
+                    return
+                data = without(data, partial(transactions.aborted_of, number))
             answer = encode_answer(frame_id, RawBatches(len(data)), data)
             self._send_when_synced(link, frame_id, answer, led.log, end if asked.synced else 0)
 
@@ -194,8 +195,8 @@ class ShardCommands:
 
     def _aborted(self, link: Link, frame_id: int, asked: FindAborted) -> None:
         transactions = self._find(asked.number).log.transactions
-        found = transactions.aborted_in(asked.number, asked.start, asked.end, sys.maxsize)
-        rows = [(each.producer_id, each.first_offset, each.last_offset) for each in found.rows]
+        found = transactions.aborted_of(asked.number, asked.start, asked.end, asked.producers)
+        rows = [(each.producer_id, each.first_offset, each.last_offset) for each in found]
         link.send(encode_answer(frame_id, rows))
 
     def _compacted(self, link: Link, frame_id: int, asked: MarkCompacted) -> None:

@@ -156,12 +156,13 @@ class MarkSealed(Question[bool]):
 
 @dataclass(frozen=True, slots=True)
 class FindAborted(Question[list[tuple[int, int, int]]]):
-    """Ask for the aborted transactions with records or markers in [start, end), which is decided:
-    producer id, first offset, offset of the marker."""
+    """Ask for the aborted transactions of some producers with records or markers in [start, end),
+    which is decided: producer id, first offset, offset of the marker."""
 
     number: int
     start: int
     end: int
+    producers: list[int]
 
 
 @dataclass(frozen=True, slots=True)

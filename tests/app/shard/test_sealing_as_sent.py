@@ -1,11 +1,14 @@
 """What a shard tells who seals what lies under an open transaction, over a real socket."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from smq.app.shard.commands import BATCHES_BYTES_MAX
+from smq.log.files.checkpoint import Aborted, TransactionsCopy
 from smq.wire.internal.messages import Batches, FindAborted, MarkSealed
 from smq.wire.markers import Marker
 from smq.wire.records import read_batches
@@ -32,7 +35,8 @@ def test_what_is_not_decided_is_given_to_who_seals_it_as_it_was_sent(bench: Benc
     bench.ask(MarkSealed(NUMBER, 3, is_decided=False))
     [state] = bench.partitions()
     assert (state.sealed_end, state.undecided_end, state.high_watermark) == (0, 3, 3)
-    assert bench.ask(FindAborted(NUMBER, 0, 3)) == [(8, 1, 2)]
+    assert bench.ask(FindAborted(NUMBER, 0, 3, [7, 8])) == [(8, 1, 2)]
+    assert bench.ask(FindAborted(NUMBER, 0, 3, [7])) == []
     bench.ask(MarkSealed(NUMBER, 3))
     [state] = bench.partitions()
     assert (state.sealed_end, state.undecided_end) == (3, 3)
@@ -48,3 +52,33 @@ def test_the_sealer_gets_an_empty_batch_for_an_aborted_one_into_which_records_we
     producers.end(NUMBER, Marker(7, 0, committed=False, coordinator_epoch=1))
     found = bench.batches(Batches(NUMBER, 1, BATCHES_BYTES_MAX))
     assert next(read_batches(found)).record_count == 0
+
+
+def test_what_many_aborted_transactions_overlap_is_given_to_the_sealer_at_once(
+    bench: Bench,
+) -> None:
+    """Data fault 14, its kind: of what more than a thousand overlapped each question had one batch,
+    and each walked all of them in the shard's loop."""
+    producers = Producers(bench.shard)
+    for number in range(40):
+        producers.write([b"aborted"], (number, 0))
+    for number in range(40):
+        producers.end(NUMBER, Marker(number, 0, committed=False, coordinator_epoch=1))
+    rows = [Aborted(NUMBER, 1000 + each, 0, 0, 100 + each) for each in range(20_000)]
+    transactions = bench.shard.logs[0].transactions
+    transactions.restore(TransactionsCopy([], [*transactions.copy().aborted, np.array(rows)]))
+    found = list(read_batches(bench.batches(Batches(NUMBER, 0, BATCHES_BYTES_MAX))))
+    assert [each.record_count for each in found[:40]] == [0] * 40
+    assert len(found) == 80
+    lines = 0
+
+    def count(_frame: object, event: str, _arg: object) -> object:
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    sys.settrace(count)  # type: ignore[arg-type]
+    told = transactions.aborted_of(NUMBER, 0, 80, [1, 1500, 99_999])
+    sys.settrace(None)
+    assert [each.producer_id for each in told] == [1, 1500]
+    assert lines < 500
