@@ -319,6 +319,8 @@ class Worker:
             batches = self._batches(job.node, asked)
             if isinstance(batches, Found):
                 return _answer(batches, asked)
+            if not batches:  # Not decided yet: it is not kept.
+                return BatchFile("", 0, 0, offset)
             payload_of = payload_in(self.store, directory_of(at.namespace, at.topic))
             delivered = deliver(batches, offset, bytes_max, payload_of)
             kept = self._cache.put(key, delivered.pieces, delivered.places(offset))

@@ -165,6 +165,30 @@ def test_what_was_made_of_other_records_at_an_offset_is_not_sent_for_them(
         worker._shards[1]._asker.close()
 
 
+def test_what_is_not_decided_when_it_is_asked_for_is_made_afterwards(at: Surroundings) -> None:
+    """Data fault 9, its kind: an empty answer was kept for the offset. What was committed then
+    was delivered to nobody until it was sealed."""
+    place, decided = PLACE._replace(topic="orders"), [b"", batch(0)]
+
+    def answers(_frame: InternalFrame) -> bytes:
+        found = decided.pop(0)
+        return answer_body(RawBatches(len(found)), found)
+
+    asked = MakeInline(1, place, Inline(place.number, 0, 1000, 1))
+    with (
+        manifest_in(at.data_dir) as manifest,
+        answered_by_a_thread(socket_path(at.runtime_dir, shard_name(1)), answers),
+    ):
+        manifest._database.commit()
+        worker = Worker(at)
+        before, after = worker.do(asked), worker.do(asked)
+        worker._shards[1]._asker.close()
+    assert isinstance(before, BatchFile)
+    assert isinstance(after, BatchFile)
+    assert (before.length, before.next_offset) == (0, 0)
+    assert after.length > 0
+
+
 def test_work_answers_frame_by_frame_until_nobody_is_there(at: Surroundings) -> None:
     ours, theirs = socket.socketpair()
     thread = Thread(target=work, args=(theirs, at))
