@@ -6,7 +6,9 @@
 The lost broker may have continued after the snapshot. So the restored one starts with leader epochs
 and producer ids far above the snapshot's, and clients that remember the lost one accept it. How far
 is drawn anew for each restore: another restore of the same snapshot gives out other numbers, and
-clients of the one are strangers to the other. The numbers are durable before the mark goes.
+clients of the one are strangers to the other. So are those that know a transactional id: it has
+another producer, and what it had open at the cut is aborted. The numbers are durable before the
+mark goes.
 
 The restored broker continues the snapshot's time line, on which ages count: on the same boot
 exactly, elsewhere as far as the wall clock has gone on since the cut, but never back.
@@ -37,7 +39,7 @@ from smq.filer.local import LocalStore
 from smq.filer.store import Store
 from smq.log.losses import BOOT_FILE
 from smq.model.errors import StoreError
-from smq.store.copying import check_store, partition_numbers, raise_counters
+from smq.store.copying import check_store, partition_numbers, renew
 from smq.store.database import refuse_newer
 
 # What the broker may have given out since the snapshot, at least, and beyond that room for restores
@@ -135,7 +137,7 @@ class Restoring:
         if self.topics is not None:
             keep_found_topics(store, self.topics)
         ids, epochs = secrets.choice(IDS_SKIPPED), secrets.choice(EPOCHS_SKIPPED)
-        raise_counters(store, {"producer_id": ids, "coordinator_epoch": epochs})
+        renew(store, {"producer_id": ids, "coordinator_epoch": epochs})
         if (self.source / folder.CLOCK).exists():
             copy(self.source / folder.CLOCK, self.data_dir / folder.CLOCK)
         known = partition_numbers(store)

@@ -318,3 +318,40 @@ def test_a_full_disk_leaves_nothing_behind_and_costs_the_broker_nothing(tmp_path
             "restoring",
         }
         assert len(read_all(broker, "t", 1)[0]) == 10_000
+
+
+def test_what_was_open_at_the_cut_is_aborted_and_its_id_begins_anew(tmp_path: Path) -> None:
+    """Data fault 24, its kind: its producer may have gone on with it, and committed a part here."""
+
+    def producer_of(broker: SmqBroker) -> confluent_kafka.Producer:
+        settings = {"bootstrap.servers": broker.bootstrap, "transactional.id": "t"}
+        producer = confluent_kafka.Producer(settings)
+        producer.init_transactions(DEADLINE_S)
+        producer.begin_transaction()
+        return producer
+
+    with served(tmp_path / "a") as broker:
+        with broker.connect() as client:
+            client.create_topic("t", 1)
+        producer = producer_of(broker)
+        producer.produce("t", b"before")
+        producer.commit_transaction(DEADLINE_S)
+        producer.begin_transaction()
+        producer.produce("t", b"open")
+        assert producer.flush(DEADLINE_S) == 0
+        run("snapshot", tmp_path / "s", "--data-dir", broker.data_dir)
+        producer.abort_transaction(DEADLINE_S)
+    run("restore", tmp_path / "s", "--data-dir", tmp_path / "b" / "data")
+    with served(tmp_path / "b") as restored:
+        producer = producer_of(restored)
+        producer.produce("t", b"after")
+        producer.commit_transaction(DEADLINE_S)
+        with (
+            restored.connect() as client,
+            client.consumer(start="earliest", isolation_level="read_committed") as consumer,
+        ):
+            consumer.assign([("t", 0)])
+            found = [
+                bytes(each.value or b"") for each in consumer.read_until(consumer.find("latest"))
+            ]
+        assert found == [b"before", b"after"]

@@ -1,11 +1,14 @@
 """A copy of the store is of one moment, whatever its owner does meanwhile."""
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
+from smq.coordinator.transactions.decisions import created, fenced
+from smq.coordinator.transactions.states import DECIDED, TransactionState
 from smq.model.catalog import NAMESPACE_DEFAULT, Topic
 from smq.model.errors import StoreError
 from smq.store.copying import (
@@ -13,7 +16,7 @@ from smq.store.copying import (
     check_store,
     keep_topics,
     partition_numbers,
-    raise_counters,
+    renew,
     segment_paths,
     topics_of,
 )
@@ -80,12 +83,50 @@ def test_the_owners_log_is_used_again_once_the_copy_is_written(tmp_path: Path) -
 def test_other_topics_are_forgotten_and_counters_go_on_higher(tmp_path: Path) -> None:
     store_with(tmp_path / "a", "t", "secret").close()
     keep_topics(tmp_path / "a", {(NAMESPACE_DEFAULT, "t")})
-    raise_counters(tmp_path / "a", {"producer_id": 1000})
+    renew(tmp_path / "a", {"producer_id": 1000})
     assert b"secret" not in (tmp_path / "a").read_bytes()
     store = Store.open(tmp_path / "a")
     assert [topic.name for topic in store.manifest.topics()] == ["t"]
     assert store.allocate("producer_id", 1) == 1000
     store.close()
+
+
+def test_a_transactional_id_of_a_copy_has_another_producer(tmp_path: Path) -> None:
+    """Data fault 24, its kind: two restores gave an id the same producer, and took each other's
+    records for its own; what was open at the cut could be committed in part."""
+    store = store_with(tmp_path / "a", "t")
+    store.allocate("producer_id", 20)
+    states = "Empty", "CompleteCommit", "Ongoing", "PrepareCommit", "PrepareAbort"
+    before = {}
+    for number, state in enumerate(states, start=3):
+        txn = created(state, number, 60_000, 5)
+        txn = replace(txn, state=state, epoch=number, last_epoch=number - 1, version=1)
+        if state in {"Ongoing", *DECIDED}:
+            txn = replace(txn, partitions=frozenset({1}), next_producer_id=17)
+        before[state] = txn
+        store.transactions.save(txn, None)
+    store.commit()
+    store.close()
+    renew(tmp_path / "a", {"producer_id": 1000})
+    store = Store.open(tmp_path / "a")
+    after = {each.transactional_id: each for each in store.transactions.all()}
+    assert store.allocate("producer_id", 1) == 1025
+    store.close()
+    fresh = set[int]()
+    for state in ("Empty", "CompleteCommit"):
+        txn = after[state]
+        assert txn == replace(
+            created(state, txn.producer_id, 60_000, 5), version=1, state=TransactionState.EMPTY
+        )
+        fresh.add(txn.producer_id)
+    for state in ("Ongoing", "PrepareCommit", "PrepareAbort"):
+        expected = before[state]
+        if state == "Ongoing":
+            expected = fenced(expected, expected.updated_ms)
+        next_id = after[state].next_producer_id
+        assert after[state] == replace(expected, next_producer_id=next_id)
+        fresh.add(next_id)
+    assert fresh == set(range(1020, 1025))
 
 
 def test_damage_and_what_is_no_store_are_told(tmp_path: Path) -> None:
