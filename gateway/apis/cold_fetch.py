@@ -66,9 +66,11 @@ class ColdPart(NamedTuple):
     def question(self) -> Cold | Inline:
         """What to ask the sealer."""
         led, sizes = self.led, (self.limits, self.must_give)
-        if led.delivers_inline:  # Without aborted records, as from the log.
-            stable = min(self.limit, led.offsets().last_stable)
-            return Inline(led.number, self.offset, self.bytes_max, led.epoch, *sizes, stable)
+        if led.delivers_inline:
+            as_sent = self.data.aborted_transactions is None  # Else without aborted records.
+            limit = self.limit if as_sent else min(self.limit, led.offsets().last_stable)
+            how = *sizes, limit, as_sent
+            return Inline(led.number, self.offset, self.bytes_max, led.epoch, *how)
         return Cold(led.number, self.offset, self.bytes_max, *sizes, self._reach)
 
     @property

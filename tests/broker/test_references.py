@@ -318,6 +318,42 @@ def test_kafka_clients_get_the_handle_or_the_payload_as_the_topic_says(broker: S
                 topic.seal_and_recycle(3)
 
 
+def test_a_payload_under_an_open_transaction_is_read_as_any_record(broker: SmqBroker) -> None:
+    """Data fault 9, its kind: readers of undecided records got no answer, again and again, and what
+    they had asked for was then delivered to nobody until it was sealed."""
+    name = "undecided-payload"
+    headers: list[tuple[str, str | bytes | None]] = [(k.decode(), v) for k, v in HANDLE_HEADERS]
+    producer = KafkaProducer({"bootstrap.servers": broker.bootstrap, "transactional.id": name})
+    producer.init_transactions(30)
+    with Cluster(broker.bootstrap) as cluster, smq.connect(broker.bootstrap) as client:
+        OneTopic(
+            broker, cluster, name, {"smq.reference.delivery": "inline", "smq.seal.ms": "600000"}
+        )
+
+        def read(level: str, count: int) -> list[bytes | None]:
+            settings = {"bootstrap.servers": broker.bootstrap, "group.id": "g"}
+            consumer = KafkaConsumer(settings | {"isolation.level": level})
+            consumer.assign([TopicPartition(name, 0, 0)])
+            found = consumer.consume(count, timeout=10.0)
+            consumer.close()
+            return [each.value() for each in found]
+
+        expected = []
+        for payload, end in (
+            (b"aborted" * 9000, producer.abort_transaction),
+            (b"committed" * 9000, producer.commit_transaction),
+        ):
+            producer.begin_transaction()
+            handle = client.upload(name, payload).handle()
+            producer.produce(name, handle, headers=headers, partition=0)
+            assert producer.flush(30) == 0
+            expected.append(payload)
+            assert read("read_uncommitted", len(expected)) == expected
+            end(30)
+        assert read("read_uncommitted", 2) == expected
+        assert read("read_committed", 1) == expected[1:]
+
+
 def test_a_kafka_producer_is_told_why_its_handle_is_refused(broker: SmqBroker) -> None:
     with smq.connect(broker.bootstrap) as client:
         client.create_topic("from-kafka", 1)

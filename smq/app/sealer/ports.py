@@ -51,9 +51,10 @@ class ShardOverSocket:
         asked = Batches(number, offset, bytes_max, synced=False, shown=False)
         return self._asker.ask(asked)[1]
 
-    def as_sent(self, number: int, offset: int, bytes_max: int) -> bytes:
+    def as_sent(self, number: int, offset: int, bytes_max: int, *, synced: bool = True) -> bytes:
         """Like `batches`, up to the high watermark and with aborted records."""
-        return self._asker.ask(Batches(number, offset, bytes_max, as_sent=True))[1]
+        asked = Batches(number, offset, bytes_max, synced=synced, as_sent=True)
+        return self._asker.ask(asked)[1]
 
     def aborted(
         self, number: int, start: int, end: int, producers: list[int]

@@ -333,7 +333,7 @@ class Worker:
         log has lost its end and gone on."""
         segments = self.manifest.segments(asked.number, asked.offset, count_max=1)
         path = segments[0].path if segments else ""
-        how = f"{asked.epoch} {asked.bytes_max} {asked.limits}"
+        how = f"{asked.epoch} {asked.bytes_max} {asked.limits} {asked.as_sent}"
         return f"inline {asked.number} {how} {path}", asked.offset
 
     def read_ahead(self) -> None:
@@ -347,7 +347,9 @@ class Worker:
         number, offset = asked.number, asked.offset
         bytes_max = min(asked.bytes_max, INLINE_BATCHES_BYTES)
         try:
-            return self._shard(node).batches(number, offset, bytes_max, synced=False)
+            shard = self._shard(node)
+            read = shard.as_sent if asked.as_sent else shard.batches
+            return read(number, offset, bytes_max, synced=False)
         except StoreError:  # They are no longer in the log.
             if offset >= asked.limit:
                 return b""
@@ -355,7 +357,7 @@ class Worker:
             found = self._found(Cold(number, offset, bytes_max, asked.limits, reach=reach))
         if not found.length:
             return found
-        if found.is_undecided:
+        if found.is_undecided and not asked.as_sent:
             from smq.sealer.undecided import Undecided  # noqa: PLC0415  (It imports pyarrow.)
 
             shard, staging = self._shard(node), self._at.cache_dir

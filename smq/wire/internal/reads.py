@@ -49,6 +49,7 @@ class Inline(Question[BatchFile]):
     """`Cold` with payloads in place of their handles, from the log or from segments.
 
     `epoch` is the partition's leader epoch: in another one the log may have other records there.
+    `as_sent`: what is not decided, or aborted, is read too.
     """
 
     number: int
@@ -58,6 +59,7 @@ class Inline(Question[BatchFile]):
     limits: BatchLimits = ANY_SIZE
     must_give: bool = True
     limit: int = NO_LIMIT
+    as_sent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
