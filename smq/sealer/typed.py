@@ -31,13 +31,14 @@ from smq.sealer.years import TIMESTAMP, has_years
 MiB = 1024 * 1024
 # A larger value does not fit: in memory, JSON may be thirty times larger.
 VALUE_BYTES_MAX = 8 * MiB
-# Each row has all columns, and each object in a list all columns of the list's type: `[{},{},…]`
-# may be a thousand times larger. What it costs is counted in bytes of JSON: an eighth of what it
-# takes as columns.
+# Each row has all columns, and each item of a list of objects all columns of its type: `[{},{},…]`
+# or `[null,null,…]` may be a thousand times larger. What it costs is counted in bytes of JSON: an
+# eighth of what it takes as columns.
 VALUE_COST_MAX = 32 * MiB  # A value beyond it does not fit.
 PARSED_COST = 8 * MiB  # Parsed at a time.
 WIDENED_BYTES = 64 * MiB  # Of columns that are handed on at a time.
 BLOCK_ROWS = 4096  # Parsed together: a misfit makes its neighbours be parsed again.
+ITEMS = ("{", "null")  # With what an item of a list of objects begins.
 ARROW_ROWS = 256  # Joined: of a table of one row, each column takes some hundred bytes.
 ARROW_STREAM = b"\xff\xff\xff\xff"  # No JSON begins so.
 _ONE_OBJECT = r"^\s*\{(?s:.*)\}\s*$"
@@ -139,12 +140,13 @@ class Typing:
     def _costs(self, values: pa.Array) -> np.ndarray:
         """What each value costs. An Arrow value inflates by a factor, if it is not small."""
         lengths = _numbers(pc.binary_length(values))
-        objects = _numbers(pc.count_substring(values, "{")) if self._item_leaves else 0
+        tokens = ITEMS if self._item_leaves else ()
+        items = sum(_numbers(pc.count_substring(values, each)) for each in tokens)
         is_arrow = pc.fill_null(pc.starts_with(values, ARROW_STREAM), fill_value=False)
         return self._leaves + np.where(
             is_arrow.to_numpy(zero_copy_only=False),
             np.maximum(lengths, INFLATION_FREE // INFLATION_MAX),
-            lengths + objects * self._item_leaves,
+            lengths + items * self._item_leaves,
         )
 
     def _is_too_large(self, texts: pa.Array) -> bool:

@@ -179,10 +179,12 @@ ITEMS = json.dumps(
 )
 
 
-def test_objects_in_lists_are_counted_with_all_their_columns() -> None:
-    """Door fault 6: a value of 8 MiB, `[{},{},…]`, took gigabytes as columns; compressed, it has
+@pytest.mark.parametrize("item", [b"{}", b"null"])
+def test_items_of_lists_of_objects_are_counted_with_all_their_columns(item: bytes) -> None:
+    """Door fault 6: a value of some MiB, `[{},{},…]`, took gigabytes as columns; compressed, it has
     some hundred bytes."""
-    light, heavy = b'{"items":[{"c1":7}]}', b'{"items":[' + b"{}," * 700_000 + b"{}]}"
+    many = b",".join([item] * 700_000)
+    light, heavy = b'{"items":[{"c1":7}]}', b'{"items":[' + many + b"]}"
     typing = Typing(ITEMS)
     for values in ([light, heavy, light], [heavy], [light] * 3):
         columns, misfits = typing.of(pa.chunked_array([pa.array(values, pa.binary())]))

@@ -1,5 +1,6 @@
 """Links in a data directory, each of which leads to a file or directory of the user's."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,16 @@ def test_a_link_to_nothing_is_refused_too(tmp_path: Path) -> None:
     (tmp_path / "lock").symlink_to(tmp_path / "nothing")
     with pytest.raises(SystemExit, match="is a link"):
         refuse_links(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["tables/kafka/t/.iceberg.json", "logs/0/boot", "meta.json"])
+def test_a_pipe_is_refused_before_anybody_opens_it(tmp_path: Path, name: str) -> None:
+    """Door fault 2, its kind: the sealer waited in the opening of one for ever."""
+    pipe = tmp_path / name
+    pipe.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(pipe)
+    with pytest.raises(SystemExit, match=f"{pipe} is neither a file nor a directory"):
+        DataDirectory(tmp_path)
 
 
 def test_the_operator_s_own_links_stay(tmp_path: Path) -> None:
