@@ -80,8 +80,9 @@ class Reading(NamedTuple):
             else:
                 sealed.append(piece)
         frames = [each for topic, parts in native.items() for each in self._native(topic, parts)]
-        frames += [self._rows(ranges, "sealed") for ranges in layers(sealed)]
-        frames += [self._rows(ranges, "live") for ranges in layers(live)]
+        ids = {each.topic: each.topic_id.hex for each in pieces if each.topic_id.int}
+        frames += [self._rows(ranges, "sealed", ids) for ranges in layers(sealed)]
+        frames += [self._rows(ranges, "live", ids) for ranges in layers(live)]
         if not frames:
             return self.spark.createDataFrame([], SCHEMA + typed_ddl(self.schema))
         return reduce(DataFrame.unionByName, frames)
@@ -126,7 +127,9 @@ class Reading(NamedTuple):
         )
         return files.parquet(*(str(root / part.segment.path) for part in parts))
 
-    def _rows(self, ranges: Mapping[TopicPartition, Range], tail: str) -> DataFrame:
+    def _rows(
+        self, ranges: Mapping[TopicPartition, Range], tail: str, ids: Mapping[str, str]
+    ) -> DataFrame:
         """Read ranges through `format("smq")`."""
         partitions: dict[str, list[int]] = {}
         starts: dict[str, dict[str, int]] = {}
@@ -143,6 +146,7 @@ class Reading(NamedTuple):
             "startingOffsets": json.dumps(starts),
             "endingOffsets": json.dumps(ends),
             "failOnDataLoss": str(self.fails_on_loss).lower(),
+            "topicIds": json.dumps({topic: ids[topic] for topic in partitions if topic in ids}),
         }
         reader = self.spark.read.format("smq").options(**options)
         if self.schema:

@@ -74,7 +74,8 @@ def read_topic(  # noqa: PLR0913  (Options of a reader, all but two by name.)
             read = replace(read, starting=_bound(names, starting, EARLIEST))
             until = _bound(names, ending, LATEST)
         schema = topics.schema(_only(topic)) if typed else ""
-        pieces = topics.pieces(planned(topics, names, read, until))
+        ids = topics.ids(names)
+        pieces = topics.pieces(planned(topics, names, read, until), ids)
     where = Path(staging) if staging is not None else None
     return Reading(spark, place, where, verify, read.fails_on_loss, schema).frame(pieces)
 

@@ -86,7 +86,8 @@ class TopicStream:
                 {
                     TopicPartition(each["topic"], each["partition"]): (each["start"], each["end"])
                     for each in ranges
-                }
+                },
+                {each["topic"]: each["topic_id"] for each in ranges if each["topic_id"]},
             )
         reading = Reading(
             self._spark,

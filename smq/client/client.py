@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
+from uuid import UUID
 
 from shm.system import at_fork
 from smq.client.arguments import duration, text, text_by_name, topic_name, whole_number
@@ -23,7 +24,12 @@ from smq.client.consuming.consumer_settings import (
 from smq.client.errors import Closed
 from smq.client.facts import broker_facts
 from smq.client.kafka import admin
-from smq.client.kafka.cluster import DEADLINE_SECONDS, METADATA_MAX_AGE_S, Cluster
+from smq.client.kafka.cluster import (
+    DEADLINE_SECONDS,
+    METADATA_MAX_AGE_S,
+    Cluster,
+    TopicFacts,
+)
 from smq.client.kafka.connection import CLIENT_ID
 from smq.client.kafka.offsets import Start
 from smq.client.locate import AUTO, KAFKA, SHARED_MEMORY, reach_of
@@ -109,8 +115,15 @@ class Client:
 
     def topics(self) -> dict[str, int]:
         """The number of partitions of each topic, by name."""
+        return {each.name: len(each.leaders) for each in self._topics()}
+
+    def topic_ids(self) -> dict[str, UUID]:
+        """The id of each topic, by name: one that is created again has another."""
+        return {each.name: each.topic_id for each in self._topics()}
+
+    def _topics(self) -> list[TopicFacts]:
         found = self._ask(lambda cluster: cluster.retrying(cluster.topics))
-        return {topic.name: len(topic.leaders) for topic in found if not topic.is_internal}
+        return [each for each in found if not each.is_internal]
 
     def upload(
         self,
@@ -203,6 +216,7 @@ class Client:
         inflated_bytes_max: int = INFLATED_BYTES_MAX,
         spin_us: int = 0,
         isolation_level: str = ISOLATION_LEVEL,
+        topic_ids: Mapping[str, UUID] = {},
     ) -> Consumer:
         """A consumer of one or more topics, or of the partitions that `assign` names.
 
@@ -227,6 +241,8 @@ class Client:
         isolation_level      "read_committed": neither records of aborted transactions nor, until
                              it is decided, records after the start of an open one;
                              "latest" and `lag` then mean the last stable offset
+        topic_ids            ids of topics (`topic_ids`) that must not be replaced: where one is
+                             deleted and created again, a poll raises NoSuchTopic
 
         Raises NoSuchTopic, BrokerUnavailable, TypeError, ValueError.
         """
@@ -243,6 +259,7 @@ class Client:
             inflated_bytes_max=inflated_bytes_max,
             spin_us=spin_us,
             isolation_level=isolation_level,
+            topic_ids=topic_ids,
         )
         consumer = Consumer(self._reach, topics, settings)
         self._opened.add(consumer)

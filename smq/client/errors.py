@@ -16,6 +16,15 @@ class NoSuchTopic(BrokerError):
         )
 
 
+class TopicReplaced(NoSuchTopic):
+    """The topic that was to be read was deleted, and another one has its name."""
+
+    def __init__(self, name: str) -> None:
+        BrokerError.__init__(
+            self, ErrorCode.UNKNOWN_TOPIC_ID, f"topic {name} was deleted and created again"
+        )
+
+
 class BrokerUnavailable(BrokerError):
     """No broker answers, or none answered in time.
 

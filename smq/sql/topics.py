@@ -107,7 +107,7 @@ def topic_rows(
             partition: manifest.sealed_end(number)
             for partition, number in enumerate(topic.partition_numbers)
         }
-        rows, ends = live.live_rows(client, topic.name, starts, bytes_max=bytes_max)
+        rows, ends = live.live_rows(client, topic.name, topic.id, starts, bytes_max=bytes_max)
         tables.append(rows)
         ranges = {each: (starts[each], end) for each, end in ends.items() if end > starts[each]}
     arrow = with_typed(pa.concat_tables(tables), schema_of(topic.configs), bytes_max)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -33,9 +34,15 @@ class TooMuch(Exception):
 
 
 def live_rows(
-    client: Client, topic: str, starts: Mapping[int, int], *, bytes_max: int
+    client: Client,
+    topic: str,
+    topic_id: UUID,
+    starts: Mapping[int, int],
+    *,
+    bytes_max: int,
 ) -> tuple[pa.Table, dict[int, int]]:
-    """The committed records of a topic from `starts` (by partition) to each partition's stable end.
+    """The committed records of a topic from `starts` (by partition) to each partition's stable end,
+    if it has this id.
 
     Returns their rows (SCHEMA) and those ends. A start that retention has deleted moves to the
     first record. Raises TooMuch, BrokerError, BrokerUnavailable.
@@ -46,6 +53,7 @@ def live_rows(
             batch_bytes_max=BATCH_BYTES,
             inflated_bytes_max=bytes_max,
             isolation_level=ISOLATION_LEVEL,
+            topic_ids={topic: topic_id},
         ) as consumer,
         _too_much_told(),
     ):

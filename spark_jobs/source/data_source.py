@@ -50,7 +50,13 @@ COLUMNS = {
     "timestampType": "int",
     "headers": "array<struct<key:string,value:binary>>",
 }
-PLAN_COLUMNS = {"topic": "string", "partition": "int", "start": "bigint", "end": "bigint"}
+PLAN_COLUMNS = {
+    "topic": "string",
+    "partition": "int",
+    "start": "bigint",
+    "end": "bigint",
+    "topic_id": "string",
+}
 
 
 class SmqDataSource(DataSource):
@@ -118,9 +124,11 @@ class Task(InputPartition):
 class Ranges(InputPartition):
     """The ranges of a batch of a stream with mode=plan, as rows."""
 
-    def __init__(self, ranges: "Mapping[TopicPartition, tuple[int, int]]") -> None:
+    def __init__(
+        self, ranges: "Mapping[TopicPartition, tuple[int, int]]", ids: Mapping[str, str]
+    ) -> None:
         super().__init__(None)
-        self.ranges = list(ranges.items())
+        self.rows = [[*name, *span, ids.get(name.topic)] for name, span in ranges.items()]
 
 
 class SmqReader(DataSourceReader):
@@ -140,8 +148,9 @@ class SmqReader(DataSourceReader):
         place = find_place(self._read.location)
         with Topics(place, reads_live=self._read.reads_live) as topics:
             names = topics.selected(self._read.selection)
+            ids = topics.ids(names) | self._read.topic_ids
             ranges = planned(topics, names, self._read, self._ending)
-            return tasks_of(place, topics.pieces(ranges), self._read)
+            return tasks_of(place, topics.pieces(ranges, ids), self._read)
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """A task's rows."""
@@ -248,7 +257,7 @@ def read_task(
     if isinstance(task, Ranges):
         import pyarrow as pa  # noqa: PLC0415  (see SmqDataSource)
 
-        spans = [dict(zip(PLAN_COLUMNS, [*name, *span], strict=True)) for name, span in task.ranges]
+        spans = [dict(zip(PLAN_COLUMNS, each, strict=True)) for each in task.rows]
         yield pa.RecordBatch.from_pylist(spans, columns)
         return
     from spark_jobs.source.rows import Rows  # noqa: PLC0415  (see SmqDataSource)

@@ -16,6 +16,7 @@ from smq.client.names import TopicPartition
 EARLIEST, LATEST = -2, -1  # Special offsets: the first record and the end.
 STRATEGIES = ("assign", "subscribe", "subscribePattern")
 EXAMPLE_OFFSETS = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
+EXAMPLE_IDS = '{"topicA":"0123456789abcdef0123456789abcdef"}'
 EXAMPLE_PARTITIONS = '{"topicA":[0,1],"topicB":[0,1]}'
 BOUNDS = (
     "startingOffsets",
@@ -95,6 +96,7 @@ class ReadOptions:
     records_per_partition_max: int | None
     poll_timeout_ms: int
     inflated_bytes_max: int
+    topic_ids: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +249,7 @@ def _read_options(given: _Given, default_start: int) -> ReadOptions:
         records_per_partition_max=given.number("maxRecordsPerPartition"),
         poll_timeout_ms=given.number("kafkaConsumer.pollTimeoutMs") or 120_000,
         inflated_bytes_max=given.number("inflatedBytesMax") or INFLATED_BYTES_MAX,
+        topic_ids=_topic_ids(given.get("topicIds")),
     )
 
 
@@ -272,6 +275,15 @@ def _selection(given: _Given) -> Selection:
     except re.error as error:
         raise WrongOption(f"subscribePattern is {value!r}: {error}") from error
     return Selection(pattern=value)
+
+
+def _topic_ids(text: str | None) -> dict[str, str]:
+    """Ids by topic, as 32 hexadecimal digits."""
+    found = {} if text is None else _json("topicIds", text, EXAMPLE_IDS)
+    for each in found.values():
+        if not isinstance(each, str) or not re.fullmatch("[0-9a-f]{32}", each):
+            raise _expected("topicIds", text or "", EXAMPLE_IDS)
+    return found
 
 
 def _partitions(text: str) -> frozenset[TopicPartition]:

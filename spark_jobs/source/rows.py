@@ -15,7 +15,12 @@ import pyarrow.compute as pc
 from smq.client.client import Client, connect
 from smq.client.consuming.consumer import Consumer
 from smq.client.consuming.consumer_settings import INFLATED_BYTES_MAX
-from smq.client.errors import BatchTooLarge, BrokerUnavailable, UnreadableBatch
+from smq.client.errors import (
+    BatchTooLarge,
+    BrokerUnavailable,
+    TopicReplaced,
+    UnreadableBatch,
+)
 from smq.client.names import TopicPartition
 from smq.filer.store import Store
 from smq.sealer.cold import open_segment
@@ -131,6 +136,7 @@ class Rows:
             batch_bytes_max=BATCH_BYTES,
             inflated_bytes_max=self._inflated_bytes_max,
             isolation_level=ISOLATION_LEVEL,
+            topic_ids={piece.topic: piece.topic_id},
         ) as consumer:
             consumer.assign([(piece.topic, piece.partition)])
             consumer.seek(piece.topic, piece.partition, piece.start)
@@ -161,6 +167,9 @@ class Rows:
                 )
                 consumer.seek(piece.topic, piece.partition, error.end)
                 continue
+            except TopicReplaced as error:
+                self._pass_over(f"{error.message}, and its records are gone")
+                return
             if rows.num_rows:
                 deadline = clock.monotonic_s() + self._silence_s
                 yield rows, kinds

@@ -163,8 +163,8 @@ class SmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         starts = self._starts(self._known(start, ids), edges)
         ranges = clamped(starts, {name: ends[name] for name in names}, edges, self._lost)
         if self._plans:
-            return [Ranges(ranges)] if ranges else []
-        return tasks_of(place, topics.pieces(ranges), self._read)
+            return [Ranges(ranges, ids)] if ranges else []
+        return tasks_of(place, topics.pieces(ranges, ids), self._read)
 
     def _starts(self, start: Offsets, edges: Edges) -> Offsets:
         """The starts of a batch; a new partition starts at its first record."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
+from uuid import UUID
 
 from smq.client.facts import broker_facts
 from smq.client.kafka.admin import topic_configs
@@ -31,6 +32,7 @@ from smq.sealer.cold import open_segment
 from smq.store.manifest import Manifest, open_manifest, walk
 from smq.store.store import FILE_NAME
 from smq.tables.plan import Part, Unreadable, between
+from smq.wire.codec import ZERO_UUID
 from spark_jobs.source.options import Location, Selection
 
 Offsets = dict[TopicPartition, int]
@@ -77,13 +79,17 @@ def _filer(location: Location, settings: Mapping[str, str]) -> Filer:
 
 
 class Piece(NamedTuple):
-    """Records [start, end) of a partition: in a sealed segment, or (None) from the broker."""
+    """Records [start, end) of a partition: in a sealed segment, or (None) from the broker.
+
+    topic_id   of that topic; ZERO_UUID: the broker has no ids
+    """
 
     topic: str
     part: Part | None
     partition: int
     start: int
     end: int
+    topic_id: UUID = ZERO_UUID
 
 
 class Topics:
@@ -250,23 +256,30 @@ class Topics:
             f"{each.name.topic}-{each.name.partition}: error {each.error_code}" for each in refused
         ]
 
-    def pieces(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> list[Piece]:
+    def pieces(
+        self, ranges: Mapping[TopicPartition, tuple[int, int]], ids: Mapping[str, str]
+    ) -> list[Piece]:
         """Where to read these offsets: sealed parts, and the rest from the broker.
 
-        Raises Unreadable.
+        `ids` are those of the topics that the offsets are of. Raises Unreadable.
         """
         found: list[Piece] = []
         topics = self._sealed_topics()
         for name, (start, end) in ranges.items():
             topic, sealed_end = topics.get(name.topic), start
+            topic_id = UUID(ids[name.topic]) if name.topic in ids else ZERO_UUID
+            if topic is not None and topic_id not in {ZERO_UUID, topic.id}:
+                raise Unreadable(f"Topic {name.topic} was deleted and created again")
             if topic is not None and name.partition < topic.partition_count and start < end:
                 assert self._manifest is not None
                 number = topic.partition_numbers[name.partition]
                 sealed_end = min(max(self._manifest.sealed_end(number), start), end)
                 parts = between(self._manifest, topic, name.partition, start, sealed_end)
                 found += [
-                    Piece(name.topic, part, name.partition, part.start, part.end) for part in parts
+                    Piece(name.topic, part, name.partition, part.start, part.end, topic_id)
+                    for part in parts
                 ]
             if sealed_end < end:
-                found.append(Piece(name.topic, None, name.partition, sealed_end, end))
+                place = name.topic, None, name.partition, sealed_end, end
+                found.append(Piece(*place, topic_id))
         return found

@@ -79,6 +79,19 @@ def test_who_began_at_an_offset_is_told(client: smq.Client, topic: str) -> None:
         assert read(consumer, 2) == [*NEW[114::3]]
 
 
+def test_who_wants_no_other_is_told(client: smq.Client, topic: str) -> None:
+    fill(client, topic, OLD)
+    with client.consumer(start="earliest", topic_ids=client.topic_ids()) as consumer:
+        consumer.assign([(topic, 0)])
+        assert read(consumer, 20) == [*OLD[::3]]
+        create_again(client, topic)
+        fill(client, topic, NEW)
+        for _ in range(2):
+            with pytest.raises(smq.NoSuchTopic, match=f"topic {topic} was deleted and created"):
+                consumer.poll(WAIT_SECONDS)
+            consumer.seek(topic, 0, 3)
+
+
 def test_who_seeks_or_assigns_goes_where_he_says(client: smq.Client, topic: str) -> None:
     fill(client, topic, OLD)
     with client.consumer(topic, start="earliest") as consumer:

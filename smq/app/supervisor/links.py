@@ -2,8 +2,9 @@
 
 What is written through it overwrites them, what the filer has is published over HTTP, and what the
 sealer sweeps is deleted. Nor may a pipe, which holds for ever who opens it, a socket or a device. A
-start looks for them before it opens the first file, and nothing that runs makes one. The operator's own files beside ours may be links, and so may the path of the data
-directory; a filer in another place is the operator's.
+start looks for them before it opens the first file, and nothing that runs makes one. The operator's
+own files beside ours may be links, and so may the path of the data directory; a filer in another
+place is the operator's.
 """
 
 import os

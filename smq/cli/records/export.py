@@ -60,7 +60,7 @@ def export(  # noqa: PLR0913  (Each is an option.)
     if file.suffix not in SUFFIXES:
         raise refusal(f"{file}: the name of a file to export to ends with {', '.join(SUFFIXES)}")
     where = place(start, "--from")
-    with client_at(bootstrap) as client, client.consumer() as consumer:
+    with client_at(bootstrap) as client, client.consumer(topic_ids=client.topic_ids()) as consumer:
         count = client.topics().get(topic)
         if count is None:
             raise refusal(f"there is no topic {topic}; `smq topic list` shows the topics")

@@ -88,6 +88,7 @@ class Consumer:
             ),
             reach.clock,
             settings.inflated_bytes_max,
+            settings.topic_ids,
         )
         self._member: GroupMember | None = None
         self._sharing: Sharing | None = None

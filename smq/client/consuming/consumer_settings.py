@@ -1,8 +1,9 @@
 """The settings of a consumer, checked when they are made."""
 
-from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from smq.client.arguments import duration, text, topic_name, whole_number
 from smq.client.kafka.offsets import READ_COMMITTED, READ_UNCOMMITTED, Start, place_of
@@ -34,6 +35,7 @@ class ConsumerSettings:
     inflated_bytes_max: int = INFLATED_BYTES_MAX
     spin_us: int = 0
     isolation_level: str = ISOLATION_LEVEL
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         place_of(self.start)
@@ -51,6 +53,8 @@ class ConsumerSettings:
         whole_number("batch_bytes_max", self.batch_bytes_max, 1, INT31_END)
         whole_number("inflated_bytes_max", self.inflated_bytes_max, 1, INT31_END)
         whole_number("spin_us", self.spin_us, 0, INT31_END)
+        if not isinstance(self.topic_ids, Mapping):
+            raise TypeError(f"topic_ids maps names to ids, and is {self.topic_ids!r}")
         if text("isolation_level", self.isolation_level) not in ISOLATION_LEVELS:
             allowed = [*ISOLATION_LEVELS]
             raise ValueError(f"isolation_level is {self.isolation_level!r}, not one of {allowed}")

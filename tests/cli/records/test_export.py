@@ -10,6 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from smq.cli.main import app
+from smq.client.consuming.consumer import Consumer
+from smq.client.kafka.offsets import Start
+from smq.client.names import TopicPartition
 from smq.testing.smq_broker import SmqBroker
 
 
@@ -52,6 +55,30 @@ def test_what_is_exported_is_imported_as_it_was(
     ]
     assert lines[0] == lines[1]
     assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+def test_a_topic_that_is_created_again_meanwhile_ends_the_export(
+    smq_session_broker: SmqBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data fault 8, its kind: the file got as many records of the new topic."""
+    find, asked = Consumer.find, 0
+
+    def found(self: Consumer, place: Start) -> dict[TopicPartition, int]:
+        nonlocal asked
+        offsets, asked = find(self, place), asked + 1
+        if asked == 2:  # What is to be exported is known.
+            with smq_session_broker.connect() as client:
+                client.delete_topic(topic)
+                client.create_topic(topic, 2)
+                with client.producer() as producer:
+                    for number in range(20):
+                        producer.send(topic, b"new", partition=number % 2)
+        return offsets
+
+    monkeypatch.setattr(Consumer, "find", found)
+    said = run(smq_session_broker, "export", topic, str(tmp_path / "out.ndjson"), exit_code=1)
+    assert "was deleted and created again" in " ".join(said.split())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_part_of_a_topic_is_exported(

@@ -46,7 +46,7 @@ def rows_of(  # noqa: PLR0913  (each is an option)
     inflated_bytes_max: int = INFLATED_BYTES_MAX,
 ) -> list[dict[str, object]]:
     with Topics(place, reads_live=live) as topics:
-        pieces = topics.pieces({NAME: (start, end)})
+        pieces = topics.pieces({NAME: (start, end)}, topics.ids([NAME]))
     reader = Rows(
         place,
         SCHEMA,
@@ -114,7 +114,7 @@ def test_typed_columns_of_old_files_are_null_and_of_raw_ones_cast(
         assert topics.schema("orders") == ""
         with pytest.raises(Unreadable, match="there is no topic none"):
             topics.schema("none")
-        pieces = topics.pieces({NAME: (0, 2)})
+        pieces = topics.pieces({NAME: (0, 2)}, {})
     columns = pa.schema([("price", pa.float64()), ("offset", pa.int64())])
     schema = '{"fields": [{"name": "price", "type": "double"}, {"name": "n", "type": "int32"}]}'
     reader = Rows(place, columns, schema, fails_on_loss=True, silence_ms=2000)
@@ -161,6 +161,34 @@ def test_a_live_batch_that_inflates_too_far_fails_or_is_left_out(
         found = rows_of(place, 0, 3, live=True, fails_on_loss=False, inflated_bytes_max=100_000)
     assert [row["offset"] for row in found] == [0, 2]
     assert "offsets 1 to 2 inflate to more than 100000 bytes" in caplog.text
+
+
+def test_a_topic_that_was_created_again_is_not_read(
+    smq_broker: SmqBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Data fault 8, its kind: a task read as many records of the new topic."""
+    place = find_place(Location(smq_broker.bootstrap, None, None))
+    place = place._replace(data_dir=None)
+
+    def fill(value: bytes) -> None:
+        with smq_broker.connect() as client, client.producer() as producer:
+            client.create_topic("orders", 1)
+            for _ in range(3):
+                producer.send("orders", value, partition=0)
+
+    fill(b"old")
+    with Topics(place, reads_live=True) as topics:
+        pieces = topics.pieces({NAME: (0, 3)}, topics.ids([NAME]))
+    with smq_broker.connect() as client:
+        client.delete_topic("orders")
+    fill(b"new")
+    reader = Rows(place, SCHEMA, fails_on_loss=True, silence_ms=20_000)
+    with pytest.raises(Unreadable, match="topic orders was deleted and created again"):
+        list(reader.read(pieces))
+    reader = Rows(place, SCHEMA, fails_on_loss=False, silence_ms=20_000)
+    with caplog.at_level(logging.WARNING):
+        assert list(reader.read(pieces)) == []
+    assert "topic orders was deleted and created again" in caplog.text
 
 
 def test_records_that_do_not_come_are_said(smq_broker: SmqBroker) -> None:

@@ -26,11 +26,13 @@ def test_sealed_records_are_found_without_a_broker(sealed: Place) -> None:
     with Topics(sealed, reads_live=False) as topics:
         [name] = topics.selected(Selection(topics=frozenset({"orders"})))
         assert (topics.starts([name]), topics.ends([name])) == ({name: 0}, {name: 10})
-        pieces = topics.pieces({name: (3, 9)})
+        pieces = topics.pieces({name: (3, 9)}, topics.ids([name]))
         assert [(each.start, each.end) for each in pieces] == [(3, 4), (4, 6), (6, 9)]
         assert all(each.part is not None for each in pieces)
         assert topics.at_times({name: 0})[name] == 0
         assert topics.at_times({name: 2**60})[name] is None
+        with pytest.raises(Unreadable, match="Topic orders was deleted and created again"):
+            topics.pieces({name: (3, 9)}, {"orders": "0" * 31 + "7"})
 
 
 def elsewhere(place: Place) -> Place:
@@ -71,7 +73,8 @@ def test_what_is_not_sealed_comes_from_the_broker(smq_broker: SmqBroker) -> None
     with Topics(find_place(Location(smq_broker.bootstrap, None, None)), reads_live=True) as topics:
         assert topics.ends([A, B]) == {A: 3, B: 0}
         assert topics.at_times({A: 15, B: 15}) == {A: 1, B: None}
-        [piece] = topics.pieces({A: (1, 3), B: (0, 0)})
+        [piece] = topics.pieces({A: (1, 3), B: (0, 0)}, topics.ids([A]))
+        assert piece.topic_id.hex == topics.ids([A])["orders"]
         assert (piece.part, piece.partition, piece.start, piece.end) == (None, 0, 1, 3)
 
 

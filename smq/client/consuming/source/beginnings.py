@@ -6,6 +6,7 @@ from datetime import datetime
 from smq.client.arguments import partition_name
 from smq.client.consuming.group.commits import Committing
 from smq.client.consuming.source.source import Partition
+from smq.client.errors import TopicReplaced
 from smq.client.kafka.cluster import Cluster
 from smq.client.kafka.offsets import (
     EARLIEST,
@@ -117,6 +118,8 @@ class Beginnings:
         Raises BrokerError.
         """
         name = partition.name
+        if partition.is_pinned:
+            raise TopicReplaced(name.topic)
         if self._committing is not None:
             self._committing.forget(name)  # The offsets were deleted with the topic.
         if self._start not in {EARLIEST, LATEST}:

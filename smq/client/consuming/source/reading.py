@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import wraps
 from math import ceil
 from typing import Concatenate, ParamSpec
+from uuid import UUID
 
 from shm.kernels.reader.lend import F_ROW, F_START
 from shm.kernels.record.records import B_BASE_OFFSET, B_LAST_OFFSET
@@ -80,7 +81,9 @@ class Reading:
         wire: WireSource,
         clock: Clock = SYSTEM_CLOCK,
         inflated_bytes_max: int = INFLATED_BYTES_MAX,
+        topic_ids: Mapping[str, UUID] = {},
     ) -> None:
+        self._topic_ids = topic_ids  # Of topics that no other of their name may replace.
         self.partitions: dict[TopicPartition, Partition] = {}
         self.counts = Counts()
         self.is_given, self.is_torn = True, False
@@ -121,7 +124,10 @@ class Reading:
     @_or_begin_again
     def add(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions as well."""
-        added = {name: Partition(name, position) for name, position in positions.items()}
+        added = {
+            name: Partition(name, position, self._topic_ids.get(name.topic, ZERO_UUID))
+            for name, position in positions.items()
+        }
         self.partitions |= added
         self._start(each for name, each in added.items() if self._is_wanted(name))
 
@@ -134,7 +140,7 @@ class Reading:
 
     def seek(self, name: TopicPartition, position: int) -> None:
         """Continue at another position, in the topic as it is now."""
-        self.partitions[name].topic_id = ZERO_UUID
+        self.partitions[name].topic_id = self._topic_ids.get(name.topic, ZERO_UUID)
         self.stand_at(name, position)
 
     @_or_begin_again

@@ -20,15 +20,16 @@ class Partition:
     """A partition that is read. `position` is the offset of its next record.
 
     topic_id    the id of the topic that the position is in; ZERO_UUID: not known yet
+    is_pinned   whether no other topic of the name may be read
     is_on_wire  whether it was read over the wire last; None: it has not been read yet
     """
 
-    __slots__ = ("is_on_wire", "name", "position", "topic_id")
+    __slots__ = ("is_on_wire", "is_pinned", "name", "position", "topic_id")
 
-    def __init__(self, name: TopicPartition, position: int) -> None:
+    def __init__(self, name: TopicPartition, position: int, topic_id: UUID = ZERO_UUID) -> None:
         self.name = name
         self.position = position
-        self.topic_id = ZERO_UUID
+        self.topic_id, self.is_pinned = topic_id, topic_id != ZERO_UUID
         self.is_on_wire: bool | None = None
 
     def is_in(self, topic_id: UUID) -> bool:
