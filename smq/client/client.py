@@ -221,9 +221,8 @@ class Client:
         """A consumer of one or more topics, or of the partitions that `assign` names.
 
         group                the consumers of a group share the partitions, and commit their offsets
-        group_instance_id    makes this a static member, by a name of its own: if it is opened again
-                             within session_timeout_s it gets its partitions back without a
-                             rebalance
+        group_instance_id    makes this a static member, by a name of its own: opened again within
+                             session_timeout_s it gets its partitions back without a rebalance
         start                where partitions without a committed offset begin: "earliest",
                              "latest", an offset, or a datetime with its time zone
         assignors            how the group may share partitions: range, roundrobin,
@@ -236,13 +235,11 @@ class Client:
                              batch is always taken
         inflated_bytes_max   how far a compressed batch may inflate: a poll raises BatchTooLarge
                              before one that goes beyond. A poll ends once it has inflated so much
-        spin_us              how long to poll for records before sleeping: lower latency, at the
-                             cost of a core
+        spin_us              how long to poll before sleeping: lower latency, at the cost of a core
         isolation_level      "read_committed": neither records of aborted transactions nor, until
                              it is decided, records after the start of an open one;
                              "latest" and `lag` then mean the last stable offset
-        topic_ids            ids of topics (`topic_ids`) that must not be replaced: where one is
-                             deleted and created again, a poll raises NoSuchTopic
+        topic_ids            of topics, by name: polls raise NoSuchTopic where it is another's now
 
         Raises NoSuchTopic, BrokerUnavailable, TypeError, ValueError.
         """

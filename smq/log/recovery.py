@@ -329,7 +329,7 @@ class _Recovery:
         self._evidence.synced = max(self._evidence.synced, int(rows[:, S_SYNCED].max()))
         batches = rows[rows[:, S_KIND] == FRAME_KIND_BATCH]
         log.filing.has_disk_frames |= bool((batches[:, S_LEVEL] == DURABILITY_DISK).any())
-        slots = self._note(batches, first_position)
+        slots = self._note(rows, first_position)
         self._pass_over_sealed(data, rows, slots)
         before = self._words[WORD_INDEX_TAIL]
         place = np.array([first, end, first_position, self._known_to, self._now_ms], np.int64)
@@ -341,29 +341,35 @@ class _Recovery:
     def _pass_over_sealed(self, data: np.ndarray, rows: np.ndarray, slots: np.ndarray) -> None:
         """Skip sealed frames: after a freed segment they would seem to follow it."""
         sealed_ends = self._log.partitions.table[:, P_SEALED_END]
-        ours = np.flatnonzero(rows[:, S_KIND] == FRAME_KIND_BATCH)
-        ours = ours[slots[rows[ours, S_PARTITION]] >= 0]
+        ours = np.flatnonzero(slots >= 0)
         at = rows[ours, S_AT] + FRAME_HEADER_BYTES + BATCH_LAST_OFFSET_DELTA_AT
         deltas = data[at[:, None] + np.arange(4)].view(">i4")[:, 0]
         ends = rows[ours, S_BASE_OFFSET] + deltas + 1
-        sealed = ends <= sealed_ends[slots[rows[ours, S_PARTITION]]]
+        sealed = ends <= sealed_ends[slots[ours]]
         rows[ours[sealed], S_KIND] = FRAME_KIND_PADDING
 
-    def _note(self, batches: np.ndarray, first_position: int) -> np.ndarray:
-        """Record partitions' first offsets and epochs; returns slots by number, -1: deleted."""
-        log = self._log
-        batches = batches[np.argsort(batches[:, S_PARTITION], kind="stable")]
+    def _note(self, rows: np.ndarray, first_position: int) -> np.ndarray:
+        """Record partitions' first offsets and epochs; returns the slot of each frame, -1: it is no
+        batch, or its topic was deleted."""
+        log, slots = self._log, np.full(len(rows), -1, np.int64)
+        ours = np.flatnonzero(rows[:, S_KIND] == FRAME_KIND_BATCH)
+        ours = ours[np.argsort(rows[ours, S_PARTITION], kind="stable")]
+        batches = rows[ours]
         numbers, epochs = batches[:, S_PARTITION], batches[:, S_EPOCH]
         is_last = np.append(numbers[1:] != numbers[:-1], np.ones(len(numbers[:1]), np.bool_))
-        slots = np.full(int(numbers.max(initial=0)) + 1, -1, np.int64)
+        found: list[int] = []
         for number, at in batches[is_last][:, [S_PARTITION, S_AT]].tolist():
-            if number in log.partitions.slots or first_position + at >= self._known_to:
-                slots[number] = log.partitions.slot_of(number)
+            is_there = number in log.partitions.slots or first_position + at >= self._known_to
+            found.append(log.partitions.slot_of(number) if is_there else -1)
+        slots[ours] = np.repeat(found, np.diff(np.flatnonzero(is_last), prepend=-1))
         changes = np.append(np.ones(len(numbers[:1]), np.bool_), epochs[1:] != epochs[:-1])
         changes[1:] |= is_last[:-1]
         columns = [S_PARTITION, S_EPOCH, S_BASE_OFFSET]
-        for number, epoch, offset in batches[changes][:, columns].tolist():
-            if slots[number] >= 0:
+        for row, slot in zip(
+            batches[changes][:, columns].tolist(), slots[ours][changes].tolist(), strict=True
+        ):
+            number, epoch, offset = row
+            if slot >= 0:
                 self._first_offsets.setdefault(number, offset)
                 history = log.partitions.epochs[number]
                 if not history or epoch > history[-1][0]:  # Drop epochs whose records were lost.

@@ -1,6 +1,7 @@
 """The findings of a start. test_crashes.py crashes at every step; these are named cases."""
 
 import shutil
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -410,3 +411,21 @@ def test_a_batch_that_was_acked_at_level_disk_is_damage_even_at_the_end_of_a_seg
     again = start(tmp_path / "b", generation=2, boot=OTHER_BOOT, levels={3: DISK}).log
     lost = len(index.entries) - 1
     assert read(again, 3) == {k: v for k, v in before.items() if k != lost}
+
+
+def test_a_start_takes_no_memory_for_numbers_that_no_partition_has(tmp_path: Path) -> None:
+    """Door fault 2, its kind: a frame that names partition 2**32 - 1 took 34 GB."""
+    levels = {1: OS, 2**32 - 1: OS}
+    log = start(tmp_path, levels=levels).log
+    for number in levels:
+        append(log, number, batch(b"v"))
+    turn(log)
+    log.wal.close()
+    for path in (tmp_path / FILE_NAME, tmp_path / FILE_NAME_BEFORE):
+        path.unlink(missing_ok=True)
+    tracemalloc.start()
+    again = start(tmp_path, generation=1, levels=levels).log
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [high_watermark(again, each) for each in levels] == [1, 1]
+    assert peak < 50_000_000

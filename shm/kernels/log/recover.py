@@ -133,14 +133,14 @@ def _replay_producer(producers, number, data, batch, base_offset, now_ms):
 def replay_frames(memory, links, producers, data, rows, slots, place):
     """Enter scanned batches into index, partition table and producers; skip other frames.
 
-    slots   int64: the partition's slot by its number; -1: skip it (the topic was deleted)
+    slots   int64 [end row - first row]: of each row's partition; -1: skip it (it was deleted)
     place   int64 [5]: first row, end row, position of data[0], position from which producers are
             noted (the checkpoint knows those before), now_ms
     """
     for i in range(place[0], place[1]):
         if rows[i, S_KIND] != words.FRAME_KIND_BATCH:
             continue
-        slot = slots[rows[i, S_PARTITION]]
+        slot = slots[i - place[0]]
         if slot < 0:
             continue
         at, size = rows[i, S_AT], rows[i, S_BYTES]

@@ -117,7 +117,9 @@ class Observer:
             self.look()
         self._missing = []
         self._read_store()
-        return self._table.groups, self._table.lags(self._rows()[:, words.P_HIGH_WATERMARK])
+        rows = self._rows()
+        columns = rows[:, words.P_NUMBER], rows[:, words.P_HIGH_WATERMARK]
+        return self._table.groups, self._table.lags(*columns)
 
     def sample(self) -> None:
         """Sample the partitions' ends. Called periodically, whether or not metrics are scraped."""
@@ -137,16 +139,14 @@ class Observer:
             return []
 
     def _rows(self) -> np.ndarray:
-        """The rows by partition number: int64 [numbers, columns]; P_FLAGS is 0 without a leader."""
+        """The rows of all led partitions, in the order of their numbers: int64 [n, columns]."""
         tables = [
             memory.partitions[: int(memory.words[words.WORD_PARTITION_COUNT])]
             for memory in self._memories
         ]
         used = [table[table[:, words.P_FLAGS] & words.FLAG_IN_USE != 0] for table in tables]
         every = np.concatenate(used) if used else np.zeros((0, words.PARTITION_COLUMNS), np.int64)
-        top = int(every[:, words.P_NUMBER].max(initial=0))
-        rows = np.zeros((top + 1, words.PARTITION_COLUMNS), np.int64)
-        rows[every[:, words.P_NUMBER]] = every
+        rows: np.ndarray = every[np.argsort(every[:, words.P_NUMBER])]
         return rows
 
     def _sample(self, rows: np.ndarray) -> None:
@@ -154,8 +154,8 @@ class Observer:
         if now_ms - self._sampled_ms < SAMPLE_MS:
             return
         self._sampled_ms = now_ms
-        is_led = rows[:, words.P_FLAGS] != 0
-        self._ends.add(now_ms, np.where(is_led, rows[:, words.P_HIGH_WATERMARK], -1))
+        numbers, ends = rows[:, words.P_NUMBER].copy(), rows[:, words.P_HIGH_WATERMARK].copy()
+        self._ends.add(now_ms, numbers, ends)
 
     def _read_store(self) -> None:
         try:
@@ -181,24 +181,24 @@ class Observer:
         columns = (words.P_LOG_START, words.P_HIGH_WATERMARK, words.P_UNSEALED_BYTES)
         firsts, ends, unsealed = (rows[:, each].tolist() for each in columns)
         more = rows[:, [words.P_LAST_STABLE, words.P_SEALED_END, words.P_EPOCH]].tolist()
-        is_led = (rows[:, words.P_FLAGS] != 0).tolist()
+        places = _places(rows)
         for topic in self._topics:
             for partition, number in enumerate(topic.partition_numbers):
-                if number >= len(is_led) or not is_led[number]:
+                if (at := places.get(number)) is None:
                     continue
                 sealed = self._sealed.get(number, nothing)
                 yield PartitionFacts(
                     topic.name,
                     partition,
                     Catalog.leader(topic.logs[partition], node_ids),
-                    firsts[number],
-                    ends[number],
-                    unsealed[number],
+                    firsts[at],
+                    ends[at],
+                    unsealed[at],
                     sealed.bytes,
                     sealed.segments,
                     sealed.untyped,
                     topic.logs[partition],
-                    *more[number],
+                    *more[at],
                 )
 
     def _offsets(self, rows: np.ndarray) -> Iterator[GroupOffset]:
@@ -209,10 +209,10 @@ class Observer:
             for topic in self._topics
             for partition, number in enumerate(topic.partition_numbers)
         }
-        ends = rows[:, words.P_HIGH_WATERMARK].tolist()
+        ends, places = rows[:, words.P_HIGH_WATERMARK].tolist(), _places(rows)
         for group, number, offset in self._committed:
-            if number in names and number < len(ends):
-                lag = max(0, ends[number] - offset)
+            if number in names and number in places:
+                lag = max(0, ends[places[number]] - offset)
                 lag_s = self._ends.lag_s(number, offset, now_ms) if lag else 0.0
                 yield GroupOffset(group, *names[number], offset, lag, lag_s)
 
@@ -260,6 +260,11 @@ class Observer:
             yield ApiErrors(_api(key), _error(slot), int(errors[key, slot]))
 
 
+def _places(rows: np.ndarray) -> dict[int, int]:
+    """The place of each partition's row, by its number."""
+    return {number: at for at, number in enumerate(rows[:, words.P_NUMBER].tolist())}
+
+
 def _below(counts: np.ndarray) -> tuple[int, ...]:
     """How many times were below each of BOUNDS_S, then how many there were, from their buckets."""
     below = np.cumsum(counts)
@@ -288,10 +293,13 @@ class _Table:
         self._numbers = np.array([each.number for each in committed], np.int64)
         self._offsets = np.array([each.offset for each in committed], np.int64)
 
-    def lags(self, ends: np.ndarray) -> np.ndarray:
-        """The lag of each group; `ends` is int64 by partition number."""
-        is_known = self._numbers < len(ends)
-        behind = ends[self._numbers[is_known]] - self._offsets[is_known]
+    def lags(self, numbers: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """The lag of each group, from partitions' numbers, ascending, and their ends."""
+        if not len(numbers):
+            return np.zeros(len(self.groups), np.int64)
+        places = np.minimum(np.searchsorted(numbers, self._numbers), len(numbers) - 1)
+        is_known = numbers[places] == self._numbers
+        behind = ends[places[is_known]] - self._offsets[is_known]
         lags = np.zeros(len(self.groups), np.int64)
         np.add.at(lags, self._of[is_known], np.maximum(behind, 0))
         return lags

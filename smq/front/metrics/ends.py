@@ -16,14 +16,16 @@ class Ends:
 
     def __init__(self) -> None:
         self._times_ms: list[int] = []
-        self._samples: list[np.ndarray] = []
+        self._samples: list[tuple[np.ndarray, np.ndarray]] = []
 
-    def add(self, now_ms: int, ends: np.ndarray) -> None:
-        """Add a sample: int64 by partition number, -1 where there is no partition."""
+    def add(self, now_ms: int, numbers: np.ndarray, ends: np.ndarray) -> None:
+        """Add a sample: the numbers of partitions, ascending, and their ends; int64."""
         if self._times_ms and now_ms <= self._times_ms[-1]:
             return
+        if self._samples and np.array_equal(numbers, self._samples[-1][0]):
+            numbers = self._samples[-1][0]  # Mostly so: samples share them.
         self._times_ms.append(now_ms)
-        self._samples.append(ends)
+        self._samples.append((numbers, ends))
         if len(self._times_ms) > SAMPLES_MAX:
             half = SAMPLES_MAX // 2
             self._times_ms[:half] = self._times_ms[:half:2]
@@ -35,10 +37,12 @@ class Ends:
         For an offset older than all samples, the age of the oldest sample is a lower bound.
         """
         later: tuple[int, int] | None = None
-        for time_ms, ends in zip(reversed(self._times_ms), reversed(self._samples), strict=True):
-            end = int(ends[number]) if number < len(ends) else -1
-            if end < 0:
+        samples = zip(reversed(self._times_ms), reversed(self._samples), strict=True)
+        for time_ms, (numbers, ends) in samples:
+            at = int(np.searchsorted(numbers, number))
+            if at == len(numbers) or numbers[at] != number:
                 break
+            end = int(ends[at])
             if end <= offset:
                 return _between((time_ms, end), later, offset, now_ms)
             later = time_ms, end

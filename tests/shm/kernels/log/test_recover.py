@@ -141,10 +141,9 @@ def test_frames_of_unknown_kinds_are_scanned_as_the_twin_does_and_not_replayed(
     rows, stopped, last = scanned(memory, 0, 0)
     assert rows.tolist() == [row_of(frame) for frame in good]
     assert (stopped, last) == (end, generation)
-    fresh = Fresh()
-    fresh.slots[:] = -1
+    fresh, slots = Fresh(), np.full(len(rows), -1, np.int64)
     place = np.array([0, len(rows), 0, 0, 5], np.int64)
-    args = fresh.log.memory, fresh.links, fresh.producers, memory, rows, fresh.slots, place
+    args = fresh.log.memory, fresh.links, fresh.producers, memory, rows, slots, place
     replay_frames(*args)
     assert not fresh.log.partitions[:, words.P_LOG_END].any()
     assert fresh.producers[0, H_COUNT] == 0
@@ -183,7 +182,8 @@ class Fresh:
         rows, _, _ = scanned(WAL, 0, 0)
         place = np.array([0, len(rows), 0, producers_from, 5], np.int64)
         args = self.log.memory, self.links
-        replay_frames(*args, self.producers, WAL, rows, self.slots, place)
+        slots = self.slots[np.minimum(rows[:, S_PARTITION], len(self.slots) - 1)]
+        replay_frames(*args, self.producers, WAL, rows, slots, place)
 
 
 def test_replaying_gives_the_partitions_index_and_producers_that_were() -> None:
