@@ -73,16 +73,18 @@ def _bytes_of(store: Store, key: str) -> np.ndarray:
 
 
 def deliver(batches: bytes, offset: int, bytes_max: int, payload_of: Fetch) -> Delivered:
-    """Batches from the record at `offset`: as many bytes as fit, at least one record.
+    """Batches from the record at `offset`: as many bytes as fit, at least one record if any.
 
-    `batches` are whole; the first one has the offset.
+    `batches` are whole; the first one has the offset. Those without records, in place of aborted
+    ones, are left out: some clients never get past one. So there may be none to deliver.
     """
     delivery = _Delivery(bytes_max, payload_of)
     for batch in read_batches(batches):
-        if batch.last_offset >= offset:
-            offset = delivery.add(batch, offset)
-            if offset <= batch.last_offset:
-                break
+        if batch.last_offset < offset:
+            continue
+        offset = delivery.add(batch, offset) if batch.record_count else batch.last_offset + 1
+        if offset <= batch.last_offset:
+            break
     return Delivered(delivery.pieces, offset)
 
 

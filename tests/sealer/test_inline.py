@@ -17,6 +17,7 @@ from smq.testing.faulty_store import Flaky
 from smq.testing.memory_store import MemoryStore
 from smq.testing.payloads import CONTENT_TYPE, HANDLE_HEADERS, handle_batch, reference_to, uploaded
 from smq.wire.codec import Buffer
+from smq.wire.markers import write_empty
 from smq.wire.records import Batch, Record, read_batches, write_batch
 
 CONTENT = ((b"content-type", CONTENT_TYPE.encode()),)
@@ -95,6 +96,18 @@ def test_a_gap_at_a_batchs_end_is_told() -> None:
         made, end = delivered(data, offset, 1 << 20, {reference.id: b"payload"})
         assert end == 8
         assert made[-1].last_offset == 7
+
+
+def test_what_stands_for_aborted_records_is_passed_over() -> None:
+    """Data fault 27, its kind: aiokafka raised at a control batch without records."""
+    reference = reference_to(b"payload")
+    batches = (
+        write_empty(0, 3, 0, 50) + handle_batch([reference], offset=3) + write_empty(4, 6, 0, 5)
+    )
+    made, end = delivered(batches, 0, 1 << 20, {reference.id: b"payload"})
+    assert ([each.base_offset for each in made], end) == ([3], 6)
+    nothing = deliver(write_empty(0, 3, 0, 50), 1, 1 << 20, from_dict({}))
+    assert (nothing.pieces, nothing.next_offset) == ([], 3)
 
 
 VALUES = st.one_of(

@@ -323,6 +323,8 @@ class Worker:
                 return BatchFile("", 0, 0, offset)
             payload_of = payload_in(self.store, directory_of(at.namespace, at.topic))
             delivered = deliver(batches, offset, bytes_max, payload_of)
+            if not delivered.pieces:
+                return BatchFile("", 0, 0, delivered.next_offset)
             kept = self._cache.put(key, delivered.pieces, delivered.places(offset))
         found = kept.find(offset, bytes_max)
         assert found is not None, "what was asked for is in what was made for it"
