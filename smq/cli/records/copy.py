@@ -178,6 +178,7 @@ class Saving:
                     lane.destination - lane.skip,
                     lane.began,
                     [pair for pair in lane.under_way.items() if pair[0] > lane.destination],
+                    lane.epoch,
                 )
                 for number, lane in self._lanes.items()
             }
@@ -237,6 +238,11 @@ def _lanes(
                 f"{known.destination} was reached before: it has lost records"
             )
         position, skip = known.place(end)
+        if number in state.partitions and ends[number] < position:
+            raise refusal(
+                f"partition {number} of {source.topic} ends at {ends[number]}, but was copied up "
+                f"to {position}: it has lost records; copy it to another destination"
+            )
         lanes[number] = Lane(
             partition=number,
             position=position,
@@ -246,6 +252,7 @@ def _lanes(
             skip=skip,
             began=known.began,
             under_way=dict(known.under_way),
+            epoch=known.epoch,
         )
     return lanes
 

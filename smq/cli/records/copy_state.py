@@ -1,7 +1,7 @@
 """The file that makes a copy resumable: corresponding offsets of both topics, by partition.
 
-    {"version": 2, "source": NAME, "destination": NAME, "producer": [ID, EPOCH],
-     "partitions": {"0": [SOURCE, DESTINATION, BEGAN, [[DESTINATION, SOURCE], ...]]}}
+    {"version": 3, "source": NAME, "destination": NAME, "producer": [ID, EPOCH],
+     "partitions": {"0": [SOURCE, DESTINATION, BEGAN, [[DESTINATION, SOURCE], ...], EPOCH]}}
 
 It is written before anything is sent, with all that is sent next: so the destination ends where one
 of its pairs says, and the source's offset there is known whatever becomes of its records. A name
@@ -9,7 +9,7 @@ has the topic's id: one that was created again is another topic.
 
 A file that a power loss has taken back is as valid as long as only the copy writes to the
 destination: everything above the pair was copied in the source's order, and is counted. So it need
-not be synced. Version 1 has no more than the first pair, and names without ids.
+not be synced. Version 1 has no more than the first pair, and names without ids; version 2 no epoch.
 """
 
 import json
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from smq.cli.client import refusal
 from smq.cli.records.raw_batches import Producer
 
-VERSION = 2
+VERSION = 3
 
 
 class Name(NamedTuple):
@@ -42,6 +42,7 @@ class Known(NamedTuple):
     destination: int
     began: int
     under_way: Sequence[tuple[int, int]] = ()
+    epoch: int = -1
 
     def place(self, end: int) -> tuple[int, int]:
         """The source's offset that corresponds to the destination's end, or one before it and how
@@ -68,7 +69,7 @@ def read_state(path: Path, source: Name, destination: Name) -> State:
     except (ValueError, RecursionError) as error:
         raise refusal(f"{path} is not the state of a copy: {error}") from error
     version = found.get("version") if isinstance(found, dict) else None
-    if version not in {1, VERSION}:
+    if version not in {1, 2, VERSION}:
         raise refusal(f"{path} is not the state of a copy by this version")
     names = source.of_version(version), destination.of_version(version)
     if (found.get("source"), found.get("destination")) != names:
@@ -85,10 +86,16 @@ def read_state(path: Path, source: Name, destination: Name) -> State:
         raise refusal(f"{path} is damaged; remove it to start over") from error
 
 
-def _known(source: Any, destination: Any, began: Any = None, under_way: Any = ()) -> Known:  # noqa: ANN401  (as they were read)
+def _known(  # (as they were read)
+    source: Any,  # noqa: ANN401
+    destination: Any,  # noqa: ANN401
+    began: Any = None,  # noqa: ANN401
+    under_way: Any = (),  # noqa: ANN401
+    epoch: Any = -1,  # noqa: ANN401
+) -> Known:
     pairs = [(int(after), int(next_)) for after, next_ in under_way]
     began = destination if began is None else began
-    return Known(int(source), int(destination), int(began), pairs)
+    return Known(int(source), int(destination), int(began), pairs, int(epoch))
 
 
 def write_state(path: Path, source: Name, destination: Name, state: State) -> None:

@@ -7,7 +7,8 @@ that refuses a batch refuses those behind it too, which are in flight already (K
 sequence as a new producer's first, so a run's first batch of a partition travels alone.
 
 The source is asked by its topic's id, so what has got its name since is not read. Brokers without
-topic ids are asked by name.
+topic ids are asked by name. It is told the leader epoch of what was read last, so that a source
+that has lost records since, and has got others at their offsets, says so (KIP-595).
 
 A run may be killed while its batches are under way. The next run is the same producer, with the
 same sequences: what the destination has by then, or gets later, is not appended again.
@@ -93,6 +94,7 @@ class Lane:
     began        the destination's offset of the producer's first record, whose sequence is 0
     under_way    the source's next offset after a batch that may be on its way, by the destination's
     is_known     the destination has acknowledged a batch of this run
+    epoch        the source's leader epoch of the last batch that was read; -1: unknown
     """
 
     partition: int
@@ -104,6 +106,7 @@ class Lane:
     began: int = 0
     under_way: dict[int, int] = field(default_factory=dict)
     is_known: bool = False
+    epoch: int = -1
 
     @property
     def is_done(self) -> bool:
@@ -248,6 +251,7 @@ class Copy:
             FetchPartition(
                 partition=lane.partition,
                 fetch_offset=lane.position,
+                last_fetched_epoch=lane.epoch,
                 partition_max_bytes=PARTITION_BYTES,
             )
             for lane in left
@@ -275,6 +279,13 @@ class Copy:
                 "this name again, copy it to another destination",
             )
         check(data.error_code)
+        if data.diverging_epoch is not None and data.diverging_epoch.end_offset >= 0:
+            raise BrokerError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"partition {lane.partition} of {self._source.topic} ended at offset "
+                f"{data.diverging_epoch.end_offset} before it went on, and was copied up to "
+                f"{lane.position}: it has lost records; copy it to another destination",
+            )
         assert isinstance(data.records, memoryview | None)  # As it was received, in its buffer.
         records = data.records if data.records is not None else memoryview(b"")
         aborted = [
@@ -283,7 +294,7 @@ class Copy:
         found = []
         aborted.sort(key=_offset)
         for ready in self._to_produce(lane, records, aborted):
-            lane.position = ready.source_next
+            lane.position, lane.epoch = ready.source_next, max(lane.epoch, ready.epoch)
             if lane.skip:
                 self._pass_over(lane, ready)
             elif ready.record_count:

@@ -41,11 +41,13 @@ _PRODUCER = Struct(">qhi")  # Id, epoch and base sequence.
 
 
 class Ready(NamedTuple):
-    """A batch to produce, its record count, and the source's next offset after it."""
+    """A batch to produce, its record count, and the source's next offset after it and its leader
+    epoch."""
 
     data: Buffer
     record_count: int
     source_next: int
+    epoch: int
 
 
 class Producer(NamedTuple):
@@ -109,9 +111,9 @@ def to_produce(
             return
         after = batch.last_offset + 1
         if not is_seen:
-            yield Ready(b"", 0, after)
+            yield Ready(b"", 0, after, batch.leader_epoch)
         elif _may_stay(batch, position, sizes.batch_bytes_max):
-            yield Ready(_anonymous(batch), batch.record_count, after)
+            yield Ready(_anonymous(batch), batch.record_count, after, batch.leader_epoch)
         else:
             yield from _encoded(batch, position, sizes)
 
@@ -182,7 +184,7 @@ def _encoded(batch: Batch, position: int, sizes: Sizes) -> Iterator[Ready]:
             if len(kept) < len(records):
                 data = _written(kept, batch.codec) if kept else b""  # noqa: PLW2901
             if end > position:
-                yield Ready(data, len(kept), end)
+                yield Ready(data, len(kept), end, batch.leader_epoch)
 
 
 def _pieces(batch: Batch, sizes: Sizes) -> Iterator[tuple[Sequence[Record], int]]:

@@ -281,6 +281,37 @@ def test_a_copy_that_was_killed_goes_on_behind_what_it_has_sent(
         assert records(client, f"{topic}-to") == expected
 
 
+@pytest.mark.parametrize("more", [5, 50])
+def test_a_source_that_was_restored_from_an_older_snapshot_is_noticed(
+    tmp_path: Path, smq_session_broker: SmqBroker, more: int
+) -> None:
+    """Data fault 24, its kind: the next run went on by offset, over a hole."""
+    snapshot, restored, to = tmp_path / "snapshot", tmp_path / "restored", uuid4().hex[:8]
+    options = ["--to", smq_session_broker.bootstrap, "--state", str(tmp_path / "state")]
+
+    def run(*command: str, exit_code: int = 0) -> str:
+        done = CliRunner().invoke(app, [*command])
+        assert done.exit_code == exit_code, done.output
+        return " ".join(done.output.split())
+
+    def send(broker: SmqBroker, count: int) -> None:
+        with broker.connect() as client, client.producer() as producer:
+            producer.send_batch("t", {"value": [b"v"] * count, "partition": [0] * count}).result(30)
+
+    with SmqBroker(tmp_path / "source") as source:
+        with source.connect() as client:
+            client.create_topic("t", 1)
+        send(source, 10)
+        run("snapshot", str(snapshot), "--data-dir", str(source.data_dir))
+        send(source, 10)
+        run("copy", "t", to, "--bootstrap", source.bootstrap, *options)
+    run("restore", str(snapshot), "--data-dir", str(restored / "data"))
+    with SmqBroker(restored) as source:
+        send(source, more)
+        said = run("copy", "t", to, "--bootstrap", source.bootstrap, *options, exit_code=1)
+    assert "it has lost records; copy it to another destination" in said
+
+
 def test_a_destination_that_takes_less_gets_smaller_batches(smq_session_broker: SmqBroker) -> None:
     """Use fault 4: the answer was MESSAGE_TOO_LARGE, of no record that was named."""
     source, small, tiny = (uuid4().hex[:8] for _ in range(3))

@@ -13,7 +13,7 @@ A, B = Name("cluster", "a", "1"), Name("cluster", "b", "2")
 def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "state"
     assert read_state(path, A, B) == State()
-    state = State({0: Known(5, 3, 0, [(4, 6), (9, 20)]), 1: Known(0, 0, 0, [])}, Producer(7, 1))
+    state = State({0: Known(5, 3, 0, [(4, 6), (9, 20)], 8), 1: Known(0, 0, 0, [])}, Producer(7, 1))
     write_state(path, A, B, state)
     assert read_state(path, A, B) == state
     write_state(path, A, B, State({}, None))
@@ -27,6 +27,15 @@ def test_a_state_of_version_1_has_pairs_and_names_without_ids(tmp_path: Path) ->
         '"partitions": {"0": [5, 3]}}'
     )
     assert read_state(path, A, B) == State({0: Known(5, 3, 3, [])}, None)
+
+
+def test_a_state_of_version_2_has_no_epochs(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    path.write_text(
+        '{"version": 2, "source": "cluster/a/1", "destination": "cluster/b/2", '
+        '"partitions": {"0": [5, 3, 1, [[4, 6]]]}}'
+    )
+    assert read_state(path, A, B) == State({0: Known(5, 3, 1, [(4, 6)])}, None)
 
 
 @pytest.mark.parametrize(("end", "place"), [(3, (5, 0)), (4, (6, 0)), (9, (20, 0)), (7, (5, 4))])
