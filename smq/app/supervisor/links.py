@@ -2,12 +2,14 @@
 
 What is written through it overwrites them, what the filer has is published over HTTP, and what the
 sealer sweeps is deleted. Nor may a pipe, which holds for ever who opens it, a socket or a device. A
-start looks for them before it opens the first file, and nothing that runs makes one. The operator's
-own files beside ours may be links, and so may the path of the data directory; a filer in another
-place is the operator's.
+start looks for them before it opens the first file, and nothing that runs makes one. Nor may what
+is read whole be large: a sparse file of some kilobytes has any length. The operator's own files
+beside ours may be links, and so may the path of the data directory; a filer in another place is the
+operator's.
 """
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,25 +23,44 @@ _OURS = (
 )
 
 
+MiB = 1024 * 1024
+# What is read whole, by its path in the directory, and more than it ever has. (A checkpoint has
+# some 100 bytes for each producer, open transaction and partition.)
+_READ_WHOLE = (
+    (re.compile(r"[^/]*\.json|logs/\d+/(boot|sync-failed)|filer/\.cluster"), MiB),
+    (re.compile(r"logs/\d+/checkpoint.*"), 512 * MiB),
+    (re.compile(r"tables/.*|filer/topics/.*/_last_checkpoint"), 64 * MiB),
+)
+
+
 def refuse_links(data_dir: Path) -> None:
-    """Raises SystemExit that names a link in what is ours, or what is no file, and OSError."""
-    for entry in _others(data_dir):
-        if not entry.is_symlink():
+    """Raises SystemExit that names a link in what is ours, what is no file, or what is larger than
+    any file of its kind; and OSError."""
+    for entry in _all(data_dir):
+        if entry.is_symlink():
+            raise SystemExit(
+                f"smq: {entry.path} is a link, which may lead anywhere; put there what it points "
+                "to, or mount that (`mount --bind`); a filer may lie elsewhere (`filer.root`)"
+            )
+        if not entry.is_file(follow_symlinks=False):
             raise SystemExit(f"smq: {entry.path} is neither a file nor a directory; remove it")
-        raise SystemExit(
-            f"smq: {entry.path} is a link, which may lead anywhere; put there what it points to, "
-            "or mount that (`mount --bind`); a filer may lie elsewhere (`filer.root`)"
-        )
+        place = entry.path[len(str(data_dir)) + 1 :]
+        most = next((bytes_max for name, bytes_max in _READ_WHOLE if name.fullmatch(place)), None)
+        if most is not None and (size := entry.stat(follow_symlinks=False).st_size) > most:
+            raise SystemExit(
+                f"smq: {entry.path} has {size} bytes, and SMQ writes at most {most} there; restore "
+                "it from a backup"
+            )
 
 
-def _others(data_dir: Path) -> Iterator[os.DirEntry[str]]:
-    """What is neither a file nor a directory."""
+def _all(data_dir: Path) -> Iterator[os.DirEntry[str]]:
+    """All but the directories."""
     left = [each for each in _entries(data_dir) if each.name.startswith(_OURS)]
     while left:
         entry = left.pop()
         if entry.is_dir(follow_symlinks=False):
             left.extend(_entries(entry.path))
-        elif not entry.is_file(follow_symlinks=False):
+        else:
             yield entry
 
 

@@ -200,7 +200,9 @@ def _records(
 
     (start, until), least = places, places[0].offset
     begin = start if least is None else EARLIEST
-    with client.consumer(topic if partitions is None else (), start=begin) as consumer:
+    ids = {} if follow else client.topic_ids()  # What is read to its end is one topic.
+    names = topic if partitions is None else ()
+    with client.consumer(names, start=begin, topic_ids=ids) as consumer:
         if partitions is not None:
             consumer.assign((topic, each) for each in partitions)
         ends = consumer.find("latest")

@@ -55,6 +55,32 @@ def test_a_pipe_is_refused_before_anybody_opens_it(tmp_path: Path, name: str) ->
         DataDirectory(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("meta.json", "clock.json", "status.json", "logs/0/boot", "logs/0/checkpoint.before"),
+        *("tables/default/t/iceberg.json", "tables/default/t/delta.seen", "filer/.cluster"),
+        "filer/topics/default/t/_delta_log/_last_checkpoint",
+    ],
+)
+def test_what_is_read_whole_is_not_large(tmp_path: Path, name: str) -> None:
+    """Door fault 15, its kind: a sparse file in an archive took its length in memory."""
+    file = tmp_path / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("wb") as opened:
+        opened.truncate(1 << 30)
+    with pytest.raises(SystemExit, match=f"{file} has 1073741824 bytes"):
+        refuse_links(tmp_path)
+
+
+def test_files_of_users_have_any_size(tmp_path: Path) -> None:
+    for name in ("filer/docs/meta.json", "filer/docs/boot", "logs/0/1.wal"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        with (tmp_path / name).open("wb") as opened:
+            opened.truncate(1 << 30)
+    refuse_links(tmp_path)
+
+
 def test_the_operator_s_own_links_stay(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data/.venv").symlink_to(tmp_path)

@@ -7,12 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from typer.testing import CliRunner
 
 from smq.cli.main import app
-from smq.client.client import connect
+from smq.client.client import Client, connect
+from smq.client.consuming.consumer import Consumer
+from smq.client.kafka.offsets import Start
+from smq.client.names import TopicPartition
+from smq.testing.smq_broker import SmqBroker
 from tests.app.smq_command import SMQ
 from tests.client.fake_kafka import FakeKafka, fake_kafka
 
@@ -158,6 +163,34 @@ def test_json_gives_all_of_a_record(kafka: FakeKafka) -> None:
         "headers": [["h", "3"], [{"base64": "/w=="}, None]],
     }
     assert json.loads(consume(kafka, "--partition", "1", "--json"))["value"] is None
+
+
+def test_what_is_read_to_its_end_is_one_topic(
+    smq_session_broker: SmqBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data fault 8, its kind: it went on in a topic that had got the name meanwhile."""
+    topic, find = uuid4().hex[:8], Consumer.find
+
+    def fill(client: Client, value: bytes) -> None:
+        client.create_topic(topic, 1)
+        with client.producer() as producer:
+            producer.send_batch(topic, {"value": [value] * 9}).result(30)
+
+    with smq_session_broker.connect() as client:
+
+        def found(self: Consumer, place: Start) -> dict[TopicPartition, int]:
+            offsets = find(self, place)
+            client.delete_topic(topic)
+            fill(client, b"new")
+            return offsets
+
+        fill(client, b"old")
+        monkeypatch.setattr(Consumer, "find", found)
+        command = ["consume", topic, "--bootstrap", smq_session_broker.bootstrap]
+        done = CliRunner().invoke(app, command)
+    assert done.exit_code == 1
+    assert "was deleted and created again" in " ".join(done.output.split())
+    assert b"new" not in done.stdout_bytes
 
 
 def test_its_json_lines_copy_a_topic(kafka: FakeKafka, tmp_path: Path) -> None:
