@@ -44,7 +44,7 @@ SCHEMA = pa.schema(
 )
 _TEXTS = {b"smq": b"texts"}  # Metadata of a schema: all columns are texts of a CSV file.
 _HEXADECIMAL = "^[-+]?0[xX]"  # Arrow reads such a text as a number.
-CSV_BYTES = 8 * 1024 * 1024  # Of texts per batch, and a separator each.
+PART_BYTES = 8 * 1024 * 1024  # Smaller batches are joined; of texts, with a separator each.
 FIELD_BYTES_MAX = 64 * 1024 * 1024
 INT64_END = 2**63
 ARROW_SUFFIXES = {".arrow", ".feather", ".ipc"}
@@ -95,14 +95,30 @@ def read(path: Path, encoding: str | None = None) -> Iterator[pa.RecordBatch]:
 
 
 def _parquet(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
-    """The rows in batches of some BATCH_BYTES, whatever they inflate to: a page may name one value
-    of its dictionary for every row. What inflates to more is read again, fewer rows at a time.
-    """
+    """The rows in batches of some BATCH_BYTES, whatever they inflate to."""
+    done = rows = size = 0
+    waiting: list[pa.RecordBatch] = []
+    for group in range(parquet.num_row_groups):
+        for batch in _group(parquet, group, done):
+            waiting.append(batch)
+            done, rows, size = done + len(batch), rows + len(batch), size + batch.nbytes
+            if rows >= ROWS_MAX or size >= PART_BYTES:
+                yield pa.concat_batches(waiting)
+                rows, size, waiting = 0, 0, []
+    if waiting:
+        yield pa.concat_batches(waiting)
+    if done != parquet.metadata.num_rows:
+        raise ValueError(f"it says that it has {parquet.metadata.num_rows} rows, and has {done}")
+
+
+def _group(parquet: pq.ParquetFile, group: int, before: int) -> Iterator[pa.RecordBatch]:
+    """The rows of a row group, behind so many others. A page may name one value of its dictionary
+    for every row: what inflates to more than BATCH_BYTES is read again, fewer rows at a time."""
     done, rows = 0, ROWS_MAX
     while True:
         at = 0
         try:
-            for batch in parquet.iter_batches(rows):
+            for batch in parquet.iter_batches(rows, row_groups=[group]):
                 if at >= done:
                     yield batch
                     done = at + len(batch)
@@ -110,13 +126,11 @@ def _parquet(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
                 if batch.nbytes > BATCH_BYTES and rows > 1:
                     break
             else:
-                break
+                return
         except MemoryError:
             if rows == 1:
-                raise ValueError(f"row {done + 1}: {TOO_LARGE}") from None
+                raise ValueError(f"row {before + done + 1}: {TOO_LARGE}") from None
         rows = max(1, rows // FEWER)
-    if done != parquet.metadata.num_rows:
-        raise ValueError(f"it says that it has {parquet.metadata.num_rows} rows, and has {done}")
 
 
 def _arrow(file: pa_ipc.RecordBatchFileReader) -> Iterator[pa.RecordBatch]:
@@ -161,7 +175,7 @@ def _parts(lines: Iterator[list[str]]) -> Iterator[pa.RecordBatch]:
             raise ValueError(f"it has {len(row)} fields, not {len(names)}")
         part.append(row)
         size += len(row) + sum(map(len, row))
-        if size >= CSV_BYTES or len(part) == ROWS_MAX:
+        if size >= PART_BYTES or len(part) == ROWS_MAX:
             yield _texts(names, part)
             part, size = [], 0
     yield _texts(names, part)
@@ -216,6 +230,7 @@ def parts_to_send(
                 rows = max(1, len(part) // FEWER)
                 continue
             yield found
+            rows = min(ROWS_MAX, 2 * rows)
             done += len(part)
             row += len(part)
 

@@ -237,6 +237,26 @@ def test_what_is_wrong_with_a_line_of_csv_is_said_with_its_number(tmp_path: Path
             imported(tmp_path / "a.csv", text)
 
 
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_some_large_rows_do_not_make_the_others_come_one_by_one(
+    tmp_path: Path, suffix: str
+) -> None:
+    """Door fault 15, its kind: 20 rows of 5 MB made the import of those behind them 70 times
+    slower."""
+    path = tmp_path / f"mixed{suffix}"
+    values = [b"x" * 9_000_000] * 20 + [b"%d" % n for n in range(300_000)]
+    table = pa.table({"value": pa.array(values, pa.binary())})
+    if suffix == ".parquet":
+        pq.write_table(table, path)
+    else:
+        with pa_ipc.new_file(str(path), table.schema) as file:
+            file.write_table(table)
+    parts = [*parts_to_send(read(path), None, keeps_partitions=False)]
+    assert [each for part in parts for each in part["value"].to_pylist()] == values
+    assert all(part.nbytes < 2 * BATCH_BYTES for part in parts)
+    assert len(parts) < 200
+
+
 def test_a_small_file_of_large_rows_is_read_a_few_rows_at_a_time(tmp_path: Path) -> None:
     """Door fault 15: a file of a kilobyte asked for 13 GB."""
     path = tmp_path / "bomb.parquet"
