@@ -96,7 +96,7 @@ class Sealing(NamedTuple):
     """The job, and the ports it uses. `wall_ms` is the wall clock; files are built in the room.
 
     `draw` gives an `attempt` for each file's name. `schema` is the topic's `smq.schema`.
-    `staging` takes copies of files that are not on this host.
+    `staging` takes copies of files that are not on this host. `is_over`: it is others' turn.
     """
 
     store: Store
@@ -107,6 +107,7 @@ class Sealing(NamedTuple):
     room: Room
     schema: str = ""
     staging: Path | None = None
+    is_over: Callable[[], bool] = lambda: False
 
     def seal(
         self,
@@ -118,7 +119,8 @@ class Sealing(NamedTuple):
     ) -> int:
         """Seal a partition's records of [sealed_end, end); returns the new sealed end.
 
-        That is below `end` if the shard has no more. `log_start` is the shard's. Raises Gone,
+        That is below `end` if the shard has no more, or if it is others' turn: what typed columns
+        and compression make of some bytes takes any time. `log_start` is the shard's. Raises Gone,
         StoreError, PeerError.
         """
         self._start_at(place.number, log_start)
@@ -137,6 +139,8 @@ class Sealing(NamedTuple):
                 kind = kind if may_part else Kind.RAW
             segment = segment or self._begun(place, position, kind, piece)
             segment.add(piece)
+            if self.is_over():
+                break
             if (
                 max(segment.sent_bytes, segment.writer.size) >= segment_bytes
                 or segment.record_count >= SEGMENT_RECORDS_MAX

@@ -67,6 +67,22 @@ def test_records_deleted_before_they_were_sealed_leave_no_gap_that_readers_find(
     assert read_back(store, manifest, tmp_path / "cache", offset=10) == _values(*range(10, 15))
 
 
+def test_a_seal_ends_with_its_turn_and_the_next_goes_on(
+    manifest: WritableManifest, tmp_path: Path
+) -> None:
+    """Door fault 6, its kind: one partition held the sealer for as long as its content took."""
+    store = MemoryStore()
+    shard = FakeShard([batch(offset, 5, time=50) for offset in range(0, 20, 5)])
+    turns = iter((False, True, True))
+    job = Sealing(
+        store, shard, manifest, lambda: 1, draw, Room(), is_over=lambda: next(turns, False)
+    )
+    ends = [job.seal(PLACE, end, 20, 100) for end in (0, 10, 15)]
+    assert ends == [10, 15, 20]
+    assert [each.end_offset for each in manifest.segments(1)] == [5, *ends]
+    assert read_back(store, manifest, tmp_path / "cache") == _values(*range(20))
+
+
 def test_nothing_stable_is_nothing_to_do(manifest: WritableManifest) -> None:
     store, shard = MemoryStore(), FakeShard([])
     assert seal(store, shard, manifest, sealed_end=7, end=7) == 7

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from smq.sealer.lake.publish import Publishing
 
 IDLE_S = 15.0
+SEAL_TURN_MS = 10_000  # Of one partition, while others wait for theirs.
 RECEIVE_BYTES = 1 << 16
 CACHE_BYTES_MAX = 1 << 30
 INLINE_BATCHES_BYTES = 1 << 20  # Of handles scanned for one answer: some thousands.
@@ -177,6 +178,7 @@ class Worker:
         """Seal a partition; returns its new sealed end."""
         from smq.sealer.seal import Gone, Sealing  # noqa: PLC0415  (It imports pyarrow.)
 
+        begun_ms = monotonic_ms()
         sealing = Sealing(
             self.store,
             self._shard(job.node),
@@ -186,11 +188,12 @@ class Worker:
             self._room,
             job.schema,
             self._at.cache_dir,
+            lambda: monotonic_ms() - begun_ms >= SEAL_TURN_MS,
         )
         try:
             end, size = job.end, job.segment_bytes
             sealed = sealing.seal(job.place, job.sealed_end, end, size, job.log_start)
-            if job.undecided_end > sealed:
+            if job.undecided_end > sealed and not sealing.is_over():
                 sealing.seal_undecided(job.place, sealed, job.undecided_end, size, job.known_end)
         except Gone:
             return job.end
