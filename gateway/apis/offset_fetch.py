@@ -1,4 +1,4 @@
-"""OffsetFetch (key 9), versions 1-10.
+"""OffsetFetch (key 9), versions 1-10. The rules are in smq.coordinator.offsets.
 
 - Returns a group's committed offsets. A partition without one, an unknown topic and an unknown
   group get offset -1, leader epoch -1, metadata "" and no error.
@@ -12,12 +12,13 @@
 - From 10: topics by id; an unknown one is UNKNOWN_TOPIC_ID.
 """
 
-from collections.abc import Iterator, Sequence, Set as AbstractSet
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from gateway.coordinator_context import CoordinatorContext
+from smq.coordinator.offsets import UNDECIDED, Place
 from smq.model.catalog import Topic
-from smq.model.errors import ErrorCode
+from smq.model.errors import BrokerError, ErrorCode
 from smq.store.rows import CommittedOffset
 from smq.wire.generated.offset_fetch import (
     OffsetFetchRequest,
@@ -34,9 +35,7 @@ from smq.wire.generated.offset_fetch import (
 ERRORS_FROM = 2
 GROUPS_FROM = 8
 IDS_FROM = 10
-PAGE_OFFSETS = 300  # Per part, if all offsets are requested.
 NOTHING = CommittedOffset(-1, -1, "", 0)
-UNDECIDED = CommittedOffset(-1, -1, "", 1)
 
 
 def handle(
@@ -104,50 +103,38 @@ def _group(
     asked: OffsetFetchRequestGroup, context: CoordinatorContext, *, wants_stable: bool
 ) -> Iterator[OffsetFetchResponseGroup]:
     """The requested offsets, or all committed ones page by page."""
-    store, group_id, above = context.coordinator.store, asked.group_id, -1
-    if context.coordinator.groups.is_deleting(group_id):
-        yield _loading(asked, context)
-        return
-
-    def undecided(numbers: AbstractSet[int]) -> set[int]:
-        """Those whose offsets wait for a decision that the request wants to know."""
-        return store.transactions.undecided(group_id, numbers) if wants_stable else set()
-
-    if asked.topics is not None:
+    offsets, group_id = context.coordinator.offsets, asked.group_id
+    try:
+        if asked.topics is None:
+            for page in offsets.pages(group_id, stable=wants_stable):
+                yield OffsetFetchResponseGroup(group_id=group_id, topics=_all(page, context))
+            return
         numbers = {number for each in asked.topics for number in _numbers(each, context)}
-        committed = store.committed_offsets_of(group_id, numbers)
-        committed |= dict.fromkeys(undecided(numbers), UNDECIDED)
+        committed = offsets.fetch(group_id, numbers, stable=wants_stable)
         topics = [_topic(group_id, each, committed, context) for each in asked.topics]
         yield OffsetFetchResponseGroup(group_id=group_id, topics=topics)
-        return
-    places = context.coordinator.topics.places  # Offsets of a deleted topic may be left.
-    while True:
-        page = store.committed_offsets(group_id, above, PAGE_OFFSETS)
-        is_last, last = len(page) < PAGE_OFFSETS, max(page, default=-1)
-        page = {number: each for number, each in page.items() if number in places}
-        page |= dict.fromkeys(undecided(page.keys()), UNDECIDED)
-        yield OffsetFetchResponseGroup(group_id=group_id, topics=_all(page, context))
-        if is_last:
-            return
-        above = last
+    except BrokerError as refusal:
+        yield _refused(asked, refusal.code, context)
 
 
-def _loading(
-    asked: OffsetFetchRequestGroup, context: CoordinatorContext
+def _refused(
+    asked: OffsetFetchRequestGroup, error: ErrorCode, context: CoordinatorContext
 ) -> OffsetFetchResponseGroup:
-    """The answer of a group that is being deleted: some of its offsets are gone already."""
-    loading, topics = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, list[OffsetFetchResponseTopics]()
+    """An error of the group, which the oldest version says of each partition."""
+    topics = list[OffsetFetchResponseTopics]()
     for topic in (asked.topics or ()) if context.version < ERRORS_FROM else ():
-        rows = [_partition(index, NOTHING, loading) for index in topic.partition_indexes]
+        rows = [_partition(index, NOTHING, error) for index in topic.partition_indexes]
         topics.append(OffsetFetchResponseTopics(name=topic.name, partitions=rows))
-    return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics, error_code=loading)
+    return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics, error_code=error)
 
 
-def _numbers(asked: OffsetFetchRequestTopics, context: CoordinatorContext) -> set[int]:
+def _numbers(asked: OffsetFetchRequestTopics, context: CoordinatorContext) -> Iterator[int]:
     """The requested partitions that exist, by number."""
     topic = _find(asked, context)
-    numbers = topic.partition_numbers if topic is not None else ()
-    return {numbers[index] for index in asked.partition_indexes if 0 <= index < len(numbers)}
+    for index in asked.partition_indexes:
+        number = Place(topic, index).number
+        if number is not None:
+            yield number
 
 
 def _find(asked: OffsetFetchRequestTopics, context: CoordinatorContext) -> Topic | None:
@@ -180,12 +167,11 @@ def _topic(
 ) -> OffsetFetchResponseTopics:
     topic, is_by_id = _find(asked, context), context.version >= IDS_FROM
     error = ErrorCode.UNKNOWN_TOPIC_ID if topic is None and is_by_id else ErrorCode.NONE
-    numbers = topic.partition_numbers if topic is not None else ()
     partitions = list[OffsetFetchResponsePartitions]()
     for index in asked.partition_indexes:
-        number = numbers[index] if 0 <= index < len(numbers) else -1
-        found = committed.get(number, NOTHING)
-        if found.metadata:
+        number = Place(topic, index).number
+        found = NOTHING if number is None else committed.get(number, NOTHING)
+        if number is not None and found.metadata:
             if (group_id, number) in context.told.offsets:
                 continue
             context.told.offsets.add((group_id, number))

@@ -5,17 +5,16 @@ then sends the catalog and the answers (`smq.app.coordinator.server`). If a comm
 discards this object and builds a new one from the committed state.
 """
 
-from collections.abc import Iterable
-
 from smq.coordinator.cleaning import Cleaning
 from smq.coordinator.group_limits import GroupLimits
 from smq.coordinator.groups import GroupRules, Groups
 from smq.coordinator.inputs import Chance
 from smq.coordinator.mutations import Mutations
+from smq.coordinator.offsets import CommittedOffsets
 from smq.coordinator.producer_ids import ProducerIds
 from smq.coordinator.settings import Settings
 from smq.coordinator.topics import Cluster, Topics
-from smq.coordinator.transactions.orders import LedPartition, Places, has_synced
+from smq.coordinator.transactions.orders import LedPartition, Places
 from smq.coordinator.transactions.transactions import TransactionRules, Transactions
 from smq.model.catalog import Catalog
 from smq.model.config import MINUTE_MS, Config
@@ -25,7 +24,7 @@ from smq.store.store import Store
 
 
 class Coordinator:
-    """Topics, groups, producer ids and transactions over one store."""
+    """Topics, groups, offsets, producer ids and transactions over one store."""
 
     def __init__(
         self, store: Store, config: Config, cluster: Cluster, chance: Chance, now: Now
@@ -43,6 +42,9 @@ class Coordinator:
         self.transactions = Transactions(
             store, _transaction_rules(config), self.producer_ids, places, now
         )
+        self.offsets = CommittedOffsets(
+            store, self.topics, self.groups, self.transactions, self._find_place, config
+        )
         self.cleaning = Cleaning(store)
         self.take_settings()
 
@@ -56,10 +58,7 @@ class Coordinator:
         self.topics.take_settings(self.config, self.settings.published)
         self.groups.take_rules(_group_rules(self.config))
         self.transactions.take_rules(_transaction_rules(self.config))
-
-    def has_synced(self, numbers: Iterable[int]) -> bool:
-        """Whether one of these partitions belongs to a `disk` topic."""
-        return has_synced(numbers, self._find_place)
+        self.offsets.take_settings(self.config)
 
     def _find_place(self, number: int) -> LedPartition | None:
         found = self.topics.places.get(number)

@@ -95,9 +95,13 @@ class Groups:
 
     def find(self, group_id: str) -> Group:
         """The group. Raises BrokerError, also while it `is_deleting`."""
+        self.check_whole(group_id)
+        return self._find(group_id)
+
+    def check_whole(self, group_id: str) -> None:
+        """Raise BrokerError while the group `is_deleting`: some of its offsets are gone already."""
         if group_id in self._deleting:
             raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return self._find(group_id)
 
     def _find(self, group_id: str) -> Group:
         group = self._groups.get(group_id)
@@ -111,8 +115,7 @@ class Groups:
             raise BrokerError(ErrorCode.INVALID_GROUP_ID)
         if isinstance(event, Join):
             self._check_session(event.session_timeout_ms)
-        if group_id in self._deleting:
-            raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        self.check_whole(group_id)
         group = self._groups.get(group_id) or self._new_group(group_id, event)
         self._groups[group_id] = group
         try:

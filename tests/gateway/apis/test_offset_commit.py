@@ -13,7 +13,7 @@ from smq.wire.generated.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from tests.gateway.coordinator_bench import CoordinatorBench
-from tests.gateway.groups import join_request, make_topic, stable_member
+from tests.gateway.groups import make_topic, stable_member
 
 E = ErrorCode
 
@@ -92,15 +92,6 @@ def test_what_is_wrong_with_the_group_is_said_of_every_partition(
     assert bench.store.committed_offsets("g") == {}
 
 
-def test_between_joining_and_the_assignment_nothing_is_committed(bench: CoordinatorBench) -> None:
-    make_topic(bench)
-    asked = bench.ask("JoinGroup", 3, join_request())
-    bench.wait(3000)
-    member_id = bench.answers()[asked].member_id
-    errors = commit(bench, 8, generation_id_or_member_epoch=1, member_id=member_id)
-    assert errors == [E.REBALANCE_IN_PROGRESS]
-
-
 def test_what_is_wrong_with_a_partition_is_said_of_that_one(bench: CoordinatorBench) -> None:
     make_topic(bench)
     topics = [
@@ -138,22 +129,3 @@ def test_a_topic_without_partitions_is_left_out(bench: CoordinatorBench) -> None
 def test_an_unknown_id_is_an_unknown_topic_id(bench: CoordinatorBench) -> None:
     topics = [OffsetCommitRequestTopic(topic_id=UUID(int=9), partitions=[partition()])]
     assert commit(bench, 10, topics=topics) == [E.UNKNOWN_TOPIC_ID]
-
-
-def test_a_group_is_not_asked_about_topics_that_are_not_there(bench: CoordinatorBench) -> None:
-    topics = [OffsetCommitRequestTopic(name="none", partitions=[partition()])]
-    errors = commit(bench, 8, topics=topics, generation_id_or_member_epoch=9)
-    assert errors == [E.UNKNOWN_TOPIC_OR_PARTITION]
-    assert list(bench.coordinator.groups) == []
-
-
-@pytest.mark.parametrize(("durability", "may_lose"), [("os", True), ("disk", False)])
-def test_an_offset_survives_what_its_topic_survives(
-    bench: CoordinatorBench, durability: str, may_lose: bool
-) -> None:
-    make_topic(bench, smq_durability=durability)
-    bench.store.commit()
-    assert not bench.store.may_lose
-    assert commit(bench, 8) == [E.NONE]
-    bench.store.commit()
-    assert bench.store.may_lose is may_lose

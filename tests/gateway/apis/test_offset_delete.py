@@ -2,8 +2,6 @@
 
 import pytest
 
-from gateway.apis.offset_delete import FORGOTTEN_A_STEP
-from smq.coordinator.group_events import Commit
 from smq.model.errors import ErrorCode
 from smq.store.rows import CommittedOffset
 from smq.wire.generated.join_group import JoinGroupRequestProtocol
@@ -72,18 +70,3 @@ def test_groups_that_are_refused_as_a_whole(bench: CoordinatorBench) -> None:
     assert refusal(bench, "workers") == E.NON_EMPTY_GROUP
     assert refusal(bench, "nobody") == E.GROUP_ID_NOT_FOUND
     assert refusal(bench, "") == E.INVALID_GROUP_ID
-
-
-def test_offsets_that_wait_for_a_transaction_are_forgotten_too(bench: CoordinatorBench) -> None:
-    """A deleted offset came back when the transaction committed. Apache Kafka forgets it."""
-    [number, other, _] = make_topic(bench).partition_numbers
-    offset = CommittedOffset(5, -1, "", 0)
-    bench.store.commit_offsets("g", {number: offset})
-    bench.coordinator.groups.handle("g", Commit("", None, -1), bench.now)
-    transactions = bench.coordinator.transactions
-    for each in range(FORGOTTEN_A_STEP + 1):
-        transactions.begin(f"t{each}", 60_000, None, bench.now)
-        bench.store.transactions.put_offsets(f"t{each}", "g", {number: offset, other: offset})
-    assert delete(bench, deletion("g", ("t", 0))) == [("t", 0, E.NONE)]
-    assert bench.store.committed_offsets("g") == {}
-    assert bench.store.transactions.undecided("g", [number, other]) == {other}
