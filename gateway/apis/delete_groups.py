@@ -20,11 +20,11 @@ def handle(
 ) -> Iterator[DeleteGroupsResponse]:
     """Delete each group. One with many offsets takes some turns, and parts of the answer without
     rows."""
-    groups = context.coordinator.groups
+    deleting = context.coordinator.groups.deleting
     results: list[DeletableGroupResult] = []
     for group_id in request.groups_names:
         error = _delete(group_id, context)
-        while error is ErrorCode.NONE and groups.is_deleting(group_id):
+        while error is ErrorCode.NONE and group_id in deleting:
             yield DeleteGroupsResponse(results=results)
             results = []
         results.append(DeletableGroupResult(group_id=group_id, error_code=error))
@@ -33,7 +33,7 @@ def handle(
 
 def _delete(group_id: str, context: CoordinatorContext) -> ErrorCode:
     try:
-        context.coordinator.groups.delete(group_id)
+        context.coordinator.offsets.delete_group(group_id)
     except BrokerError as refusal:
         return refusal.code
     return ErrorCode.NONE

@@ -1,7 +1,6 @@
 """Forgets what is no longer needed, some rows at a time, while the coordinator serves others."""
 
-from smq.coordinator.deadlines import NEVER_MS
-from smq.coordinator.groups import ALWAYS_MS
+from smq.coordinator.deadlines import ALWAYS_MS, NEVER_MS
 from smq.model.now import Now
 from smq.store.store import Store
 

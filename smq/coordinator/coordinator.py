@@ -17,7 +17,7 @@ from smq.coordinator.topics import Cluster, Topics
 from smq.coordinator.transactions.orders import LedPartition, Places
 from smq.coordinator.transactions.transactions import TransactionRules, Transactions
 from smq.model.catalog import Catalog
-from smq.model.config import MINUTE_MS, Config
+from smq.model.config import Config
 from smq.model.now import Now
 from smq.model.topic_settings import settings_of
 from smq.store.store import Store
@@ -36,14 +36,14 @@ class Coordinator:
         self.chance = chance
         self.mutations = Mutations()
         self.topics = Topics(store, config, cluster, chance)
-        self.groups = Groups(store, _group_rules(config), now, self.topics.numbers_of)
+        self.groups = Groups(store, _group_rules(config), now)
         self.producer_ids = ProducerIds(store)
         places = Places(self._find_place, lambda: self.topics.config_changes)
         self.transactions = Transactions(
             store, _transaction_rules(config), self.producer_ids, places, now
         )
         self.offsets = CommittedOffsets(
-            store, self.topics, self.groups, self.transactions, self._find_place, config
+            store, self.topics, self.groups, self.transactions, self._find_place, config, now
         )
         self.cleaning = Cleaning(store)
         self.take_settings()
@@ -81,5 +81,4 @@ def _group_rules(config: Config) -> GroupRules:
         GroupLimits(config.group_initial_rebalance_delay_ms, config.group_max_size),
         config.group_min_session_timeout_ms,
         config.group_max_session_timeout_ms,
-        config.offsets_retention_minutes * MINUTE_MS,
     )

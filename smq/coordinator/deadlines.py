@@ -7,6 +7,7 @@ no heap operation, and a check costs only the entries that are due.
 
 import heapq
 
+ALWAYS_MS = 0  # Before any time of a monotonic clock: there is something to do now.
 NEVER_MS = 2**63 - 1
 VOID_ENTRIES_MAX = 64  # Entries of cleared keys that may stay, beside one for each key.
 

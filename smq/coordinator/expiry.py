@@ -1,15 +1,7 @@
-"""Expires unused offsets, a bounded number of rows at a time.
+"""A walk over all groups that expires old offsets, some rows at a step.
 
-    a group without members                       all of its offsets
-    a stable group of consumers                   offsets of topics that no member subscribes to
-    any other group with members                  none
-
-Retention begins with the commit, or when the group became empty if that was later. (Kafka takes
-only the latter for a group that has had members: there, an offset that an administrator commits
-later may expire at once.)
-
-Like Kafka, the coordinator visits all groups every ten minutes. A walk takes steps in proportion to
-the rows, and the coordinator's loop serves requests in between.
+Which expire, and when, is at the head of `smq.coordinator.offsets`. Steps are in proportion to the
+rows; the coordinator's loop serves requests in between.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -47,8 +39,8 @@ class Kept(NamedTuple):
 class Expiry:
     """A walk over groups. `step` it while it `is_walking`."""
 
-    def __init__(self, offsets: Offsets, retention_ms: int) -> None:
-        self._offsets, self.retention_ms = offsets, retention_ms
+    def __init__(self, offsets: Offsets) -> None:
+        self._offsets = offsets
         self._groups: list[str] = []
         self._after = -1  # The last group is visited up to this partition number.
 
@@ -62,7 +54,7 @@ class Expiry:
         assert not self._groups, "the last walk is over"
         self._groups, self._after = list(group_ids), -1
 
-    def step(self, now_ms: int, kept_of: Callable[[str], Kept]) -> list[str]:
+    def step(self, now_ms: int, retention_ms: int, kept_of: Callable[[str], Kept]) -> list[str]:
         """Visit some more rows; returns the idle groups among them that have no offsets left.
 
         A group that keeps some is not idle.
@@ -78,7 +70,7 @@ class Expiry:
                 looked_at = self._offsets.expire_offsets(
                     group_id,
                     now_ms,
-                    self.retention_ms,
+                    retention_ms,
                     after=self._after,
                     rows_max=rows_max,
                     kept=kept,

@@ -1,35 +1,26 @@
-"""All groups: their deadlines, and when each is forgotten.
+"""All groups and their deadlines.
 
 The first member that joins creates a group, and so does the first commit by a client that is no
-member. It is forgotten when it is empty and has no offsets left (Kafka checks every ten minutes).
-Offsets are in the store alone: the coordinator reads them from there.
+member. It is forgotten when it is empty and has no offsets left (`smq.coordinator.offsets`).
 """
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
-from itertools import islice
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from smq.coordinator.deadlines import NEVER_MS
-from smq.coordinator.expiry import Expiry, Kept
 from smq.coordinator.group import Group
 from smq.coordinator.group_events import Answer, Commit, Event, Join, Save, TimePasses
 from smq.coordinator.group_limits import GroupLimits
 from smq.coordinator.group_states import GroupState
-from smq.coordinator.subscriptions import CONSUMER, topics_of
 from smq.model.errors import BrokerError, ErrorCode
 from smq.model.now import Now
 from smq.store.store import Store
 
-# What takes as long as a row of the store: to read of what members say, and to look up partitions.
-BYTES_A_ROW, NUMBERS_A_ROW = 50, 20
-CHECK_INTERVAL_MS = 10 * 60_000  # Kafka's offsets.retention.check.interval.ms.
-ALWAYS_MS = 0  # Before any time of a monotonic clock: there is something to do now.
 # The work of one tick, unless one group has more members: some milliseconds, so that new requests
 # get their turn.
 MEMBERS_A_TICK = 1000
-DELETED_A_TICK = 500  # Offsets of groups: likewise.
 # A tick that comes this late means that the process, or the machine, was stopped. What members sent
 # meanwhile lies in sockets, ours and the shards': they are heard before anybody counts as gone.
 STALL_MS = 1000
@@ -42,35 +33,22 @@ class GroupRules(NamedTuple):
     limits: GroupLimits
     session_timeout_min_ms: int
     session_timeout_max_ms: int
-    offsets_retention_ms: int
-
-
-NumbersOf = Callable[[Collection[str]], Collection[int]]
-
-
-def _no_numbers(_topics: Collection[str]) -> Collection[int]:
-    return ()
 
 
 class Groups:
     """Every group by its id. Answers collect until `take_answers`; changes are in the store.
 
-    `numbers_of` topics are their partitions' numbers.
+    `deleting` are those that are being deleted, in the order of the requests: nobody can use them.
     """
 
-    def __init__(
-        self, store: Store, rules: GroupRules, now: Now, numbers_of: NumbersOf = _no_numbers
-    ) -> None:
+    def __init__(self, store: Store, rules: GroupRules, now: Now) -> None:
         self._store = store
-        self._numbers_of = numbers_of
         self._rules = rules
         self._groups: dict[str, Group] = {}
         self._wakes: list[tuple[int, str]] = []  # A heap; may hold a group several times.
         self._scheduled: dict[str, int] = {}
         self._answers: deque[Answer] = deque()
-        self._deleting: dict[str, None] = {}  # In the order of the requests.
-        self._expiry = Expiry(store, rules.offsets_retention_ms)
-        self._next_check_ms = now.monotonic_ms + CHECK_INTERVAL_MS
+        self.deleting: dict[str, None] = {}
         self._listens_until_ms: int | None = None  # After a stall.
         for stored in store.groups():
             group = Group.restore(stored, rules.limits, now.monotonic_ms)
@@ -80,7 +58,7 @@ class Groups:
             self._groups.setdefault(group_id, Group(group_id, rules.limits))
         for group_id in store.deleting_groups():
             self._groups.setdefault(group_id, Group(group_id, rules.limits))
-            self._deleting[group_id] = None
+            self.deleting[group_id] = None
 
     def take_rules(self, rules: GroupRules) -> None:
         """Use other settings from now on. Existing waits keep their deadlines."""
@@ -88,26 +66,26 @@ class Groups:
         limits.initial_rebalance_delay_ms = rules.limits.initial_rebalance_delay_ms
         limits.size_max = rules.limits.size_max
         self._rules = rules._replace(limits=limits)
-        self._expiry.retention_ms = rules.offsets_retention_ms
 
     def __iter__(self) -> Iterator[Group]:
         return iter(self._groups.values())
 
     def find(self, group_id: str) -> Group:
-        """The group. Raises BrokerError, also while it `is_deleting`."""
+        """The group. Raises BrokerError, also while it is being deleted."""
         self.check_whole(group_id)
-        return self._find(group_id)
-
-    def check_whole(self, group_id: str) -> None:
-        """Raise BrokerError while the group `is_deleting`: some of its offsets are gone already."""
-        if group_id in self._deleting:
-            raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-
-    def _find(self, group_id: str) -> Group:
         group = self._groups.get(group_id)
         if group is None:
             raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return group
+
+    def get(self, group_id: str) -> Group | None:
+        """The group, even if it is being deleted."""
+        return self._groups.get(group_id)
+
+    def check_whole(self, group_id: str) -> None:
+        """Raise BrokerError while the group is being deleted: some of its offsets are gone."""
+        if group_id in self.deleting:
+            raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def handle(self, group_id: str, event: Event, now: Now) -> None:
         """Let a group decide; its answers come with `take_answers`. Raises BrokerError."""
@@ -160,41 +138,25 @@ class Groups:
         count = count if count_max is None else min(count, count_max)
         return [self._answers.popleft() for _ in range(count)]
 
-    def delete(self, group_id: str) -> None:
-        """Begin to forget a group and its offsets, which lasts while it `is_deleting`; nobody can
-        use it meanwhile. A group of usual size is forgotten at once.
-
-        Raises BrokerError: there is none, or it has members.
-        """
-        group = self._find(group_id)
-        if group.state is not GroupState.EMPTY:
+    def begin_deletion(self, group_id: str) -> None:
+        """From now on nobody can use the group, until `forget`. Raises BrokerError: there is none,
+        or it has members."""
+        if self.find(group_id).state is not GroupState.EMPTY:
             raise BrokerError(ErrorCode.NON_EMPTY_GROUP)
-        if group_id not in self._deleting:
-            self._deleting[group_id] = None
-            self._delete_some(group_id)
+        self.deleting[group_id] = None
 
-    def is_deleting(self, group_id: str) -> bool:
-        """Whether a group has offsets left that `tick` is to forget."""
-        return group_id in self._deleting
-
-    def _delete_some(self, group_id: str) -> None:
-        if not self._store.delete_some_offsets(group_id, DELETED_A_TICK):
-            del self._deleting[group_id]
-            self._forget(self._groups[group_id])
-
-    def _forget(self, group: Group) -> None:
-        group.remove()
-        self._store.delete_group(group.group_id)
-        del self._groups[group.group_id]
-        self._scheduled.pop(group.group_id, None)
+    def forget(self, group_id: str) -> None:
+        """Forget an empty group and its offsets."""
+        self._groups.pop(group_id).remove()
+        self._store.delete_group(group_id)
+        self.deleting.pop(group_id, None)
+        self._scheduled.pop(group_id, None)
 
     # Time
 
     def next_wake_ms(self) -> int:
         """The earliest time when `tick` has something to do (monotonic)."""
-        if self._expiry.is_walking or self._deleting:
-            return ALWAYS_MS
-        return min(self._next_check_ms, max(self._next_due_ms(), self._listens_until_ms or 0))
+        return max(self._next_due_ms(), self._listens_until_ms or 0)
 
     def _next_due_ms(self) -> int:
         return self._wakes[0][0] if self._wakes else NEVER_MS
@@ -203,9 +165,6 @@ class Groups:
         """Handle groups whose time has come; if only some of them, `next_wake_ms` is now."""
         if not self._listens_first(now.monotonic_ms):
             self._handle_due(now)
-        for group_id in list(islice(self._deleting, 1)):
-            self._delete_some(group_id)
-        self._expire_offsets(now)
 
     def _listens_first(self, now_ms: int) -> bool:
         """Whether time does not pass for groups yet: see STALL_MS."""
@@ -220,15 +179,6 @@ class Groups:
         if self._next_due_ms() > now.monotonic_ms:
             self._listens_until_ms = None
 
-    def _expire_offsets(self, now: Now) -> None:
-        if self._expiry.is_walking:
-            for group_id in self._expiry.step(now.monotonic_ms, self._kept_of):
-                if group_id not in self._deleting and self._groups[group_id].is_idle():
-                    self._forget(self._groups[group_id])
-        elif self._next_check_ms <= now.monotonic_ms:
-            self._next_check_ms = now.monotonic_ms + CHECK_INTERVAL_MS
-            self._expiry.begin(self._groups)
-
     def _take_due(self, now: Now) -> list[Group]:
         due: list[Group] = []
         members = 0
@@ -240,25 +190,10 @@ class Groups:
                 members += 1 + len(due[-1].roster)
         return due
 
-    def _kept_of(self, group_id: str) -> Kept:
-        """See Expiry.step."""
-        group = self._groups.get(group_id)
-        if group is None:
-            return Kept(None)
-        if group.is_idle():
-            return Kept(())
-        if group.state is not GroupState.STABLE or group.protocol_type != CONSUMER:
-            return Kept(None)
-        topics, read_rows = topics_of(group), group.roster.bytes_held // BYTES_A_ROW
-        if topics is None:
-            return Kept(None, read_rows)
-        numbers = self._numbers_of(topics)
-        return Kept(numbers, read_rows + len(numbers) // NUMBERS_A_ROW)
-
     def invariants(self) -> None:
         """Check the invariants that hold between any two calls."""
         assert self._scheduled.keys() <= self._groups.keys()
-        assert self._deleting.keys() <= self._groups.keys()
+        assert self.deleting.keys() <= self._groups.keys()
         assert {(ms, group_id) for group_id, ms in self._scheduled.items()} <= set(self._wakes)
         for group_id, group in self._groups.items():
             assert group_id == group.group_id

@@ -1,30 +1,47 @@
-"""Committed offsets: how one is stored, who may commit it, and what takes it away.
+"""Committed offsets: how one is stored, who may commit it, and what ends it.
 
-*Stored.* One row for a group and a partition's number, so a topic that is created again has none of
-the old one's. Rows are in the store alone and read from there. The last commit counts, whatever its
-offset. One for an internal topic, which is always empty, is accepted and not kept. A commit is as
-durable as its topics' records: it is synced before the answer if one of them is `disk`. A power
-loss may revert others to older ones (docs/adr/a-commit-is-as-durable-as-its-topics.md).
+*Stored.* Each has a row, by group and by partition number: a topic that is created again has none
+of the old one's. Rows are in the store alone. A later commit replaces an earlier one, whatever its
+offset. One for an internal topic, which is always empty, is accepted and not kept. An offset is as
+durable as its topic's records: only a commit with a `disk` topic is synced before the answer. A
+power loss may revert others to older ones (docs/adr/a-commit-is-as-durable-as-its-topics.md).
 
-*Who may commit.* Partitions that exist have offsets; the group is asked only if there is one, and
-says the same of all (`Group`, event Commit). A member may commit in its generation, even while it
-is told to rejoin, but not between joining and its assignment. A client that is no member may while
-the group has no members; that creates the group if needed.
+*Who may commit.* The group decides (`Group`, event Commit), once for all partitions of a request,
+and only if one of them exists. A member may commit in its generation, even while it is told to
+rejoin, but not between joining and its assignment. A client that is no member (generation -1) may
+commit while the group has no members; that creates the group if needed.
 
-*In a transaction* that the group has joined, a member may also before its assignment, and a client
-that names no member always. Offsets are pending until the end: who asks for stable offsets hears
-that they are undecided, others get those before. A commit puts them in place, except where a later
-one has arrived; an abort drops them (`transactions.endings`, some at a time).
+*In a transaction*, which the group must have joined, a member may commit between joining and its
+assignment too, and a client that names no member may always. The offset is pending until the end: a
+request for stable offsets is told that it is undecided, any other gets the one before. A commit of
+the transaction puts it in place unless a later one has arrived, an abort drops it; both some at a
+time (`transactions.endings`).
 
-*Deleted* are single offsets, with pending ones, of a group without members, or of consumers of
-which none subscribes to the topic; and all those of an empty group, with the group. Those of a
-deleted topic are not read any more, and go in portions (`cleaning`).
+*Deleted.* OffsetDelete takes committed and pending ones. If the group has members, they must be
+consumers, and none may subscribe to the topic. DeleteGroups takes all those of an empty group: many
+go some at a time, and nobody can use the group meanwhile. Offsets of a deleted topic are not told
+any more, and go later (`cleaning`).
+
+*Expired.* Every ten minutes, as in Kafka, a walk over all groups takes what is too old:
+
+    a group without members                       all of its offsets
+    a stable group of consumers                   offsets of topics that no member subscribes to
+    any other group with members                  none
+
+It forgets a group without members that has no offsets left. Retention begins with the commit, or
+when the group became empty if that was later. (Kafka takes only the latter for a group that has had
+members: there, an offset that an administrator commits later may expire at once.) A retention that
+the client asks for begins with the commit. A pending offset does not expire.
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
+from smq.coordinator.deadlines import ALWAYS_MS
+from smq.coordinator.expiry import Expiry, Kept
 from smq.coordinator.group_events import Commit
+from smq.coordinator.group_states import GroupState
 from smq.coordinator.groups import Groups
 from smq.coordinator.subscriptions import CONSUMER, topics_of
 from smq.coordinator.topics import Topics
@@ -32,15 +49,18 @@ from smq.coordinator.transactions.decisions import ProducerEpoch
 from smq.coordinator.transactions.orders import FindPlace, has_synced
 from smq.coordinator.transactions.transactions import Transactions
 from smq.model.catalog import Topic
-from smq.model.config import Config
+from smq.model.config import MINUTE_MS, Config
 from smq.model.errors import BrokerError, ErrorCode
 from smq.model.now import Now
 from smq.model.setting import INT64_MAX
 from smq.store.rows import CommittedOffset
 from smq.store.store import Store
 
+CHECK_INTERVAL_MS = 10 * 60_000  # Kafka's offsets.retention.check.interval.ms.
 PAGE_OFFSETS = 300  # Some milliseconds, as the next.
 DELETED_A_STEP = 500  # Pending ones too: many transactions may have one of a partition.
+# What takes as long as a row of the store: to read of what members say, and to look up partitions.
+BYTES_A_ROW, NUMBERS_A_ROW = 50, 20
 UNDECIDED = CommittedOffset(-1, -1, "", 1)
 """This very object stands for an offset that waits for a transaction's end."""
 
@@ -87,9 +107,11 @@ class CommittedOffsets:
         transactions: Transactions,
         find_place: FindPlace,
         config: Config,
+        now: Now,
     ) -> None:
         self._store, self._topics, self._groups = store, topics, groups
         self._transactions, self._find_place = transactions, find_place
+        self._expiry, self._next_check_ms = Expiry(store), now.monotonic_ms + CHECK_INTERVAL_MS
         self._config = config
 
     def take_settings(self, config: Config) -> None:
@@ -223,6 +245,56 @@ class CommittedOffsets:
             yield []
         self._store.delete_offsets(group_id, numbers)
         yield errors
+
+    def delete_group(self, group_id: str) -> None:
+        """Delete a group with its offsets: at once, or it is one of `groups.deleting` until ticks
+        have done it. Raises BrokerError: there is none, or it has members."""
+        if group_id not in self._groups.deleting:
+            self._groups.begin_deletion(group_id)
+            self._delete_some(group_id)
+
+    def _delete_some(self, group_id: str) -> None:
+        if not self._store.delete_some_offsets(group_id, DELETED_A_STEP):
+            self._groups.forget(group_id)
+
+    # Time
+
+    def next_wake_ms(self) -> int:
+        """The earliest time when `tick` has something to do (monotonic)."""
+        is_due = self._expiry.is_walking or self._groups.deleting
+        return ALWAYS_MS if is_due else self._next_check_ms
+
+    def tick(self, now: Now) -> None:
+        """Delete and expire some; if there are more, `next_wake_ms` is now."""
+        for group_id in list(islice(self._groups.deleting, 1)):
+            self._delete_some(group_id)
+        if self._expiry.is_walking:
+            self._expire_some(now)
+        elif self._next_check_ms <= now.monotonic_ms:
+            self._next_check_ms = now.monotonic_ms + CHECK_INTERVAL_MS
+            self._expiry.begin(group.group_id for group in self._groups)
+
+    def _expire_some(self, now: Now) -> None:
+        retention_ms = self._config.offsets_retention_minutes * MINUTE_MS
+        for group_id in self._expiry.step(now.monotonic_ms, retention_ms, self._kept_of):
+            group = self._groups.get(group_id)
+            if group is not None and group.is_idle() and group_id not in self._groups.deleting:
+                self._groups.forget(group_id)
+
+    def _kept_of(self, group_id: str) -> Kept:
+        """The partitions whose offsets do not expire."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return Kept(None)
+        if group.is_idle():
+            return Kept(())
+        if group.state is not GroupState.STABLE or group.protocol_type != CONSUMER:
+            return Kept(None)
+        topics, read_rows = topics_of(group), group.roster.bytes_held // BYTES_A_ROW
+        if topics is None:
+            return Kept(None, read_rows)
+        numbers = self._topics.numbers_of(topics)
+        return Kept(numbers, read_rows + len(numbers) // NUMBERS_A_ROW)
 
 
 def _undeletable(place: Place, read: Collection[str] | None) -> ErrorCode:

@@ -35,13 +35,16 @@ class CoordinatorDriver:
     def wait(self, wait_ms: int) -> None:
         """Let time pass, and have everything looked at that is due on the way."""
         end_ms = self.now.monotonic_ms + wait_ms
-        groups = self.coordinator.groups
+        with_work = self.coordinator.groups, self.coordinator.offsets
         for _ in range(100_000):
-            due_ms = min(max(groups.next_wake_ms(), self.now.monotonic_ms), end_ms)
+            wake_ms = min(each.next_wake_ms() for each in with_work)
+            due_ms = min(max(wake_ms, self.now.monotonic_ms), end_ms)
             self.now = Now(due_ms, self.now.wall_ms + due_ms - self.now.monotonic_ms)
-            if groups.next_wake_ms() > due_ms:
+            if wake_ms > due_ms:
                 return
-            groups.tick(self.now)
+            for each in with_work:
+                if each.next_wake_ms() <= due_ms:
+                    each.tick(self.now)
         raise AssertionError("the groups never come to rest")
 
     def set_clock(self, step_ms: int) -> None:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from smq.coordinator.deadlines import NEVER_MS
-from smq.coordinator.groups import ALWAYS_MS
+from smq.coordinator.deadlines import ALWAYS_MS, NEVER_MS
 from smq.coordinator.topics import NewTopic
 from smq.model.segments import Segment
 from smq.store.rows import CommittedOffset

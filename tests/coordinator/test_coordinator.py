@@ -17,12 +17,11 @@ def test_the_brokers_settings_reach_the_groups(driver: CoordinatorDriver) -> Non
             "group_max_size": 9,
             "group_min_session_timeout_ms": 11,
             "group_max_session_timeout_ms": 13,
-            "offsets_retention_minutes": 2,
         }
     )
     rules = driver.coordinator.groups._rules
     assert rules.limits == GroupLimits(7, 9)
-    assert rules[1:] == (11, 13, 120_000)
+    assert rules[1:] == (11, 13)
 
 
 def test_the_catalog_carries_the_clusters_id(driver: CoordinatorDriver) -> None:
@@ -38,7 +37,7 @@ def test_what_is_forgotten_has_no_cycles(driver: CoordinatorDriver) -> None:
         driver.wait(60_000)  # Its member is gone.
         driver.coordinator.groups.take_answers()
         with suppress(BrokerError):  # A check has forgotten it already.
-            driver.coordinator.groups.delete(name)
+            driver.coordinator.offsets.delete_group(name)
         topics = driver.coordinator.topics
         topics.delete(topics.create(NewTopic(name=name, partition_count=3), driver.now))
         topics.catalog.encode()

@@ -1,9 +1,19 @@
-"""Committed offsets: each rule at the head of smq.coordinator.offsets."""
+"""Committed offsets: each rule at the head of smq.coordinator.offsets; test_expiry has those of
+expiry."""
+
+import struct
 
 import pytest
 
-from smq.coordinator.group_events import Commit, Leave
-from smq.coordinator.offsets import DELETED_A_STEP, PAGE_OFFSETS, UNDECIDED, Offered, Place, Within
+from smq.coordinator.group_events import Commit
+from smq.coordinator.offsets import (
+    DELETED_A_STEP,
+    PAGE_OFFSETS,
+    UNDECIDED,
+    Offered,
+    Place,
+    Within,
+)
 from smq.coordinator.topics import NewTopic
 from smq.coordinator.transactions.decisions import End, ProducerEpoch
 from smq.model.catalog import Topic
@@ -11,7 +21,7 @@ from smq.model.errors import BrokerError, ErrorCode
 from smq.store.config_changes import Changer
 from smq.store.rows import CommittedOffset
 from tests.coordinator.coordinator_driver import CoordinatorDriver
-from tests.coordinator.test_groups import join, stable, subscription
+from tests.coordinator.test_groups import join, leave, stable
 
 E = ErrorCode
 OUTSIDE = Commit("", None, -1)
@@ -73,6 +83,12 @@ def kept(driver: CoordinatorDriver, group_id: str = "g") -> dict[int, int]:
     return {
         number: each.offset for number, each in driver.store.committed_offsets(group_id).items()
     }
+
+
+def subscription(*topics: str) -> bytes:
+    """What a consumer says of itself (ConsumerProtocolSubscription 0)."""
+    names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
+    return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
 
 
 def join_but_wait(driver: CoordinatorDriver) -> None:
@@ -296,7 +312,7 @@ def test_only_consumers_may_have_members_when_an_offset_is_deleted(
     for group_id, refusal in (("g", "NON_EMPTY"), ("x", "GROUP_ID_NOT_FOUND"), ("", "INVALID")):
         with pytest.raises(BrokerError, match=refusal):
             next(delete(group_id, [Place(topic, 0)]))
-    driver.coordinator.groups.handle("g", Leave("leave", (("a", None),)), driver.now)
+    leave(driver)
     assert list(delete("g", [Place(topic, 0)])) == [[E.NONE]]
 
 
@@ -312,3 +328,79 @@ def test_pending_offsets_are_deleted_too_so_many_at_a_step(driver: CoordinatorDr
     assert list(driver.coordinator.offsets.delete("g", [Place(topic, 0)])) == [[], [E.NONE]]
     assert kept(driver) == {}
     assert driver.store.transactions.undecided("g", [number, other]) == {other}
+
+
+# With their group
+
+
+def test_only_an_empty_group_is_deleted_and_takes_its_offsets_along(
+    driver: CoordinatorDriver,
+) -> None:
+    groups, offsets = driver.coordinator.groups, driver.coordinator.offsets
+    with pytest.raises(BrokerError, match="GROUP_ID_NOT_FOUND"):
+        offsets.delete_group("g")
+    topic = make_topic(driver)
+    commit(driver, offered(topic))
+    stable(driver)
+    with pytest.raises(BrokerError, match="NON_EMPTY_GROUP"):
+        offsets.delete_group("g")
+    leave(driver)
+    commit_within(driver, begin(driver), offered(topic))
+    offsets.delete_group("g")
+    assert not driver.store.has_offsets("g")
+    assert driver.store.groups() == []
+    with pytest.raises(BrokerError) as refusal:
+        groups.find("g")
+    assert refusal.value.code is E.GROUP_ID_NOT_FOUND
+
+
+def wide_group(driver: CoordinatorDriver) -> Topic:
+    """A group whose offsets are deleted in four steps."""
+    topic = make_topic(driver, count=3 * DELETED_A_STEP)
+    commit(driver, *(offered(topic, index) for index in range(topic.partition_count)))
+    return topic
+
+
+def test_nobody_uses_a_group_that_is_being_deleted(driver: CoordinatorDriver) -> None:
+    topic, offsets = wide_group(driver), driver.coordinator.offsets
+    offsets.delete_group("g")
+    assert len(kept(driver)) == 2 * DELETED_A_STEP
+    loading = E.COORDINATOR_LOAD_IN_PROGRESS
+    assert commit(driver, offered(topic)) == [loading]
+    assert commit_within(driver, begin(driver), offered(topic)) == [loading]
+    for refused in (
+        lambda: offsets.fetch("g", topic.partition_numbers, stable=False),
+        lambda: next(offsets.pages("g", stable=False)),
+        lambda: next(offsets.delete("g", [])),
+    ):
+        with pytest.raises(BrokerError, match=loading.name):
+            refused()
+    offsets.delete_group("g")  # It is asked for again.
+    for left in (DELETED_A_STEP, 0, 0):
+        assert offsets.next_wake_ms() <= driver.now.monotonic_ms
+        offsets.tick(driver.now)
+        driver.coordinator.groups.invariants()
+        assert len(kept(driver)) == left
+    assert list(driver.coordinator.groups) == []
+    assert commit(driver, offered(topic)) == [E.NONE]
+
+
+def test_a_group_that_was_being_deleted_is_deleted_after_a_restart(
+    driver: CoordinatorDriver,
+) -> None:
+    """Data fault 13: a coordinator that was killed amid DeleteGroups left some of the offsets, and
+    a consumer that came back began there."""
+    wide_group(driver)
+    driver.store.commit()
+    driver.restart()
+    driver.coordinator.offsets.delete_group("g")
+    driver.store.commit()
+    assert 0 < len(kept(driver)) < 3 * DELETED_A_STEP
+    driver.restart()
+    assert "g" in driver.coordinator.groups.deleting
+    driver.wait(0)
+    assert not driver.coordinator.groups.deleting
+    assert kept(driver) == {}
+    driver.store.commit()
+    driver.restart()
+    assert not driver.coordinator.groups.deleting

@@ -159,7 +159,7 @@ def asked_of_coordinator(meter: Meter, bench: CoordinatorBench, request: bytes) 
         lambda: dispatch_in_coordinator(question, bench.coordinator, NODES, bench.now, 1)
     )
     if isinstance(asked.response, Parts):
-        finish(meter, asked.response, lambda: bench.coordinator.groups.tick(bench.now))
+        finish(meter, asked.response, lambda: bench.coordinator.offsets.tick(bench.now))
     elif asked.response is not None:
         meter.step(lambda: asked.origin.encode(asked.response))
     groups, transactions = bench.coordinator.groups, bench.coordinator.transactions

@@ -73,7 +73,8 @@ class ContentMeter(Meter):
 def finish_turns(meter: ContentMeter, bench: CoordinatorBench, parts: Parts | None) -> None:
     """Turns until nothing is due: a step of the answer, ticks, a report of each order."""
     transactions, endings = bench.coordinator.transactions, bench.coordinator.transactions.endings
-    with_work = bench.coordinator.groups, transactions, bench.coordinator.cleaning
+    of = bench.coordinator
+    with_work = of.groups, of.offsets, transactions, of.cleaning
     is_answered = parts is None
     while True:
         if not is_answered:

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from smq.coordinator.cleaning import Cleaning
-from smq.coordinator.groups import ALWAYS_MS
+from smq.coordinator.deadlines import ALWAYS_MS
 from smq.model.catalog import Topic
 from smq.model.errors import PreconditionFailed, StoreError
 from smq.model.now import Now

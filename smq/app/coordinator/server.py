@@ -32,6 +32,7 @@ from smq.coordinator.cleaning import Cleaning
 from smq.coordinator.commands import execute
 from smq.coordinator.coordinator import Coordinator
 from smq.coordinator.groups import Groups
+from smq.coordinator.offsets import CommittedOffsets
 from smq.coordinator.transactions.orders import Order
 from smq.coordinator.transactions.transactions import Transactions
 from smq.model.catalog import Node
@@ -229,10 +230,10 @@ class CoordinatorServer:
             self._published_changes = topics.changes
             self._publish(topics.catalog.encode())
 
-    def _with_work(self) -> tuple[Groups, Transactions, Cleaning]:
+    def _with_work(self) -> tuple[Groups, CommittedOffsets, Transactions, Cleaning]:
         """Those that have work of their own."""
-        coordinator = self._coordinator
-        return coordinator.groups, coordinator.transactions, coordinator.cleaning
+        of = self._coordinator
+        return of.groups, of.offsets, of.transactions, of.cleaning
 
     def _set_alarm(self, now: Now) -> None:
         """Schedule a turn for the next due work of groups and transactions."""

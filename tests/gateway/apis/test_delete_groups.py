@@ -7,7 +7,7 @@ import pytest
 
 from gateway.apis.delete_groups import handle
 from smq.coordinator.group_events import Commit
-from smq.coordinator.groups import DELETED_A_TICK
+from smq.coordinator.offsets import DELETED_A_STEP
 from smq.model.errors import BrokerError, ErrorCode
 from smq.store.rows import CommittedOffset
 from smq.wire.generated.delete_groups import DeleteGroupsRequest
@@ -58,7 +58,7 @@ def test_a_group_with_many_offsets_goes_in_steps_and_nobody_uses_it_meanwhile(
 ) -> None:
     """data fault 13: 100,000 offsets were deleted by one statement, which held the coordinator."""
     groups, context = bench.coordinator.groups, asked_of(bench)
-    topic = make_topic(bench, partitions=3 * DELETED_A_TICK)
+    topic = make_topic(bench, partitions=3 * DELETED_A_STEP)
     offsets = {number: CommittedOffset(1, -1, "", 0) for number in topic.partition_numbers}
     bench.store.commit_offsets("g", offsets)
     groups.handle("g", Commit("", None, -1), context.now)
@@ -71,10 +71,10 @@ def test_a_group_with_many_offsets_goes_in_steps_and_nobody_uses_it_meanwhile(
         if not answered:
             with pytest.raises(BrokerError, match="COORDINATOR_LOAD_IN_PROGRESS"):
                 groups.handle("g", Commit("", None, -1), context.now)
-            assert groups.next_wake_ms() == 0
-            groups.tick(context.now)
+            assert bench.coordinator.offsets.next_wake_ms() == 0
+            bench.coordinator.offsets.tick(context.now)
             groups.invariants()
-    assert left == [2 * DELETED_A_TICK, DELETED_A_TICK, 0, 0]
+    assert left == [2 * DELETED_A_STEP, DELETED_A_STEP, 0, 0]
     assert answered == [("g", E.NONE), ("x", E.GROUP_ID_NOT_FOUND)]
     with pytest.raises(BrokerError, match="GROUP_ID_NOT_FOUND"):
         groups.find("g")
@@ -82,15 +82,15 @@ def test_a_group_with_many_offsets_goes_in_steps_and_nobody_uses_it_meanwhile(
 
 def test_a_group_goes_though_its_asker_has_gone(bench: CoordinatorBench) -> None:
     groups, context = bench.coordinator.groups, asked_of(bench)
-    topic = make_topic(bench, partitions=2 * DELETED_A_TICK)
+    topic = make_topic(bench, partitions=2 * DELETED_A_STEP)
     offsets = {number: CommittedOffset(1, -1, "", 0) for number in topic.partition_numbers}
     bench.store.commit_offsets("g", offsets)
     groups.handle("g", Commit("", None, -1), context.now)
     parts = handle(DeleteGroupsRequest(groups_names=["g"]), context)
     next(parts)
     parts.close()  # type: ignore[attr-defined]
-    while groups.is_deleting("g"):
-        groups.tick(context.now)
+    while "g" in groups.deleting:
+        bench.coordinator.offsets.tick(context.now)
     assert not bench.store.has_offsets("g")
     groups.handle("g", Commit("", None, -1), context.now)
 
@@ -101,14 +101,14 @@ def test_what_is_left_of_a_group_amid_its_deletion_is_told_to_nobody(
 ) -> None:
     """Data fault 13, its kind: OffsetFetch told the half that was left, without an error."""
     groups, context = bench.coordinator.groups, asked_of(bench)
-    topic = make_topic(bench, partitions=2 * DELETED_A_TICK)
+    topic = make_topic(bench, partitions=2 * DELETED_A_STEP)
     offsets = {number: CommittedOffset(1, -1, "", 0) for number in topic.partition_numbers}
     bench.store.commit_offsets("g", offsets)
     groups.handle("g", Commit("", None, -1), context.now)
     parts = handle(DeleteGroupsRequest(groups_names=["g"]), context)
     next(parts)
     loading = E.COORDINATOR_LOAD_IN_PROGRESS
-    last = 2 * DELETED_A_TICK - 1
+    last = 2 * DELETED_A_STEP - 1
     request = OffsetFetchRequest(
         group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[last])]
     )
