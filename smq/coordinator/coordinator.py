@@ -42,9 +42,8 @@ class Coordinator:
         self.transactions = Transactions(
             store, _transaction_rules(config), self.producer_ids, places, now
         )
-        self.offsets = CommittedOffsets(
-            store, self.topics, self.groups, self.transactions, self._find_place, config, now
-        )
+        parts = self.settings, self.topics, self.groups, self.transactions
+        self.offsets = CommittedOffsets(store, *parts, self._find_place, now)
         self.cleaning = Cleaning(store)
         self.take_settings()
 
@@ -58,7 +57,6 @@ class Coordinator:
         self.topics.take_settings(self.config, self.settings.published)
         self.groups.take_rules(_group_rules(self.config))
         self.transactions.take_rules(_transaction_rules(self.config))
-        self.offsets.take_settings(self.config)
 
     def _find_place(self, number: int) -> LedPartition | None:
         found = self.topics.places.get(number)

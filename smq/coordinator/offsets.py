@@ -22,7 +22,7 @@ consumers, and none may subscribe to the topic. DeleteGroups takes all those of 
 go some at a time, and nobody can use the group meanwhile. Offsets of a deleted topic are not told
 any more, and go later (`cleaning`).
 
-*Expired.* Every ten minutes, as in Kafka, a walk over all groups takes what is too old:
+*Expired.* Every ten minutes, as in Kafka, a walk over all groups (`expiry`) takes what is too old:
 
     a group without members                       all of its offsets
     a stable group of consumers                   offsets of topics that no member subscribes to
@@ -39,28 +39,24 @@ from itertools import islice
 from typing import NamedTuple
 
 from smq.coordinator.deadlines import ALWAYS_MS
-from smq.coordinator.expiry import Expiry, Kept
+from smq.coordinator.expiry import Expiry
 from smq.coordinator.group_events import Commit
-from smq.coordinator.group_states import GroupState
 from smq.coordinator.groups import Groups
+from smq.coordinator.settings import Settings
 from smq.coordinator.subscriptions import CONSUMER, topics_of
 from smq.coordinator.topics import Topics
 from smq.coordinator.transactions.decisions import ProducerEpoch
 from smq.coordinator.transactions.orders import FindPlace, has_synced
 from smq.coordinator.transactions.transactions import Transactions
 from smq.model.catalog import Topic
-from smq.model.config import MINUTE_MS, Config
 from smq.model.errors import BrokerError, ErrorCode
 from smq.model.now import Now
 from smq.model.setting import INT64_MAX
 from smq.store.rows import CommittedOffset
 from smq.store.store import Store
 
-CHECK_INTERVAL_MS = 10 * 60_000  # Kafka's offsets.retention.check.interval.ms.
 PAGE_OFFSETS = 300  # Some milliseconds, as the next.
 DELETED_A_STEP = 500  # Pending ones too: many transactions may have one of a partition.
-# What takes as long as a row of the store: to read of what members say, and to look up partitions.
-BYTES_A_ROW, NUMBERS_A_ROW = 50, 20
 UNDECIDED = CommittedOffset(-1, -1, "", 1)
 """This very object stands for an offset that waits for a transaction's end."""
 
@@ -102,21 +98,16 @@ class CommittedOffsets:
     def __init__(  # noqa: PLR0913, PLR0917  (the parts of the coordinator that have a say)
         self,
         store: Store,
+        settings: Settings,
         topics: Topics,
         groups: Groups,
         transactions: Transactions,
         find_place: FindPlace,
-        config: Config,
         now: Now,
     ) -> None:
-        self._store, self._topics, self._groups = store, topics, groups
-        self._transactions, self._find_place = transactions, find_place
-        self._expiry, self._next_check_ms = Expiry(store), now.monotonic_ms + CHECK_INTERVAL_MS
-        self._config = config
-
-    def take_settings(self, config: Config) -> None:
-        """Use other settings from now on."""
-        self._config = config
+        self._store, self._settings, self._topics = store, settings, topics
+        self._groups, self._transactions, self._find_place = groups, transactions, find_place
+        self._expiry = Expiry(store, settings, topics, groups, now)
 
     # Commit
 
@@ -187,7 +178,7 @@ class CommittedOffsets:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if refusal is not ErrorCode.NONE:
             return refusal
-        if len(metadata) > self._config.offset_metadata_max_bytes:
+        if len(metadata) > self._settings.config.offset_metadata_max_bytes:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         if number >= 0:
             taken[number] = CommittedOffset(
@@ -261,40 +252,13 @@ class CommittedOffsets:
 
     def next_wake_ms(self) -> int:
         """The earliest time when `tick` has something to do (monotonic)."""
-        is_due = self._expiry.is_walking or self._groups.deleting
-        return ALWAYS_MS if is_due else self._next_check_ms
+        return ALWAYS_MS if self._groups.deleting else self._expiry.next_wake_ms()
 
     def tick(self, now: Now) -> None:
         """Delete and expire some; if there are more, `next_wake_ms` is now."""
         for group_id in list(islice(self._groups.deleting, 1)):
             self._delete_some(group_id)
-        if self._expiry.is_walking:
-            self._expire_some(now)
-        elif self._next_check_ms <= now.monotonic_ms:
-            self._next_check_ms = now.monotonic_ms + CHECK_INTERVAL_MS
-            self._expiry.begin(group.group_id for group in self._groups)
-
-    def _expire_some(self, now: Now) -> None:
-        retention_ms = self._config.offsets_retention_minutes * MINUTE_MS
-        for group_id in self._expiry.step(now.monotonic_ms, retention_ms, self._kept_of):
-            group = self._groups.get(group_id)
-            if group is not None and group.is_idle() and group_id not in self._groups.deleting:
-                self._groups.forget(group_id)
-
-    def _kept_of(self, group_id: str) -> Kept:
-        """The partitions whose offsets do not expire."""
-        group = self._groups.get(group_id)
-        if group is None:
-            return Kept(None)
-        if group.is_idle():
-            return Kept(())
-        if group.state is not GroupState.STABLE or group.protocol_type != CONSUMER:
-            return Kept(None)
-        topics, read_rows = topics_of(group), group.roster.bytes_held // BYTES_A_ROW
-        if topics is None:
-            return Kept(None, read_rows)
-        numbers = self._topics.numbers_of(topics)
-        return Kept(numbers, read_rows + len(numbers) // NUMBERS_A_ROW)
+        self._expiry.tick(now)
 
 
 def _undeletable(place: Place, read: Collection[str] | None) -> ErrorCode:

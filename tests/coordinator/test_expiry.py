@@ -1,20 +1,26 @@
 """Expiry walks over all groups, so many rows at a step, and forgets no group that is in use. Which
 offsets expire, and when."""
 
-from collections.abc import Collection
+from itertools import pairwise
 
 import pytest
 
-from smq.coordinator.expiry import GROUP_ROWS, ROWS_A_STEP, ROWS_MIN, Expiry, Kept
+from smq.coordinator.expiry import (
+    BYTES_A_ROW,
+    CHECK_INTERVAL_MS,
+    GROUP_ROWS,
+    ROWS_A_STEP,
+    ROWS_MIN,
+)
 from smq.coordinator.group_states import GroupState
-from smq.coordinator.offsets import CHECK_INTERVAL_MS
 from smq.model.catalog import Topic
 from smq.model.now import Now
 from smq.store.rows import CommittedOffset
 from tests.coordinator.coordinator_driver import CoordinatorDriver
-from tests.coordinator.test_groups import SESSION_MS, heartbeat, join, leave, stable
+from tests.coordinator.test_groups import SESSION_MS, heartbeat, join, leave, stable, sync
 from tests.coordinator.test_offsets import (
     BY,
+    OUTSIDE,
     begin,
     commit,
     commit_within,
@@ -29,104 +35,100 @@ DAY_MS = 86_400_000
 YEAR_MS = 365 * DAY_MS
 
 
-class FakeOffsets:
-    """Groups with partition numbers; those that are due go when they are looked at."""
-
-    def __init__(self, groups: dict[str, dict[int, bool]]) -> None:
-        self.groups = groups
-        self.looked_at: list[int] = []
-
-    def expire_offsets(  # noqa: PLR0913  (see Store)
-        self,
-        group_id: str,
-        now_ms: int,
-        retention_ms: int,
-        *,
-        after: int,
-        rows_max: int,
-        kept: Collection[int],
-    ) -> list[int]:
-        offsets = self.groups[group_id]
-        numbers = [number for number in sorted(offsets) if number > after][:rows_max]
-        for number in numbers:
-            if offsets[number] and number not in kept:
-                del offsets[number]
-        self.looked_at.append(len(numbers))
-        return numbers
-
-    def has_offsets(self, group_id: str) -> bool:
-        return bool(self.groups[group_id])
+def keep_old(
+    driver: CoordinatorDriver, topic: Topic, ago_ms: int = 0, group_id: str = "g", count: int = 1
+) -> None:
+    """A group has committed some time ago."""
+    committed = CommittedOffset(42, -1, "", driver.now.monotonic_ms - ago_ms)
+    offsets = dict.fromkeys(topic.partition_numbers[:count], committed)
+    driver.store.commit_offsets(group_id, offsets)
 
 
-def walk(expiry: Expiry, busy: tuple[str, ...] = ()) -> list[list[str]]:
-    """What each step finds."""
-    found = []
-    while expiry.is_walking:
-        found.append(expiry.step(0, 1, lambda group_id: Kept(None if group_id in busy else ())))
+def make_empty(driver: CoordinatorDriver, group_id: str) -> None:
+    driver.coordinator.groups.handle(group_id, OUTSIDE, driver.now)
+
+
+def walk(driver: CoordinatorDriver) -> list[int]:
+    """How many offsets each step of a walk has left, while no member's time passes."""
+    offsets, found = driver.coordinator.offsets, list[int]()
+    now_ms = driver.now.monotonic_ms + CHECK_INTERVAL_MS
+    driver.now = driver.now._replace(monotonic_ms=now_ms)
+    offsets.tick(driver.now)
+    while offsets.next_wake_ms() <= now_ms:
+        offsets.tick(driver.now)
+        found.append(sum(len(kept(driver, each)) for each in driver.store.groups_with_offsets()))
     return found
 
 
-def test_only_idle_groups_whose_last_offset_has_gone_are_empty() -> None:
-    offsets = FakeOffsets({"old": {1: True}, "kept": {1: True, 2: False}, "busy": {1: True}})
-    offsets.groups["none"] = {}
-    expiry = Expiry(offsets)
-    assert not expiry.is_walking
-    expiry.begin(offsets.groups)
-    [found] = walk(expiry, ("busy",))
-    assert sorted(found) == ["none", "old"]
-    assert offsets.groups == {"old": {}, "kept": {2: False}, "busy": {1: True}, "none": {}}
+# So many rows at a step
 
 
-def test_a_step_looks_at_so_many_rows_and_the_next_goes_on_behind_them() -> None:
-    offsets = FakeOffsets({"large": dict.fromkeys(range(5 * ROWS_A_STEP), True)})
-    expiry = Expiry(offsets)
-    expiry.begin(["large"])
-    found = walk(expiry)
-    assert found == [[], [], [], [], [], ["large"]]
-    assert max(offsets.looked_at) < ROWS_A_STEP
-    assert sum(offsets.looked_at) == 5 * ROWS_A_STEP
+def test_only_idle_groups_whose_last_offset_has_gone_are_forgotten(
+    driver: CoordinatorDriver,
+) -> None:
+    topic = make_topic(driver)
+    stable(driver, "busy", protocol_type="connect")
+    for group_id in ("old", "kept", "none"):
+        make_empty(driver, group_id)
+    commit(driver, offered(topic, 1), group_id="kept")
+    for group_id in ("old", "kept", "busy"):
+        keep_old(driver, topic, YEAR_MS, group_id)
+    [_] = walk(driver)
+    assert {group.group_id for group in driver.coordinator.groups} == {"kept", "busy"}
+    first, second, _ = topic.partition_numbers
+    assert (list(kept(driver, "kept")), list(kept(driver, "busy"))) == ([second], [first])
 
 
-def test_very_many_groups_take_steps_by_their_number_busy_or_not() -> None:
-    offsets = FakeOffsets({f"g{i}": {1: False} for i in range(1000)})
-    for busy in ((), tuple(offsets.groups)):
-        expiry = Expiry(offsets)
-        expiry.begin(offsets.groups)
-        steps = len(walk(expiry, busy))
-        assert (
-            1000 * GROUP_ROWS // ROWS_A_STEP <= steps <= 1000 * (GROUP_ROWS + 1) // ROWS_A_STEP + 1
-        )
+def test_a_step_looks_at_so_many_rows_and_the_next_goes_on_behind_them(
+    driver: CoordinatorDriver,
+) -> None:
+    count = 5 * ROWS_A_STEP
+    topic = make_topic(driver, count=count)
+    make_empty(driver, "g")
+    keep_old(driver, topic, YEAR_MS, count=count)
+    left = walk(driver)
+    assert len(left) == 6
+    assert left[-1] == 0
+    assert max(before - after for before, after in pairwise([count, *left])) < ROWS_A_STEP
+    assert list(driver.coordinator.groups) == []
 
 
-def test_a_step_ends_after_a_group_that_took_long_to_read() -> None:
+@pytest.mark.parametrize("are_busy", [False, True])
+def test_very_many_groups_take_steps_by_their_number_busy_or_not(
+    driver: CoordinatorDriver, are_busy: bool
+) -> None:
+    topic = make_topic(driver)
+    for i in range(1000):
+        if are_busy:
+            join(driver, f"g{i}")
+        else:
+            make_empty(driver, f"g{i}")
+        keep_old(driver, topic, group_id=f"g{i}")
+    steps = len(walk(driver))
+    assert 1000 * GROUP_ROWS // ROWS_A_STEP <= steps <= 1000 * (GROUP_ROWS + 1) // ROWS_A_STEP + 1
+
+
+def test_a_step_ends_after_a_group_that_took_long_to_read(driver: CoordinatorDriver) -> None:
     """Data fault 13, its kind: a step counted groups and rows, not the topics that members
     subscribe to. 50 groups of 9,000 topics each held the coordinator for 0.4 s."""
-    offsets = FakeOffsets({str(number): {1: False} for number in range(10)})
-    expiry = Expiry(offsets)
-    expiry.begin(offsets.groups)
-    steps = 0
-    while expiry.is_walking:
-        expiry.step(0, 1, lambda _: Kept((1,), ROWS_A_STEP))
-        steps += 1
-    assert steps == 10
+    said = subscription("t") + bytes(ROWS_A_STEP * BYTES_A_ROW)
+    for i in range(10):
+        join(driver, f"g{i}", protocols=(("range", said),))
+    driver.wait(3000)
+    for i in range(10):
+        sync(driver, f"g{i}")
+    assert len(walk(driver)) == 10
 
 
-def test_a_group_that_took_long_to_read_still_gets_on() -> None:
-    offsets = FakeOffsets({"large": dict.fromkeys(range(5 * ROWS_MIN), False)})
-    expiry = Expiry(offsets)
-    expiry.begin(offsets.groups)
-    while expiry.is_walking:
-        expiry.step(0, 1, lambda _: Kept((1,), 10 * ROWS_A_STEP))
-    assert len(offsets.looked_at) <= 6
+def test_a_group_that_took_long_to_read_still_gets_on(driver: CoordinatorDriver) -> None:
+    topic = make_topic(driver, count=5 * ROWS_MIN)
+    said = subscription("t") + bytes(10 * ROWS_A_STEP * BYTES_A_ROW)
+    stable(driver, protocols=(("range", said),))
+    keep_old(driver, topic, count=5 * ROWS_MIN)
+    assert len(walk(driver)) == 6
 
 
 # Which, and when
-
-
-def keep_old(driver: CoordinatorDriver, topic: Topic, ago_ms: int = 0) -> None:
-    """Group g has committed some time ago."""
-    committed = CommittedOffset(42, -1, "", driver.now.monotonic_ms - ago_ms)
-    driver.store.commit_offsets("g", {topic.partition_numbers[0]: committed})
 
 
 def test_a_consumer_that_comes_back_after_6_days_finds_its_offset(

@@ -49,9 +49,13 @@ def stable(driver: CoordinatorDriver, group_id: str = "g", **fields: Any) -> Non
     """A group of one member, a."""
     join(driver, group_id, **fields)
     driver.wait(3000)
-    sync = Sync(ticket="sync", member_id="a", instance_id=None, generation=1)
-    driver.coordinator.groups.handle(group_id, sync, driver.now)
+    sync(driver, group_id)
     driver.coordinator.groups.take_answers()
+
+
+def sync(driver: CoordinatorDriver, group_id: str = "g") -> None:
+    event = Sync(ticket="sync", member_id="a", instance_id=None, generation=1)
+    driver.coordinator.groups.handle(group_id, event, driver.now)
 
 
 def heartbeat(driver: CoordinatorDriver, group_id: str = "g") -> None:

@@ -103,7 +103,6 @@ def test_groups_transactions_and_topics_decide_by_what_is_in_force(
     coordinator.take_settings()
     rules = coordinator.groups._rules
     assert (rules.limits.size_max, rules.session_timeout_min_ms) == (9, 11)
-    assert coordinator.offsets._config.offsets_retention_minutes == 2
     assert coordinator.transactions._rules.timeout_max_ms == 13
     assert coordinator.topics.changes == changes + 1
     assert coordinator.topics.catalog.settings == {BROKER: {"": new}}
