@@ -42,10 +42,10 @@ def handle(request: OffsetCommitRequest, context: CoordinatorContext) -> OffsetC
         for each in asked.partitions
     ]
     by = Commit(request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
-    retention_ms = request.retention_time_ms if request.retention_time_ms >= 0 else None
-    errors = iter(
-        context.coordinator.offsets.commit(request.group_id, by, offered, context.now, retention_ms)
+    errors = context.coordinator.offsets.commit(
+        request.group_id, by, offered, context.now, retention_ms=request.retention_time_ms
     )
+    code = iter(errors)
     return OffsetCommitResponse(
         topics=unknown_first(
             OffsetCommitResponseTopic(
@@ -54,7 +54,7 @@ def handle(request: OffsetCommitRequest, context: CoordinatorContext) -> OffsetC
                 partitions=[
                     OffsetCommitResponsePartition(
                         partition_index=each.partition_index,
-                        error_code=_code(next(errors), topic, context.version),
+                        error_code=_said(next(code), topic, context.version),
                     )
                     for each in asked.partitions
                 ],
@@ -71,7 +71,7 @@ def _find(asked: OffsetCommitRequestTopic, context: CoordinatorContext) -> Topic
     return catalog.find(asked.name)
 
 
-def _code(error: ErrorCode, topic: Topic | None, version: int) -> ErrorCode:
+def _said(error: ErrorCode, topic: Topic | None, version: int) -> ErrorCode:
     """The error as this version says it."""
     if topic is None and version >= IDS_FROM:
         return ErrorCode.UNKNOWN_TOPIC_ID

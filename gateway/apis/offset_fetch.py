@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from gateway.coordinator_context import CoordinatorContext
-from smq.coordinator.offsets import UNDECIDED, Place
+from smq.coordinator.offsets import UNDECIDED
 from smq.model.catalog import Topic
 from smq.model.errors import BrokerError, ErrorCode
 from smq.store.rows import CommittedOffset
@@ -35,6 +35,7 @@ from smq.wire.generated.offset_fetch import (
 ERRORS_FROM = 2
 GROUPS_FROM = 8
 IDS_FROM = 10
+NOWHERE = -1  # As partitions of internal topics, which have no offsets.
 NOTHING = CommittedOffset(-1, -1, "", 0)
 
 
@@ -128,13 +129,11 @@ def _refused(
     return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics, error_code=error)
 
 
-def _numbers(asked: OffsetFetchRequestTopics, context: CoordinatorContext) -> Iterator[int]:
-    """The requested partitions that exist, by number."""
-    topic = _find(asked, context)
-    for index in asked.partition_indexes:
-        number = Place(topic, index).number
-        if number is not None:
-            yield number
+def _numbers(asked: OffsetFetchRequestTopics, context: CoordinatorContext) -> list[int]:
+    """The number of each requested partition; NOWHERE if there is none."""
+    topic, wanted = _find(asked, context), asked.partition_indexes
+    numbers = topic.partition_numbers if topic is not None else ()
+    return [numbers[index] if 0 <= index < len(numbers) else NOWHERE for index in wanted]
 
 
 def _find(asked: OffsetFetchRequestTopics, context: CoordinatorContext) -> Topic | None:
@@ -165,13 +164,12 @@ def _topic(
     committed: dict[int, CommittedOffset],
     context: CoordinatorContext,
 ) -> OffsetFetchResponseTopics:
-    topic, is_by_id = _find(asked, context), context.version >= IDS_FROM
-    error = ErrorCode.UNKNOWN_TOPIC_ID if topic is None and is_by_id else ErrorCode.NONE
+    is_unknown_id = context.version >= IDS_FROM and _find(asked, context) is None
+    error = ErrorCode.UNKNOWN_TOPIC_ID if is_unknown_id else ErrorCode.NONE
     partitions = list[OffsetFetchResponsePartitions]()
-    for index in asked.partition_indexes:
-        number = Place(topic, index).number
-        found = NOTHING if number is None else committed.get(number, NOTHING)
-        if number is not None and found.metadata:
+    for index, number in zip(asked.partition_indexes, _numbers(asked, context), strict=True):
+        found = committed.get(number, NOTHING)
+        if found.metadata:
             if (group_id, number) in context.told.offsets:
                 continue
             context.told.offsets.add((group_id, number))

@@ -68,10 +68,13 @@ class Place(NamedTuple):
     partition: int
 
     @property
-    def number(self) -> int | None:
-        """The partition's number, negative in an internal topic; None: it does not exist."""
-        if self.topic is None or not 0 <= self.partition < self.topic.partition_count:
-            return None
+    def exists(self) -> bool:
+        return self.topic is not None and 0 <= self.partition < self.topic.partition_count
+
+    @property
+    def number(self) -> int:
+        """The number of a partition that exists; negative in an internal topic."""
+        assert self.topic is not None
         return self.topic.partition_numbers[self.partition]
 
 
@@ -111,36 +114,30 @@ class CommittedOffsets:
 
     # Commit
 
-    def commit(
+    def commit(  # noqa: PLR0913  (whose, what, when)
         self,
         group_id: str,
         by: Commit,
         offered: Sequence[Offered],
         now: Now,
-        retention_ms: int | None = None,
+        *,
+        txn: Within | None = None,
+        retention_ms: int = -1,
     ) -> list[ErrorCode]:
-        """Commit offsets; returns an error for each. Afterwards each is kept so long, if the
-        client says so."""
+        """Commit offsets, or have a transaction do so; returns an error for each.
+
+        `retention_ms`: as the client asks; negative: by the setting.
+        """
         refusal = ErrorCode.NONE
-        if any(each.place.number is not None for each in offered):
-            refusal = self._refusal(group_id, by, None, now)
-        expire_ms = None
-        if retention_ms is not None:
-            expire_ms = min(now.monotonic_ms + retention_ms, INT64_MAX)
+        if txn is not None or any(each.place.exists for each in offered):
+            refusal = self._refusal(group_id, by, txn, now)
+        expire_ms = min(now.monotonic_ms + retention_ms, INT64_MAX) if retention_ms >= 0 else None
         taken: dict[int, CommittedOffset] = {}
         errors = [self._take(each, refusal, taken, now, expire_ms) for each in offered]
-        lazy = not has_synced(taken, self._find_place)
-        self._store.commit_offsets(group_id, taken, lazy=lazy)
-        return errors
-
-    def commit_within(
-        self, txn: Within, group_id: str, by: Commit, offered: Sequence[Offered], now: Now
-    ) -> list[ErrorCode]:
-        """Commit offsets when a transaction does; returns an error for each."""
-        refusal = self._refusal(group_id, by, txn, now)
-        taken: dict[int, CommittedOffset] = {}
-        errors = [self._take(each, refusal, taken, now, None) for each in offered]
-        if taken:
+        if txn is None:
+            lazy = not has_synced(taken, self._find_place)
+            self._store.commit_offsets(group_id, taken, lazy=lazy)
+        elif taken:
             self._transactions.put_offsets(txn.transactional_id, group_id, taken)
         return errors
 
@@ -173,15 +170,15 @@ class CommittedOffsets:
         expire_ms: int | None,
     ) -> ErrorCode:
         """Take one partition's offset or refuse it."""
-        number, metadata = offered.place.number, offered.metadata or ""
-        if number is None:
+        place, metadata = offered.place, offered.metadata or ""
+        if not place.exists:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if refusal is not ErrorCode.NONE:
             return refusal
         if len(metadata) > self._settings.config.offset_metadata_max_bytes:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
-        if number >= 0:
-            taken[number] = CommittedOffset(
+        if place.number >= 0:
+            taken[place.number] = CommittedOffset(
                 offered.offset, offered.leader_epoch, metadata, now.monotonic_ms, expire_ms
             )
         return ErrorCode.NONE
@@ -226,11 +223,8 @@ class CommittedOffsets:
             raise BrokerError(ErrorCode.NON_EMPTY_GROUP)
         read = topics_of(group)
         errors = [_undeletable(place, read) for place in places]
-        numbers = [
-            number
-            for place, error in zip(places, errors, strict=True)
-            if error is ErrorCode.NONE and (number := place.number) is not None
-        ]
+        those = zip(places, errors, strict=True)
+        numbers = [place.number for place, error in those if error is ErrorCode.NONE]
         tables = self._store.transactions
         while tables.forget_offsets(group_id, numbers, DELETED_A_STEP):
             yield []
@@ -263,7 +257,7 @@ class CommittedOffsets:
 
 def _undeletable(place: Place, read: Collection[str] | None) -> ErrorCode:
     """Why a partition's offset stays, or NONE. `read`: what the members read, None if unknown."""
-    if place.topic is None or place.number is None:
+    if place.topic is None or not place.exists:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if read is None or place.topic.name in read:
         return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC

@@ -52,10 +52,10 @@ def commit(
     *those: Offered,
     by: Commit = OUTSIDE,
     group_id: str = "g",
-    retention_ms: int | None = None,
+    retention_ms: int = -1,
 ) -> list[ErrorCode]:
     offsets = driver.coordinator.offsets
-    return offsets.commit(group_id, by, those, driver.now, retention_ms)
+    return offsets.commit(group_id, by, those, driver.now, retention_ms=retention_ms)
 
 
 def begin(driver: CoordinatorDriver) -> ProducerEpoch:
@@ -71,7 +71,7 @@ def commit_within(
     joins: bool = True,
 ) -> list[ErrorCode]:
     txn, offsets = Within("mine", producer, joins=joins), driver.coordinator.offsets
-    return offsets.commit_within(txn, group_id, within(by), those, driver.now)
+    return offsets.commit(group_id, within(by), those, driver.now, txn=txn)
 
 
 def end(driver: CoordinatorDriver, producer: ProducerEpoch, *, commits: bool) -> None:

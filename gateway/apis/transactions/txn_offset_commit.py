@@ -50,9 +50,8 @@ def handle(request: TxnOffsetCommitRequest, context: CoordinatorContext) -> TxnO
         for topic in request.topics
         for each in topic.partitions
     ]
-    errors = iter(
-        context.coordinator.offsets.commit_within(txn, request.group_id, by, offered, context.now)
-    )
+    errors = context.coordinator.offsets.commit(request.group_id, by, offered, context.now, txn=txn)
+    code = iter(errors)
     return TxnOffsetCommitResponse(
         topics=unknown_first(
             TxnOffsetCommitResponseTopic(
@@ -60,7 +59,7 @@ def handle(request: TxnOffsetCommitRequest, context: CoordinatorContext) -> TxnO
                 partitions=[
                     TxnOffsetCommitResponsePartition(
                         partition_index=each.partition_index,
-                        error_code=_code(next(errors), context.version),
+                        error_code=_said(next(code), context.version),
                     )
                     for each in topic.partitions
                 ],
@@ -70,7 +69,7 @@ def handle(request: TxnOffsetCommitRequest, context: CoordinatorContext) -> TxnO
     )
 
 
-def _code(error: ErrorCode, version: int) -> ErrorCode:
+def _said(error: ErrorCode, version: int) -> ErrorCode:
     """The error as this API says it."""
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
