@@ -60,13 +60,14 @@ def export(  # noqa: PLR0913  (Each is an option.)
     if file.suffix not in SUFFIXES:
         raise refusal(f"{file}: the name of a file to export to ends with {', '.join(SUFFIXES)}")
     where = place(start, "--from")
-    with client_at(bootstrap) as client, client.consumer(topic_ids=client.topic_ids()) as consumer:
+    with (
+        client_at(bootstrap) as client,
+        client.consumer(start=where, topic_ids=client.topic_ids()) as consumer,
+    ):
         count = client.topics().get(topic)
         if count is None:
             raise refusal(f"there is no topic {topic}; `smq topic list` shows the topics")
         consumer.assign((topic, each) for each in partition or range(count))
-        for name in consumer.assignment():
-            consumer.seek(*name, where)
         with _whole(file) as put:
             records = _export(consumer, put)
     if as_json:
@@ -79,8 +80,11 @@ def _export(consumer: "Consumer", put: Put) -> int:
     from smq.client.consuming.silence import Silence  # noqa: PLC0415  (as below)
 
     ends, firsts = consumer.find("latest"), consumer.find("earliest")
-    for name, first in firsts.items():  # One of several topics may have the requested offset.
-        consumer.seek(*name, min(max(consumer.position(*name), first), ends[name]))
+    for name, first in firsts.items():  # One of several partitions may have the requested offset.
+        position = consumer.position(*name)
+        start = min(max(position, first), ends[name])
+        if start != position:  # Each seek looks at all partitions.
+            consumer.seek(*name, start)
     total = sum(end - consumer.position(*name) for name, end in ends.items())
     records = 0
     with progress("exporting", total) as advance:
@@ -92,7 +96,7 @@ def _export(consumer: "Consumer", put: Put) -> int:
                     written = put(batch, ends)
                     records += written
                     advance(written)
-            for name, end in ends.items():
+            for name, (_, end) in left.items():
                 if consumer.position(*name) >= end:
                     consumer.pause(*name)
     return records
