@@ -166,8 +166,10 @@ class ShardCommands:
                 self._refuse(link, frame_id, data)
                 return
             if is_filtered:
-                if led.offsets().decided_end > asked.offset:
-                    self._refuse(link, frame_id, ValueError(f"{asked.offset} is sealed by now"))
+                is_led = number in led.log.partitions.slots
+                if not is_led or led.offsets().decided_end > asked.offset:
+                    reason = f"offset {asked.offset} of partition {number} is sealed or gone"
+                    self._refuse(link, frame_id, ValueError(reason))
                     return
                 data = without(data, partial(transactions.aborted_of, number))
             answer = encode_answer(frame_id, RawBatches(len(data)), data)

@@ -238,7 +238,7 @@ def _lanes(
                 f"{known.destination} was reached before: it has lost records"
             )
         position, skip = known.place(end)
-        if number in state.partitions and ends[number] < position:
+        if known.epoch >= 0 and ends[number] < position:  # It has been read up to there.
             raise refusal(
                 f"partition {number} of {source.topic} ends at {ends[number]}, but was copied up "
                 f"to {position}: it has lost records; copy it to another destination"

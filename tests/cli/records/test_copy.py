@@ -312,6 +312,14 @@ def test_a_source_that_was_restored_from_an_older_snapshot_is_noticed(
     assert "it has lost records; copy it to another destination" in said
 
 
+def test_a_start_beyond_a_partitions_end_is_no_loss(
+    smq_session_broker: SmqBroker, topic: str, tmp_path: Path
+) -> None:
+    command = [topic, f"{topic}-to", "--from", "500", "--state", str(tmp_path / "state")]
+    for _ in range(2):
+        copy(smq_session_broker, *command)
+
+
 def test_a_destination_that_takes_less_gets_smaller_batches(smq_session_broker: SmqBroker) -> None:
     """Use fault 4: the answer was MESSAGE_TOO_LARGE, of no record that was named."""
     source, small, tiny = (uuid4().hex[:8] for _ in range(3))
