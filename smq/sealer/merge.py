@@ -7,7 +7,7 @@ no reader can still use their names. Rows stay in order and keep their offsets; 
 same records, perhaps in other batches.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -28,6 +28,9 @@ from smq.sealer.seal import parquet_writer, put_file
 from smq.store.manifest import walk
 from smq.wire.codec import Buffer
 
+# Of all columns of the files that become one: some ten seconds, whatever few bytes they take.
+VALUES_MAX = 1 << 28
+
 
 class _Opened(NamedTuple):
     """A line of the manifest and its file."""
@@ -39,6 +42,10 @@ class _Opened(NamedTuple):
     def is_log_append(self) -> bool:
         """Whether the file says that its times are the broker's."""
         return isinstance(self.file, ParquetSegment) and self.file.is_log_append
+
+    @property
+    def value_count(self) -> int:
+        return self.file.value_count if isinstance(self.file, ParquetSegment) else 0
 
 
 class Merging(NamedTuple):
@@ -61,9 +68,9 @@ class Merging(NamedTuple):
         found = to_merge(walk(self.manifest, place.number, log_start), settings, self.run_min)
         opened = [_Opened(each, open_segment(self.store, each, self.staging)) for each in found]
         for _, alike in groupby(opened, lambda each: each.is_log_append):
-            group = list(alike)
-            if len(group) > 1:
-                return len(group) if self._make_one(place, group, settings.schema) else 0
+            for group in _affordable(alike):
+                if len(group) > 1:
+                    return len(group) if self._make_one(place, group, settings.schema) else 0
         return 0
 
     def _make_one(self, place: SealedPartition, group: list[_Opened], schema: str) -> bool:
@@ -97,6 +104,19 @@ class Merging(NamedTuple):
         if not is_done:
             self.store.delete(key)
         return is_done
+
+
+def _affordable(opened: Iterable[_Opened]) -> Iterator[list[_Opened]]:
+    """Neighbours with at most VALUES_MAX values, or a single file."""
+    found: list[_Opened] = []
+    count = 0
+    for each in opened:
+        if found and count + each.value_count > VALUES_MAX:
+            yield found
+            found, count = [], 0
+        found.append(each)
+        count += each.value_count
+    yield found
 
 
 def _merged(

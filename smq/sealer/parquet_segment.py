@@ -98,6 +98,16 @@ class ParquetSegment:
         """The names of the file's columns: those of SCHEMA, and typed ones."""
         return list(self._file.schema_arrow.names)
 
+    @property
+    def value_count(self) -> int:
+        """The values of all columns, each item of a list counted."""
+        groups = map(self._file.metadata.row_group, range(self._file.metadata.num_row_groups))
+        return sum(
+            group.column(number).num_values
+            for group in groups
+            for number in range(group.num_columns)
+        )
+
     def span_of(self, offset: int) -> Span:
         """The step that covers an offset; the first one for offsets before it."""
         span = next((span for span in self.spans if offset < span.end), self.spans[-1])

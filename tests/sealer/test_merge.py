@@ -9,6 +9,7 @@ import pytest
 from shm.kernels.base.words import ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL
 from smq.model.config import Config
 from smq.model.topic_settings import TopicSettings
+from smq.sealer import merge as merge_module
 from smq.sealer.cold import Cache, ColdReader, Damaged, open_segment
 from smq.sealer.housekeeping import Housekeeping
 from smq.sealer.merge import Merging
@@ -127,6 +128,21 @@ def test_each_kind_of_time_is_merged_with_its_own(
     sealed(store, manifest, *parts)
     assert merging(store, manifest).merge(PLACE, SETTINGS) == 3
     assert [each.base_offset for each in manifest.segments(1)] == [0, 3, 4]
+
+
+def test_files_whose_columns_have_very_many_values_are_not_made_one(
+    store: MemoryStore, manifest: WritableManifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Door fault 6, its kind: the sealer had no turn for others while it merged them."""
+    sealed(store, manifest, *rows())
+    [one, *_] = manifest.segments(1)
+    file = open_segment(store, one)
+    assert isinstance(file, ParquetSegment)
+    assert file.value_count >= 3 * 6  # Three records, and at least as many columns.
+    monkeypatch.setattr(merge_module, "VALUES_MAX", 2 * file.value_count)
+    assert merging(store, manifest).merge(PLACE, SETTINGS) == 2
+    monkeypatch.setattr(merge_module, "VALUES_MAX", file.value_count)
+    assert merging(store, manifest).merge(PLACE, SETTINGS) == 0
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
