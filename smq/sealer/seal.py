@@ -139,13 +139,14 @@ class Sealing(NamedTuple):
                 kind = kind if may_part else Kind.RAW
             segment = segment or self._begun(place, position, kind, piece)
             segment.add(piece)
-            if self.is_over():
-                break
             if (
-                max(segment.sent_bytes, segment.writer.size) >= segment_bytes
+                self.is_over()
+                or max(segment.sent_bytes, segment.writer.size) >= segment_bytes
                 or segment.record_count >= SEGMENT_RECORDS_MAX
             ):
                 position, segment = self._commit(place, segment), None
+                if self.is_over():
+                    break
         return position if segment is None else self._commit(place, segment)
 
     def seal_undecided(

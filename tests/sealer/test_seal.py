@@ -73,7 +73,7 @@ def test_a_seal_ends_with_its_turn_and_the_next_goes_on(
     """Door fault 6, its kind: one partition held the sealer for as long as its content took."""
     store = MemoryStore()
     shard = FakeShard([batch(offset, 5, time=50) for offset in range(0, 20, 5)])
-    turns = iter((False, True, True))
+    turns = iter((False, False, True, True, True, True))
     job = Sealing(
         store, shard, manifest, lambda: 1, draw, Room(), is_over=lambda: next(turns, False)
     )

@@ -103,12 +103,19 @@ def _parquet(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
             waiting.append(batch)
             done, rows, size = done + len(batch), rows + len(batch), size + batch.nbytes
             if rows >= ROWS_MAX or size >= PART_BYTES:
-                yield pa.concat_batches(waiting)
+                yield from _joined(waiting)
                 rows, size, waiting = 0, 0, []
-    if waiting:
-        yield pa.concat_batches(waiting)
+    yield from _joined(waiting)
     if done != parquet.metadata.num_rows:
         raise ValueError(f"it says that it has {parquet.metadata.num_rows} rows, and has {done}")
+
+
+def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """As one batch, unless their dictionaries have too many values together."""
+    try:
+        return [pa.concat_batches(batches)] if len(batches) > 1 else batches
+    except pa.ArrowInvalid:
+        return batches
 
 
 def _group(parquet: pq.ParquetFile, group: int, before: int) -> Iterator[pa.RecordBatch]:

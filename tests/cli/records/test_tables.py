@@ -257,6 +257,18 @@ def test_some_large_rows_do_not_make_the_others_come_one_by_one(
     assert len(parts) < 200
 
 
+def test_row_groups_whose_dictionaries_do_not_fit_together_are_read(tmp_path: Path) -> None:
+    """They were not joined before either."""
+    path, kind = tmp_path / "a.parquet", pa.dictionary(pa.int8(), pa.string())
+    texts = [[f"{group} {n}" for n in range(100)] for group in range(5)]
+    tables = [pa.table({"a": pa.array(each).cast(kind)}) for each in texts]
+    with pq.ParquetWriter(path, tables[0].schema) as writer:
+        for table in tables:
+            writer.write_table(table)
+    found = [each for batch in read(path) for each in batch["a"].to_pylist()]
+    assert found == [each for group in texts for each in group]
+
+
 def test_a_small_file_of_large_rows_is_read_a_few_rows_at_a_time(tmp_path: Path) -> None:
     """Door fault 15: a file of a kilobyte asked for 13 GB."""
     path = tmp_path / "bomb.parquet"

@@ -94,6 +94,7 @@ class WireSource:
         self._fetches: dict[int, _Fetch] = {}
         self._retry_at = 0.0
         self._failing_since: float | None = None
+        self._failing_code: ErrorCode | None = None
         self._left_at = 0.0
         self._missing: dict[str, BrokerError] = {}
         self._is_told = False
@@ -272,6 +273,9 @@ class WireSource:
     def _fail(self, error: BrokerError) -> None:
         """Retry later; raises errors that are not transient or last too long."""
         now = self._clock.monotonic_s()
+        if error.code is ErrorCode.UNKNOWN_TOPIC_ID is not self._failing_code:
+            self._failing_since = now  # The broker is there again: what failed before is over.
+        self._failing_code = error.code
         self._failing_since = self._failing_since or now
         is_too_long = now - self._failing_since > self._deadline_seconds
         self._retry_at = now + RETRY_SECONDS  # Also for a caller that polls again after an error.

@@ -335,6 +335,24 @@ def test_a_caller_that_pauses_does_not_make_a_failure_longer(
         clock.step(100)
 
 
+def test_a_broker_that_is_there_again_may_say_that_a_topic_has_another_id(
+    kafka: FakeKafka, source: WireSource
+) -> None:
+    """Found by the simulator (seed 6895): after a failure of some seconds it was raised at once,
+    though the next question would have been for the new id."""
+    clock = source._clock = SteppedClock(100 * 10**9)
+    kafka.add_topic("a", 1)
+    source.add(partitions(0))
+    source._deadline_seconds = 5
+    for error in [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 6 + [ErrorCode.UNKNOWN_TOPIC_ID]:
+        kafka.faults["Fetch"] += [error]
+        while not source.retry_in_seconds():
+            assert step(source) == []
+        clock.step(1)
+    fill(kafka, 0, 1, partitions=1)
+    assert read(source, 1)
+
+
 def test_brokers_that_stay_away_are_told_after_the_deadline(
     kafka: FakeKafka, cluster: Cluster
 ) -> None:
