@@ -50,7 +50,7 @@ from smq.wire.internal.transactions import SyncLogs, WriteMarkers
 from smq.wire.markers import Marker, without
 
 BATCHES_BYTES_MAX = 16 * 1024 * 1024
-ABORTED_BYTES_MAX = 256 * 1024  # Batches are examined one by one, in the loop.
+ABORTED_BYTES_MAX = 128 * 1024  # Batches are examined one by one, in the loop: some milliseconds.
 SYNC_POLL_MS = 1.0
 PUSHES_MAX = 1000  # Clients per answer: a few milliseconds.
 
