@@ -29,7 +29,7 @@ from typing import Any
 
 from shm.layout import WAL_FORMAT
 from smq.app.process.clock import monotonic_ms, sleep
-from smq.app.supervisor.links import refuse_links
+from smq.app.supervisor.contents import check_contents
 from smq.log.files.disk import OsDisk
 from smq.model.config import INT32_MAX, SETTINGS
 from smq.model.errors import MadeByNewer
@@ -77,7 +77,7 @@ class DataDirectory:
         try:
             with ExitStack() as undo:
                 OsDisk().make_directory(path.absolute())
-                refuse_links(path)
+                check_contents(path)
                 self._supervisor_fd = self._open(path / "supervisor.lock", undo)
                 self._lock_supervisor()
                 self._fd = self._open(path / "lock", undo)

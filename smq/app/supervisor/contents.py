@@ -1,11 +1,13 @@
-"""No link may stand in a data directory: one from elsewhere would lead to any of the user's files.
+"""What a data directory from elsewhere must not have, or it is not served.
 
-What is written through it overwrites them, what the filer has is published over HTTP, and what the
-sealer sweeps is deleted. Nor may a pipe, which holds for ever who opens it, a socket or a device. A
-start looks for them before it opens the first file, and nothing that runs makes one. Nor may what
-is read whole be large: a sparse file of some kilobytes has any length. The operator's own files
-beside ours may be links, and so may the path of the data directory; a filer in another place is the
-operator's.
+    a link      leads to any of the user's files: what is written through it overwrites them, what
+                the filer has is published over HTTP, and what the sealer sweeps is deleted
+    a pipe      holds for ever who opens it; a socket or a device is no file either
+    a size      what is read whole takes it in memory, and a sparse file of some kilobytes has any
+
+A start looks before it opens the first file, and nothing that runs makes one. The operator's own
+files beside ours may be links, and so may the path of the data directory; a filer in another place
+is the operator's.
 """
 
 import os
@@ -16,16 +18,13 @@ from pathlib import Path
 from smq.app.supervisor.modes import FILES, LEFT, OWN
 from smq.sealer.lake.catalog import FILE_NAME as CATALOG
 
+MiB = 1024 * 1024
 # What our names begin with: temporary files and SQLite's journals add to them.
 _OURS = (
     *("meta.json", "clock.json", "lock", "supervisor.lock", "restoring", "filer"),
     *(*OWN, *LEFT, *FILES, CATALOG),
 )
-
-
-MiB = 1024 * 1024
-# What is read whole, by its path in the directory, and more than it ever has. (A checkpoint has
-# some 100 bytes for each producer, open transaction and partition.)
+# What is read whole, by its path in the directory, and more bytes than it ever has.
 _READ_WHOLE = (
     (re.compile(r"[^/]*\.json|logs/\d+/(boot|sync-failed)|filer/\.cluster"), MiB),
     (re.compile(r"logs/\d+/checkpoint.*"), 512 * MiB),
@@ -33,9 +32,8 @@ _READ_WHOLE = (
 )
 
 
-def refuse_links(data_dir: Path) -> None:
-    """Raises SystemExit that names a link in what is ours, what is no file, or what is larger than
-    any file of its kind; and OSError."""
+def check_contents(data_dir: Path) -> None:
+    """Raises SystemExit with a sentence that names what must not be there, and OSError."""
     for entry in _all(data_dir):
         if entry.is_symlink():
             raise SystemExit(

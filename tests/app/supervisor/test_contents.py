@@ -1,12 +1,12 @@
-"""Links in a data directory, each of which leads to a file or directory of the user's."""
+"""What a data directory from elsewhere must not have: links, pipes, and sizes without a bound."""
 
 import os
 from pathlib import Path
 
 import pytest
 
+from smq.app.supervisor.contents import check_contents
 from smq.app.supervisor.datadir import DataDirectory
-from smq.app.supervisor.links import refuse_links
 
 FILES = [
     *("supervisor.lock", "lock", "meta.json", "meta.json.new", "clock.json", "clock.json.new"),
@@ -42,7 +42,7 @@ def test_a_link_to_nothing_is_refused_too(tmp_path: Path) -> None:
     """It would be made behind the link."""
     (tmp_path / "lock").symlink_to(tmp_path / "nothing")
     with pytest.raises(SystemExit, match="is a link"):
-        refuse_links(tmp_path)
+        check_contents(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["tables/kafka/t/.iceberg.json", "logs/0/boot", "meta.json"])
@@ -70,7 +70,7 @@ def test_what_is_read_whole_is_not_large(tmp_path: Path, name: str) -> None:
     with file.open("wb") as opened:
         opened.truncate(1 << 30)
     with pytest.raises(SystemExit, match=f"{file} has 1073741824 bytes"):
-        refuse_links(tmp_path)
+        check_contents(tmp_path)
 
 
 def test_files_of_users_have_any_size(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_files_of_users_have_any_size(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         with (tmp_path / name).open("wb") as opened:
             opened.truncate(1 << 30)
-    refuse_links(tmp_path)
+    check_contents(tmp_path)
 
 
 def test_the_operator_s_own_links_stay(tmp_path: Path) -> None:
