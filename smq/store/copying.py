@@ -75,21 +75,6 @@ class StoreCopy:
 _PATHS = "SELECT path FROM segments UNION SELECT path FROM undecided_segments"
 
 
-# By states of smq.coordinator.transactions.states; an open one is fenced (decisions.fenced).
-_RENEW = (
-    """
-    UPDATE transactions SET state = 'PrepareAbort', epoch = epoch + 1, last_epoch = epoch,
-        previous_producer_id = producer_id, version = 2
-    WHERE state = 'Ongoing'
-    """,
-    """
-    UPDATE transactions SET state = 'Empty', producer_id = next_producer_id, epoch = -1,
-        last_epoch = -1, previous_producer_id = -1, next_producer_id = -1
-    WHERE state NOT IN ('PrepareCommit', 'PrepareAbort')
-    """,
-)
-
-
 def segment_paths(path: Path) -> set[str]:
     """The files that the manifest names in a store without an owner. Raises StoreError."""
     with _failures_told(path), closing(_connect(path)) as store:
@@ -128,6 +113,21 @@ def keep_topics(path: Path, topics: Collection[tuple[str, str]]) -> None:
     _sync(path)
 
 
+# By states of smq.coordinator.transactions.states; an open one is fenced (decisions.fenced).
+_RENEW = (
+    """
+    UPDATE transactions SET state = 'PrepareAbort', epoch = epoch + 1, last_epoch = epoch,
+        previous_producer_id = producer_id, version = 2
+    WHERE state = 'Ongoing'
+    """,
+    """
+    UPDATE transactions SET state = 'Empty', producer_id = next_producer_id, epoch = -1,
+        last_epoch = -1, previous_producer_id = -1, next_producer_id = -1
+    WHERE state NOT IN ('PrepareCommit', 'PrepareAbort')
+    """,
+)
+
+
 def renew(path: Path, by: Mapping[str, int]) -> None:
     """Make a copied store another broker's: it gives out no number that the first one, or another
     copy, may have given out since. Raises StoreError.
@@ -137,19 +137,17 @@ def renew(path: Path, by: Mapping[str, int]) -> None:
     """
     with _failures_told(path), closing(_connect(path)) as store:
         store.execute("BEGIN")
-        for name, count in by.items():
-            store.execute("UPDATE counters SET next = next + ? WHERE name = ?", (count, name))
         names = store.execute("SELECT transactional_id FROM transactions").fetchall()
+        for name, count in [*by.items(), ("producer_id", len(names))]:
+            store.execute("UPDATE counters SET next = next + ? WHERE name = ?", (count, name))
         question = "SELECT next FROM counters WHERE name = 'producer_id'"
-        ((first,),) = store.execute(question).fetchall()
+        ((end,),) = store.execute(question).fetchall()
         store.executemany(
             "UPDATE transactions SET next_producer_id = ? WHERE transactional_id = ?",
-            [(first + i, name) for i, (name,) in enumerate(names)],
+            [(end - i, name) for i, (name,) in enumerate(names, start=1)],
         )
         for change in _RENEW:
             store.execute(change)
-        question = "UPDATE counters SET next = next + ? WHERE name = 'producer_id'"
-        store.execute(question, (len(names),))
         store.execute("COMMIT")
         store.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     _sync(path)
