@@ -1,6 +1,5 @@
 """Aborted transactions of a partition: order, look-ups within bounds, copies that stay."""
 
-import sys
 import tracemalloc
 from random import Random
 
@@ -9,6 +8,7 @@ import pytest
 
 from smq.log.aborted import BLOCK_ROWS, LAST, AbortedRows
 from smq.log.files.checkpoint import Aborted
+from tests.line_count import lines_counted
 
 
 def drawn(count: int, seed: int = 1) -> list[Aborted]:
@@ -111,20 +111,12 @@ def test_a_hundred_thousand_cost_little_memory_and_few_steps_to_look_up() -> Non
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert used < 50 * len(rows)
-    lines = 0
-
-    def count(_frame: object, event: str, _arg: object) -> object:
-        nonlocal lines
-        lines += event == "line"
-        return count
-
-    sys.settrace(count)  # type: ignore[arg-type]
-    found = kept.overlapping(1000, 2**62, 100)
-    copies = kept.copies()
-    sys.settrace(None)
+    with lines_counted() as lines:
+        found = kept.overlapping(1000, 2**62, 100)
+        copies = kept.copies()
     assert found.end == 1200
     assert len(found.rows) == 100
-    assert lines < 1000
+    assert lines.count < 1000
     last = copies[-1]
     assert last.base is not None  # No row is copied.
     assert int(last[-1, LAST]) == rows[-1].last_offset

@@ -1,6 +1,5 @@
 """What a shard tells who seals what lies under an open transaction, over a real socket."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from smq.wire.internal.messages import Batches, FindAborted, MarkSealed
 from smq.wire.markers import Marker
 from smq.wire.records import read_batches
 from tests.app.shard.test_commands import NUMBER, Bench
+from tests.line_count import lines_counted
 from tests.shard.transactional_bench import Producers
 
 
@@ -70,15 +70,7 @@ def test_what_many_aborted_transactions_overlap_is_given_to_the_sealer_at_once(
     found = list(read_batches(bench.batches(Batches(NUMBER, 0, BATCHES_BYTES_MAX))))
     assert [each.record_count for each in found[:40]] == [0] * 40
     assert len(found) == 80
-    lines = 0
-
-    def count(_frame: object, event: str, _arg: object) -> object:
-        nonlocal lines
-        lines += event == "line"
-        return count
-
-    sys.settrace(count)  # type: ignore[arg-type]
-    told = transactions.aborted_of(NUMBER, 0, 80, [1, 1500, 99_999])
-    sys.settrace(None)
+    with lines_counted() as lines:
+        told = transactions.aborted_of(NUMBER, 0, 80, [1, 1500, 99_999])
     assert [each.producer_id for each in told] == [1, 1500]
-    assert lines < 500
+    assert lines.count < 500
