@@ -239,7 +239,7 @@ class Client:
         isolation_level      "read_committed": neither records of aborted transactions nor, until
                              it is decided, records after the start of an open one;
                              "latest" and `lag` then mean the last stable offset
-        topic_ids            of topics, by name: polls raise NoSuchTopic where it is another's now
+        topic_ids            ids by topic: polls raise NoSuchTopic where another has the name
 
         Raises NoSuchTopic, BrokerUnavailable, TypeError, ValueError.
         """

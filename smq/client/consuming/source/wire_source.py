@@ -273,7 +273,8 @@ class WireSource:
     def _fail(self, error: BrokerError) -> None:
         """Retry later; raises errors that are not transient or last too long."""
         now = self._clock.monotonic_s()
-        if error.code is ErrorCode.UNKNOWN_TOPIC_ID is not self._failing_code:
+        is_answer = error.code is ErrorCode.UNKNOWN_TOPIC_ID
+        if is_answer and self._failing_code is not error.code:
             self._failing_since = now  # The broker is there again: what failed before is over.
         self._failing_code = error.code
         self._failing_since = self._failing_since or now
