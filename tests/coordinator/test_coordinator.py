@@ -1,6 +1,5 @@
 """The coordinator as a whole: its parts know the settings and the cluster."""
 
-import gc
 from contextlib import suppress
 
 from smq.coordinator.group_limits import GroupLimits
@@ -8,6 +7,7 @@ from smq.coordinator.topics import NewTopic
 from smq.model.errors import BrokerError
 from tests.coordinator.coordinator_driver import CoordinatorDriver
 from tests.coordinator.test_groups import stable
+from tests.garbage import garbage
 
 
 def test_the_brokers_settings_reach_the_groups(driver: CoordinatorDriver) -> None:
@@ -44,11 +44,7 @@ def test_what_is_forgotten_has_no_cycles(driver: CoordinatorDriver) -> None:
         driver.store.commit()
 
     live(0)
-    gc.collect()
-    gc.disable()
-    try:
+    with garbage() as left:
         for number in range(1, 101):
             live(number)
-        assert gc.collect() < 100
-    finally:
-        gc.enable()
+    assert len(left) < 100
