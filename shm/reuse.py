@@ -19,7 +19,7 @@ _blocks: dict[int, list[np.ndarray]] = {}
 
 
 def empty_words(count: int) -> np.ndarray:
-    """An uninitialized int64 array of so many items."""
+    """An uninitialized int64 array of `count` items."""
     if not BLOCK_WORDS_MIN <= count <= BLOCK_WORDS_MAX:
         return np.empty(count, np.int64)
     size = 1 << (count - 1).bit_length()

@@ -9,12 +9,12 @@ word out of a loop; it does not hoist these.
     fetch_add(words, i, value)        sequentially consistent; returns the old value
     compare_exchange(words, i, expected, value)   returns the old value
     fence()                           full barrier: the two halves of Dekker's handshake need it
-    pause()                           in a loop that spins: leaves the core's other half in peace
+    pause()                           in a spinning loop: yields to the core's other thread
     futex_wait(words, i, expected, timeout_ns)    sleep while the low 32 bits are as expected
     futex_wake(words, i, count)       wake that many sleepers
-    address(words, i)                 where a word lies, for calls of the system
-    bytes_at(words, i), words_at(…)   the memory at the address in word i, as many elements as the
-                                      next word says: uint8, int64; it must be mapped
+    address(words, i)                 the address of a word, for system calls
+    bytes_at(words, i), words_at(…)   an array (uint8, int64) over mapped memory: its address is
+                                      word i, its length word i + 1
 """
 
 from llvmlite import ir

@@ -24,7 +24,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 SOURCES = next(each for each in Path(__file__).resolve().parents if each.name == "shm")
-# No kernel is called through a C pointer: making the wrappers for it slowed the first start.
+# No kernel is called through a C pointer, and compiling wrappers for that slowed the first start.
 _OPTIONS: dict[str, Any] = {
     "nogil": True,
     "error_model": "numpy",
@@ -44,11 +44,11 @@ def sources_digest() -> str:
 def cache_directory() -> Path:
     """The directory of compiled kernels; it exists, and only this user and root can write it.
 
-    Numba unpickles what it finds there. Raises OSError if there is no such place.
+    Numba unpickles the files in it. Raises OSError if no such directory can be made.
     """
     name = sources_digest()[:16]
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    # On Windows each user has a temporary directory, and no number.
+    # On Windows each user has a temporary directory of its own, and there are no user ids.
     user = os.getuid() if sys.platform != "win32" else ""
     for root in (Path(home), Path(tempfile.gettempdir()) / f"smq-cache-{user}"):
         directory = root / "smq" / "kernels" / name
@@ -76,8 +76,8 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_directory()))
 
 import numba  # noqa: E402  (It reads NUMBA_CACHE_DIR when it is imported.)
 
-# Numba imports it with the first call of a kernel. If that is a thread's while another one forks,
-# the child waits for ever for the import of a thread that it has not.
+# Numba imports numpy.ma at the first call of a kernel. If another thread forks during that import,
+# the child inherits the import lock but not the thread that holds it, and waits forever.
 import numpy.ma  # noqa: E402, F401
 from numba.core.compiler_lock import global_compiler_lock  # noqa: E402
 
@@ -91,8 +91,8 @@ _PART_OPTIONS = _OPTIONS | {"no_cpython_wrapper": True, "pipeline_class": PartCo
 
 numba.config.reload_config()  # Numba may have been imported before.
 
-# A thread that calls a kernel for the first time loads it, under a lock of Numba's: a fork waits
-# for that, or its child would wait for ever for a thread that it has not.
+# The first call of a kernel loads it under Numba's compiler lock. A fork takes that lock first:
+# otherwise the child could inherit it locked, without the thread that would release it.
 at_fork(
     before=global_compiler_lock.acquire,
     after_in_parent=global_compiler_lock.release,
@@ -108,10 +108,10 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     function stays available as the attribute `py_func`.
     """
     compiled: Any = numba.njit(**_OPTIONS)(function)
-    # In the place of `cache=True`, which gives a kernel the cache that only this machine fills.
+    # Instead of `cache=True`, whose cache holds only kernels compiled on this machine.
     compiled._cache = KernelCache(function, SOURCES, SHIPPED)  # noqa: SLF001
-    # What the dispatcher, which is C, calls when it has no version for the arguments yet. An
-    # interrupt in the midst of it left Numba's lock held, or LLVM with half a function.
+    # The dispatcher (in C) calls this when it has no version for the arguments yet. An interrupt
+    # during the call could leave Numba's lock held, or a function half built in LLVM.
     compile_for_args = without_interrupts(compiled._compile_for_args)  # noqa: SLF001
     compiled._compile_for_args = compile_for_args  # noqa: SLF001
     _have_kernels_call_a_part(compiled, function)
@@ -125,7 +125,7 @@ def _have_kernels_call_a_part(compiled: Any, function: Callable[..., Any]) -> No
     `get_word(memory, 8)` separately, though LLVM inlines them into the caller anyway.
     """
 
-    @cache  # Created on demand: a process that finds all in the cache needs none.
+    @cache  # Created on demand: a process that loads every kernel from the cache needs no parts.
     def part() -> Any:
         return numba.njit(**_PART_OPTIONS)(function)
 

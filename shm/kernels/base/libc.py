@@ -1,8 +1,8 @@
 """The C library's functions that kernels call: `libc.send(...)`. No other file declares any.
 
-Arguments are as in their manual pages; a pointer is an address in an int64
-(`shm.kernels.base.atomics.address`). Each returns what C returns: below 0 is an error, and what
-`errno` says of it a kernel cannot read.
+Arguments are as in the manual pages; a pointer is an address in an int64
+(`shm.kernels.base.atomics.address`). Each returns what C returns. A result below 0 is an error;
+kernels cannot read `errno`.
 """
 
 from numba import types

@@ -1,9 +1,9 @@
 """Publishing a version word, for Python code: the smallest use of the atomics.
 
-SYNC POINT between the two: a reader of a version may read everything written before it; and a
-reader of a value that is being overwritten sees, on checking again, that the version has moved. For
-the second, the writer's next writes must not pass the version, nor the reader's second check its
-reads: hence the fences.
+SYNC POINT of writer and reader. A reader that has read a version sees everything written before
+it. A reader of a value that is being overwritten finds, when it checks again, that the version has
+moved: for this, no later write of the writer may become visible before the version, and the
+reader's second check must not happen before its reads. Hence the fences.
 """
 
 from shm.kernels.base.atomics import fence, load_acquire, store_release

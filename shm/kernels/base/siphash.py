@@ -1,6 +1,7 @@
-"""SipHash-1-3 under a secret key, for tables whose keys clients choose: who does not know the key
-cannot choose keys that meet in one bucket, as one can for every hash without a secret, and for
-MurmurHash even with one.
+"""SipHash-1-3 under a secret key, for hash tables whose keys clients choose.
+
+Without the secret a client cannot choose keys that collide in one bucket, as it can for every hash
+without a secret, and for MurmurHash even with one.
 
 https://131002.net/siphash/siphash.pdf. The plain twins are `sip_hash` of shm.kernels.twin.produce
 and `sip_hash_128` of shm.kernels.twin.keys.

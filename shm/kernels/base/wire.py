@@ -1,7 +1,7 @@
 """Kafka's primitive types in kernels: read with bounds checked, written.
 
-A reader takes a cursor `at` and an end, and returns the cursor after the value: BAD if that is cut
-or impossible. Nothing may be read from a cursor that is already BAD.
+A reader takes a cursor `at` and an end, and returns the cursor after the value; BAD if the value is
+truncated or invalid. No reader may be called with a cursor that is already BAD.
 """
 
 import numpy as np

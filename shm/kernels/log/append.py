@@ -243,7 +243,7 @@ def _records_are_good(memory, slot, data, plan, row, size):
 
 @kernel
 def _make_way(memory, slot, data, plan, row, size):
-    """0 if a new batch of so many bytes may be appended now, otherwise the reason why not yet.
+    """0 if a new batch of `size` bytes may be appended now, otherwise why not yet (STOP_…).
 
     A batch that the WAL has no space for is refused with an error in the row.
     """

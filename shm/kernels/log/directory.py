@@ -1,6 +1,6 @@
 """Which partitions this shard leads, for kernels: a hash table over the catalog.
 
-One int64 array, kept by Python (smq.shard.directory), with room for more of each part:
+One int64 array, maintained by smq.shard.directory, with spare room in each part:
 
     0 buckets (a power of two)   1 where topics begin   2 where slots begin   3 where names begin
     4, 5 the secret of the hash
@@ -11,9 +11,9 @@ One int64 array, kept by Python (smq.shard.directory), with room for more of eac
               -3: of an internal topic, which is never written
     names     the keys as bytes
 
-A topic has two entries, one after the other: under its name, and under its 16-byte id (with an
-inverted hash, so that a name of 16 bytes is not mistaken for an id). The rows of a topic that is
-gone stay, with a hash that no key has.
+A topic has two adjacent rows: one under its name, one under its 16-byte id (with an inverted hash,
+so that a name of 16 bytes is not mistaken for an id). The rows of a deleted topic stay, with a hash
+that no key has.
 """
 
 import numpy as np

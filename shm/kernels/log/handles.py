@@ -1,4 +1,4 @@
-"""The check of handles by a kernel, which recognizes plainly good ones and leaves all others.
+"""Checks handles: the kernel accepts those that are valid beyond doubt, and leaves all others.
 
     handle    as `Reference.handle` writes it (smq.model.references)
     rule      the directory of a topic's payload files, and for how long after its upload a
@@ -6,8 +6,8 @@
     payload   checked by a system call for each handle: exists, a file, of its id's length, young
 
 Nothing is cached about payloads, so nothing goes stale when one is deleted. Rules are dropped when
-the catalog changes. Handles that are not plainly good are left to smq.shard.references, which
-decides by the same facts and writes the error messages.
+the catalog changes. All other handles are left to smq.shard.references, which decides by the same
+facts and writes the error messages.
 
     rules   int64:  the paths' address and length | struct statx | a rule for each RULE_WORDS
     paths   uint8:  PATH_BYTES for each rule: a directory, then room for an id and a NUL
@@ -54,7 +54,7 @@ def _stands(data, at, end, text):
 
 @kernel
 def _hex(data, at, count):
-    """The number in so many digits, or -1: they are no digits, or not in our form."""
+    """The number that `count` hex digits spell, or -1: not all are digits in our form."""
     number = np.int64(0)
     for i in range(at, at + count):
         digit = np.int64(data[i])

@@ -3,12 +3,12 @@
 `shm.kernels.base.entries` lists the columns. All processes read the shared ones; `links` is private
 to the shard.
 
-JUMP makes going back from the newest entry to any offset take O(log n) steps, with O(1) work on
-append: it is the skew-binary random-access list of Myers (1983), as a column. NEWEST is the largest
-timestamp that a jump skips: so finding the first entry that reaches a timestamp takes O(log n)
-steps too.
+JUMP links make a walk from the newest entry back to any offset take O(log n) steps, at O(1) work
+for an append: a skew-binary random-access list (Myers 1983) in a column. NEWEST is the largest
+timestamp among the entries that a jump skips, so the first entry that reaches a timestamp is also
+found in O(log n) steps.
 
-An overwritten entry ends every walk: the tables filed beside full WAL segments have it.
+A walk ends at an overwritten entry; the index filed beside the full WAL segment has that one.
 """
 
 import numpy as np

@@ -5,9 +5,9 @@
     topics     five words each, the requests' topics in order
     rows       twelve words each, one for each batch, the topics' partitions in order
 
-One int64 array holds them all, so that a kernel takes one argument; `new_plan` gives one with room
-for so many. A buffer that needs more stops with STOP_PLAN_FULL before its first request that does
-not fit; a request that does not fit alone needs a larger plan, up to ROWS_MAX.
+One int64 array holds all tables, so that a kernel takes one argument; `new_plan` sets how many rows
+each has. A buffer that needs more stops with STOP_PLAN_FULL before the first request that does not
+fit; a single request that does not fit needs a larger plan, up to ROWS_MAX.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ from shm.kernels.base.jit import kernel
 
 
 def new_plan(requests: int, topics: int, rows: int) -> np.ndarray:
-    """An empty plan with room for so many requests, topics and batches."""
+    """An empty plan with room for this many requests, topics and batches."""
     count = (
         words.HEAD_WORDS
         + words.REQUEST_WORDS * requests

@@ -16,9 +16,9 @@ A row:
     29 1 + the epoch of the coordinator that wrote the last marker, 0: none was written
     30 1: a transaction of the producer is open in the partition
 
-Partitions are identified by their numbers, which are never reused: rows of a deleted partition are
-never found, and may be dropped at leisure. When no row is free, the producer that has been silent
-longest is forgotten. Clients choose producer ids, so the hash is SipHash-1-3 (Aumasson, Bernstein
+Partitions are identified by their numbers, which are never reused: no search finds the rows of a
+deleted partition, so they may be dropped later. When no row is free, the producer whose last append
+is oldest is dropped. Clients choose producer ids, so the hash is SipHash-1-3 (Aumasson, Bernstein
 2012) under a random key: no client can choose ids that fall into one bucket.
 
 The rules are Kafka's ProducerAppendInfo (KIP-98, KIP-360): an exact duplicate of one of the last

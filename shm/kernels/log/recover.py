@@ -1,4 +1,4 @@
-"""Reads a log back: scans WAL bytes for frames, and replays them into index and tables."""
+"""Recovers a log: scans WAL bytes for frames and replays them into the index and the tables."""
 
 import numpy as np
 

@@ -1,7 +1,7 @@
 """The sync thread's loop: waits on a futex, calls fdatasync, publishes the synced position.
 
-It holds no GIL, so that a slow disk delays only those who wait for it. Its mailbox is an
-int64 array of one process:
+It does not hold the GIL: a slow disk delays only requests that wait for it. Its mailbox is an int64
+array in the shard's own memory:
 
     0 REQUESTED   requests ever posted (futex)     1 STOP       nonzero: leave
     2 ERRNO       nonzero: a sync failed; syncing stops until it is cleared

@@ -1,4 +1,4 @@
-"""Cuts batches that a reader was lent, or fetched, into the requested records.
+"""Cuts batches, lent from the ring or fetched, into the records that the reader asked for.
 
 One call handles a run of uncompressed batches in one memory, so that a single small batch takes as
 few steps as thousands.

@@ -1,4 +1,4 @@
-"""Reads published words of another process: the readers' half of the handshakes."""
+"""Reads words that another process publishes: the reader's half of the handshakes."""
 
 from shm.kernels.base import words
 from shm.kernels.base.atomics import fence, load_acquire

@@ -1,6 +1,6 @@
 """Walks a log's index for a reader: finds the next batches of some partitions to lend it.
 
-Runs in the reader's process over memory it can only read. Its own state is two int64 arrays:
+Runs in the reader's process, on memory mapped read-only. Its own state is two int64 arrays:
 
     wanted   [W_FIELDS, partitions], sorted by W_NUMBER: the partitions read, and their progress
     cursor   [CURSOR_WORDS]: the next index entry to examine, and counts kept for the caller
@@ -8,12 +8,13 @@ Runs in the reader's process over memory it can only read. Its own state is two 
     place_rows     W_SEEKING → W_HERE (the ring has what comes next) or W_AWAY (it does not)
     lend_batches   from the cursor on, batches of the partitions that are W_HERE → facts
 
-A reader of committed records only (KIP-98) reads below the last stable offset. The ring does not
-tell which records below that were aborted: up to the last aborted ones, the partition is W_AWAY.
+With isolation level read_committed (KIP-98) a reader reads below the last stable offset. The ring
+does not say which of these records were aborted, so a partition is W_AWAY up to its last aborted
+records.
 
-Offsets are contiguous, so a batch above W_NEXT means that records were missed: the partition is
-then W_AWAY, and the reader gets them elsewhere. Memory read here may change at any time; every
-place is bounds-checked before use, and the caller checks `oldest_position` again after using the
+Offsets are contiguous, so a batch above W_NEXT means that the reader missed records: the partition
+is then W_AWAY, and its records are fetched instead. This memory may change at any time: each
+position is bounds-checked before use, and the caller checks `oldest_position` again after using the
 lent batches.
 """
 

@@ -1,7 +1,7 @@
-"""The frequent case of a reader at its log's end: lends and cuts a few small batches in one call.
+"""Lends and cuts a few small batches in one call: the frequent case of a reader at the log's end.
 
-A record that arrives after a pause meets cold caches, so it takes a path with few steps. All other
-cases take the general path (shm.kernels.reader.lend, shm.kernels.reader.cut), which decides alike.
+After a pause the caches are cold, so the path of the next record has few steps. All other cases
+take the general path (shm.kernels.reader.lend, shm.kernels.reader.cut), with the same results.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Puts a reader to sleep in one call: discards bells, tells the shard, checks the log.
 
-A consumer that waits for records of one log mostly does nothing else between two records. From
-Python, step by step, this would take longer than handling a small record.
+A consumer of one log does this after nearly every record. From Python, step by step, it would take
+longer than handling a small record.
 
     polled    int32: two of struct pollfd, the session's socket and another descriptor, or -1
 """

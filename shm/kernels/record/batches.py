@@ -3,12 +3,12 @@
     check_shape      the records of a partition are one whole batch (ProduceRequest.validateRecords)
     check_size       the topic and the log can take it
     batch_crc_is_good (shm.kernels.base.frames)
-    check_content    its header says what a client may say (UnifiedLog, LogValidator; KIP-98)
+    check_content    a client may write such a header (UnifiedLog, LogValidator; KIP-98)
     check_times      its timestamps are within the topic's limits
 
-Records are not checked: a batch with a good CRC may hold garbage, and each reader checks while it
-walks. Only the record count of uncompressed batches is bounded by their bytes, so that no reader
-allocates for more.
+The records themselves are not checked: a batch with a valid CRC may hold garbage, so each reader
+checks them as it reads. Only the record count of an uncompressed batch is checked against its size,
+so that no reader allocates memory for records that cannot be there.
 """
 
 from shm.kernels.base import words

@@ -3,9 +3,9 @@
     slot    hash, first half | hash, second half | offset + 1, 0 in a free slot
 
 A key is identified by 128 bits of SipHash under the table's secret, as Kafka identifies it by its
-MD5 (SkimpyOffsetMap): among 100 million keys two share a hash with a probability of 10^-23, and
-nobody can choose some that do, or that meet in one place. Probing is linear. The caller must keep a
-slot free. The plain twin is `shm.kernels.twin.keys`.
+MD5 (SkimpyOffsetMap). The probability that two of 100 million keys share a hash is 10^-23, and a
+client cannot choose keys that do, or that fall into one slot. Probing is linear. The caller must
+keep a slot free. The plain twin is `shm.kernels.twin.keys`.
 """
 
 import numpy as np

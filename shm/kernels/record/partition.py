@@ -1,4 +1,4 @@
-"""Keys → partitions, by the million: Kafka's rule. The plain twin is `smq.model.partitioner`."""
+"""The partitions of keys, by Kafka's rule. The plain twin is `smq.model.partitioner`."""
 
 from shm.kernels.base.bytes import load_u32
 from shm.kernels.base.jit import kernel

@@ -1,7 +1,7 @@
-"""What a topic requires of each record: that it is whole, has a key, and a time within limits.
+"""Checks what a topic requires of each record: well-formed, with a key, its time within limits.
 
-Unlike columns (`records`), this needs no memory for each record: a batch of a few kilobytes may
-inflate to a million of them.
+Unlike columns (`records`), this takes no memory per record: a batch of a few kilobytes may inflate
+to a million records.
 """
 
 import numpy as np
@@ -33,7 +33,7 @@ R_ROWS = 2
 
 
 def new_refused(places: int) -> np.ndarray:
-    """Room for so many places of each kind."""
+    """Room for `places` refused records of each kind."""
     return np.zeros((R_ROWS, 1 + places), np.int64)
 
 

@@ -1,7 +1,7 @@
-"""The first record of a batch that reaches a timestamp, in records that come piece by piece.
+"""Finds the first record of a batch that reaches a timestamp, in records given piece by piece.
 
-Only a record's head and length are read: keys, values and headers are skipped, even across pieces.
-So a batch of any size takes the memory of one piece. Skipped bytes are not checked.
+Only the length and the head of each record are read; key, value and headers are skipped, even
+across pieces, and not checked. So a batch of any size takes the memory of one piece.
 
     state   int64 [STATE_WORDS]: the start of the next record in the next piece; the number of
             records left; offset and timestamp of the record found
@@ -33,7 +33,7 @@ MALFORMED = -2
 
 
 def new_search(record_count: int) -> np.ndarray:
-    """The state of a search that begins with the first of so many records."""
+    """The state of a search at the first of `record_count` records."""
     state = np.zeros(STATE_WORDS, np.int64)
     state[STATE_LEFT] = record_count
     return state

@@ -1,4 +1,4 @@
-"""Kafka's record batches, cut into columns: where each key, value and header lies.
+"""Cuts Kafka's record batches into columns: the position of each key, value and header.
 
 Nothing is moved: columns hold positions in the original bytes. The steps are separate, so that
 compressed records can be inflated in between:
@@ -9,9 +9,9 @@ compressed records can be inflated in between:
 
 All three are int64 arrays [fields, rows], so that a field's column is contiguous. Every varint is
 checked and every length bounded by what contains it: a good CRC does not make a batch well-formed.
-Kafka's own reader takes any negative length for null; here only -1 is. A malformed record stops the
-walk, and nothing behind it is trusted. Records that no sane writer sends (offsets that do not grow
-inside their batch, a timestamp beyond 64 bits) count as malformed too.
+Kafka's own reader takes any negative length as null; here only -1 is. The walk stops at a malformed
+record, and nothing after it is used. Records with offsets that do not grow within their batch, or
+with a timestamp beyond 64 bits, count as malformed too.
 """
 
 import numpy as np
@@ -135,7 +135,7 @@ def get_varlong(data, at, end):
 
 @kernel
 def get_bytes(data, at, end, length_min):
-    """A length and so many bytes: (where they begin, length, where they end), or (0, 0, -1)."""
+    """A field, its length first: (its bytes' start, length, their end), or (0, 0, -1)."""
     length, at = get_varint(data, at, end)
     if at < 0 or length < length_min or length > end - at:
         return 0, 0, -1
@@ -381,15 +381,15 @@ def count_utf8(data, ats, lengths):
 
 
 def new_facts(data_bytes: int) -> np.ndarray:
-    """Room for the facts of as many batches as so many bytes can hold."""
+    """Room for the facts of as many batches as fit in `data_bytes`."""
     return np.empty((B_FIELDS, data_bytes // words.BATCH_HEADER_BYTES + 1), np.int64)
 
 
 def new_columns(record_count: int) -> np.ndarray:
-    """Room for the columns of so many records."""
+    """Room for the columns of this many records."""
     return np.empty((C_FIELDS, record_count), np.int64)
 
 
 def new_headers(header_count: int) -> np.ndarray:
-    """Room for so many headers."""
+    """Room for the columns of this many headers."""
     return np.empty((H_FIELDS, header_count), np.int64)

@@ -1,9 +1,10 @@
 """Encodes columns of records as uncompressed Kafka record batches: the inverse of `records`.
 
-One call makes one batch of as many records as fit, at least one. A batch ends early before a record
-that it cannot hold: its timestamp delta would exceed 64 bits, or it differs under LogAppendTime,
-where all share one timestamp. `lastOffsetDelta` reaches to the offset before the next record, so
-that a gap belongs to the batch before it and no reader waits for it.
+One call encodes one batch with as many records as fit, at least one. A batch also ends before a
+record that it cannot hold: one whose timestamp delta would exceed 64 bits, whose offset delta would
+exceed 32 bits, or, under LogAppendTime, whose timestamp differs from the batch's. `lastOffsetDelta`
+reaches up to the next record's offset: a gap in the offsets belongs to the batch before it, and no
+reader waits for the missing offsets.
 """
 
 from typing import NamedTuple
@@ -33,11 +34,11 @@ from shm.kernels.record.records import (
 
 OFFSET_DELTA_MAX = 2**31 - 1
 VALUE_HEAD_BYTES = 4  # Attributes, timestamp delta, null key, no headers.
-RECORD_HEAD_BYTES_MAX = 32  # A generous bound of what a record's varints beside its fields take.
+RECORD_HEAD_BYTES_MAX = 32  # More than a record's varints take, without those of its fields.
 
 
 class Rows(NamedTuple):
-    """Records as `records` cuts them; keys, values and headers may lie in different bytes."""
+    """Columns as `records` makes them. Keys, values and headers may lie in different arrays."""
 
     columns: np.ndarray
     headers: np.ndarray
@@ -48,10 +49,10 @@ class Rows(NamedTuple):
 
 
 class Values(NamedTuple):
-    """Records that are nothing but a value: row i is data[offsets[i]:offsets[i + 1]].
+    """Records with a value only: that of row i is data[offsets[i]:offsets[i + 1]].
 
-    The offsets are int32, as Arrow has them, and were seen to rise (`are_offsets`). In
-    the partition the records' offsets are from 0 on, and all have one timestamp.
+    These offsets are int32, as in Arrow, and were checked by `are_offsets`. The records get the
+    offsets 0, 1, 2 … in the batch, and all have the same timestamp.
     """
 
     data: np.ndarray
@@ -60,7 +61,7 @@ class Values(NamedTuple):
 
 
 class One(NamedTuple):
-    """A single record of offset 0, its headers as they are written; a length of -1 is null."""
+    """A single record with offset 0 and encoded headers. A length of -1 means null."""
 
     value: np.ndarray
     value_length: int
@@ -71,9 +72,10 @@ class One(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What consecutive records, up to row `end`, share. `end_offset` is the one after them all.
+    """The batch header fields shared by consecutive records, which end before row `end`.
 
-    The last three are an idempotent producer's; the sequence is that of the next batch.
+    `end_offset` is the offset after the last record. The last three fields are an idempotent
+    producer's; `base_sequence` is that of the next batch.
     """
 
     end: int
@@ -87,7 +89,7 @@ class Run(NamedTuple):
 
 @kernel
 def varint_bytes(value):
-    """How many bytes a zigzag varint takes."""
+    """The encoded size of a zigzag varint."""
     bits = np.uint64((value << 1) ^ (value >> 63))
     if bits < np.uint64(1 << 7):  # Most are short; a loop would cost a third of a whole record.
         return 1
@@ -105,9 +107,9 @@ def varint_bytes(value):
 
 @kernel
 def put_varint(out, at, value):
-    """Write a zigzag varint of up to 64 bits; where it ends."""
+    """Write a zigzag varint of up to 64 bits; returns its end."""
     bits = np.uint64((value << 1) ^ (value >> 63))
-    if np.uint64(127) < bits < np.uint64(1 << 14):  # The lengths of most values; the loop waits.
+    if np.uint64(127) < bits < np.uint64(1 << 14):  # Most values' lengths; faster than the loop.
         word = np.int64(bits)
         store16(out, at, word & 127 | 128 | (word >> 7) << 8)
         return at + 2
@@ -121,13 +123,13 @@ def put_varint(out, at, value):
 
 @kernel
 def field_bytes(length):
-    """The encoded size of a length and so many bytes; -1 is null."""
+    """The encoded size of a field: its length as a varint (-1: null), then its bytes."""
     return varint_bytes(length) + max(length, 0)
 
 
 @kernel
 def put_field(out, at, data, start, length):
-    """Write a length and so many bytes of `data`; where they end."""
+    """Write a field: a length and that many bytes of `data`; returns its end."""
     at = put_varint(out, at, length)
     if length > 0:
         copy_short(out, at, data, start, length)
@@ -148,7 +150,7 @@ def headers_bytes(rows, row, count):
 
 @kernel
 def put_headers(rows, row, count, out, at):
-    """Write a record's headers behind their count; where they end."""
+    """Write a record's headers, without their count; returns their end."""
     headers = rows.headers
     first = rows.columns[C_HEADERS_FIRST, row]
     for header in range(first, first + count):
@@ -161,7 +163,7 @@ def put_headers(rows, row, count, out, at):
 
 @kernel
 def may_share_batch(columns, row, first, attributes):
-    """Whether the record of `row` can stand in a batch that begins with row `first`."""
+    """Whether a batch whose first record is row `first` can hold the record of `row`."""
     base, timestamp = columns[C_TIMESTAMP, first], columns[C_TIMESTAMP, row]
     if columns[C_OFFSET, row] - columns[C_OFFSET, first] > OFFSET_DELTA_MAX:
         return False
@@ -172,9 +174,9 @@ def may_share_batch(columns, row, first, attributes):
 
 @kernel
 def put_batch_header(span, times, count, run, out, at, size):
-    """Write the 61 bytes in front of `count` records, a batch of `size` bytes in all.
+    """Write the header (61 bytes) of a batch of `count` records and `size` bytes, header included.
 
-    `span` is (base offset, the offset behind the batch), `times` (first, newest timestamp).
+    `span` is (base offset, the offset after the batch), `times` (first, largest timestamp).
     """
     last_delta = min(span[1] - 1 - span[0], OFFSET_DELTA_MAX)
     put64(out, at + words.BATCH_BASE_OFFSET_AT, span[0])
@@ -198,12 +200,13 @@ def put_batch_header(span, times, count, run, out, at, size):
 
 @kernel
 def encode_batch(rows, first, run, bytes_max, out, at):
-    """Write one batch to out[at:], records from row `first` on: (row behind it, where it ends).
+    """Write one batch of the records from row `first` on to out[at:]; (next row, the batch's end).
 
-    It has at most `bytes_max` bytes, or one record. (first, at): `out` has no room for that one.
+    It has at most `bytes_max` bytes, or one record. Returns (first, at) if `out` has no room for
+    the first record.
     """
-    # Every word of a row is loaded once, and no function of a record is called with all of `rows`:
-    # both together took half the time.
+    # Each word of a row is loaded only once, and no helper called for each record takes all of
+    # `rows`: together this halved the time.
     columns, start, row, limit = rows.columns, at, first, len(out)
     base_time, base_offset = columns[C_TIMESTAMP, first], columns[C_OFFSET, first]
     at += words.BATCH_HEADER_BYTES
@@ -244,7 +247,7 @@ def encode_batch(rows, first, run, bytes_max, out, at):
 
 @kernel
 def are_offsets(offsets, size):
-    """Whether they rise, or stay, within so many bytes."""
+    """Whether these offsets never fall, are not negative, and end within `size` bytes."""
     before = 0
     for i in range(len(offsets)):
         if offsets[i] < before:
@@ -255,7 +258,7 @@ def are_offsets(offsets, size):
 
 @kernel
 def encode_values(values, first, run, bytes_max, out, at):
-    """As `encode_batch`, of Values: nine words of columns a row take as long as the row."""
+    """`encode_batch` for Values: filling columns would take as long as encoding the rows."""
     data, offsets, start, row, limit = values.data, values.offsets, at, first, len(out)
     at += words.BATCH_HEADER_BYTES
     while row < run.end:
@@ -286,13 +289,13 @@ def encode_one(
     value, value_length, key, key_length, headers, timestamp,
     attributes, producer_id, producer_epoch, base_sequence, out, at,
 ):  # fmt: skip
-    """Write a batch of One to out[at:], which has room for it; where it ends.
+    """Write a batch of a One to out[at:], which has room for it; returns its end.
 
-    Its fields come one by one, for a tuple takes longer to hand over than the rest of it.
+    The fields of One are separate arguments: passing a tuple takes longer than all the rest.
     """
     start, size = at, 3 + field_bytes(key_length) + field_bytes(value_length) + len(headers)
     at = put_varint(out, start + words.BATCH_HEADER_BYTES, size)
-    out[at] = out[at + 1] = out[at + 2] = 0  # No attributes, and the first one's time and offset.
+    out[at] = out[at + 1] = out[at + 2] = 0  # No attributes; both deltas are 0.
     at = put_field(out, at + 3, key, 0, key_length)
     at = put_field(out, at, value, 0, value_length)
     copy_short(out, at, headers, 0, len(headers))

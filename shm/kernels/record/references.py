@@ -1,13 +1,13 @@
-"""Finding handles: records with the header `smq-ref`, in batches as they are sent.
+"""Finds handles (records with the header `smq-ref`) in batches as they were sent.
 
     may_refer      whether the seven bytes of the key occur anywhere in a batch: runs on every batch
     count_plain    how many of some batches come before the first that may
     find_handles   which records have the header: runs on the batches that may
 
-The first checks 64 places at a time: where the third and the fourth byte match, it compares all
-seven. In the same run on the same megabyte this takes half of what the CRC-32C does
-(bench.reference). The key's length before it is not searched for, for a varint may be written in
-more than one way. Compressed batches are not searched.
+The first checks 64 places at a time; where the third and fourth byte match, it compares all seven.
+This takes half the time of the CRC-32C of the same bytes (bench.reference). The length before the
+key is not part of the search, because a varint can be written in more than one way. Compressed
+batches are not searched.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Arrow's binary views over bytes that stay where they are.
+"""Writes Arrow binary views: columns that point at bytes instead of copying them.
 
 0        4         8        12       16
 +--------+---------+--------+--------+

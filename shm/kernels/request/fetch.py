@@ -1,4 +1,4 @@
-"""Chooses the batches of a fetch, and gathers small ones into one buffer."""
+"""Chooses the batches that answer a fetch, and gathers small ones into one buffer."""
 
 import numpy as np
 

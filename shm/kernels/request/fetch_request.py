@@ -1,13 +1,13 @@
-"""Fetch requests, versions 4 to 18, of the frequent kind: read, looked up and answered in one call.
+"""Parses and answers a Fetch request, versions 4 to 18, of the frequent kind in one call.
 
-This kernel answers consumers that ask repeatedly for a few partitions whose records are in the
-ring. Everything else is LEFT to gateway.apis.fetch: errors, offsets that have left the ring,
-sessions, followers, tagged fields, many partitions, very many small batches. Both answer a request
-with the same bytes.
+This kernel serves consumers that ask repeatedly for a few partitions whose records are in the ring.
+All other requests are LEFT to gateway.apis.fetch: errors, offsets that have left the ring, fetch
+sessions, followers, tagged fields, many partitions, very many small batches. Both give the same
+bytes as the answer to a request.
 
-The response is written while the request is read, and dropped if the kernel gives up midway. A few
-KiB of records are copied into it. More are lent: the batches are listed, and sent from the ring
-(shm.kernels.turn.fetch_send).
+The response is written while the request is parsed, and dropped if the kernel leaves the request
+after all. Up to a few KiB of records are copied into the response. Otherwise the batches are lent:
+listed here, and sent from the ring by shm.kernels.turn.fetch_send.
 """
 
 import numpy as np
@@ -178,7 +178,7 @@ def _choose(memory, links, entry, limit, budget, is_first):
 
 @kernel
 def _copy_batches(memory, links, entry, total, out, at):
-    """Copy batches of so many bytes in all, from an entry on, to `out`."""
+    """Copy batches with `total` bytes in all, from an entry on, to `out`."""
     capacity = get_word(memory, words.WORD_INDEX_CAPACITY)
     ring, ring_bytes = ring_at(memory), get_word(memory, words.WORD_RING_BYTES)
     end = at + total
@@ -193,7 +193,7 @@ def _copy_batches(memory, links, entry, total, out, at):
 
 @kernel
 def _lend_batches(memory, links, entry, count, state, at):
-    """List so many batches, from an entry on, to be sent at a place of the response."""
+    """List `count` batches, from an entry on, to be sent at a place of the response."""
     capacity = get_word(memory, words.WORD_INDEX_CAPACITY)
     for _ in range(count):
         i = entry % capacity
@@ -417,7 +417,7 @@ def _answer_topics(data, at, end, logs, directory, state, out):
 
 @kernel
 def _count(memory, records_bytes):
-    """Count a fetch answered with so many bytes of records."""
+    """Count a fetch and the bytes of records in its answer."""
     set_word(
         memory, words.COUNTER_FETCH_REQUESTS, get_word(memory, words.COUNTER_FETCH_REQUESTS) + 1
     )

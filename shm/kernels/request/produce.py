@@ -1,13 +1,13 @@
-"""Produce requests, versions 3 to 13, many at a time: parse, append, answer.
+"""Parses, appends and answers Produce requests, versions 3 to 13, many in one call.
 
-    parse_requests   cuts the buffer into requests and these into the rows of a plan; touches no log
+    parse_requests   cuts the buffer into requests, and these into rows of a plan; touches no log
     append_rows      (shm.kernels.log.append) appends the rows of one log
-    write_answers    the responses, in order, as they go out; counts their errors
+    write_answers    writes the responses in the order of the requests; counts their errors
     produce          all three, for a shard with one log: one call for a whole recv
 
-A request that is no Produce, names a transactional id, or breaks the protocol ends the plan before
-it: earlier requests are appended and answered first. Bytes after a request's last field are
-ignored, as Kafka does. Unlike Kafka, a partition named twice in a request is appended twice and
+The plan ends before a request that is not Produce, has a transactional id, or breaks the protocol:
+the requests before it are appended and answered first. Bytes after a request's last field are
+ignored, as in Kafka. Unlike in Kafka, a partition named twice in a request is appended twice and
 answered twice (Kafka silently drops all but the last), and answers come in the request's order.
 
 Formats: ProduceRequest and ProduceResponse, 3 to 13; flexible from 9 (KIP-482), record errors from

@@ -1,11 +1,11 @@
-"""A session's two rings, as the client uses them: the other half of shm.kernels.session.shard.
+"""The client's end of a session's two rings; shm.kernels.session.shard is the other.
 
-A client may be killed between any two of these steps. The course of a write:
+A client writes a request in four steps: find room, write the request, publish the tail, ring the
+bell. It may be killed after any of them:
 
-    room is found → the request is written into it → it is killed: the tail has not moved, and the
-    shard has seen nothing
-    the tail is published → it is killed before it rings: the request is whole; the shard sees the
-    socket close, takes what is there, and forgets the session
+    before the tail is published   the shard sees nothing of the request
+    after that                     the request is whole: when the socket closes, the shard takes
+                                   what is in the inbox and then drops the session
 """
 
 from shm.kernels.base.atomics import fence, futex_wait, load_acquire, pause, store_release
@@ -128,7 +128,7 @@ def wake_client(memory, side):
 
 @kernel
 def spin(memory, side, rounds):
-    """Look for news so many times; whether there are any."""
+    """Look for news up to `rounds` times; whether there are any."""
     for _ in range(rounds):
         if has_news(memory, side):
             return True

@@ -1,7 +1,7 @@
-"""Hands over a request of one record in one call: room, head, batch, and the published tail.
+"""Hands over a request of one record in one call: finds room, writes it, publishes the tail.
 
-A client that sends a record now and then meets cold caches. This path is shorter than `find_room`,
-`encode_one`, `publish_request` and a head that Python completes, and writes the same bytes.
+For a client that sends single records with pauses the caches are cold. This path is shorter than
+`find_room`, `encode_one`, `publish_request` and a head written by Python; the bytes are the same.
 """
 
 from shm.kernels.base.bytes import copy_bytes, put32

@@ -1,8 +1,8 @@
-"""A session's two rings, as the shard uses them. The client's half is shm.kernels.session.client.
+"""The shard's end of a session's two rings; shm.kernels.session.client is the other.
 
-A client, even a malicious one, can write the memory (uint8, laid out by shm.session) at any moment.
+A client, even a malicious one, can write this memory (uint8, laid out by shm.session) at any time.
 So each word is read once, by an atomic load, and checked before use; bytes are copied before they
-are parsed; positions are kept in `side` (int64, private), never read back.
+are parsed; the shard keeps its positions in `side` (int64, private) and never reads them back.
 """
 
 from shm.kernels.base.atomics import fence, futex_wake, load_acquire, pause, store_release
@@ -134,7 +134,7 @@ def take_requests(memory, side, out):
 
 @kernel
 def spin_for_requests(memory, side, rounds):
-    """Check the inbox up to so many times; whether there is something."""
+    """Check the inbox up to `rounds` times; whether it has a request."""
     for _ in range(rounds):
         if load_acquire(memory, 8 * INBOX_TAIL) != side[IN_POSITION]:
             return True

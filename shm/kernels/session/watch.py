@@ -1,8 +1,8 @@
 """A session's watch list: published by the client, read by the shard.
 
-SYNC POINT between the two: the version is written after the list, with release, and read before it,
-with acquire. So a reader that has seen a version reads that version's list, or a later one, whose
-version it then sees too.
+SYNC POINT of client and shard: the version is written after the list, with release, and read before
+it, with acquire. So a shard that has read a version reads the list of that version, or of a later
+one; then it finds the later version at its next look.
 """
 
 from shm.kernels.base.atomics import load_acquire, store_release

@@ -1,7 +1,7 @@
 """Sends the answers of answer_fetch: the response, and the batches that it lends from the ring.
 
-The system copies the bytes during the call. Nothing is appended meanwhile, so the batches
-stay where they are.
+The kernel of the system copies the bytes during the call, and the shard appends nothing meanwhile,
+so the lent batches are not overwritten.
 
     state[STATE_MESSAGE:]   as words: struct msghdr, two struct pollfd, struct iovec [1024] of the
                             message (sendmsg(2), poll(2))
@@ -34,7 +34,7 @@ ROOM_MS = 1  # A client without room for this long is left to the loop.
 
 @kernel
 def _add_piece(state, at, size):
-    """Add so many bytes at an address to the message."""
+    """Add the `size` bytes at an address to the message."""
     if size > 0:
         row = _VECTORS + _VECTOR_WORDS * state[_MESSAGE_IOV_COUNT]
         state[row], state[row + 1] = at, size
@@ -57,7 +57,7 @@ def _fill_message(memory, state, out):
 
 @kernel
 def _take_off(state, sent):
-    """Take so many bytes off the message's beginning."""
+    """Remove the first `sent` bytes from the message."""
     row = _VECTORS + (state[_MESSAGE_IOV] - address(state, _VECTORS)) // 8
     while sent > 0:
         size = min(sent, state[row + 1])

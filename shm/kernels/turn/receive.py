@@ -1,8 +1,8 @@
-"""The receiving part of a turn (shm.kernels.turn.turns): sockets, and the inboxes of sessions.
+"""The receiving part of a turn (shm.kernels.turn.turns): from sockets and sessions' inboxes.
 
-It appends Produce requests (shm.kernels.request.produce) and records their answers in the turn's
-rows. It answers a Fetch at once (shm.kernels.request.fetch_request), or parks it
-(shm.kernels.turn.waiting).
+It appends Produce requests (shm.kernels.request.produce) and notes their answers in the turn's
+rows. It answers a Fetch at once (shm.kernels.request.fetch_request), or parks it until records
+arrive (shm.kernels.turn.waiting).
 """
 
 import numpy as np
@@ -63,7 +63,7 @@ from shm.kernels.turn.words import (
 )
 
 RECEIVE_BYTES = 1024 * 1024  # Of one recv: what fits the caches while it is appended.
-LOOKS_MAX = 8  # Of one turn: bounds how long its first answers wait.
+LOOKS_MAX = 8  # In one turn: bounds how long its first answers wait.
 SHORT_BYTES = 128 * 1024  # A turn that has received more does not look again.
 ANSWERS_BYTES_MIN = 4096  # Room for answers without which a turn does not look again.
 
@@ -77,7 +77,7 @@ def now_ns(turn, clock):
 
 @kernel
 def ready(turn, events, timeout_ms):
-    """How many descriptors are ready, at once or within so long; -1: a signal arrived."""
+    """How many descriptors are ready within `timeout_ms`; -1: a signal arrived."""
     epoll, count, timeout_ms = np.int32(turn[EPOLL]), np.int32(EVENTS_MAX), np.int32(timeout_ms)
     return np.int64(libc.epoll_wait(epoll, address(events, 0), count, timeout_ms))
 
@@ -93,7 +93,7 @@ def send_fetched(turn, fd, memory, fetching):
 
 @kernel
 def _is_answered_first(turn, fd):
-    """Whether answers of this turn are due to a client."""
+    """Whether this turn has an unsent answer for a client."""
     is_due = False
     for i in range(turn[ROW_COUNT]):
         is_due |= turn[ROWS_AT + ANSWER_WORDS * i + ROW_FD] == fd
@@ -125,7 +125,7 @@ def _take_fetch(turn, fd, count, clients, data, log, fetching, waiting):
 
 @kernel
 def _produce(turn, fd, count, data, log, producing):
-    """Take the Produce requests in data[:count]; whether they are all of it."""
+    """Append the Produce requests in data[:count]; whether data[:count] was nothing else."""
     plan, out = producing
     memory, links, producers, directory = log
     turn[RECEIVED] += 1
@@ -176,7 +176,7 @@ def _take_session(turn, row, is_rung, data, log, producing, sessions):
     if is_rung:
         bells = libc.recv(np.int32(fd), address(data, 0), BELLS_MAX, np.int32(libc.MSG_DONTWAIT))
         if bells <= 0:
-            return np.int64(-1)  # It hangs up, which is announced again.
+            return np.int64(-1)  # The client hung up; epoll reports that to the loop again.
         turn[AWAKE] |= np.int64(1) << row
     size = take_session(table, row, data)
     if size < 0 or (size == 0 and is_rung):
@@ -232,7 +232,7 @@ def _take_events(turn, events, count, clients, data, log, producing, fetching, w
 
 @kernel
 def _may_look_again(turn, total, room):
-    """Whether a turn that has received so much may take more before it answers."""
+    """Whether a turn that has received `total` bytes may receive more before it answers."""
     if turn[IS_WATCHED] != 0 or total > SHORT_BYTES or room < ANSWERS_BYTES_MIN:
         return False
     return turn[ROW_COUNT] + EVENTS_MAX <= ROWS_MAX

@@ -1,4 +1,4 @@
-"""Sessions in the kernel's turns: shm.kernels.session.shard for many sessions, by number.
+"""Sessions in the kernel's turns: the steps of shm.kernels.session.shard, by the session's row.
 
     table      int64: a row for each session: its socket's descriptor; address and length of its
                memory and of its `side`
@@ -25,13 +25,13 @@ from shm.kernels.session.words import BELLS_IN_VAIN, WATCH_SEEN, WATCH_VERSION
 
 S_FD, S_MEMORY, S_MEMORY_BYTES, S_SIDE, S_SIDE_WORDS = range(5)
 SESSION_WORDS = 5
-SESSIONS_MAX = 60  # Bits of a word. Later sessions are the loop's.
-BELLS_MAX = 512  # Swallowed at once. A client rings once for each time that we fall asleep.
+SESSIONS_MAX = 60  # A bit of a word each. Any further session is served by the loop.
+BELLS_MAX = 512  # Read at once. A client rings once for each time that the shard falls asleep.
 _BELL_BYTES = 1
 
 
 def new_sessions(slots: int) -> tuple[np.ndarray, np.ndarray]:
-    """An empty table, and no watchers of any of so many slots."""
+    """An empty table, and the watchers of `slots` partitions: none."""
     return np.zeros(SESSIONS_MAX * SESSION_WORDS, np.int64), np.zeros(slots, np.int64)
 
 
@@ -92,7 +92,7 @@ def let_sleep(table, sessions):
 
 @kernel
 def any_requests(table, sessions, rounds):
-    """Whether any of these inboxes has something, after so many checks of each."""
+    """Whether any of these inboxes has a request; checks each at most `rounds` times."""
     has_some = False
     for row in range(SESSIONS_MAX):
         at = SESSION_WORDS * row

@@ -1,9 +1,9 @@
 """Decides whether to spin before sleeping, learning from past success.
 
-Waking a sleeping process costs more than a small request, often several times as much. A process
-whose client asks again at once gains by spinning; one that spins in vain stops for
-SPIN_PAUSE_TURNS. An idle process never spins: it has no turns. Nor does one with a single core,
-which its client needs.
+Waking a sleeping process costs more than a small request, often several times as much. Spinning
+pays if a client asks again at once; a process that spins in vain stops doing so for
+SPIN_PAUSE_TURNS. An idle process has no turns and never spins. Nor does one on a single core, which
+its client needs.
 
     spin      int64: credit, which grows with success; turns left without trying, -1: for ever
 """

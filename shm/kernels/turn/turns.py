@@ -1,21 +1,21 @@
-"""Whole turns of a shard in one call, for the most frequent requests: small ones, and fetches.
+"""Takes whole turns of a shard in one call, for frequent requests: Produce, and Fetch near the end.
 
-    wait      until a connection has something: awake for a moment, then asleep
-    receive   one recv a connection, or what is in a session's inbox (shm.kernels.turn.sessions):
-              parse, append and answer Produce requests (shm.kernels.request.produce), answer a
-              Fetch (shm.kernels.request.fetch_request) or let it wait (shm.kernels.turn.waiting);
-              look again, as long as more has come meanwhile
-    write     one pwrite of what was appended
-    show      high watermarks move; sessions that watch are rung, fetches that waited are answered
-    send      the answers to what was appended
+    wait      until a socket or a session's inbox has input: spin for a moment, then sleep
+    receive   one recv a socket, or the requests in an inbox (shm.kernels.turn.receive): append
+              the batches of Produce requests; answer a Fetch or park it; look again, a bounded
+              number of times, while more input arrives
+    write     one pwrite of the appended frames to the WAL segment
+    show      move high watermarks; ring the sessions that watch; answer fetches that waited
+    send      the answers to Produce requests
 
-The kernel takes turn after turn until another case comes up: a connection that it may not take,
-bytes that are no whole requests of these kinds, a log that needs help, a full socket, records that
-the loop's requests wait for, an error of any call. It leaves that unchanged to the loop
-(smq.app.shard.server), which decides alike. Descriptors are level-triggered: unread input is
-announced again.
+The kernel takes turn after turn. It returns when its time is over, when nothing arrives until the
+next timer is due, when a new catalog was published, and when it meets a case of the loop: another
+connection or request, a partition of durability `disk`, a log without room, a full socket, records
+that a request of the loop waits for, a system call that failed. Then `turn` and `plan` say how far
+the turn got, and smq.app.shard.quick_turns hands the rest to the loop, which gives the same
+answers. Descriptors are level-triggered: input that was not read is reported again.
 
-shm.kernels.turn.receive has the receiving part, shm.kernels.turn.words the words and `clients`.
+shm.kernels.turn.words describes the words and `clients`.
 """
 
 import numpy as np
@@ -132,7 +132,7 @@ def _sleep(turn, events, due_ns):
 
 @kernel
 def _rest(turn, sessions, at_ns):
-    """Let sessions sleep whose time awake is over, unless their inbox has something."""
+    """Let the awake sessions sleep once their time is over, unless their inbox has a request."""
     if turn[AWAKE] != 0 and at_ns >= turn[SPIN_UNTIL_NS]:
         turn[AWAKE] = let_sleep(sessions[0], turn[AWAKE])
 
@@ -152,7 +152,7 @@ def _wait(turn, events, sessions, spin, waiting):
 
 @kernel
 def _write(turn, memory):
-    """Write the appends to the WAL if that is one write; whether it has everything."""
+    """Write the appended frames to the WAL if one pwrite can; whether the WAL has all of them."""
     start, end = get_word(memory, words.WORD_WRITTEN), get_word(memory, words.WORD_TAIL)
     if start == end:
         return True
@@ -169,7 +169,7 @@ def _write(turn, memory):
 
 @kernel
 def _answer_row(turn, row, clients, log, fetching, waiting):
-    """Answer the fetch of a row if there is enough for it now; False: the loop must continue."""
+    """Answer the fetch of a row if it has enough records now; False: the loop must continue."""
     state, out = fetching
     memory, links, _, directory = log
     table, requests, _ = waiting
@@ -295,10 +295,10 @@ def take_turns(
     spin,
     published,
 ):
-    """Take turns until there is work for the loop (see above), or no input.
+    """Take turns until the loop must continue, nothing arrives, or the time is over (see above).
 
     events      int32: room for EVENTS_MAX
-    data        uint8 of turn_receive.RECEIVE_BYTES, and of a session's largest request, at least
+    data        uint8: at least receive.RECEIVE_BYTES, and a session's largest request
     log         (memory, links, producers, directory): see `produce`
     producing   (plan, out): see `produce`
     fetching    (state, out): see `answer_fetch`

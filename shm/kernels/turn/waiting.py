@@ -6,7 +6,7 @@
     requests   uint8: the request of row i, without its size, from i * REQUEST_BYTES_MAX on
     awaited    int32 by slot: how many rows ask for a partition
 
-Rows stand in no order: the last one takes the place of one that goes.
+Rows are in no order: the last one replaces a removed one.
 """
 
 import numpy as np
@@ -31,7 +31,7 @@ _SLOT_MASK = 0xFFFFFFFF
 
 
 def new_waiting(slots: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """An empty table, room for its requests, and counts for so many slots."""
+    """An empty table, room for its requests, and `awaited` for `slots` partitions."""
     table = np.zeros(WAITING_AT + WAITING_WORDS * WAITING_MAX, np.int64)
     table[WAITING_DUE_NS] = NEVER_NS
     requests = np.zeros(WAITING_MAX * REQUEST_BYTES_MAX, np.uint8)

@@ -1,28 +1,28 @@
 """The names of a turn's words, shared by its kernels and by Python. Facts only.
 
-`clients` (int64 by descriptor) says what the kernel may do: a connection's last use (monotonic ns)
-if it has no request begun and no answer due; otherwise LOOPS, or PARKED while its fetch is in the
-table of shm.kernels.turn.waiting. SESSION less a row of shm.kernels.turn.sessions marks a session's
-socket, which brings bells.
+`clients` (int64 by descriptor) says who serves a connection. The kernel may, if the word is the
+connection's last use (monotonic ns): then it has no partial request and no answer due. Otherwise
+the word is LOOPS, or PARKED while its fetch is in the table of shm.kernels.turn.waiting. The socket
+for bells of the session in row r of shm.kernels.turn.sessions has the word SESSION - r.
 
 A turn's words (int64, private):
 
-    in    EPOLL, IS_WATCHED (of any partition, that is: somebody waits for whatever moves),
+    in    EPOLL, IS_WATCHED (a request of the loop waits for any partition to move),
           WATCH_ALL (the sessions that watch every partition)
-          SPIN_NS (how long to wait awake after a turn), TURNS_NS (how long to be awake at most)
+          SPIN_NS (how long to spin after a turn), TURNS_NS (how long to take turns, without sleep)
           DUE_NS (until when it may sleep, monotonic; 0: it may not)
-          CATALOG (the version of the catalog that `directory` is of)
+          CATALOG (the version of the catalog that `directory` was made from)
           AHEAD_MS (how far the time line is ahead of the monotonic clock)
           SESSION_SPIN_NS (how long sessions stay awake after a request)
           WAL_FD, WAL_START, WAL_END: the segment at the tail, its first position and its end
-    out   TURN_COUNT; HAS_IDLED (nothing came); RECEIVED (how often something did)
-          LEFT_FD (-1, or of which connection the plan holds a run that is not finished), LEFT_STOP
-          MOVED (slots in `touched` of which somebody is still to be told)
+    out   TURN_COUNT; HAS_IDLED (nothing arrived); RECEIVED (how often something did)
+          LEFT_FD (-1, or the connection whose requests the plan holds unfinished), LEFT_STOP
+          MOVED (slots in `touched` whose waiting requests are still to be answered)
           LEVEL (the highest durability of what a turn appended)
           ROW, ROW_COUNT: the answers [ROW, ROW_COUNT) are not sent
-          UNSENT_FD (-1, or to which connection a Fetch's answer has gone in part only),
-          UNSENT_START: so many bytes of it
-          RUNG_FD (-1, or the session the loop must look at), BELLS (that it rang)
+          UNSENT_FD (-1, or the connection to which only a part of a Fetch's answer was sent),
+          UNSENT_START: how many of its bytes were sent
+          RUNG_FD (-1, or the session that the loop must look at), BELLS (how many it rang)
     both  AWAKE: the sessions to look at without a bell; SPIN_UNTIL_NS: they stay awake until then
           IS_SHORT: a turn has just been taken, the next event may be near
     ANSWER_WORDS for each answer, from ROWS_AT on: descriptor, start and end in `out`

@@ -1,4 +1,4 @@
-"""The plain twin of `last_of_key`: a dictionary, and SipHash of 128 bits as its authors extend it.
+"""The plain twin of `last_of_key`: a dictionary, and SipHash with an output of 128 bits.
 
 https://github.com/veorq/SipHash, `siphash` with an output of 16 bytes.
 """

@@ -1,6 +1,6 @@
-"""Plain twins of the kernels in shm.kernels.session.shard: the two rings, without a machine.
+"""The plain twins of shm.kernels.session.shard: the two rings, without atomics. Read it first.
 
-Read this first. Nothing here is called by the broker; the kernels' tests compare.
+The broker does not call them; the kernels' tests compare both.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class Fault(Exception):
 
 
 def aligned(size: int) -> int:
-    """What so many bytes take of the inbox."""
+    """The space in the inbox of a request of `size` bytes."""
     return -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
