@@ -1,9 +1,9 @@
-"""Memory of a log: the only file of `shm` that uses the operating system.
+"""The memory of a log: creates it, maps it, gives its parts as NumPy arrays.
 
 A log's memory is one memfd. The supervisor creates it and keeps it mapped, so that it outlives any
 shard; shards are forks of the supervisor and inherit the writable mapping. Then the memfd is sealed
-(SHRINK, GROW, FUTURE_WRITE): a receiver of the descriptor can only map it read-only, and a peer
-cannot truncate it under us.
+(SHRINK, GROW, FUTURE_WRITE): a process that receives the descriptor can only map it read-only, and
+cannot truncate it.
 """
 
 import ctypes
@@ -89,7 +89,7 @@ class LogMemory:
     def in_process(
         cls, log: int, ring_bytes: int, segment_bytes: int, partition_capacity: int
     ) -> "LogMemory":
-        """New memory that no other process can see, for tests and the simulator."""
+        """New memory that no other process can see, for tests, tools and the simulator."""
         layout = layout_for(ring_bytes, segment_bytes, partition_capacity)
         self = cls(memoryview(mmap.mmap(-1, layout.total_bytes)), layout)
         self.initialize(log, segment_bytes)

@@ -1,4 +1,7 @@
-"""The memory map is a contract between processes of different versions: its numbers are pinned."""
+"""Pins the memory map of a log: whoever changes these numbers raises LAYOUT_MAGIC.
+
+A frame's layout is also that of the WAL on disk (docs/adr/formats-say-their-version.md).
+"""
 
 import numpy as np
 import pytest
@@ -11,7 +14,7 @@ from shm.layout import LAYOUT_MAGIC, Layout, layout_for
 MiB = 1 << 20
 
 
-def test_the_words_of_the_header_are_where_version_1_has_them() -> None:
+def test_the_header_words_have_the_positions_of_layout_version_2() -> None:
     assert LAYOUT_MAGIC == 0x2514D53
     assert words.HEADER_BYTES == 4096
     pinned = {
@@ -25,7 +28,7 @@ def test_the_words_of_the_header_are_where_version_1_has_them() -> None:
     assert sorted(counters.values()) == [*range(64, 75), 80]
 
 
-def test_the_columns_of_a_partition_are_where_version_2_has_them() -> None:
+def test_the_columns_of_a_partition_have_the_positions_of_layout_version_2() -> None:
     pinned = (
         "NUMBER", "FLAGS", "LOG_START", "LOG_END", "HIGH_WATERMARK", "LAST_STABLE", "SEALED_END",
         "EPOCH", "BATCH_BYTES_MAX", "TIMESTAMP_BEFORE_MAX", "TIMESTAMP_AFTER_MAX", "LAST_ENTRY",
@@ -36,7 +39,7 @@ def test_the_columns_of_a_partition_are_where_version_2_has_them() -> None:
     assert words.PARTITION_COLUMNS == 24
 
 
-def test_a_frame_and_a_batch_have_their_fields_where_version_1_has_them() -> None:
+def test_the_fields_of_a_frame_and_of_a_batch_header_have_their_pinned_positions() -> None:
     frame = ("MAGIC", "CHECK", "POSITION", "SYNCED", "GENERATION", "BYTES", "PARTITION", "KIND")
     places = [getattr(words, f"FRAME_{name}_AT") for name in (*frame, "LEVEL")]
     assert places == [0, 4, 8, 16, 24, 28, 32, 36, 40]
@@ -58,7 +61,7 @@ def test_words_that_others_wait_for_have_a_cache_line_of_their_own() -> None:
     assert words.WORD_SYNCED // 8 not in {words.WORD_RING_START // 8, words.WORD_WRITTEN // 8}
 
 
-def test_a_log_is_cut_where_version_1_cuts_it() -> None:
+def test_the_parts_of_a_log_have_the_positions_of_layout_version_2() -> None:
     log = layout_for(64 * MiB, 16 * MiB, 1000)
     assert log == Layout(64 * MiB, 262_144, 1000)
     assert log.index_at == 4096 + 1000 * 192

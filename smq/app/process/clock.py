@@ -1,14 +1,16 @@
-"""The processes' only clock; programs have another, smq.client.clock.
+"""The clock of the broker's processes and of the command line; the SDK's is smq.client.clock.
 
-All other code takes the time as an argument, and a linter sees to it. Who waits, sleeps here.
+Only these two files read the system's clocks or sleep: a linter checks it, except in tests, bench
+and smq.testing. Kernels read them through shm.kernels.base.libc. Code below `smq.app` does not
+import this file: it takes the time, or a function that returns it, as an argument.
 
-    wall_ms        what people read, and what Kafka defines by it: records' times, retention. It may
-                   be set at any time, by seconds or by years
-    monotonic_ms   ages and deadlines (`now_ms` in arguments): the time line of the data directory,
-                   which continues over restarts (smq.app.supervisor.timeline)
-    monotonic_ns   how long something takes. Starts at a boot; kernels read the same clock
+    wall_ms        for people, and where Kafka defines something by it: records' times, retention.
+                   It may be set at any time, by seconds or by years
+    monotonic_ms   for ages and deadlines (`now_ms` in arguments): the time line of the data
+                   directory, which continues over restarts (smq.app.supervisor.timeline)
+    monotonic_ns   for durations. It starts at boot
 
-The simulator replaces the system's clocks here, and nowhere else, for a block of code.
+The simulator replaces both system clocks for a block of code (`replaced`).
 """
 
 import time

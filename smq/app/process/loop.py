@@ -1,11 +1,18 @@
 """The event loop of a process: one epoll, callbacks, timers.
 
-Level-triggered. A callback does a bounded amount of work and returns; if work is left, it is called
-Level-triggered. A callback does bounded work and returns; if work remains, it is called again.
-`turn_starts` run once a turn before the callbacks, and `turn_ends` after them: there the shard
-writes what the turn appended, with one system call for all connections. `quick` is offered a turn's
-events before the callbacks and may handle all of them. `sleep` is offered the wait, until a
-monotonic time, and may handle events meanwhile. Otherwise `Spin` decides whether to spin.
+A turn, in this order:
+
+    sleep         is offered the wait until the next timer, and may handle events itself: the
+                  shard's kernel does (smq.app.shard.kernel_turns)
+    wait          spin if `Spin` says so, then epoll
+    turn_starts   hooks
+    quick         is offered the turn's events, and may handle all of them
+    callbacks     of the descriptors with events, unless `quick` handled them
+    timers        those that are due
+    turn_ends     hooks: the shard writes what the turn appended, with one system call
+
+The epoll is level-triggered. A callback does a bounded amount of work and returns; while input
+remains, it is called again in the next turn.
 """
 
 import heapq
