@@ -85,7 +85,7 @@ kafka-tools: setup  ## Apache Kafka's command-line tools against a broker; a JVM
 frameworks: setup  ## Kafka Streams and others of Kafka's ecosystem, from Maven Central, against a broker. ARGS="-k streams"
 	$(BIN)/pytest -q --timeout 600 tests/frameworks $(ARGS)
 
-sim: setup  ## The whole broker simulated, from seeds. SEED=n replays one, SEEDS=n runs so many.
+sim: setup  ## The whole broker simulated, from seeds. SEED=n replays one, SEEDS=n runs n of them.
 	$(BIN)/python -m smq.testing.simulation.run $(if $(SEED),--seed $(SEED)) $(if $(KEEP),--keep $(KEEP)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST))
 
 kills: setup  ## Real processes, killed at random under load. SEED=n chooses whom and when.

@@ -40,7 +40,7 @@ from spark_jobs.session import java_home
 Summary = list[tuple[int, ...]]
 
 PARTITIONS, KEYS, SHOPS = 4, 50_000, 7
-REPEATED_EVERY = 50  # Each so many, a record repeats the one before.
+REPEATED_EVERY = 50  # One in this many records repeats the one before.
 BEGIN_MS, DAY_MS, DAYS = 1_356_998_400_000, 86_400_000, 3  # From 2013-01-01 on.
 TYPES = {"id": "int64", "shop": "int32", "cents": "int64"}
 DDL = "id BIGINT, shop INT, cents BIGINT"

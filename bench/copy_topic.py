@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def fill(bootstrap: str, megabytes: int) -> None:
-    """A topic with so many megabytes of random bytes."""
+    """Make a topic with this many megabytes of random bytes."""
     values = np.random.default_rng(1).bytes(RECORD_BYTES * ROWS)
     batch = [values[at : at + RECORD_BYTES] for at in range(0, len(values), RECORD_BYTES)]
     partitions = np.arange(ROWS) % PARTITIONS

@@ -2,9 +2,9 @@
 
     smq spark departures --data-dir DIR --until COUNT
 
-Says "ready" when the stream has had what there was, and a line of JSON once it has had so many
-flights: how many by carrier, and how old a later record was at most when the stream had it, in
-milliseconds.
+Prints "ready" when the stream has read the flights that there were, and a line of JSON once it has
+read COUNT: how many of each carrier, and the largest age in milliseconds at which a later record
+arrived in the stream.
 """
 
 import argparse

@@ -94,7 +94,7 @@ def wait_sealed(broker: SmqBroker, topic: str, count: int) -> None:
 
 
 def make_segments(data_dir: Path, topic: str, count: int) -> None:
-    """A data directory with a topic of one partition: so many segments, of a record each."""
+    """Make a data directory with a topic of one partition: `count` segments of one record each."""
     data_dir.mkdir(parents=True)
     store = SqlStore.open(data_dir / FILE_NAME)
     store.add_topic(Topic(topic, UUID(int=1), (1,), (0,)), 0)

@@ -5,8 +5,8 @@ has it, in segments.
     a gap       no segment has a record up to E: the log's batches from E on. Where E has left the
                 log meanwhile, the sealer is asked again; where nothing follows, a marker before E
 
-    a producer  a batch of the WAL overlaps so many aborted transactions that only those of its own
-                producer are told: its header is loaded in the background
+    a producer  a batch of the WAL overlaps with more aborted transactions than an answer may list:
+                it lists those of the batch's producer, whose id is read in the background
 
 The batch that comes first has a record at the offset asked for or later. An answer without one
 strands many clients: they ask for the same offset again.

@@ -32,7 +32,7 @@ from smq.wire.generated.create_topics import (
 REPLICATION_FACTOR = 1
 STRICT_FROM = 6
 PART_TOPICS = 10  # Per part: creating one, with all its configs, takes a fraction of a ms.
-PART_CHARACTERS = 16 * 1024  # Of its configs: a list of so many takes a millisecond.
+PART_CHARACTERS = 16 * 1024  # Of its configs: a list of this length takes a millisecond.
 
 
 def handle(

@@ -75,8 +75,8 @@ class Expiry:
         return rows
 
     def _kept(self, group: Group) -> tuple[Collection[int] | None, int]:
-        """The partitions whose offsets do not expire, None: all. Finding that out took as long as
-        so many rows."""
+        """The partitions whose offsets do not expire (None: all), and how many rows could have been
+        handled in the time that this took."""
         if group.is_idle():
             return (), 0
         if group.state is not GroupState.STABLE or group.protocol_type != CONSUMER:

@@ -1,7 +1,7 @@
 """All groups and their deadlines.
 
-The first member that joins creates a group, and so does the first commit by a client that is no
-member. It is forgotten when it is empty and has no offsets left (`smq.coordinator.offsets`).
+A group is created by its first member, or by the first offset commit of a client that is not a
+member. It is removed once it is empty and has no committed offsets (`smq.coordinator.offsets`).
 """
 
 import heapq
@@ -18,11 +18,11 @@ from smq.model.errors import BrokerError, ErrorCode
 from smq.model.now import Now
 from smq.store.store import Store
 
-# The work of one tick, unless one group has more members: some milliseconds, so that new requests
-# get their turn.
+# The bound of one tick, unless a single group has more members: some milliseconds, so that new
+# requests do not wait longer.
 MEMBERS_A_TICK = 1000
-# A tick that comes this late means that the process, or the machine, was stopped. What members sent
-# meanwhile lies in sockets, ours and the shards': they are heard before anybody counts as gone.
+# A tick this late means that the process, or the machine, was stopped. Heartbeats sent meanwhile
+# are still in sockets, ours and the shards': they are read before any member is taken for gone.
 STALL_MS = 1000
 LISTEN_MS = 500
 
@@ -36,9 +36,10 @@ class GroupRules(NamedTuple):
 
 
 class Groups:
-    """Every group by its id. Answers collect until `take_answers`; changes are in the store.
+    """Every group by its id. `take_answers` gives the answers; changes are saved in the store.
 
-    `deleting` are those that are being deleted, in the order of the requests: nobody can use them.
+    deleting   the groups that are being deleted, in the order of the requests; other requests for
+               them are refused
     """
 
     def __init__(self, store: Store, rules: GroupRules, now: Now) -> None:
@@ -61,7 +62,7 @@ class Groups:
             self.deleting[group_id] = None
 
     def take_rules(self, rules: GroupRules) -> None:
-        """Use other settings from now on. Existing waits keep their deadlines."""
+        """Use other settings from now on. Deadlines that are set already do not change."""
         limits = self._rules.limits
         limits.initial_rebalance_delay_ms = rules.limits.initial_rebalance_delay_ms
         limits.size_max = rules.limits.size_max
@@ -88,7 +89,7 @@ class Groups:
             raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def handle(self, group_id: str, event: Event, now: Now) -> None:
-        """Let a group decide; its answers come with `take_answers`. Raises BrokerError."""
+        """Have a group handle an event; `take_answers` gives its answers. Raises BrokerError."""
         if not isinstance(event, Commit) and not group_id:  # Old clients commit for group "".
             raise BrokerError(ErrorCode.INVALID_GROUP_ID)
         if isinstance(event, Join):
@@ -122,7 +123,7 @@ class Groups:
                 self._answers.append(effect)
 
     def _schedule(self, group: Group) -> None:
-        """Schedule the group by its wake time. (If that moves later, the next tick finds out.)"""
+        """Schedule the group at its wake time. (If that moves later, a tick comes for nothing.)"""
         if group.wake_ms < self._scheduled.get(group.group_id, NEVER_MS):
             self._scheduled[group.group_id] = group.wake_ms
             heapq.heappush(self._wakes, (group.wake_ms, group.group_id))
@@ -133,14 +134,16 @@ class Groups:
         return bool(self._answers)
 
     def take_answers(self, count_max: int | None = None) -> list[Answer]:
-        """The answers that have become known since the last call, in order; at most this many."""
+        """The answers since the last call, in order, at most `count_max`."""
         count = len(self._answers)
         count = count if count_max is None else min(count, count_max)
         return [self._answers.popleft() for _ in range(count)]
 
     def begin_deletion(self, group_id: str) -> None:
-        """From now on nobody can use the group, until `forget`. Raises BrokerError: there is none,
-        or it has members."""
+        """Refuse all other requests for the group from now on, until `forget`.
+
+        Raises BrokerError if it does not exist or has members.
+        """
         if self.find(group_id).state is not GroupState.EMPTY:
             raise BrokerError(ErrorCode.NON_EMPTY_GROUP)
         self.deleting[group_id] = None
@@ -162,12 +165,12 @@ class Groups:
         return self._wakes[0][0] if self._wakes else NEVER_MS
 
     def tick(self, now: Now) -> None:
-        """Handle groups whose time has come; if only some of them, `next_wake_ms` is now."""
+        """Handle the groups that are due. If some are left, `next_wake_ms` is in the past."""
         if not self._listens_first(now.monotonic_ms):
             self._handle_due(now)
 
     def _listens_first(self, now_ms: int) -> bool:
-        """Whether time does not pass for groups yet: see STALL_MS."""
+        """Whether to read members' requests before any deadline counts: see STALL_MS."""
         if self._listens_until_ms is None and self._next_due_ms() + STALL_MS <= now_ms:
             self._listens_until_ms = now_ms + LISTEN_MS
         return now_ms < (self._listens_until_ms or 0)

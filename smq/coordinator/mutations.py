@@ -48,8 +48,8 @@ class Charge:
         return self._rate is not None
 
     def take(self, partition_count: int) -> None:
-        """Charge a change of so many partitions. Raises BrokerError if the client must wait
-        first."""
+        """Charge a change of `partition_count` partitions. Raises BrokerError if the client must
+        wait first."""
         if self._rate is None:
             return
         owed_ms = self._buckets.use(self._key, self._rate, 0, self._now_ms)

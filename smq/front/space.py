@@ -5,8 +5,8 @@ count: retention bounds them. Usage is not stored, so errors in it do not persis
 the filer at start and periodically, and uploads since the last count are added. Uploads in progress
 count as arrived.
 
-Memory is bounded too: only so many uploads in parts run at a time. A store that is no directory
-buffers parts.
+The number of uploads in parts at a time is limited, because a store that is not a directory buffers
+the parts in memory.
 """
 
 from collections import Counter

@@ -38,7 +38,7 @@ from smq.load.workload import REFERENCE, Workload
 
 Told = dict[str, Any]
 TOLD_RATE_MAX = 20_000  # Messages a second of one producer whose latency is measured.
-TOLD_EVERY_MAX, TOLD_BYTES = 50, 100_000  # At full speed: one per so many messages or bytes.
+TOLD_EVERY_MAX, TOLD_BYTES = 50, 100_000  # At full speed: one for this many messages or bytes.
 BURST = 500  # Messages between two checks of outcomes and commands.
 NAP_S_MAX = 0.01
 POLL_S = 0.1

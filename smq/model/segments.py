@@ -57,7 +57,7 @@ class BatchLimits(NamedTuple):
 
     @classmethod
     def of(cls, message_bytes_max: int, asked_bytes: int) -> "BatchLimits":
-        """The limits for a topic and a client that asks for so many bytes.
+        """The limits for a topic and a client that asks for `asked_bytes`.
 
         `shared_bytes` is a power of two, so that clients whose wishes differ little share a cached
         file.

@@ -276,7 +276,7 @@ _TABLE = (
         T.INT,
         "1073741824",
         "A partition is sealed when this many unsealed bytes wait, if smq.seal.bytes is not less, "
-        "and in files of at most so many bytes.",
+        "into files of at most this many bytes.",
         at_least(SEGMENT_BYTES_MIN),
         "log.segment.bytes",
     ),

@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-INFLATION_MAX = 8  # Times a value's own bytes …
-INFLATION_FREE = 64 * 1024  # … or so many bytes.
+# A value may inflate to the larger of INFLATION_MAX times its own bytes, and INFLATION_FREE bytes.
+INFLATION_MAX = 8
+INFLATION_FREE = 64 * 1024
 UNBOUNDED = 1 << 62
 _VALUE_BYTES = 8  # Of a number, in the column that it becomes.
 _OLD_COMPRESSION = b"ARROW:experimental_compression"  # Of Arrow 0.17, which is still read.

@@ -264,7 +264,7 @@ class _Cutter:
 
 
 def _fitting(header_counts: np.ndarray, counts: np.ndarray, headers_max: int) -> int:
-    """How many of these batches, from the first on, have so many headers at most; `counts` are
-    those of their records."""
+    """How many of the first batches have at most `headers_max` headers together; `counts` are the
+    batches' record counts."""
     headers = np.concatenate([[0], header_counts.cumsum()])[counts.cumsum()]
     return int(np.searchsorted(headers, headers_max, "right"))

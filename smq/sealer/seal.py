@@ -33,8 +33,8 @@ MiB = 1024 * 1024
 # A file is built in memory, and query engines prefer this size, whatever `smq.seal.bytes` is.
 SEGMENT_BYTES_MAX = 128 * MiB
 SEGMENT_RECORDS_MAX = 8_000_000  # The records whose keys one pass of compaction remembers.
-# Files of a seal that end because a batch of another kind comes: this many, and one for so many
-# bytes. Beyond, a raw segment goes on with whatever comes: it can hold each kind.
+# How many files of a seal may end because a batch of another kind follows: PARTED_FILES, and one
+# more for each PARTED_BYTES. After that a raw segment goes on: it can hold batches of any kind.
 PARTED_FILES, PARTED_BYTES = 8, MiB
 SUFFIXES = {Kind.ROWS: "parquet", Kind.RAW: "batches"}
 KINDS = {Kind.ROWS: "parquet", Kind.RAW: "raw"}

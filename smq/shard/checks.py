@@ -53,7 +53,7 @@ class Room:
         self.left = ROOM_BYTES
 
     def take(self, size: int) -> bool:
-        """Whether so many bytes fit; then they are taken."""
+        """Take `size` bytes of the room; False: there are not enough."""
         if size > self.left:
             return False
         self.left -= size

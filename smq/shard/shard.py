@@ -234,7 +234,7 @@ class Shard:
         return moved
 
     def count_fetch(self, records_bytes: int) -> None:
-        """Count a fetch that is answered with so many bytes of records: in the first log."""
+        """Count a fetch and the bytes of records in its answer, in the first log's words."""
         words = next(iter(self.logs.values())).words
         words[COUNTER_FETCH_REQUESTS] += 1
         words[COUNTER_BYTES_OUT] += records_bytes

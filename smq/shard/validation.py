@@ -124,7 +124,7 @@ class Validation:
         return records
 
     def _fits(self, size: int, wanted: Compression) -> bool:
-        """Whether the loop has room for compressing so many bytes; then it is taken."""
+        """Take room to compress `size` bytes in the loop; False: there is not enough."""
         most = wanted.bytes_max // LOOP_COMPRESSED_PART
         return size <= most and self.room.take(ROOM_BYTES * size // (wanted.bytes_max // 2))
 

@@ -212,7 +212,8 @@ class Store:
     def committed_offsets(
         self, group_id: str, above: int = -1, count_max: int = -1
     ) -> dict[int, CommittedOffset]:
-        """A group's offsets, by partition number: so many of those above a number, or all."""
+        """A group's offsets by partition number; only numbers greater than `above`, and the first
+        `count_max` of these (-1: all)."""
         rows = self._database.rows(
             "SELECT partition_number, offset, leader_epoch, metadata, commit_ms, expire_ms "
             "FROM committed_offsets WHERE group_id = ? AND partition_number > ? "

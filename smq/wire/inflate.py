@@ -37,10 +37,10 @@ def inflate(
 ) -> Arena:
     """An arena with the records of the first of these batches.
 
-    Its memory is `array` itself if nothing is compressed; otherwise it ends with the batch that
-    fills `arena_bytes`; a batch of so many has one of its own. A batch that cannot be inflated, or
-    not to `bytes_max`, gets facts without room for its records, which makes it malformed. The
-    arena ends behind the first that inflates further.
+    Its memory is `array` itself if nothing is compressed. Otherwise it ends after the batch that
+    fills `arena_bytes`; a larger batch gets an arena of its own. A batch that cannot be inflated,
+    or inflates to more than `bytes_max`, gets facts without room for its records, which makes it
+    malformed; the arena ends after the first that inflates to more.
     """
     if not (facts[B_ATTRIBUTES] & ATTRIBUTE_CODEC_MASK).any():
         return Arena(array, facts.copy(), is_beyond=False)

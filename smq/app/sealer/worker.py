@@ -1,8 +1,8 @@
 """A worker process of the sealer: the only process of the broker that loads pyarrow.
 
-It is forked on demand, does one job at a time (the FOR_WORKER of smq.wire.internal.messages), and
-exits when idle for a while: only that returns Arrow's memory to the machine. It may be killed at
-any moment, and ends with its parent.
+It is forked on demand, does one job at a time (FOR_WORKER of smq.wire.internal.messages), and exits
+when idle for a while, because only the end of a process returns Arrow's memory to the system. It
+may be killed at any moment, and ends with its parent.
 """
 
 import os
@@ -74,10 +74,10 @@ if TYPE_CHECKING:
     from smq.sealer.lake.publish import Publishing
 
 IDLE_S = 15.0
-SEAL_TURN_MS = 10_000  # Of one partition, while others wait for theirs.
+SEAL_TURN_MS = 10_000  # For one partition, while others wait to be sealed.
 RECEIVE_BYTES = 1 << 16
 CACHE_BYTES_MAX = 1 << 30
-INLINE_BATCHES_BYTES = 1 << 20  # Of handles scanned for one answer: some thousands.
+INLINE_BATCHES_BYTES = 1 << 20  # Batches scanned for one answer: some thousand handles.
 
 A = TypeVar("A")
 
@@ -136,8 +136,8 @@ class Worker:
     def do(self, job: Question[A]) -> A | Failed:
         """Do a job and return its answer. Its errors name no secret.
 
-        An unavailable filer yields the same `problem` for every kind of job. An exception that
-        nobody foresaw ends this job and no other: what it may have left half done is dropped.
+        An unavailable filer gives the same `problem` for every kind of job. An unexpected exception
+        ends only this job, and drops everything that the job may have left half done.
         """
         answer = self._done(job)
         if isinstance(answer, Failed):
@@ -240,7 +240,7 @@ class Worker:
         return has_more
 
     def unnamed(self, job: FindUnnamed) -> Unnamed:
-        """The files of a page that are not in the manifest."""
+        """The files of one page of the filer's list that are not in the manifest."""
         page = self._segment_files.take(job.after)
         paths = [facts.key for facts in page.files]
         found = self._keeping.unnamed(paths, job.before_ms, self._tables_in_step())
@@ -280,8 +280,10 @@ class Worker:
         return self.store.sweep(job.idle)
 
     def orphans(self, job: FindOrphans) -> Unnamed:
-        """The payloads of a page to which no record refers or can still refer. What its list lacks
-        is condemned no more."""
+        """The payloads of a page to which no record refers, now or later.
+
+        Condemned payloads that the filer no longer lists there are forgotten.
+        """
         page = self._payload_files.take(job.after)
         self._payload_sweep.forget_gone(page, job.after, monotonic_ms())
         found = self._payload_sweep.orphans(page.files, job.owners, wall_ms(), job.before_ms)
@@ -298,7 +300,7 @@ class Worker:
     def payloads(self, job: FindPayloads) -> dict[str, tuple[int, int] | None]:
         """The length and upload time of payloads; None for those that do not exist.
 
-        The time of a condemned one is 0: it is too old for new records.
+        The time of a condemned one is 0: new records may not refer to it.
         """
         found = look_up(self.store, job.keys)
         there = {key: seen for key, seen in found.items() if seen is not None}
@@ -322,7 +324,7 @@ class Worker:
             batches = self._batches(job.node, asked)
             if isinstance(batches, Found):
                 return _answer(batches, asked)
-            if not batches:  # Not decided yet: it is not kept.
+            if not batches:  # Undecided yet: do not cache that.
                 return BatchFile("", 0, 0, offset)
             payload_of = payload_in(self.store, directory_of(at.namespace, at.topic))
             delivered = deliver(batches, offset, bytes_max, payload_of)
@@ -330,25 +332,25 @@ class Worker:
                 return BatchFile("", 0, 0, delivered.next_offset)
             kept = self._cache.put(key, delivered.pieces, delivered.places(offset))
         found = kept.find(offset, bytes_max)
-        assert found is not None, "what was asked for is in what was made for it"
+        assert found is not None, "the batches made for this question have its offset"
         return _answer(found._replace(is_cached=is_cached), asked)
 
     def _inline_key(self, asked: Inline) -> tuple[str, int]:
-        """What is made at an offset differs once compaction has replaced the segment there, or the
-        log has lost its end and gone on."""
+        """The cache key of an answer. The batches at an offset change when compaction replaces the
+        segment, or when the log has lost its end and continues in another leader epoch."""
         segments = self.manifest.segments(asked.number, asked.offset, count_max=1)
         path = segments[0].path if segments else ""
         how = f"{asked.epoch} {asked.bytes_max} {asked.limits} {asked.as_sent}"
         return f"inline {asked.number} {how} {path}", asked.offset
 
     def read_ahead(self) -> None:
-        """Prefetch what is likely requested next, while idle."""
+        """While idle, prefetch what is probably asked for next."""
         if "_reader" in self.__dict__:
             self._reader.read_ahead()
 
     def _batches(self, node: int, asked: Inline) -> "bytes | Found":
-        """A partition's batches with their first record at `offset` or later, from the log or from
-        segments; Found: the segments have none."""
+        """A partition's batches with a first record at `offset` or later, from the log or from
+        segments; Found: the segments have no records there."""
         number, offset = asked.number, asked.offset
         bytes_max = min(asked.bytes_max, INLINE_BATCHES_BYTES)
         try:

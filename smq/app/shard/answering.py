@@ -1,4 +1,4 @@
-"""Carries results to the slots of their requests: now, or when they are known."""
+"""Fills the slots of requests with handlers' results, at once or when these are known."""
 
 from collections.abc import Callable
 from functools import partial
@@ -26,8 +26,8 @@ from smq.wire.generated import apis
 if TYPE_CHECKING:
     from smq.app.shard.session import Session
 
-# The coordinator answers these with about as much as it is asked. Any other answer may have
-# megabytes, which a client that reads nothing would hold: a connection waits for one at a time.
+# The coordinator's answers to these are about as large as the requests. Any other answer may have
+# megabytes, held in memory while the client does not read: a connection waits for one at a time.
 SMALL_ANSWERS = {
     each.key
     for each in (
@@ -45,10 +45,12 @@ SMALL_ANSWERS = {
 
 
 class Answering:
-    """The answers of one shard. `peers` reaches coordinator and sealer; `polls` wait; `errors`
-    counts those that it gives itself.
+    """The answers of one shard.
 
-    dirty   clients whose slots have changed in this turn, in the order of sending
+    peers    asks the coordinator and the sealer
+    polls    the requests that wait for records
+    errors   counts the error codes in answers of this shard, not in relayed ones
+    dirty    clients whose slots have changed in this turn, in the order of sending
     """
 
     def __init__(self, peers: Peers, polls: LongPolls, steps: Steps, errors: Errors) -> None:
@@ -59,7 +61,7 @@ class Answering:
     def settle(
         self, connection: Connection, slot: Slot, dispatched: Dispatched, result: Result | Parts
     ) -> None:
-        """Carry a handler's result to the slot, now or when it is known."""
+        """Fill the slot with a handler's result, at once or when it is known."""
         result = self._found_out(result, partial(self.settle, connection, slot, dispatched))
         if result is None:
             return
@@ -152,12 +154,12 @@ class Answering:
             self._wait_for_any(connection, slot, parts, parts.pending)
         else:
             self._add(connection, slot, parts, parts.pending)
-        return False  # The end of the pending work resumes it.
+        return False  # It continues when the pending work is done.
 
     def _wait_for_any(
         self, connection: Connection, slot: Slot, parts: Parts, wait: WaitForAny
     ) -> None:
-        """Continue when there may be enough to read; the deadline counts from the first wait."""
+        """Continue when there may be enough records; the deadline counts from the first wait."""
         _wait_as_asked(slot)
         if parts.due_ns == 0:
             parts.due_ns = monotonic_ns() + wait.timeout_ms * 1_000_000
@@ -200,7 +202,7 @@ class Answering:
         if connection.closed:
             return
         connection.working -= 1
-        if connection.slots[-1] is not slot:  # It had waited, and more requests arrived meanwhile.
+        if connection.slots[-1] is not slot:  # More requests arrived while this one waited.
             connection.close()
             return
         connection.slots.pop()
@@ -208,7 +210,7 @@ class Answering:
         self.dirty[connection] = None
 
     def _found_out(self, result: Result | Parts, settle: Callable[[Any], None]) -> Any:  # noqa: ANN401
-        """The final result; None: more questions are open, and `settle` gets the result."""
+        """The final result; None: questions are open, and `settle` will get the result."""
         while isinstance(result, Ask):  # One may lead to the next, many times.
             answers = self._ask(result, settle)
             if answers is None:
@@ -217,17 +219,17 @@ class Answering:
         return result
 
     def _ask(self, ask: Ask, settle: Callable[[Any], None]) -> list[Any] | None:
-        """Ask; returns the answers if all came at once, else `settle` gets the result after the
-        last."""
+        """Ask; returns the answers if all came at once. Otherwise `settle` is called with the
+        result when the last one comes."""
         answers: list[Any] = [None] * len(ask.questions)
         missing, is_asking = len(ask.questions), True
-        assert missing, "who asks for nothing is answered by nobody"
+        assert missing, "an Ask has at least one question"
 
         def answered(index: int, answer: Any) -> None:  # noqa: ANN401  (as asked)
             nonlocal missing
             answers[index] = answer
             missing -= 1
-            assert missing >= 0, "each is answered once"
+            assert missing >= 0, "a question is answered once"
             if not missing and not is_asking:
                 settle(ask.then(answers))
 
@@ -240,10 +242,10 @@ class Answering:
         return None if missing else answers
 
     def wait(self, connection: Connection, slot: Slot, dispatched: Dispatched, wait: Wait) -> None:
-        """Answer when there is enough to read or the deadline has passed, which may be now."""
+        """Answer when there are enough records or the deadline has passed, which may be now."""
         if wait.timeout_ms <= 0:
             last = wait.attempt(is_last=True)
-            assert last is not None, "the last attempt gives what there is"
+            assert last is not None, "the last attempt always has a result"
             self.settle(connection, slot, dispatched, last)
             return
 
@@ -262,7 +264,7 @@ class Answering:
         dispatched: Dispatched,
         wait: tuple[WaitForMany, int],
     ) -> None:
-        """Answer when there is enough to read; `wait` comes with its deadline (monotonic, ns)."""
+        """Answer when there are enough records; `wait` comes with its deadline (monotonic, ns)."""
         _wait_as_asked(slot)
         many, due_ns = wait
         for_any = WaitForAny(many.find_codes(), many.timeout_ms, has_moved=False)
@@ -280,13 +282,13 @@ class Answering:
 
 
 def _wait_as_asked(slot: Slot) -> None:
-    """Note that the client asked to wait: the request does not count as slow."""
+    """Mark a request as waiting at the client's wish: it does not count as slow."""
     if slot.timing is not None:
         slot.timing.is_patient = True
 
 
 def _let_go(dispatched: Dispatched, response: Message) -> None:
-    """Release what a response lends, because its client is gone."""
+    """Release the batches lent to a response that will not be sent."""
     if dispatched.api.name == "Fetch":
         for lent in lent_of(response):
             lent.release()

@@ -126,7 +126,7 @@ class Session:
         self.rung(bells)
 
     def rung(self, bells: int) -> None:
-        """Handle so many rings of the bell."""
+        """Handle the bells that the program has rung since the last call."""
         self.side[BELLS_IN_VAIN] += bells
         if self._is_blocked:
             self.flush()
@@ -134,16 +134,16 @@ class Session:
         if found:
             self.side[BELLS_IN_VAIN] = 0
         elif self.side[BELLS_IN_VAIN] > BELLS_IN_VAIN_MAX:
-            self.drop("it rings and rings, and there is nothing")
+            self.drop("it keeps ringing the bell, but its inbox is empty")
 
     def _hung_up(self) -> None:
-        """The client has gone: requests that it handed over before count."""
+        """The client has hung up: take the requests that it handed over before."""
         left = self.memory.request_bytes_max * 2
         while left > 0 and not self.closed and not self.working and self._owner.take(self):
             left -= self.memory.request_bytes_max // 2
         if not self.working:
             self.close()
-        elif not self._has_hung_up:  # It is announced for ever.
+        elif not self._has_hung_up:  # A hang-up is reported in every turn: stop watching it.
             self._has_hung_up = True
             self._loop.unregister(self.fd)
 

@@ -119,8 +119,9 @@ def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 
 def _group(parquet: pq.ParquetFile, group: int, before: int) -> Iterator[pa.RecordBatch]:
-    """The rows of a row group, behind so many others. A page may name one value of its dictionary
-    for every row: what inflates to more than BATCH_BYTES is read again, fewer rows at a time."""
+    """The rows of a row group; `before` rows of the file precede it. A page may name one value of
+    its dictionary for every row: rows that inflate to more than BATCH_BYTES are read again, fewer
+    at a time."""
     done, rows = 0, ROWS_MAX
     while True:
         at = 0

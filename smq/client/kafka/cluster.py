@@ -158,7 +158,7 @@ class Cluster:
         return self._deadline - self.clock.monotonic_s()
 
     def _patience(self, others: int = 0) -> float:
-        """How long to wait for a broker if so many others may be asked instead."""
+        """How long to wait for a broker's answer if `others` could be asked instead."""
         left = self._seconds_left()
         return max(min(left / 2, SILENT_SECONDS_MAX) if others else left, ATTEMPT_SECONDS_MIN)
 

@@ -320,7 +320,7 @@ def _left_of(txn: StoredTransaction) -> _Left:
 
 
 def _taken(numbers: list[int], count_max: int) -> list[int]:
-    """Take at most so many from the end of a list."""
+    """Remove up to `count_max` numbers from the end of a list, and return them."""
     first = max(0, len(numbers) - max(0, count_max))
     taken = numbers[first:]
     del numbers[first:]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 
 def by_pieces(count: int, piece: int) -> Iterator[slice]:
-    """Slices of at most `piece` of so many items; after each, another thread may have the core."""
+    """Slices of at most `piece` of `count` items; after each, another thread may have the core."""
     for start in range(0, count, piece):
         yield slice(start, min(start + piece, count))
         os.sched_yield()

@@ -168,7 +168,7 @@ class SimulatedSocket:
         self._network.by_fd.pop(self.fd, None)
 
     def narrow(self, capacity: int | None) -> None:
-        """Let the peer send so many unread bytes; None: as many as at first."""
+        """Let the peer have `capacity` unread bytes on their way; None: as many as at first."""
         self.incoming.capacity = capacity or self.incoming.weather.capacity
         self._touch_other()
 

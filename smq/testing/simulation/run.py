@@ -199,7 +199,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seed", type=int, help="run this seed and print what happens")
     parser.add_argument("--keep", default="", help="only these of its events, by their numbers")
-    parser.add_argument("--seeds", type=int, default=500, help="run so many")
+    parser.add_argument("--seeds", type=int, default=500, help="how many seeds to run")
     parser.add_argument("--first", type=int, default=1, help="from this one on")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--no-shrink", action="store_true")
