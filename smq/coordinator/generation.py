@@ -1,4 +1,4 @@
-"""A group's generation: its number, its protocol, and the answers that tell members of it."""
+"""A group's generation: its number, its protocol, and the answers that carry it to members."""
 
 from smq.coordinator.group_events import JoinAnswer, SyncAnswer
 from smq.coordinator.roster import Member, Roster

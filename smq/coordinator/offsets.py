@@ -1,10 +1,10 @@
 """Committed offsets: how one is stored, who may commit it, and what ends it.
 
-*Stored.* Each has a row, by group and by partition number: a topic that is created again has none
-of the old one's. Rows are in the store alone. A later commit replaces an earlier one, whatever its
-offset. One for an internal topic, which is always empty, is accepted and not kept. An offset is as
-durable as its topic's records: only a commit with a `disk` topic is synced before the answer. A
-power loss may revert others to older ones (docs/adr/a-commit-is-as-durable-as-its-topics.md).
+*Stored.* Each has a row in the store, and nowhere else, by group and by partition number: a topic
+that is created again has none of its predecessor's. A later commit replaces an earlier one, even
+with a lower offset. One for an internal topic, which is always empty, is accepted and not stored.
+An offset is as durable as its topic's records: only a commit with a `disk` topic is synced before
+the answer. A power loss may revert others (docs/adr/a-commit-is-as-durable-as-its-topics.md).
 
 *Who may commit.* The group decides (`Group`, event Commit), once for all partitions of a request,
 and only if one of them exists. A member may commit in its generation, even while it is told to
@@ -18,9 +18,9 @@ the transaction puts it in place unless a later one has arrived, an abort drops 
 time (`transactions.endings`).
 
 *Deleted.* OffsetDelete takes committed and pending ones. If the group has members, they must be
-consumers, and none may subscribe to the topic. DeleteGroups takes all those of an empty group: many
-go some at a time, and nobody can use the group meanwhile. Offsets of a deleted topic are not told
-any more, and go later (`cleaning`).
+consumers, and none may subscribe to the topic. DeleteGroups deletes all offsets of an empty group,
+in steps if there are many; until the last step the group refuses all other requests. Offsets of a
+deleted topic are no longer returned, and are deleted later (`cleaning`).
 
 *Expired.* Every ten minutes, as in Kafka, a walk over all groups (`expiry`) takes what is too old:
 
@@ -28,10 +28,10 @@ any more, and go later (`cleaning`).
     a stable group of consumers                   offsets of topics that no member subscribes to
     any other group with members                  none
 
-It forgets a group without members that has no offsets left. Retention begins with the commit, or
-when the group became empty if that was later. (Kafka takes only the latter for a group that has had
-members: there, an offset that an administrator commits later may expire at once.) A retention that
-the client asks for begins with the commit. A pending offset does not expire.
+It removes a group that has neither members nor offsets. Retention begins with the commit, or when
+the group became empty if that was later. (In Kafka only the latter counts for a group that has had
+members: an offset that an administrator commits later may expire at once.) A retention that the
+client asks for begins with the commit. A pending offset does not expire.
 """
 
 from collections.abc import Collection, Iterator, Sequence

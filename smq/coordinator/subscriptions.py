@@ -3,8 +3,8 @@
     version int16, topics (count int32, each a length int16 and UTF-8); the rest is not read
 
 Only consumers send this. The coordinator reads it to delete offsets; otherwise members' metadata is
-opaque to it. Most members of a group say the same topics: these are read once. Of topics that are
-said differently TOPICS_MAX are read: who says more keeps all its offsets.
+opaque to it. Most members of a group have the same subscription, which is parsed once. Of different
+ones at most TOPICS_MAX topics are parsed: beyond that the group keeps all its offsets.
 """
 
 import struct

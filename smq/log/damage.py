@@ -1,4 +1,4 @@
-"""What a start still knows of a damaged frame whose header is good.
+"""Reads what a damaged frame still says, if its header is good.
 
 The header's check covers the batch's own header too: the offsets, and the CRC of a marker's record,
 which tells what the record was. A lost marker would be worse than lost records: a committed

@@ -6,8 +6,8 @@
 
 Each change of a row gets the next version. Versions belong to one life of the shard: a question
 with another life's version gets a full answer, and so does one that has missed deleted partitions.
-An answer has at most ROWS_MAX rows. Apart from these a question costs a vectorized look at some
-rows of the tables: there is more until all have been looked at, and what is known is told first.
+An answer has at most ROWS_MAX rows. Besides, a question compares some rows of the tables (in
+NumPy): known changes are returned first, and `more` is set until all rows have been compared.
 """
 
 from collections import deque

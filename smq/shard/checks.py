@@ -1,4 +1,4 @@
-"""How a batch that must be looked into is checked: a little in the loop, the rest beside it.
+"""Checks batches whose records must be read: small ones in the loop, others in a background lane.
 
     Check   a generator that ends with the verdict. It yields a Job when others must have the loop
             meanwhile: its driver runs the job in a lane and sends the result back, or goes on in a

@@ -1,8 +1,9 @@
 """The table by which kernels find a partition: follows the catalog, laid out as
 shm.kernels.log.directory says.
 
-A change of the catalog costs what has changed. Rows, slots and names are appended; what is gone
-stays until the room is used up. Then all that is left moves into twice its room.
+A change of the catalog costs time in proportion to the changed topics. Rows, slots and names are
+appended; those of deleted topics stay until the room is used up. Then the table is rebuilt without
+them, with twice the room that it needs.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -7,9 +7,9 @@
 
 Each step reads the requests again, since the catalog may have changed, and restores what is known
 of the batches that are done: a batch is appended to the partition that has its topic's name or id
-then. Batches are taken in order. What is appended is visible before the answer, as in Kafka, where
-each partition is appended to by itself. Who drops a request between steps leaves it so: its client
-was told nothing.
+then. Batches are taken in order. Appended batches are visible before the answer, as in Kafka, which
+appends to each partition separately. If a request is dropped between steps, these stay: its client
+got no answer.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
-"""What is left of deleted topics: partitions, and what lies in them or refers to them.
+"""Rows that are left of deleted topics: their partitions, and what belongs to these.
 
-A topic may have thousands of partitions, and these a million committed offsets and segments. Its
-deletion changes its row alone, which gives its name free; the rest goes in portions afterwards. A
-death in between is harmless: the row tells what is left.
+A topic may have thousands of partitions, with a million committed offsets and segments. A deletion
+changes only the topic's row, which frees its name; the other rows are deleted in portions later. A
+death in between is harmless, because the topic's row says that rows are left.
 """
 
 from uuid import UUID

@@ -1,9 +1,9 @@
-"""The answers to one of our processes, made as it takes them.
+"""The answers to one of our processes, made no faster than it reads them.
 
-A request of some bytes may have an answer of megabytes, and a process relays those of all its
-clients. So the work that makes answers waits, in order, while the process has not taken those
-before. Of answers that are made in parts, all grow by turns while they are small together; else
-the oldest one alone.
+A small request may have an answer of megabytes, and a process relays the requests of all its
+clients. So the work that makes answers waits, in order, until the process has read the earlier
+ones. Answers that are made in parts take turns while they are small together; otherwise only the
+oldest one grows.
 """
 
 from collections import deque

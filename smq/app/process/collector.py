@@ -1,8 +1,8 @@
-"""Python's collector of cycles, in a process whose loop must not wait for it.
+"""Configures Python's cycle collector for a process whose loop must not wait for it.
 
-It looks at all that the process holds from time to time: with large state for a tenth of a second.
-Reference counts free what has no cycles, which is so of all that lives for long (the tests of what
-a process holds say so). Cycles come of exceptions and callbacks, and die young.
+By default the collector sometimes examines all objects of the process: with large state that takes
+a tenth of a second. Objects without cycles are freed by their reference counts, and all long-lived
+state is without cycles (tests check it). Cycles arise from exceptions and callbacks, and die young.
 """
 
 import gc

@@ -1,9 +1,9 @@
-"""Large answers that clients have not taken: what they hold together is bounded.
+"""Bounds the memory of large answers that clients have not read yet.
 
-A request of some bytes may have an answer of a hundred megabytes, from the coordinator or made
-here, and a client may take its time. One connection waits for one such answer; but clients may have
-many connections. Beyond the bound, whoever takes its answer slowest is disconnected. Records that
-are lent hold no memory and do not count.
+The answer to a small request may have a hundred megabytes, from the coordinator or made here, and a
+client may read it slowly. A connection waits for one such answer at a time; but a client may have
+many connections. Beyond the bound, the client that reads slowest is disconnected. Lent records take
+no memory and do not count.
 """
 
 from functools import partial

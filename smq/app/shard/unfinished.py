@@ -1,7 +1,7 @@
 """Takes the steps of Produce requests that are not finished at once (smq.shard.unfinished), a step
 in a turn, in rotation. Their connection's next requests wait; other clients do not.
 
-A request of a client that is gone is dropped: the client was told nothing.
+A request is dropped if its client is gone, which then got no answer.
 """
 
 from collections.abc import Callable

@@ -1,13 +1,14 @@
 """What a data directory from elsewhere must not have, or it is not served.
 
-    a link      leads to any of the user's files: what is written through it overwrites them, what
-                the filer has is published over HTTP, and what the sealer sweeps is deleted
-    a pipe      holds for ever who opens it; a socket or a device is no file either
-    a size      what is read whole takes it in memory, and a sparse file of some kilobytes has any
+    a link      may lead to any of the user's files: a write through it overwrites them, the filer
+                would publish them over HTTP, and a sweep of the sealer would delete them
+    a pipe      blocks the process that opens it; a socket or a device is no file either
+    a size      a file that is read whole takes its size in memory, and a sparse file of some
+                kilobytes may have any size
 
-A start looks before it opens the first file, and nothing that runs makes one. The operator's own
-files beside ours may be links, and so may the path of the data directory; a filer in another place
-is the operator's.
+A start checks this before it opens the first file; the broker itself creates none of these. The
+operator's own files beside ours may be links, and so may the path of the data directory. A filer
+elsewhere is the operator's and is not checked.
 """
 
 import os

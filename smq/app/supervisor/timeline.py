@@ -1,4 +1,4 @@
-"""The time line of a data directory: ages and deadlines that are kept over a restart count on it.
+"""The time line of a data directory: the clock of ages and deadlines that outlive a restart.
 
     <data>/clock.json      one moment on each clock: the time line's, the system's two, and the boot
 
@@ -7,10 +7,10 @@
                            that was set back. So an age may come out too long, but never negative
     without a file         begins at wall time, which versions without a time line have kept
 
-The file is written at the start and every minute, and durable then; its format is that of
-meta.json's version. What was kept after the last writing may lie in the future once the host was
-started again: whoever restores a time takes the present for it. A snapshot has the file as of its
-cut (smq.backup), so that a restored broker continues the line on which its times are.
+The file is written durably at the start and every minute; meta.json's version covers its format. A
+time that was saved after the last writing may be in the future after a reboot: whoever loads such a
+time replaces it by the present. A snapshot has the file as of its cut (smq.backup), so that a
+restored broker continues the time line of its data.
 """
 
 import json
