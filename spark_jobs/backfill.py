@@ -1,5 +1,5 @@
-"""The days of a topic, written anew into a lake table by date: for a table that starts later, or
-whose rows were wrong.
+"""Rewrites days of a topic in a lake table by date: for a table that starts later, or has wrong
+rows.
 
     smq spark backfill orders --from 2013-01-01 --to 2013-01-31 --data-dir DIR --output TABLE
 

@@ -1,8 +1,8 @@
-"""The row of an Arrow stream that is a record's value: somebody's bytes, of which few may say much.
+"""Reads the row of an Arrow stream that is a record's value: untrusted, and possibly a bomb.
 
 Its buffers may be compressed, a dictionary or a run may stand for any number of values, and nulls
-take no bytes at all. So what a stream inflates to is known before it is read, and its columns
-become other types only where all of them together take few bytes.
+take no bytes at all. So the inflated size of a stream is computed before the stream is read, and
+columns are cast to other types only if all of them together take few bytes.
 """
 
 from collections.abc import Iterator

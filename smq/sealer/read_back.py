@@ -1,7 +1,7 @@
 """Batches that are made from a segment: what each holds, and how large they may be.
 
 A batch covers the gap behind its last record by `lastOffsetDelta`. A reader that asks for an offset
-in such a gap gets the next batch: many clients wait for ever for an answer that moves them on.
+in such a gap gets the next batch: without a later record many clients repeat the fetch forever.
 """
 
 from collections.abc import Sequence

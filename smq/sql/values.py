@@ -1,4 +1,4 @@
-"""Values of a result as Python has them: DuckDB has times that Python has not."""
+"""Converts values of a result to Python's: DuckDB has times that Python lacks."""
 
 import math
 from collections.abc import Iterator

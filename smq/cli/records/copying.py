@@ -6,9 +6,9 @@ destination has is a prefix of what it shall have. So a copy is an idempotent pr
 that refuses a batch refuses those behind it too, which are in flight already (KIP-98). It takes any
 sequence as a new producer's first, so a run's first batch of a partition travels alone.
 
-The source is asked by its topic's id, so what has got its name since is not read. Brokers without
-topic ids are asked by name. It is told the leader epoch of what was read last, so that a source
-that has lost records since, and has got others at their offsets, says so (KIP-595).
+Fetches name the topic by its id, so that a topic that was created again is not read; brokers
+without topic ids get the name. They carry the leader epoch of the last record read: a source that
+has lost records since, and has others at their offsets, reports it (KIP-595).
 
 A run may be killed while its batches are under way. The next run is the same producer, with the
 same sequences: what the destination has by then, or gets later, is not appended again.

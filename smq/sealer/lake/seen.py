@@ -1,9 +1,9 @@
-"""What the tidyings of a table have found, so that the next one knows how old a thing is.
+"""Records when a table's tidyings first saw each file or snapshot: later ones know its age by it.
 
     <data.dir>/tables/<namespace>/<topic>/<format>.seen
 
-Ages count from when a tidying first saw a thing, on the time line: times in a table, and of files,
-are of wall clocks, which are set. If the file is lost, ages begin anew.
+Ages count on the time line, from the first sight: times in a table and of files come from wall
+clocks, which may be set. If the file is lost, ages start over.
 """
 
 import json

@@ -3,8 +3,8 @@
     <data.dir>/tables/<namespace>/<topic>/<format>.json
 
 The worker that publishes writes it; the sweep, `smq status`, metrics, doctor and `smq tables` read
-it. It decides nothing about rows: if it is lost, the next publishing writes it again. Whose table
-it is says the file's place: one from elsewhere that says another name counts as none.
+it. It decides nothing about rows: if it is lost, the next publishing writes it again. The file's
+path says which table it is of: a file with another name in it counts as missing.
 """
 
 import json
