@@ -20,7 +20,6 @@ WITHOUT_OWN_TEST = {
     "smq/client/errors.py": "exceptions without behaviour",
     "smq/client/consuming/source/source.py": "a protocol; its two sources' tests use it",
     "smq/client/producing/channel/channel.py": "a protocol; the tests of its two channels use it",
-    "smq/client/producing/delivery/delivery.py": "records without behaviour",
     "smq/store/rows.py": "records without behaviour",
     "smq/front/console/desk.py": "a protocol; tests/app/front/desk tests what is behind it",
     "smq/sealer/lake/errors.py": "an exception without behaviour",

@@ -33,7 +33,7 @@ from smq.client.kafka.cluster import (
 from smq.client.kafka.connection import CLIENT_ID
 from smq.client.kafka.offsets import Start
 from smq.client.locate import AUTO, KAFKA, SHARED_MEMORY, reach_of
-from smq.client.producing.options import Options
+from smq.client.producing.parts import Options
 from smq.client.producing.producer import Producer
 from smq.client.reach import Reach
 from smq.client.reference import Payloads, Source

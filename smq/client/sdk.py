@@ -28,7 +28,10 @@ from smq.client.errors import (
     UnreadableBatch as UnreadableBatch,
 )
 from smq.client.names import TopicPartition as TopicPartition
-from smq.client.producing.delivery.delivery import Deliveries as Deliveries, Delivery as Delivery
+from smq.client.producing.delivery.delivery_state import (
+    Deliveries as Deliveries,
+    Delivery as Delivery,
+)
 from smq.client.producing.delivery.futures import (
     BatchFuture as BatchFuture,
     BufferFull as BufferFull,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from smq.client.producing.options import Options
+from smq.client.producing.parts import Options
 from smq.client.producing.producer import Producer
 from smq.client.reach import Reach
 from smq.wire.compression import Codec

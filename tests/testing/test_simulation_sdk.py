@@ -10,7 +10,7 @@ from smq.client.consuming.group.commits import Committing
 from smq.client.consuming.source.source import Partition, Taken
 from smq.client.consuming.source.wire_source import WireSource
 from smq.client.producing import metadata_thread
-from smq.client.producing.delivery.delivery import Delivery
+from smq.client.producing.delivery.delivery_state import Delivery
 from smq.client.producing.delivery.parcel import Parcel
 from smq.testing.simulation.clock import MS
 from smq.testing.simulation.run import Outcome, Workplace, simulate, workplace

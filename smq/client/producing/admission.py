@@ -5,30 +5,21 @@ from collections.abc import Callable
 from smq.client.arguments import topic_name
 from smq.client.producing.channel.links import Links
 from smq.client.producing.delivery.futures import BufferFull
-from smq.client.producing.exchange import Exchange
-from smq.client.producing.options import Options
 from smq.client.producing.outbox import Outbox
-from smq.client.producing.producer_state import ProducerState
-from smq.client.producing.topics import Topic, Topics
+from smq.client.producing.parts import Parts
+from smq.client.producing.topics import Topic
 from smq.client.producing.waiters import Waiters, without
 
 
 class Admission:
     """All methods require the producer's lock, and release it while they wait."""
 
-    def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the sender)
-        self,
-        options: Options,
-        state: ProducerState,
-        links: Links,
-        exchange: Exchange,
-        topics: Topics,
-        outbox: Outbox,
-        is_own_thread: Callable[[], bool],
+    def __init__(
+        self, parts: Parts, links: Links, outbox: Outbox, is_own_thread: Callable[[], bool]
     ) -> None:
-        self._options, self._state, self._links = options, state, links
-        self._exchange, self._topics, self._outbox = exchange, topics, outbox
-        self._open_parcels = outbox.open_parcels
+        self._options, self._state = parts.options, parts.state
+        self._exchange, self._topics = parts.exchange, parts.topics
+        self._links, self._outbox, self._open_parcels = links, outbox, outbox.open_parcels
         self._is_own_thread = is_own_thread
 
     def must_wait(self, topic: str, size_bytes: int) -> bool:

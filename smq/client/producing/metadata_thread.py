@@ -8,15 +8,11 @@ import logging
 import threading
 from collections.abc import Callable
 
-from smq.client.clock import Clock
 from smq.client.errors import NoSuchTopic
-from smq.client.producing.batching.accumulator import Accumulator
 from smq.client.producing.batching.answers import RETRY_MS
 from smq.client.producing.channel.links import Links
-from smq.client.producing.exchange import Exchange
 from smq.client.producing.outbox import Outbox
-from smq.client.producing.producer_state import ProducerState
-from smq.client.producing.topics import Topics
+from smq.client.producing.parts import Parts
 from smq.model.errors import BrokerError, PeerError
 
 logger = logging.getLogger(__name__)
@@ -26,25 +22,21 @@ class MetadataThread:
     """The producer's lock is not held while a broker is asked.
 
     ended   is called when the thread has ended, for whatever reason
-    enlist  adds partitions to the transaction; whether there were any
+    enlist  adds partitions to the transaction; whether there were any. None: there are none
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the sender)
+    def __init__(
         self,
-        state: ProducerState,
-        clock: Clock,
+        parts: Parts,
         links: Links,
-        accumulator: Accumulator,
-        exchange: Exchange,
-        topics: Topics,
         outbox: Outbox,
         *,
         ended: Callable[[], None],
-        enlist: Callable[[], bool] = lambda: False,
+        enlist: Callable[[], bool] | None = None,
     ) -> None:
-        self._state, self._clock, self._links = state, clock, links
-        self._accumulator, self._exchange, self._topics = accumulator, exchange, topics
-        self._outbox, self._ended, self._enlist = outbox, ended, enlist
+        self._state, self._clock, self._topics = parts.state, parts.clock, parts.topics
+        self._accumulator, self._exchange = parts.accumulator, parts.exchange
+        self._links, self._outbox, self._ended, self._enlist = links, outbox, ended, enlist
         self._refreshed_ms = -RETRY_MS
         self._requested, self._is_ending = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="smq-metadata", daemon=True)
@@ -76,7 +68,7 @@ class MetadataThread:
             self._ended()
 
     def _do_round(self) -> None:
-        has_enlisted = self._enlist()
+        has_enlisted = self._enlist is not None and self._enlist()
         if not (self._refresh() or self._connect() or has_enlisted):
             return
         with self._state.lock:

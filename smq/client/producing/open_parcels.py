@@ -2,7 +2,7 @@
 
 from smq.client.producing.batching.pending_parcels import PendingParcels
 from smq.client.producing.delivery.parcel import Parcel
-from smq.client.producing.options import Options
+from smq.client.producing.parts import Options
 
 HOLD_MS = 100  # The longest wait for earlier parcels: one broker may be silent, others not.
 FIRST_BYTES = 4096  # What a parcel reserves at first; then twice as much, and so on.

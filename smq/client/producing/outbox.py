@@ -7,35 +7,22 @@ records share batches, whatever their rate.
 """
 
 from smq.client.arguments import whole_number
-from smq.client.clock import Clock
-from smq.client.producing.batching.accumulator import Accumulator
 from smq.client.producing.channel.links import ProducerTopic
 from smq.client.producing.delivery.delivery_state import Resolver
 from smq.client.producing.delivery.parcel import Parcel
-from smq.client.producing.exchange import Exchange
 from smq.client.producing.open_parcels import OpenParcels
-from smq.client.producing.options import Options
-from smq.client.producing.producer_state import ProducerState
-from smq.client.producing.topics import Topics
+from smq.client.producing.parts import Parts
 
 
 class Outbox:
     """All methods require the producer's lock. The caller has waited for room and the topic."""
 
-    def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the sender)
-        self,
-        options: Options,
-        clock: Clock,
-        state: ProducerState,
-        resolver: Resolver,
-        accumulator: Accumulator,
-        exchange: Exchange,
-        topics: Topics,
-    ) -> None:
-        self.open_parcels = OpenParcels(options, accumulator.pending)
-        self._options, self._clock, self._state, self._resolver = options, clock, state, resolver
-        self._accumulator, self._exchange, self._topics = accumulator, exchange, topics
-        self._timeout_ms = options.delivery_timeout_ms
+    def __init__(self, parts: Parts, resolver: Resolver) -> None:
+        self._options, self._clock, self._state = parts.options, parts.clock, parts.state
+        self._accumulator, self._exchange = parts.accumulator, parts.exchange
+        self._topics, self._resolver = parts.topics, resolver
+        self.open_parcels = OpenParcels(parts.options, parts.accumulator.pending)
+        self._timeout_ms = parts.options.delivery_timeout_ms
 
     # --- topics ----------------------------------------------------------------------------------
 

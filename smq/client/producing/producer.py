@@ -46,7 +46,7 @@ from smq.client.producing.delivery.futures import BatchFuture, BufferFull, Futur
 from smq.client.producing.delivery.parcel import NO_EXTRAS, Extras, Parcel
 from smq.client.producing.encode.batch_input import ABSENT, Piece, pieces_of
 from smq.client.producing.encode.columns import rows_of, values_of
-from smq.client.producing.options import Options
+from smq.client.producing.parts import Options
 from smq.client.producing.sender import Sender
 from smq.client.producing.transactions.coordinator import TransactionCoordinator
 from smq.client.producing.transactions.transaction import Transaction

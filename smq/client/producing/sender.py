@@ -20,8 +20,8 @@ from smq.client.producing.delivery.unreported import UnreportedFailures
 from smq.client.producing.encode.batch_writer import BatchWriter
 from smq.client.producing.exchange import Exchange
 from smq.client.producing.metadata_thread import MetadataThread
-from smq.client.producing.options import Options
 from smq.client.producing.outbox import Outbox
+from smq.client.producing.parts import Options, Parts
 from smq.client.producing.producer_state import ProducerState
 from smq.client.producing.sender_thread import SenderThread
 from smq.client.producing.single_sender import SingleSender
@@ -58,28 +58,21 @@ class Sender:
         # Not all producers begin with partition 0.
         self._topics = Topics(links.metadata_max_age_ms, first_partition=producer[0])
         self._unreported = UnreportedFailures()
-        core = self._accumulator, self._exchange, self._topics
-        self.outbox = Outbox(options, clock, state, self, *core)
-        parcels = self.outbox.open_parcels
-        self._single_sender = SingleSender(options, clock, state, self, *core, parcels)
+        shared = self._accumulator, self._exchange, self._topics, self._unreported
+        parts = Parts(options, clock, state, *shared)
+        self.outbox = Outbox(parts, self)
+        self._single_sender = SingleSender(parts, self, self.outbox.open_parcels)
         self.transacting = (
-            None
-            if coordinator is None
-            else Transacting(
-                state, coordinator, self._accumulator, self.outbox, self._unreported, self
-            )
+            None if coordinator is None else Transacting(parts, coordinator, self.outbox, self)
         )
-        enlist = _nothing if self.transacting is None else self.transacting.enlisting.enlist
+        enlist = None if self.transacting is None else self.transacting.enlisting.enlist
         self._metadata_thread = MetadataThread(
-            state, clock, links, *core, self.outbox, ended=self._begin_to_end, enlist=enlist
+            parts, links, self.outbox, ended=self._begin_to_end, enlist=enlist
         )
-        self._thread = SenderThread(
-            options, clock, state, *core, self.outbox, self._unreported, self._metadata_thread
-        )
-        self.admission = Admission(
-            options, state, links, *core[1:], self.outbox, self._thread.is_current
-        )
-        self.find_open, self.send_single = parcels.find, self._single_sender.send
+        self._thread = SenderThread(parts, self.outbox, self._metadata_thread)
+        self.admission = Admission(parts, links, self.outbox, self._thread.is_current)
+        self.find_open = self.outbox.open_parcels.find
+        self.send_single = self._single_sender.send
         self._metadata_thread.start()
         self._thread.start()
 
@@ -212,8 +205,3 @@ class Sender:
         self._links.close()
         for parcel in [*self.outbox.open_parcels.clear(), *self._accumulator.pending.clear()]:
             parcel.give_up(Closed("the process has forked: this is its parent's"))
-
-
-def _nothing() -> bool:
-    """Without a transactional id there is nothing to enlist."""
-    return False

@@ -7,18 +7,12 @@ import logging
 import threading
 from collections.abc import Callable
 
-from smq.client.clock import Clock
 from smq.client.errors import Closed
-from smq.client.producing.batching.accumulator import Accumulator
 from smq.client.producing.batching.answers import RETRY_MS
 from smq.client.producing.delivery.futures import call_back
-from smq.client.producing.delivery.unreported import UnreportedFailures
-from smq.client.producing.exchange import Exchange
 from smq.client.producing.metadata_thread import MetadataThread
-from smq.client.producing.options import Options
 from smq.client.producing.outbox import Outbox
-from smq.client.producing.producer_state import ProducerState
-from smq.client.producing.topics import Topics
+from smq.client.producing.parts import Parts
 
 SLEEP_MS_MAX = 1000  # Until the next check of deadlines, if nothing wakes the thread.
 # Of the buffer: threads that wait for room are woken below this, not for each batch that is gone.
@@ -32,22 +26,12 @@ Callback = Callable[[], object]
 class SenderThread:
     """The thread, started by `start`."""
 
-    def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the sender)
-        self,
-        options: Options,
-        clock: Clock,
-        state: ProducerState,
-        accumulator: Accumulator,
-        exchange: Exchange,
-        topics: Topics,
-        outbox: Outbox,
-        unreported: UnreportedFailures,
-        metadata_thread: MetadataThread,
-    ) -> None:
-        self._clock, self._state = clock, state
-        self._accumulator, self._exchange, self._topics = accumulator, exchange, topics
-        self._outbox, self._unreported, self._metadata = outbox, unreported, metadata_thread
-        self._wake_below_bytes = WAKE_BELOW_SHARE * options.buffer_bytes
+    def __init__(self, parts: Parts, outbox: Outbox, metadata_thread: MetadataThread) -> None:
+        self._clock, self._state, self._topics = parts.clock, parts.state, parts.topics
+        self._accumulator, self._exchange = parts.accumulator, parts.exchange
+        self._outbox, self._unreported = outbox, parts.unreported
+        self._metadata = metadata_thread
+        self._wake_below_bytes = WAKE_BELOW_SHARE * parts.options.buffer_bytes
         self._ident: int | None = None
         self._thread = threading.Thread(target=self._run, name="smq-producer", daemon=True)
 

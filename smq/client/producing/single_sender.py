@@ -1,17 +1,12 @@
 """The fast path for a record that is sent alone: no parcel, no columns, one kernel call."""
 
 from shm.kernels.record.partition import choose_partition
-from smq.client.clock import Clock
-from smq.client.producing.batching.accumulator import Accumulator
 from smq.client.producing.delivery.delivery_state import Resolver
 from smq.client.producing.delivery.parcel import Extras
 from smq.client.producing.delivery.single_record import SingleRecord
 from smq.client.producing.encode.columns import one_of
-from smq.client.producing.exchange import Exchange
 from smq.client.producing.open_parcels import OpenParcels
-from smq.client.producing.options import Options
-from smq.client.producing.producer_state import ProducerState
-from smq.client.producing.topics import Topics
+from smq.client.producing.parts import Parts
 
 SINGLES_MAX = 4  # Per topic: sent, and not acknowledged as far as the producer has checked.
 BURST_NS = 50_000  # Records that come faster share a parcel.
@@ -20,22 +15,12 @@ BURST_NS = 50_000  # Records that come faster share a parcel.
 class SingleSender:
     """All methods require the producer's lock."""
 
-    def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the sender)
-        self,
-        options: Options,
-        clock: Clock,
-        state: ProducerState,
-        resolver: Resolver,
-        accumulator: Accumulator,
-        exchange: Exchange,
-        topics: Topics,
-        open_parcels: OpenParcels,
-    ) -> None:
-        self._clock, self._state, self._resolver = clock, state, resolver
-        self._exchange, self._topics = exchange, topics
-        self._pending, self._open_parcels = accumulator.pending, open_parcels
-        self._lingers = options.linger_ms > 0
-        self._timeout_ms = options.delivery_timeout_ms
+    def __init__(self, parts: Parts, resolver: Resolver, open_parcels: OpenParcels) -> None:
+        self._clock, self._state, self._resolver = parts.clock, parts.state, resolver
+        self._exchange, self._topics = parts.exchange, parts.topics
+        self._pending, self._open_parcels = parts.accumulator.pending, open_parcels
+        self._lingers = parts.options.linger_ms > 0
+        self._timeout_ms = parts.options.delivery_timeout_ms
         self._sent_ns = 0  # When the last record was sent alone.
 
     def send(

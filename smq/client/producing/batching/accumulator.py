@@ -30,7 +30,6 @@ from smq.client.producing.batching.batch_queue import Batch
 from smq.client.producing.batching.batch_sender import BatchSender
 from smq.client.producing.batching.expiry import Expiry
 from smq.client.producing.batching.in_flight import InFlightRequests
-from smq.client.producing.batching.lost_channels import LostChannels
 from smq.client.producing.batching.partition_queues import PartitionQueues
 from smq.client.producing.batching.pending_parcels import PendingParcels
 from smq.client.producing.delivery.parcel import Parcel
@@ -55,13 +54,12 @@ class Accumulator:
     ) -> None:
         producer_id, first_epoch = producer
         self.pending = PendingParcels()
-        self.lost = LostChannels()
         self.queues = PartitionQueues(client_id, first_epoch, self.pending, transactional_id)
-        self._in_flight = InFlightRequests()
-        parts = self.pending, self.queues, self._in_flight
-        self._sender = BatchSender(*parts, self.lost, producer_id, writer, batch_bytes)
-        self._answers = AnswerHandler(*parts)
-        self._expiry = Expiry(*parts)
+        self._in_flight = in_flight = InFlightRequests()
+        self.lost = in_flight.lost
+        self._sender = BatchSender(self.queues, in_flight, producer_id, writer, batch_bytes)
+        self._answers = AnswerHandler(self.queues, in_flight)
+        self._expiry = Expiry(self.queues, in_flight)
         # The parts' own functions: a call less for each record and batch.
         self.send_single, self.drain = self._sender.send_single, self._sender.drain
         self.answered = self._answers.answered

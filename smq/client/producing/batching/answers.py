@@ -5,7 +5,6 @@ from smq.client.producing.batching import failures
 from smq.client.producing.batching.batch_queue import NEVER_SENT, Batch, PartitionQueue
 from smq.client.producing.batching.in_flight import InFlightRequests
 from smq.client.producing.batching.partition_queues import PartitionQueues
-from smq.client.producing.batching.pending_parcels import PendingParcels
 from smq.client.producing.channel.produce_request import ProduceAnswer, read_answer
 from smq.client.producing.encode.batch_writer import BatchWriter
 from smq.model.errors import ErrorCode
@@ -21,10 +20,8 @@ _SEQUENCE_REFUSED = {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_P
 class AnswerHandler:
     """Resolves the rows of batches in flight, or has the batches sent again."""
 
-    def __init__(
-        self, pending: PendingParcels, queues: PartitionQueues, in_flight: InFlightRequests
-    ) -> None:
-        self._pending, self._queues, self._in_flight = pending, queues, in_flight
+    def __init__(self, queues: PartitionQueues, in_flight: InFlightRequests) -> None:
+        self._pending, self._queues, self._in_flight = queues.pending, queues, in_flight
 
     def answered(self, node_id: int, data: bytes, now_ms: int) -> None:
         """Take a broker's answer to the oldest request that has none. Raises Malformed.

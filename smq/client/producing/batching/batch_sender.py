@@ -11,9 +11,7 @@ from smq.client.producing.batching.failures import (
     too_large_for_topic,
 )
 from smq.client.producing.batching.in_flight import InFlightRequests
-from smq.client.producing.batching.lost_channels import LostChannels
 from smq.client.producing.batching.partition_queues import PartitionQueues
-from smq.client.producing.batching.pending_parcels import PendingParcels
 from smq.client.producing.channel.channel import REQUEST_BYTES_MAX, Channel
 from smq.client.producing.channel.produce_request import put_head
 from smq.client.producing.delivery.single_record import SingleRecord
@@ -25,20 +23,17 @@ EPOCH_MAX = 2**15 - 1
 class BatchSender:
     """Also fails, in order, batches that can never be sent."""
 
-    def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the accumulator)
+    def __init__(
         self,
-        pending: PendingParcels,
         queues: PartitionQueues,
         in_flight: InFlightRequests,
-        lost: LostChannels,
         producer_id: int,
         writer: BatchWriter,
         batch_bytes: int,
     ) -> None:
-        self._pending, self._queues, self._in_flight, self._lost = pending, queues, in_flight, lost
-        self.producer_id = producer_id
-        self._writer = writer
-        self._batch_bytes = batch_bytes
+        self._pending, self._queues = queues.pending, queues
+        self._in_flight, self._lost = in_flight, in_flight.lost
+        self.producer_id, self._writer, self._batch_bytes = producer_id, writer, batch_bytes
 
     def send_single(
         self, single: SingleRecord, channels: Mapping[int, Channel], now_ms: int

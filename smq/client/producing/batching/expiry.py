@@ -6,7 +6,6 @@ from smq.client.producing.batching import failures
 from smq.client.producing.batching.batch_queue import Batch, PartitionQueue
 from smq.client.producing.batching.in_flight import InFlightRequests
 from smq.client.producing.batching.partition_queues import PartitionQueues
-from smq.client.producing.batching.pending_parcels import PendingParcels
 
 EXPIRY_CHECK_MS = 250  # How often the deadlines of batches in flight are checked.
 
@@ -14,10 +13,8 @@ EXPIRY_CHECK_MS = 250  # How often the deadlines of batches in flight are checke
 class Expiry:
     """Fails the rows of waiting batches, and of those in flight."""
 
-    def __init__(
-        self, pending: PendingParcels, queues: PartitionQueues, in_flight: InFlightRequests
-    ) -> None:
-        self._pending, self._queues, self._in_flight = pending, queues, in_flight
+    def __init__(self, queues: PartitionQueues, in_flight: InFlightRequests) -> None:
+        self._pending, self._queues, self._in_flight = queues.pending, queues, in_flight
         self._check_at_ms = 0  # When to check batches in flight.
         self._abandoned: Exception | None = None
 

@@ -1,4 +1,7 @@
-"""Requests that brokers have not answered. A broker answers in the order of the requests."""
+"""Requests that brokers have not answered, and channels that will not bring their answers.
+
+A broker answers in the order of the requests.
+"""
 
 from collections import defaultdict, deque
 from typing import TypeAlias
@@ -13,15 +16,43 @@ Request: TypeAlias = tuple[int, PartitionQueue, Batch]
 """A batch on its way to a broker: the correlation id, its queue, the batch."""
 
 
+class LostChannels(set[int]):
+    """The brokers whose channel is gone, is too small, or may hold a partial request.
+
+    Their owner closes them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._request_bytes: dict[int, int] = {}
+
+    def add_too_small(self, node_id: int, request_bytes: int) -> None:
+        """A broker's channel can never take a request of this size."""
+        self._request_bytes[node_id] = request_bytes
+        self.add(node_id)
+
+    def request_bytes(self, node_id: int) -> int:
+        """The size of a request that the next channel to a broker must take at least."""
+        return self._request_bytes.get(node_id, 0)
+
+    def take(self) -> set[int]:
+        """Take the brokers whose channels must be closed."""
+        nodes = {*self}
+        self.clear()
+        return nodes
+
+
 class InFlightRequests:
     """Requests by broker. Also maintains the queues' `in_flight`, which lists the same batches by
     partition.
 
     Requests have ids that only grow: `last_id` is that of the last one.
+    lost  brokers whose channel is useless now
     """
 
     def __init__(self) -> None:
         self.last_id = 0
+        self.lost = LostChannels()
         self._by_node: defaultdict[int, deque[Request]] = defaultdict(deque)
 
     def __bool__(self) -> bool:

@@ -12,6 +12,7 @@ class PartitionQueues:
     """Queues by topic and partition. A queue is ready while it has batches to send, now or later.
 
     With a transactional id queues are barred until their partition belongs to the transaction.
+    `pending` are the parcels whose batches they have.
     """
 
     def __init__(
@@ -23,7 +24,7 @@ class PartitionQueues:
     ) -> None:
         self._client_id, self._transactional_id = client_id, transactional_id
         self.epoch = first_epoch
-        self._pending = pending
+        self.pending = pending
         self._queues: dict[tuple[str, int], PartitionQueue] = {}
         self._ready: dict[PartitionQueue, None] = {}
         self._stale: set[str] = set()
@@ -155,7 +156,7 @@ class PartitionQueues:
         """Rows of a parcel may have been resolved, and the queue may continue."""
         queue.bump_epoch_if_refused()
         self.update_ready(queue)
-        self._pending.note_resolved(parcel)
+        self.pending.note_resolved(parcel)
 
     def invariants(self) -> None:
         """Assert them."""

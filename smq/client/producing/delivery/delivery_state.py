@@ -6,15 +6,31 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from itertools import count
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
-
-from smq.client.producing.delivery.delivery import Delivery
 
 PENDING = -3
 FAILED = -2
 UNKNOWN_OFFSET = -1  # The broker has the record, and does not know its offset.
+
+
+class Delivery(NamedTuple):
+    """Where a record is. The offset is -1 if the broker only knows that it has the record."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+class Deliveries(NamedTuple):
+    """Where the records of a batch are: a row for each, in the order in which they were given."""
+
+    topic: str
+    partitions: np.ndarray
+    offsets: np.ndarray
+    timestamps_ms: np.ndarray
 
 
 class Resolver(Protocol):

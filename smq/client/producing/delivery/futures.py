@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from smq.client import arguments
-from smq.client.producing.delivery.delivery import Deliveries, Delivery
-from smq.client.producing.delivery.delivery_state import DeliveryState
+from smq.client.producing.delivery.delivery_state import Deliveries, Delivery, DeliveryState
 from smq.client.producing.delivery.parcel import Parcel
 
 logger = logging.getLogger(__name__)

@@ -17,11 +17,11 @@ import numpy as np
 from shm.kernels.record.partition import assign_partitions
 from shm.kernels.record.records import C_OFFSET, C_TIMESTAMP
 from shm.kernels.record.records_encode import Rows, Values
-from smq.client.producing.delivery.delivery import Delivery
 from smq.client.producing.delivery.delivery_state import (
     FAILED,
     PENDING,
     UNKNOWN_OFFSET,
+    Delivery,
     DeliveryState,
     Failure,
     Resolver,

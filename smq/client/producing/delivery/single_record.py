@@ -7,11 +7,11 @@ resolved  it has an offset or an error; the record is dropped
 import numpy as np
 
 from shm.kernels.record.records_encode import One
-from smq.client.producing.delivery.delivery import Delivery
 from smq.client.producing.delivery.delivery_state import (
     FAILED,
     PENDING,
     UNKNOWN_OFFSET,
+    Delivery,
     DeliveryState,
     Failure,
     Resolver,

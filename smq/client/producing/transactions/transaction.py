@@ -18,10 +18,8 @@ from typing import Protocol, Self
 from smq.client.arguments import offsets_by_partition, text
 from smq.client.errors import TransactionAborted
 from smq.client.names import GroupOffsets, OffsetsIn
-from smq.client.producing.batching.accumulator import Accumulator
-from smq.client.producing.delivery.unreported import UnreportedFailures
 from smq.client.producing.outbox import Outbox
-from smq.client.producing.producer_state import ProducerState
+from smq.client.producing.parts import Parts
 from smq.client.producing.transactions.coordinator import TransactionCoordinator
 from smq.client.producing.transactions.enlisting import Enlisting
 from smq.model.errors import BrokerError, ErrorCode
@@ -54,23 +52,17 @@ class Transacting:
     _unsettled  the last one's end, if its outcome is unknown: it is repeated before the next begins
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the sender)
-        self,
-        state: ProducerState,
-        coordinator: TransactionCoordinator,
-        accumulator: Accumulator,
-        outbox: Outbox,
-        unreported: UnreportedFailures,
-        waiting: Waiting,
+    def __init__(
+        self, parts: Parts, coordinator: TransactionCoordinator, outbox: Outbox, waiting: Waiting
     ) -> None:
-        self._state, self._coordinator = state, coordinator
-        self._accumulator, self._outbox = accumulator, outbox
-        self._unreported, self._waiting = unreported, waiting
-        self.enlisting = Enlisting(state, coordinator, accumulator.queues)
+        self._state, self._unreported = parts.state, parts.unreported
+        self._accumulator = parts.accumulator
+        self._coordinator, self._outbox, self._waiting = coordinator, outbox, waiting
+        self.enlisting = Enlisting(parts.state, coordinator, parts.accumulator.queues)
         self._unsettled: bool | None = None
         self._has_offsets = False
         self._ending = threading.RLock()  # A call that was cancelled may still end the last one.
-        state.why_not = OPEN_ONE
+        parts.state.why_not = OPEN_ONE
 
     def begin(self) -> None:
         """Begin a transaction. Raises RuntimeError if one is open, ProducerFenced, BrokerError."""

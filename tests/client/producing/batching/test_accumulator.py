@@ -9,8 +9,7 @@ from smq.client.producing.batching.answers import RETRY_MS, AnswerHandler
 from smq.client.producing.batching.batch_queue import IN_FLIGHT_MAX, PartitionQueue
 from smq.client.producing.batching.batch_sender import BatchSender
 from smq.client.producing.batching.expiry import Expiry
-from smq.client.producing.batching.in_flight import InFlightRequests
-from smq.client.producing.batching.lost_channels import LostChannels
+from smq.client.producing.batching.in_flight import InFlightRequests, LostChannels
 from smq.client.producing.batching.partition_queues import PartitionQueues
 from smq.client.producing.batching.pending_parcels import PendingParcels
 from smq.client.producing.delivery.parcel import Parcel

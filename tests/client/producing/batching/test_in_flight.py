@@ -1,4 +1,4 @@
-"""Requests without an answer, by broker and in order."""
+"""Requests without an answer, by broker and in order; channels to close are reported once."""
 
 import pytest
 
@@ -8,6 +8,7 @@ from smq.client.producing.batching.in_flight import (
     ANSWER_MS_MAX,
     CORRELATION_ID_MAX,
     InFlightRequests,
+    LostChannels,
 )
 from tests.client.accumulator_rig import NODE, Rig
 from tests.client.parcels import closed
@@ -83,3 +84,21 @@ def test_ids_begin_again_before_they_are_negative(queue: PartitionQueue) -> None
     assert in_flight.next_id() == 0
     in_flight.add(queue, batch(queue), 0)
     assert in_flight.last_id == 0
+
+
+def test_lost_channels_are_taken_once() -> None:
+    lost = LostChannels()
+    assert not lost
+    lost.add(1)
+    lost.add_too_small(2, 5000)
+    assert lost
+    assert lost.take() == {1, 2}
+    assert not lost
+    assert lost.take() == set()
+
+
+def test_the_size_that_a_channel_must_take_stays_known() -> None:
+    lost = LostChannels()
+    lost.add_too_small(2, 5000)
+    lost.take()
+    assert (lost.request_bytes(1), lost.request_bytes(2)) == (0, 5000)

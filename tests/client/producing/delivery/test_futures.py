@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from smq.client.producing.delivery.delivery import Delivery
+from smq.client.producing.delivery.delivery_state import Delivery
 from smq.client.producing.delivery.futures import BatchFuture, Future
 from smq.client.producing.delivery.parcel import Parcel
 from tests.client.parcels import OPENED_MS, closed

@@ -4,7 +4,7 @@ from hypothesis import given, settings, strategies as st
 
 from shm.kernels.record.records import C_OFFSET, C_TIMESTAMP
 from shm.kernels.record.records_encode import Rows, Values
-from smq.client.producing.delivery.delivery import Delivery
+from smq.client.producing.delivery.delivery_state import Delivery
 from smq.client.producing.delivery.parcel import Parcel
 from smq.model.partitioner import partition_of_key
 from tests.client.parcels import OPENED_MS, add, closed, open_parcel

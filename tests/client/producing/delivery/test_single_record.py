@@ -2,7 +2,7 @@
 
 import pytest
 
-from smq.client.producing.delivery.delivery import Delivery
+from smq.client.producing.delivery.delivery_state import Delivery
 from smq.client.producing.delivery.futures import Future
 from smq.client.producing.delivery.single_record import SingleRecord
 from smq.client.producing.encode.columns import one_bound, one_of
