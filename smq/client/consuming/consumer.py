@@ -18,7 +18,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Self
 
-from smq.client.arguments import duration, iterator, offsets_by_partition, partition_name
+from smq.client.arguments import duration, offsets_by_partition
 from smq.client.consuming.batch.batch import Batch
 from smq.client.consuming.batch.chunk import Record
 from smq.client.consuming.consumer_settings import (
@@ -28,22 +28,22 @@ from smq.client.consuming.consumer_settings import (
 )
 from smq.client.consuming.group.commits import Committing
 from smq.client.consuming.group.group_member import GroupMember
+from smq.client.consuming.lending import Lending
+from smq.client.consuming.positions import Positions
 from smq.client.consuming.sharing import Sharing
 from smq.client.consuming.silence import Silence
 from smq.client.consuming.source.beginnings import Beginnings
 from smq.client.consuming.source.local_source import LocalSource
-from smq.client.consuming.source.reading import Move, Reading
+from smq.client.consuming.source.reading import Reading
 from smq.client.consuming.source.source import Partition
 from smq.client.consuming.source.wire_source import WireSource
 from smq.client.consuming.statistics import ConsumerStatistics
-from smq.client.consuming.walk import Walk
 from smq.client.door.doors import Doors
 from smq.client.errors import Closed, Overrun
 from smq.client.kafka.offsets import READ_COMMITTED, Start, place_of
 from smq.client.names import GroupOffsets, OffsetsIn, TopicPartition
 from smq.client.reach import Reach
 from smq.client.wait import wait_readable
-from smq.model.errors import BrokerError
 
 SLEEP_SECONDS_MAX = 1.0  # So that a member that waits for records counts as polling.
 
@@ -57,39 +57,30 @@ class Consumer:
         self._settings = settings
         self.clock = reach.clock
         self._topics = checked_topics(topics)
-        self._whole: list[str] = []  # All their partitions are read, future ones too.
         self._pid = os.getpid()
         self._is_closed = False
-        self._lent: Batch | None = None
-        self._moves: list[Move] = []  # Those of that batch.
-        self._walk: Walk | None = None
         self._has_waited = False
-        self._cluster, self._payloads = reach.cluster(), reach.payloads()
+        self._cluster = reach.cluster()
         group, every_s, deadline_s = settings.group, settings.auto_commit_s, reach.deadline_seconds
         self._committing = (
             None
             if group is None
             else Committing(reach.cluster, group, every_s, deadline_s, reach.clock)
         )
-        level = ISOLATION_LEVELS[settings.isolation_level]
+        level, bytes_max = ISOLATION_LEVELS[settings.isolation_level], settings.batch_bytes_max
         start = place_of(settings.start)
         self._beginnings = Beginnings(self._cluster, start, self._committing, isolation_level=level)
-        bytes_max, self._metadata_max_age_s = settings.batch_bytes_max, reach.metadata_max_age_s
-        self._look_at = self.clock.monotonic_s() + self._metadata_max_age_s
-        doors = (
-            None if reach.open_door is None else Doors(reach.open_door, reach.clock, reach.node_id)
+        wire = WireSource(
+            self._cluster, bytes_max, deadline_s, self._beginnings, isolation_level=level
         )
-        self._reading = Reading(
-            None
-            if doors is None
-            else LocalSource(doors, bytes_max, is_committed=level == READ_COMMITTED),
-            WireSource(
-                self._cluster, bytes_max, deadline_s, self._beginnings, isolation_level=level
-            ),
-            reach.clock,
-            settings.inflated_bytes_max,
-            settings.topic_ids,
-        )
+        local = None
+        if reach.open_door is not None:
+            doors = Doors(reach.open_door, reach.clock, reach.node_id)
+            local = LocalSource(doors, bytes_max, is_committed=level == READ_COMMITTED)
+        inflated_bytes_max, topic_ids = settings.inflated_bytes_max, settings.topic_ids
+        self._reading = Reading(local, wire, reach.clock, inflated_bytes_max, topic_ids)
+        self._lending = Lending(self._reading, reach.payloads())
+        self._positions = Positions(reach, self._cluster, self._beginnings, self._reading)
         self._member: GroupMember | None = None
         self._sharing: Sharing | None = None
         try:
@@ -100,8 +91,7 @@ class Consumer:
                 shared = self._reading, self._beginnings, self._committing
                 self._sharing = Sharing(*shared, self._member)
             if self._member is None and self._topics:
-                self.assign(partitions)
-                self._whole = self._topics
+                self._positions.assign(partitions, whole=self._topics)
         except BaseException:
             self.close(commit=False)
             raise
@@ -117,16 +107,11 @@ class Consumer:
         if self._member is not None:
             raise ValueError("assign: the group assigns the partitions of this consumer")
         self.give_back()
-        pairs = iterator("partitions", partitions, "a list of pairs of a topic and a partition")
-        names = list(dict.fromkeys(partition_name("partitions", each) for each in pairs))
-        self._cluster.forget_topics()  # A topic may have been created again.
-        self._beginnings.check(names)
-        self._whole = []
-        self._reading.assign(self._beginnings.positions(names))
+        self._positions.assign(partitions)
 
     def assignment(self) -> list[TopicPartition]:
         """The assigned partitions."""
-        return sorted(self._reading.partitions)
+        return self._positions.names()
 
     def position(self, topic: str, partition: int) -> int:
         """The offset of the next record."""
@@ -137,28 +122,21 @@ class Consumer:
         self._check()
         name = self._partition(topic, partition).name
         self.give_back()
-        wanted = place_of(place, "place")
-        self._cluster.forget_topics()  # As in `assign`.
-        self._reading.seek(name, self._beginnings.find([name], wanted)[name])
+        self._positions.seek(name, place_of(place, "place"))
 
     def pause(self, topic: str, partition: int) -> None:
         """Give no records of a partition until `resume`; in a loop, from the next record on."""
         self._check()
         name = self._partition(topic, partition).name
         self._reading.pause([name])
-        self._leave_walk(name)
+        self._lending.leave(name)
 
     def resume(self, topic: str, partition: int) -> None:
         """Continue a paused partition."""
         self._check()
         name = self._partition(topic, partition).name
         self._reading.resume([name])
-        self._leave_walk(name)
-
-    def _leave_walk(self, name: TopicPartition) -> None:
-        """Read a partition's records again that a loop has not yielded."""
-        if self._walk is not None:
-            self._walk.leave(name)
+        self._lending.leave(name)
 
     def offsets_for_times(
         self, times: Mapping[tuple[str, int], datetime | int]
@@ -176,7 +154,7 @@ class Consumer:
         The end, where no record is that late.
         """
         self._check()
-        return self._beginnings.find(self.assignment(), place_of(place, "place"))
+        return self._positions.find(place_of(place, "place"))
 
     def lag(self) -> dict[TopicPartition, int]:
         """The distance in offsets from each partition's position to its end."""
@@ -188,28 +166,7 @@ class Consumer:
         }
 
     def _partition(self, topic: str, partition: int) -> Partition:
-        name = partition_name("partition", (topic, partition))
-        found = self._reading.partitions.get(name)
-        if found is None:
-            raise ValueError(f"{topic}-{partition} is not assigned; {self.assignment()} are")
-        return found
-
-    def _must_look(self) -> bool:
-        """Whether it is time to look for new partitions of the topics."""
-        return bool(self._whole) and self.clock.monotonic_s() >= self._look_at
-
-    def _read_new_partitions(self) -> None:
-        """Read partitions that the topics have gained since."""
-        self._look_at = self.clock.monotonic_s() + self._metadata_max_age_s
-        with suppress(BrokerError):  # Reading meets the error too, and retries.
-            self._cluster.forget_topics()
-            counts = [(topic, len(self._cluster.topic(topic).leaders)) for topic in self._whole]
-            names = {
-                TopicPartition(topic, each) for topic, count in counts for each in range(count)
-            }
-            self._reading.add(
-                self._beginnings.of_new(sorted(names - self._reading.partitions.keys()))
-            )
+        return self._positions.partition(topic, partition)
 
     # --- records ---------------------------------------------------------------------------------
 
@@ -244,17 +201,13 @@ class Consumer:
         self._has_waited = False
         while batch is None:
             now = self.clock.monotonic_s()
-            if now >= deadline or (ends and self._has_reached(ends)):
+            if now >= deadline or (ends and self._positions.have_reached(ends)):
                 return Batch([])
             if now >= spin_until:
                 self._wait(deadline - now)
                 self._has_waited = True
             batch = self.take()
         return batch
-
-    def _has_reached(self, ends: Mapping[TopicPartition, int]) -> bool:
-        partitions = self._reading.partitions
-        return all(partitions[name].position >= end for name, end in ends.items())
 
     def __iter__(self) -> Iterator[Record]:
         """Records as they arrive, without end: copies, which stay valid.
@@ -326,62 +279,27 @@ class Consumer:
         Yields nothing if the ring has overtaken the batch: the next poll reads it again.
         """
         self._reading.is_given = False
-        records = self._copies(batch, ends)
+        records = self._lending.copies(batch, ends)
         self._reading.is_given = True
         return records
-
-    def _copies(self, batch: Batch, ends: Mapping[TopicPartition, int]) -> Iterator[Record]:
-        if not batch:
-            return iter(())
-        moves = self._moves
-        try:
-            with batch:
-                copied = batch.copy()
-        except Overrun:
-            return iter(())
-        self._walk = Walk(self._reading, copied, moves, ends)
-        return self._walk.records()
 
     def take(self) -> Batch | None:
         """The records available now; None: there are none. Does not wait."""
         if self._sharing is not None:
             self._sharing.turn()
-        if self._must_look():
-            self._read_new_partitions()
+        if self._positions.is_look_due():
+            self._positions.read_new()
         taken = self._reading.take()
-        if not taken:
-            return None
-        chunks = [chunk for each in taken for chunk in each.chunks or ()]
-        for chunk in chunks:
-            chunk.payloads = self._payloads
-        moves = self._moves = self._reading.moves
-        checks = [each.is_intact for each in taken if each.batches.is_lent]
-        self._lent = Batch(chunks, checks, lambda intact: self._returned(moves, intact))
-        return self._lent
+        return self._lending.lend(taken) if taken else None
 
     def give_back(self) -> None:
         """Release the last batch. Raises Overrun."""
         self._check()
-        if self._walk is not None:
-            self._walk.stop()
-            self._walk = None
-        if self._lent is not None:
-            self._lent.release()
-
-    def _put_back(self) -> None:
-        """Undo the last take, unless its batch was given to the caller."""
-        if not self._reading.is_given:
-            self._lent = None
-            self._reading.put_back()
+        self._lending.give_back()
 
     def given(self) -> None:
         """Confirm that the caller has the last taken batch; else the next call undoes the take."""
         self._reading.is_given = True
-
-    def _returned(self, moves: list[Move], is_intact: bool) -> None:  # noqa: FBT001  (a callback)
-        if not is_intact:
-            self._reading.go_back(moves)
-        self._lent = None
 
     def _wait(self, timeout_s: float) -> None:
         also = -1 if self._member is None else self._member.fileno()
@@ -395,7 +313,7 @@ class Consumer:
 
     def may_wait(self) -> bool:
         """Whether `take` may have to ask a broker first."""
-        if not self._reading.is_local or self._must_look():
+        if not self._reading.is_local or self._positions.is_look_due():
             return True
         return bool(self._member and self._member.events)
 
@@ -461,16 +379,15 @@ class Consumer:
             raise Closed("this consumer is closed")
         if os.getpid() != self._pid:
             raise Closed("this consumer is of the process that forked: make one in this process")
-        self._put_back()
+        self._lending.put_back()
 
     def close(self, *, commit: bool = True) -> None:
         """Commit if commits are automatic, leave the group, and close everything."""
         if self._is_closed or os.getpid() != self._pid:
             return
-        self._put_back()
-        if self._lent is not None:
-            with suppress(Overrun):  # The next reader fetches it again.
-                self._lent.release()
+        self._lending.put_back()
+        with suppress(Overrun):  # The next reader fetches it again.
+            self._lending.release()
         if commit and self._sharing is not None:
             self._sharing.give_up(self.assignment())
         if self._committing is not None:

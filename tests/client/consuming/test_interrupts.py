@@ -12,17 +12,29 @@ import smq
 from smq.client.consuming.batch.batch import Batch
 from smq.client.consuming.batch.chunk import Chunk, Record, cut
 from smq.client.consuming.consumer import Consumer
+from smq.client.consuming.lending import Lending, Walk
+from smq.client.consuming.positions import Positions
 from smq.client.consuming.source.lane import Lane
 from smq.client.consuming.source.local_source import LocalSource
 from smq.client.consuming.source.reading import Reading
 from smq.client.consuming.source.wire_source import WireSource
-from smq.client.consuming.walk import Walk
 from tests.client.both import client, running, topic
 from tests.client.interrupts import code_of, is_interrupted
 
 CODES = {
     each.__code__
-    for of in (Batch, Chunk, Consumer, Lane, LocalSource, Reading, Walk, WireSource)
+    for of in (
+        Batch,
+        Chunk,
+        Consumer,
+        Lane,
+        Lending,
+        LocalSource,
+        Positions,
+        Reading,
+        Walk,
+        WireSource,
+    )
     for each in vars(of).values()
     if isinstance(each, FunctionType)
 } | code_of(cut)

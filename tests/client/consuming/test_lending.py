@@ -1,4 +1,4 @@
-"""Loops over a consumer: leaving, committing or slowness loses and duplicates nothing."""
+"""What a consumer lends is given back; loops lose and duplicate nothing, however they end."""
 
 import asyncio
 from itertools import islice
@@ -10,10 +10,9 @@ import smq
 from smq.client.consuming.batch.batch import Batch
 from smq.testing.smq_broker import SmqBroker
 from tests.client.both import client, running, topic
+from tests.client.numbered import RECORDS, fill
 
 __all__ = ["client", "running", "topic"]  # Fixtures.
-
-RECORDS = 60
 
 
 @pytest.fixture
@@ -175,3 +174,30 @@ def test_tasks_leave_loops_too(client: smq.Client, filled: str, running: SmqBrok
         return found
 
     assert sorted(asyncio.run(asyncio.wait_for(read(), 30))) == [*range(RECORDS)]
+
+
+def test_a_batch_is_of_its_block(client: smq.Client, topic: str) -> None:
+    fill(client, topic, 3)
+    with client.consumer(topic, start="earliest") as consumer:
+        with consumer.poll() as batch:
+            record = next(iter(batch))
+            kept, key = batch.copy(), record.key
+        for use in (batch.to_arrow, batch.copy, batch.records, batch.tables, batch.arrays):
+            with pytest.raises(smq.BatchReleased):
+                use()
+        for field in ("key", "value", "headers"):
+            with pytest.raises(smq.BatchReleased):
+                getattr(record, field)
+        assert len(batch) == len(kept)
+        assert next(iter(kept)).key == key
+        kept.release()
+
+
+def test_the_next_poll_gives_the_last_batch_back(client: smq.Client, topic: str) -> None:
+    fill(client, topic, 1)
+    with client.consumer(topic, start="earliest") as consumer:
+        batch = consumer.poll()
+        assert len(batch) == 1
+        assert not consumer.poll(0)
+        with pytest.raises(smq.BatchReleased):
+            batch.to_arrow()
