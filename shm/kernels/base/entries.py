@@ -36,3 +36,5 @@ LINK_DEPTH = 3  # How many entries of the partition came before.
 LINK_SLOT = 4  # The partition's row in the partition table.
 LINK_NEWEST = 5  # The largest timestamp of the partition's entries behind JUMP, this one included.
 LINK_COLUMNS = 6
+# Kernels check no bounds: a column more is memory of somebody else's.
+assert LINK_NEWEST < LINK_COLUMNS

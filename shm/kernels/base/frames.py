@@ -23,9 +23,9 @@ def frame_check(data, at):
     The part is a batch's own header, nothing of padding, and all of an unknown kind, whose `bytes`
     must then lie in `data`.
     """
-    crc = crc32c_update(data, at + 8, at + words.FRAME_HEADER_BYTES, np.uint32(0xFFFFFFFF))
+    begin, start = at + words.FRAME_POSITION_AT, at + words.FRAME_HEADER_BYTES
+    crc = crc32c_update(data, begin, start, np.uint32(0xFFFFFFFF))
     kind = load32(data, at + words.FRAME_KIND_AT)
-    start = at + words.FRAME_HEADER_BYTES
     if kind == words.FRAME_KIND_BATCH:
         crc = crc32c_update(data, start, start + words.BATCH_HEADER_BYTES, crc)
     elif kind > 0 and kind != words.FRAME_KIND_PADDING:
@@ -81,5 +81,6 @@ def frame_is_good(data, at, end, position):
 
 @kernel
 def batch_crc_is_good(data, at, batch_bytes):
-    """Whether the batch at data[at] has the CRC it says (bytes 21 to the end, KIP-98)."""
-    return np.int64(crc32c(data, at + 21, at + batch_bytes)) == get32(data, at + 17) & 0xFFFFFFFF
+    """Whether the batch at data[at] has the CRC it says (of all that is behind it, KIP-98)."""
+    said = get32(data, at + words.BATCH_CRC_AT) & 0xFFFFFFFF
+    return np.int64(crc32c(data, at + words.BATCH_ATTRIBUTES_AT, at + batch_bytes)) == said

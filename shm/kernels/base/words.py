@@ -44,6 +44,9 @@ COUNTER_SYNC_TIMES = 80  # TIME_BUCKETS words, also its: how many syncs took how
 # A histogram of times: bucket b counts what took less than 2 ** b microseconds, the last one all
 # else.
 TIME_BUCKETS = 26
+# The sync thread counts here without asking anybody. Behind the header is the first partition's
+# row, whose log end it would write over: offsets would be given away twice.
+assert 8 * (COUNTER_SYNC_TIMES + TIME_BUCKETS) <= HEADER_BYTES
 
 # --- Partition rows: indices of int64 columns -----------------------------------------------------
 PARTITION_COLUMNS = 24
@@ -68,6 +71,9 @@ P_OPEN_FROM = 16  # 1 + the first offset of the oldest open transaction, 0: none
 P_ABORTED_END = 17  # After the last marker of an aborted transaction that the log has, 0: none.
 P_COMPACTED_END = 18  # Below it only sealed segments tell: compaction may have removed records.
 P_DECIDED_END = 19  # Below it sealed segments hold only what is decided; above, also the rest.
+# Kernels check no bounds. A column more would be the number of the next partition, and that one's
+# frames would be taken for another's when they are read back.
+assert P_DECIDED_END < PARTITION_COLUMNS
 
 FLAG_IN_USE = 1
 FLAG_LOG_APPEND_TIME = 2
@@ -78,6 +84,9 @@ DURABILITY_SHIFT = 8  # Bits 8-9 of the flags.
 DURABILITY_MEMORY = 0
 DURABILITY_OS = 1
 DURABILITY_DISK = 2
+# A flag among the level's bits would turn `disk` into another level: acks before the sync.
+assert DURABILITY_DISK <= 3
+assert FLAG_LOOKED_INTO < 1 << DURABILITY_SHIFT
 
 # --- Frames ---------------------------------------------------------------------------------------
 FRAME_MAGIC = 0x46514D53  # "SMQF", little endian.
@@ -97,6 +106,17 @@ FRAME_BYTES_AT = 28
 FRAME_PARTITION_AT = 32
 FRAME_KIND_AT = 36
 FRAME_LEVEL_AT = 40  # The topic's durability when the frame was written.
+# The batch begins where the header's last field, of eight bytes, ends: what overlaps is lost, and
+# only a reader would find out.
+assert FRAME_LEVEL_AT + 8 == FRAME_HEADER_BYTES
+# `frame_bytes` rounds up with a mask: with another alignment frames would overlap.
+assert FRAME_ALIGNMENT_BYTES & (FRAME_ALIGNMENT_BYTES - 1) == 0
+# `pad_to` writes a header at any tail. It must fit before the end of ring or segment, or it runs
+# into the index's memory, or over the oldest frame.
+assert FRAME_HEADER_BYTES <= FRAME_ALIGNMENT_BYTES
+# The index is sized by this: with smaller frames, entries would be overwritten before the tables of
+# their segment are filed, and no fetch would find their records any more.
+assert FRAME_BYTES_MIN - FRAME_ALIGNMENT_BYTES < FRAME_HEADER_BYTES + BATCH_HEADER_BYTES
 
 # --- Record batch v2: offsets from its first byte (KIP-98) ----------------------------------------
 BATCH_BASE_OFFSET_AT = 0
@@ -117,6 +137,13 @@ ATTRIBUTE_CODEC_MASK = 7
 ATTRIBUTE_LOG_APPEND_TIME = 8
 ATTRIBUTE_TRANSACTIONAL = 16
 ATTRIBUTE_CONTROL = 32
+# The CRC covers everything behind itself. A gap between would be bytes of acked batches that
+# nothing checks.
+assert BATCH_CRC_AT + 4 == BATCH_ATTRIBUTES_AT
+# Records begin behind the last field of the header, and batches where the length's count ends: a
+# reader that is off by one finds neither.
+assert BATCH_RECORD_COUNT_AT + 4 == BATCH_HEADER_BYTES
+assert BATCH_LENGTH_AT + 4 == BATCH_OVERHEAD_BYTES
 
 # --- The plan of a receive, drawn in shm.kernels.log.plan -----------------------------------------
 HEAD_WORDS = 32
@@ -149,6 +176,9 @@ HEAD_ERRORS = next(_head)  # in: where errors are counted (shm.timings.Errors), 
 HEAD_ERRORS_WORDS = next(_head)  # … and length
 HEAD_WALL_MS = next(_head)  # in: the wall clock
 HEAD_BUDGET = next(_head)  # in, out: bytes that may still be taken in this step
+# Kernels check no bounds, so what is too long lies in the next table: an ack would go out for a
+# batch that was refused. The same holds for requests, topics and rows below.
+assert next(_head) <= HEAD_WORDS
 
 LEVEL_NONE = -1  # No row was appended or found to be a duplicate.
 
@@ -172,6 +202,7 @@ REQUEST_TOPIC_COUNT = next(_request)
 REQUEST_END = next(_request)  # After its last byte in the buffer.
 REQUEST_TRANSACTIONAL = next(_request)  # Whether it names a transactional id.
 REQUEST_START = next(_request)  # Where it begins in the buffer, its size first.
+assert next(_request) <= REQUEST_WORDS
 
 TOPIC_WORDS = 5
 _topic = count()
@@ -179,6 +210,7 @@ TOPIC_KEY_AT = next(_topic)
 TOPIC_KEY_BYTES = next(_topic)
 TOPIC_ROW = next(_topic)
 TOPIC_ROW_COUNT = next(_topic)
+assert next(_topic) <= TOPIC_WORDS
 
 ROW_WORDS = 12
 _row = count()
@@ -193,6 +225,7 @@ ROW_BASE_OFFSET = next(_row)
 ROW_APPEND_TIME = next(_row)
 ROW_LOG_START = next(_row)
 ROW_TRANSACTIONAL = next(_row)  # As the request's.
+assert next(_row) <= ROW_WORDS
 DONE = 1
 REFERENCES_CHECKED = 2  # Its handles are good, or it has none; its records have keys if they must.
 

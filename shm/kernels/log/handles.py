@@ -28,6 +28,10 @@ AHEAD_MAX_MS = 60_000  # How far the filer's clock may be ahead of ours.
 ID_BYTES = 54  # Four numbers in hex: time and chance, 32; "-", length, 12; "-", CRC-32C, 8.
 ID_LENGTH_AT, ID_CRC_AT = 33, 46
 LENGTH_DIGITS, CRC_DIGITS = 12, 8
+# The id's parts end where the next begins. Otherwise a record could name a payload of another
+# length or content than the one that its handle was checked for.
+assert ID_LENGTH_AT + LENGTH_DIGITS + 1 == ID_CRC_AT
+assert ID_CRC_AT + CRC_DIGITS == ID_BYTES
 CONTENT_TYPE_BYTES_MAX = 255
 DECIMALS_MAX = 15  # Digits of a length of 48 bits.
 _BEFORE_ID = np.frombuffer(b'{"id":"', np.uint8)
@@ -135,6 +139,8 @@ PATH_BYTES = 1024
 PATHS_AT = 0
 FOUND_AT = 2  # A struct statx, which is the same on all machines of 64 bits.
 FOUND_WORDS = 32
+STATX_BYTES = 256  # What the system writes (statx(2)); what is beyond, it would write into a rule.
+assert 8 * FOUND_WORDS >= STATX_BYTES
 RULES_AT = FOUND_AT + FOUND_WORDS
 FOUND_MASK, FOUND_MODE, FOUND_BYTES, FOUND_SECONDS, FOUND_NS = 0, 3, 5, 14, 15
 MODE_SHIFT, TYPE_MASK, REGULAR = 32, 0o170000, 0o100000

@@ -50,7 +50,10 @@ R_OLDER = 27
 R_NEWER = 28
 R_COORDINATOR_EPOCH = 29
 R_OPEN = 30
+# A sixth batch, or a word more, would lie in the links, or in the next row: that producer's resent
+# batches would be appended again.
 assert R_STATE_END <= R_NEXT
+assert R_OPEN < PRODUCER_COLUMNS
 
 H_COUNT = 0  # Rows in use.
 H_CAPACITY = 1
@@ -60,12 +63,15 @@ H_FREE = 5  # The first row of the free list; 0: none.
 H_TOP = 6  # No row above this was ever used.
 H_OLDEST = 7  # The row that appended longest ago; 0: none.
 H_NEWEST = 8  # The one that appended last.
+assert H_NEWEST < PRODUCER_COLUMNS
 
 ACCEPT = 0
 DUPLICATE = -1
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 INVALID_PRODUCER_EPOCH = 47
 SEQUENCE_MAX = 0x7FFFFFFF
+# Sequences wrap by this as a mask. If it were none, the batch that wraps would be refused for good.
+assert SEQUENCE_MAX & (SEQUENCE_MAX + 1) == 0
 
 
 # --- The hash -------------------------------------------------------------------------------------

@@ -27,6 +27,8 @@ S_LEVEL = 5
 S_EPOCH = 6  # The batch's leader epoch.
 S_BASE_OFFSET = 7
 S_GENERATION = 8
+# Kernels check no bounds: a column more is the place of the next frame, which a start would skip.
+assert S_GENERATION < SCAN_COLUMNS
 
 
 @kernel

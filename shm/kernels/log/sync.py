@@ -26,6 +26,10 @@ BOX_REQUESTED, BOX_STOP, BOX_ERRNO, BOX_DONE, BOX_EVENT_FD, BOX_ONE = 0, 1, 2, 3
 BOX_CLOCK = 6
 BOX_REQUESTS_AT = 8
 BOX_REQUESTS = 64
+# The clock's two words, and the requests, must not reach into what is behind them: with another
+# descriptor in a request, another file is synced, and records are acked that no disk has.
+assert BOX_CLOCK + 2 <= BOX_REQUESTS_AT
+assert BOX_REQUESTS_AT + 2 * BOX_REQUESTS <= BOX_WORDS
 WAIT_NS = 1_000_000_000
 LOOKS = 300  # Spin before sleeping: a client that was just acknowledged may send again at once.
 

@@ -77,6 +77,10 @@ CURSOR_MOVED = 2  # How many columns the last call has moved.
 CURSOR_AWAY = 3  # Not 0: some are W_AWAY.
 CURSOR_BOUND = 4  # The column that bounds what is read: the HWM's, or the last stable offset's.
 CURSOR_WORDS = 5
+# Kernels check no bounds: a field more is the progress of another partition, whose records would be
+# passed over.
+assert W_MOVED < W_FIELDS
+assert CURSOR_BOUND < CURSOR_WORDS
 
 READ_UNCOMMITTED, READ_COMMITTED = words.P_HIGH_WATERMARK, words.P_LAST_STABLE
 

@@ -55,6 +55,10 @@ H_KEY_LENGTH = 1
 H_VALUE_AT = 2
 H_VALUE_LENGTH = 3
 H_FIELDS = 4
+# Kernels check no bounds: a field more is written over memory behind the array.
+assert B_INTACT < B_FIELDS
+assert C_HEADER_COUNT < C_FIELDS
+assert H_VALUE_LENGTH < H_FIELDS
 
 RECORD_BYTES_MIN = 7  # A byte each for length, attributes, two deltas, two nulls, no headers.
 # Inflated, of one batch: sixty times the default batch limit. What claims to be more is not sealed

@@ -35,6 +35,10 @@ from shm.kernels.record.records import (
 OFFSET_DELTA_MAX = 2**31 - 1
 VALUE_HEAD_BYTES = 4  # Attributes, timestamp delta, null key, no headers.
 RECORD_HEAD_BYTES_MAX = 32  # More than a record's varints take, without those of its fields.
+# A batch's first record has four lengths (its own, key, value, headers) of five bytes, and a byte
+# each of attributes and both deltas. `encode_one` does not look at the room: what is too long
+# overwrites the request that stands behind it in the ring.
+assert RECORD_HEAD_BYTES_MAX >= 4 * 5 + 3
 
 
 class Rows(NamedTuple):

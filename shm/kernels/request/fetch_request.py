@@ -67,6 +67,8 @@ LENT_AT, LENT_POSITION, LENT_BYTES, LENT_WORDS = 0, 1, 2, 3  # Its place in `out
 STATE_MESSAGE = STATE_LENT + LENT_MAX * LENT_WORDS  # See shm.kernels.turn.fetch_send.
 MESSAGE_WORDS = 9 + 2 * 1024
 STATE_WORDS = STATE_MESSAGE + MESSAGE_WORDS
+# The places begin behind the last word, or the first of them is how many bytes were lent.
+assert STATE_LENT_BYTES < STATE_PLACES
 
 
 @kernel

@@ -39,6 +39,9 @@ OTHER = -3
 GO_ON = -1
 # Of a partition, and of what is around a topic's or a request's, without the topic's key.
 ROW_ANSWER_BYTES_MAX, ANSWER_BYTES_MAX = 36, 64
+# Index, error, offset and time; the log's start; no record errors; no message. The answers are
+# written without another look at the room: what is too long overwrites memory behind it.
+assert ROW_ANSWER_BYTES_MAX >= (4 + 2 + 8 + 8) + 8 + 4 + 2
 
 
 @kernel

@@ -29,10 +29,16 @@ WATCH_ALL = -1
 WATCH_AT = 4096
 WATCH_MAX = 4096  # Partitions one session may watch by number; for more, watch all.
 INBOX_AT = WATCH_AT + 8 * WATCH_MAX
+# The list is written while words are read. A word in it would be a tail that no client has set.
+assert 8 * (WATCH_COUNT + 1) <= WATCH_AT
 
 ALIGNMENT_BYTES = 8  # Of requests in the inbox, so that their first word is read as one.
 RESTART_BYTES = 65536  # An empty inbox of which this much is used restarts at its beginning.
 PAD = -1  # Instead of a request's size: the next one begins at the inbox's start.
+# `aligned` rounds up with a mask, and the shard reads a whole word where a request begins: another
+# alignment would have it read the size from the request before.
+assert ALIGNMENT_BYTES & (ALIGNMENT_BYTES - 1) == 0
+assert ALIGNMENT_BYTES >= 8
 
 # --- What each side keeps for itself (`side`, int64): neither trusts its words in the memory ---
 SIDE_WORDS = 16
@@ -49,6 +55,8 @@ RUNG_ROOM = 9  # … and the other one of the shard.
 COUNT = 10  # Of events: told by the shard, seen by the client.
 BELLS_IN_VAIN = 11  # The shard's: bells in a row with nothing behind them.
 WATCH_SEEN = 12  # The shard's: the version of the watch list in use.
+# Kernels check no bounds: the positions of another session may be behind these.
+assert WATCH_SEEN < SIDE_WORDS
 
 FAULT_TAIL = -1  # The inbox's tail is where it cannot be.
 FAULT_SIZE = -2  # A request of impossible size.

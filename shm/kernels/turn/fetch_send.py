@@ -16,13 +16,16 @@ from shm.kernels.base.memory import get_word, ring_at
 from shm.kernels.request.fetch_request import (
     LENT_AT,
     LENT_BYTES,
+    LENT_MAX,
     LENT_POSITION,
     LENT_WORDS,
+    PLACES_MAX,
     STATE_LENT,
     STATE_LENT_BYTES,
     STATE_LENT_COUNT,
     STATE_MESSAGE,
     STATE_OUT_BYTES,
+    STATE_WORDS,
 )
 
 _MESSAGE_IOV, _MESSAGE_IOV_COUNT = STATE_MESSAGE + 2, STATE_MESSAGE + 3
@@ -30,6 +33,9 @@ _POLL = STATE_MESSAGE + 7  # Two of struct pollfd.
 _VECTORS = STATE_MESSAGE + 9
 _VECTOR_WORDS = 2
 ROOM_MS = 1  # A client without room for this long is left to the loop.
+# Each batch is a piece; so is what stands before each partition, and behind the last. No kernel
+# checks whether one is left: the system would be given other memory to send as records.
+assert LENT_MAX + PLACES_MAX + 1 <= (STATE_WORDS - _VECTORS) // _VECTOR_WORDS
 
 
 @kernel

@@ -66,6 +66,9 @@ RECEIVE_BYTES = 1024 * 1024  # Of one recv: what fits the caches while it is app
 LOOKS_MAX = 8  # In one turn: bounds how long its first answers wait.
 SHORT_BYTES = 128 * 1024  # A turn that has received more does not look again.
 ANSWERS_BYTES_MIN = 4096  # Room for answers without which a turn does not look again.
+# Each session and each event may bring an answer, and no kernel checks whether a row is left: an
+# answer without one would be an ack that nobody gets, of records that are then sent again.
+assert SESSIONS_MAX + EVENTS_MAX <= ROWS_MAX
 
 
 @kernel

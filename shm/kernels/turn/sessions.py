@@ -28,6 +28,8 @@ SESSION_WORDS = 5
 SESSIONS_MAX = 60  # A bit of a word each. Any further session is served by the loop.
 BELLS_MAX = 512  # Read at once. A client rings once for each time that the shard falls asleep.
 _BELL_BYTES = 1
+# A set with the bit of the sign never ends when it is shifted to the right.
+assert SESSIONS_MAX < 63
 
 
 def new_sessions(slots: int) -> tuple[np.ndarray, np.ndarray]:

@@ -52,3 +52,8 @@ EVENTS_MAX = 64
 # struct epoll_event is packed on x86 alone: in words of 32 bits.
 EVENT_WORDS, EVENT_FD = (3, 1) if platform.machine() == "x86_64" else (4, 2)
 LOOPS, PARKED, SESSION = 0, -1, -2  # Instead of a time in `clients`.
+# A session's row is SESSION - row: at or below SESSION nothing else may stand, or a socket's bytes
+# are taken from some session's inbox.
+assert min(PARKED, LOOPS) > SESSION
+# The first answer's row begins behind the last of the words, or the clock is its descriptor.
+assert AHEAD_MS < ROWS_AT
