@@ -2,18 +2,22 @@
 
 from datetime import datetime, timedelta
 from pathlib import Path
+from uuid import UUID
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from shm.kernels.twin import records as plain
+from smq.client.client import Client
 from smq.filer.location import Location
 from smq.model.errors import StoreError
 from smq.sealer import years
 from smq.sql.topics import text_select, topic_rows, topics_of
 from smq.sql.typed import quoted
-from smq.store.manifest import open_manifest
+from smq.store.manifest import Manifest, open_manifest
 from smq.store.store import FILE_NAME
+from smq.tables import live
 from smq.tables.plan import Unreadable
 from tests.sealer.sealed import batch
 from tests.spark_jobs.conftest import SealTopic, seal_topic
@@ -93,6 +97,27 @@ def test_a_file_of_an_earlier_version_has_no_times_outside_the_years_1_to_9999(
     assert [each[1] for each in found] == [
         epoch, epoch + timedelta(milliseconds=1), None, None, epoch
     ]  # fmt: skip
+
+
+def test_records_sealed_after_the_segments_were_found_are_read_from_the_broker(
+    tmp_path: Path, seal_topic: SealTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seal_topic([batch(0, 4)])
+    asked: list[dict[int, int]] = []
+
+    def live_rows(
+        _client: Client, _topic: str, _id: UUID, starts: dict[int, int], *, bytes_max: int
+    ) -> tuple[pa.Table, dict[int, int]]:
+        asked.append(starts)
+        return live.SCHEMA.empty_table(), {0: 10}
+
+    monkeypatch.setattr(live, "live_rows", live_rows)
+    monkeypatch.setattr(Manifest, "sealed_end", lambda _manifest, _number: 7)  # As of now.
+    with open_manifest(tmp_path / FILE_NAME) as manifest:
+        topic, place = topics_of(manifest)["orders"], Location(str(tmp_path / "filer"))
+        rows = topic_rows(manifest, place, topic, object(), 1 << 20)  # type: ignore[arg-type]
+    assert asked[0][0] == 4
+    assert rows.live_ranges[0] == (4, 10)
 
 
 def test_names_and_text() -> None:
