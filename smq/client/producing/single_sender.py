@@ -64,4 +64,5 @@ class SingleSender:
             if not (is_slow and self._exchange.is_napping and count < SINGLES_MAX):
                 return False
         state = self._state
-        return not (state.is_closed or state.is_draining or self._lingers)
+        is_closed = state.is_closed or state.is_draining or state.why_not is not None
+        return not (is_closed or self._lingers)

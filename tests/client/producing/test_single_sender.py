@@ -48,3 +48,18 @@ def test_the_rest_of_a_single_record_that_a_socket_does_not_take_is_pushed_by_th
     assert woken.is_set()
     monkeypatch.undo()
     assert sent.result(WAIT_S).offset == 1
+
+
+def test_no_record_goes_alone_while_a_transaction_ends(
+    kafka: FakeKafka, open_producer: Open
+) -> None:
+    kafka.add_topic("t")
+    producer = open_producer()
+    producer.send("t", b"0").result(WAIT_S)
+    sender = producer._sender
+    assert sender is not None
+    sender._state.why_not = "the transaction is over"
+    with pytest.raises(RuntimeError, match="is over"):
+        producer.send("t", b"1")
+    sender._state.why_not = None
+    assert producer.send("t", b"2").result(WAIT_S).offset == 1
