@@ -28,6 +28,7 @@ from shm.kernels.base.words import (
     DURABILITY_MEMORY,
     DURABILITY_OS,
     WORD_GENERATION,
+    WORD_INDEX_TAIL,
     WORD_LOG,
     WORD_SPACE_END,
     WORD_SPACE_LIMIT,
@@ -101,6 +102,8 @@ class Log(ReadableLog):
         words = self.words
         assert words[WORD_SYNCED] <= words[WORD_WRITTEN] <= words[WORD_TAIL]
         assert words[WORD_TAIL] - words[WORD_WRITTEN] <= self.memory.layout.ring_bytes
+        # What a level's cursor has passed is not looked at again: it would never become visible.
+        assert max(self.cursors) <= words[WORD_INDEX_TAIL]
         self.partitions.invariants()
         self.producers.invariants()
         self.transactions.invariants()

@@ -217,6 +217,7 @@ class ReadableLog:
             frame = position - FRAME_HEADER_BYTES
             at = frame - run.position
             raise self._damage(frame, data[at : at + FRAME_HEADER_BYTES + size])
+        assert end == total_bytes, "what an earlier answer left in `out` would go out as records"
         if len(run.spans) == 1:
             start = int(run.spans[0, 0]) - run.position
             return data[start : start + total_bytes].data

@@ -295,6 +295,8 @@ class _Recovery:
             count, stopped, self._generation = scan_frames(
                 data, at, len(data), first_position, self._generation, self._rows
             )
+            # The log may be cut where the scan stops: before its last good frame, that is lost.
+            assert count == 0 or self._rows[count - 1, S_AT] < stopped <= len(data)
             self._enter_lives(data, int(count), first_position)
             self._recovered.scanned_bytes += int(stopped) - at
             at = int(stopped)
@@ -335,6 +337,8 @@ class _Recovery:
         place = np.array([first, end, first_position, self._known_to, self._now_ms], np.int64)
         tables = log.memory.memory, log.links, log.producers.table
         replay_frames(*tables, data, self._rows, slots, place)
+        count = ((slots >= 0) & (rows[:, S_KIND] == FRAME_KIND_BATCH)).sum()
+        assert self._words[WORD_INDEX_TAIL] - before == count, "without an entry, nobody finds it"
         self._entries.append(log.lookup.entries(before, self._words[WORD_INDEX_TAIL]))
         replay_transactions(log, data, rows, first_position, (self._known_to, self._now_ms))
 
@@ -393,8 +397,7 @@ class _Recovery:
 
     def _set_ends(self, checkpoint: Checkpoint | None, *, is_newest: bool) -> None:
         """Set ends from the frames; the checkpoint's count where the log reaches its position."""
-        log = self._log
-        table = log.partitions.table
+        log, table = self._log, self._log.partitions.table
         if checkpoint is not None and self._known_to == checkpoint.position:
             for state in checkpoint.partitions:
                 row = table[log.partitions.slots[state.number]]
@@ -407,9 +410,8 @@ class _Recovery:
 
     def _begin_life(self, generation: int, ring_end: int) -> None:
         log, words = self._log, self._words
-        words[WORD_GENERATION] = generation
+        words[WORD_GENERATION], words[WORD_SPACE_END] = generation, SPACE_UNLIMITED
         words[WORD_SEGMENT_BYTES] = log.wal.segment_bytes
-        words[WORD_SPACE_END] = SPACE_UNLIMITED
         self._show()
         tail = words[WORD_TAIL]
         if ring_end >= tail:
