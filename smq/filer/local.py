@@ -107,6 +107,8 @@ class LocalStore(Store):
                     make_directory(path.parent)
                 except (FileExistsError, NotADirectoryError):
                     raise AlreadyExists(key, "part of its name is an object") from None
+                # The caller frees its log for it: what gets the name is what was synced.
+                assert _inode(draft.path.stat()) == _inode(os.fstat(draft.fd))
                 try:
                     _take_name(draft.path, path, key, mode)
                 except PreconditionFailed:

@@ -396,6 +396,9 @@ class _Stream:
 
     def finish(self) -> None:
         """Complete the object: everything is written."""
+        parts = 0 if self._sending is None else len(self._sending)
+        # The writer of a segment frees its log now: what is in no part is lost.
+        assert parts * PART_BYTES + len(self._waiting) == self._length
         if self._sending is None:
             self._store.put_whole(self._key, self._waiting, self._mode)
         else:

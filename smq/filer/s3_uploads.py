@@ -278,6 +278,10 @@ class Sending:
         self._on_the_way: deque[Future[str]] = deque()
         self._tags: list[str | Future[str]] = []
 
+    def __len__(self) -> int:
+        """How many parts it has been given."""
+        return len(self._tags)
+
     def __enter__(self) -> Self:
         return self
 

@@ -96,6 +96,7 @@ class Naming:
 
     def named(self, reference: Reference, key: str) -> Reference:
         """The reference of the same bytes at another key."""
+        assert key.startswith(self.directory), "a payload of another topic is swept with that one"
         return replace(reference, id=key.removeprefix(self.directory))
 
 

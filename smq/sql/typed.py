@@ -32,7 +32,9 @@ def with_typed(rows: pa.Table, schema: str, bytes_max: int) -> pa.Table:
         size += part.nbytes
         if size > bytes_max:
             raise TooMuch(f"typed columns of records take more than {bytes_max} bytes")
-    return pa.concat_tables(parts)
+    typed = pa.concat_tables(parts)
+    assert typed.num_rows == rows.num_rows, "a value that has not the types still is a row"
+    return typed
 
 
 def typed_names(schema: str) -> str:

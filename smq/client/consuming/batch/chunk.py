@@ -378,6 +378,7 @@ def _cut_run(batches: Batches, first: int, end: int, records: int) -> Chunk:
     counts = np.empty(end - first + 1, np.int64)
     good = cut_batches(memory, facts, first, end, columns, counts)
     found = counts.item(end - first)
+    assert found <= records, "the kernel has cut more than the columns hold: over other memory"
     if found < records:
         columns = columns[:, :found].copy()
     if good < facts.shape[1]:

@@ -348,6 +348,8 @@ class Reading:
         if taken.batches.is_lent:
             self.counts.records_from_rings += records
         for partition, position in taken.ends:
+            # A commit of a position that has gone back lets others read records again.
+            assert position >= partition.position
             move = partition.name, partition.position, position
             self.moves.append(move)  # First: an interrupt from here on has it put back.
             partition.position = position

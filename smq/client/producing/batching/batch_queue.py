@@ -5,6 +5,7 @@ The rules of sending are in smq.client.producing.batching.accumulator.
 
 from bisect import insort
 from collections import deque
+from itertools import pairwise
 
 import numpy as np
 
@@ -197,7 +198,13 @@ class PartitionQueue:
         assert self.to_resend == sorted(self.to_resend)
         assert self.in_flight == sorted(self.in_flight)
         assert self.is_producer_known or len(self.in_flight) <= 1
-        ordinals = [batch.ordinal for batch in [*self.to_resend, *self.in_flight]]
+        sent = sorted([*self.to_resend, *self.in_flight])
+        ordinals = [batch.ordinal for batch in sent]
+        # The broker remembers no more, and would append the oldest one again.
         assert max(ordinals, default=0) - min(ordinals, default=0) < IN_FLIGHT_MAX
+        for one, other in pairwise(sent):
+            # A gap is refused for good; an overlap is taken for what the broker has already.
+            if (one.epoch, one.ordinal + 1) == (other.epoch, other.ordinal):
+                assert other.sequence == (one.sequence + one.end - one.first) % SEQUENCE_END
         assert all(batch.ordinal == NEVER_SENT for batch in self.waiting)
         assert all(batch.ordinal >= 0 for batch in [*self.to_resend, *self.in_flight])

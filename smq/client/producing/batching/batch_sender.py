@@ -119,7 +119,7 @@ class BatchSender:
                 queue.split_next(batch, written.row)
                 queue.stamp(batch, written.size_bytes)
             else:
-                assert written.row == batch.end
+                assert written.row == batch.end, "the broker has all rows of its sequence, or none"
                 queue.to_resend.pop(0)
             self._in_flight.add(queue, batch, now_ms)
             channel.commit(written.end)
@@ -157,5 +157,6 @@ class BatchSender:
             return None
         part = batch.first, batch.end
         written = self._writer.write(rows, part, stamp, bytes_max, out, len(queue.head))
+        assert written.end <= size, "behind the room is a request that the broker has not read yet"
         put_head(out, queue.head, written.end, self._in_flight.next_id())
         return written

@@ -72,8 +72,10 @@ class InFlightRequests:
 
     def remove_last(self, queue: PartitionQueue) -> Batch:
         """Remove the last added request, which was not sent; returns its batch."""
-        self._by_node[queue.leader].pop()
-        return queue.in_flight.pop()
+        _, _, last = self._by_node[queue.leader].pop()
+        batch = queue.in_flight.pop()
+        assert batch is last, "the answer to another batch would be taken for this one's"
+        return batch
 
     def remove_half_added(self, queue: PartitionQueue, batch: Batch) -> bool:
         """Remove a batch that an interrupted `add` recorded in part.

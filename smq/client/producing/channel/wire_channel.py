@@ -60,6 +60,7 @@ class WireChannel:
 
     def commit(self, used_bytes: int) -> None:
         """Send as much as the socket takes; the rest is kept."""
+        assert used_bytes <= len(self._room), "the next request would be the rest of this one"
         request = self._room[:used_bytes].data
         sent = 0 if self._unsent else self._send(request)
         if sent < used_bytes:
