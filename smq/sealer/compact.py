@@ -189,6 +189,8 @@ class Compaction:
             writer.add_rows(left)
             times += _ends(left)
             payloads.update(_payloads_in(left))
+        # `kept` is of another reading of the segment. If rows differ, the wrong ones are dropped.
+        assert row == len(kept)
         data = writer.finish(*offsets)
         bytes_, now_ms = read_only(data), ports.now().monotonic_ms
         key_of = partial(self.place.key, *offsets, suffix="parquet")

@@ -230,6 +230,8 @@ class _Cutter:
         rows = walk_batches(self._arena, facts, first, end, columns)
         if rows < 0:
             return end, columns, none, ~rows
+        # Columns and headers begin as other memory, and the log frees what is sealed of it.
+        assert rows == columns.shape[1]
         fitting = _fitting(columns[C_HEADER_COUNT], counts, self._bounds.headers)
         if fitting < len(counts):
             end, counts = first + fitting, counts[:fitting]
@@ -237,7 +239,8 @@ class _Cutter:
         if not fitting:
             return end, columns, none, first
         headers = new_headers(int(columns[C_HEADER_COUNT].sum()))
-        fill_headers(self._arena, columns, headers)
+        filled = fill_headers(self._arena, columns, headers)
+        assert filled == headers.shape[1]
         record = self._bad_record(columns, headers)
         if record >= 0:
             bad = first + int(np.searchsorted(counts.cumsum(), record, "right"))

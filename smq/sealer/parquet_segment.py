@@ -151,9 +151,11 @@ class ParquetSegment:
             end_row = int(np.searchsorted(offsets, end))
             run = Run(end_row, end, self._attributes, self._epoch_at(start))
             while row < end_row:
-                begin = at
+                begin, first = at, row
                 row, at = encode_batch(rows, row, run, limits.shared_bytes, out, at)
+                assert row > first, "without room for a record, no reader gets beyond it"
                 made.add(fitting(out[begin:at], limits), int(offsets[row - 1]))
+        assert row == len(offsets), "the log has these rows no more, and no other reader gets them"
         return made.read_back()
 
     def tables(self) -> Iterator[pa.Table]:

@@ -114,6 +114,8 @@ def _append(shard: Shard, led: Led, marker: Marker, now: Now) -> ErrorCode:
     while int(row[P_FLAGS]) & FLAG_READ_ONLY == 0:
         offset = int(append_marker(memory, log.links, led.slot, batch, wall_ms, now_ms))
         if offset >= 0:
+            # The answer waits for this end: before it, a marker that a crash takes counts as safe.
+            assert row[P_LOG_END] == offset + 1
             log.transactions.ended(led.number, marker, offset, now_ms)
             return ErrorCode.NONE
         shard.drain(log)

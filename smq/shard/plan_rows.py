@@ -49,5 +49,6 @@ def done_rows(rows: np.ndarray) -> np.ndarray:
 
 def restore_rows(rows: np.ndarray, done: np.ndarray) -> None:
     """Set those of the rows that are done, after their requests were parsed again."""
+    assert len(rows) == len(done), "one batch would be acked for another"
     where = np.flatnonzero(done[:, DONE_STATE])
     rows[where[:, None], DONE_WORDS] = done[where]

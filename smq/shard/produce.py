@@ -242,6 +242,8 @@ class Producing:
         refused: dict[int, Sequence[RefusedRecord]],
     ) -> Produced:
         """Answer the parsed requests, whose batches are all done."""
+        # The kernel acks a row that was not taken as it acks the others.
+        assert (rows_of(self.plan)[:, words.ROW_STATE] == words.DONE).all()
         self._head[words.HEAD_THROTTLE_MS], self._refused = throttle_ms, refused
         self._count(int(self._head[words.HEAD_REQUEST_COUNT]))
         self._answer(data)
@@ -378,6 +380,7 @@ class Producing:
             if self.before_drain is not None:
                 self.before_drain(log)
             self._drain(log)
+        assert inner[words.ROW_STATE] == words.DONE, "an ack for a batch that is nowhere"
         for word in (
             words.ROW_STATE,
             words.ROW_ERROR,
