@@ -2,7 +2,7 @@
 
 A segment may go when all its partitions are sealed beyond it or deleted, and a checkpoint says so:
 a start without the segment must know the same ends, sealed ends and producers. It is kept and
-readable until the WAL needs its space (smq.log.files.wal).
+readable until the WAL needs its space (smq.log.files.segment_files).
 
 What undecided segments hold goes once two checkpoints say so. A death while the newest is written
 leaves the one before: it must know which transactions were open in what the WAL has no more.
@@ -49,7 +49,7 @@ class Freeing:
         self._readable = Holders(log.partitions, log.lookup, P_LOG_START)
         self._undecided = Holders(log.partitions, log.lookup, P_DECIDED_END)
         self._known_before: list[Segment] = []  # Those that the last checkpoint allowed to free.
-        log.wal.kept.reclaim = self._reclaim
+        log.wal.files.kept.reclaim = self._reclaim
         self._is_writing = self._is_wanted = False
         self._when_durable: list[Callable[[], None]] = []
 
@@ -78,7 +78,7 @@ class Freeing:
     def tend(self) -> None:
         """Write a checkpoint if the last one failed, or if segments could be freed."""
         self._forget_unreadable()
-        self._log.wal.make_room()
+        self._log.wal.files.make_room()
         if self._is_wanted or self.freeable():
             self.checkpoint()
 
@@ -134,16 +134,16 @@ class Freeing:
             if self._is_free(segment):
                 self.holders.forget(segment)
                 self._undecided.forget(segment)
-                self._log.wal.kept.add(segment)
+                self._log.wal.files.kept.add(segment)
         self._forget_unreadable()
-        self._log.wal.make_room()
+        self._log.wal.files.make_room()
         self._freed()
 
     def _reclaim(self, *, even_lent: bool) -> bool:
         """See smq.log.files.kept.Reclaim."""
         log = self._log
         left = log.words[WORD_SPACE_END] - log.words[WORD_TAIL]
-        kept = log.wal.kept.segments
+        kept = log.wal.files.kept.segments
         found = [segment for segment in kept if not log.wal.is_held(segment, left)]
         if not found and even_lent:
             found = [segment for segment in kept if segment.pins == 0]
@@ -154,7 +154,7 @@ class Freeing:
     def _forget_unreadable(self) -> None:
         """Free the kept segments whose records have all been dropped by retention or deletion."""
         self._readable.begin()
-        for segment in [*self._log.wal.kept.segments]:
+        for segment in [*self._log.wal.files.kept.segments]:
             if segment.index is None or segment.pins or segment.loans:
                 continue  # Freeing one may have freed others.
             if not self._readable.need(segment):
@@ -162,5 +162,5 @@ class Freeing:
 
     def _free(self, segment: Segment) -> None:
         self._readable.forget(segment)
-        self._log.wal.free(segment)
+        self._log.wal.files.free(segment)
         self._log.lookup.forget(segment)

@@ -84,7 +84,7 @@ class Log(ReadableLog):
         super().__init__(memory, wal)
         self.number = int(memory.words[WORD_LOG])
         self.disk, self.background, self.boot_id = disk, background, boot_id
-        self.losses = Losses(wal.directory, boot_id)
+        self.losses = Losses(wal.files.directory, boot_id)
         self.producers = Producers(producers_key)
         self.transactions = Transactions(self.partitions, self.producers)
         self.syncs = Syncs(memory, wal, syncer)
@@ -167,8 +167,8 @@ class Log(ReadableLog):
         Two cases exceed it by one segment: a start of a full log, which needs one to fence off the
         former life, and a repair, which writes a fresh file beside the one it replaces.
         """
-        self.words[WORD_SPACE_END] = self.wal.space_end(self.words[WORD_WRITTEN])
-        self.words[WORD_SPACE_LIMIT] = self.wal.limit
+        self.words[WORD_SPACE_END] = self.wal.files.space_end(self.words[WORD_WRITTEN])
+        self.words[WORD_SPACE_LIMIT] = self.wal.files.limit
 
     def fit_disk(self) -> None:
         """Leave a reserve of the disk to others, and give space back if the reserve is short."""
@@ -176,7 +176,7 @@ class Log(ReadableLog):
             free_bytes, total_bytes = self.disk.space(self.directory)
         except OSError:
             return  # Then the limit stays as it is.
-        self.wal.fit(free_bytes, min(RESERVE_BYTES_MAX, total_bytes // RESERVE_SHARE))
+        self.wal.files.fit(free_bytes, min(RESERVE_BYTES_MAX, total_bytes // RESERVE_SHARE))
         self.set_space_end()
 
     def _freed(self) -> None:
@@ -261,7 +261,7 @@ class Log(ReadableLog):
         if self.repair() and not self.losses.is_saved:
             self.save_losses()
         self._ahead.look(self.tail)
-        self.wal.prepare_next()
+        self.wal.files.prepare_next()
         self.producers.sweep()
         self.freeing.tend()
 

@@ -63,7 +63,7 @@ class ReadableLog:
 
     def __init__(self, memory: LogMemory, wal: Wal) -> None:
         self.memory, self.words = memory, memory.words
-        self.wal, self.directory = wal, wal.directory
+        self.wal, self.directory = wal, wal.files.directory
         self.partitions = Partitions(memory)
         self.lookup = Lookup(memory)
         self.links = self.lookup.links
@@ -285,7 +285,7 @@ class ReadableLog:
         """Free a damaged kept segment: its records are sealed too, and are read from there."""
         what = f"{segment.path}: damage at position {position}; sealed segments have what it holds"
         if segment.pins == 0:
-            self.wal.free(segment)
+            self.wal.files.free(segment)
             self.lookup.forget(segment)
             self.notices.append(what)
         return DamagedFrame(what)

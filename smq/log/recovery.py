@@ -69,6 +69,7 @@ from smq.log.files.filed_index import ENTRY, FiledIndex
 from smq.log.files.newer import UnknownFrames
 from smq.log.files.salvage import salvage
 from smq.log.files.segment import Segment
+from smq.log.files.segment_files import SegmentFiles
 from smq.log.files.wal import Wal
 from smq.log.log import Log
 from smq.log.repair import forget_failed_sync, sync_has_failed, write_files_again
@@ -109,7 +110,8 @@ def open_log(  # noqa: PLR0913  (a log's ports, and what a start is told)
     `producers_key`: 16 bytes that no client can guess; they seed the hash of the producer table.
     Raises OSError, MadeByNewer: then no frame was cut.
     """
-    wal = Wal(directory, disk, background, segment_bytes, bytes_max, keep_bytes_max)
+    files = SegmentFiles(directory, disk, background, segment_bytes, bytes_max, keep_bytes_max)
+    wal = Wal(files)
     log = Log(memory, wal, disk, syncer, background, boot_id, producers_key)
     try:
         return log, _Recovery(log, now_ms).run(generation)
@@ -147,13 +149,13 @@ class _Recovery:
             self._restore(checkpoint)
         if not is_newest and (log.directory / FILE_NAME).exists():
             log.notices.append(f"{log.directory / FILE_NAME} is damaged: using the previous one")
-        log.wal.open_existing()
+        log.wal.files.open_existing()
         tail = self._read_segments()
         self._end_known(tail)
         words[WORD_TAIL] = words[WORD_WRITTEN] = tail
         words[WORD_SYNCED] = min(tail, self._evidence.synced)
         try:
-            log.wal.forget_from(tail)
+            log.wal.files.forget_from(tail)
         except OSError as error:
             log.notices.append(f"{log.directory}: files behind the log's end remain: {error}")
         log.wal.own_last(tail)
@@ -206,7 +208,7 @@ class _Recovery:
 
     def _fits(self, segment: Segment) -> bool:
         """Whether a segment has the size for which the index's window is made."""
-        return segment.end - segment.start == self._log.wal.segment_bytes
+        return segment.end - segment.start == self._log.wal.files.segment_bytes
 
     def _knows(self, segment: Segment, following: Segment) -> bool:
         """Whether the checkpoint covers all of a full segment: generations never go down, so the
@@ -411,7 +413,7 @@ class _Recovery:
     def _begin_life(self, generation: int, ring_end: int) -> None:
         log, words = self._log, self._words
         words[WORD_GENERATION], words[WORD_SPACE_END] = generation, SPACE_UNLIMITED
-        words[WORD_SEGMENT_BYTES] = log.wal.segment_bytes
+        words[WORD_SEGMENT_BYTES] = log.wal.files.segment_bytes
         self._show()
         tail = words[WORD_TAIL]
         if ring_end >= tail:
@@ -430,7 +432,7 @@ class _Recovery:
             log.sealing.count_unsealed(number, int(row[P_UNSEALED_SINCE_MS]) or self._now_ms)
         log.freeing.keep_sealed()
         log.set_space_end()
-        log.wal.prepare_next()
+        log.wal.files.prepare_next()
         log.checkpoint()
 
     def _show(self) -> None:
@@ -477,7 +479,7 @@ class _Recovery:
         # Without segments the first one begins where writing continues, below what the ring has.
         end = log.wal.segments[-1].end if log.wal.segments else words[WORD_WRITTEN]
         while end <= tail:  # The ring's frames may need segments that are not begun yet.
-            end += log.wal.segment_bytes
+            end += log.wal.files.segment_bytes
         words[WORD_SEGMENT_END] = end
         covering = log.wal.find(tail)
         if covering is None or self._fits(covering):

@@ -118,13 +118,13 @@ class Shard:
         self._show_again()
         self._directory.take(gone, come, self._code_of)
         for log in self.logs.values():
-            log.wal.writes_ahead = DURABILITY_DISK in self.levels
+            log.wal.files.writes_ahead = DURABILITY_DISK in self.levels
 
     def _take_config(self, config: Config) -> None:
         """Use other settings from now on."""
         self.config = config
         for log in self.logs.values():
-            log.wal.kept.bytes_max = config.wal_keep_bytes
+            log.wal.files.kept.bytes_max = config.wal_keep_bytes
 
     def _adopt(self, topic: Topic) -> None:
         settings = partition_settings(topic, self.config)

@@ -37,11 +37,11 @@ def watch_space(shard: Shard, now_ms: int) -> bool:
     for number, log in shard.logs.items():
         log.tend()
         log.fit_disk()
-        limit = log.wal.limit
+        limit = log.wal.files.limit
         log.producers.expire(now_ms - shard.config.producer_id_expiration_ms)
         wanted |= log.space_left < SEAL_BELOW * limit
         _say_hurry(shard, number, log)
-        if log.space_left >= min(shard.config.message_max_bytes, log.wal.segment_bytes):
+        if log.space_left >= min(shard.config.message_max_bytes, log.wal.files.segment_bytes):
             shard.full_logs.discard(number)
         elif number not in shard.full_logs:
             shard.full_logs.add(number)
@@ -55,12 +55,13 @@ def watch_space(shard: Shard, now_ms: int) -> bool:
 
 def _say_hurry(shard: Shard, number: int, log: Log) -> None:
     """Report once that sealing has fallen behind and producers will be slowed if this continues."""
-    if log.space_left >= CALM_FROM * log.wal.limit:
+    limit = log.wal.files.limit
+    if log.space_left >= CALM_FROM * limit:
         shard.hurried_logs.discard(number)
-    elif log.space_left < SEAL_BELOW * log.wal.limit and number not in shard.hurried_logs:
+    elif log.space_left < SEAL_BELOW * limit and number not in shard.hurried_logs:
         shard.hurried_logs.add(number)
         log.notices.append(
-            f"{log.directory}: more than half of {_limit(shard, log.wal.limit)} is not sealed yet: "
+            f"{log.directory}: more than half of {_limit(shard, limit)} is not sealed yet: "
             "sealing hurries, and producers are slowed at three quarters"
         )
 

@@ -25,7 +25,7 @@ class Throttle:
 
     def watch(self) -> None:
         """Measure which log is shortest of space."""
-        self.is_on = any(log.space_left < SLOW_BELOW * log.wal.limit for log in self._logs)
+        self.is_on = any(log.space_left < SLOW_BELOW * log.wal.files.limit for log in self._logs)
 
     def _left(self) -> int:
         return min((log.space_left for log in self._logs), default=SPACE_UNLIMITED)

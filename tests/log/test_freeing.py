@@ -12,7 +12,7 @@ from shm.kernels.base.words import (
 from smq.log.files.background import BackgroundThread
 from smq.log.files.checkpoint import FILE_NAME, Open
 from smq.log.files.disk import OsDisk
-from smq.log.files.wal import SPARES_READY
+from smq.log.files.segment_files import SPARES_READY
 from smq.testing.disk import FailingDisk
 from tests.log.logs import (
     NOW_MS,
@@ -66,7 +66,7 @@ def test_a_lent_segment_is_freed_when_the_log_wants_its_space(tmp_path: Path) ->
     log.checkpoint()
     log.tend()
     assert [s.loans for s in log.wal.segments] == [1, 0]
-    log.wal.bytes_max = log.wal.allocated_bytes
+    log.wal.files.bytes_max = log.wal.files.allocated_bytes
     log.words[WORD_SPACE_END] = log.tail
     log.tend()
     assert [s.loans for s in log.wal.segments] == [0]

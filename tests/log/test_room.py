@@ -10,21 +10,21 @@ from tests.log.logs import append, batch, start, turn
 
 def test_a_log_has_room_for_what_its_files_may_still_take(tmp_path: Path) -> None:
     log = start(tmp_path).log
-    assert room_of(log.words).bytes == min(log.wal.limit, log.space_left)
-    assert room_of(log.words).limit_bytes == log.wal.limit
+    assert room_of(log.words).bytes == min(log.wal.files.limit, log.space_left)
+    assert room_of(log.words).limit_bytes == log.wal.files.limit
     before = log.space_left
     append(log, 1, batch(bytes(1000)))
     turn(log)
     assert log.space_left < before
-    assert room_of(log.words).bytes == min(log.wal.limit, log.space_left)
+    assert room_of(log.words).bytes == min(log.wal.files.limit, log.space_left)
 
 
 def test_a_disk_that_others_fill_lowers_the_limit(tmp_path: Path) -> None:
     log = start(tmp_path).log
-    log.wal.fit(0, 0)
+    log.wal.files.fit(0, 0)
     log.set_space_end()
     found = room_of(log.words)
-    assert found.limit_bytes == log.wal.limit == log.wal.files_bytes
+    assert found.limit_bytes == log.wal.files.limit == log.wal.files.files_bytes
     assert found.bytes <= found.limit_bytes
 
 

@@ -65,7 +65,7 @@ def test_below_what_a_later_frame_knows_to_be_synced_it_is_damage(tmp_path: Path
 
 def test_the_proof_may_lie_in_a_later_segment(tmp_path: Path) -> None:
     log = start(tmp_path).log
-    size = log.wal.segment_bytes
+    size = log.wal.files.segment_bytes
     at, _ = bad_frame(log, 1, 0, syncs=True)
     while log.tail < size + 2000:
         append(log, 1, batch(b"x" * 500))

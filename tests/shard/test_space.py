@@ -104,7 +104,7 @@ def test_every_byte_of_the_limit_is_used_and_none_beyond_spares_included(tmp_pat
     shard, appender = full_shard(tmp_path)
     log = shard.logs[0]
     while error_of(appender, "b", batch(b"v")) == ErrorCode.NONE:
-        assert log.wal.files_bytes <= LIMIT
+        assert log.wal.files.files_bytes <= LIMIT
     assert log.space_left < len(batch(b"v")) + 2 * FRAME_ALIGNMENT_BYTES
     assert disk_bytes(log) == LIMIT
 

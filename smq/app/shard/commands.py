@@ -114,7 +114,7 @@ class ShardCommands:
     def watch_growth(self) -> None:
         """Watch the space whenever the WAL has begun or freed a segment: waiting a second may be
         too late."""
-        segments = [log.wal.written_segments for log in self._shard.logs.values()]
+        segments = [log.wal.files.written_segments for log in self._shard.logs.values()]
         if segments != self._segments_seen:
             self._segments_seen = segments
             self.watch_space()
@@ -139,8 +139,8 @@ class ShardCommands:
             more=told.more,
             gone=told.gone,
             partitions=told.partitions,
-            wal_bytes=sum(log.wal.needed_bytes for log in logs),
-            wal_bytes_max=sum(log.wal.limit for log in logs),
+            wal_bytes=sum(log.wal.files.needed_bytes for log in logs),
+            wal_bytes_max=sum(log.wal.files.limit for log in logs),
         )
         link.send(encode_answer(frame_id, facts))
 

@@ -138,7 +138,7 @@ def test_partitions_say_what_is_not_sealed_and_how_full_the_wal_is(bench: Bench)
     assert bench.partitions() == [
         PartitionState(NUMBER, 0, 0, 0, 2, unsealed_bytes, MONOTONIC_MS, 0, 2)
     ]
-    assert answer.wal_bytes == bench.log.wal.allocated_bytes
+    assert answer.wal_bytes == bench.log.wal.files.allocated_bytes
     assert answer.wal_bytes_max == bench.shard.config.wal_bytes_max
 
 
@@ -472,7 +472,7 @@ def test_what_cannot_be_done_is_answered_with_a_sentence(
 def test_the_sealer_is_called_when_the_wal_has_grown_too_much(bench: Bench) -> None:
     bench.commands.watch_growth()
     assert not bench.peers.asked
-    bench.log.wal.bytes_max = bench.log.wal.allocated_bytes
+    bench.log.wal.files.bytes_max = bench.log.wal.files.allocated_bytes
     while bench.log.tail <= bench.log.wal.segments[0].end // 2:
         bench.append(b"x" * 1000)
     bench.commands.watch_growth()

@@ -66,7 +66,7 @@ def test_the_oldest_goes_first_when_space_is_wanted_and_files_never_exceed_the_l
         fill(log, count=30)
         seal(log)
         assert files_bytes(tmp_path) <= LIMIT
-    assert len(log.wal.kept.segments) > 8
+    assert len(log.wal.files.kept.segments) > 8
     found = sorted(read(log, 1, log.wal.segments[0].index.first_offsets[1]))  # type: ignore[union-attr]
     assert found == list(range(found[0], 600))
     assert log.find(1, 0, 600, ALL) is None
@@ -100,7 +100,7 @@ def test_tables_of_kept_segments_are_bounded(
         turn(log)
     seal(log, 1)
     seal(log, 2)
-    assert len(log.wal.kept.segments) == 3
+    assert len(log.wal.files.kept.segments) == 3
 
 
 def test_what_is_lent_stays_while_others_can_go(tmp_path: Path) -> None:
@@ -138,12 +138,12 @@ def test_what_nobody_can_read_any_more_is_freed(tmp_path: Path) -> None:
     seal(log, 2)
     log.sealing.set_log_start(1, high_watermark(log, 1))
     log.tend()
-    kept_now = log.wal.kept.segments
+    kept_now = log.wal.files.kept.segments
     assert kept_now
     assert all(2 in segment.index.ends for segment in kept_now if segment.index is not None)
     log.drop_partitions([2])
     log.tend()
-    assert not log.wal.kept.segments
+    assert not log.wal.files.kept.segments
     log.invariants()
 
 
@@ -155,7 +155,7 @@ def test_after_a_start_it_is_kept_again(tmp_path: Path) -> None:
     again = keeping(tmp_path, generation=1)
     assert sorted(read(again, 1)) == list(range(39))  # Of the last segment nothing sealed is read.
     assert again.find(1, 39, 40, ALL) is None
-    assert len(again.wal.kept.segments) > 3
+    assert len(again.wal.files.kept.segments) > 3
     again.invariants()
 
 
@@ -213,7 +213,7 @@ def test_files_go_while_others_want_the_disk_and_come_back(tmp_path: Path) -> No
     log.fit_disk()
     log.invariants()
     assert log.space_left < SEGMENT_BYTES
-    assert not log.wal.kept.segments
+    assert not log.wal.files.kept.segments
     disk.free_bytes = 1 << 40
     log.fit_disk()
     assert log.space_left > LIMIT // 2

@@ -1,39 +1,14 @@
-"""Segment files: begun ahead of time, recycled, replaced; leftovers of a crash are cleaned."""
+"""A log's bytes by position: written, read and loaded, and segments that are replaced."""
 
-import errno
-from collections import deque
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from smq.log.files.background import InlineBackground, Lane
 from smq.log.files.disk import OsDisk
-from smq.log.files.segment import NoSegment
-from smq.log.files.wal import (
-    LOADS_MAX,
-    LOANS_END_BELOW,
-    SPARES_READY,
-    SPARES_SHARE,
-    Wal,
-)
+from smq.log.files.wal import LOADS_MAX, LOANS_END_BELOW
 from smq.testing.disk import FailingDisk
-
-SIZE = 4096
-RING = memoryview(bytearray(i % 251 for i in range(2 * SIZE)))
-
-
-def new_wal(directory: Path, disk: FailingDisk | None = None, size: int = SIZE) -> Wal:
-    wal = Wal(directory, disk or FailingDisk(OsDisk()), InlineBackground(), size)
-    wal.open_existing()
-    return wal
-
-
-def names(directory: Path) -> list[str]:
-    return sorted(path.suffix for path in directory.iterdir())
+from tests.log.files.wals import RING, SIZE, HeldBackground, names, new_wal
 
 
 def test_what_was_written_is_read_across_rings_and_segments(tmp_path: Path) -> None:
@@ -66,88 +41,9 @@ def test_segments_are_found_by_the_positions_they_cover(tmp_path: Path) -> None:
     first, second, _, fourth = wal.segments
     wanted = np.array([SIZE, SIZE + 5, 2 * SIZE - 1, 3 * SIZE])
     assert wal.covering(wanted) == [second, fourth]
-    wal.free(first)
+    wal.files.free(first)
     assert wal.covering(np.array([0, SIZE])) == [second]
     assert wal.covering(np.array([], np.int64)) == []
-
-
-def test_the_next_file_and_two_spares_are_ready_before_they_are_needed(tmp_path: Path) -> None:
-    disk = FailingDisk(OsDisk())
-    wal = new_wal(tmp_path, disk)
-    wal.write(RING, 0, 64)
-    assert names(tmp_path) == [".spare", ".spare", ".wal", ".wal"]
-    disk.fail("create")
-    wal.write(RING, 64, 3 * SIZE)
-    assert len(wal.segments) == 3
-
-
-def test_a_freed_file_is_used_again(tmp_path: Path) -> None:
-    wal = new_wal(tmp_path)
-    wal.write(RING, 0, 3 * SIZE)
-    inodes = {path.stat().st_ino for path in tmp_path.iterdir()}
-    for start in range(3 * SIZE, 20 * SIZE, SIZE):
-        wal.free(wal.segments[0])
-        wal.write(RING, start, start + SIZE)
-    assert {path.stat().st_ino for path in tmp_path.iterdir()} == inodes
-
-
-def test_a_file_that_a_snapshot_has_is_not_written_again(tmp_path: Path) -> None:
-    (tmp_path / "wal").mkdir()
-    wal = new_wal(tmp_path / "wal")
-    wal.write(RING, 0, 3 * SIZE)
-    linked = [(segment.path, tmp_path / str(segment.start)) for segment in wal.segments]
-    for path, link in linked:
-        link.hardlink_to(path)
-    content = [link.read_bytes() for _, link in linked]
-    for start in range(3 * SIZE, 20 * SIZE, SIZE):
-        wal.free(wal.segments[0])
-        wal.write(RING, start, start + SIZE)
-        wal.invariants()
-    assert [link.read_bytes() for _, link in linked] == content
-    assert [link.stat().st_nlink for _, link in linked] == [1, 1, 1]
-    last = wal.segments[-1]
-    (tmp_path / "last").hardlink_to(last.path)
-    content = [(tmp_path / "last").read_bytes()]
-    wal.own_last(last.start + 512)
-    wal.copy(memoryview(b"n" * 512), last.fd, 0, 0, 512)
-    assert (tmp_path / "last").read_bytes() == content[0]
-    assert bytes(wal.read(last.start, 512)) == b"n" * 512
-    wal.close()
-    (tmp_path / "wal" / "9.spare").hardlink_to(tmp_path / "last")
-    assert (tmp_path / "wal" / "9.spare") not in new_wal(tmp_path / "wal")._spares
-
-
-class HeldBackground(InlineBackground):
-    """Does jobs when somebody waits for them."""
-
-    def __init__(self) -> None:
-        self.jobs: deque[Callable[[], None]] = deque()
-
-    def submit(self, lane: Lane, job: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        self.jobs.append(partial(super().submit, lane, job, done))
-
-    def wait_a_job(self, _: Lane) -> None:
-        if self.jobs:
-            self.jobs.popleft()()
-
-    def wait(self) -> None:
-        while self.jobs:
-            self.jobs.popleft()()
-
-
-def test_freeing_touches_no_file_before_the_background_does(tmp_path: Path) -> None:
-    disk, background = FailingDisk(OsDisk()), HeldBackground()
-    wal = Wal(tmp_path, disk, background, SIZE, bytes_max=5 * SIZE)
-    wal.write(RING, 0, 3 * SIZE)
-    background.wait()
-    before, files = disk.calls.copy(), sorted(tmp_path.iterdir())
-    for segment in wal.segments[:-1]:
-        wal.free(segment)
-    assert (disk.calls, sorted(tmp_path.iterdir())) == (before, files)
-    assert wal.files_bytes == len(files) * SIZE
-    background.wait()
-    assert names(tmp_path) == [".spare"] * SPARES_READY + [".wal"] * 2
-    assert wal.files_bytes == (SPARES_READY + 2) * SIZE
 
 
 def test_few_loads_pin_at_once_and_those_that_wait_find_nothing_when_it_was_freed(
@@ -162,7 +58,7 @@ def test_few_loads_pin_at_once_and_those_that_wait_find_nothing_when_it_was_free
         wal.load(position, 10, lambda data: got.append(len(data)))
         wal.invariants()
     assert (first.pins, second.pins) == (LOADS_MAX, 0)
-    wal.free(second)
+    wal.files.free(second)
     held.wait()
     assert sorted(got) == [0] * 100 + [10] * (LOADS_MAX + 1)
     assert all(segment.pins == 0 for segment in wal.segments)
@@ -173,10 +69,10 @@ def test_what_is_lent_is_held_while_there_is_space_and_what_is_pinned_always(
     tmp_path: Path,
 ) -> None:
     wal = new_wal(tmp_path)
-    wal.bytes_max = 8 * SIZE
+    wal.files.bytes_max = 8 * SIZE
     wal.write(RING, 0, SIZE)
     [segment] = wal.segments
-    enough = int(LOANS_END_BELOW * wal.bytes_max)
+    enough = int(LOANS_END_BELOW * wal.files.bytes_max)
     assert not wal.is_held(segment, 8 * SIZE)
     segment.loans = 2
     assert [wal.is_held(segment, left) for left in (8 * SIZE, enough, enough - 1, 0)] == [
@@ -187,67 +83,6 @@ def test_what_is_lent_is_held_while_there_is_space_and_what_is_pinned_always(
     ]
     segment.pins = 1
     assert wal.is_held(segment, 0)
-
-
-def test_a_segment_that_is_wanted_waits_for_the_file_of_one_that_was_freed(tmp_path: Path) -> None:
-    disk, background = FailingDisk(OsDisk()), HeldBackground()
-    wal = Wal(tmp_path, disk, background, SIZE, bytes_max=2 * SIZE)
-    wal.write(RING, 0, 2 * SIZE)
-    background.wait()
-    inodes = {path.stat().st_ino for path in tmp_path.iterdir()}
-    disk.fail("create")
-    wal.free(wal.segments[0])
-    wal.prepare_next()
-    wal.write(RING, 2 * SIZE, 3 * SIZE)
-    assert {path.stat().st_ino for path in tmp_path.iterdir()} == inodes
-    assert [segment.start for segment in wal.segments] == [SIZE, 2 * SIZE]
-
-
-def test_a_freed_file_that_cannot_be_renamed_is_no_spare(tmp_path: Path) -> None:
-    disk = FailingDisk(OsDisk())
-    wal = new_wal(tmp_path, disk)
-    wal.write(RING, 0, 2 * SIZE)
-    disk.fail("rename", 1)
-    wal.free(wal.segments[0])
-    wal.write(RING, 2 * SIZE, 5 * SIZE)
-    assert [segment.start for segment in wal.segments] == [i * SIZE for i in range(1, 5)]
-
-
-def test_of_many_freed_files_some_are_kept(tmp_path: Path) -> None:
-    wal = new_wal(tmp_path)
-    wal.bytes_max = 40 * SIZE
-    wal.write(RING, 0, SIZE)
-    for start in range(SIZE, 30 * SIZE, SIZE):
-        wal.write(RING, start, start + SIZE)
-    for segment in wal.segments[:-1]:
-        wal.free(segment)
-    assert names(tmp_path) == [".spare"] * (40 // SPARES_SHARE) + [".wal", ".wal"]
-
-
-def test_a_segment_that_cannot_be_begun_says_so_and_can_be_later(tmp_path: Path) -> None:
-    disk = FailingDisk(OsDisk())
-    wal = new_wal(tmp_path, disk)
-    disk.fail("create", error=errno.ENOSPC)
-    with pytest.raises(NoSegment) as caught:
-        wal.write(RING, 0, 64)
-    assert caught.value.errno == errno.ENOSPC
-    assert wal.segments == []
-    disk.heal()
-    wal.write(RING, 0, 64)
-    assert bytes(wal.read(0, 64)) == bytes(RING[:64])
-
-
-def test_a_failed_rename_costs_no_spare(tmp_path: Path) -> None:
-    disk = FailingDisk(OsDisk())
-    wal = new_wal(tmp_path, disk)
-    wal.write(RING, 0, 64)
-    disk.fail("rename")
-    wal.write(RING, 64, SIZE + 64)  # The next file was ready.
-    with pytest.raises(NoSegment):
-        wal.write(RING, SIZE + 64, 2 * SIZE + 64)
-    disk.heal()
-    wal.write(RING, 2 * SIZE, 2 * SIZE + 64)
-    assert len(wal.segments) == 3
 
 
 def test_a_replaced_segment_has_its_old_bytes_and_those_of_the_ring(tmp_path: Path) -> None:
@@ -271,63 +106,3 @@ def test_a_failed_replacement_leaves_the_old_file(tmp_path: Path, method: str) -
         wal.write_again(wal.segments[0], RING, 512, 1024)
     assert names(tmp_path) == before
     assert bytes(wal.read(0, 1024)) == bytes(RING[:1024])
-
-
-def test_leftovers_are_deleted_and_foreign_files_are_not(tmp_path: Path) -> None:
-    wal = new_wal(tmp_path)
-    wal.write(RING, 0, 2 * SIZE)
-    wal.close()
-    kept = {path.name for path in tmp_path.iterdir()}
-    (tmp_path / f"{0:020d}.index").touch()
-    for name in ("checkpoint.new", "77.spare", f"{99:020d}.index", f"{7 * SIZE:020d}.wal"):
-        (tmp_path / name).touch()
-    (tmp_path / "notes.txt").touch()
-    (tmp_path / "mine.wal").write_bytes(b"not a segment")
-    again = new_wal(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == kept | {
-        "notes.txt", "mine.wal", f"{0:020d}.index",
-    }  # fmt: skip
-    assert [s.start for s in again.segments] == [0, SIZE, 2 * SIZE]
-
-
-def test_spares_of_another_size_are_deleted(tmp_path: Path) -> None:
-    wal = new_wal(tmp_path)
-    wal.write(RING, 0, 64)
-    wal.close()
-    again = new_wal(tmp_path, size=2 * SIZE)
-    assert names(tmp_path) == [".wal", ".wal"]
-    again.forget_from(64)
-    assert [(s.start, s.end) for s in again.segments] == [(0, SIZE)]
-
-
-def test_segments_behind_the_end_are_forgotten_also_when_their_files_remain(tmp_path: Path) -> None:
-    wal = new_wal(tmp_path)
-    wal.write(RING, 0, 2 * SIZE + 64)
-    wal.close()
-    disk = FailingDisk(OsDisk())
-    again = new_wal(tmp_path, disk)
-    disk.fail("rename", error=errno.ENOSPC)
-    with pytest.raises(OSError, match="No space"):
-        again.forget_from(64)
-    assert [(s.start, s.end) for s in again.segments] == [(0, SIZE)]
-    disk.heal()
-    again.write(RING, 64, SIZE + 64)
-    assert bytes(again.read(SIZE, 64)) == bytes(RING[SIZE : SIZE + 64])
-
-
-def test_new_spares_do_not_take_names_that_are_taken(tmp_path: Path) -> None:
-    for _ in range(3):
-        wal = new_wal(tmp_path)
-        wal.forget_from(64)
-        start = wal.segments[-1].end if wal.segments else 0
-        wal.write(RING, start, start + 64)
-        wal.close()
-    assert len(list(tmp_path.glob("*.spare"))) <= 2 + SPARES_READY
-
-
-def test_spares_are_written_ahead_when_somebody_waits_for_syncs(tmp_path: Path) -> None:
-    disk = FailingDisk(OsDisk())
-    wal = new_wal(tmp_path, disk)
-    wal.writes_ahead = True
-    wal.write(RING, 0, 64)
-    assert disk.calls["fill"] == 2

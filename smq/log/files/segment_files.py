@@ -1,0 +1,325 @@
+"""A log's segment files: allocated once, written over and over.
+
+A segment file is named by the position of its first byte, `<20 digits>.wal`. A segment that is no
+longer needed is *kept*: it is read like the others, and counts as free space. When the WAL needs
+space, it frees the oldest kept segment. Files of freed segments become spares and are renamed into
+the next segment before it is needed, the directory synced, so that beginning a segment costs the
+loop nothing.
+"""
+
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+from shm.kernels.base.words import SPACE_UNLIMITED
+from smq.log.files.background import Background, Lane
+from smq.log.files.disk import Disk, told
+from smq.log.files.kept import Kept
+from smq.log.files.segment import NoSegment, Segment
+
+WRITE_AHEAD_BYTES = 4 * 1024 * 1024
+SPARES_READY = 2  # A burst fills a segment sooner than a file of its size is allocated.
+SPARES_SHARE = 2  # One part in this many of wal.bytes.max: the next burst writes warm pages.
+
+
+class SegmentFiles:
+    """The segments of one log, oldest first, and the files that become the next ones.
+
+    Invariant: segments do not overlap and are in order; the last one is being written.
+
+    bytes_max   the configured size of all files; `limit` is less if the disk has less room
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917  (its ports, and its limits)
+        self,
+        directory: Path,
+        disk: Disk,
+        background: Background,
+        segment_bytes: int,
+        bytes_max: int = SPACE_UNLIMITED,
+        keep_bytes_max: int = 0,
+    ) -> None:
+        self.directory, self.disk, self.background = directory, disk, background
+        self.segment_bytes, self.bytes_max = segment_bytes, bytes_max
+        self._disk_bytes_max = SPACE_UNLIMITED
+        self.segments: list[Segment] = []
+        self.kept = Kept(keep_bytes_max)
+        self._next: Segment | None = None
+        self._spares: list[Path] = []
+        self._preparing_next = self._preparing_spare = False
+        self._recycling = 0  # Files of freed segments that are neither spares nor deleted yet.
+        self._spare_numbers = count(1)
+        self.writes_ahead = False  # Worth its cost when requests wait for syncs.
+        disk.make_directory(directory)
+
+    def invariants(self) -> None:
+        """Raise AssertionError when the segments are not as the class says."""
+        for before, after in zip(self.segments, self.segments[1:], strict=False):
+            assert before.start < before.end <= after.start
+        assert all(segment.pins >= 0 <= segment.loans for segment in self.segments)
+        assert self._next is None or self._next.start == self.segments[-1].end
+        assert self.kept.segments == [segment for segment in self.segments if segment.is_kept]
+        self.kept.invariants()
+
+    # --- opening ----------------------------------------------------------------------------------
+
+    def open_existing(self) -> None:
+        """Open the existing segments. Files that are not ours are left alone."""
+        for path in sorted(self.directory.glob("*.wal")):
+            if not path.stem.isdigit():
+                continue
+            start, size = int(path.stem), path.stat().st_size
+            if size:
+                self.segments.append(Segment(start, start + size, self.disk.open(path), path))
+            else:
+                self.disk.remove(path)
+        self._clean()
+
+    def _clean(self) -> None:
+        """Delete leftovers of an interrupted life, and spares of another size."""
+        for path in sorted(self.directory.glob("*.spare")):
+            is_whole = path.stem.isdigit() and path.stat().st_size == self.segment_bytes
+            if is_whole and not self.disk.is_shared(path):
+                self._spares.append(path)
+            else:
+                self.disk.remove(path)
+        self._trim_spares()
+        self._spare_numbers = count(max((int(path.stem) for path in self._spares), default=0) + 1)
+        indexed = {segment.index_path for segment in self.segments}
+        for path in (*self.directory.glob("*.new"), *self.directory.glob("*.index")):
+            if path not in indexed:
+                self.disk.remove(path)
+
+    def forget_from(self, position: int) -> None:
+        """Recycle the segments that begin at or after the log's end: nothing in them counts.
+
+        If a power loss brings them back, a later start refuses them by their generation. Raises
+        OSError if files remain under their names; they are forgotten all the same, or the log would
+        be written before the first byte of its last segment.
+        """
+        failure: OSError | None = None
+        while self.segments and self.segments[-1].start >= position:
+            segment = self.segments.pop()
+            try:
+                spare = self._recycle(segment, self._spare_for(segment))
+            except OSError as error:
+                failure = error
+            else:
+                self._spares += [spare] if spare else []
+        if failure is not None:
+            raise failure
+
+    # --- how many bytes ---------------------------------------------------------------------------
+
+    @property
+    def limit(self) -> int:
+        """How many bytes all files may take."""
+        return min(self.bytes_max, self._disk_bytes_max)
+
+    @property
+    def allocated_bytes(self) -> int:
+        """The bytes of the segments, without spares."""
+        return sum(segment.end - segment.start for segment in self.segments)
+
+    @property
+    def written_segments(self) -> tuple[int, int]:
+        """Where the last segment begins, and how many are needed: callers compare it to notice
+        changes."""
+        segments = self.segments
+        return segments[-1].start if segments else -1, len(segments) - len(self.kept.segments)
+
+    @property
+    def needed_bytes(self) -> int:
+        """The bytes of the segments that are not kept."""
+        return self.allocated_bytes - self.kept.bytes
+
+    @property
+    def files_bytes(self) -> int:
+        """The bytes of all files: the segments, the next one and the spares."""
+        ahead = len(self._spares) + self._recycling + self._preparing_spare
+        ahead += self._preparing_next or self._next is not None
+        return self.allocated_bytes + ahead * self.segment_bytes
+
+    def space_end(self, written: int) -> int:
+        """Up to which position files may be made; `written` is where the first one would begin."""
+        end = self.segments[-1].end if self.segments else written
+        more = max(0, self.limit - self.needed_bytes) // self.segment_bytes
+        return end + more * self.segment_bytes
+
+    # --- the next one -----------------------------------------------------------------------------
+
+    def begin(self, start: int) -> Segment:
+        """Begin the segment at `start`. Raises NoSegment."""
+        segment = self._take_next()
+        while segment is None:
+            try:
+                segment = self._prepare(start, self._spares[-1] if self._spares else None)
+                self._spares = self._spares[:-1]
+            except OSError as error:
+                if not self.kept.reclaim(even_lent=True):
+                    raise NoSegment(error.errno, f"beginning a segment: {told(error)}") from error
+                segment = self._take_next()
+        assert segment.start == start
+        self.segments.append(segment)
+        self.prepare_next()
+        return segment
+
+    def _take_next(self) -> Segment | None:
+        """The file that is ready or being made; None: there is none."""
+        if self._next is None:
+            self.make_room()
+        while self._preparing_next or (self._next is None and self._recycling):
+            self.background.wait_a_job(Lane.FILES)
+        segment, self._next = self._next, None
+        return segment
+
+    def _prepare(self, start: int, spare: Path | None) -> Segment:
+        """The file of the segment at `start`, made of a spare if there is one."""
+        path = self.directory / f"{start:020d}.wal"
+        if spare is None:
+            spare = self.new_path()
+            fd = self.disk.create(spare, self.segment_bytes)
+        else:
+            fd = self.disk.open(spare)
+        try:
+            self.disk.rename(spare, path)
+        except OSError:
+            self.disk.close(fd)
+            raise
+        return Segment(start, start + self.segment_bytes, fd, path)
+
+    def new_path(self) -> Path:
+        """The path of a file that is no segment yet."""
+        return self.directory / f"{next(self._spare_numbers)}.spare"
+
+    def prepare_next(self) -> None:
+        """Have the next segment's file made, and spares after it."""
+        self.make_room()
+        if not self.segments or self._next is not None or self._preparing_next:
+            return
+        if self.allocated_bytes + self.segment_bytes > self.limit:
+            return  # Producers are refused before it is needed.
+        if self._recycling and not self._spares:
+            return  # It is made once one of them is a spare.
+        start = self.segments[-1].end
+        spare = self._spares.pop() if self._spares else None
+        self._preparing_next = True
+
+        def done(result: Segment | OSError) -> None:
+            self._preparing_next = False
+            if isinstance(result, Segment):
+                self._next = result
+                self._prepare_spare()
+            elif spare is not None:
+                self._spares.append(spare)
+            else:  # The disk has no room for a new file: a kept segment's will do.
+                self.kept.reclaim(even_lent=True)
+
+        self.background.submit(Lane.FILES, lambda: self._prepare(start, spare), done)
+
+    def _prepare_spare(self) -> None:
+        if len(self._spares) >= SPARES_READY or self._preparing_spare:
+            return
+        if self.files_bytes + self.segment_bytes > self.limit:
+            return
+        path = self.new_path()
+        self._preparing_spare = True
+
+        def make() -> None:
+            self.disk.close(self.disk.create(path, self.segment_bytes))
+
+        def made(failure: OSError | None) -> None:
+            self._preparing_spare = False
+            if failure is None:
+                self._spares.append(path)
+                self._prepare_spare()
+
+        def write(at: int) -> None:
+            """Write one piece, then let other jobs run."""
+            if not self.writes_ahead or at >= self.segment_bytes:
+                made(None)
+                return
+            size = min(WRITE_AHEAD_BYTES, self.segment_bytes - at)
+            self.background.submit(
+                Lane.FILES,
+                lambda: self.disk.fill(path, at, size),
+                lambda failure: write(at + size) if failure is None else made(None),
+            )
+
+        self.background.submit(
+            Lane.FILES, make, lambda failure: write(0) if failure is None else made(failure)
+        )
+
+    # --- freeing ----------------------------------------------------------------------------------
+
+    def make_room(self) -> None:
+        """Free kept segments until there is room for the next one."""
+        ahead_bytes = (1 + SPARES_READY) * self.segment_bytes
+        while self.kept.bytes and self.allocated_bytes + ahead_bytes > self.limit:
+            if not self.kept.reclaim(even_lent=True):
+                break
+        self.kept.trim()
+
+    def fit(self, free_bytes: int, reserve_bytes: int) -> None:
+        """Adapt to the disk's free bytes: leave a reserve, and give space back if less than that is
+        left. Files that are needed stay."""
+        room = self.files_bytes + free_bytes - reserve_bytes
+        self._disk_bytes_max = max(room, self.needed_bytes)
+        self.prepare_next()
+        while self._spares and self.files_bytes > self.limit:
+            path = self._spares.pop()
+            self.background.submit(Lane.FILES, partial(self.disk.remove, path), lambda _: None)
+
+    def free(self, segment: Segment) -> None:
+        """Give up a segment that is not needed: its file becomes a spare, in the background."""
+        assert segment.pins == 0
+        assert segment is not self.segments[-1]
+        if segment.is_kept:
+            self.kept.remove(segment)
+        self.segments.remove(segment)
+        spare = self._spare_for(segment)
+        self._recycling += 1
+
+        def done(result: Path | OSError | None) -> None:
+            self._recycling -= 1
+            if isinstance(result, Path):  # Else it was deleted, or the next start finds it.
+                self._spares.append(result)
+            self.prepare_next()
+
+        self.background.submit(Lane.FILES, lambda: self._recycle(segment, spare), done)
+
+    def _spare_for(self, segment: Segment) -> Path | None:
+        """The name under which an unneeded file becomes a spare; None: delete it."""
+        fits = segment.end - segment.start == self.segment_bytes
+        fits &= self.files_bytes + self.segment_bytes <= self.limit
+        return self.new_path() if fits and self._may_keep_a_spare() else None
+
+    def _recycle(self, segment: Segment, spare: Path | None) -> Path | None:
+        self.disk.close(segment.fd)
+        self.disk.remove(segment.index_path)
+        if spare is None:
+            self.disk.remove(segment.path)
+            return None
+        # No snapshot can link it under its new name: is_shared is final from now on.
+        self.disk.rename(segment.path, spare)
+        if self.disk.is_shared(spare):
+            self.disk.remove(spare)
+            return None
+        return spare
+
+    def _may_keep_a_spare(self) -> bool:
+        bytes_max = max(self.limit // SPARES_SHARE, SPARES_READY * self.segment_bytes)
+        spares = len(self._spares) + self._recycling
+        return (spares + 1) * self.segment_bytes <= bytes_max
+
+    def _trim_spares(self) -> None:
+        """Delete spares beyond their share, or beyond the limit for all files."""
+        while self._spares and (self.files_bytes > self.limit or not self._may_keep_a_spare()):
+            self.disk.remove(self._spares.pop())
+
+    def close(self) -> None:
+        """Close all descriptors. A second call does nothing."""
+        for segment in (*self.segments, self._next):
+            if segment is not None and segment.fd >= 0:
+                self.disk.close(segment.fd)
+                segment.fd = -1

@@ -1,0 +1,53 @@
+"""A WAL on a directory of the test."""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from shm.kernels.base.words import SPACE_UNLIMITED
+from smq.log.files.background import Background, InlineBackground, Lane
+from smq.log.files.disk import OsDisk
+from smq.log.files.segment_files import SegmentFiles
+from smq.log.files.wal import Wal
+from smq.testing.disk import FailingDisk
+
+SIZE = 4096
+RING = memoryview(bytearray(i % 251 for i in range(2 * SIZE)))
+
+
+def new_wal(
+    directory: Path,
+    disk: FailingDisk | None = None,
+    size: int = SIZE,
+    *,
+    background: Background | None = None,
+    bytes_max: int = SPACE_UNLIMITED,
+) -> Wal:
+    disk, background = disk or FailingDisk(OsDisk()), background or InlineBackground()
+    wal = Wal(SegmentFiles(directory, disk, background, size, bytes_max))
+    wal.files.open_existing()
+    return wal
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.suffix for path in directory.iterdir())
+
+
+class HeldBackground(InlineBackground):
+    """Does jobs when somebody waits for them."""
+
+    def __init__(self) -> None:
+        self.jobs: deque[Callable[[], None]] = deque()
+
+    def submit(self, lane: Lane, job: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        self.jobs.append(partial(super().submit, lane, job, done))
+
+    def wait_a_job(self, _: Lane) -> None:
+        if self.jobs:
+            self.jobs.popleft()()
+
+    def wait(self) -> None:
+        while self.jobs:
+            self.jobs.popleft()()
