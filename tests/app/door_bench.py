@@ -11,6 +11,7 @@ from shm.cluster import ClusterBlock
 from shm.kernels.base.words import P_HIGH_WATERMARK
 from shm.kernels.session import client as kernels
 from shm.session import SessionMemory
+from smq.app.shard.session import Session
 from smq.app.shard.sessions import Sessions
 from smq.model.catalog import Topic
 from smq.wire.attach import ANSWER_BYTES, AttachReply, Hello
@@ -33,15 +34,24 @@ class DoorBench(ServerBench):
         descriptors = [self.block.fd, self.block.fd, self.block.fd]
         self.sessions = Sessions(self.loop, IDENTITY, self.shard, descriptors, self.server)
         self.server.turns.door = self.sessions
-        self.server.when_catalog_changes.append(self.sessions.catalog_changed)
+        self.server.when_catalog_changes.append(self.sessions.watchers.catalog_changed)
         listener = listen(self._path)
         self.loop.opened.append(listener)
-        self.sessions.listen(listener)
+        self.sessions.attaching.listen(listener)
 
     def close(self) -> None:
         self.sessions.stop()
         super().close()
         os.close(self.block.fd)
+
+    def unlisted(self, count: int) -> list[Session]:
+        """So many attached programs, whom no table knows."""
+        for _ in range(count):
+            self.attach()
+        found = sorted(self.sessions._sessions, key=lambda session: session.fd)
+        for session in found:
+            self.server.sessions.remove(session)
+        return found
 
     def connect(self) -> socket.socket:
         """A program that has said nothing yet."""

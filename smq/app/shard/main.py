@@ -71,7 +71,7 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
             loop.call_later(CATALOG_WAIT_MS, serve)
             return
         server.clients.listen(inheritance.tcp_listeners[node_id])
-        sessions.listen(inheritance.unix_listeners[attach_name(node_id)])
+        sessions.attaching.listen(inheritance.unix_listeners[attach_name(node_id)])
         inheritance.report_ready()
 
     serve()
@@ -94,7 +94,7 @@ def _sessions(loop: Loop, inheritance: Inheritance, shard: Shard, server: ShardS
     descriptors = [inheritance.nodes.fd, inheritance.catalog.fd, *logs]
     sessions = Sessions(loop, identity, shard, descriptors, server)
     server.turns.door = sessions
-    server.when_catalog_changes.append(sessions.catalog_changed)
+    server.when_catalog_changes.append(sessions.watchers.catalog_changed)
     return sessions
 
 

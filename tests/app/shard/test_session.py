@@ -15,9 +15,9 @@ from shm.kernels.session import client as kernels, words
 from shm.kernels.session.shard import put_answers
 from smq.app.process.clock import monotonic_ms
 from smq.app.shard import session as session_module
+from smq.app.shard.attaching import INBOX_BYTES_MIN
 from smq.app.shard.connection import Slot
 from smq.app.shard.session import BELLS_IN_VAIN_MAX, PUT_BYTES
-from smq.app.shard.sessions import INBOX_BYTES_MIN
 from tests.app.door_bench import DoorBench, Make, hwm, produced
 from tests.app.fake_peers import turn_until
 from tests.app.shard_client import benches, versions
