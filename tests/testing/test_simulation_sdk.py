@@ -31,7 +31,7 @@ def place() -> Iterator[Workplace]:
 @pytest.fixture
 def program(place: Workplace) -> Iterator[Program]:
     with system.installed():
-        world = World(1, [], place.fresh())
+        world = World(1, place.fresh())
         yield Program(world, "test")
         world.close()
 

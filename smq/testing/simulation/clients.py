@@ -10,17 +10,15 @@ from collections import deque
 from collections.abc import Callable
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from smq.testing.simulation.clock import MS
+from smq.testing.simulation.environment import Environment
 from smq.testing.simulation.host import node_address
 from smq.testing.simulation.ledger import Broken
 from smq.wire.codec import Writer
 from smq.wire.generated.apis import API_BY_NAME
 from smq.wire.headers import RequestHeader, read_response_header, write_request_header
-
-if TYPE_CHECKING:
-    from smq.testing.simulation.world import World
 
 PAUSE_MS = 20.0  # Before it reconnects or retries.
 VAIN_MAX, LONG_PAUSE_MS = 50, 250.0  # A log may be full for minutes.
@@ -145,7 +143,7 @@ class Connection:
 class Client:
     """A client, with a connection to each node it needs."""
 
-    def __init__(self, world: "World", name: str) -> None:
+    def __init__(self, world: Environment, name: str) -> None:
         self.world, self.name = world, name
         self.chance = Random(f"{world.seed} {name}")  # noqa: S311
         self.connections: dict[int, Connection] = {}

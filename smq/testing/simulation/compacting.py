@@ -7,15 +7,13 @@ from collections.abc import Callable
 from functools import partial
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smq.app.process.inheritance import SEALER
+from smq.testing.simulation.world import World
 from smq.wire.internal.form import Question
 from smq.wire.internal.manifest import ReplaceSegments
 from smq.wire.internal.messages import MarkCompacted
-
-if TYPE_CHECKING:
-    from smq.testing.simulation.world import World
 
 DIE_AMID_COMPACTION = "die-amid-compaction"
 COMPACTING_FROM, COMPACTING_SHARE, COMPACTING_MAX = 101, 0.3, 3
@@ -25,12 +23,12 @@ SHARDS, ALL, ALL_BY_A_POWER_CUT, THE_SEALER = range(4)  # Who dies.
 Numbers = tuple[int, ...]
 
 
-def die_amid_compaction(world: "World", who: int, nth: int) -> None:
+def die_amid_compaction(world: World, who: int, nth: int) -> None:
     """Some die as soon as the sealer has the n-th answer to a report or a line from now on."""
     die_after(world, (MarkCompacted, ReplaceSegments), who, nth)
 
 
-def die_after(world: "World", kinds: tuple[type[Question[Any]], ...], who: int, nth: int) -> None:
+def die_after(world: World, kinds: tuple[type[Question[Any]], ...], who: int, nth: int) -> None:
     """Some die as soon as the sealer has the n-th answer to a question of these kinds from now on:
     the shards, all processes, all by a power cut, or the sealer."""
     answers = count(1)
@@ -38,20 +36,21 @@ def die_after(world: "World", kinds: tuple[type[Question[Any]], ...], who: int, 
     def after_answer(question: Question[Any]) -> None:
         if isinstance(question, kinds) and next(answers) == nth:
             world.host.after_answer = None
-            world.after_unless_healed(0, partial(_die, world, who))  # Before the next one.
+            # Before the next one.
+            world.scheduler.after_unless_healed(0, partial(_die, world, who))
 
     world.host.after_answer = after_answer
 
 
-def _die(world: "World", who: int) -> None:
+def _die(world: World, who: int) -> None:
     if who == ALL:
-        world.go_down(0)
+        world.lives.go_down(0)
     elif who == ALL_BY_A_POWER_CUT:
-        world.lose_power(0)
+        world.lives.lose_power(0)
     else:
         for name in sorted(world.processes):
             if name == SEALER if who == THE_SEALER else name.startswith("shard"):
-                world.kill(name)
+                world.lives.kill(name)
 
 
 def draw_die_amid_compaction(chance: Random) -> Numbers:

@@ -1,11 +1,12 @@
 """Consumers, committers and administrators: read, commit offsets, create topics."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from smq.model.errors import ErrorCode
 from smq.model.setting import INT64_MAX
 from smq.testing.simulation.clients import PAUSE_MS, Client, Message
-from smq.testing.simulation.ledger import Broken, Commits, Incarnation
+from smq.testing.simulation.environment import Environment
+from smq.testing.simulation.ledger import Broken, Commits, Incarnation, Part
 from smq.testing.simulation.removed import removed_offsets
 from smq.wire.generated.create_topics import (
     CreatableTopic,
@@ -22,20 +23,15 @@ from smq.wire.generated.offset_commit import (
 from smq.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from smq.wire.records import read_batches
 
-if TYPE_CHECKING:
-    from smq.testing.simulation.world import World
-
 BY_NAME, BY_ID = 12, 13
 COMMIT_VERSION, OFFSETS_VERSION = 8, 7
 FETCH_BYTES_MAX, LARGE_FETCH_BYTES = 1 << 14, 1 << 16
-
-Part = tuple[Incarnation, int]
 
 
 class Consumer(Client):
     """Reads partitions from its positions."""
 
-    def __init__(self, world: "World", name: str) -> None:
+    def __init__(self, world: Environment, name: str) -> None:
         super().__init__(world, name)
         self.positions: dict[Part, int] = {}
 
@@ -144,7 +140,7 @@ class Reader(Client):
     """Reads whole partitions at the end of a run; `found` has their records, `removed` the offsets
     that compaction had removed before the first was read."""
 
-    def __init__(self, world: "World", name: str) -> None:
+    def __init__(self, world: Environment, name: str) -> None:
         super().__init__(world, name)
         self.found: dict[Part, dict[int, bytes]] = {}
         self.unread: set[Part] = set()
@@ -214,7 +210,11 @@ class Reader(Client):
 
 
 class Committer(Client):
-    """A group that commits each offset at most once."""
+    """A group that commits each offset at most once. `unchecked`: those it has asked for."""
+
+    def __init__(self, world: Environment, name: str) -> None:
+        super().__init__(world, name)
+        self.unchecked: set[Part] = set()
 
     def commit(self, incarnation: Incarnation, partition: int) -> None:
         """Commit the next offset."""
@@ -244,7 +244,7 @@ class Committer(Client):
             row = response.topics[0].partitions[0] if response.topics else None
             if response.error_code or row is None or row.error_code:
                 return False
-            self.world.unchecked.discard((self.name, incarnation, partition))
+            self.unchecked.discard((incarnation, partition))
             if row.committed_offset not in kept.possible:
                 raise Broken(
                     f"group {self.name} has committed {sorted(kept.possible)} of "
@@ -252,6 +252,7 @@ class Committer(Client):
                 )
             return True
 
+        self.unchecked.add((incarnation, partition))
         topic = OffsetFetchRequestTopic(name=incarnation.topic.name, partition_indexes=[partition])
         request = OffsetFetchRequest(group_id=self.name, topics=[topic])
         self.ask_until("OffsetFetch", OFFSETS_VERSION, request, is_enough, 1000)

@@ -9,7 +9,7 @@ import errno
 from collections.abc import Callable, Collection
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from smq.app.process.inheritance import COORDINATOR
 from smq.testing.simulation.compacting import (
@@ -18,6 +18,7 @@ from smq.testing.simulation.compacting import (
     die_amid_compaction,
     draw_die_amid_compaction,
 )
+from smq.testing.simulation.environment import TOPICS, name_of
 from smq.testing.simulation.ledger import LEVELS
 from smq.testing.simulation.slow import (
     BACKLOG,
@@ -46,11 +47,9 @@ from smq.testing.simulation.unsynced import (
     unsynced_lines,
     unsynced_of,
 )
+from smq.testing.simulation.world import World
 
-if TYPE_CHECKING:
-    from smq.testing.simulation.world import World
-
-TOPICS, ALL_PARTITIONS = 3, 15
+ALL_PARTITIONS = 15
 # Members of a group are drawn separately, for the same reason, and over several sessions.
 MEMBERS, MEMBERS_FROM, MEMBERS_SHARE = ("come", "vanish", "coordinator-stops"), 301, 0.3
 # So is setting the wall clock: by seconds, hours, years; -1, 0 or 1 is the direction.
@@ -93,7 +92,7 @@ class Kind(NamedTuple):
 
 
 def _produce(  # noqa: PLR0913, PLR0917  (An event's numbers.)
-    world: "World", client: int, topic: int, mask: int, records: int, size: int
+    world: World, client: int, topic: int, mask: int, records: int, size: int
 ) -> None:
     """Send records to the partitions of a mask; in a flood, repeatedly."""
     incarnation = world.ledger.standing(name_of(topic))
@@ -105,7 +104,7 @@ def _produce(  # noqa: PLR0913, PLR0917  (An event's numbers.)
             producer.produce(incarnation, partitions, records, size)
 
 
-def _inflate(world: "World", client: int, topic: int) -> None:
+def _inflate(world: World, client: int, topic: int) -> None:
     """Send a large, compressed record to each partition of a topic."""
     incarnation = world.ledger.standing(name_of(topic))
     if incarnation is not None:
@@ -115,7 +114,7 @@ def _inflate(world: "World", client: int, topic: int) -> None:
 
 
 def _fetch(  # noqa: PLR0913, PLR0917  (An event's numbers.)
-    world: "World", client: int, mask: int, wait_ms: int, least: int, version: int
+    world: World, client: int, mask: int, wait_ms: int, least: int, version: int
 ) -> None:
     """A consumer fetches some topics once from each node."""
     names = (name_of(topic) for topic in range(TOPICS) if mask >> topic & 1)
@@ -125,7 +124,7 @@ def _fetch(  # noqa: PLR0913, PLR0917  (An event's numbers.)
         consumer.fetch(topics, node, wait_ms, least, version)
 
 
-def _commit(world: "World", client: int, topic: int, partition: int) -> None:
+def _commit(world: World, client: int, topic: int, partition: int) -> None:
     """A group commits one more offset."""
     incarnation = world.ledger.standing(name_of(topic))
     if incarnation is not None:
@@ -133,83 +132,83 @@ def _commit(world: "World", client: int, topic: int, partition: int) -> None:
         committer.commit(incarnation, partition % incarnation.topic.partition_count)
 
 
-def _create(world: "World", topic: int, partitions: int, level: int) -> None:
+def _create(world: World, topic: int, partitions: int, level: int) -> None:
     """Create a topic, unless the name exists."""
     world.administrator.create(name_of(topic), partitions, LEVELS[level])
 
 
-def _delete(world: "World", topic: int) -> None:
+def _delete(world: World, topic: int) -> None:
     """Delete a topic."""
     world.administrator.delete(name_of(topic))
 
 
-def _create_again(world: "World", topic: int, partitions: int, level: int) -> None:
+def _create_again(world: World, topic: int, partitions: int, level: int) -> None:
     """Delete a topic and immediately create another one of its name."""
     _delete(world, topic)
     _create(world, topic, partitions, level)
 
 
-def _kill(world: "World", victim: int, fuse: int, next_fuse: int) -> None:
+def _kill(world: World, victim: int, fuse: int, next_fuse: int) -> None:
     """A process dies after this many system calls; so may its successor."""
     names = sorted(world.processes)
     if names:
-        world.light(names[victim % len(names)], fuse, world.kill)
-        world.next_fuse = next_fuse
+        world.lives.light(names[victim % len(names)], fuse, world.lives.kill)
+        world.lives.next_fuse = next_fuse
 
 
-def _kill_all(world: "World", victim: int, fuse: int, shards: int, again_ms: int) -> None:
+def _kill_all(world: World, victim: int, fuse: int, shards: int, again_ms: int) -> None:
     """All processes die when one of them has made this many calls; a new number of shards starts.
 
     `again_ms`: the power fails this much later (-1: it does not).
     """
-    _all_at_once(world, victim, fuse, lambda: world.go_down(shards))
+    _all_at_once(world, victim, fuse, lambda: world.lives.go_down(shards))
     if again_ms >= 0:
-        world.after_unless_healed(again_ms, lambda: world.lose_power(0))
+        world.scheduler.after_unless_healed(again_ms, lambda: world.lives.lose_power(0))
 
 
-def _cut_power(world: "World", victim: int, fuse: int, shards: int, again_ms: int) -> None:
+def _cut_power(world: World, victim: int, fuse: int, shards: int, again_ms: int) -> None:
     """As above, but the disks lose unsynced data. Again: all processes are killed."""
-    _all_at_once(world, victim, fuse, lambda: world.lose_power(shards))
+    _all_at_once(world, victim, fuse, lambda: world.lives.lose_power(shards))
     if again_ms >= 0:
-        world.after_unless_healed(again_ms, lambda: world.go_down(0))
+        world.scheduler.after_unless_healed(again_ms, lambda: world.lives.go_down(0))
 
 
-def _all_at_once(world: "World", victim: int, fuse: int, ends: Callable[[], None]) -> None:
+def _all_at_once(world: World, victim: int, fuse: int, ends: Callable[[], None]) -> None:
     names = sorted(world.processes)
     if names:
-        world.light(names[victim % len(names)], fuse, lambda _: ends())
+        world.lives.light(names[victim % len(names)], fuse, lambda _: ends())
 
 
-def _disk_fails(world: "World", log: int, method: int, error: int, ms: int) -> None:
+def _disk_fails(world: World, log: int, method: int, error: int, ms: int) -> None:
     """Calls of one kind, or all that write, fail for a while on one log's disk or on all."""
     methods = FAILING[method]
     chosen = world.host.faults if log < 0 else [world.host.faults[log % len(world.host.faults)]]
     for faults in chosen:
         for name in methods:
             faults.failing[name] = error
-            world.after(ms, partial(faults.failing.pop, name, None))
+            world.scheduler.after(ms, partial(faults.failing.pop, name, None))
 
 
-def _disk_is_slow(world: "World", log: int, slow_ms: int, ms: int, what: int) -> None:
+def _disk_is_slow(world: World, log: int, slow_ms: int, ms: int, what: int) -> None:
     """Syncs and jobs, or only jobs, are slow for a while: checkpoints and tables come late."""
     faults = world.host.faults[log % len(world.host.faults)]
     world.disturb(ms + slow_ms)  # A fetch that misses the page cache is a job.
     for name in ("slow_ms", "slow_jobs_ms") if what else ("slow_jobs_ms",):
         setattr(faults, name, slow_ms)
-        world.after(ms, partial(setattr, faults, name, 0.0))
+        world.scheduler.after(ms, partial(setattr, faults, name, 0.0))
 
 
-def _store_fails(world: "World", ms: int) -> None:
+def _store_fails(world: World, ms: int) -> None:
     """The coordinator's disk is full for a while, or, for longer, its syncs fail after commits."""
     host = world.host
     failing, what = host.store_faults.failing, host.store_chance.choice(("commit", "sync"))
     failing[what] = errno.ENOSPC
     ms_in_all = ms * SYNCS_FAIL_TIMES if what == "sync" else ms
     world.disturb(ms_in_all + RETRY_MS)
-    world.after(ms_in_all, lambda: failing.pop(what, None))
+    world.scheduler.after(ms_in_all, lambda: failing.pop(what, None))
 
 
-def _sdk_send(world: "World", topic: int, mask: int, records: int, size: int) -> None:
+def _sdk_send(world: World, topic: int, mask: int, records: int, size: int) -> None:
     """The SDK sends records to some partitions."""
     incarnation = world.ledger.standing(name_of(topic))
     if incarnation is not None:
@@ -218,65 +217,65 @@ def _sdk_send(world: "World", topic: int, mask: int, records: int, size: int) ->
         world.sdk_producer.send(incarnation, partitions, records, size)
 
 
-def _sdk_read(world: "World", which: int, polls: int) -> None:
+def _sdk_read(world: World, which: int, polls: int) -> None:
     """A consumer of the SDK polls."""
     world.sdk_consumers[which % len(world.sdk_consumers)].read(polls)
 
 
-def _sdk_leave(world: "World", which: int) -> None:
+def _sdk_leave(world: World, which: int) -> None:
     """A consumer of the SDK is closed."""
     world.sdk_consumers[which % len(world.sdk_consumers)].leave()
 
 
-def _set_clock(world: "World", step: int, direction: int) -> None:
+def _set_clock(world: World, step: int, direction: int) -> None:
     """Somebody sets the wall clock of the host, ahead, back or right."""
     world.clock.set_wall(direction * STEPS_S[step % len(STEPS_S)])
 
 
-def _come(world: "World", which: int) -> None:
+def _come(world: World, which: int) -> None:
     """A member joins its group."""
     world.members[which % len(world.members)].come()
 
 
-def _vanish(world: "World", which: int) -> None:
+def _vanish(world: World, which: int) -> None:
     """A member dies, and its group is not told."""
     world.members[which % len(world.members)].vanish()
 
 
-def _coordinator_stops(world: "World", ms: int) -> None:
+def _coordinator_stops(world: World, ms: int) -> None:
     """The coordinator stops for longer than a session: many deadlines pass in one wake-up."""
     if COORDINATOR in world.processes:
-        world.freeze(COORDINATOR, ms)
+        world.scheduler.freeze(COORDINATOR, ms)
 
 
-def _pause(world: "World", client: int, mask: int, ms: int) -> None:
+def _pause(world: World, client: int, mask: int, ms: int) -> None:
     """A consumer asks for some topics from their starts, and reads nothing for a while."""
     names = (name_of(topic) for topic in range(TOPICS) if mask >> topic & 1)
     topics = [found for name in names if (found := world.ledger.standing(name)) is not None]
     pause_consumer(world, client, topics, ms)
 
 
-def _backlog(world: "World", client: int, topic: int) -> None:
+def _backlog(world: World, client: int, topic: int) -> None:
     """A topic gets one of many batches, if its log is sealed: otherwise that becomes full."""
     if world.host.seals:
         _produce(world, client, topic, ALL_PARTITIONS, BACKLOG_RECORDS, BACKLOG_BYTES)
 
 
-def _cut(world: "World", which: int) -> None:
+def _cut(world: World, which: int) -> None:
     """Cut a connection between a client and a node or between two of our processes."""
     connections = world.network.connections()
     if connections:
         connections[which % len(connections)].reset()
 
 
-def _freeze(world: "World", victim: int, ms: int) -> None:
+def _freeze(world: World, victim: int, ms: int) -> None:
     """A process gets no CPU for a while."""
     names = sorted(world.processes)
     if names:
-        world.freeze(names[victim % len(names)], ms)
+        world.scheduler.freeze(names[victim % len(names)], ms)
 
 
-def _flip(world: "World", log: int) -> None:
+def _flip(world: World, log: int) -> None:
     """Flip a bit of a segment on its disk."""
     disks = world.host.disks
     if disks[log % len(disks)].flip_a_bit():
@@ -413,11 +412,6 @@ DRAWN_APART = frozenset(
         *(*MEMBERS, *SLOW, BACKLOG, *UNDECIDED),
     }
 )
-
-
-def name_of(topic: int) -> str:
-    """The name of the n-th topic."""
-    return f"topic-{topic}"
 
 
 def events_of(seed: int, kinds: Collection[str] = KINDS) -> list[Event]:

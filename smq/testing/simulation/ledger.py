@@ -75,6 +75,10 @@ class Incarnation:
             places.clear()
 
 
+Part = tuple[Incarnation, int]
+"""A partition of a topic."""
+
+
 def number_of(value: bytes) -> int:
     """A record's number in its lane."""
     return int(value.split(b":", 2)[1])
@@ -132,6 +136,7 @@ class Ledger:
         self.all: list[Incarnation] = []
         self.sent: dict[str, set[bytes]] = {}  # By topic name, whichever incarnation gets it.
         self.commits: dict[tuple[str, Incarnation, int], Commits] = {}
+        self.sdk_commits: dict[Part, tuple[int, int]] = {}  # Of its group: acked, requested.
         self.is_damaged = False
         self.acks = 0
         self.acked_ns: dict[bytes, int] = {}  # When a record's ack arrived.

@@ -5,20 +5,17 @@ coordinator, that nobody knows it was expelled while it was alive.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from smq.app.process.inheritance import COORDINATOR
 from smq.model.errors import ErrorCode
 from smq.testing.simulation.clients import PAUSE_MS, Client, Message
 from smq.testing.simulation.clock import MS
+from smq.testing.simulation.environment import Environment
 from smq.testing.simulation.ledger import Broken
 from smq.testing.simulation.processes import CoordinatorProcess
 from smq.wire.generated.heartbeat import HeartbeatRequest
 from smq.wire.generated.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from smq.wire.generated.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-
-if TYPE_CHECKING:
-    from smq.testing.simulation.world import World
 
 GROUP = "members"
 JOIN, SYNC, HEARTBEAT = 5, 3, 3  # Versions.
@@ -29,7 +26,7 @@ SURE_MS = SESSION_MS / 2  # Less than a session, by more than any message is lat
 class GroupMember(Client):
     """A member. It comes under a new id after it has vanished."""
 
-    def __init__(self, world: "World", name: str) -> None:
+    def __init__(self, world: Environment, name: str) -> None:
         super().__init__(world, name)
         self.is_here = False
         self._life = 0  # What a former one has asked does not matter any more.

@@ -7,7 +7,7 @@ two system calls (`before_call`), or by an exception.
 import select
 import socket
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -43,6 +43,8 @@ from smq.testing.simulation.host import PARTITIONS_PER_LOG_MAX, Host
 from smq.testing.simulation.network import Listener, Poller
 from smq.testing.simulation.store import SimulatedStore
 from smq.testing.simulation.threads import SteppedBackground, SteppedSyncer
+
+Ends = Callable[[str], None]
 
 KERNEL_TURNS_SHARE = 0.5
 SYNC_MS, JOB_MS = 0.4, 0.3  # The longest time of a sync, and of a background job.
@@ -80,7 +82,9 @@ class SimulatedLoop(Loop):
 
 
 class Process:
-    """A process. `fuse` is the number of system calls before it dies."""
+    """A process. `fuse` is the number of system calls before it dies; then `ends` happens."""
+
+    ends: Ends
 
     def __init__(self, host: Host, name: str) -> None:
         self.host, self.name = host, name

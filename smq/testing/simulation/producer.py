@@ -5,12 +5,13 @@ of a lane has sequence n and contains it, so that a record can be identified any
 """
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import count, islice
-from typing import TYPE_CHECKING
+from itertools import islice
 
 from smq.model.errors import ErrorCode
 from smq.testing.simulation.clients import Client, Message
+from smq.testing.simulation.environment import Environment
 from smq.testing.simulation.ledger import Broken, Incarnation
 from smq.wire.compression import Codec
 from smq.wire.generated.init_producer_id import InitProducerIdRequest
@@ -21,9 +22,6 @@ from smq.wire.generated.produce import (
     TopicProduceData,
 )
 from smq.wire.records import Record, write_batch
-
-if TYPE_CHECKING:
-    from smq.testing.simulation.world import World
 
 VERSION = 9
 IN_FLIGHT_MAX = 5
@@ -92,7 +90,7 @@ class Lane:
 class Producer(Client):
     """Sends records to any topics."""
 
-    def __init__(self, world: "World", name: str, lane_numbers: "count[int]") -> None:
+    def __init__(self, world: Environment, name: str, lane_numbers: Iterator[int]) -> None:
         super().__init__(world, name)
         self._lane_numbers = lane_numbers
         self.lanes: dict[tuple[Incarnation, int], Lane] = {}
@@ -241,7 +239,7 @@ class Producer(Client):
             self.in_vain = 0
             self.world.ledger.acks += 1
             if code == ErrorCode.NONE and offset >= 0:
-                self.world.acked(lane, batch.values, offset)
+                self.world.acked(lane.incarnation, lane.partition, batch.values, offset)
         elif code in RETRIED:
             batch.is_sent = False
             self._pause()
@@ -250,10 +248,20 @@ class Producer(Client):
         elif code in GAP and lane.batches[0] is not batch:
             batch.is_sent = False  # The batch before it was refused.
         elif code in GAP:
-            self.world.gap(lane, batch.first, code)
+            self._gap(lane, batch.first, code)
             self._leave(lane)
         else:
             raise Broken(f"{self.name} gets {code.name} for a batch as all others")
+
+    def _gap(self, lane: Lane, first: int, code: ErrorCode) -> None:
+        """The next batch does not follow what was acked. Raises Broken if nothing may be lost."""
+        incarnation = lane.incarnation
+        is_excused = incarnation.is_dying or self.world.ledger.is_damaged
+        if not is_excused and lane.losses == incarnation.losses:
+            raise Broken(
+                f"{lane.where}: lane {lane.number} sends {first} next and gets {code.name}, "
+                "although nothing may be lost"
+            )
 
     def _leave(self, lane: Lane) -> None:
         """Start over: unacked records stay in doubt."""

@@ -1,20 +1,16 @@
 """What compaction has removed: the offsets that the sealed segments of a partition lack."""
 
-from typing import TYPE_CHECKING
-
 from smq.filer.location import Location
 from smq.filer.store import Store
 from smq.sealer.cold import open_segment
 from smq.sealer.parquet_segment import ParquetSegment
 from smq.store.manifest import Manifest, open_manifest
 from smq.store.store import FILE_NAME
-
-if TYPE_CHECKING:
-    from smq.testing.simulation.consumer import Part
-    from smq.testing.simulation.world import World
+from smq.testing.simulation.environment import Environment
+from smq.testing.simulation.ledger import Part
 
 
-def removed_offsets(world: "World") -> dict["Part", set[int]]:
+def removed_offsets(world: Environment) -> dict[Part, set[int]]:
     """The offsets that compaction has removed by now, by partition: no reader gets them later."""
     if not world.host.compacts:
         return {}

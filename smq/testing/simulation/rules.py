@@ -4,18 +4,15 @@ Each gets the world, whose reader has read every existing topic, and raises Brok
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from smq.testing.simulation.ledger import Broken, said
 from smq.testing.simulation.transactor import ABORTED, COMMITTED, Places
+from smq.testing.simulation.world import World
 
-if TYPE_CHECKING:
-    from smq.testing.simulation.world import World
-
-Rule = Callable[["World"], None]
+Rule = Callable[[World], None]
 
 
-def claimed_is_there(world: "World") -> None:
+def claimed_is_there(world: World) -> None:
     """A record that was acked or seen, and whose level survives the failures, is still at its
     offset.
 
@@ -37,7 +34,7 @@ def claimed_is_there(world: "World") -> None:
                 raise Broken(f"{where}: {said(value)} at offset {offset} is {said(now)} now")
 
 
-def nothing_twice(world: "World") -> None:
+def nothing_twice(world: World) -> None:
     """No record is in its partition twice: producers are idempotent.
 
     In a topic created again, `in_order` covers what was sent before: the batch that the new topic
@@ -56,7 +53,7 @@ def nothing_twice(world: "World") -> None:
                 raise Broken(f"{where}: {said(value)} is at {first} and at {offset}")
 
 
-def in_order(world: "World") -> None:
+def in_order(world: World) -> None:
     """The records of a lane are in the order of sending.
 
     A topic that was created again knows none of its producers. It accepts the first batch that
@@ -76,7 +73,7 @@ def in_order(world: "World") -> None:
             newest[lane] = int(number)
 
 
-def nothing_unknown(world: "World") -> None:
+def nothing_unknown(world: World) -> None:
     """Every record that is read was sent."""
     for (incarnation, partition), found in world.reader.found.items():
         unknown = set(found.values()) - world.ledger.sent.get(incarnation.topic.name, set())
@@ -84,7 +81,7 @@ def nothing_unknown(world: "World") -> None:
             raise Broken(f"{incarnation.topic.name}-{partition} has {unknown}, which nobody sent")
 
 
-def sdk_reads_all(world: "World") -> None:
+def sdk_reads_all(world: World) -> None:
     """A consumer of the SDK that reads up to the end skips nothing."""
     for consumer in world.sdk_consumers:
         for (incarnation, partition), expected in consumer.next.items():
@@ -97,7 +94,7 @@ def sdk_reads_all(world: "World") -> None:
                 raise Broken(f"{consumer.name} has read {where} up to {expected.offset} of {end}")
 
 
-def transactions_are_whole(world: "World") -> None:
+def transactions_are_whole(world: World) -> None:
     """A reader of committed records sees all of a committed transaction, or in a compacted topic
     a later record of each key; nothing of an aborted one; all or nothing of one with an unknown
     outcome. A failure that none of its topics' levels survives may tear it.
@@ -132,7 +129,7 @@ def transactions_are_whole(world: "World") -> None:
                 raise Broken(f"{words}, and misses {sorted(missing)}: a torn transaction")
 
 
-def aborted_is_never_seen(world: "World") -> None:
+def aborted_is_never_seen(world: World) -> None:
     """Nobody who reads committed records has ever seen one of an aborted transaction."""
     for transactor in world.transactors:
         for number, attempt in enumerate(transactor.attempts):
@@ -140,7 +137,7 @@ def aborted_is_never_seen(world: "World") -> None:
                 raise Broken(f"{transactor.name}: one has seen attempt {number}, which was aborted")
 
 
-def removed_stays_removed(world: "World") -> None:
+def removed_stays_removed(world: World) -> None:
     """A record that compaction had removed before it was read for the last time is not read: it may
     be of a key whose tombstone is gone."""
     for place, removed in world.reader.removed.items():

@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from smq.app.process import clock as app_clock
-from smq.testing.simulation.events import Event, events_of
+from smq.testing.simulation.events import KINDS, Event, events_of
 from smq.testing.simulation.host import new_store
+from smq.testing.simulation.rules import RULES
 from smq.testing.simulation.sdk import system
 from smq.testing.simulation.world import World
 
@@ -79,15 +80,15 @@ def simulate(
     """Run the seed's events, or only these. `asserts`: check invariants() after each turn."""
     chosen = events_of(seed) if events is None else list(events)
     with system.installed():
-        world = World(seed, chosen, place.fresh())
-    world.tells_details, world.asserts = tells_details, asserts
+        world = World(seed, place.fresh())
+    world.tells_details, world.scheduler.asserts = tells_details, asserts
     operator = StringIO()
     kind = why = ""
     try:
         replaced = app_clock.replaced(world.clock.wall_ns, world.clock.monotonic_ns)
         with replaced, system.installed(), redirect_stderr(operator):
             app_clock.begin_at(app_clock.wall_ms())  # As a broker's first start does.
-            world.run()
+            play(world, chosen)
     except Exception as reason:  # noqa: BLE001  (Any failure is what we search for.)
         frames = traceback.extract_tb(reason.__traceback__)[-FRAMES_SAID:]
         where = [f"  {each.filename}:{each.lineno} {each.name}" for each in frames]
@@ -96,10 +97,22 @@ def simulate(
         world.say_notices()
         world.trail += operator.getvalue().splitlines()
     finally:
-        world.say(f"over after {world.rounds} rounds")
+        world.say(f"over after {world.scheduler.rounds} rounds")
         with system.installed():
             world.close()
     return Outcome(seed, kind, why, world.trail, world.ledger.acks)
+
+
+def play(world: World, events: Sequence[Event]) -> None:
+    """From the start to the rules. Raises any failure."""
+    world.begin()
+    for event in events:
+        world.wait_until(event.at_ms)
+        world.say(str(event))
+        KINDS[event.kind].happen(world, *event.numbers)
+    world.end()
+    for rule in RULES:
+        rule(world)
 
 
 def shrink(items: list[T], fails: Callable[[list[T]], bool], runs_max: int) -> list[T]:

@@ -6,13 +6,10 @@ each of these events comes with records that are sent meanwhile and a while afte
 
 from collections.abc import Callable, Collection, Sequence
 from random import Random
-from typing import TYPE_CHECKING
 
 from smq.app.process.inheritance import COORDINATOR
-
-if TYPE_CHECKING:
-    from smq.testing.simulation.ledger import Incarnation
-    from smq.testing.simulation.world import World
+from smq.testing.simulation.ledger import Incarnation
+from smq.testing.simulation.world import World
 
 SLOW = ("coordinator-hangs", "pause")
 SLOW_FROM, SLOW_SHARE, SLOW_MAX = 101, 0.3, 3
@@ -23,13 +20,13 @@ BACKLOG_TOPICS, BACKLOG_RECORDS, BACKLOG_BYTES = 3, 5, 300  # Records and bytes 
 Numbers = tuple[int, ...]
 
 
-def hang_coordinator(world: "World", ms: int) -> None:
+def hang_coordinator(world: World, ms: int) -> None:
     """The coordinator hangs for longer than workers wait for it: they give up what it still has."""
     if COORDINATOR in world.processes:
-        world.freeze(COORDINATOR, ms)
+        world.scheduler.freeze(COORDINATOR, ms)
 
 
-def pause_consumer(world: "World", client: int, topics: Sequence["Incarnation"], ms: int) -> None:
+def pause_consumer(world: World, client: int, topics: Sequence[Incarnation], ms: int) -> None:
     """A consumer asks for topics from their starts, twice at once, and reads nothing for a while.
 
     A worker of the sealer that has nothing to do ends meanwhile.

@@ -6,15 +6,12 @@ A checkpoint copies producers in pieces, with markers between them; the power ma
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
 
 from smq.log.producers import ROWS_AT_ONCE
 from smq.testing.simulation.ledger import LEVELS
 from smq.testing.simulation.processes import logs_of
 from smq.testing.simulation.transactor import PARTITIONS, TOPIC
-
-if TYPE_CHECKING:
-    from smq.testing.simulation.world import World
+from smq.testing.simulation.world import World
 
 TRANSACT, CHECKPOINT = "transact", "checkpoint"
 TRANSACTIONS_FROM = 501  # Earlier seeds have no transactions, so they replay unchanged.
@@ -25,7 +22,7 @@ CREATE_ATTEMPTS = 1000  # Longer than the store's syncs fail: a program waits fo
 Numbers = tuple[int, ...]
 
 
-def transact(world: "World", which: int, mask: int, commits: int, level: int) -> None:
+def transact(world: World, which: int, mask: int, commits: int, level: int) -> None:
     """A transactional program writes to some partitions, and commits or aborts."""
     for name, partitions in PARTITIONS.items():
         if world.ledger.standing(name) is None:
@@ -41,20 +38,20 @@ def draw_transact(chance: Random) -> Numbers:
     return which, mask, chance.choice((0, 1, 1, 1)), chance.choice((1, 2, 2))
 
 
-def checkpoint(world: "World", slow_ms: int, cut_ms: int) -> None:
+def checkpoint(world: World, slow_ms: int, cut_ms: int) -> None:
     """Every log writes a checkpoint, producer by producer, while syncs are slow; the power fails so
     much later (-1: it does not)."""
     for faults in world.host.faults:
         faults.slow_ms = slow_ms
-        world.after(SOON_MS, partial(setattr, faults, "slow_ms", 0.0))
+        world.scheduler.after(SOON_MS, partial(setattr, faults, "slow_ms", 0.0))
     world.disturb(SOON_MS + slow_ms)
     for log in logs_of(world.processes.values()):
         log.producers.copied_at_once = 1
         as_usual = partial(setattr, log.producers, "copied_at_once", ROWS_AT_ONCE)
-        world.after(SOON_MS + slow_ms, as_usual)
+        world.scheduler.after(SOON_MS + slow_ms, as_usual)
         log.checkpoint()
     if cut_ms >= 0:
-        world.after_unless_healed(cut_ms, lambda: world.lose_power(0))
+        world.scheduler.after_unless_healed(cut_ms, lambda: world.lives.lose_power(0))
 
 
 def draw_checkpoint(chance: Random) -> Numbers:

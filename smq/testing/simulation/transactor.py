@@ -13,12 +13,13 @@ reinitializes, which aborts the open transaction. `rules.py` has the rules; the 
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from shm.kernels.base.words import BATCH_ATTRIBUTES_AT
 from smq.model.errors import ErrorCode
 from smq.testing.simulation.clients import PAUSE_MS, Answered, Client, Message
 from smq.testing.simulation.clock import MS
+from smq.testing.simulation.environment import Environment
 from smq.testing.simulation.ledger import Broken, Commits, Incarnation
 from smq.wire.generated.end_txn import EndTxnRequest
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -30,11 +31,6 @@ from smq.wire.generated.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from smq.wire.records import MAGIC, Record, crc_of, read_batches, write_batch
-
-if TYPE_CHECKING:
-    from itertools import count
-
-    from smq.testing.simulation.world import World
 
 TOPIC, BESIDE = "transactions", "transactions-beside"
 PLACES = ((TOPIC, 0), (TOPIC, 1), (BESIDE, 0))
@@ -62,7 +58,7 @@ RETRIED = {
 class Places:
     """The topics of transactions, once both certainly exist."""
 
-    def __init__(self, world: "World") -> None:
+    def __init__(self, world: Environment) -> None:
         found = {name: world.ledger.standing(name) for name in PARTITIONS}
         self._topics = {name: each for name, each in found.items() if each is not None}
 
@@ -127,7 +123,7 @@ class Attempt:
 class Transactor(Client):
     """One transactional id."""
 
-    def __init__(self, world: "World", name: str, lane_numbers: "count[int]") -> None:
+    def __init__(self, world: Environment, name: str, lane_numbers: Iterator[int]) -> None:
         super().__init__(world, name)
         self.attempts: list[Attempt] = []
         self.is_busy = False
@@ -193,10 +189,9 @@ class Transactor(Client):
     def _start(self) -> None:
         places = self._places
         mask, commits = self._wanted.popleft()
-        count = len(PLACES)
-        chosen = [i for i in range(count) if mask >> i & 1] or [mask % count]
+        chosen = [i for i in range(len(PLACES)) if mask >> i & 1] or [mask % len(PLACES)]
         number = len(self.attempts)
-        values = {i: b"%d:%d:txn" % (self._lane, number * count + i) for i in chosen}
+        values = {i: b"%d:%d:txn" % (self._lane, number * len(PLACES) + i) for i in chosen}
         losses, now_ns = (
             (places.losses(chosen, commits=commits), places.all_losses),
             self.world.clock.now_ns,
@@ -346,7 +341,7 @@ class CommittedReader(Client):
     """Reads topics with `read_committed`: `found` is each place's records by offset, `ever` what it
     has seen at any time."""
 
-    def __init__(self, world: "World", name: str) -> None:
+    def __init__(self, world: Environment, name: str) -> None:
         super().__init__(world, name)
         self.found: dict[int, dict[int, bytes]] = {}
         self.ever: set[bytes] = set()

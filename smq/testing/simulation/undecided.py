@@ -6,18 +6,15 @@ Drawn apart from a seed's other events, which stay the same.
 
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import TYPE_CHECKING
 
 from smq.app.process.inheritance import SEALER
 from smq.testing.simulation.compacting import SHARDS, THE_SEALER, die_after
 from smq.testing.simulation.sealer import SealerProcess
 from smq.testing.simulation.transacting import TRANSACT
 from smq.testing.simulation.transactor import Places
+from smq.testing.simulation.world import World
 from smq.wire.internal.manifest import CommitSegments, CommitUndecided
 from smq.wire.internal.messages import MarkSealed
-
-if TYPE_CHECKING:
-    from smq.testing.simulation.world import World
 
 HOLD, SHORT, LOOK, DIE_AMID_SEALING = "hold-open", "is-short", "look-on", "die-amid-sealing"
 UNDECIDED_FROM, UNDECIDED_SHARE, UNDECIDED_MAX = 501, 0.5, 3
@@ -27,25 +24,25 @@ DIES_SHARE, AFTER_MS = 0.6, 600
 Numbers = tuple[int, ...]
 
 
-def hold_open(world: "World", which: int, ms: int) -> None:
+def hold_open(world: World, which: int, ms: int) -> None:
     """A transactional program ends no transaction for a while."""
     world.transactors[which % len(world.transactors)].hold(ms)
 
 
-def is_short(world: "World") -> None:
+def is_short(world: World) -> None:
     """A log is short of space."""
     sealer = world.processes.get(SEALER)
     if isinstance(sealer, SealerProcess):
         sealer.press()
 
 
-def look_on(world: "World") -> None:
+def look_on(world: World) -> None:
     """A reader of committed records reads the topics of transactions."""
     for incarnation in Places(world).all:
         world.onlooker.read(incarnation)
 
 
-def die_amid_sealing(world: "World", who: int, nth: int) -> None:
+def die_amid_sealing(world: World, who: int, nth: int) -> None:
     """Some die as soon as the sealer has the n-th answer to a report or a line from now on."""
     die_after(world, (CommitUndecided, CommitSegments, MarkSealed), who, nth)
 

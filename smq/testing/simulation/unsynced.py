@@ -7,13 +7,11 @@ import errno
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from smq.testing.simulation.world import World
 from smq.wire.internal.form import Question
 from smq.wire.internal.messages import MarkSealed
-
-if TYPE_CHECKING:
-    from smq.testing.simulation.world import World
 
 UNSYNCED_LINES = "unsynced-lines"
 UNSYNCED_FROM, UNSYNCED_SHARE, UNSYNCED_MAX = 4001, 0.1, 2
@@ -23,7 +21,7 @@ RETRY_MS = 1000  # A coordinator looks again whether the store can be synced; un
 Numbers = tuple[int, ...]
 
 
-def unsynced_lines(world: "World", after_ms: int) -> None:
+def unsynced_lines(world: World, after_ms: int) -> None:
     """Syncs of the store fail. Once a shard has been told that something is sealed, the power fails
     after a while."""
     failing = world.host.store_faults.failing
@@ -33,14 +31,14 @@ def unsynced_lines(world: "World", after_ms: int) -> None:
     def after_answer(question: Question[Any]) -> None:
         if isinstance(question, MarkSealed):
             world.host.after_answer = None
-            world.after_unless_healed(after_ms, partial(world.lose_power, 0))
+            world.scheduler.after_unless_healed(after_ms, partial(world.lives.lose_power, 0))
 
     def heal() -> None:
         failing.pop("sync", None)
         world.host.after_answer = None
 
     world.host.after_answer = after_answer
-    world.after(FAILS_MS, heal)
+    world.scheduler.after(FAILS_MS, heal)
 
 
 def draw_unsynced_lines(chance: Random) -> Numbers:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from smq.testing.simulation.clock import MS
+from smq.testing.simulation.environment import Environment
 
 if TYPE_CHECKING:
     from smq.testing.simulation.network import SimulatedSocket
-    from smq.testing.simulation.world import World
 
 SECOND = 1000 * MS
 
@@ -47,7 +47,7 @@ def current() -> Fiber | None:
 class Program:
     """A program that uses the SDK: the Owner of its sockets, which takes turns like a Client."""
 
-    def __init__(self, world: "World", name: str) -> None:
+    def __init__(self, world: Environment, name: str) -> None:
         self.world, self.name = world, name
         self.chance = Random(f"{world.seed} program {name}")  # noqa: S311
         self.is_touched = self.is_over = False

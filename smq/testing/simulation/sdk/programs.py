@@ -6,9 +6,9 @@ order, and a group continues where it committed.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from smq.client.client import Client as SdkClient
 from smq.client.consuming.batch.chunk import Record
@@ -20,17 +20,11 @@ from smq.client.producing.producer import Producer
 from smq.client.reach import Reach
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.testing.simulation.clock import MS
+from smq.testing.simulation.environment import Environment
 from smq.testing.simulation.host import node_address
-from smq.testing.simulation.ledger import Broken, Incarnation
+from smq.testing.simulation.ledger import Broken, Incarnation, Part
 from smq.testing.simulation.producer import Lane
 from smq.testing.simulation.sdk.fibers import Program
-
-if TYPE_CHECKING:
-    from itertools import count
-
-    from smq.testing.simulation.world import World
-
-Part = tuple[Incarnation, int]
 
 TIMEOUT_S = 5.0
 DELIVERY_TIMEOUTS_S = (2.0, 10.0, 60.0)
@@ -80,7 +74,7 @@ class ProgramClock:
 class SdkProgram(Program):
     """A program whose main thread does one task after another."""
 
-    def __init__(self, world: "World", name: str) -> None:
+    def __init__(self, world: Environment, name: str) -> None:
         super().__init__(world, name)
         self._work: deque[Callable[[], None]] = deque()
         self._is_working = False
@@ -134,7 +128,7 @@ class SdkProgram(Program):
 class SdkProducer(SdkProgram):
     """Sends records one by one; callbacks check their outcomes."""
 
-    def __init__(self, world: "World", name: str, lane_numbers: "count[int]") -> None:
+    def __init__(self, world: Environment, name: str, lane_numbers: Iterator[int]) -> None:
         super().__init__(world, name)
         self._lane_numbers = lane_numbers
         self._lanes: dict[tuple[Incarnation, int], Lane] = {}
@@ -229,7 +223,7 @@ class SdkProducer(SdkProgram):
             offset = future.result(0).offset
             is_its = self.world.ledger.standing(lane.incarnation.topic.name) is lane.incarnation
             if offset >= 0 and is_its and losses == lane.incarnation.losses:
-                self.world.acked(lane, [value], offset)
+                self.world.acked(lane.incarnation, lane.partition, [value], offset)
         elif isinstance(error, BrokerUnavailable):
             self._check_late(error, sent_ns, self._delivery_timeout_s)
         elif not isinstance(error, BrokerError) or not self._may_fail(lane, losses):
@@ -250,7 +244,7 @@ class SdkProducer(SdkProgram):
 class SdkConsumer(SdkProgram):
     """Reads topics, alone or in a group."""
 
-    def __init__(self, world: "World", name: str, topics: list[str], group: str | None) -> None:
+    def __init__(self, world: Environment, name: str, topics: list[str], group: str | None) -> None:
         super().__init__(world, name)
         self._topics, self._group = topics, group
         self._consumer: Consumer | None = None
@@ -374,7 +368,7 @@ class SdkConsumer(SdkProgram):
     def _check_start(self, place: Part, offset: int) -> None:
         """An assigned partition starts at the group's committed offset, else at 0."""
         incarnation, partition = place
-        acked, asked = self.world.sdk_commits.get(place, (0, 0)) if self._group else (0, 0)
+        acked, asked = self.world.ledger.sdk_commits.get(place, (0, 0)) if self._group else (0, 0)
         is_first = incarnation is self.world.ledger.first(incarnation.topic.name)
         is_right = acked <= offset and (offset <= asked or incarnation.is_compacted)
         if is_first and not incarnation.losses and not is_right:
@@ -390,7 +384,7 @@ class SdkConsumer(SdkProgram):
             for name in consumer.assignment()
             if (incarnation := self._incarnation(consumer._partition(*name)))  # noqa: SLF001
         }
-        kept = self.world.sdk_commits
+        kept = self.world.ledger.sdk_commits
         for place, offset in positions.items():
             acked, asked = kept.get(place, (0, 0))
             kept[place] = acked, max(asked, offset)

@@ -1,0 +1,110 @@
+"""What all participants of a simulation share: time, network, host, processes, and the ledger.
+
+Clients report here what they were told, and it is compared at once with what was promised.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+from shm.kernels.base.words import P_HIGH_WATERMARK
+from smq.app.process.inheritance import shard_name
+from smq.model.catalog import Catalog, Topic
+from smq.testing.simulation.clock import MS, SimulatedClock
+from smq.testing.simulation.host import Host
+from smq.testing.simulation.ledger import Broken, Incarnation, Ledger, said
+from smq.testing.simulation.network import Network
+from smq.testing.simulation.processes import Process, ShardProcess
+
+TOPICS = 3
+LATE_MS = 400  # The longest delivery of an answer over a slow connection.
+
+
+def name_of(topic: int) -> str:
+    """The name of the n-th topic."""
+    return f"topic-{topic}"
+
+
+class Environment:
+    """One simulation, without those who act in it. `directory` has only a store."""
+
+    def __init__(self, seed: int, directory: Path) -> None:
+        self.seed = seed
+        self.clock = SimulatedClock()
+        self.chance = Random(f"world {seed}")  # noqa: S311
+        self.network = Network(self.clock, seed)
+        logs = self.chance.choice((1, 1, 2, 2, 3))
+        self.host = Host(directory, self.clock, self.network, self.chance, logs)
+        self.processes: dict[str, Process] = {}
+        self.ledger = Ledger()
+        self.trail: list[str] = []
+        self.tells_details = False
+        self._disturbed_ns = 0
+
+    def say(self, what: str) -> None:
+        """Log an event for a failure's report."""
+        self.trail.append(f"[{self.clock.elapsed_ms():9.3f}] {what}")
+
+    def detail(self, what: Callable[[], str]) -> None:
+        """Log a detail, if the report is wanted."""
+        if self.tells_details:
+            self.say(what())
+
+    def say_notices(self) -> None:
+        """Log the processes' notices to the operator."""
+        for process in self.processes.values():
+            for line in process.said:
+                told = line.strip().replace(f"{self.host.directory}/", "")
+                self.trail.append(f"{process.name} says: {told}")
+
+    def disturb(self, ms: float) -> None:
+        """For this long, clients may learn of anything late."""
+        self._disturbed_ns = max(self._disturbed_ns, self.clock.now_ns + int(ms * MS))
+
+    def topic(self, name: str) -> Topic | None:
+        """The topic as in the catalog now."""
+        block = self.host.inheritance.catalog
+        with suppress(ValueError):
+            version, published = block.read() if self.host.is_up else (0, b"")
+            return Catalog.decode(published).by_name.get(name) if version else None
+        return None
+
+    def compacts(self, name: str) -> bool:
+        """Whether topics of a name are compacted: two names are, in some runs with sealing."""
+        return self.host.compacts and name != name_of(0)
+
+    def acked(
+        self, incarnation: Incarnation, partition: int, values: list[bytes], offset: int
+    ) -> None:
+        """A producer got an ack: its records are visible, at least until the next failure."""
+        for i, value in enumerate(values):
+            incarnation.claim(partition, offset + i, value, "what is acked")
+            self.ledger.acked_ns[value] = self.clock.now_ns
+        topic = incarnation.topic
+        process = self.processes.get(shard_name(self.host.leader_of(topic.logs[partition])))
+        if incarnation.is_dying or not isinstance(process, ShardProcess):
+            return
+        led = process.shard.by_number(topic.partition_numbers[partition])
+        if led is None or self.ledger.is_damaged:
+            return
+        shown = int(led.log.partitions.table[led.slot, P_HIGH_WATERMARK])
+        if shown < offset + len(values) and incarnation.claims[partition]:
+            raise Broken(
+                f"{incarnation.where(partition)}: offset {offset + len(values) - 1} is acked, "
+                f"and what is visible ends at {shown}"
+            )
+
+    def fetched(self, seen: list[bytes], sent_ns: int, wait_ms: int, least: int) -> None:
+        """A consumer got these records. They must not be late if they existed."""
+        now_ns = self.clock.now_ns
+        if not wait_ms or least > 1 or now_ns < sent_ns + wait_ms * MS:
+            return
+        for value in seen:
+            there_ns = max(self.ledger.acked_ns.get(value, now_ns), sent_ns, self._disturbed_ns)
+            late_ms = (now_ns - there_ns) / MS
+            if late_ms > LATE_MS:
+                raise Broken(
+                    f"a fetch that waits for {wait_ms} ms is told of {said(value)} when its time "
+                    f"is over, {late_ms:.0f} ms after the record was there"
+                )
