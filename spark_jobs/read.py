@@ -16,7 +16,6 @@ from smq.client.names import TopicPartition
 from smq.filer.location import Location as Filer
 from smq.tables.plan import Ending, Starting, Unreadable
 from spark_jobs.native import SCHEMA, Reading
-from spark_jobs.source.data_source import planned
 from spark_jobs.source.options import (
     BOUNDS,
     EARLIEST,
@@ -27,6 +26,7 @@ from spark_jobs.source.options import (
     WrongOption,
     batch_options,
 )
+from spark_jobs.source.reading import planned
 from spark_jobs.source.topics import Place, Topics as Asked
 
 __all__ = ["SCHEMA", "read_topic"]

@@ -23,16 +23,6 @@ from smq.client.clock import SYSTEM_CLOCK
 from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError
 from smq.tables.plan import Unreadable
-from spark_jobs.source.data_source import (
-    PLAN_COLUMNS,
-    Ranges,
-    all_columns,
-    columns_of,
-    read_task,
-    resolved,
-    tasks_of,
-    typed_schema,
-)
 from spark_jobs.source.options import is_plan, stream_options
 from spark_jobs.source.ranges import (
     Edges,
@@ -43,6 +33,16 @@ from spark_jobs.source.ranges import (
     must_wait,
     replaced,
     to_json,
+)
+from spark_jobs.source.reading import (
+    PLAN_COLUMNS,
+    Ranges,
+    all_columns,
+    columns_of,
+    read_task,
+    resolved,
+    tasks_of,
+    typed_schema,
 )
 from spark_jobs.source.topics import Offsets, Place, Topics, find_place
 

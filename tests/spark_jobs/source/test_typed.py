@@ -13,12 +13,12 @@ from smq.client.kafka.topic_changes import alter_topic
 from smq.sealer.typed import typed_columns
 from smq.testing.smq_broker import SmqBroker
 from spark_jobs.read import read_topic
-from spark_jobs.source.data_source import all_columns, columns_of
 from spark_jobs.source.options import WrongOption
+from spark_jobs.source.reading import all_columns, columns_of
 from spark_jobs.source.typed import typed_ddl, typed_kinds
 from spark_jobs.stream_topic import stream_topic
 from tests.spark_jobs.conftest import wait_for
-from tests.spark_jobs.source.test_data_source import sealed_end
+from tests.spark_jobs.source.test_reading import sealed_end
 
 PRICE: dict[str, object] = {"name": "price", "type": "double"}
 MORE: list[dict[str, object]] = [
