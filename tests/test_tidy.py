@@ -5,7 +5,8 @@ Limits ratchet: they are never raised.
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -114,6 +115,44 @@ WALL_TIME_READ = r"wall_ms\b|WALL_MS\b|wall_ns\b|CLOCK_REALTIME|time\.time\b|\.t
 WALL_TIME_READ += r"|datetime\.now|st_mtime|modified_ms|last_modified"
 
 
+# Exceptions that are of no family (STYLE, Failure).
+OTHER_ERRORS = {
+    "smq/model/errors.py": "the families themselves",
+    # Outcomes, which the direct caller handles.
+    "shm/kernels/twin": "where a kernel returns a number",
+    "smq/log/reading.py": "the WAL is damaged here: each reader goes around it in its way",
+    "smq/shard/references.py": "a question must be answered first",
+    "smq/sealer/seal.py": "its partition is gone",
+    "smq/front": "Starlette's handlers answer it",
+    "smq/app/front/desk/reading.py": "a question has its fill",
+    "smq/load/clients.py": "a load's operation failed, and is counted",
+    "bench/clients/programs.py": "a foreign client failed, and is told",
+    # Refusals, at the top of a program.
+    "smq/backup": "of a snapshot",
+    "smq/load": "of a run",
+    "smq/sql/session.py": "of a query",
+    "smq/tables": "of a read, in `smq sql` and in Spark",
+    "smq/cli/records/copying.py": "of a copy",
+    # For programs.
+    "smq/client": "wrong use, and what a program may try again",
+    "smq/testing": "for tests",
+}
+# Who catches everything and does not raise it again.
+CATCHES_ALL = {
+    "smq/app/process/child.py": "the top of a process",
+    "smq/load/worker.py": "the top of a process",
+    "smq/app/sealer/worker.py": "a job, which then ends with an error that names it",
+    "smq/app/front/webhook.py": "a user's URL, as a callback",
+    "smq/client/consuming/group/group_member.py": "a thread of the SDK: poll raises it",
+    "smq/client/client.py": "closes the others, then raises it",
+    "smq/client/producing/producer.py": "at the end of a block, whose own error counts",
+    "smq/client/producing/transactions/transaction.py": "as above",
+    "smq/cli/records/import_files.py": "what is after the first failure, which is told",
+    "smq/testing": "carries it over to a test's thread",
+    "bench": "as above",
+}
+
+
 def files(*folders: str) -> Iterator[Path]:
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -128,6 +167,10 @@ def excepted(path: Path, table: dict[str, str]) -> bool:
     return any(str(each) in table for each in (path, *path.parents))
 
 
+def with_parents(paths: Iterable[Path]) -> set[str]:
+    return {str(each) for path in paths for each in (path, *path.parents)}
+
+
 def own_test(source: Path) -> Path:
     parts = source.parts[1:] if source.parts[0] == "smq" else source.parts
     return Path("tests", *parts[:-1], f"test_{source.name}")
@@ -138,8 +181,12 @@ EVERY_FILE = [*files(*PACKAGES, "tests")]
 WRITTEN = [path for path in EVERY_FILE if GENERATED not in path.parents]
 
 
+def nodes_of(path: Path) -> Iterator[ast.AST]:
+    return ast.walk(ast.parse((ROOT / path).read_text()))
+
+
 def long_functions(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or 0) - node.lineno + 1
             if lines > FUNCTION_LINES_MAX:
@@ -171,8 +218,7 @@ def test_every_source_file_has_a_test_of_its_own() -> None:
 
 
 def test_every_exception_is_still_needed() -> None:
-    present = {str(each) for path in source_files() for each in (path, *path.parents)}
-    assert not {*WITHOUT_OWN_TEST, *PROGRAMS} - present
+    assert not {*WITHOUT_OWN_TEST, *PROGRAMS} - with_parents(source_files())
 
 
 def named_in(text: str) -> Iterator[str]:
@@ -197,6 +243,61 @@ def test_every_source_file_is_imported_by_somebody() -> None:
     assert not lonely
 
 
+def module_of(path: Path) -> str:
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported_by(path: Path) -> Iterator[str]:
+    """All of it: also what only types need, and what a function imports when it is called."""
+    for node in nodes_of(path):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    modules = {module_of(path): path for path in WRITTEN}
+    imports: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        named = (name if name in modules else name.rpartition(".")[0] for name in imported_by(path))
+        imports[module] = {name for name in named if name in modules} - {module}
+    TopologicalSorter(imports).prepare()  # Raises CycleError with the circle.
+
+
+def naming_exception() -> Iterator[Path]:
+    return (path for path in source_files() if "Exception" in (ROOT / path).read_text())
+
+
+def defines_a_family(node: ast.AST) -> bool:
+    bases = map(ast.unparse, node.bases) if isinstance(node, ast.ClassDef) else ()
+    return bool({"Exception", "BaseException"}.intersection(bases))
+
+
+def test_an_exception_is_of_a_family_or_has_a_reason() -> None:
+    defining = [path for path in naming_exception() if any(map(defines_a_family, nodes_of(path)))]
+    assert [str(path) for path in defining if not excepted(path, OTHER_ERRORS)] == []
+    assert not OTHER_ERRORS.keys() - with_parents(defining)
+
+
+def catches_all(node: ast.AST) -> bool:
+    """Whether it catches any exception for good: a cleanup raises it again."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return node.func.id == "suppress" and "Exception" in map(ast.unparse, node.args)
+    if not isinstance(node, ast.ExceptHandler):
+        return False
+    caught = "Exception" if node.type is None else ast.unparse(node.type)
+    raises = any(isinstance(each, ast.Raise) and each.exc is None for each in ast.walk(node))
+    return not raises and bool(re.search(r"\b(Base)?Exception\b", caught))
+
+
+def test_everything_is_caught_only_where_that_has_a_reason() -> None:
+    catching = [path for path in naming_exception() if any(map(catches_all, nodes_of(path)))]
+    assert [str(path) for path in catching if not excepted(path, CATCHES_ALL)] == []
+    assert not CATCHES_ALL.keys() - with_parents(catching)
+
+
 def test_wall_time_decides_only_where_that_has_a_reason() -> None:
     """Data faults 1 to 6: orders and ages were taken from a clock that can be set."""
     reading = [
@@ -205,8 +306,7 @@ def test_wall_time_decides_only_where_that_has_a_reason() -> None:
         if path.parts[0] != "bench" and re.search(WALL_TIME_READ, (ROOT / path).read_text())
     ]
     assert [str(path) for path in reading if not excepted(path, WALL_TIME)] == []
-    needed = {str(each) for path in reading for each in (path, *path.parents)}
-    assert not WALL_TIME.keys() - needed
+    assert not WALL_TIME.keys() - with_parents(reading)
 
 
 def test_what_is_called_now_is_not_wall_time() -> None:
