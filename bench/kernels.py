@@ -18,7 +18,7 @@ from shm.kernels.base.entries import LINK_COLUMNS
 from shm.kernels.log.directory import hash_key
 from shm.kernels.log.plan import new_plan, row_at
 from shm.kernels.log.producers import PRODUCER_COLUMNS
-from shm.kernels.request.fetch import gather
+from shm.kernels.log.spans import gather
 from shm.kernels.request.produce import produce
 from shm.segment import LogMemory
 from smq.wire.codec import Writer

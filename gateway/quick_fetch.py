@@ -10,7 +10,7 @@ import numpy as np
 
 from gateway.context import Ask, LogSlot, Message, Relay, Wait
 from gateway.dispatch import dispatch
-from shm.kernels.request.fetch_request import (
+from shm.kernels.request.fetch import (
     ANSWERED,
     LEFT,
     LENT_AT,
@@ -31,7 +31,7 @@ from shm.kernels.request.fetch_request import (
     answer_fetch,
 )
 from smq.model.now import Now
-from smq.shard.lent import LentBatches
+from smq.shard.loans import LentBatches
 from smq.shard.shard import Shard
 
 NAMES_BYTES_MAX = PLACES_MAX * 256  # Topics of an answer.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
-from smq.shard.lent import Sendable
+from smq.shard.loans import Sendable
 from smq.wire.codec import Append, joined
 from smq.wire.messages.notation import Field
 from smq.wire.structure_code import snake

@@ -89,7 +89,7 @@ WALL_TIME = {
     "smq/sealer/lake/delta.py": "commits' times",
     "smq/sealer/lake/publish.py": "commits' times; when a table was published, for people",
     "smq/app/supervisor/composition.py": "which sources the kernels were compiled from",
-    "smq/shard/lent.py": "whether a file is still the one that was named",
+    "smq/shard/loans.py": "whether a file is still the one that was named",
     "spark_jobs/source/publishing.py": "whether a file has changed",
     # People read it.
     "gateway/apis/alter_configs.py": "who has changed what, and when",

@@ -20,11 +20,11 @@ from gateway.apis import (
     describe_topic_partitions,
     describe_user_scram_credentials,
     elect_leaders,
+    fetch,
     find_coordinator,
     heartbeat,
     init_producer_id,
     join_group,
-    large_fetch,
     leave_group,
     list_config_resources,
     list_groups,
@@ -35,7 +35,6 @@ from gateway.apis import (
     offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
-    session_fetch,
     sync_group,
     telemetry,
     update_features,
@@ -64,6 +63,7 @@ from gateway.apis.transactions import (
     txn_offset_commit,
     write_txn_markers,
 )
+from gateway.fetch.portions import PORTION_MAX
 from smq.wire.generated import apis
 
 __all__ = ["APIS", "API_BY_KEY", "Api", "Where"]
@@ -83,14 +83,14 @@ APIS: tuple[Api, ...] = (
     Api(
         apis.FETCH,
         Where.SHARD,
-        session_fetch.handle,
+        fetch.handle,
         "follower fetching",
         # A session begins with all of its partitions, and names may have 249 bytes.
         listing(
-            Cut(0, PARTITIONS, ("responses", "partitions"), large_fetch.PORTION_MAX),
+            Cut(0, PARTITIONS, ("responses", "partitions"), PORTION_MAX),
             bytes_max=4 * MiB,
         ),
-        large_fetch.steps,
+        fetch.in_parts,
     ),
     Api(
         apis.LIST_OFFSETS,

@@ -41,6 +41,7 @@ from shm.kernels.log.recover import (
     replay_frames,
     scan_frames,
 )
+from shm.kernels.log.spans import choose_batches, gather, gather_checked
 from shm.kernels.log.sync import BOX_WORDS, post_sync, stop_sync, sync_loop
 from shm.kernels.log.visible import publish
 from shm.kernels.record.last_of_key import SLOT_WORDS, find_last, note_keys
@@ -73,8 +74,7 @@ from shm.kernels.record.references import (
     may_refer,
 )
 from shm.kernels.record.views import VIEW_BYTES, fill_views
-from shm.kernels.request.fetch import choose_batches, gather, gather_checked
-from shm.kernels.request.fetch_request import STATE_WORDS, answer_fetch
+from shm.kernels.request.fetch import STATE_WORDS, answer_fetch
 from shm.kernels.request.produce import parse_requests, produce, write_answers
 from shm.kernels.session.shard import (
     fall_asleep,
@@ -84,10 +84,10 @@ from shm.kernels.session.shard import (
     take_requests,
     tell_event,
 )
+from shm.kernels.turn.parked import WAITING_COUNT, new_waiting, remove_waiting
 from shm.kernels.turn.sessions import new_sessions
 from shm.kernels.turn.spin import may_spin, new_spin, note_spin
 from shm.kernels.turn.turns import take_turns
-from shm.kernels.turn.waiting import WAITING_COUNT, new_waiting, remove_waiting
 from shm.kernels.turn.words import EPOLL, TURN_WORDS
 from shm.producer_table import new_producers
 from shm.segment import LogMemory

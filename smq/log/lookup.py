@@ -17,7 +17,7 @@ import numpy as np
 from shm.kernels.base.entries import INDEX_DTYPES, LINK_COLUMNS
 from shm.kernels.base.words import FRAME_HEADER_BYTES, WORD_INDEX_TAIL
 from shm.kernels.log.index import first_entry
-from shm.kernels.request.fetch import NOT_IN_WINDOW, choose_batches
+from shm.kernels.log.spans import NOT_IN_WINDOW, choose_batches
 from shm.segment import LogMemory
 from smq.log.files.filed_index import ENTRY, PIECE_ENTRIES, FiledIndex
 from smq.log.files.pieces import by_pieces

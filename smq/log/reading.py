@@ -21,7 +21,7 @@ from shm.kernels.base.words import (
     WORD_RING_START,
     WORD_TAIL,
 )
-from shm.kernels.request.fetch import gather, gather_checked
+from shm.kernels.log.spans import gather, gather_checked
 from shm.segment import LogMemory
 from smq.log.files.filed_index import FiledIndex
 from smq.log.files.segment import Segment

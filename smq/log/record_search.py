@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from shm.kernels.base.words import WORD_WRITTEN
-from shm.kernels.request.fetch import gather_checked
+from shm.kernels.log.spans import gather_checked
 from smq.log.files.background import Lane
 from smq.log.log import Log
 from smq.log.reading import DamagedFrame, Run

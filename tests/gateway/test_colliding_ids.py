@@ -7,14 +7,14 @@ from uuid import UUID
 
 import pytest
 
-from gateway.apis.fetch import _merged
-from gateway.apis.session_fetch import _topics
 from gateway.apis.unknown_first import unknown_first
+from gateway.fetch.rules import IDS_FROM, topics_of
+from gateway.fetch.session import _topics
 from smq.model.caller import Caller
 from smq.model.errors import ErrorCode
 from smq.shard.client_metrics import ClientMetrics
 from smq.shard.fetch_sessions import Asked, FetchSession
-from smq.wire.generated.fetch import FetchPartition, FetchTopic
+from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from smq.wire.generated.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
@@ -38,7 +38,7 @@ def _of_news() -> None:
 
 def _of_a_fetch() -> None:
     rows = [FetchTopic(topic_id=each, partitions=[FetchPartition()]) for each in IDS]
-    assert len(_merged(rows, by_id=True)) == COUNT
+    assert len(topics_of(FetchRequest(topics=rows), IDS_FROM)) == COUNT
 
 
 def _of_offsets() -> None:
@@ -75,7 +75,7 @@ def test_ids_of_one_hash_are_hardly_compared(
 def test_no_request_keys_a_dict_by_a_clients_id() -> None:
     """Data fault 17: new code takes the bytes of an id."""
     root = Path(__file__).resolve().parents[2]
-    for folder in ("gateway/apis", "smq/shard", "smq/coordinator"):
+    for folder in ("gateway/apis", "gateway/fetch", "smq/shard", "smq/coordinator"):
         for file in (root / folder).rglob("*.py"):
             text = file.read_text()
             for wrong in ("dict[UUID", "set[UUID"):

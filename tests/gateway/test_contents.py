@@ -49,7 +49,7 @@ TRIES = 4
 PARTITIONS, PRODUCERS, GROUPS = 900, 2000, 300
 LONG_NAMES, LONG = 40, "x" * 32_000
 # What is held once for all requests together: what a lane inflates, a checkpoint's copy; of a Fetch
-# what is lent to the socket, some hundred bytes a partition (gateway.apis.large_fetch). Each topic
+# what is lent to the socket, some hundred bytes a partition (gateway.fetch.portions). Each topic
 # that is created is answered with all its configs, as Kafka does: 2.6 KB.
 BESIDE = {
     "PushTelemetry": 3 * INFLATED_BYTES_MAX,

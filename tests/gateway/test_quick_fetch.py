@@ -17,8 +17,8 @@ from shm.kernels.base.words import (
     FLAG_FETCH_LEFT,
     P_FLAGS,
 )
-from shm.kernels.request.fetch_request import PLACES_MAX, RECORDS_BYTES_MAX
-from smq.shard.lent import LentBatches
+from shm.kernels.request.fetch import PLACES_MAX, RECORDS_BYTES_MAX
+from smq.shard.loans import LentBatches
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from tests.gateway.coordinator_bench import relayed
 from tests.gateway.shard_api_bench import EPOCH, ShardBench, joined, sent

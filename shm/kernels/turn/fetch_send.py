@@ -13,7 +13,7 @@ from shm.kernels.base import libc, words
 from shm.kernels.base.atomics import address
 from shm.kernels.base.jit import kernel
 from shm.kernels.base.memory import get_word, ring_at
-from shm.kernels.request.fetch_request import (
+from shm.kernels.request.fetch import (
     LENT_AT,
     LENT_BYTES,
     LENT_MAX,

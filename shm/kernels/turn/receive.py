@@ -1,8 +1,8 @@
 """The receiving part of a turn (shm.kernels.turn.turns): from sockets and sessions' inboxes.
 
 It appends Produce requests (shm.kernels.request.produce) and notes their answers in the turn's
-rows. It answers a Fetch at once (shm.kernels.request.fetch_request), or parks it until records
-arrive (shm.kernels.turn.waiting).
+rows. It answers a Fetch at once (shm.kernels.request.fetch), or parks it until records
+arrive (shm.kernels.turn.parked).
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from shm.kernels.base.atomics import address
 from shm.kernels.base.bytes import get16, get32
 from shm.kernels.base.jit import kernel
 from shm.kernels.base.wire import SIZE_BYTES
-from shm.kernels.request.fetch_request import (
+from shm.kernels.request.fetch import (
     ANSWERED,
     FETCH_KEY,
     STATE_LENT_BYTES,
@@ -23,6 +23,7 @@ from shm.kernels.request.fetch_request import (
 )
 from shm.kernels.request.produce import produce
 from shm.kernels.turn.fetch_send import send_answer
+from shm.kernels.turn.parked import add_waiting
 from shm.kernels.turn.sessions import (
     BELLS_MAX,
     S_FD,
@@ -30,7 +31,6 @@ from shm.kernels.turn.sessions import (
     SESSIONS_MAX,
     take_session,
 )
-from shm.kernels.turn.waiting import add_waiting
 from shm.kernels.turn.words import (
     AHEAD_MS,
     ANSWER_WORDS,

@@ -26,16 +26,8 @@ from shm.kernels.base.jit import kernel
 from shm.kernels.base.memory import get_word, release_word, ring_at
 from shm.kernels.base.times import bucket_of
 from shm.kernels.log.visible import publish
-from shm.kernels.request.fetch_request import ANSWERED, STATE_START, WAITS, answer_fetch
-from shm.kernels.turn.receive import now_ns, ready, receive, send_fetched
-from shm.kernels.turn.sessions import (
-    answer_session,
-    any_requests,
-    let_sleep,
-    tell_sessions,
-)
-from shm.kernels.turn.spin import SPIN_SESSION_NS, may_spin, note_spin
-from shm.kernels.turn.waiting import (
+from shm.kernels.request.fetch import ANSWERED, STATE_START, WAITS, answer_fetch
+from shm.kernels.turn.parked import (
     REQUEST_BYTES_MAX,
     W_BYTES,
     W_FD,
@@ -45,6 +37,14 @@ from shm.kernels.turn.waiting import (
     remove_waiting,
     waiting_at,
 )
+from shm.kernels.turn.receive import now_ns, ready, receive, send_fetched
+from shm.kernels.turn.sessions import (
+    answer_session,
+    any_requests,
+    let_sleep,
+    tell_sessions,
+)
+from shm.kernels.turn.spin import SPIN_SESSION_NS, may_spin, note_spin
 from shm.kernels.turn.words import (
     ANSWER_WORDS,
     AWAKE,

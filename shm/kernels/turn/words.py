@@ -2,7 +2,7 @@
 
 `clients` (int64 by descriptor) says who serves a connection. The kernel may, if the word is the
 connection's last use (monotonic ns): then it has no partial request and no answer due. Otherwise
-the word is LOOPS, or PARKED while its fetch is in the table of shm.kernels.turn.waiting. The socket
+the word is LOOPS, or PARKED while its fetch is in the table of shm.kernels.turn.parked. The socket
 for bells of the session in row r of shm.kernels.turn.sessions has the word SESSION - r.
 
 A turn's words (int64, private):

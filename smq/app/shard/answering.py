@@ -4,10 +4,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gateway.apis.cold_fetch import lent_of
 from gateway.context import Ask, Later, Message, Relay, Result, Wait, WaitForAny, WaitForMany
 from gateway.dispatch import Dispatched, encode
 from gateway.error_codes import error_codes
+from gateway.fetch.cold import lent_of
 from gateway.parts import Parts
 from shm.kernels.base.wire import SIZE_BYTES
 from shm.timings import Errors

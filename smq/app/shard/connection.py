@@ -18,7 +18,7 @@ from smq.app.process.loop import Loop, Timer
 from smq.app.shard.receive import Rest
 from smq.log.reading import DamagedFrame
 from smq.model.caller import Caller
-from smq.shard.lent import Sendable
+from smq.shard.loans import Sendable
 from smq.shard.references import Patience
 from smq.wire.codec import joined
 

@@ -24,7 +24,7 @@ from smq.app.shard.touched import Touched
 from smq.app.shard.unfinished import UnfinishedRequests
 from smq.log.reading import DamagedFrame
 from smq.model.errors import PeerError
-from smq.shard.lent import Sendable
+from smq.shard.loans import Sendable
 from smq.shard.produce import Marks, Produced
 from smq.shard.shard import Shard
 from smq.wire.legacy.data import OldFetch, OldProduce, Steps as Conversion

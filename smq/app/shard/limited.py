@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from struct import Struct
 
 from shm.kernels.base.wire import SIZE_BYTES
-from shm.kernels.request.fetch_request import FETCH_KEY
+from shm.kernels.request.fetch import FETCH_KEY
 from smq.app.shard.connection import Connection
 from smq.app.shard.receive import Buffer
-from smq.shard.lent import Sendable
+from smq.shard.loans import Sendable
 from smq.shard.quotas import ClientQuotas
 from smq.wire.codec import Malformed
 from smq.wire.headers import RequestHeader, is_flexible, read_request_header

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from shm.kernels.turn.waiting import NEVER_NS
+from shm.kernels.turn.parked import NEVER_NS
 from smq.app.process.clock import monotonic_ns
 from smq.app.process.loop import Loop, Timer
 from smq.app.shard.quick_turns import QuickTurns

@@ -12,7 +12,7 @@ row, but neither make it slow nor count. The kernel counts its own turns (shm.ke
 import numpy as np
 
 from shm.kernels.base.words import TIME_BUCKETS
-from shm.kernels.request.fetch_request import FETCH_KEY
+from shm.kernels.request.fetch import FETCH_KEY
 from shm.kernels.turn.words import TIME_SUMS_AT, TIMES_AT
 from shm.timings import NodeTimings, SlowRequest
 from smq.app.process.clock import monotonic_ns, wall_ms

@@ -16,7 +16,7 @@ from gateway.dispatch import Dispatched, dispatch
 from gateway.quick_fetch import QuickFetch
 from shm.kernels.base.wire import SIZE_BYTES
 from shm.kernels.base.words import STOP_MALFORMED, STOP_NEED_MORE, STOP_OTHER_API, STOP_PLAN_FULL
-from shm.kernels.request.fetch_request import FETCH_KEY
+from shm.kernels.request.fetch import FETCH_KEY
 from shm.kernels.request.produce import VERSION_MAX, VERSION_MIN
 from smq.app.process import clock
 from smq.app.process.clock import monotonic_ms, monotonic_ns

@@ -1,4 +1,4 @@
-"""The fetches that wait in the kernel's table (shm.kernels.turn.waiting), as the loop sees them.
+"""The fetches that wait in the kernel's table (shm.kernels.turn.parked), as the loop sees them.
 
 Only a kernel adds to them. The loop removes those that the kernel can no longer answer alone, and
 handles them as if the requests had just arrived.
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from shm.kernels.turn.waiting import (
+from shm.kernels.turn.parked import (
     NEVER_NS,
     REQUEST_BYTES_MAX,
     W_BYTES,

@@ -110,7 +110,7 @@ class FiledIndex:
     def choose(
         self, number: int, offset: int, limit: int, bytes_max: int, spans: np.ndarray
     ) -> tuple[int, int]:
-        """As shm.kernels.request.fetch.choose_batches, for this segment's batches."""
+        """As shm.kernels.log.spans.choose_batches, for this segment's batches."""
         mine = self.of_partition(number)
         first = self._first_from(mine, offset)
         last = min(int(np.searchsorted(mine["base_offset"], limit, "left")), first + len(spans))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from shm.kernels.turn.waiting import NEVER_NS
+from shm.kernels.turn.parked import NEVER_NS
 from smq.app.shard.waiting_fetches import WaitingFetches
-from tests.shm.kernels.turn.test_waiting import SLOTS, add
+from tests.shm.kernels.turn.test_parked import SLOTS, add
 
 MS = 1_000_000
 

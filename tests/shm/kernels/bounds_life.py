@@ -21,9 +21,9 @@ from shm.kernels.base.words import (
     STOP_OUT_FULL,
 )
 from shm.kernels.log.recover import SCAN_COLUMNS, find_frame, scan_frames
+from shm.kernels.log.spans import gather_checked
 from shm.kernels.record.batches import whole_batch
-from shm.kernels.request.fetch import gather_checked
-from shm.kernels.request.fetch_request import STATE_START, STATE_WORDS, answer_fetch
+from shm.kernels.request.fetch import STATE_START, STATE_WORDS, answer_fetch
 from shm.kernels.request.produce import produce, write_answers
 from smq.wire.codec import Writer
 from smq.wire.generated.fetch import (

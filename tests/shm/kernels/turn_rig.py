@@ -9,12 +9,12 @@ import numpy as np
 
 from shm.kernels.base.words import HEAD_REQUEST_BYTES_MAX, P_HIGH_WATERMARK
 from shm.kernels.log.plan import new_plan
-from shm.kernels.request.fetch_request import FETCH_KEY, STATE_WORDS
+from shm.kernels.request.fetch import FETCH_KEY, STATE_WORDS
+from shm.kernels.turn.parked import new_waiting
 from shm.kernels.turn.receive import RECEIVE_BYTES
 from shm.kernels.turn.sessions import new_sessions
 from shm.kernels.turn.spin import new_spin
 from shm.kernels.turn.turns import take_turns
-from shm.kernels.turn.waiting import new_waiting
 from shm.kernels.turn.words import (
     EPOLL,
     EVENT_WORDS,

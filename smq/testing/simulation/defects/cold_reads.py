@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from smq.sealer.cold import Cache
-from smq.shard.lent import FileRange
+from smq.shard.loans import FileRange
 from smq.testing.simulation.defects.mutant import TOPICS, Change, Mutant
 
 _begin = Cache.__init__

@@ -1,6 +1,6 @@
 """What lies under an open transaction, sealed as it was sent, and taken for more than that."""
 
-from gateway.apis.cold_fetch import ColdPart
+from gateway.fetch.cold import ColdPart
 from smq.log.files.checkpoint import PartitionCheckpoint
 from smq.log.partitions import Partitions
 from smq.testing.simulation.defects.mutant import TOPICS, Change, Mutant

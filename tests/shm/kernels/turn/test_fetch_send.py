@@ -11,7 +11,7 @@ import pytest
 
 from shm.kernels.base.memory import ring_at
 from shm.kernels.base.words import WORD_RING_BYTES
-from shm.kernels.request.fetch_request import (
+from shm.kernels.request.fetch import (
     LENT_WORDS,
     STATE_LENT,
     STATE_LENT_COUNT,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from shm.kernels.base.words import STOP_NEED_MORE, STOP_OTHER_API
-from shm.kernels.turn.waiting import WAITING_COUNT
+from shm.kernels.turn.parked import WAITING_COUNT
 from shm.kernels.turn.words import (
     HAS_IDLED,
     LEFT_FD,

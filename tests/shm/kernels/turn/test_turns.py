@@ -11,7 +11,7 @@ from time import monotonic_ns
 import pytest
 
 from shm.kernels.base.words import WORD_TAIL, WORD_WRITTEN
-from shm.kernels.turn.waiting import WAITING_COUNT
+from shm.kernels.turn.parked import WAITING_COUNT
 from shm.kernels.turn.words import (
     CATALOG,
     DUE_NS,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from shm.kernels.base.words import COUNTER_FETCHES_FROM_WAL
-from shm.kernels.request.fetch_request import LEND_FROM_BYTES
+from shm.kernels.request.fetch import LEND_FROM_BYTES
 from smq.log.files.background import Background, Lane
 from smq.log.files.disk import read_now
 from smq.log.log import Log

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gateway.apis import cold_fetch, fetch as fetch_module
-from gateway.apis.cold_fetch import storage_error
 from gateway.context import Ask
+from gateway.fetch import answer as answer_module, cold
+from gateway.fetch.cold import storage_error
 from shm.kernels.base.words import COUNTER_BYTES_OUT, P_DECIDED_END
 from smq.log.files.checkpoint import TransactionsCopy
 from smq.model.errors import ErrorCode
@@ -195,7 +195,7 @@ def test_undecided_records_end_where_too_many_were_aborted(
     bench: ShardBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Use fault 2. The first batch is given whatever was aborted in it."""
-    monkeypatch.setattr(fetch_module, "ABORTED_MAX", 1)
+    monkeypatch.setattr(answer_module, "ABORTED_MAX", 1)
     aborted_before_and_behind_the_gap(bench)
     undecided(bench, tmp_path, 8)
     [question] = ask(bench, isolation_level=1, max_bytes=1 << 20).questions
@@ -214,7 +214,7 @@ def test_of_too_many_over_one_undecided_batch_those_of_its_producer_are_told(
     bench: ShardBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Use fault 2: as from the log."""
-    monkeypatch.setattr(cold_fetch, "ABORTED_MAX", 0)
+    monkeypatch.setattr(cold, "ABORTED_MAX", 0)
     aborted_before_and_behind_the_gap(bench)
     for producer_id in (5, 6):
         said = undecided(bench, tmp_path, 8)

@@ -9,7 +9,7 @@ import pytest
 from gateway.context import Ask, WaitForAny, WaitForMany
 from gateway.dispatch import dispatch
 from gateway.parts import Parts
-from shm.kernels.request.fetch_request import PLACES_MAX
+from shm.kernels.request.fetch import PLACES_MAX
 from smq.shard import fetch_sessions
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from tests.gateway.coordinator_bench import decoded, relayed

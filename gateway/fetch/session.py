@@ -15,17 +15,11 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from uuid import UUID
 
-from gateway.apis import fetch
-from gateway.apis.cold_fetch import with_cold
-from gateway.apis.fetch import (
-    IDS_FROM,
-    NO_SESSION_EPOCHS,
-    READ_COMMITTED,
-    Fetching,
-    Reader,
-)
 from gateway.context import Ask, Message, Result, ShardContext, WaitForMany
-from shm.kernels.request.fetch_request import PLACES_MAX, WAIT_MS_MAX
+from gateway.fetch.answer import Fetching, Reader
+from gateway.fetch.cold import with_cold
+from gateway.fetch.rules import IDS_FROM, NO_SESSION_EPOCHS, READ_COMMITTED
+from shm.kernels.request.fetch import PLACES_MAX, WAIT_MS_MAX
 from smq.model.errors import ErrorCode
 from smq.shard.fetch_sessions import NAME_LENGTH_MAX, Asked, FetchSession, Told, hashed
 from smq.wire.generated.fetch import (
@@ -37,19 +31,6 @@ from smq.wire.generated.fetch import (
 )
 
 NEW_EPOCH = 0
-
-
-def handle(request: FetchRequest, context: ShardContext) -> Result:
-    """Answer within a session, or without one."""
-    if is_incremental(request):
-        incremental = enter(request, context)
-        if isinstance(incremental, FetchResponse):
-            return incremental
-        incremental.change(request)
-        incremental.forget(request)
-        return incremental.answer()
-    beginning = Beginning(request, context)
-    return fetch.handle(request, context, beginning.answered)
 
 
 def is_incremental(request: FetchRequest) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from shm.kernels.base.bytes import copy_bytes
 from shm.kernels.base.jit import kernel
-from shm.kernels.request.fetch_request import (
+from shm.kernels.request.fetch import (
     PLACES_MAX,
     STATE_MAX_WAIT_MS,
     STATE_PLACE_COUNT,

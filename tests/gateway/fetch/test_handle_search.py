@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from gateway.fetch.handle_search import Search
 from shm.kernels.base.words import FLAG_FETCH_LEFT, P_FLAGS
 from smq.model.now import Now
 from smq.shard.checks import GOOD, Check
-from smq.shard.inline import Search
 from smq.shard.produce import Producing
 from smq.shard.references import NoFiler
 from smq.shard.shard import Shard

@@ -3,13 +3,13 @@
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from shm.kernels.request.fetch_request import (
+from shm.kernels.request.fetch import (
     STATE_MAX_WAIT_MS,
     STATE_PLACE_COUNT,
     STATE_PLACES,
     STATE_WORDS,
 )
-from shm.kernels.turn.waiting import (
+from shm.kernels.turn.parked import (
     NEVER_NS,
     REQUEST_BYTES_MAX,
     W_BYTES,

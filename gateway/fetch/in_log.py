@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gateway.fetch.handle_search import Search
 from shm.kernels.base.words import BATCH_PRODUCER_ID_AT, FRAME_HEADER_BYTES
 from smq.log.aborted import FIRST, NONE, PRODUCER, AbortedIn
 from smq.log.lookup import Found
-from smq.shard.inline import Search
 from smq.shard.led import Led
 from smq.wire.codec import Buffer
 from smq.wire.generated.fetch import AbortedTransaction
@@ -25,7 +25,7 @@ class Told(NamedTuple):
 
     looked_at  how many overlap the batches, at least
     too_many   their rows, if the first batch alone has too many and the ring has lost it: those of
-               its producer are to be told (gateway.apis.cold_fetch.Unread)
+               its producer are to be told (gateway.fetch.cold.Unread)
     """
 
     found: Found | None

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.apis import fetch as fetch_module
+from gateway.fetch import answer, handle_search
 from smq.model.errors import ErrorCode
-from smq.shard import inline
 from smq.wire.generated.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -29,7 +28,7 @@ COMMITTED = 1
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ShardBench:
-    monkeypatch.setattr(fetch_module, "ABORTED_MAX", COUNT_MAX)
+    monkeypatch.setattr(answer, "ABORTED_MAX", COUNT_MAX)
     return ShardBench(tmp_path, topic("one", range(1, 4)))
 
 
@@ -184,7 +183,7 @@ def test_partitions_share_what_is_searched_for_handles(
     """Topics that deliver inline are searched up to a bound, and then the answer goes out, whatever
     it was to wait for. 200 partitions are read in portions."""
     made = batch(bytes(500))
-    monkeypatch.setattr(inline, "SEARCHED_BYTES_MAX", 3 * len(made))
+    monkeypatch.setattr(handle_search, "SEARCHED_BYTES_MAX", 3 * len(made))
     configs = {"smq.reference.delivery": "inline"}
     bench = ShardBench(tmp_path, topic("one", range(1, count + 1), configs))
     for index in (0, 0, count - 1, count - 1):

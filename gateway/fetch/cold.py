@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gateway.apis.log_fetch import ABORTED_MAX, find_told, find_told_sealed, told, told_of
 from gateway.context import Ask, Later
+from gateway.fetch.handle_search import Search
+from gateway.fetch.in_log import ABORTED_MAX, find_told, find_told_sealed, told, told_of
 from shm.kernels.base.words import BATCH_HEADER_BYTES
 from smq.log.aborted import AbortedIn
 from smq.log.log import Log
@@ -27,9 +28,8 @@ from smq.log.lookup import Found
 from smq.log.reading import Run
 from smq.model.errors import ErrorCode
 from smq.model.segments import BatchLimits, Reach
-from smq.shard.inline import Search
 from smq.shard.led import Led
-from smq.shard.lent import FileRange, LentBatches
+from smq.shard.loans import FileRange, LentBatches
 from smq.shard.shard import Shard
 from smq.wire.generated.fetch import FetchResponse, PartitionData
 from smq.wire.internal.form import Failed

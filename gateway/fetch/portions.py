@@ -14,14 +14,14 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from gateway.apis.cold_fetch import with_cold
-from gateway.apis.fetch import Fetching, Reader
-from gateway.apis.session_fetch import Beginning, Incremental, enter, is_incremental
 from gateway.context import LogSlot, ShardContext, Step, WaitForAny, WaitForMany
+from gateway.fetch.answer import Fetching, Reader
+from gateway.fetch.cold import with_cold
+from gateway.fetch.session import Beginning, Incremental, enter, is_incremental
 from shm.kernels.base.words import P_HIGH_WATERMARK
-from shm.kernels.request.fetch_request import WAIT_MS_MAX
+from shm.kernels.request.fetch import WAIT_MS_MAX
 from smq.log.reading import DamagedFrame
-from smq.shard.lent import LentBatches
+from smq.shard.loans import LentBatches
 from smq.shard.shard import Shard
 from smq.wire.generated.fetch import FetchRequest, FetchResponse
 from smq.wire.portions import Portion as AnyPortion
@@ -160,8 +160,3 @@ def _kept(lent: LentBatches) -> bytes | LentBatches:
                 return copy
     lent.hold()
     return lent
-
-
-def steps(portions: Callable[[], Iterator[AnyPortion]], context: ShardContext) -> Iterator[Step]:
-    """The steps of a request that is too large to be handled whole."""
-    return LargeFetch(portions, context).steps()

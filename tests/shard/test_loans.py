@@ -10,9 +10,9 @@ from hypothesis import given, settings, strategies as st
 from shm.kernels.base.words import COUNTER_FETCHES_FROM_WAL
 from smq.log.files.background import InlineBackground
 from smq.log.reading import DamagedFrame
-from smq.shard import lent as module
+from smq.shard import loans as module
 from smq.shard.led import Led
-from smq.shard.lent import FileRange, LentBatches, Sendable
+from smq.shard.loans import FileRange, LentBatches, Sendable
 from smq.testing.disk import SlowDisk
 from tests.log.logs import read_batch
 from tests.shard.shard_bench import RING_BYTES, Appender, batch, new_shard, topic

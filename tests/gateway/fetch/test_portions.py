@@ -8,7 +8,7 @@ import pytest
 from gateway.context import WaitForAny
 from gateway.dispatch import dispatch
 from gateway.parts import Parts
-from shm.kernels.request.fetch_request import WAIT_MS_MAX
+from shm.kernels.request.fetch import WAIT_MS_MAX
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.gateway.coordinator_bench import decoded, relayed
 from tests.gateway.shard_api_bench import ShardBench, joined

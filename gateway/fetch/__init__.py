@@ -1,0 +1,1 @@
+"""Fetch, answered by Python: rules, answer, session, portions. The API is gateway.apis.fetch."""
