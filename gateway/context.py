@@ -3,7 +3,6 @@
 A handler returns the response message, or
 
     Wait     a long poll: try again when one of the partitions moves, at the latest at a deadline
-             (WaitForMany: for very many partitions)
     Ask      questions to the sealer or a background thread; their answers make the response
     Relay    the coordinator answers this request
 """
@@ -59,64 +58,10 @@ class Ask:
     then: "Callable[[list[Any]], Message | Ask]"
 
 
-class Attempt(Protocol):
-    """Evaluates a waiting request from scratch."""
-
-    def __call__(self, *, is_last: bool) -> Message | Ask | None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """A long poll. `attempt` and `moved` return a response or Ask; None: there is too little yet.
-
-    find_places   the places whose HWM may bring more, as the last attempt found them: a topic that
-                  is created again has other places than before
-    attempt       called when the catalog has changed or the time is over
-    moved         called when the HWM of some places has moved: looks at nothing else
-    """
-
-    find_places: Callable[[], Sequence[LogSlot]]
-    timeout_ms: int
-    attempt: Attempt
-    moved: Callable[[Sequence[LogSlot]], Message | Ask | None]
-
-    @property
-    def places(self) -> Sequence[LogSlot]:
-        """See find_places."""
-        return self.find_places()
-
-
-@dataclass(frozen=True, slots=True)
-class WaitForMany:
-    """A long poll of very many partitions: on any move, `attempt` evaluates it from scratch.
-
-    find_codes   log << 32 | slot of each, ascending, as the last attempt found them
-    """
-
-    find_codes: Callable[[], np.ndarray]
-    timeout_ms: int
-    attempt: Attempt
-
-
-@dataclass(slots=True)
-class WaitForAny:
-    """A long poll of many partitions that is answered in steps (gateway.parts).
-
-    codes      log << 32 | slot of each, ascending: continue when one of them has moved
-    has_moved  one has moved already: continue at once
-    is_over    the caller sets it when the time is over: continue, and answer
-    """
-
-    codes: np.ndarray
-    timeout_ms: int
-    has_moved: bool
-    is_over: bool = False
-
-
 class Step(NamedTuple):
     """The result of one step of a request: see gateway.parts.
 
-    result     the response to a portion, Ask, Relay or WaitForAny; None: nothing yet
+    result     the response to a portion, Ask, Relay or Wait; None: nothing yet
     continues  the response's first outer row may be the last one of the response before
     """
 
@@ -124,9 +69,42 @@ class Step(NamedTuple):
     continues: bool = False
 
 
+class Attempt(Protocol):
+    """Evaluates a waiting request from scratch."""
+
+    def __call__(self, *, is_last: bool) -> Message | Ask | Step | None: ...
+
+
+@dataclass(slots=True)
+class Wait:
+    """A long poll. `attempt` and `moved` return a response or Ask; None: there is too little yet. A
+    request that is read in portions returns Step, and reads them again.
+
+    find_codes  log << 32 | slot of each partition whose HWM may bring more, as the last attempt
+                found them: a topic that is created again has other places than before. Of very
+                many an array, ascending
+    attempt     called when the catalog has changed or the time is over
+    moved       called when the HWM of some has moved, with their codes: looks at nothing else.
+                None: `attempt` is called
+    has_moved   one has moved already: no need to wait
+    due_ns      the deadline (monotonic), which the caller sets when the first wait begins
+    """
+
+    find_codes: Callable[[], Sequence[int] | np.ndarray]
+    timeout_ms: int
+    attempt: Attempt
+    moved: Callable[[Sequence[int]], Message | Ask | None] | None = None
+    has_moved: bool = False
+    due_ns: int = 0
+
+    def look(self, codes: Sequence[int]) -> Message | Ask | Step | None:
+        """Evaluate it after the HWM of these has moved."""
+        return self.attempt(is_last=False) if self.moved is None else self.moved(codes)
+
+
 @dataclass(frozen=True, slots=True)
 class Relay:
     """Have the coordinator answer."""
 
 
-Result: TypeAlias = Message | Ask | Wait | WaitForMany | Relay
+Result: TypeAlias = Message | Ask | Wait | Relay

@@ -17,7 +17,7 @@ from typing import Any
 
 from gateway.apis.bounds import Cut
 from gateway.apis.table import Api
-from gateway.context import Ask, Message, Relay, Step, WaitForAny
+from gateway.context import Ask, Message, Relay, Step, Wait
 from gateway.error_codes import Codes, error_codes, error_codes_of_rows
 from gateway.rows import Rows
 from smq.model.errors import PeerError
@@ -34,8 +34,7 @@ class Parts:
     """One answer in the making: call `step` until it returns True or leaves something `pending`.
 
     `request` holds its bytes, if it was large. Invariant: while something is `pending`, the caller
-    must `add` the response that it yields (Ask), `go_on` when there may be more (WaitForAny), or
-    have the whole request answered elsewhere (Relay).
+    must `add` what it yields (Ask, Wait), or have the whole request answered elsewhere (Relay).
 
     errors  the error codes of the answer so far, all of them once it is `written`
     """
@@ -56,8 +55,7 @@ class Parts:
         self._last: Message = None
         self._continues = False
         self.errors: Codes = {}
-        self.pending: Ask | Relay | WaitForAny | None = None
-        self.due_ns = 0  # Set by the caller: its deadline.
+        self.pending: Ask | Relay | Wait | None = None
 
     def step(self) -> bool:
         """Take one step; whether the answer is complete. Raises PeerError."""
@@ -69,17 +67,19 @@ class Parts:
         assert isinstance(step, Step)
         if step.result is not None:
             self._continues = step.continues
-            if isinstance(step.result, (Ask, Relay, WaitForAny)):
+            if isinstance(step.result, (Ask, Relay, Wait)):
                 self.pending = step.result
-                if isinstance(step.result, WaitForAny):
+                if isinstance(step.result, Wait):
                     self.drop()
             else:
                 self.add(step.result)
         return False
 
-    def add(self, response: Message) -> None:
-        """Add the response to a part. Raises PeerError."""
+    def add(self, response: Message | Step) -> None:
+        """Add the response to a part; Step: there is none, take the next step. Raises PeerError."""
         self.pending = None
+        if isinstance(response, Step):
+            return
         name, version = self._cut.response[0], self.header.api_version
         rows = getattr(response, name)
         error_codes_of_rows(self.api.key, version, name, rows, self.errors)
@@ -92,11 +92,6 @@ class Parts:
     def size(self) -> int:
         """About how many bytes the answer has so far."""
         return self._rows.size
-
-    def go_on(self) -> None:
-        """Continue: the awaited records may be there, or the time is over."""
-        assert isinstance(self.pending, WaitForAny)
-        self.pending = None
 
     def drop(self) -> None:
         """Drop the answer unsent: return the loans of the parts made so far."""

@@ -4,12 +4,12 @@ A waiting request is kept as its bytes. When a high watermark moves, one kernel 
 leaves it waiting.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
-from gateway.context import Ask, LogSlot, Message, Relay, Wait
-from gateway.dispatch import dispatch
+from gateway.context import Ask, Message, Wait
 from shm.kernels.request.fetch import (
     ANSWERED,
     LEFT,
@@ -30,22 +30,24 @@ from shm.kernels.request.fetch import (
     STATE_WORDS,
     answer_fetch,
 )
-from smq.model.now import Now
 from smq.shard.loans import LentBatches
 from smq.shard.shard import Shard
 
 NAMES_BYTES_MAX = PLACES_MAX * 256  # Topics of an answer.
 OUT_BYTES = RECORDS_BYTES_MAX + 2 * PLACES_MAX * PARTITION_BYTES_MAX + NAMES_BYTES_MAX
-_SLOT_MASK = 2**32 - 1
 
 Answer = list[bytes | LentBatches]  # As it goes out, with its size.
+Dispatch: TypeAlias = Callable[[memoryview], Message | Ask | Wait]
 
 
 class QuickFetch:
-    """Runs the kernel for a shard. A shard with several logs answers no request here."""
+    """Runs the kernel for a shard. A shard with several logs answers no request here.
 
-    def __init__(self, shard: Shard) -> None:
-        self.shard = shard
+    `dispatch` answers a waiting request that the kernel leaves.
+    """
+
+    def __init__(self, shard: Shard, dispatch: Dispatch) -> None:
+        self.shard, self.dispatch = shard, dispatch
         self._log = next(iter(shard.logs.values())) if len(shard.logs) == 1 else None
         self._state = np.zeros(STATE_WORDS, np.int64)
         self._words, self._out = self._state.data, np.zeros(OUT_BYTES, np.uint8)
@@ -61,28 +63,30 @@ class QuickFetch:
             return self.answer()
         if outcome == LEFT:
             return None
-        waiting = _Waiting(self, bytearray(data[start:end]), self.places())
-        timeout_ms = self._words[STATE_MAX_WAIT_MS]
-        return Wait(lambda: waiting.places, timeout_ms, waiting.attempt, waiting.moved)
+        waiting = _Waiting(self, data[start:end].copy(), self.codes())
+        return waiting.wait(self._words[STATE_MAX_WAIT_MS])
+
+    def resume(self, request: np.ndarray, slots: Sequence[int], due_ns: int) -> Wait:
+        """A request that has waited for these partitions elsewhere, and for no other."""
+        assert self._log is not None, "nobody else has waited without one"
+        wait = _Waiting(self, request, [self._log.number << 32 | slot for slot in slots]).wait(0)
+        wait.due_ns = due_ns
+        return wait
 
     def look(self, request: np.ndarray, *, is_last: bool) -> Answer | Message | Ask | Wait | None:
-        """Answer a waiting request now; None: it still waits, for `places`.
+        """Answer a waiting request now; None: it still waits, for `codes`.
 
         Wait: the kernel leaves it from now on; this is the parsed request.
         """
         outcome = self._ask(request, 0, len(request), is_last=is_last)
         if outcome == ANSWERED:
             return self.answer()
-        if outcome != LEFT:
-            return None
-        result = dispatch(request.data, self.shard, Now(0, 0)).result  # Fetch asks no clock.
-        assert not isinstance(result, Relay), "a shard answers fetches itself"
-        return result
+        return self.dispatch(request.data) if outcome == LEFT else None
 
-    def places(self) -> list[LogSlot]:
-        """The places that the last request waits for."""
-        codes = self._state[STATE_PLACES:][: self._words[STATE_PLACE_COUNT]].tolist()
-        return [(code >> 32, code & _SLOT_MASK) for code in codes]
+    def codes(self) -> list[int]:
+        """The partitions that the last request waits for."""
+        codes: list[int] = self._state[STATE_PLACES:][: self._words[STATE_PLACE_COUNT]].tolist()
+        return codes
 
     def _ask(self, data: np.ndarray, start: int, end: int, *, is_last: bool) -> int:
         if self._log is None:
@@ -133,34 +137,32 @@ def _after(pieces: Answer, sent: int) -> Answer:
 
 
 class _Waiting:
-    """A waiting request, as its bytes, and the places it waits for.
+    """A waiting request, as its bytes, and the partitions it waits for.
 
     The kernel parses the bytes each time, which costs less than an object would. A request that it
     leaves is parsed once, and `_read` serves it from then on.
     """
 
-    def __init__(self, quick: QuickFetch, request: bytearray, places: Sequence[LogSlot]) -> None:
-        self._quick, self._request = quick, np.frombuffer(request, np.uint8)
+    def __init__(self, quick: QuickFetch, request: np.ndarray, codes: Sequence[int]) -> None:
+        self._quick, self._request = quick, request
         self._read: Wait | None = None
-        self._places = places
+        self._codes = codes
 
-    @property
-    def places(self) -> Sequence[LogSlot]:
-        """See Wait.find_places."""
-        return self._places if self._read is None else self._read.places
+    def wait(self, timeout_ms: int) -> Wait:
+        """As the loop waits for it."""
+        return Wait(self._find_codes, timeout_ms, self._attempt, self._moved)
 
-    def attempt(self, *, is_last: bool) -> Answer | Message | Ask | None:
-        """See Wait."""
+    def _find_codes(self) -> Sequence[int] | np.ndarray:
+        return self._codes if self._read is None else self._read.find_codes()
+
+    def _attempt(self, *, is_last: bool) -> Answer | Message | Ask | None:
         if self._read is None:
             found = self._quick.look(self._request, is_last=is_last)
             if not isinstance(found, Wait):
-                self._places = self._quick.places() if found is None else ()
+                self._codes = self._quick.codes() if found is None else ()
                 return found
             self._read = found
         return self._read.attempt(is_last=is_last)
 
-    def moved(self, places: Sequence[LogSlot]) -> Answer | Message | Ask | None:
-        """See Wait."""
-        if self._read is None:
-            return self.attempt(is_last=False)
-        return self._read.moved(places)
+    def _moved(self, codes: Sequence[int]) -> Answer | Message | Ask | None:
+        return self._attempt(is_last=False) if self._read is None else self._read.look(codes)

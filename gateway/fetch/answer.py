@@ -5,7 +5,7 @@ What the sealer has is asked for (gateway.fetch.cold).
 
 from collections.abc import Callable, Iterable, Sequence
 
-from gateway.context import Ask, LogSlot, Message, ShardContext
+from gateway.context import Ask, Message, ShardContext
 from gateway.fetch.cold import ColdPart, Part, Unread, storage_error, with_cold
 from gateway.fetch.handle_search import Search
 from gateway.fetch.in_log import ABORTED_MAX, Told, find_told, find_told_sealed
@@ -46,6 +46,8 @@ class Fetching:
     """A request in progress, or a portion of one.
 
     It is evaluated whole at first, and while it waits only where a high watermark has moved.
+
+    places  where it reads, by log << 32 | slot
     """
 
     def __init__(
@@ -55,8 +57,8 @@ class Fetching:
         self.topics = topics_of(request, context.header.api_version)
         self._rows: list[list[Row]] = []
         self._catalog_version = -1
-        self.places: dict[LogSlot, Row] = {}
-        self._ready_bytes: dict[LogSlot, int] = {}
+        self.places: dict[int, Row] = {}
+        self._ready_bytes: dict[int, int] = {}
 
     def attempt(self, *, is_last: bool) -> Message | Ask | None:
         """The response if there is enough to read, Ask if the sealer has it, or None."""
@@ -87,12 +89,12 @@ class Fetching:
             node_endpoints=endpoints(self._rows),
         )
 
-    def moved(self, places: Iterable[LogSlot]) -> Message | Ask | None:
+    def moved(self, codes: Iterable[int]) -> Message | Ask | None:
         """Some partitions have more to read: the response, if there is enough now."""
         assert self._catalog_version == self._context.shard.catalog_version, "places of old slots"
         if self._request.min_bytes > 1:  # Any record is a byte at least.
-            for place in places:
-                self._ready_bytes[place] = self._readable_bytes(self.places[place])
+            for code in codes:
+                self._ready_bytes[code] = self._readable_bytes(self.places[code])
             if sum(self._ready_bytes.values()) < self._request.min_bytes:
                 return None
         return self.attempt(is_last=False)
@@ -108,7 +110,7 @@ class Fetching:
     def _read(self, reader: "Reader", row: Row) -> PartitionData:
         data, size = reader.read(row)
         if row.led is not None:
-            self._ready_bytes[row.led.log.number, row.led.slot] = size
+            self._ready_bytes[row.led.code] = size
         return data
 
     def _resolve_all(self) -> None:
@@ -120,7 +122,7 @@ class Fetching:
         ]
         self._ready_bytes.clear()  # The places may belong to another topic by now.
         found = [row for rows in self._rows for row in rows if row.led is not None]
-        self.places = {(row.led.log.number, row.led.slot): row for row in found if row.led}
+        self.places = {row.led.code: row for row in found if row.led}
 
 
 class Reader:

@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from gateway.context import LogSlot, ShardContext, Step, WaitForAny, WaitForMany
+from gateway.context import ShardContext, Step, Wait
 from gateway.fetch.answer import Fetching, Reader
 from gateway.fetch.cold import with_cold
 from gateway.fetch.session import Beginning, Incremental, enter, is_incremental
@@ -37,9 +37,9 @@ class Places:
     def __init__(self) -> None:
         self._codes, self._seen = array("q"), array("q")
 
-    def add(self, place: LogSlot, high_watermark: int) -> None:
+    def add(self, code: int, high_watermark: int) -> None:
         """One more partition."""
-        self._codes.append(place[0] << 32 | place[1])
+        self._codes.append(code)
         self._seen.append(high_watermark)
 
     def codes(self) -> np.ndarray:
@@ -76,30 +76,36 @@ class LargeFetch:
         self._portions = cast("Callable[[], Iterator[Portion]]", portions)
         self._context = context
         self._places = Places()
+        self._is_last = False  # The time to wait is over.
 
     def steps(self) -> Iterator[Step]:
-        """Responses to portions, with whether they continue; Ask; WaitForAny."""
+        """Responses to portions, with whether they continue; Ask; Wait."""
         message, _ = next(self._portions())
         return self._of_a_session() if is_incremental(message) else self._full(message)
 
     def _full(self, first: FetchRequest) -> Iterator[Step]:
-        beginning, is_last = Beginning(first, self._context), first.max_wait_ms <= 0
+        beginning, self._is_last = Beginning(first, self._context), first.max_wait_ms <= 0
+        wait = Wait(self._places.codes, min(first.max_wait_ms, WAIT_MS_MAX), self._again)
         while True:
             reader = Reader(first, self._context.header.api_version)
             for (message, continues), is_final in _marked(self._portions()):
                 response = self._read(message, reader, beginning)
-                if is_final and (is_last or _is_enough(reader, first)):
+                if is_final and (self._is_last or _is_enough(reader, first)):
                     beginning.end(response)
                 yield Step(with_cold(response, reader.take_cold()), continues)
-            if is_last or _is_enough(reader, first):
+            if self._is_last or _is_enough(reader, first):
                 self._context.shard.count_fetch(reader.total_bytes)
                 return
-            places, self._places = self._places, Places()
             beginning.again()
-            has_moved = places.have_moved(self._context.shard)
-            wait = WaitForAny(places.codes(), min(first.max_wait_ms, WAIT_MS_MAX), has_moved)
+            wait.find_codes = self._places.codes
+            wait.has_moved = self._places.have_moved(self._context.shard)
+            self._places = Places()
             yield Step(wait)
-            is_last = wait.is_over
+
+    def _again(self, *, is_last: bool) -> Step:
+        """See Wait."""
+        self._is_last = is_last
+        return Step(None)
 
     def _of_a_session(self) -> Iterator[Step]:
         """An incremental fetch with many changes to its session."""
@@ -115,19 +121,14 @@ class LargeFetch:
             yield Step(None)
         assert incremental is not None
         incremental.forget(message)
-        result = incremental.answer()
-        while isinstance(result, WaitForMany):
-            wait = WaitForAny(result.find_codes(), result.timeout_ms, has_moved=False)
-            yield Step(wait)
-            result = result.attempt(is_last=wait.is_over) or result
-        yield Step(result)
+        yield Step(incremental.answer())
 
     def _read(self, request: FetchRequest, reader: Reader, beginning: Beginning) -> FetchResponse:
         fetching = Fetching(request, self._context)
         response = fetching.read(reader)
-        for place, row in fetching.places.items():
+        for code, row in fetching.places.items():
             assert row.led is not None
-            self._places.add(place, row.led.offsets().high_watermark)
+            self._places.add(code, row.led.offsets().high_watermark)
         for topic in response.responses:
             for partition in topic.partitions:
                 if isinstance(partition.records, LentBatches):

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from uuid import UUID
 
-from gateway.context import Ask, Message, Result, ShardContext, WaitForMany
+from gateway.context import Ask, Message, Result, ShardContext, Wait
 from gateway.fetch.answer import Fetching, Reader
 from gateway.fetch.cold import with_cold
 from gateway.fetch.rules import IDS_FROM, NO_SESSION_EPOCHS, READ_COMMITTED
@@ -126,7 +126,7 @@ class Incremental:
         if result is not None:
             return result
         wait_ms = min(self._request.max_wait_ms, WAIT_MS_MAX)
-        return WaitForMany(session.codes, wait_ms, self.attempt)
+        return Wait(session.codes, wait_ms, self.attempt)
 
     def attempt(self, *, is_last: bool) -> Message | Ask | None:
         """The response if there is enough to read, Ask if the sealer has it, or None."""

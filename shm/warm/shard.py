@@ -150,7 +150,7 @@ def _warm_turns(log: LogMemory, links: np.ndarray, producers: np.ndarray) -> Non
     take_turns(
         turn, events, np.zeros(1, np.int64), data, (log.memory, links, producers, directory),
         (plan, out), (state, out), waiting, new_sessions(1), np.zeros(3, np.int64),
-        np.zeros(1, np.int64), data, new_spin(), np.zeros(1, np.int64),
+        np.zeros(1, np.int64), np.zeros(1, np.int32), new_spin(), np.zeros(1, np.int64),
     )  # fmt: skip
     note_spin(new_spin(), may_spin(new_spin()))
     waiting[0][WAITING_COUNT] = 1

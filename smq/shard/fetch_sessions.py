@@ -274,7 +274,7 @@ def _code(shard: Serving, topic: Topic | None, index: int) -> int:
         return -1
     if isinstance(led, InternalPartition):
         return _EMPTY
-    return led.log.number << 32 | led.slot
+    return led.code
 
 
 class FetchSessions:

@@ -61,6 +61,11 @@ class Led:
         return Offsets(*_OFFSETS(self.log.partitions.table[self.slot].tolist()))
 
     @property
+    def code(self) -> int:
+        """log << 32 | slot: the partition as directory and waiting requests have it."""
+        return self.log.number << 32 | self.slot
+
+    @property
     def epoch(self) -> int:
         """The partition's leader epoch."""
         return self.log.partitions.epochs[self.number][-1][0]

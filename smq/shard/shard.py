@@ -159,7 +159,7 @@ class Shard:
 
     def _code_of(self, number: int) -> int | None:
         led = self._led.get(number)
-        return None if led is None else led.log.number << 32 | led.slot
+        return None if led is None else led.code
 
     @property
     def directory(self) -> np.ndarray:

@@ -33,4 +33,4 @@ class Quick:
 
 def awaited(bench: ServerBench) -> int:
     """How many fetches wait in the kernel's table."""
-    return len(bench.server._quick_turns.waiting)
+    return len(bench.server._quick_turns.parked)

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from gateway.apis.table import APIS, Api, Where
-from gateway.context import Ask, Relay, Wait, WaitForAny
+from gateway.context import Ask, Relay, Wait
 from gateway.coordinator_context import Ticket
 from gateway.coordinator_dispatch import dispatch as dispatch_in_coordinator
 from gateway.dispatch import dispatch
@@ -130,9 +130,8 @@ def finish(meter: Meter, parts: Parts, between: Callable[[], object] = nothing_p
             ask = parts.pending
             nothing = [Failed("it is away")] * len(ask.questions)
             parts.add(meter.step(lambda: ask.then(nothing)))  # noqa: B023
-        elif isinstance(parts.pending, WaitForAny):
-            parts.pending.is_over = True
-            parts.go_on()
+        elif isinstance(parts.pending, Wait):
+            parts.add(parts.pending.attempt(is_last=True))
         elif isinstance(parts.pending, Relay):
             return
     meter.step(lambda: parts.written().framed())

@@ -18,7 +18,7 @@ from uuid import UUID
 import pytest
 
 from gateway.apis.table import APIS, Api, Where
-from gateway.context import Ask, Later, Relay, Wait, WaitForAny
+from gateway.context import Ask, Later, Relay, Wait
 from gateway.coordinator_dispatch import dispatch as dispatch_in_coordinator
 from gateway.dispatch import dispatch
 from gateway.parts import Parts
@@ -236,9 +236,8 @@ def finish(meter: Meter, parts: Parts) -> None:
         if isinstance(parts.pending, Ask):
             response = said_to(meter, parts.pending)
             meter.step(lambda: parts.add(response))  # noqa: B023
-        elif isinstance(parts.pending, WaitForAny):
-            parts.pending.is_over = True
-            parts.go_on()
+        elif isinstance(parts.pending, Wait):
+            parts.add(parts.pending.attempt(is_last=True))
         elif isinstance(parts.pending, Relay):
             return
     meter.step(lambda: parts.written().framed())

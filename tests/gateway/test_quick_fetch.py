@@ -19,6 +19,7 @@ from shm.kernels.base.words import (
 )
 from shm.kernels.request.fetch import PLACES_MAX, RECORDS_BYTES_MAX
 from smq.shard.loans import LentBatches
+from smq.shard.shard import Shard
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from tests.gateway.coordinator_bench import relayed
 from tests.gateway.shard_api_bench import EPOCH, ShardBench, joined, sent
@@ -64,13 +65,17 @@ def partition(index: int = 0, offset: int = 0, **fields: Any) -> FetchPartition:
     )
 
 
+def quick_fetch(shard: Shard) -> QuickFetch:
+    return QuickFetch(shard, lambda request: dispatch(request, shard, NOW).result)
+
+
 class Both:
     """One request, answered by the kernel and by the handler."""
 
     def __init__(self, bench: ShardBench, version: int, request: FetchRequest) -> None:
         self.data = bytearray(relayed("Fetch", version, request).request)
         self.shard = bench.shard
-        self.quick = QuickFetch(bench.shard)
+        self.quick = quick_fetch(bench.shard)
         self.outcome = self.quick.run(np.frombuffer(self.data, np.uint8), 0, len(self.data))
         self.by_hand = dispatch(memoryview(self.data), bench.shard, NOW)
 
@@ -132,7 +137,7 @@ def test_whatever_is_asked_the_kernel_says_what_the_handler_says_or_nothing(
     both = Both(bench, version, request)
     if isinstance(both.outcome, Wait):
         assert isinstance(both.by_hand.result, Wait)
-        assert set(both.outcome.places) == set(both.by_hand.result.places)
+        assert set(both.outcome.find_codes()) == set(both.by_hand.result.find_codes())
         assert both.outcome.timeout_ms == both.by_hand.result.timeout_ms
         is_last = both.outcome.attempt(is_last=True)
         last = both.by_hand.result.attempt(is_last=True)
@@ -156,7 +161,7 @@ def test_cut_and_garbled_requests_are_left_or_answered_as_the_handler_does(
     for at, value in changes:
         data[at % len(data)] = value
     data = data[: max(1, len(data) - cut)]
-    outcome = QuickFetch(bench.shard).run(np.frombuffer(data, np.uint8), 0, len(data))
+    outcome = quick_fetch(bench.shard).run(np.frombuffer(data, np.uint8), 0, len(data))
     if isinstance(outcome, list):
         assert joined(outcome) == sent(dispatch(memoryview(data), bench.shard, NOW))
 
@@ -169,10 +174,10 @@ def test_a_request_that_waits_is_answered_when_something_has_come(
     both = Both(bench, version, asked([fetch_of("one", partition(0, 0), partition(1, 0))]))
     assert isinstance(both.outcome, Wait)
     assert isinstance(both.by_hand.result, Wait)
-    assert both.outcome.moved([]) is None
+    assert both.outcome.look([]) is None
     bench.appender.append("one", 1, batch(b"came"))
-    response = both.by_hand.result.moved([])
-    answer = both.outcome.moved([])
+    response = both.by_hand.result.look([])
+    answer = both.outcome.look([])
     assert isinstance(answer, list)
     assert joined(answer) == sent(both.by_hand._replace(result=response))
 
@@ -183,9 +188,22 @@ def test_a_request_that_waits_and_is_left_then_is_answered_by_hand(tmp_path: Pat
     assert isinstance(both.outcome, Wait)
     for _ in range(SMALL_COUNT):
         bench.appender.append("large", 0, SMALL)
-    response = both.outcome.moved([])
+    response = both.outcome.look([])
     assert not isinstance(response, list)
     assert len(sent(both.by_hand._replace(result=response))) > RECORDS_BYTES_MAX
+
+
+def test_a_request_that_has_waited_elsewhere_goes_on_until_its_deadline(tmp_path: Path) -> None:
+    bench = ShardBench(tmp_path, ONE, TWO, LARGE)
+    both = Both(bench, 12, asked([fetch_of("one", partition(1, 0))]))
+    assert isinstance(both.outcome, Wait)
+    [code] = both.outcome.find_codes()
+    wait = both.quick.resume(np.frombuffer(both.data, np.uint8), [int(code)], 77)
+    assert (wait.due_ns, wait.find_codes(), wait.look([code])) == (77, [code], None)
+    bench.appender.append("one", 1, batch(b"came"))
+    answer = wait.look([code])
+    assert isinstance(answer, list)
+    assert b"came" in joined(answer)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +265,7 @@ def test_a_partition_of_which_python_is_to_say_is_left(tmp_path: Path) -> None:
 def test_a_shard_of_several_logs_leaves_everything(tmp_path: Path) -> None:
     shard = new_shard(tmp_path, ONE, logs=2)
     data = bytearray(relayed("Fetch", 12, asked([fetch_of("one", partition())])).request)
-    assert QuickFetch(shard).run(np.frombuffer(data, np.uint8), 0, len(data)) is None
+    assert quick_fetch(shard).run(np.frombuffer(data, np.uint8), 0, len(data)) is None
 
 
 def test_what_is_answered_is_counted_by_either_way(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ request: as in Kafka, a transaction aborted here may still be committed elsewher
 
 from collections.abc import Sequence
 
-from gateway.context import LogSlot, ShardContext, Wait
+from gateway.context import ShardContext, Wait
 from smq.model.catalog import InternalPartition
 from smq.model.errors import ErrorCode
 from smq.shard.markers import Ending, end_transaction
@@ -43,7 +43,7 @@ def handle(
     answer = writing.attempt(is_last=False)
     if answer is not None:
         return answer
-    return Wait(writing.find_places, DURABLE_WITHIN_MS, writing.attempt, writing.moved)
+    return Wait(writing.find_codes, DURABLE_WITHIN_MS, writing.attempt)
 
 
 class _Writing:
@@ -76,14 +76,10 @@ class _Writing:
         version = asked.transaction_version
         return end_transaction(self._shard, led.number, marker, version, self._now)
 
-    def find_places(self) -> Sequence[LogSlot]:
-        """The places whose high watermarks the answer waits for."""
+    def find_codes(self) -> Sequence[int]:
+        """The partitions whose high watermarks the answer waits for."""
         those = (each.led for each in self._endings.values())
-        return sorted({(led.log.number, led.slot) for led in those if led is not None})
-
-    def moved(self, _: Sequence[LogSlot]) -> WriteTxnMarkersResponse | None:
-        """Some high watermarks have moved."""
-        return self.attempt(is_last=False)
+        return sorted({led.code for led in those if led is not None})
 
     def attempt(self, *, is_last: bool) -> WriteTxnMarkersResponse | None:
         """The answer, or None while a marker is not durable yet."""

@@ -305,7 +305,7 @@ def take_turns(
     waiting     see `add_waiting`
     sessions    (table, watchers): see shm.kernels.turn.sessions
     cursors, touched   see `publish`
-    watched     uint8 by slot: 1 where a request waits that only the loop knows
+    watched     int32 by slot: not 0 where a request waits that only the loop knows
     spin        see shm.kernels.turn.spin
     published   int64: the version of the catalog that was published last
     """

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gateway.context import Ask, Later, Message, Relay, Result, Wait, WaitForAny, WaitForMany
+from gateway.context import Ask, Later, Message, Relay, Result, Step, Wait
 from gateway.dispatch import Dispatched, encode
 from gateway.error_codes import error_codes
 from gateway.fetch.cold import lent_of
@@ -66,10 +66,7 @@ class Answering:
         if result is None:
             return
         if isinstance(result, Wait):
-            self.wait(connection, slot, dispatched, result)
-        elif isinstance(result, WaitForMany):
-            due_ns = monotonic_ns() + result.timeout_ms * 1_000_000
-            self._wait_for_many(connection, slot, dispatched, (result, due_ns))
+            self._wait(connection, slot, result, partial(self.settle, connection, slot, dispatched))
         elif isinstance(result, Parts):
             connection.working += 1
             self._steps.add(partial(self._step, connection, slot, result))
@@ -150,37 +147,29 @@ class Answering:
         if isinstance(parts.pending, Relay):
             connection.working -= 1
             self.relay(connection, slot, parts.request)
-        elif isinstance(parts.pending, WaitForAny):
-            self._wait_for_any(connection, slot, parts, parts.pending)
+        elif isinstance(parts.pending, Wait):
+            self._pause(connection, slot, parts, parts.pending)
         else:
             self._add(connection, slot, parts, parts.pending)
         return False  # It continues when the pending work is done.
 
-    def _wait_for_any(
-        self, connection: Connection, slot: Slot, parts: Parts, wait: WaitForAny
-    ) -> None:
-        """Continue when there may be enough records; the deadline counts from the first wait."""
-        _wait_as_asked(slot)
-        if parts.due_ns == 0:
-            parts.due_ns = monotonic_ns() + wait.timeout_ms * 1_000_000
+    def _pause(self, connection: Connection, slot: Slot, parts: Parts, wait: Wait) -> None:
+        """Continue when there may be enough records."""
         connection.working -= 1  # Keep reading: otherwise a disconnect would go unnoticed.
         connection.relayed_bytes += len(parts.request)
         self.dirty[connection] = None
 
-        def go_on() -> None:
-            connection.polls.discard(poll)
+        def go_on(result: Message | Ask | Step) -> None:
             connection.working += 1
             connection.relayed_bytes -= len(parts.request)
-            parts.go_on()
-            self._steps.add(partial(self._step, connection, slot, parts))
+            self._add(connection, slot, parts, result)
 
-        poll = self._polls.add_wide(wait, parts.due_ns, go_on)
-        connection.polls.add(poll)
-        if wait.has_moved and monotonic_ns() < parts.due_ns:
-            self._polls.go_on(poll)
+        self._wait(connection, slot, wait, go_on)
 
-    def _add(self, connection: Connection, slot: Slot, parts: Parts, result: Message | Ask) -> None:
-        """Add a requested part that has arrived, or request the next."""
+    def _add(
+        self, connection: Connection, slot: Slot, parts: Parts, result: Message | Ask | Step
+    ) -> None:
+        """Add what has arrived, or request the next."""
         result = self._found_out(result, partial(self._add, connection, slot, parts))
         if result is None:
             return
@@ -241,50 +230,30 @@ class Answering:
         is_asking = False
         return None if missing else answers
 
-    def wait(self, connection: Connection, slot: Slot, dispatched: Dispatched, wait: Wait) -> None:
-        """Answer when there are enough records or the deadline has passed, which may be now."""
-        if wait.timeout_ms <= 0:
-            last = wait.attempt(is_last=True)
-            assert last is not None, "the last attempt always has a result"
-            self.settle(connection, slot, dispatched, last)
-            return
-
-        def settle(result: Message | Ask) -> None:
-            connection.polls.discard(poll)
-            self.settle(connection, slot, dispatched, result)
-
-        _wait_as_asked(slot)
-        poll = self._polls.add(wait, settle)
-        connection.polls.add(poll)
-
-    def _wait_for_many(
+    def _wait(
         self,
         connection: Connection,
         slot: Slot,
-        dispatched: Dispatched,
-        wait: tuple[WaitForMany, int],
+        wait: Wait,
+        settle: Callable[[Message | Ask | Step], None],
     ) -> None:
-        """Answer when there are enough records; `wait` comes with its deadline (monotonic, ns)."""
-        _wait_as_asked(slot)
-        many, due_ns = wait
-        for_any = WaitForAny(many.find_codes(), many.timeout_ms, has_moved=False)
+        """Settle when there are enough records or the deadline has passed, which may be now."""
+        if slot.timing is not None:
+            slot.timing.is_patient = True  # At the client's wish: it does not count as slow.
+        now_ns = monotonic_ns()
+        wait.due_ns = wait.due_ns or now_ns + wait.timeout_ms * 1_000_000
+        if wait.has_moved or now_ns >= wait.due_ns:
+            found = wait.attempt(is_last=now_ns >= wait.due_ns)
+            assert found is not None, "the last attempt always has a result"
+            settle(found)
+            return
 
-        def go_on() -> None:
+        def done(result: Message | Ask | Step) -> None:
             connection.polls.discard(poll)
-            result = many.attempt(is_last=for_any.is_over)
-            if result is None:
-                self._wait_for_many(connection, slot, dispatched, wait)
-            else:
-                self.settle(connection, slot, dispatched, result)
+            settle(result)
 
-        poll = self._polls.add_wide(for_any, due_ns, go_on)
+        poll = self._polls.add(wait, done)
         connection.polls.add(poll)
-
-
-def _wait_as_asked(slot: Slot) -> None:
-    """Mark a request as waiting at the client's wish: it does not count as slow."""
-    if slot.timing is not None:
-        slot.timing.is_patient = True
 
 
 def _let_go(dispatched: Dispatched, response: Message) -> None:

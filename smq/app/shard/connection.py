@@ -23,7 +23,7 @@ from smq.shard.references import Patience
 from smq.wire.codec import joined
 
 if TYPE_CHECKING:
-    from smq.app.shard.long_polls import LongPoll, WidePoll
+    from smq.app.shard.long_polls import LongPoll
     from smq.app.shard.request_times import Timing
     from smq.shard.quotas import Limits
 
@@ -174,7 +174,7 @@ class Connection:
         self.socket, self.fd, self.caller = sock, sock.fileno(), caller
         self.rest = Rest()
         self.slots: deque[Slot] = deque()
-        self.polls: set[LongPoll | WidePoll] = set()
+        self.polls: set[LongPoll] = set()
         self.closed = self.is_closing = self._is_blocked = self._is_loading = False
         self.is_held = False  # The next request waits for the acks that are due.
         self.working = 0  # Answers that are made in parts; the next request waits for them.

@@ -1,53 +1,136 @@
-"""Fetches that wait in the kernel's table, until the loop must answer one.
+"""The fetches that wait in the kernel's table (shm.kernels.turn.parked), as the loop sees them.
 
 A kernel parks a fetch there, and answers it when its records arrive. The loop takes a fetch over
 when the kernel cannot continue: the client sends another request, the catalog changes, the shard
-takes turns itself, or the fetch's deadline passes.
+takes turns itself, or the fetch's deadline passes. Then it waits in the loop, for the same
+partitions.
 """
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import numpy as np
 
-from shm.kernels.turn.parked import NEVER_NS
+from shm.kernels.turn.parked import (
+    NEVER_NS,
+    REQUEST_BYTES_MAX,
+    W_BYTES,
+    W_DUE_NS,
+    W_FD,
+    W_SLOT_COUNT,
+    W_SLOTS,
+    WAITING_AT,
+    WAITING_COUNT,
+    WAITING_DUE_NS,
+    WAITING_WORDS,
+    new_waiting,
+    remove_waiting,
+)
+from shm.kernels.turn.words import LOOPS, PARKED
 from smq.app.process.clock import monotonic_ns
 from smq.app.process.loop import Loop, Timer
-from smq.app.shard.quick_turns import QuickTurns
 
-NS = 1_000_000  # Of a millisecond.
 
-TakeOver = Callable[[int, np.ndarray, int], None]
-"""A client's descriptor, its request, and how many milliseconds it may wait still."""
+class Parked(NamedTuple):
+    """A fetch that was parked: its bytes (uint8), where it waits, its deadline (monotonic)."""
+
+    request: np.ndarray
+    slots: list[int]
+    due_ns: int
+
+
+class ParkedTable:
+    """The table of a shard.
+
+    `arrays` is what kernels take. Invariant: a client has at most one row, since it sends nothing
+    while it waits.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self.arrays = new_waiting(slots)
+        table, self._requests, awaited = self.arrays
+        self._rows = table[WAITING_AT:].reshape(-1, WAITING_WORDS)
+        self._words, self._awaited = table.data, awaited.data
+
+    def __len__(self) -> int:
+        return int(self._words[WAITING_COUNT])
+
+    @property
+    def due_ns(self) -> int:
+        """A lower bound of all deadlines (monotonic)."""
+        return int(self._words[WAITING_DUE_NS])
+
+    def clients(self) -> list[int]:
+        """The descriptors of all waiting clients."""
+        return _list(self._taken()[:, W_FD])
+
+    def concerned(self, slots: Iterable[int]) -> list[int]:
+        """The descriptors of the clients that wait for any of these partitions."""
+        wanted = [slot for slot in slots if self._awaited[slot]]
+        if not wanted:
+            return []
+        rows = self._taken()
+        asked = np.isin(rows[:, W_SLOTS:], wanted)
+        asked &= np.arange(asked.shape[1]) < rows[:, W_SLOT_COUNT, None]
+        return _list(rows[asked.any(axis=1), W_FD])
+
+    def due(self, now_ns: int) -> list[int]:
+        """The descriptors of the clients whose deadline has passed; `due_ns` is exact
+        afterwards."""
+        rows = self._taken()
+        is_due = rows[:, W_DUE_NS] <= now_ns
+        self._words[WAITING_DUE_NS] = min(_list(rows[~is_due, W_DUE_NS]), default=NEVER_NS)
+        return _list(rows[is_due, W_FD])
+
+    def take(self, fd: int) -> Parked:
+        """Remove a client's fetch."""
+        [row] = np.flatnonzero(self._taken()[:, W_FD] == fd).tolist()
+        words, start = _list(self._rows[row]), row * REQUEST_BYTES_MAX
+        request = self._requests[start : start + words[W_BYTES]].copy()
+        remove_waiting(self.arrays, row)
+        return Parked(request, words[W_SLOTS:][: words[W_SLOT_COUNT]], words[W_DUE_NS])
+
+    def _taken(self) -> np.ndarray:
+        return self._rows[: len(self)]
 
 
 class ParkedFetches:
-    """The parked fetches of one shard. `take_over` answers a fetch, or has it wait in the loop."""
+    """Takes parked fetches over. `clients` says whose are (shm.kernels.turn.words).
 
-    def __init__(self, loop: Loop, quick_turns: QuickTurns, take_over: TakeOver) -> None:
-        self._loop, self._quick_turns, self._take_over = loop, quick_turns, take_over
-        self._waiting = quick_turns.waiting
+    `take_over(fd, parked)` answers a client's fetch, or has it wait in the loop.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        table: ParkedTable,
+        clients: np.ndarray,
+        take_over: Callable[[int, Parked], None],
+    ) -> None:
+        self._loop, self._table, self._clients = loop, table, clients
+        self._take_over = take_over
         self._expiry: Timer | None = None
 
     def unpark(self, fd: int) -> None:
         """Take over a client's fetch, if it has one there."""
-        if self._quick_turns.is_parked(fd):
-            request, due_ns = self._quick_turns.unpark(fd)
-            self._take_over(fd, request, max(0, -((monotonic_ns() - due_ns) // NS)))
+        if fd < len(self._clients) and self._clients[fd] == PARKED:
+            self._clients[fd] = LOOPS
+            self._take_over(fd, self._table.take(fd))
 
     def unpark_all(self) -> None:
         """Take over all of them."""
-        for fd in self._waiting.clients():
+        for fd in self._table.clients():
             self.unpark(fd)
 
     def moved(self, slots: Iterable[int]) -> None:
         """The loop has published records of these partitions."""
-        if len(self._waiting):
-            for fd in self._waiting.concerned(slots):
+        if len(self._table):
+            for fd in self._table.concerned(slots):
                 self.unpark(fd)
 
     def watch(self) -> None:
         """A kernel may have parked some: set a timer for the first deadline of all."""
-        due_ns = self._waiting.due_ns
+        due_ns = self._table.due_ns
         if due_ns < (NEVER_NS if self._expiry is None else self._expiry.due_ns):
             if self._expiry is not None:
                 self._expiry.cancel()
@@ -55,6 +138,10 @@ class ParkedFetches:
 
     def _expire(self) -> None:
         self._expiry = None
-        for fd in self._waiting.due(monotonic_ns()):
+        for fd in self._table.due(monotonic_ns()):
             self.unpark(fd)
         self.watch()
+
+
+def _list(words: np.ndarray) -> list[int]:
+    return [int(word) for word in words]

@@ -56,9 +56,9 @@ from shm.kernels.turn.words import (
 from smq.app.process.clock import ahead_ms
 from smq.app.process.loop import Spin
 from smq.app.shard.connection import Connection
+from smq.app.shard.parked_fetches import ParkedTable
 from smq.app.shard.session import Session
 from smq.app.shard.session_table import SessionTable
-from smq.app.shard.waiting_fetches import WaitingFetches
 from smq.log.log import TOUCHED_MAX
 from smq.model.config import Config
 from smq.shard.produce import Marks, Producing, marks_of
@@ -73,9 +73,10 @@ _NOT_TAKEN = {LOOPS, PARKED}
 class QuickTurns:
     """Runs the kernel for a shard. A shard with several logs takes no turns here.
 
-    watched    uint8 by slot: 1 where a request waits in the loop
+    watched    int32 by slot: not 0 where a request waits in the loop
     published  int64: the version of the catalog that was published last
-    waiting    the fetches that wait in the kernel's table
+    clients    int64 by descriptor: what the kernel may do (shm.kernels.turn.words)
+    parked     the fetches that wait in the kernel's table
     sessions   the sessions that the kernel serves
     """
 
@@ -97,9 +98,9 @@ class QuickTurns:
         self._words[AHEAD_MS] = ahead_ms()
         self._pause = 0
         self._events = np.zeros(EVENTS_MAX * EVENT_WORDS, np.int32)
-        self._clients = np.zeros(DESCRIPTORS_MAX, np.int64)
+        self.clients = np.zeros(DESCRIPTORS_MAX, np.int64)
         self._touched = np.zeros(TOUCHED_MAX, np.int64)
-        self.waiting = WaitingFetches(len(watched))
+        self.parked = ParkedTable(len(watched))
         self.sessions = SessionTable(len(watched))
         self.take_settings(shard.config)
 
@@ -117,32 +118,27 @@ class QuickTurns:
     def note(self, client: Connection | Session) -> None:
         """Tell the kernel whether it may take a client's next request, after the loop has touched
         it."""
-        if client.fd < DESCRIPTORS_MAX and self._clients[client.fd] != PARKED:
-            self._clients[client.fd] = client.standing
+        if client.fd < DESCRIPTORS_MAX and self.clients[client.fd] != PARKED:
+            self.clients[client.fd] = client.standing
 
     def takes(self, fd: int) -> bool:
         """Whether the kernel takes a descriptor's input."""
-        return fd < DESCRIPTORS_MAX and self._clients[fd] not in _NOT_TAKEN
+        return fd < DESCRIPTORS_MAX and self.clients[fd] not in _NOT_TAKEN
 
     def is_parked(self, fd: int) -> bool:
         """Whether a client's fetch waits in the kernel's table."""
-        return fd < DESCRIPTORS_MAX and bool(self._clients[fd] == PARKED)
-
-    def unpark(self, fd: int) -> tuple[np.ndarray, int]:
-        """See WaitingFetches.take; the loop serves the client from now on."""
-        self._clients[fd] = LOOPS
-        return self.waiting.take(fd)
+        return fd < DESCRIPTORS_MAX and bool(self.clients[fd] == PARKED)
 
     def forget(self, fd: int) -> None:
         """Forget a closed client."""
         if self.is_parked(fd):
-            self.unpark(fd)
-        elif fd < DESCRIPTORS_MAX:
-            self._clients[fd] = LOOPS
+            self.parked.take(fd)
+        if fd < DESCRIPTORS_MAX:
+            self.clients[fd] = LOOPS
 
     def last_used_ns(self, fd: int) -> int:
         """When a client last sent something (monotonic), as far as the kernel knows."""
-        return int(self._clients[fd]) if fd < DESCRIPTORS_MAX else 0
+        return int(self.clients[fd]) if fd < DESCRIPTORS_MAX else 0
 
     # --- turns -----------------------------------------------------------------------------------
 
@@ -177,9 +173,9 @@ class QuickTurns:
         words[WATCH_ALL], words[AWAKE] = sessions.watch_all, sessions.awake
         producing.begin()
         take_turns(
-            self._turn, self._events, self._clients, data,
+            self._turn, self._events, self.clients, data,
             (log.memory.memory, log.links, log.producers.table, self._shard.directory),
-            (producing.plan, producing.out), self._fetching.arrays, self.waiting.arrays,
+            (producing.plan, producing.out), self._fetching.arrays, self.parked.arrays,
             sessions.arrays, log.cursors, self._touched, self._watched, spin.words,
             self._published,
         )  # fmt: skip

@@ -5,13 +5,12 @@ answer   one request of another kind: a fetch of records in the ring by a kernel
          its handler
 """
 
-from dataclasses import replace
 from struct import Struct
 
 import numpy as np
 
 from gateway.apis.table import API_BY_KEY
-from gateway.context import Relay, Wait
+from gateway.context import Relay
 from gateway.dispatch import Dispatched, dispatch
 from gateway.quick_fetch import QuickFetch
 from shm.kernels.base.wire import SIZE_BYTES
@@ -22,9 +21,10 @@ from smq.app.process import clock
 from smq.app.process.clock import monotonic_ms, monotonic_ns
 from smq.app.shard.acks import Acks
 from smq.app.shard.answering import Answering
-from smq.app.shard.connection import SHARE, Connection
+from smq.app.shard.connection import SHARE, Connection, Slot
 from smq.app.shard.legacy import LegacyRequests
 from smq.app.shard.limited import API_KEY_BYTES, charge_produce, charge_time, identify, identify_by
+from smq.app.shard.parked_fetches import Parked
 from smq.app.shard.receive import Buffer
 from smq.app.shard.request_times import RequestTimes, Timing
 from smq.app.shard.session import Session
@@ -147,12 +147,8 @@ class Requests:
         data: np.ndarray,
         start: int,
         end: int,
-        left_ms: int | None = None,
     ) -> None:
-        """Handle the request (without its size) in data[start:end].
-
-        `left_ms` is its remaining wait, if it has waited before.
-        """
+        """Handle the request (without its size) in data[start:end]."""
         request, began_ns = data.data[start:end], monotonic_ns()
         found = None
         if request[:API_KEY_BYTES] == _FETCH:
@@ -167,22 +163,28 @@ class Requests:
         except PeerError:
             connection.close_after_answers()
             return
-        identify(connection, dispatched.header.client_id, self._shard.quotas)
-        result = dispatched.result
-        connection.slots.append(slot)
         slot.timing = self._begin(connection, dispatched, began_ns, end - start)
-        if isinstance(result, Relay):
+        connection.slots.append(slot)
+        if isinstance(dispatched.result, Relay):
             slot.timing.is_patient = dispatched.header.api_key in WAIT_FOR_MEMBERS
             self._answering.relay(connection, slot, request)
             return
-        if isinstance(result, Wait) and left_ms is not None:
-            result = replace(result, timeout_ms=left_ms)
-        self._answering.settle(connection, slot, dispatched, result)
+        self._answering.settle(connection, slot, dispatched, dispatched.result)
+
+    def take_over(self, connection: Connection, parked: Parked) -> None:
+        """Have a fetch wait here that has waited in the kernel's table."""
+        header, _ = read_request_header(parked.request.data, 0)
+        wait = self._quick_fetch.resume(*parked)
+        dispatched, slot = Dispatched(API_BY_KEY[FETCH_KEY], header, wait), Slot(is_open=False)
+        slot.timing = self._begin(connection, dispatched, monotonic_ns(), len(parked.request))
+        connection.slots.append(slot)
+        self._answering.settle(connection, slot, dispatched, wait)
 
     def _begin(
         self, connection: Connection, dispatched: Dispatched, began_ns: int, size: int
     ) -> Timing:
         header = dispatched.header
+        identify(connection, header.client_id, self._shard.quotas)
         client = f"{connection.caller.host} {header.client_id or ''}".rstrip()
         timing = self._times.begin(
             header.api_key, header.api_version, began_ns, size + SIZE_BYTES, client

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from gateway.dispatch import dispatch
 from gateway.quick_fetch import QuickFetch
 from shm.kernels.base.words import DURABILITY_MEMORY, STOP_NEED_MORE
 from shm.kernels.turn.spin import SPIN_MAX_NS, SPIN_SYNC_NS
@@ -29,7 +30,7 @@ from smq.app.shard.kernel_turns import KernelTurns
 from smq.app.shard.legacy import LegacyRequests
 from smq.app.shard.limited import look
 from smq.app.shard.long_polls import LongPolls
-from smq.app.shard.parked_fetches import ParkedFetches
+from smq.app.shard.parked_fetches import Parked, ParkedFetches
 from smq.app.shard.payloads import payloads_of
 from smq.app.shard.quick_turns import QuickTurns
 from smq.app.shard.receive import Buffer, BufferPool
@@ -40,6 +41,7 @@ from smq.app.shard.touched import Touched
 from smq.app.shard.transactional import Additions
 from smq.app.shard.unfinished import UnfinishedRequests
 from smq.model.config import Config
+from smq.model.now import Now
 from smq.shard.checks import Room
 from smq.shard.produce import Produced, Producing
 from smq.shard.references import References
@@ -78,7 +80,8 @@ class ShardServer:
         producing = Producing(
             *needs, leader_of=shard.leader_of, errors=timings.errors.table[PRODUCE_KEY]
         )
-        fetching = QuickFetch(shard)
+        # Fetch asks no clock: who has waited in the kernel has no session.
+        fetching = QuickFetch(shard, lambda request: dispatch(request, shard, Now(0, 0)).result)
         self._buffers = BufferPool(shard.config.socket_request_max_bytes)
         self._acks = acks or Acks(shard)
         times = RequestTimes(timings, shard.config.slow_request_ms)
@@ -103,7 +106,7 @@ class ShardServer:
         unfinished = UnfinishedRequests(steps, additions, shard, in_steps, *ends, self._buffers)
         legacy = LegacyRequests(loop, shard, unfinished, *ends)
         self.requests = Requests(shard, producing, fetching, *ends, unfinished, legacy, times)
-        self._parked = ParkedFetches(loop, quick_turns, self._take_over)
+        self._parked = ParkedFetches(loop, quick_turns.parked, quick_turns.clients, self._take_over)
         self.turns = KernelTurns(
             loop, quick_turns, producing, self._buffers, self._acks, self._answering,
             self._parked, self.touched, self.clients, self._resume,
@@ -170,11 +173,11 @@ class ShardServer:
             connection.close()
         self._put_back(connection, buffer)
 
-    def _take_over(self, fd: int, request: np.ndarray, left_ms: int) -> None:
+    def _take_over(self, fd: int, parked: Parked) -> None:
         """See ParkedFetches."""
         connection = self.clients.by_fd[fd]
         self.touched.add(connection)
-        self.requests.answer(connection, request, 0, len(request), left_ms)
+        self.requests.take_over(connection, parked)
 
     def resumable(self, connection: Connection) -> None:
         """See Owner."""

@@ -34,10 +34,11 @@ def test_with_too_little_to_say_it_waits_and_answers_when_enough_has_come(
     assert isinstance(wait, Wait)
     assert wait.timeout_ms == 500
     bench.shard.take_moved()
-    assert wait.moved(wait.places) is None
+    codes = list(wait.find_codes())
+    assert wait.look(codes) is None
     bench.appender.append("u", 0, batch(b"x"))
-    assert bench.shard.take_moved() == set(wait.places)
-    assert offsets(row(bench.read(wait.moved(wait.places)))) == [0]
+    assert [log << 32 | slot for log, slot in bench.shard.take_moved()] == codes
+    assert offsets(row(bench.read(wait.look(codes)))) == [0]
 
 
 def test_nobody_waits_with_an_error_without_time_or_without_partitions(bench: ShardBench) -> None:

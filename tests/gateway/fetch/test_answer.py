@@ -118,6 +118,6 @@ def test_it_waits_for_min_bytes(bench: ShardBench) -> None:
     size = len(batch(b"x"))
     wait = bench.ask("Fetch", 12, fetch(wanted("u"), max_wait_ms=500, min_bytes=2 * size))
     bench.appender.append("u", 0, batch(b"x"))
-    assert wait.moved(wait.places) is None
+    assert wait.look(wait.find_codes()) is None
     bench.appender.append("u", 0, batch(b"y"))
-    assert offsets(row(bench.read(wait.moved(wait.places)))) == [0, 1]
+    assert offsets(row(bench.read(wait.look(wait.find_codes())))) == [0, 1]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.context import WaitForAny
+from gateway.context import Wait
 from gateway.dispatch import dispatch
 from gateway.parts import Parts
 from shm.kernels.request.fetch import WAIT_MS_MAX
@@ -36,11 +36,11 @@ def begin(bench: ShardBench, asked: FetchRequest) -> Parts:
     return result
 
 
-def run(parts: Parts) -> WaitForAny | None:
+def run(parts: Parts) -> Wait | None:
     """Until it waits, or None: it is complete."""
     while not parts.step():
         if parts.pending is not None:
-            assert isinstance(parts.pending, WaitForAny)
+            assert isinstance(parts.pending, Wait)
             return parts.pending
     return None
 
@@ -73,9 +73,9 @@ def test_it_waits_until_one_of_them_moves(bench: ShardBench) -> None:
     parts = begin(bench, request())
     wait = run(parts)
     assert wait is not None
-    assert (len(wait.codes), wait.timeout_ms, wait.has_moved) == (PARTITIONS, 1000, False)
+    assert (len(wait.find_codes()), wait.timeout_ms, wait.has_moved) == (PARTITIONS, 1000, False)
     bench.appender.append("wide", 700, batch(b"come"))
-    parts.go_on()
+    parts.add(wait.look([700]))
     assert run(parts) is None
     assert [row.partition_index for row in answer(parts) if row.records] == [700]
 
@@ -85,8 +85,7 @@ def test_when_the_time_is_over_it_answers_with_nothing(bench: ShardBench) -> Non
     wait = run(parts)
     assert wait is not None
     assert wait.timeout_ms == WAIT_MS_MAX
-    wait.is_over = True
-    parts.go_on()
+    parts.add(wait.attempt(is_last=True))
     assert run(parts) is None
     assert not any(row.records for row in answer(parts))
 

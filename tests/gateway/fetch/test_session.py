@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gateway.context import Ask, WaitForAny, WaitForMany
+from gateway.context import Ask, Wait
 from gateway.dispatch import dispatch
 from gateway.parts import Parts
 from shm.kernels.request.fetch import PLACES_MAX
@@ -54,7 +54,7 @@ def ask(bench: ShardBench, asked: FetchRequest) -> Any:
 
 
 def read(bench: ShardBench, result: Any, asked: FetchRequest) -> Any:
-    assert not isinstance(result, (Ask, WaitForMany))
+    assert not isinstance(result, (Ask, Wait))
     bench.asked = dispatch(
         relayed("Fetch", VERSION, request(session_epoch=-1)).request, bench.shard, NOW
     )
@@ -97,7 +97,7 @@ def test_it_waits_for_all_of_its_partitions_and_only_one_moves(bench: ShardBench
     id_ = begin(bench)
     asked = request(session_id=id_, session_epoch=1, max_wait_ms=700)
     wait = dispatch(relayed("Fetch", VERSION, asked).request, bench.shard, NOW).result
-    assert isinstance(wait, WaitForMany)
+    assert isinstance(wait, Wait)
     assert (wait.timeout_ms, len(wait.find_codes())) == (700, SMALL)
     assert wait.attempt(is_last=False) is None
     bench.appender.append("wide", 9, batch(b"x"))
@@ -110,7 +110,7 @@ def test_a_wait_that_the_client_has_left_for_another_request_is_refused(bench: S
     id_ = begin(bench)
     asked = request(session_id=id_, session_epoch=1, max_wait_ms=700)
     wait = dispatch(relayed("Fetch", VERSION, asked).request, bench.shard, NOW).result
-    assert isinstance(wait, WaitForMany)
+    assert isinstance(wait, Wait)
     assert news(ask(bench, request(session_id=id_, session_epoch=2))) == {}
     refusal: Any = wait.attempt(is_last=True)
     assert refusal.error_code == 71
@@ -129,10 +129,11 @@ def test_many_changes_at_once_are_taken_in_portions(bench: ShardBench) -> None:
     assert isinstance(parts, Parts)
     while not parts.step() and parts.pending is None:
         pass
-    assert isinstance(parts.pending, WaitForAny)
-    assert np.array_equal(parts.pending.codes, np.arange(PARTITIONS))
+    wait = parts.pending
+    assert isinstance(wait, Wait)
+    assert np.array_equal(wait.find_codes(), np.arange(PARTITIONS))
     bench.appender.append("wide", 77, batch(b"x"))
-    parts.go_on()
+    parts.add(wait.look([77]))
     while not parts.step():
         assert parts.pending is None
     found = decoded("Fetch", VERSION, joined(parts.written().framed())[4:])

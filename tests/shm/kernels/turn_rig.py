@@ -53,7 +53,7 @@ class Turns:
         self.turn = np.zeros(TURN_WORDS, np.int64)
         self.touched = np.zeros(16, np.int64)
         self.cursors = np.zeros(3, np.int64)
-        self.watched = np.zeros(8, np.uint8)
+        self.watched = np.zeros(8, np.int32)
         self.spin, self.published = new_spin(), np.zeros(1, np.int64)
         self.wal = os.open(path, os.O_RDWR | os.O_CREAT)
         self.epoll = select.epoll()

@@ -45,10 +45,10 @@ def write(bench: ShardBench, producers: Producers, *markers: WritableTxnMarker) 
     """The code of each place, once the turn has ended."""
     answer = bench.ask("WriteTxnMarkers", 2, WriteTxnMarkersRequest(markers=list(markers)))
     if isinstance(answer, Wait):
-        places = answer.places
-        assert answer.moved(places) is None, "nothing is durable before the turn ends"
+        codes = list(answer.find_codes())
+        assert answer.look(codes) is None, "nothing is durable before the turn ends"
         producers.end_turn()
-        answer = bench.read(answer.moved(places))
+        answer = bench.read(answer.look(codes))
     return [
         each.error_code
         for marker in answer.markers
