@@ -15,6 +15,7 @@ import numpy as np
 
 from smq.model.caller import Caller
 from smq.model.now import Now
+from smq.shard.loans import Loan
 from smq.shard.shard import Shard
 from smq.wire.headers import RequestHeader
 from smq.wire.internal.form import Question
@@ -27,13 +28,15 @@ LogSlot: TypeAlias = tuple[int, int]  # A partition as a shard knows it: (log, s
 class ShardContext:
     """A request that a shard answers itself.
 
-    `described`: names that earlier portions have answered, for handlers that answer each once.
+    `loan` is the answer's. `described`: names that earlier portions have answered, for handlers
+    that answer each once.
     """
 
     header: RequestHeader
     shard: Shard
     now: Now
     caller: Caller = field(default_factory=Caller)
+    loan: Loan = field(default_factory=Loan)
     described: dict[str, None] = field(default_factory=dict)
 
 

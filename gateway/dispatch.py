@@ -14,6 +14,7 @@ from gateway.parts import Parts, saying, taken
 from smq.model.caller import Caller
 from smq.model.errors import ErrorCode, PeerError
 from smq.model.now import Now
+from smq.shard.loans import Loan
 from smq.shard.shard import Shard
 from smq.wire.codec import READ_ERRORS, Lent, Writer, skip_tags
 from smq.wire.generated.apis import API_VERSIONS
@@ -29,9 +30,13 @@ class Dispatched(NamedTuple):
 
 
 def dispatch(
-    request: memoryview, shard: Shard, now: Now, caller: Caller | None = None
+    request: memoryview,
+    shard: Shard,
+    now: Now,
+    caller: Caller | None = None,
+    loan: Loan | None = None,
 ) -> Dispatched:
-    """Handle one request (without its size). Raises PeerError."""
+    """Handle one request (without its size), whose answer owns the loan. Raises PeerError."""
     header, at = read_request_header(request, 0)
     api = API_BY_KEY.get(header.api_key)
     if api is None:
@@ -47,7 +52,7 @@ def dispatch(
         return Dispatched(api, header, Relay())
     if api.handle is None:
         raise PeerError(f"{api.name} is malformed")  # The kernel would have taken a good one.
-    context = ShardContext(header, shard, now, caller or Caller())
+    context = ShardContext(header, shard, now, caller or Caller(), loan or Loan())
     return Dispatched(api, header, taken(api, header, (request, at), api.handle, context))
 
 

@@ -69,8 +69,8 @@ class Parts:
             self._continues = step.continues
             if isinstance(step.result, (Ask, Relay, Wait)):
                 self.pending = step.result
-                if isinstance(step.result, Wait):
-                    self.drop()
+                if isinstance(step.result, Wait):  # It is made anew then.
+                    self._rows, self.errors = self._new_rows(), {}
             else:
                 self.add(step.result)
         return False
@@ -92,12 +92,6 @@ class Parts:
     def size(self) -> int:
         """About how many bytes the answer has so far."""
         return self._rows.size
-
-    def drop(self) -> None:
-        """Drop the answer unsent: return the loans of the parts made so far."""
-        self._rows.release()
-        self._rows = self._new_rows()
-        self.errors = {}
 
     def written(self) -> Writer:
         """The whole answer, with its header. Raises PeerError."""

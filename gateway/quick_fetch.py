@@ -30,14 +30,14 @@ from shm.kernels.request.fetch import (
     STATE_WORDS,
     answer_fetch,
 )
-from smq.shard.loans import LentBatches
+from smq.shard.loans import LentBatches, Loan
 from smq.shard.shard import Shard
 
 NAMES_BYTES_MAX = PLACES_MAX * 256  # Topics of an answer.
 OUT_BYTES = RECORDS_BYTES_MAX + 2 * PLACES_MAX * PARTITION_BYTES_MAX + NAMES_BYTES_MAX
 
 Answer = list[bytes | LentBatches]  # As it goes out, with its size.
-Dispatch: TypeAlias = Callable[[memoryview], Message | Ask | Wait]
+Dispatch: TypeAlias = Callable[[memoryview, Loan], Message | Ask | Wait]
 
 
 class QuickFetch:
@@ -53,27 +53,30 @@ class QuickFetch:
         self._words, self._out = self._state.data, np.zeros(OUT_BYTES, np.uint8)
         self.arrays = self._state, self._out  # As kernels take them.
 
-    def run(self, data: np.ndarray, start: int, end: int) -> Answer | Wait | None:
+    def run(self, data: np.ndarray, start: int, end: int, loan: Loan) -> Answer | Wait | None:
         """The answer to the request (without its size) in data[start:end].
 
-        None: gateway.dispatch is to answer it.
+        None: gateway.dispatch is to answer it. `loan` is the answer's, for a wait that it must end.
         """
         outcome = self._ask(data, start, end, is_last=False)
         if outcome == ANSWERED:
             return self.answer()
         if outcome == LEFT:
             return None
-        waiting = _Waiting(self, data[start:end].copy(), self.codes())
+        waiting = _Waiting(self, data[start:end].copy(), self.codes(), loan)
         return waiting.wait(self._words[STATE_MAX_WAIT_MS])
 
-    def resume(self, request: np.ndarray, slots: Sequence[int], due_ns: int) -> Wait:
+    def resume(self, request: np.ndarray, slots: Sequence[int], due_ns: int, loan: Loan) -> Wait:
         """A request that has waited for these partitions elsewhere, and for no other."""
         assert self._log is not None, "nobody else has waited without one"
-        wait = _Waiting(self, request, [self._log.number << 32 | slot for slot in slots]).wait(0)
+        codes = [self._log.number << 32 | slot for slot in slots]
+        wait = _Waiting(self, request, codes, loan).wait(0)
         wait.due_ns = due_ns
         return wait
 
-    def look(self, request: np.ndarray, *, is_last: bool) -> Answer | Message | Ask | Wait | None:
+    def look(
+        self, request: np.ndarray, loan: Loan, *, is_last: bool
+    ) -> Answer | Message | Ask | Wait | None:
         """Answer a waiting request now; None: it still waits, for `codes`.
 
         Wait: the kernel leaves it from now on; this is the parsed request.
@@ -81,7 +84,7 @@ class QuickFetch:
         outcome = self._ask(request, 0, len(request), is_last=is_last)
         if outcome == ANSWERED:
             return self.answer()
-        return self.dispatch(request.data) if outcome == LEFT else None
+        return self.dispatch(request.data, loan) if outcome == LEFT else None
 
     def codes(self) -> list[int]:
         """The partitions that the last request waits for."""
@@ -143,8 +146,10 @@ class _Waiting:
     leaves is parsed once, and `_read` serves it from then on.
     """
 
-    def __init__(self, quick: QuickFetch, request: np.ndarray, codes: Sequence[int]) -> None:
-        self._quick, self._request = quick, request
+    def __init__(
+        self, quick: QuickFetch, request: np.ndarray, codes: Sequence[int], loan: Loan
+    ) -> None:
+        self._quick, self._request, self._loan = quick, request, loan
         self._read: Wait | None = None
         self._codes = codes
 
@@ -157,7 +162,7 @@ class _Waiting:
 
     def _attempt(self, *, is_last: bool) -> Answer | Message | Ask | None:
         if self._read is None:
-            found = self._quick.look(self._request, is_last=is_last)
+            found = self._quick.look(self._request, self._loan, is_last=is_last)
             if not isinstance(found, Wait):
                 self._codes = self._quick.codes() if found is None else ()
                 return found

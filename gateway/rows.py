@@ -83,15 +83,6 @@ class Rows:
         self.pieces += pieces
         return Written(self._count, self.pieces, append)
 
-    def release(self) -> None:
-        """Give back what is lent."""
-        for piece in self.pieces:
-            if not isinstance(piece, bytes):
-                piece.release()
-        self.pieces = []
-        if self._inner is not None:
-            self._inner.release()
-
     def _is_same(self, row: Any) -> bool:  # noqa: ANN401  (a row of some message)
         names = (name for name in type(row).__slots__ if name != self._path[0])
         return all(getattr(row, name) == getattr(self._last, name) for name in names)

@@ -69,7 +69,7 @@ class Fetching:
             return None
         self._context.shard.count_fetch(reader.total_bytes)
         self._answered(self.topics, response)
-        return with_cold(response, reader.take_cold())
+        return with_cold(response, reader.take_cold(), self._context.loan)
 
     def read(self, reader: "Reader") -> FetchResponse:
         """Read what is available now, except what only the sealer has."""

@@ -12,7 +12,7 @@ The batch that comes first has a record at the offset asked for or later. An ans
 strands many clients: they ask for the same offset again.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -29,7 +29,7 @@ from smq.log.reading import Run
 from smq.model.errors import ErrorCode
 from smq.model.segments import BatchLimits, Reach
 from smq.shard.led import Led
-from smq.shard.loans import FileRange, LentBatches
+from smq.shard.loans import FileRange, LentBatches, Loan
 from smq.shard.shard import Shard
 from smq.wire.generated.fetch import FetchResponse, PartitionData
 from smq.wire.internal.form import Failed
@@ -77,21 +77,22 @@ class ColdPart(NamedTuple):
     def _reach(self) -> Reach:
         return Reach(self.limit, self.aborted.end)
 
-    def take(self, said: BatchFile | Failed, search: Search) -> "Part | None":
+    def take(self, said: BatchFile | Failed, search: Search, loan: Loan) -> "Part | None":
         """Put the sealer's answer into the row; returns what to ask then."""
         if isinstance(said, Failed):
             self.data.error_code = self.failure
         elif said.length:
-            self._give(said)
+            self._give(said, loan)
         elif said.next_offset > self.offset:
             return self._pass(said.next_offset, search)
         return None
 
-    def _give(self, said: BatchFile) -> None:
+    def _give(self, said: BatchFile, loan: Loan) -> None:
         data, log = self.data, self.led.log
         Shard.count_sealed(log, said.length, is_cached=said.is_cached)
         try:
             records = FileRange(said.path, said.at, said.length, log.background)
+            loan.hold(records)
             if said.is_undecided and data.aborted_transactions is not None:
                 rows = self.aborted.within(self.offset, said.next_offset)
                 is_few = len(rows) <= ABORTED_MAX  # Else it is one batch: see find_told_sealed().
@@ -148,13 +149,11 @@ class Unread(NamedTuple):
         run = Run(int(self.batch.spans[0, 0]), BATCH_HEADER_BYTES, self.batch.spans[:0])
         return Later(partial(self.log.load, run))
 
-    def take(self, header: np.ndarray, _search: Search) -> None:
+    def take(self, header: np.ndarray, _search: Search, _loan: Loan) -> None:
         """Tell what the batch's producer has aborted."""
         if len(header) == BATCH_HEADER_BYTES:
             self.data.aborted_transactions = told_of(self.too_many, header.data)
             return
-        if isinstance(self.data.records, LentBatches):
-            self.data.records.release()
         self.data.records, self.data.error_code = b"", self.failure
         self.data.aborted_transactions = None
 
@@ -162,29 +161,22 @@ class Unread(NamedTuple):
 Part = ColdPart | Unread
 
 
-def with_cold(response: FetchResponse, cold: Sequence[Part]) -> FetchResponse | Ask:
+def with_cold(response: FetchResponse, cold: Sequence[Part], loan: Loan) -> FetchResponse | Ask:
     """The response, or Ask where some of it is not in memory."""
     if not cold:
         return response
-    for lent in lent_of(response):
-        lent.hold()  # For as long as the sealer takes.
-    return Ask([each.question() for each in cold], partial(_with_answers, response, cold))
+    for topic in response.responses:
+        for partition in topic.partitions:
+            if isinstance(partition.records, (LentBatches, FileRange)):
+                loan.hold(partition.records)  # For as long as the sealer takes.
+    return Ask([each.question() for each in cold], partial(_with_answers, response, cold, loan))
 
 
 def _with_answers(
-    response: FetchResponse, cold: Sequence[Part], answers: Sequence[Any]
+    response: FetchResponse, cold: Sequence[Part], loan: Loan, answers: Sequence[Any]
 ) -> FetchResponse | Ask:
     """Put the answers into their partitions."""
     asked = zip(cold, answers, strict=True)
     search = Search()
-    return with_cold(
-        response, [again for part, said in asked if (again := part.take(said, search))]
-    )
-
-
-def lent_of(response: FetchResponse) -> Iterator[LentBatches | FileRange]:
-    """The loans of a response, to be released if it is not sent after all."""
-    for topic in response.responses:
-        for partition in topic.partitions:
-            if isinstance(partition.records, (LentBatches, FileRange)):
-                yield partition.records
+    again = [more for part, said in asked if (more := part.take(said, search, loan))]
+    return with_cold(response, again, loan)

@@ -21,7 +21,7 @@ from gateway.fetch.session import Beginning, Incremental, enter, is_incremental
 from shm.kernels.base.words import P_HIGH_WATERMARK
 from shm.kernels.request.fetch import WAIT_MS_MAX
 from smq.log.reading import DamagedFrame
-from smq.shard.loans import LentBatches
+from smq.shard.loans import LentBatches, Loan
 from smq.shard.shard import Shard
 from smq.wire.generated.fetch import FetchRequest, FetchResponse
 from smq.wire.portions import Portion as AnyPortion
@@ -92,7 +92,8 @@ class LargeFetch:
                 response = self._read(message, reader, beginning)
                 if is_final and (self._is_last or _is_enough(reader, first)):
                     beginning.end(response)
-                yield Step(with_cold(response, reader.take_cold()), continues)
+                cold = reader.take_cold()
+                yield Step(with_cold(response, cold, self._context.loan), continues)
             if self._is_last or _is_enough(reader, first):
                 self._context.shard.count_fetch(reader.total_bytes)
                 return
@@ -100,6 +101,7 @@ class LargeFetch:
             wait.find_codes = self._places.codes
             wait.has_moved = self._places.have_moved(self._context.shard)
             self._places = Places()
+            self._context.loan.release()  # All portions are read again.
             yield Step(wait)
 
     def _again(self, *, is_last: bool) -> Step:
@@ -132,7 +134,7 @@ class LargeFetch:
         for topic in response.responses:
             for partition in topic.partitions:
                 if isinstance(partition.records, LentBatches):
-                    partition.records = _kept(partition.records)
+                    partition.records = _kept(partition.records, self._context.loan)
         beginning.portion(fetching.topics, response)
         return response
 
@@ -152,12 +154,13 @@ def _marked(portions: Iterator[Portion]) -> Iterator[tuple[Portion, bool]]:
     yield before, True
 
 
-def _kept(lent: LentBatches) -> bytes | LentBatches:
-    """A loan to keep: a copy if it is small and in memory. Damage shows again when it is sent."""
+def _kept(lent: LentBatches, loan: Loan) -> bytes | LentBatches:
+    """What is lent, to be kept: a copy if it is small and in memory. Damage shows again when it is
+    sent."""
     if lent.length <= COPIED_BYTES_MAX:
         with suppress(DamagedFrame, OSError):
             copy = b"".join(lent.next_buffers())
             if len(copy) == lent.length:
                 return copy
-    lent.hold()
+    loan.hold(lent)
     return lent

@@ -145,7 +145,7 @@ class Incremental:
             return None
         self._tell(response, {id(each.data) for each in cold})
         shard.count_fetch(reader.total_bytes)
-        return with_cold(response, cold)
+        return with_cold(response, cold, self._context.loan)
 
     def _tell(self, response: FetchResponse, cold: set[int]) -> None:
         """Leave out what the client knows, and record what the answer tells it."""

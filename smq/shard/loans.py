@@ -4,8 +4,10 @@ A slow socket takes only a part. The rest is never kept as a pointer: when the s
 its bytes come from the ring if it still has them, otherwise from the WAL, checked. A background
 thread reads bytes that are not in the page cache, so that other clients do not wait for the disk.
 
-A loan keeps its segments only while the log has space without them (smq.log.files.wal). A
-connection whose bytes are gone is closed; its client asks again.
+An answer has one Loan, which keeps the segments and files that its parts need: the answer's slot
+(smq.app.shard.connection) owns it, and releases it once the answer is sent or given up. It keeps
+segments only while the log has space without them (smq.log.files.wal). A connection whose bytes are
+gone is closed; its client asks again.
 """
 
 import os
@@ -50,16 +52,41 @@ class Sendable(Protocol):
 
     def wait(self) -> None:
         """Queue it for sending: its segments stay while there is space. Holds neither memory nor a
-        descriptor."""
+        descriptor. This, hold() and release() are called by the answer's Loan."""
 
     def hold(self) -> None:
-        """As wait(), while it is being sent in several steps: keeps its open file too."""
+        """As wait(), while it is being made or sent in several steps: keeps its open file too."""
 
     def pause(self) -> None:
         """The socket is slow: give back the memory."""
 
     def release(self) -> None:
-        """Hold nothing: it is sent, or its turn is far off. It may be held again."""
+        """Hold nothing. It may be held again."""
+
+
+class Loan:
+    """What the parts of one answer hold."""
+
+    __slots__ = ("_holding",)
+
+    def __init__(self) -> None:
+        self._holding: set[Sendable] = set()
+
+    def hold(self, part: Sendable) -> None:
+        """See Sendable. Raises OSError."""
+        self._holding.add(part)
+        part.hold()
+
+    def wait(self, part: Sendable) -> None:
+        """See Sendable."""
+        self._holding.add(part)
+        part.wait()
+
+    def release(self) -> None:
+        """Hold nothing: the answer is sent or given up, or its turn is far off. It may hold its
+        parts again."""
+        while self._holding:
+            self._holding.pop().release()
 
 
 class _Scratch:

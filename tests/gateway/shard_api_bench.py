@@ -9,6 +9,7 @@ from gateway.dispatch import Dispatched, dispatch, encode
 from gateway.parts import Parts
 from smq.model.catalog import Topic
 from smq.model.config import Config
+from smq.shard.loans import Loan
 from smq.shard.shard import Shard
 from tests.gateway.coordinator_bench import decoded, finished, relayed
 from tests.shard.shard_bench import NODES, NOW, Appender, catalog, new_log
@@ -56,11 +57,11 @@ class ShardBench:
         self.shard = Shard(1, config or Config(), {0: log}, lambda: NODES, bytes(16))
         self.shard.take_catalog(catalog(*topics), 1)
         self.appender = Appender(self.shard)
-        self.later_count = 0
+        self.later_count, self.loan = 0, Loan()
 
     def ask(self, name: str, version: int, request: Any) -> Any:
         """The response as a client reads it; or Ask, of the sealer, Wait or Relay."""
-        asked = dispatch(relayed(name, version, request).request, self.shard, NOW)
+        asked = dispatch(relayed(name, version, request).request, self.shard, NOW, loan=self.loan)
         self.asked = asked._replace(result=self.known(asked.result))
         if isinstance(self.asked.result, (Ask, Wait, Relay)):
             return self.asked.result
@@ -70,6 +71,7 @@ class ShardBench:
         """A response to the last request, as its client reads it."""
         asked = self.asked._replace(result=self.known(response))
         data = sent(asked, self.known)
+        self.loan.release()
         assert int.from_bytes(data[:4]) == len(data) - 4
         return decoded(asked.api.name, asked.header.api_version, data[4:])
 

@@ -88,25 +88,3 @@ def test_the_last_step_of_an_answer_joins_little_however_large_it_is() -> None:
     assert before < sum(map(len, pieces)) < before + 100
     assert max(map(len, pieces)) < 200_000
     assert len(pieces) < 100
-
-
-class Lent:
-    """Stands for memory that is lent."""
-
-    length, released = 4, 0
-
-    def release(self) -> None:
-        self.released += 1
-
-
-def test_what_is_lent_is_given_back_when_nobody_gets_the_answer() -> None:
-    [api] = (api for api in APIS if api.name == "Fetch")
-    [field] = (f for f in api.messages["FetchResponse"].fields if f.name == "responses")
-    module, lent = codec_module(api), Lent()
-    rows = Rows(module, field, 12, ("partitions",))
-    partition = module.PartitionData(records=lent)
-    for name in "ab":
-        row = module.FetchableTopicResponse(topic=name, partitions=[partition])
-        rows.add([row], continues=False)
-    rows.release()
-    assert lent.released == 2

@@ -12,7 +12,7 @@ from smq.log.files.background import InlineBackground
 from smq.log.reading import DamagedFrame
 from smq.shard import loans as module
 from smq.shard.led import Led
-from smq.shard.loans import FileRange, LentBatches, Sendable
+from smq.shard.loans import FileRange, LentBatches, Loan, Sendable
 from smq.testing.disk import SlowDisk
 from tests.log.logs import read_batch
 from tests.shard.shard_bench import RING_BYTES, Appender, batch, new_shard, topic
@@ -182,6 +182,26 @@ def test_a_loan_counts_once_and_only_while_it_is_held(bench: Appender) -> None:
         step()
         counts.append(segment.loans)
     assert counts == [1, 1, 0, 0, 1, 0]
+
+
+def test_a_loan_releases_all_its_parts_at_once_and_may_hold_them_again(
+    bench: Appender, cache_file: Path
+) -> None:
+    bench.append("one", 0, batch(LARGE))
+    part, _ = lent(bench)
+    other = FileRange(str(cache_file), 6, 70, InlineBackground())
+    [segment] = bench.shard.logs[0].wal.segments
+    loan = Loan()
+    for _ in range(2):
+        loan.hold(part)
+        loan.hold(other)
+        assert (segment.loans, opened(cache_file)) == (1, 1)
+        loan.wait(part)
+        loan.wait(other)
+        assert (segment.loans, opened(cache_file)) == (1, 0)
+        loan.hold(other)
+        loan.release()
+        assert (segment.loans, opened(cache_file)) == (0, 0)
 
 
 def test_what_was_recycled_raises_and_never_gives_other_bytes(bench: Appender) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from gateway.context import Ask, Later, Message, Relay, Result, Step, Wait
 from gateway.dispatch import Dispatched, encode
 from gateway.error_codes import error_codes
-from gateway.fetch.cold import lent_of
 from gateway.parts import Parts
 from shm.kernels.base.wire import SIZE_BYTES
 from shm.timings import Errors
@@ -83,7 +82,7 @@ class Answering:
                 self.dirty[connection] = None
             return
         if connection.closed:
-            _let_go(dispatched, response)
+            slot.release()
             return
         owed_ms = connection.owed_ms(monotonic_ms()) if connection.limits is not None else 0
         if owed_ms and hasattr(response, "throttle_time_ms"):
@@ -92,7 +91,6 @@ class Answering:
             pieces: Any = encode(dispatched.api, header, response)
             slot.fill(settled(connection, header, pieces, monotonic_ms()))
         except (PeerError, DamagedFrame, OSError):
-            _let_go(dispatched, response)
             connection.close()
             return
         key, version = header.api_key, header.api_version
@@ -128,7 +126,7 @@ class Answering:
     def _step(self, connection: Connection, slot: Slot, parts: Parts) -> bool:
         """Take one step of an answer in parts; returns whether to take another at once."""
         if connection.closed:
-            parts.drop()
+            slot.release()
             return False
         try:
             if parts.step():
@@ -140,7 +138,7 @@ class Answering:
                 self.dirty[connection] = None
                 return False
         except (PeerError, DamagedFrame, OSError):
-            self._refuse(connection, slot, parts)
+            self._refuse(connection, slot)
             return False
         if parts.pending is None:
             return True
@@ -174,20 +172,18 @@ class Answering:
         if result is None:
             return
         if connection.closed:
-            for lent in lent_of(result) if parts.api.name == "Fetch" else ():
-                lent.release()
-            parts.drop()
+            slot.release()
             return
         try:
             parts.add(result)
         except PeerError:
-            self._refuse(connection, slot, parts)
+            self._refuse(connection, slot)
             return
         self._steps.add(partial(self._step, connection, slot, parts))
 
-    def _refuse(self, connection: Connection, slot: Slot, parts: Parts) -> None:
+    def _refuse(self, connection: Connection, slot: Slot) -> None:
         """Close once earlier requests are answered."""
-        parts.drop()
+        slot.release()
         if connection.closed:
             return
         connection.working -= 1
@@ -254,10 +250,3 @@ class Answering:
 
         poll = self._polls.add(wait, done)
         connection.polls.add(poll)
-
-
-def _let_go(dispatched: Dispatched, response: Message) -> None:
-    """Release the batches lent to a response that will not be sent."""
-    if dispatched.api.name == "Fetch":
-        for lent in lent_of(response):
-            lent.release()

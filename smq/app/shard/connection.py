@@ -18,7 +18,7 @@ from smq.app.process.loop import Loop, Timer
 from smq.app.shard.receive import Rest
 from smq.log.reading import DamagedFrame
 from smq.model.caller import Caller
-from smq.shard.loans import Sendable
+from smq.shard.loans import Loan, Sendable
 from smq.shard.references import Patience
 from smq.wire.codec import joined
 
@@ -49,25 +49,28 @@ _READ = select.EPOLLIN | select.EPOLLRDHUP
 class Slot:
     """The place of one answer, or of a run of produce answers. `length` is 0 until it is known.
 
+    loan         what the answer holds, from when it is begun until it is sent or given up
     is_sending   it is the first one and needs several sends: it holds all that it needs
-    is_waiting   its turn has not come: it holds its loans
+    is_waiting   its turn has not come: it holds segments, and no files
     timing       the times of its request, if they are counted
     """
 
-    __slots__ = ("is_open", "is_sending", "is_waiting", "length", "pieces", "timing")
+    __slots__ = ("is_open", "is_sending", "is_waiting", "length", "loan", "pieces", "timing")
 
     def __init__(self, pieces: Iterable[bytes | Sendable] = (), *, is_open: bool) -> None:
         self.pieces: deque[bytes | memoryview | Sendable] = deque(pieces)
         self.is_open, self.is_sending, self.is_waiting = is_open, False, False
+        self.loan, self.length = Loan(), 0
         self.timing: Timing | None = None
-        self.length = sum(map(_length, self.pieces))
-        for piece in self.lent():
-            piece.wait()
-            self.is_waiting = True
+        for piece in self.pieces:
+            self.length += _length(piece)
+            if not isinstance(piece, (bytes, memoryview)):
+                self._wait(piece)
 
     def fill(self, pieces: Iterable[bytes | Sendable]) -> None:
         """Take the answer, which is known now. Raises DamagedFrame, OSError."""
         run: list[bytes] = []
+        lent: list[Sendable] = []
         copied_bytes = 0
         for piece in pieces:
             self.length += _length(piece)
@@ -80,13 +83,19 @@ class Slot:
             if len(copy) == piece.length:
                 run.append(copy)
                 copied_bytes += len(copy)
-                piece.release()
             else:
-                piece.wait()
                 self.pieces += (*joined(run), piece)
-                self.is_waiting, run = True, []
+                lent.append(piece)
+                run = []
         self.pieces += joined(run)
+        self.loan.release()  # What was held while it was made; some of it is copied now.
+        for piece in lent:
+            self._wait(piece)
         self.open()
+
+    def _wait(self, piece: Sendable) -> None:
+        self.loan.wait(piece)
+        self.is_waiting = True
 
     def open(self) -> None:
         """It may go."""
@@ -99,16 +108,15 @@ class Slot:
         if not self.is_sending:
             self.is_sending = True
             for piece in self.lent():
-                piece.hold()
+                self.loan.hold(piece)
 
     def release(self) -> None:
-        """Hold nothing: it is closed, or the socket takes nothing."""
+        """Hold nothing: it is sent or given up, or the socket takes nothing."""
         self.is_sending = self.is_waiting = False
-        for piece in self.lent():
-            piece.release()
+        self.loan.release()
 
     def lent(self) -> list[Sendable]:
-        """Its loans."""
+        """The pieces that are not bytes."""
         return [piece for piece in self.pieces if not isinstance(piece, (bytes, memoryview))]
 
 
@@ -362,6 +370,7 @@ class Connection:
         if not slot.pieces:
             if slot.timing is not None:
                 slot.timing.sent()
+            slot.release()
             self.slots.popleft()
             if self._counted:
                 self._unsent_bytes -= self._counted.popleft()
@@ -379,7 +388,6 @@ class Connection:
             else:
                 if not piece.advance(sent):
                     return
-                piece.release()
                 sent = 0
             slot.pieces.popleft()
 

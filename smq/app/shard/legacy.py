@@ -160,14 +160,15 @@ class LegacyRequests:
     ) -> None:
         for piece in pieces:
             if not isinstance(piece, bytes):
-                piece.wait()
+                slot.loan.wait(piece)
         connection.working += 1
-        self._read(connection, partial(self._convert, connection, fetch, slot), pieces, [])
+        self._read(connection, fetch, slot, pieces, [])
 
     def _read(
         self,
         connection: Connection,
-        then: Callable[[bytes], None],
+        fetch: tuple[OldFetch, int],
+        slot: FetchSlot,
         pieces: deque[bytes | Sendable],
         read: list[bytes],
     ) -> None:
@@ -177,15 +178,13 @@ class LegacyRequests:
                 if not _read_some(pieces, read):
                     piece = pieces[0]
                     assert not isinstance(piece, bytes)
-                    piece.load(partial(self._read, connection, then, pieces, read))
+                    piece.load(partial(self._read, connection, fetch, slot, pieces, read))
                     return
         except (DamagedFrame, OSError):
             connection.close()
+        slot.release()
         if not connection.closed:
-            then(b"".join(read))
-        for piece in pieces:
-            if not isinstance(piece, bytes):
-                piece.release()
+            self._convert(connection, fetch, slot, b"".join(read))
 
     def _convert(
         self,
@@ -208,7 +207,7 @@ class LegacyRequests:
         old, due_ms = fetch
         now = clock.now()
         request = memoryview(old.again(max(0, due_ms - now.monotonic_ms)))
-        dispatched = dispatch(request, self._shard, now, connection.caller)
+        dispatched = dispatch(request, self._shard, now, connection.caller, slot.loan)
         assert not isinstance(dispatched.result, Relay), "a shard answers a Fetch"
         self._answering.settle(connection, slot, dispatched, dispatched.result)
 
@@ -261,6 +260,5 @@ def _read_some(pieces: deque[bytes | Sendable], read: list[bytes]) -> bool:
     if some:
         read.append(some)
         if piece.advance(len(some)):
-            piece.release()
             pieces.popleft()
     return bool(some)

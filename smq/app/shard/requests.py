@@ -150,13 +150,13 @@ class Requests:
     ) -> None:
         """Handle the request (without its size) in data[start:end]."""
         request, began_ns = data.data[start:end], monotonic_ns()
-        found = None
-        if request[:API_KEY_BYTES] == _FETCH:
-            found = self._quick_fetch.run(data, start, end)
         try:
-            request, slot = self._legacy.newer(connection, data.data[start:end])
+            is_fetch = request[:API_KEY_BYTES] == _FETCH
+            request, slot = self._legacy.newer(connection, request)
+            found = self._quick_fetch.run(data, start, end, slot.loan) if is_fetch else None
             if found is None:
-                dispatched = dispatch(request, self._shard, clock.now(), connection.caller)
+                now = clock.now()
+                dispatched = dispatch(request, self._shard, now, connection.caller, slot.loan)
             else:
                 header, _ = read_request_header(request, 0)
                 dispatched = Dispatched(API_BY_KEY[FETCH_KEY], header, found)
@@ -174,8 +174,9 @@ class Requests:
     def take_over(self, connection: Connection, parked: Parked) -> None:
         """Have a fetch wait here that has waited in the kernel's table."""
         header, _ = read_request_header(parked.request.data, 0)
-        wait = self._quick_fetch.resume(*parked)
-        dispatched, slot = Dispatched(API_BY_KEY[FETCH_KEY], header, wait), Slot(is_open=False)
+        slot = Slot(is_open=False)
+        wait = self._quick_fetch.resume(*parked, slot.loan)
+        dispatched = Dispatched(API_BY_KEY[FETCH_KEY], header, wait)
         slot.timing = self._begin(connection, dispatched, monotonic_ns(), len(parked.request))
         connection.slots.append(slot)
         self._answering.settle(connection, slot, dispatched, wait)

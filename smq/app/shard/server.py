@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from gateway.context import Ask, Message, Wait
 from gateway.dispatch import dispatch
 from gateway.quick_fetch import QuickFetch
 from shm.kernels.base.words import DURABILITY_MEMORY, STOP_NEED_MORE
@@ -43,6 +44,7 @@ from smq.app.shard.unfinished import UnfinishedRequests
 from smq.model.config import Config
 from smq.model.now import Now
 from smq.shard.checks import Room
+from smq.shard.loans import Loan
 from smq.shard.produce import Produced, Producing
 from smq.shard.references import References
 from smq.shard.shard import Shard
@@ -80,8 +82,7 @@ class ShardServer:
         producing = Producing(
             *needs, leader_of=shard.leader_of, errors=timings.errors.table[PRODUCE_KEY]
         )
-        # Fetch asks no clock: who has waited in the kernel has no session.
-        fetching = QuickFetch(shard, lambda request: dispatch(request, shard, Now(0, 0)).result)
+        fetching = QuickFetch(shard, self._answer_left)
         self._buffers = BufferPool(shard.config.socket_request_max_bytes)
         self._acks = acks or Acks(shard)
         times = RequestTimes(timings, shard.config.slow_request_ms)
@@ -178,6 +179,10 @@ class ShardServer:
         connection = self.clients.by_fd[fd]
         self.touched.add(connection)
         self.requests.take_over(connection, parked)
+
+    def _answer_left(self, request: memoryview, loan: Loan) -> Message | Ask | Wait:
+        """Answer a waiting fetch that the kernel leaves. It has no session: it asks no clock."""
+        return dispatch(request, self._shard, Now(0, 0), loan=loan).result
 
     def resumable(self, connection: Connection) -> None:
         """See Owner."""

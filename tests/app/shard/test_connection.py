@@ -157,10 +157,12 @@ def test_nothing_behind_a_closed_slot_is_sent(bench: Bench) -> None:
     assert not bench.connection.slots
 
 
-def test_what_is_lent_and_small_is_copied_and_given_back_at_once(bench: Bench) -> None:
+def test_a_small_part_is_copied_and_no_longer_held(bench: Bench) -> None:
     small, large = FakeLent(b"s" * COPIED_BYTES_MAX), FakeLent(b"l" * (COPIED_BYTES_MAX + 1))
-    slot = bench.slot(b"head", small, b"middle", large, b"tail")
-    assert (small.releases, small.at) == (1, 0)
+    slot = bench.slot(is_open=False)
+    slot.loan.hold(small)  # While the answer was made.
+    slot.fill([b"head", small, b"middle", large, b"tail"])
+    assert (small.is_held, large.is_held, small.at) == (False, True, 0)
     assert slot.lent() == [large]
     bench.connection.flush()
     sent = b"head" + b"s" * small.length + b"middle" + b"l" * large.length + b"tail"

@@ -7,7 +7,6 @@ import pytest
 
 from gateway.context import Ask
 from gateway.fetch.answer import COLD_PARTITIONS_MAX
-from gateway.fetch.cold import lent_of
 from shm.kernels.base.words import (
     COUNTER_BYTES_OUT,
     COUNTER_FETCHES_FROM_SEALED,
@@ -55,7 +54,7 @@ def test_what_has_left_the_wal_is_asked_of_the_sealer(bench: ShardBench, tmp_pat
     cached, cold = tmp_path / "cached", batch(b"cold")
     cached.write_bytes(b"before" + cold)
     response: Any = ask.then([BatchFile(str(cached), 6, len(cold), 3)])
-    assert [type(each) for each in lent_of(response)] == [FileRange, LentBatches]
+    assert [type(each.records) for each in rows(response)] == [FileRange, LentBatches]
     data = list(rows(bench.read(response)))
     assert [data[0].records, len(offsets(data[1]))] == [cold, 6]
 

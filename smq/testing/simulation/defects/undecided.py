@@ -3,6 +3,7 @@
 from gateway.fetch.cold import ColdPart
 from smq.log.files.checkpoint import PartitionCheckpoint
 from smq.log.partitions import Partitions
+from smq.shard.loans import Loan
 from smq.testing.simulation.defects.mutant import TOPICS, Change, Mutant
 from smq.testing.simulation.transacting import TRANSACT
 from smq.testing.simulation.undecided import UNDECIDED
@@ -13,9 +14,10 @@ _give, _restore = vars(ColdPart)["_give"], Partitions.restore
 OPEN_TRANSACTIONS = TOPICS | {TRANSACT, *UNDECIDED}
 
 
-def _give_like_sealed(self: ColdPart, said: BatchFile) -> None:
+def _give_like_sealed(self: ColdPart, said: BatchFile, loan: Loan) -> None:
     """Sealed segments have no aborted records."""
-    _give(self, BatchFile(said.path, said.at, said.length, said.next_offset, said.is_cached))
+    sealed = BatchFile(said.path, said.at, said.length, said.next_offset, said.is_cached)
+    _give(self, sealed, loan)
 
 
 def _restore_as_decided(self: Partitions, state: PartitionCheckpoint) -> int:
