@@ -191,6 +191,7 @@ STOP_OUT_FULL = 5
 STOP_LED_ELSEWHERE = 7  # All is appended; the caller must write answers that name leaders.
 STOP_REFERENCES = 6  # A batch may hold handles, or must have keys: check it, set its result.
 STOP_STEP = 8  # The step has taken its share of bytes: the rest belongs to later turns.
+STOP_FETCH_LEFT = 9  # The next request is a Fetch that the turn's kernel has left: ask none again.
 
 REQUEST_WORDS = 8
 _request = count()

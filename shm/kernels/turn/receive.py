@@ -15,6 +15,7 @@ from shm.kernels.base.wire import SIZE_BYTES
 from shm.kernels.request.fetch import (
     ANSWERED,
     FETCH_KEY,
+    LEFT,
     STATE_LENT_BYTES,
     STATE_OUT_BYTES,
     STATE_START,
@@ -105,11 +106,14 @@ def _is_answered_first(turn, fd):
 
 @kernel
 def _take_fetch(turn, fd, count, clients, data, log, fetching, waiting):
-    """Answer or park the received bytes if they are one Fetch request; False: leave them."""
+    """Answer or park the received bytes if they are one Fetch request: ANSWERED.
+
+    LEFT: its kernel leaves it; WAITS: the loop must ask.
+    """
     if count < SIZE_BYTES + 2 or get32(data, 0) != count - SIZE_BYTES:
-        return False
+        return WAITS
     if get16(data, SIZE_BYTES) != FETCH_KEY or _is_answered_first(turn, fd):
-        return False
+        return WAITS
     state, out = fetching
     memory, links, _, directory = log
     state[STATE_START] = SIZE_BYTES
@@ -117,13 +121,10 @@ def _take_fetch(turn, fd, count, clients, data, log, fetching, waiting):
     outcome = answer_fetch(data, count, is_last, memory, links, directory, state, out)
     if outcome == ANSWERED:
         send_fetched(turn, fd, memory, fetching)
-        return True
-    if outcome != WAITS:
-        return False
-    if not add_waiting(waiting, fd, data, SIZE_BYTES, count, state, clients[fd]):
-        return False
-    clients[fd] = PARKED
-    return True
+    elif outcome == WAITS and add_waiting(waiting, fd, data, SIZE_BYTES, count, state, clients[fd]):
+        clients[fd] = PARKED
+        return ANSWERED
+    return outcome
 
 
 @kernel
@@ -164,9 +165,13 @@ def _take(turn, fd, clients, data, log, producing, fetching, waiting):
     clients[fd] = now_ns(turn, libc.CLOCK_MONOTONIC)
     if _produce(turn, fd, count, data, log, producing):
         return count
-    is_other = turn[LEFT_STOP] == words.STOP_OTHER_API and producing[0][words.HEAD_START] == 0
-    if is_other and _take_fetch(turn, fd, count, clients, data, log, fetching, waiting):
-        return np.int64(-1) if turn[UNSENT_FD] >= 0 else count
+    plan = producing[0]
+    if turn[LEFT_STOP] == words.STOP_OTHER_API and plan[words.HEAD_START] == 0:
+        outcome = _take_fetch(turn, fd, count, clients, data, log, fetching, waiting)
+        if outcome == ANSWERED:
+            return np.int64(-1) if turn[UNSENT_FD] >= 0 else count
+        if outcome == LEFT:
+            plan[words.HEAD_PARSED] = words.STOP_FETCH_LEFT
     turn[LEFT_FD] = fd
     return np.int64(-1)
 

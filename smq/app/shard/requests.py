@@ -14,7 +14,13 @@ from gateway.context import Relay
 from gateway.dispatch import Dispatched, dispatch
 from gateway.quick_fetch import QuickFetch
 from shm.kernels.base.wire import SIZE_BYTES
-from shm.kernels.base.words import STOP_MALFORMED, STOP_NEED_MORE, STOP_OTHER_API, STOP_PLAN_FULL
+from shm.kernels.base.words import (
+    STOP_FETCH_LEFT,
+    STOP_MALFORMED,
+    STOP_NEED_MORE,
+    STOP_OTHER_API,
+    STOP_PLAN_FULL,
+)
 from shm.kernels.request.fetch import FETCH_KEY
 from shm.kernels.request.produce import VERSION_MAX, VERSION_MIN
 from smq.app.process import clock
@@ -41,6 +47,7 @@ WAIT_FOR_MEMBERS = {11, 14}  # JoinGroup and SyncGroup, which the coordinator an
 _FETCH = FETCH_KEY.to_bytes(API_KEY_BYTES)
 
 
+_OTHERS = {STOP_OTHER_API, STOP_FETCH_LEFT}
 _WRONG = {STOP_OTHER_API: "a request is no Produce of a version that we know"}
 
 
@@ -105,12 +112,13 @@ class Requests:
             connection.close_after_answers()
         elif produced.stop == STOP_OTHER_API and self._is_produce(buffer):
             self._take_produce(connection, buffer)
-        elif produced.stop == STOP_OTHER_API and connection.acks_due:
+        elif produced.stop in _OTHERS and connection.acks_due:
             connection.is_held = True  # It must see records acknowledged before it.
-        elif produced.stop == STOP_OTHER_API:
+        elif produced.stop in _OTHERS:
             start, end = buffer.start + SIZE_BYTES, buffer.start + buffer.wanted_bytes()
             buffer.start = end
-            self.answer(connection, buffer.array, start, end)
+            is_left = produced.stop == STOP_FETCH_LEFT
+            self.answer(connection, buffer.array, start, end, is_left=is_left)
             connection.charge(end - start)
 
     def _is_produce(self, buffer: Buffer) -> bool:
@@ -147,11 +155,16 @@ class Requests:
         data: np.ndarray,
         start: int,
         end: int,
+        *,
+        is_left: bool = False,
     ) -> None:
-        """Handle the request (without its size) in data[start:end]."""
+        """Handle the request (without its size) in data[start:end].
+
+        `is_left`: it is a Fetch that its kernel has left.
+        """
         request, began_ns = data.data[start:end], monotonic_ns()
         try:
-            is_fetch = request[:API_KEY_BYTES] == _FETCH
+            is_fetch = not is_left and request[:API_KEY_BYTES] == _FETCH
             request, slot = self._legacy.newer(connection, request)
             found = self._quick_fetch.run(data, start, end, slot.loan) if is_fetch else None
             if found is None:
@@ -184,6 +197,7 @@ class Requests:
     def _begin(
         self, connection: Connection, dispatched: Dispatched, began_ns: int, size: int
     ) -> Timing:
+        """Note whose request it is, and when it began."""
         header = dispatched.header
         identify(connection, header.client_id, self._shard.quotas)
         client = f"{connection.caller.host} {header.client_id or ''}".rstrip()

@@ -49,7 +49,7 @@ class FakeLent:
 
     def __init__(self, data: bytes) -> None:
         self._data, self.length = data, len(data)
-        self.at = self.holds = self.pauses = self.releases = 0
+        self.at = self.holds = self.pauses = 0
         self.is_held = False
 
     def next_buffers(self) -> list[memoryview]:
@@ -73,7 +73,6 @@ class FakeLent:
         self.pauses += 1
 
     def release(self) -> None:
-        self.releases += 1
         self.is_held = False
 
 

@@ -7,15 +7,20 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
+from gateway.quick_fetch import QuickFetch
 from smq.app.shard.quick_turns import TURNS_MAX_NS
+from smq.model.errors import ErrorCode
 from tests.app.fake_peers import turn_until
 from tests.app.quick import Make, Quick, one
 from tests.app.shard_client import (
     ServerBench,
     benches,
+    fetch,
+    fetched,
     versions,
 )
 from tests.shard.shard_bench import (
@@ -48,6 +53,24 @@ def test_a_client_that_never_stops_does_not_keep_the_loop_from_its_timers(make: 
     turn_until(bench.loop, lambda: bool(told))
     turn_until(bench.loop, lambda: not thread.is_alive())
     assert told[0] > 0
+
+
+def test_a_fetch_that_its_kernel_has_left_is_not_given_to_it_again(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, asked, run = make(topic("one")), list[int](), QuickFetch.run
+    quick, client = Quick(bench), bench.client()
+
+    def counted(self: QuickFetch, *arguments: Any) -> Any:
+        asked.append(1)
+        return run(self, *arguments)
+
+    monkeypatch.setattr(QuickFetch, "run", counted)
+    client.send(versions(1))
+    client.wait(1)
+    client.send(fetch("none", correlation=2))
+    assert fetched(client.wait(2)[1]).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (quick.taken, asked) == (2, [])
 
 
 def test_while_the_kernel_sleeps_everything_else_has_its_turn(make: Make) -> None:
