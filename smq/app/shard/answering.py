@@ -126,7 +126,7 @@ class Answering:
     def _step(self, connection: Connection, slot: Slot, parts: Parts) -> bool:
         """Take one step of an answer in parts; returns whether to take another at once."""
         if connection.closed:
-            slot.release()
+            self._give_up(connection, slot)
             return False
         try:
             if parts.step():
@@ -138,7 +138,7 @@ class Answering:
                 self.dirty[connection] = None
                 return False
         except (PeerError, DamagedFrame, OSError):
-            self._refuse(connection, slot)
+            self._give_up(connection, slot)
             return False
         if parts.pending is None:
             return True
@@ -172,17 +172,17 @@ class Answering:
         if result is None:
             return
         if connection.closed:
-            slot.release()
+            self._give_up(connection, slot)
             return
         try:
             parts.add(result)
         except PeerError:
-            self._refuse(connection, slot)
+            self._give_up(connection, slot)
             return
         self._steps.add(partial(self._step, connection, slot, parts))
 
-    def _refuse(self, connection: Connection, slot: Slot) -> None:
-        """Close once earlier requests are answered."""
+    def _give_up(self, connection: Connection, slot: Slot) -> None:
+        """Make no answer; close once earlier requests are answered."""
         slot.release()
         if connection.closed:
             return

@@ -186,7 +186,11 @@ class Requests:
 
     def take_over(self, connection: Connection, parked: Parked) -> None:
         """Have a fetch wait here that has waited in the kernel's table."""
-        header, _ = read_request_header(parked.request.data, 0)
+        try:
+            header, _ = read_request_header(parked.request.data, 0)
+        except PeerError:  # The kernel does not look at the client's name.
+            connection.close_after_answers()
+            return
         slot = Slot(is_open=False)
         wait = self._quick_fetch.resume(*parked, slot.loan)
         dispatched = Dispatched(API_BY_KEY[FETCH_KEY], header, wait)
