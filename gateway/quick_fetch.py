@@ -58,7 +58,7 @@ class QuickFetch:
 
         None: gateway.dispatch is to answer it. `loan` is the answer's, for a wait that it must end.
         """
-        outcome = self._ask(data, start, end, is_last=False)
+        outcome = self.ask(data, start, end, is_last=False)
         if outcome == ANSWERED:
             return self.answer()
         if outcome == LEFT:
@@ -74,37 +74,19 @@ class QuickFetch:
         wait.due_ns = due_ns
         return wait
 
-    def look(
-        self, request: np.ndarray, loan: Loan, *, is_last: bool
-    ) -> Answer | Message | Ask | Wait | None:
-        """Answer a waiting request now; None: it still waits, for `codes`.
-
-        Wait: the kernel leaves it from now on; this is the parsed request.
-        """
-        outcome = self._ask(request, 0, len(request), is_last=is_last)
-        if outcome == ANSWERED:
-            return self.answer()
-        return self.dispatch(request.data, loan) if outcome == LEFT else None
-
     def codes(self) -> list[int]:
         """The partitions that the last request waits for."""
         codes: list[int] = self._state[STATE_PLACES:][: self._words[STATE_PLACE_COUNT]].tolist()
         return codes
 
-    def _ask(self, data: np.ndarray, start: int, end: int, *, is_last: bool) -> int:
-        if self._log is None:
+    def ask(self, data: np.ndarray, start: int, end: int, *, is_last: bool) -> int:
+        """The kernel's outcome."""
+        log = self._log
+        if log is None:
             return LEFT
         self._words[STATE_START] = start
-        outcome: int = answer_fetch(
-            data,
-            end,
-            is_last,
-            self._log.memory.memory,
-            self._log.links,
-            self.shard.directory,
-            self._state,
-            self._out,
-        )
+        where = log.memory.memory, log.links, self.shard.directory
+        outcome: int = answer_fetch(data, end, is_last, *where, *self.arrays)
         return outcome
 
     def answer(self, sent: int = 0) -> Answer:
@@ -161,10 +143,14 @@ class _Waiting:
         return self._codes if self._read is None else self._read.find_codes()
 
     def _attempt(self, *, is_last: bool) -> Answer | Message | Ask | None:
+        quick, request = self._quick, self._request
         if self._read is None:
-            found = self._quick.look(self._request, self._loan, is_last=is_last)
+            outcome = quick.ask(request, 0, len(request), is_last=is_last)
+            if outcome != LEFT:
+                self._codes = quick.codes()
+                return quick.answer() if outcome == ANSWERED else None
+            found = quick.dispatch(request.data, self._loan)
             if not isinstance(found, Wait):
-                self._codes = self._quick.codes() if found is None else ()
                 return found
             self._read = found
         return self._read.attempt(is_last=is_last)

@@ -10,21 +10,21 @@ that it has read has moved since.
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import NamedTuple, cast
+from typing import Any
 
 import numpy as np
 
 from gateway.context import ShardContext, Step, Wait
 from gateway.fetch.answer import Fetching, Reader
 from gateway.fetch.cold import with_cold
-from gateway.fetch.session import Beginning, Incremental, enter, is_incremental
+from gateway.fetch.session import Beginning, enter, is_incremental
 from shm.kernels.base.words import P_HIGH_WATERMARK
 from shm.kernels.request.fetch import WAIT_MS_MAX
 from smq.log.reading import DamagedFrame
 from smq.shard.loans import LentBatches, Loan
 from smq.shard.shard import Shard
 from smq.wire.generated.fetch import FetchRequest, FetchResponse
-from smq.wire.portions import Portion as AnyPortion
+from smq.wire.portions import Portion
 
 PORTION_MAX = 150  # Partitions: with aborted transactions in each, some 50 microseconds.
 COPIED_BYTES_MAX = 16 * 1024  # Per partition: the objects of a loan take some hundred bytes.
@@ -62,26 +62,19 @@ class Places:
 _NOBODY = np.zeros(0, np.int64)
 
 
-class Portion(NamedTuple):
-    """See smq.wire.portions.Portion."""
-
-    message: FetchRequest
-    continues: bool
-
-
 class LargeFetch:
     """The steps of one request. `portions` begins to read it anew."""
 
-    def __init__(self, portions: Callable[[], Iterator[AnyPortion]], context: ShardContext) -> None:
-        self._portions = cast("Callable[[], Iterator[Portion]]", portions)
+    def __init__(self, portions: Callable[[], Iterator[Portion]], context: ShardContext) -> None:
+        self._portions: Callable[[], Iterator[tuple[Any, bool]]] = portions
         self._context = context
         self._places = Places()
         self._is_last = False  # The time to wait is over.
 
     def steps(self) -> Iterator[Step]:
         """Responses to portions, with whether they continue; Ask; Wait."""
-        message, _ = next(self._portions())
-        return self._of_a_session() if is_incremental(message) else self._full(message)
+        first, _ = next(self._portions())
+        return self._of_a_session(first) if is_incremental(first) else self._full(first)
 
     def _full(self, first: FetchRequest) -> Iterator[Step]:
         beginning, self._is_last = Beginning(first, self._context), first.max_wait_ms <= 0
@@ -109,21 +102,17 @@ class LargeFetch:
         self._is_last = is_last
         return Step(None)
 
-    def _of_a_session(self) -> Iterator[Step]:
+    def _of_a_session(self, first: FetchRequest) -> Iterator[Step]:
         """An incremental fetch with many changes to its session."""
-        incremental: Incremental | None = None
+        entered = enter(first, self._context)
+        if isinstance(entered, FetchResponse):
+            yield Step(entered)
+            return
         for message, _ in self._portions():
-            if incremental is None:
-                entered = enter(message, self._context)
-                if isinstance(entered, FetchResponse):
-                    yield Step(entered)
-                    return
-                incremental = entered
-            incremental.change(message)
+            entered.change(message)
             yield Step(None)
-        assert incremental is not None
-        incremental.forget(message)
-        yield Step(incremental.answer())
+        entered.forget(message)
+        yield Step(entered.answer())
 
     def _read(self, request: FetchRequest, reader: Reader, beginning: Beginning) -> FetchResponse:
         fetching = Fetching(request, self._context)
@@ -143,9 +132,9 @@ def _is_enough(reader: Reader, request: FetchRequest) -> bool:
     return reader.has_enough(request.min_bytes) or reader.has_cold
 
 
-def _marked(portions: Iterator[Portion]) -> Iterator[tuple[Portion, bool]]:
+def _marked(portions: Iterator[tuple[Any, bool]]) -> Iterator[tuple[tuple[Any, bool], bool]]:
     """Each portion, and whether it is the last one."""
-    before: Portion | None = None
+    before: tuple[Any, bool] | None = None
     for portion in portions:
         if before is not None:
             yield before, False
