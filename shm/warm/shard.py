@@ -84,7 +84,7 @@ from shm.kernels.session.shard import (
     take_requests,
     tell_event,
 )
-from shm.kernels.turn.parked import WAITING_COUNT, new_waiting, remove_waiting
+from shm.kernels.turn.parked import PARKED_COUNT, new_parked, unpark
 from shm.kernels.turn.sessions import new_sessions
 from shm.kernels.turn.spin import may_spin, new_spin, note_spin
 from shm.kernels.turn.turns import take_turns
@@ -146,15 +146,15 @@ def _warm_turns(log: LogMemory, links: np.ndarray, producers: np.ndarray) -> Non
     write_answers(data, plan, out)
     turn, events = np.zeros(TURN_WORDS, np.int64), np.zeros(8, np.int32)
     turn[EPOLL] = -1  # No descriptor: nothing is ready.
-    state, waiting = np.zeros(STATE_WORDS, np.int64), new_waiting(1)
+    state, parked = np.zeros(STATE_WORDS, np.int64), new_parked(1)
     take_turns(
         turn, events, np.zeros(1, np.int64), data, (log.memory, links, producers, directory),
-        (plan, out), (state, out), waiting, new_sessions(1), np.zeros(3, np.int64),
+        (plan, out), (state, out), parked, new_sessions(1), np.zeros(3, np.int64),
         np.zeros(1, np.int64), np.zeros(1, np.int32), new_spin(), np.zeros(1, np.int64),
     )  # fmt: skip
     note_spin(new_spin(), may_spin(new_spin()))
-    waiting[0][WAITING_COUNT] = 1
-    remove_waiting(waiting, 0)
+    parked[0][PARKED_COUNT] = 1
+    unpark(parked, 0)
     publish(log.memory, links, np.zeros(3, np.int64), 1, 0, np.zeros(1, np.int64))
     is_last = True
     answer_fetch(data, 0, is_last, log.memory, links, directory, state, out)

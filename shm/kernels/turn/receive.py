@@ -24,7 +24,7 @@ from shm.kernels.request.fetch import (
 )
 from shm.kernels.request.produce import produce
 from shm.kernels.turn.fetch_send import send_answer
-from shm.kernels.turn.parked import add_waiting
+from shm.kernels.turn.parked import park
 from shm.kernels.turn.sessions import (
     BELLS_MAX,
     S_FD,
@@ -105,7 +105,7 @@ def _is_answered_first(turn, fd):
 
 
 @kernel
-def _take_fetch(turn, fd, count, clients, data, log, fetching, waiting):
+def _take_fetch(turn, fd, count, clients, data, log, fetching, parked):
     """Answer or park the received bytes if they are one Fetch request: ANSWERED.
 
     LEFT: its kernel leaves it; WAITS: the loop must ask.
@@ -121,7 +121,7 @@ def _take_fetch(turn, fd, count, clients, data, log, fetching, waiting):
     outcome = answer_fetch(data, count, is_last, memory, links, directory, state, out)
     if outcome == ANSWERED:
         send_fetched(turn, fd, memory, fetching)
-    elif outcome == WAITS and add_waiting(waiting, fd, data, SIZE_BYTES, count, state, clients[fd]):
+    elif outcome == WAITS and park(parked, fd, data, SIZE_BYTES, count, state, clients[fd]):
         clients[fd] = PARKED
         return ANSWERED
     return outcome
@@ -156,7 +156,7 @@ def _produce(turn, fd, count, data, log, producing):
 
 
 @kernel
-def _take(turn, fd, clients, data, log, producing, fetching, waiting):
+def _take(turn, fd, clients, data, log, producing, fetching, parked):
     """Receive once and take the requests; returns the bytes received, or -1: leave it to the
     loop."""
     count = libc.recv(np.int32(fd), address(data, 0), RECEIVE_BYTES, np.int32(libc.MSG_DONTWAIT))
@@ -167,7 +167,7 @@ def _take(turn, fd, clients, data, log, producing, fetching, waiting):
         return count
     plan = producing[0]
     if turn[LEFT_STOP] == words.STOP_OTHER_API and plan[words.HEAD_START] == 0:
-        outcome = _take_fetch(turn, fd, count, clients, data, log, fetching, waiting)
+        outcome = _take_fetch(turn, fd, count, clients, data, log, fetching, parked)
         if outcome == ANSWERED:
             return np.int64(-1) if turn[UNSENT_FD] >= 0 else count
         if outcome == LEFT:
@@ -220,7 +220,7 @@ def _is_ours(clients, mask, fd):
 
 
 @kernel
-def _take_events(turn, events, count, clients, data, log, producing, fetching, waiting, sessions):
+def _take_events(turn, events, count, clients, data, log, producing, fetching, parked, sessions):
     """Take the input of `count` descriptors; returns the bytes, or -1: the loop must continue."""
     total = np.int64(0)
     for i in range(count):
@@ -231,7 +231,7 @@ def _take_events(turn, events, count, clients, data, log, producing, fetching, w
             row, is_rung = SESSION - clients[fd], True
             size = _take_session(turn, row, is_rung, data, log, producing, sessions)
         else:
-            size = _take(turn, fd, clients, data, log, producing, fetching, waiting)
+            size = _take(turn, fd, clients, data, log, producing, fetching, parked)
         if size < 0:
             return size
         total += size
@@ -247,7 +247,7 @@ def _may_look_again(turn, total, room):
 
 
 @kernel
-def receive(turn, events, count, clients, data, log, producing, fetching, waiting, sessions):
+def receive(turn, events, count, clients, data, log, producing, fetching, parked, sessions):
     """Take the input of `count` connections, and what arrives meanwhile; False: the loop must
     continue."""
     plan, out = producing
@@ -256,7 +256,7 @@ def receive(turn, events, count, clients, data, log, producing, fetching, waitin
         return False
     for _ in range(LOOKS_MAX):
         size = _take_events(
-            turn, events, count, clients, data, log, producing, fetching, waiting, sessions
+            turn, events, count, clients, data, log, producing, fetching, parked, sessions
         )
         if size < 0:
             return False

@@ -28,14 +28,14 @@ from shm.kernels.base.times import bucket_of
 from shm.kernels.log.visible import publish
 from shm.kernels.request.fetch import ANSWERED, STATE_START, WAITS, answer_fetch
 from shm.kernels.turn.parked import (
+    PARKED_COUNT,
+    PARKED_DUE_NS,
     REQUEST_BYTES_MAX,
     W_BYTES,
     W_FD,
-    WAITING_COUNT,
-    WAITING_DUE_NS,
     asks_for,
-    remove_waiting,
-    waiting_at,
+    parked_at,
+    unpark,
 )
 from shm.kernels.turn.receive import now_ns, ready, receive, send_fetched
 from shm.kernels.turn.sessions import (
@@ -138,7 +138,7 @@ def _rest(turn, sessions, at_ns):
 
 
 @kernel
-def _wait(turn, events, sessions, spin, waiting):
+def _wait(turn, events, sessions, spin, parked):
     """How many descriptors are ready; -1: nothing is, nor in the inboxes that are awake."""
     count = _look(turn, events, sessions, spin)
     if count > 0 or any_requests(sessions[0], turn[AWAKE], 1):
@@ -146,7 +146,7 @@ def _wait(turn, events, sessions, spin, waiting):
     _rest(turn, sessions, now_ns(turn, libc.CLOCK_MONOTONIC))
     if turn[AWAKE] != 0:
         return np.int64(0 if turn[SPIN_UNTIL_NS] <= turn[UNTIL_NS] else -1)
-    count = _sleep(turn, events, min(turn[DUE_NS], waiting[0][WAITING_DUE_NS]))
+    count = _sleep(turn, events, min(turn[DUE_NS], parked[0][PARKED_DUE_NS]))
     return count if count > 0 else np.int64(-1)
 
 
@@ -168,41 +168,41 @@ def _write(turn, memory):
 
 
 @kernel
-def _answer_row(turn, row, clients, log, fetching, waiting):
+def _answer_row(turn, row, clients, log, fetching, parked):
     """Answer the fetch of a row if it has enough records now; False: the loop must continue."""
     state, out = fetching
     memory, links, _, directory = log
-    table, requests, _ = waiting
-    fd, size = table[waiting_at(row) + W_FD], table[waiting_at(row) + W_BYTES]
+    table, requests, _ = parked
+    fd, size = table[parked_at(row) + W_FD], table[parked_at(row) + W_BYTES]
     start = state[STATE_START] = row * REQUEST_BYTES_MAX
     is_last = False
     outcome = answer_fetch(requests, start + size, is_last, memory, links, directory, state, out)
     if outcome != ANSWERED:
         return outcome == WAITS
-    remove_waiting(waiting, row)
+    unpark(parked, row)
     clients[fd] = now_ns(turn, libc.CLOCK_MONOTONIC)
     send_fetched(turn, fd, memory, fetching)
     return turn[UNSENT_FD] < 0
 
 
 @kernel
-def _answer_waiting(turn, slot, clients, log, fetching, waiting):
+def _answer_parked(turn, slot, clients, log, fetching, parked):
     """Answer the fetches that waited for a partition; False: the loop must continue.
 
     Goes from the last row down: a row that replaces a removed one has been examined already.
     """
-    table, is_done = waiting[0], True
-    for row in range(table[WAITING_COUNT] - 1, -1, -1):
+    table, is_done = parked[0], True
+    for row in range(table[PARKED_COUNT] - 1, -1, -1):
         if is_done and asks_for(table, row, slot):
-            is_done = _answer_row(turn, row, clients, log, fetching, waiting)
+            is_done = _answer_row(turn, row, clients, log, fetching, parked)
     return is_done
 
 
 @kernel
-def _show(turn, clients, log, fetching, waiting, sessions, cursors, touched, watched):
+def _show(turn, clients, log, fetching, parked, sessions, cursors, touched, watched):
     """Move high watermarks and answer the fetches that waited for them; whether that was all."""
     memory, links, _, _ = log
-    awaited, (table, watchers) = waiting[2], sessions
+    awaited, (table, watchers) = parked[2], sessions
     upto = get_word(memory, words.WORD_WRITTEN)
     turn[MOVED] = publish(memory, links, cursors, words.DURABILITY_OS, upto, touched)
     if turn[MOVED] == 0:
@@ -216,7 +216,7 @@ def _show(turn, clients, log, fetching, waiting, sessions, cursors, touched, wat
     for i in range(turn[MOVED]):
         is_done &= watched[touched[i]] == 0
         if awaited[touched[i]] > 0:
-            is_done &= _answer_waiting(turn, touched[i], clients, log, fetching, waiting)
+            is_done &= _answer_parked(turn, touched[i], clients, log, fetching, parked)
         if turn[UNSENT_FD] >= 0:
             return False
     if is_done:
@@ -287,7 +287,7 @@ def take_turns(
     log,
     producing,
     fetching,
-    waiting,
+    parked,
     sessions,
     cursors,
     touched,
@@ -302,7 +302,7 @@ def take_turns(
     log         (memory, links, producers, directory): see `produce`
     producing   (plan, out): see `produce`
     fetching    (state, out): see `answer_fetch`
-    waiting     see `add_waiting`
+    parked      see `park`
     sessions    (table, watchers): see shm.kernels.turn.sessions
     cursors, touched   see `publish`
     watched     int32 by slot: not 0 where a request waits that only the loop knows
@@ -313,7 +313,7 @@ def take_turns(
     _begin(turn)
     turn[UNTIL_NS], is_going_on = now_ns(turn, libc.CLOCK_MONOTONIC) + turn[TURNS_NS], True
     while is_going_on:
-        count = _wait(turn, events, sessions, spin, waiting)
+        count = _wait(turn, events, sessions, spin, parked)
         if count < 0:
             turn[HAS_IDLED] = 1
             break
@@ -322,13 +322,13 @@ def take_turns(
         _begin_turn(turn, log[0])
         turn[ROW] = turn[ROW_COUNT] = plan[words.HEAD_OUT_START] = 0
         is_going_on = receive(
-            turn, events, count, clients, data, log, producing, fetching, waiting, sessions
+            turn, events, count, clients, data, log, producing, fetching, parked, sessions
         )
         is_left = turn[LEFT_FD] >= 0 or turn[UNSENT_FD] >= 0 or turn[LEVEL] == words.DURABILITY_DISK
         if is_left or not _write(turn, log[0]):
             break
         # Answer waiting fetches before sending acks, which are less urgent.
-        if not _show(turn, clients, log, fetching, waiting, sessions, cursors, touched, watched):
+        if not _show(turn, clients, log, fetching, parked, sessions, cursors, touched, watched):
             break
         is_going_on &= _send_answers(turn, clients, sessions, out)
         at_ns = now_ns(turn, libc.CLOCK_MONOTONIC)

@@ -13,18 +13,18 @@ import numpy as np
 
 from shm.kernels.turn.parked import (
     NEVER_NS,
+    PARKED_AT,
+    PARKED_COUNT,
+    PARKED_DUE_NS,
+    PARKED_WORDS,
     REQUEST_BYTES_MAX,
     W_BYTES,
     W_DUE_NS,
     W_FD,
     W_SLOT_COUNT,
     W_SLOTS,
-    WAITING_AT,
-    WAITING_COUNT,
-    WAITING_DUE_NS,
-    WAITING_WORDS,
-    new_waiting,
-    remove_waiting,
+    new_parked,
+    unpark,
 )
 from shm.kernels.turn.words import LOOPS, PARKED
 from smq.app.process.clock import monotonic_ns
@@ -47,18 +47,18 @@ class ParkedTable:
     """
 
     def __init__(self, slots: int) -> None:
-        self.arrays = new_waiting(slots)
+        self.arrays = new_parked(slots)
         table, self._requests, awaited = self.arrays
-        self._rows = table[WAITING_AT:].reshape(-1, WAITING_WORDS)
+        self._rows = table[PARKED_AT:].reshape(-1, PARKED_WORDS)
         self._words, self._awaited = table.data, awaited.data
 
     def __len__(self) -> int:
-        return int(self._words[WAITING_COUNT])
+        return int(self._words[PARKED_COUNT])
 
     @property
     def due_ns(self) -> int:
         """A lower bound of all deadlines (monotonic)."""
-        return int(self._words[WAITING_DUE_NS])
+        return int(self._words[PARKED_DUE_NS])
 
     def clients(self) -> list[int]:
         """The descriptors of all waiting clients."""
@@ -79,7 +79,7 @@ class ParkedTable:
         afterwards."""
         rows = self._taken()
         is_due = rows[:, W_DUE_NS] <= now_ns
-        self._words[WAITING_DUE_NS] = min(_list(rows[~is_due, W_DUE_NS]), default=NEVER_NS)
+        self._words[PARKED_DUE_NS] = min(_list(rows[~is_due, W_DUE_NS]), default=NEVER_NS)
         return _list(rows[is_due, W_FD])
 
     def take(self, fd: int) -> Parked:
@@ -87,7 +87,7 @@ class ParkedTable:
         [row] = np.flatnonzero(self._taken()[:, W_FD] == fd).tolist()
         words, start = _list(self._rows[row]), row * REQUEST_BYTES_MAX
         request = self._requests[start : start + words[W_BYTES]].copy()
-        remove_waiting(self.arrays, row)
+        unpark(self.arrays, row)
         return Parked(request, words[W_SLOTS:][: words[W_SLOT_COUNT]], words[W_DUE_NS])
 
     def _taken(self) -> np.ndarray:

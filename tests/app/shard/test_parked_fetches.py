@@ -106,38 +106,38 @@ def test_a_client_that_hangs_up_while_its_fetch_waits_leaves_nothing_behind(make
 
 
 @pytest.fixture
-def waiting() -> ParkedTable:
+def parked() -> ParkedTable:
     """Three clients, of whom 5 and 7 wait for slot 2."""
-    waiting = ParkedTable(SLOTS)
-    add(waiting.arrays, 5, b"five", [2, 4], wait_ms=30)
-    add(waiting.arrays, 6, b"six", [0], wait_ms=10)
-    add(waiting.arrays, 7, b"seven", [1, 2, 3], wait_ms=20)
-    return waiting
+    parked = ParkedTable(SLOTS)
+    add(parked.arrays, 5, b"five", [2, 4], wait_ms=30)
+    add(parked.arrays, 6, b"six", [0], wait_ms=10)
+    add(parked.arrays, 7, b"seven", [1, 2, 3], wait_ms=20)
+    return parked
 
 
-def test_those_whom_a_partition_concerns_are_found(waiting: ParkedTable) -> None:
-    assert sorted(waiting.clients()) == [5, 6, 7]
-    assert sorted(waiting.concerned([2])) == [5, 7]
-    assert waiting.concerned([5]) == []  # Nobody: and no row has it by accident …
-    assert waiting.concerned([0]) == [6]  # … as an empty place has 0.
-    assert sorted(waiting.concerned([4, 3, 0])) == [5, 6, 7]
+def test_those_whom_a_partition_concerns_are_found(parked: ParkedTable) -> None:
+    assert sorted(parked.clients()) == [5, 6, 7]
+    assert sorted(parked.concerned([2])) == [5, 7]
+    assert parked.concerned([5]) == []  # Nobody: and no row has it by accident …
+    assert parked.concerned([0]) == [6]  # … as an empty place has 0.
+    assert sorted(parked.concerned([4, 3, 0])) == [5, 6, 7]
 
 
-def test_who_is_taken_out_waits_no_longer(waiting: ParkedTable) -> None:
-    request, slots, due_ns = waiting.take(5)
+def test_who_is_taken_out_waits_no_longer(parked: ParkedTable) -> None:
+    request, slots, due_ns = parked.take(5)
     assert (bytes(request), slots, due_ns) == (b"five", [2, 4], 30 * MS)
-    assert len(waiting) == 2
-    assert waiting.concerned([4]) == []
-    assert bytes(waiting.take(7).request) == b"seven"
-    assert waiting.clients() == [6]
+    assert len(parked) == 2
+    assert parked.concerned([4]) == []
+    assert bytes(parked.take(7).request) == b"seven"
+    assert parked.clients() == [6]
 
 
-def test_those_who_are_due_are_named_and_then_when_the_next_one_is(waiting: ParkedTable) -> None:
-    assert waiting.due_ns == 10 * MS
-    assert waiting.due(9 * MS) == []
-    assert waiting.due(20 * MS) == [6, 7]
-    assert waiting.due_ns == 30 * MS
+def test_those_who_are_due_are_named_and_then_when_the_next_one_is(parked: ParkedTable) -> None:
+    assert parked.due_ns == 10 * MS
+    assert parked.due(9 * MS) == []
+    assert parked.due(20 * MS) == [6, 7]
+    assert parked.due_ns == 30 * MS
     for fd in (5, 6, 7):
-        waiting.take(fd)
-    assert waiting.due(40 * MS) == []
-    assert waiting.due_ns == NEVER_NS
+        parked.take(fd)
+    assert parked.due(40 * MS) == []
+    assert parked.due_ns == NEVER_NS

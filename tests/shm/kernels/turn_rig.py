@@ -10,7 +10,7 @@ import numpy as np
 from shm.kernels.base.words import HEAD_REQUEST_BYTES_MAX, P_HIGH_WATERMARK
 from shm.kernels.log.plan import new_plan
 from shm.kernels.request.fetch import FETCH_KEY, STATE_WORDS
-from shm.kernels.turn.parked import new_waiting
+from shm.kernels.turn.parked import new_parked
 from shm.kernels.turn.receive import RECEIVE_BYTES
 from shm.kernels.turn.sessions import new_sessions
 from shm.kernels.turn.spin import new_spin
@@ -48,7 +48,7 @@ class Turns:
         self.out = np.zeros(1 << 16, np.uint8)
         self.data = np.zeros(RECEIVE_BYTES, np.uint8)
         self.fetching = np.zeros(STATE_WORDS, np.int64), np.zeros(1 << 16, np.uint8)
-        self.waiting, self.sessions = new_waiting(8), new_sessions(8)
+        self.parked, self.sessions = new_parked(8), new_sessions(8)
         self.clients = np.zeros(1 << 16, np.int64)
         self.turn = np.zeros(TURN_WORDS, np.int64)
         self.touched = np.zeros(16, np.int64)
@@ -76,7 +76,7 @@ class Turns:
         take_turns(
             self.turn, np.zeros(EVENTS_MAX * EVENT_WORDS, np.int32), self.clients, self.data,
             (self.rig.log.memory, self.rig.links, self.rig.producers, self.rig.directory),
-            (self.plan, self.out), self.fetching, self.waiting, self.sessions, self.cursors,
+            (self.plan, self.out), self.fetching, self.parked, self.sessions, self.cursors,
             self.touched, self.watched, self.spin, self.published,
         )  # fmt: skip
         return self.turn

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from shm.kernels.base.words import HEAD_PARSED, STOP_FETCH_LEFT, STOP_NEED_MORE, STOP_OTHER_API
-from shm.kernels.turn.parked import WAITING_COUNT
+from shm.kernels.turn.parked import PARKED_COUNT
 from shm.kernels.turn.words import (
     HAS_IDLED,
     LEFT_FD,
@@ -73,4 +73,4 @@ def test_two_fetches_half_a_one_one_in_error_and_one_behind_an_ack_are_left(
     assert bytes(turns.data[: len(sent)]) == sent
     is_left = sent == fetch_of(99)
     assert (turns.plan[HEAD_PARSED] == STOP_FETCH_LEFT) == is_left
-    assert turns.waiting[0][WAITING_COUNT] == answered(client) == 0
+    assert turns.parked[0][PARKED_COUNT] == answered(client) == 0

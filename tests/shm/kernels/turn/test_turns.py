@@ -11,7 +11,7 @@ from time import monotonic_ns
 import pytest
 
 from shm.kernels.base.words import WORD_TAIL, WORD_WRITTEN
-from shm.kernels.turn.parked import WAITING_COUNT
+from shm.kernels.turn.parked import PARKED_COUNT
 from shm.kernels.turn.words import (
     CATALOG,
     DUE_NS,
@@ -196,12 +196,12 @@ def test_a_fetch_that_waits_is_answered_before_the_ack_of_what_it_waits_for(turn
     consumer.send(fetch_of(0))
     turns.take()
     assert turns.clients[ours.fileno()] == PARKED
-    assert turns.waiting[0][WAITING_COUNT] == 1
+    assert turns.parked[0][PARKED_COUNT] == 1
     assert answered(consumer) == 0
     producer.send(ONE)
     turn = turns.take()
     assert (answered(consumer), answered(producer)) == (1, 1)
-    assert turns.waiting[0][WAITING_COUNT] == 0
+    assert turns.parked[0][PARKED_COUNT] == 0
     assert turns.clients[ours.fileno()] > 0
     assert (turn[MOVED], turn[HAS_IDLED]) == (0, 1)  # Nobody is left to be told.
 
@@ -249,4 +249,4 @@ def test_a_fetchs_answer_that_a_socket_does_not_take_is_left(
         consumer.send(fetch_of(0))
         turn = turns.take()
     assert (turn[UNSENT_FD], turn[UNSENT_START]) == (ours.fileno(), 0)
-    assert turns.waiting[0][WAITING_COUNT] == 0
+    assert turns.parked[0][PARKED_COUNT] == 0
