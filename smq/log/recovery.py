@@ -72,7 +72,7 @@ from smq.log.files.segment import Segment
 from smq.log.files.segment_files import SegmentFiles
 from smq.log.files.wal import Wal
 from smq.log.log import Log
-from smq.log.repair import forget_failed_sync, sync_has_failed, write_files_again
+from smq.log.repair import make_durable
 from smq.log.sync import Syncer
 from smq.log.torn import Evidence, generation_at
 from smq.log.transaction_replay import replay_transactions
@@ -440,22 +440,12 @@ class _Recovery:
         log, words = self._log, self._words
         if log.failed is None:
             try:
-                self._make_durable()
+                has_disk_frames = log.filing.has_disk_frames
+                make_durable(log, log.boot_id, has_disk_frames=has_disk_frames)
             except OSError as error:
                 log.health.fail_start(f"data written before this start cannot be synced: {error}")
         log.partitions.show_all()
         log.cursors[:] = words[WORD_INDEX_TAIL]
-
-    def _make_durable(self) -> None:
-        log, words = self._log, self._words
-        is_in_doubt = sync_has_failed(log.directory, log.boot_id)
-        if is_in_doubt:
-            write_files_again(log, words[WORD_SYNCED])
-        elif log.filing.has_disk_frames:
-            log.wal.sync_from(words[WORD_SYNCED])
-        if is_in_doubt or log.filing.has_disk_frames:
-            words[WORD_SYNCED] = words[WORD_WRITTEN]
-        forget_failed_sync(log.directory)
 
     def _read_ring(self, start: int, end: int) -> None:
         """Enter the frames that a dead shard had appended and not written."""

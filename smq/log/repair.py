@@ -209,6 +209,20 @@ def write_files_again(log: ReadableLog, since: int) -> None:
             log.wal.swap(segment, log.wal.write_again(segment, log.memory.ring_view, stop, stop))
 
 
+def make_durable(log: ReadableLog, boot_id: bytes, *, has_disk_frames: bool) -> None:
+    """At a start: sync what earlier lives have written, if that was promised (frames of `disk`
+    topics) or one of their syncs has failed. Raises OSError."""
+    words = log.words
+    is_in_doubt = sync_has_failed(log.directory, boot_id)
+    if is_in_doubt:
+        write_files_again(log, words[WORD_SYNCED])
+    elif has_disk_frames:
+        log.wal.sync_from(words[WORD_SYNCED])
+    if is_in_doubt or has_disk_frames:
+        words[WORD_SYNCED] = words[WORD_WRITTEN]
+    forget_failed_sync(log.directory)
+
+
 def hide_unsynced(log: ReadableLog, number: int) -> None:
     """Lower a recovered partition's high watermark to what is known to be on disk."""
     offset = log.lookup.first_offset_from(number, log.words[WORD_SYNCED])

@@ -28,7 +28,7 @@ PARKED_MAX = 256  # Rows. When the table is full, requests wait in Python.
 REQUEST_BYTES_MAX = 1024  # As many partitions as the kernel answers, in topics of usual names.
 NEVER_NS = 2**63 - 1
 # The first row begins behind the table's own words, or its client is a deadline.
-assert WAITING_DUE_NS < WAITING_AT
+assert PARKED_DUE_NS < PARKED_AT
 _SLOT_MASK = 0xFFFFFFFF
 
 
