@@ -11,7 +11,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from gateway.context import Message
-from smq.wire.messages.notation import Field
+from smq.wire.messages.notation import Field, in_newer_places
 from smq.wire.messages.tables import APIS
 
 ELEMENTS_MAX = 1000
@@ -37,12 +37,14 @@ def error_codes(api_key: int, version: int, response: Message) -> Codes:
 
 
 def error_codes_of_rows(
-    api_key: int, version: int, name: str, rows: Iterable[Message], found: Codes
+    api_key: int, version: int, path: tuple[str, ...], rows: Iterable[Message], found: Codes
 ) -> None:
-    """Add the codes of rows of a response's array to those found before."""
-    for array, way in _way(api_key, version).arrays:
-        if array == name:
-            _look(way, rows, found, ELEMENTS_MAX)
+    """Add the codes of rows of an array in a response to those found before."""
+    ways = [_way(api_key, version)]
+    for name in path:
+        ways = [inner for way in ways for array, inner in way.arrays if array == name]
+    for way in ways:
+        _look(way, rows, found, ELEMENTS_MAX)
 
 
 @cache
@@ -51,7 +53,7 @@ def _way(api_key: int, version: int) -> _Way:
 
 
 def _way_of(structure: Field, version: int) -> _Way:
-    fields = [each for each in structure.fields if version in each.versions]
+    fields = in_newer_places(structure.fields, version)
     inner = [(each.name, _way_of(each, version)) for each in fields if each.is_array]
     codes = tuple(each.name for each in fields if each.name in _NAMES)
     return _Way(codes, tuple((name, way) for name, way in inner if way.codes or way.arrays))

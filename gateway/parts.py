@@ -23,8 +23,9 @@ from gateway.rows import Rows
 from smq.model.errors import PeerError
 from smq.wire.codec import Buffer, Writer
 from smq.wire.headers import RequestHeader, write_response_header
+from smq.wire.messages.notation import Field
 from smq.wire.messages.tables import APIS
-from smq.wire.portions import RequestReader, request_structure
+from smq.wire.portions import RequestReader, holder, request_structure
 
 PLAIN_BYTES_MAX = 1024  # No need to count elements: each takes a byte at least.
 _RESPONSES = {api.key: api.messages[f"{api.name}Response"] for api in APIS}
@@ -48,9 +49,11 @@ class Parts:
         request: bytes = b"",
     ) -> None:
         self.api, self.header, self.request = api, header, request
-        self._cut, self._steps = cut, steps
-        [field] = (each for each in _RESPONSES[api.key].fields if each.name == cut.response[0])
-        self._new_rows = partial(Rows, api.codec, field, header.api_version, cut.response[1:])
+        self._steps = steps
+        field = _rows_field(api.key, header.api_version, cut)
+        self._path = field.path
+        inner = cut.response[len(field.path) :]
+        self._new_rows = partial(Rows, api.codec, field, header.api_version, inner)
         self._rows = self._new_rows()
         self._last: Message = None
         self._continues = False
@@ -80,12 +83,12 @@ class Parts:
         self.pending = None
         if isinstance(response, Step):
             return
-        name, version = self._cut.response[0], self.header.api_version
-        rows = getattr(response, name)
-        error_codes_of_rows(self.api.key, version, name, rows, self.errors)
+        place, name = holder(response, self._path), self._path[-1]
+        rows = getattr(place, name)
+        error_codes_of_rows(self.api.key, self.header.api_version, self._path, rows, self.errors)
         with saying(self.api):
             self._rows.add(rows, continues=self._continues)
-        setattr(response, name, ())  # Its size in bytes bounds it.
+        setattr(place, name, ())  # Its size in bytes bounds it.
         self._last = response
 
     @property
@@ -101,7 +104,8 @@ class Parts:
         of_all = error_codes(self.api.key, header.api_version, self._last)  # It has no rows.
         for code, count in of_all.items():
             self.errors[code] = self.errors.get(code, 0) + count
-        setattr(self._last, self._cut.response[0], self._rows.written(writer.append))
+        place, name = holder(self._last, self._path), self._path[-1]
+        setattr(place, name, self._rows.written(writer.append))
         with saying(self.api):
             self.api.write_response(self._last, header.api_version, writer)
         return writer
@@ -119,6 +123,13 @@ def saying(api: Api) -> Iterator[None]:
         raise PeerError(f"{api.name}: the answer does not fit: {reason}") from reason
 
 
+def _rows_field(api_key: int, version: int, cut: Cut) -> Field:
+    """The array whose rows the parts of an answer give, in this version."""
+    fields = (each for each in _RESPONSES[api_key].fields if version in each.versions)
+    [field] = (each for each in fields if each.path == cut.response[: len(each.path)])
+    return field
+
+
 Handle = Callable[[Message, Any], Any]
 
 
@@ -133,7 +144,7 @@ def taken(
     request, at = body
     assert len(request) <= api.bounds.bytes_max, "it is refused unread"
     version, elements_max = header.api_version, api.bounds.elements_max
-    cut = api.cut(version)
+    cut = api.bounds.cut
     path = cut.request if cut is not None else ()
     structure = request_structure(api.codec, api.key, version)
     reader = RequestReader(structure, request, at, path, elements_max)
@@ -178,7 +189,7 @@ def _portions(
     handle: Handle,
     context: Any,  # noqa: ANN401
 ) -> Iterator[Step]:
-    cut = api.cut(header.api_version)
+    cut = api.bounds.cut
     assert cut is not None
     for _ in reader.check():
         yield Step(None)

@@ -12,7 +12,7 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any
 
-from gateway.apis.bounds import SMALL, Bounds, Cut
+from gateway.apis.bounds import SMALL, Bounds
 from smq.wire.api import WireApi
 
 
@@ -69,7 +69,3 @@ class Api:
     @cached_property
     def write_response(self) -> Callable[..., Any]:
         return self.wire.write_response
-
-    def cut(self, version: int) -> Cut | None:
-        """How a version is answered in parts; None: always whole."""
-        return next((each for each in self.bounds.cuts if version >= each.first_version), None)

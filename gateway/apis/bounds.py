@@ -15,14 +15,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cut:
-    """How requests are read, and answers made, in parts: from a version on.
+    """How requests are read, and answers made, in parts.
 
     request      the array that is cut, if the request is: (array, array in its elements, …)
     response     the arrays whose rows the parts give, likewise
     portion_max  elements of a portion: a few milliseconds of work
     """
 
-    first_version: int
     request: tuple[str, ...]
     response: tuple[str, ...]
     portion_max: int = 300
@@ -35,12 +34,12 @@ class Bounds:
 
     bytes_max     without its size
     elements_max  of all its arrays together
-    cuts          how it is answered in parts, the newest version first
+    cut           how it is answered in parts; None: always whole
     """
 
     bytes_max: int
     elements_max: int
-    cuts: tuple[Cut, ...] = ()
+    cut: Cut | None = None
 
 
 KiB, MiB = 1024, 1024 * 1024
@@ -58,13 +57,13 @@ WHOLE = Bounds(1 * MiB, WHOLE_ELEMENTS_MAX)
 
 def answered_in_parts(*response: str) -> Bounds:
     """A request that is handled whole and whose answer is cut at the rows of these arrays."""
-    return Bounds(1 * MiB, 2 * WHOLE_ELEMENTS_MAX, (Cut(0, (), response),))
+    return Bounds(1 * MiB, 2 * WHOLE_ELEMENTS_MAX, Cut((), response))
 
 
-def listing(*cuts: Cut, elements_max: int = 20_000, bytes_max: int = 1 * MiB) -> Bounds:
+def listing(cut: Cut, *, elements_max: int = 20_000, bytes_max: int = 1 * MiB) -> Bounds:
     """10,000 partitions, each in a topic of its own, in names of usual length."""
-    return Bounds(bytes_max, elements_max, cuts)
+    return Bounds(bytes_max, elements_max, cut)
 
 
 PARTITIONS = ("topics", "partitions")
-NAMED = listing(Cut(0, PARTITIONS, PARTITIONS))
+NAMED = listing(Cut(PARTITIONS, PARTITIONS))

@@ -26,7 +26,6 @@ from smq.wire.generated.delete_topics import (
     DeleteTopicState,
 )
 
-STATES_FROM = 6
 STRICT_FROM = 5
 PART_TOPICS = 50  # Per part of an answer: deleting one takes some tens of microseconds.
 
@@ -35,11 +34,7 @@ def handle(
     request: DeleteTopicsRequest, context: CoordinatorContext
 ) -> Iterator[DeleteTopicsResponse]:
     """Delete each topic or refuse; answers in parts."""
-    if context.version >= STATES_FROM:
-        asked = request.topics
-    else:
-        asked = [DeleteTopicState(name=name) for name in request.topic_names]
-    counts = Counter((each.name, each.topic_id.bytes) for each in asked)
+    counts = Counter((each.name, each.topic_id.bytes) for each in request.topics)
     # Look topics up in the former catalog: building a new one per topic would take too long.
     charge = context.charge(STRICT_FROM)
     deletion, names = _Deletion(context.coordinator.topics.catalog, charge), list(counts)

@@ -25,25 +25,16 @@ GROUP, TRANSACTION = 0, 1
 
 def handle(request: FindCoordinatorRequest, context: CoordinatorContext) -> FindCoordinatorResponse:
     """Name a node for each key."""
-    if context.version >= BATCHES_FROM:
-        return FindCoordinatorResponse(
-            coordinators=[_find(key, request.key_type, context) for key in request.coordinator_keys]
-        )
-    found = _find(request.key, request.key_type, context)
-    return FindCoordinatorResponse(
-        error_code=found.error_code,
-        error_message=found.error_message or "NONE",  # As Kafka does, but from 4 on.
-        node_id=found.node_id,
-        host=found.host,
-        port=found.port,
-    )
+    found = [_find(key, request.key_type, context) for key in request.coordinator_keys]
+    return FindCoordinatorResponse(coordinators=found)
 
 
 def _find(key: str, key_type: int, context: CoordinatorContext) -> Coordinator:
     if key_type not in {GROUP, TRANSACTION}:
         return _none(key, ErrorCode.INVALID_REQUEST, f"There are no keys of type {key_type} here.")
     node = coordinator_of(key, context.nodes)
-    return Coordinator(key=key, node_id=node.id, host=node.host, port=node.port)
+    said = "" if context.version >= BATCHES_FROM else "NONE"  # As Kafka does.
+    return Coordinator(key=key, node_id=node.id, host=node.host, port=node.port, error_message=said)
 
 
 def coordinator_of(key: str, nodes: list[Node]) -> Node:

@@ -24,12 +24,9 @@ BATCHES_FROM = 3
 
 def handle(request: LeaveGroupRequest, context: CoordinatorContext) -> LeaveGroupResponse | None:
     """Let members go."""
-    batch = context.version >= BATCHES_FROM
-    leaving = request.members if batch else [MemberIdentity(member_id=request.member_id)]
+    leaving = request.members
 
     def respond(answer: LeaveAnswer) -> LeaveGroupResponse:
-        if not batch:
-            return LeaveGroupResponse(error_code=answer.errors[0])
         return LeaveGroupResponse(members=_members(leaving, answer.errors))
 
     event = Leave(
@@ -39,7 +36,7 @@ def handle(request: LeaveGroupRequest, context: CoordinatorContext) -> LeaveGrou
     try:
         context.coordinator.groups.handle(request.group_id, event, context.now)
     except BrokerError as refusal:
-        if refusal.code == ErrorCode.UNKNOWN_MEMBER_ID:
+        if refusal.code == ErrorCode.UNKNOWN_MEMBER_ID or context.version < BATCHES_FROM:
             return respond(LeaveAnswer((refusal.code,) * len(leaving)))
         return LeaveGroupResponse(error_code=refusal.code)
     return None

@@ -12,7 +12,7 @@
 - From 10: topics by id; an unknown one is UNKNOWN_TOPIC_ID.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import groupby
 
 from gateway.coordinator_context import CoordinatorContext
@@ -26,14 +26,11 @@ from smq.wire.generated.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
-    OffsetFetchResponsePartition,
     OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
 
 ERRORS_FROM = 2
-GROUPS_FROM = 8
 IDS_FROM = 10
 NOWHERE = -1  # As partitions of internal topics, which have no offsets.
 NOTHING = CommittedOffset(-1, -1, "", 0)
@@ -42,28 +39,8 @@ NOTHING = CommittedOffset(-1, -1, "", 0)
 def handle(
     request: OffsetFetchRequest, context: CoordinatorContext
 ) -> Iterator[OffsetFetchResponse]:
-    """The offsets of each group, in parts."""
-    if context.version >= GROUPS_FROM:
-        yield from _groups(request, context)
-        return
-    only = OffsetFetchRequestGroup(group_id=request.group_id, topics=_upgraded(request))
-    for part in _group(only, context, wants_stable=request.require_stable):
-        yield OffsetFetchResponse(
-            topics=[
-                OffsetFetchResponseTopic(
-                    name=topic.name, partitions=[_downgraded(each) for each in topic.partitions]
-                )
-                for topic in part.topics
-            ],
-            error_code=part.error_code,
-        )
-
-
-def _groups(
-    request: OffsetFetchRequest, context: CoordinatorContext
-) -> Iterator[OffsetFetchResponse]:
-    """One part for several groups whose partitions are named, and one for each page of the
-    others."""
+    """The offsets of each group: one part for several groups whose partitions are named, and one
+    for each page of the others."""
     named, wants_stable = list[OffsetFetchResponseGroup](), request.require_stable
     for asked in request.groups:
         if asked.topics is not None:
@@ -79,25 +56,6 @@ def _groups(
             yield OffsetFetchResponse(groups=[page])
     if named or not request.groups:
         yield OffsetFetchResponse(groups=named)
-
-
-def _upgraded(request: OffsetFetchRequest) -> Sequence[OffsetFetchRequestTopics] | None:
-    if request.topics is None:
-        return None
-    return [
-        OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes)
-        for each in request.topics
-    ]
-
-
-def _downgraded(partition: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
-    return OffsetFetchResponsePartition(
-        partition_index=partition.partition_index,
-        committed_offset=partition.committed_offset,
-        committed_leader_epoch=partition.committed_leader_epoch,
-        metadata=partition.metadata,
-        error_code=partition.error_code,
-    )
 
 
 def _group(

@@ -87,7 +87,7 @@ APIS: tuple[Api, ...] = (
         "follower fetching",
         # A session begins with all of its partitions, and names may have 249 bytes.
         listing(
-            Cut(0, PARTITIONS, ("responses", "partitions"), PORTION_MAX),
+            Cut(PARTITIONS, ("responses", "partitions"), PORTION_MAX),
             bytes_max=4 * MiB,
         ),
         fetch.in_parts,
@@ -105,7 +105,7 @@ APIS: tuple[Api, ...] = (
         Where.SHARD,
         metadata.handle,
         "",
-        listing(Cut(0, ("topics",), PARTITIONS)),
+        listing(Cut(("topics",), PARTITIONS)),
     ),
     Api(apis.OFFSET_COMMIT, Where.COORDINATOR, offset_commit.handle, "", NAMED),
     Api(
@@ -114,8 +114,7 @@ APIS: tuple[Api, ...] = (
         offset_fetch.handle,
         "",
         listing(
-            Cut(8, ("groups", "topics", "partition_indexes"), ("groups", *PARTITIONS)),
-            Cut(0, ("topics", "partition_indexes"), PARTITIONS),
+            Cut(("groups", "topics", "partition_indexes"), ("groups", *PARTITIONS)),
         ),
     ),
     Api(
@@ -123,7 +122,7 @@ APIS: tuple[Api, ...] = (
         Where.COORDINATOR,
         find_coordinator.handle,
         "share groups",
-        listing(Cut(4, ("coordinator_keys",), ("coordinators",)), elements_max=10_000),
+        listing(Cut(("coordinator_keys",), ("coordinators",)), elements_max=10_000),
     ),
     Api(apis.JOIN_GROUP, Where.COORDINATOR, join_group.handle, "", GROUP),
     Api(apis.HEARTBEAT, Where.COORDINATOR, heartbeat.handle),
@@ -134,14 +133,14 @@ APIS: tuple[Api, ...] = (
         Where.COORDINATOR,
         describe_groups.handle,
         "",
-        listing(Cut(0, ("groups",), ("groups",)), elements_max=10_000),
+        listing(Cut(("groups",), ("groups",)), elements_max=10_000),
     ),
     Api(
         apis.LIST_GROUPS,
         Where.COORDINATOR,
         list_groups.handle,
         "",
-        Bounds(SMALL.bytes_max, WHOLE_ELEMENTS_MAX, (Cut(0, (), ("groups",)),)),
+        Bounds(SMALL.bytes_max, WHOLE_ELEMENTS_MAX, Cut((), ("groups",))),
     ),
     Api(
         apis.API_VERSIONS,
@@ -170,7 +169,7 @@ APIS: tuple[Api, ...] = (
         Where.SHARD,
         delete_records.handle,
         "",
-        listing(Cut(0, PARTITIONS, PARTITIONS, delete_records.PORTION_MAX)),
+        listing(Cut(PARTITIONS, PARTITIONS, delete_records.PORTION_MAX)),
     ),
     Api(
         apis.INIT_PRODUCER_ID,
@@ -192,14 +191,8 @@ APIS: tuple[Api, ...] = (
         "",
         listing(
             Cut(
-                4,
                 ("transactions", "topics", "partitions"),
                 ("results_by_transaction", "topic_results", "results_by_partition"),
-            ),
-            Cut(
-                0,
-                ("v3_and_below_topics", "partitions"),
-                ("results_by_topic_v3_and_below", "results_by_partition"),
             ),
         ),
     ),
@@ -266,7 +259,7 @@ APIS: tuple[Api, ...] = (
         Where.COORDINATOR,
         delete_groups.handle,
         "",
-        listing(Cut(0, ("groups_names",), ("results",), 50), elements_max=10_000),
+        listing(Cut(("groups_names",), ("results",), 50), elements_max=10_000),
     ),
     Api(
         apis.ELECT_LEADERS,
@@ -275,7 +268,6 @@ APIS: tuple[Api, ...] = (
         "",
         listing(
             Cut(
-                0,
                 ("topic_partitions", "partitions"),
                 ("replica_election_results", "partition_result"),
             ),
@@ -353,7 +345,7 @@ APIS: tuple[Api, ...] = (
         Bounds(
             SMALL.bytes_max,
             WHOLE_ELEMENTS_MAX,
-            (Cut(0, (), ("topics", "partitions", "active_producers")),),
+            Cut((), ("topics", "partitions", "active_producers")),
         ),
     ),
     Api(
@@ -361,14 +353,14 @@ APIS: tuple[Api, ...] = (
         Where.COORDINATOR,
         describe_transactions.handle,
         "",
-        listing(Cut(0, ("transactional_ids",), ("transaction_states",), 50), elements_max=10_000),
+        listing(Cut(("transactional_ids",), ("transaction_states",), 50), elements_max=10_000),
     ),
     Api(
         apis.LIST_TRANSACTIONS,
         Where.COORDINATOR,
         list_transactions.handle,
         "",
-        Bounds(SMALL.bytes_max, WHOLE_ELEMENTS_MAX, (Cut(0, (), ("transaction_states",)),)),
+        Bounds(SMALL.bytes_max, WHOLE_ELEMENTS_MAX, Cut((), ("transaction_states",))),
     ),
     Api(
         apis.GET_TELEMETRY_SUBSCRIPTIONS,
@@ -388,7 +380,7 @@ APIS: tuple[Api, ...] = (
         Where.SHARD,
         list_config_resources.handle,
         "",
-        Bounds(SMALL.bytes_max, WHOLE_ELEMENTS_MAX, (Cut(0, (), ("config_resources",)),)),
+        Bounds(SMALL.bytes_max, WHOLE_ELEMENTS_MAX, Cut((), ("config_resources",))),
     ),
     Api(
         apis.DESCRIBE_TOPIC_PARTITIONS,

@@ -75,8 +75,7 @@ def row_of(
     led = shard.find(found, asked.partition)
     if isinstance(led, ErrorCode):
         return Row(asked, None, led, _leader(led, found, asked.partition, context))
-    state = request.replica_state  # From version 15 on it stands there.
-    if (request.replica_id if state is None else state.replica_id) >= 0:
+    if request.replica_state is not None and request.replica_state.replica_id >= 0:
         return Row(asked, None, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if is_impossible(request) or min(request.max_bytes, asked.partition_max_bytes) < 0:
         return Row(asked, None, ErrorCode.UNKNOWN_SERVER_ERROR)

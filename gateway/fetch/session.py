@@ -56,7 +56,7 @@ class Beginning:
         if request.session_id:
             context.shard.fetch_sessions.end(request.session_id)
         state = request.replica_state
-        is_follower = (request.replica_id if state is None else state.replica_id) >= 0
+        is_follower = state is not None and state.replica_id >= 0
         self._is_wanted = request.session_epoch == NEW_EPOCH and not is_follower
         self._context = context
         self._session = self._new()

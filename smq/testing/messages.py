@@ -7,7 +7,7 @@ from uuid import UUID
 
 from smq.model.errors import ErrorCode
 from smq.wire.codec import Message
-from smq.wire.messages.notation import Api, Field
+from smq.wire.messages.notation import Api, Field, in_newer_places
 from smq.wire.messages.tables import APIS
 from smq.wire.structure_code import snake
 
@@ -41,8 +41,7 @@ def _random_structure(
 ) -> Message:
     values = {
         field.name: _random_value(random, module, field, version)
-        for field in fields
-        if version in field.versions
+        for field in in_newer_places(fields, version)
     }
     message = getattr(module, name)(**values)
     assert isinstance(message, Message)
@@ -53,7 +52,7 @@ def _random_value(random: Random, module: Any, field: Field, version: int) -> ob
     if version in field.nullable and random.random() < 0.2:
         return None
     if field.is_array:
-        length = random.randint(0, ARRAY_LENGTH_MAX)
+        length = 1 if field.is_single else random.randint(0, ARRAY_LENGTH_MAX)
         return [_random_element(random, module, field, version) for _ in range(length)]
     value = _random_element(random, module, field, version)
     if field.tag is not None and isinstance(value, Message) and value == type(value)():

@@ -29,17 +29,27 @@ def distinct(api: Api) -> dict[str, Field]:
     found: dict[str, Field] = {}
     for message in api.messages.values():
         for each in structures(message):
-            found[each.type] = joined(found.get(each.type, each), each)
+            there = found.get(each.type)
+            found[each.type] = each if there is None else joined(there, each)
     return found
 
 
 def joined(one: Field, other: Field) -> Field:
-    """One field in the versions of both."""
-    assert len(one.fields) == len(other.fields), f"two structures are {one.type}"
-    first = min(one.versions.start, other.versions.start)
-    last = max(one.versions.stop, other.versions.stop)
-    fields = list(map(joined, one.fields, other.fields))
-    return replace(one, versions=range(first, last), fields=fields)
+    """One field in the versions of both, of which one may have fewer fields."""
+    more, fewer = (one, other) if len(one.fields) > len(other.fields) else (other, one)
+    also = {each.name: each for each in fewer.fields}
+    assert also.keys() <= {each.name for each in more.fields}, f"two structures are {one.type}"
+    fields = [joined(each, also.get(each.name, each)) for each in more.fields]
+    versions = either(one.versions, other.versions)
+    nullable = either(one.nullable, other.nullable)
+    return replace(more, versions=versions, nullable=nullable, fields=fields)
+
+
+def either(one: range, other: range) -> range:
+    """The versions of two fields that follow each other, or are the same."""
+    if not one or not other:
+        return one or other
+    return range(min(one.start, other.start), max(one.stop, other.stop))
 
 
 class Module:

@@ -47,7 +47,7 @@ class Portion(NamedTuple):
 class Part(NamedTuple):
     """A field in one version."""
 
-    name: str
+    path: Path  # In the message, where newer versions may have replaced it.
     read: Read  # A value; of an array its count.
     read_element: Read | None  # Of an array.
     element: "Structure | None"  # For an array whose elements hold arrays.
@@ -86,15 +86,15 @@ def _part(module: ModuleType, field: Field, version: int, *, flexible: bool) -> 
     if is_structure(field) and not field.is_array:
         structure = _structure(module, field, version, flexible=flexible)
         assert not any(part.is_array for part in structure.parts), "it is not counted"
-        return Part(field.name, _nullable(structure.read), None, None)
+        return Part(field.path, _nullable(structure.read), None, None)
     if not field.is_array:
-        return Part(field.name, _value(field.type, compact + nullable), None, None)
+        return Part(field.path, _value(field.type, compact + nullable), None, None)
     count: Read = getattr(codec, f"read_{compact}{nullable}count")
     if not is_structure(field):
-        return Part(field.name, count, _value(field.type, compact), None)
+        return Part(field.path, count, _value(field.type, compact), None)
     structure = _structure(module, field, version, flexible=flexible)
     has_arrays = any(part.is_array for part in structure.parts)
-    return Part(field.name, count, structure.read, structure if has_arrays else None)
+    return Part(field.path, count, structure.read, structure if has_arrays else None)
 
 
 def _nullable(read: Read) -> Read:
@@ -120,6 +120,13 @@ def _fixed(size: int) -> Read:
         return int.from_bytes(buffer[at : at + size], signed=True), at + size
 
     return read
+
+
+def holder(message: Any, path: Path) -> Any:  # noqa: ANN401  (a message, or a row of it)
+    """What has the field at the end of a path, through arrays of one row."""
+    for name in path[:-1]:
+        [message] = getattr(message, name)
+    return message
 
 
 class RequestReader:
@@ -163,13 +170,12 @@ class RequestReader:
                 continue
             self._kept.append(bytes(self._buffer[kept_to:at]))
             count, first = part.read(self._buffer, at)
-            is_cut = bool(self._path) and part.name == self._path[0]
+            inner = self._path[len(part.path) :]
+            is_cut = bool(self._path) and part.path + inner == self._path
             if is_cut:
                 self._array = part, count, first
             self._kept.append(self._count_bytes(count))
-            at = kept_to = yield from self._check_array(
-                part, count, first, self._path[1:] if is_cut else ()
-            )
+            at = kept_to = yield from self._check_array(part, count, first, inner if is_cut else ())
         if self._structure.is_flexible:
             at = skip_tags(self._buffer, at)
         self._kept.append(bytes(self._buffer[kept_to:at]))
@@ -203,7 +209,7 @@ class RequestReader:
         for part in structure.parts:
             count, at = part.read(self._buffer, at)
             if part.is_array:
-                assert part.name == path[0], "an outer element holds one array"
+                assert part.path == path[:1], "an outer element holds one array"
                 assert part is structure.parts[-1], "and nothing behind it"
                 at = yield from self._check_array(part, count, at, path[1:])
         return skip_tags(self._buffer, at) if structure.is_flexible else at
@@ -245,11 +251,12 @@ class RequestReader:
         if self._array is None or self._array[1] <= 0:
             yield Portion(self._structure.read(frame, 0)[0], continues=False)
             return
-        cutter = _Cutter(self._buffer, self._path, portion_max)
         part, count, at = self._array
+        inner = self._path[len(part.path) - 1 :]
+        cutter = _Cutter(self._buffer, inner, portion_max)
         for rows, continues in cutter.cut(part, count, at):
             message, _ = self._structure.read(frame, 0)
-            setattr(message, part.name, rows)
+            setattr(holder(message, part.path), part.path[-1], rows)
             yield Portion(message, continues)
 
 
@@ -325,7 +332,7 @@ class _Cutter:
         self._place(level).append(message)
         self._lists[level + 1] = []
         if not is_null:
-            setattr(message, structure.parts[-1].name, self._lists[level + 1])
+            setattr(message, structure.parts[-1].path[-1], self._lists[level + 1])
         self._is_open[level + 1] = True
 
     def _place(self, level: int) -> list[Any]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field as dataclass_field
 from typing import TypeVar
 
 from smq.wire.messages.notation import Field
+from smq.wire.replaced_code import replacements
 
 _FIXED = {
     "bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q",
@@ -111,6 +112,9 @@ class StructureCode:
         self.versions = field.versions
         self.flexible = range(max(flexible_from, field.versions.start), field.versions.stop)
         self.used = used
+        self.replacements = replacements(
+            self.fields, element_name, lambda versions: condition(versions, self.versions)
+        )
         self.choices: dict[str, str] = {}  # Local names of functions chosen by version.
 
     def lines(self) -> Iterator[str]:
@@ -121,7 +125,8 @@ class StructureCode:
     # The class
 
     def class_lines(self) -> Iterator[str]:
-        slots = [f'"{field.name}"' for field in self.fields]
+        fields = [field for field in self.fields if not field.replaced_by]
+        slots = [f'"{field.name}"' for field in fields]
         yield f"class {self.name}(Message):"
         yield from wrapped(4, "__slots__ = (", slots if len(slots) != 1 else [slots[0] + ","], ")")
         yield ""
@@ -129,10 +134,10 @@ class StructureCode:
             yield "    def __init__("
             yield "        self,"
             yield "        *,"
-            for field in self.fields:
+            for field in fields:
                 yield f"        {field.name}: {self.python_type(field)} = {self.default(field)},"
             yield "    ) -> None:"
-            for field in self.fields:
+            for field in fields:
                 yield f"        self.{field.name} = {field.name}"
         yield ""
         yield ""
@@ -154,6 +159,16 @@ class StructureCode:
         return _ZEROS.get(field.type, "0")
 
     # What reader and writer share
+
+    def place(self, field: Field) -> str:
+        """Where a field's value is."""
+        if field.replaced_by:
+            return self.replacements[field.path[0]].place(field)
+        return f"message.{field.name}"
+
+    def copy_lines(self, when: str) -> Iterator[str]:
+        for each in self.replacements.values():
+            yield from each.lines(when)
 
     def runs(self) -> Iterator[list[Field]]:
         """The fields that are not tagged; adjacent ones of fixed size together."""
@@ -234,7 +249,9 @@ class StructureCode:
         )  # fmt: skip
         yield from self.choice_lines()
         yield f"    message = {self.name}()"
+        yield from self.copy_lines("before_reading")
         yield from body
+        yield from self.copy_lines("after_reading")
         yield "    return message, at"
         yield ""
         yield ""
@@ -253,11 +270,11 @@ class StructureCode:
     ) -> Iterator[str]:
         """Fixed fields: one struct call for each set of them that versions have."""
         layouts = spans(
-            self.versions, lambda version: [f.name for f in run if version in f.versions]
+            self.versions, lambda version: [f.path for f in run if version in f.versions]
         )
         left, head = self.versions, "if"  # Versions without a branch so far.
-        for versions, names in layouts:
-            fields = [field for field in run if field.name in names]
+        for versions, paths in layouts:
+            fields = [field for field in run if field.path in paths]
             test = condition(versions, left)
             if versions.stop == left.stop and fields:
                 left = range(left.start, versions.start)
@@ -273,7 +290,7 @@ class StructureCode:
     def read_fixed(self, fields: list[Field], indent: int) -> Iterator[str]:
         codes = "".join(_FIXED[field.type] for field in fields)
         self.used.layouts.add(codes)
-        targets = [f"message.{field.name}" for field in fields]
+        targets = [self.place(field) for field in fields]
         call = f"_{codes.replace('?', 'z')}.unpack_from(buffer, at)"
         if len(targets) == 1:
             targets[0] += ","
@@ -287,7 +304,7 @@ class StructureCode:
             return
         function = self.chosen(field, lambda version: self.form("read", field, version))
         if not field.is_array or field.type in _NUMBER_ARRAYS:
-            yield f"{space}message.{field.name}, at = {function}(buffer, at)"
+            yield f"{space}{self.place(field)}, at = {function}(buffer, at)"
             return
         if is_structure(field):
             element, arguments = f"_read_{snake(field.type)}", ["buffer", "at", "version"]
@@ -301,7 +318,8 @@ class StructureCode:
         yield from wrapped(indent + 4, f"{element_name(field)}, at = {element}(", arguments, ")")
         yield f"{space}    {field.name}.append({element_name(field)})"
         null = " if count >= 0 else None" if field.nullable else ""
-        yield f"{space}message.{field.name} = {field.name}{null}"
+        if self.place(field) != field.name:
+            yield f"{space}{self.place(field)} = {field.name}{null}"
 
     def read_nullable_structure(self, field: Field, indent: int) -> Iterator[str]:
         assert len(field.nullable) == len(field.versions), "one that is always there is not needed"
@@ -357,6 +375,7 @@ class StructureCode:
         parts = [f"message: {self.name}", "version: int", "append: Append"]
         yield from wrapped(0, f"def _write_{snake(self.name)}(", parts, ") -> None:")
         yield from self.choice_lines()
+        yield from self.copy_lines("before_writing")
         yield from body or ["    pass"]
         yield ""
         yield ""
@@ -375,7 +394,7 @@ class StructureCode:
     ) -> Iterator[str]:
         codes = "".join(_FIXED[field.type] for field in fields)
         self.used.layouts.add(codes)
-        values = [f"message.{field.name}" for field in fields]
+        values = [self.place(field) for field in fields]
         call = f"_{codes.replace('?', 'z')}.pack("
         line = f"{' ' * indent}{append}({call}{', '.join(values)}))"
         if len(line) <= _LINE_LENGTH:
@@ -387,7 +406,7 @@ class StructureCode:
 
     def write_field(self, field: Field, indent: int, append: str) -> Iterator[str]:
         space = " " * indent
-        value = f"message.{field.name}"
+        value = self.place(field)
         if is_structure(field) and not field.is_array:
             self.used.codec_names.add("write_presence")
             yield f"{space}write_presence({append}, {value})"

@@ -358,7 +358,8 @@ class FakeKafka:
 
     def find_coordinator(self, _node: int, _request: Any, code: ErrorCode) -> Any:
         last = len(self._listeners)
-        return find_coordinator.FindCoordinatorResponse(error_code=code, node_id=last)
+        found = find_coordinator.Coordinator(error_code=code, node_id=last)
+        return find_coordinator.FindCoordinatorResponse(coordinators=[found])
 
     def list_groups(self, node_id: int, _request: Any, code: ErrorCode) -> Any:
         mine = self.committed if node_id == len(self._listeners) else {}
@@ -369,18 +370,19 @@ class FakeKafka:
         if node_id != len(self._listeners):
             code = ErrorCode.NOT_COORDINATOR
         topics = [
-            offset_fetch.OffsetFetchResponseTopic(
+            offset_fetch.OffsetFetchResponseTopics(
                 name=name,
                 partitions=[
-                    offset_fetch.OffsetFetchResponsePartition(
+                    offset_fetch.OffsetFetchResponsePartitions(
                         partition_index=index, committed_offset=offset
                     )
                     for index, offset in offsets.items()
                 ],
             )
-            for name, offsets in self.committed.get(request.group_id, {}).items()
+            for name, offsets in self.committed.get(request.groups[0].group_id, {}).items()
         ]
-        return offset_fetch.OffsetFetchResponse(error_code=code, topics=topics)
+        group = offset_fetch.OffsetFetchResponseGroup(error_code=code, topics=topics)
+        return offset_fetch.OffsetFetchResponse(groups=[group])
 
 
 Handler = Callable[[FakeKafka, int, Any, ErrorCode], Any]

@@ -20,6 +20,7 @@ from smq.wire.messages.notation import Api as WireApi, Field
 from smq.wire.messages.tables import APIS
 from smq.wire.records import Record, write_batch
 from smq.wire.structure_code import is_structure, snake
+from tests.wire.oracles import put
 
 WIRE = {api.key: api for api in APIS}
 Path = tuple[str, ...]
@@ -105,8 +106,9 @@ class Maker:
             elif each.is_array or is_structure(each):
                 continue
             else:
-                value = _value(each, names, getattr(message, each.name))
-            setattr(message, each.name, value)
+                default = 0 if each.replaced_by else getattr(message, each.name)
+                value = _value(each, names, default)
+            put(self._module, message, field.fields, each, value)
         return message
 
     def _element(self, field: Field, path: Path, names: Names, count: int, *, spread: bool) -> Any:

@@ -9,16 +9,22 @@ from smq.wire.generated.delete_acls import (
     DeleteAclsMatchingAcl,
     DeleteAclsResponse,
 )
-from smq.wire.generated.find_coordinator import Coordinator, FindCoordinatorResponse
 from smq.wire.generated.heartbeat import HeartbeatResponse
 from smq.wire.generated.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from smq.wire.generated.offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
 from smq.wire.messages.tables import APIS as TABLES
+from tests.wire.oracles import default_message
 
-HEARTBEAT, LIST_OFFSETS, FIND_COORDINATOR, DELETE_ACLS = 12, 2, 10, 31
+HEARTBEAT, LIST_OFFSETS, OFFSET_FETCH, DELETE_ACLS = 12, 2, 9, 31
 
 
 def offsets(*topics: list[int]) -> ListOffsetsResponse:
@@ -52,9 +58,12 @@ def test_codes_at_several_depths_are_found() -> None:
 
 
 def test_fields_that_a_version_does_not_send_do_not_count() -> None:
-    response = FindCoordinatorResponse(error_code=15, coordinators=[Coordinator(error_code=24)])
-    assert error_codes(FIND_COORDINATOR, 3, response) == {15: 1}
-    assert error_codes(FIND_COORDINATOR, 4, response) == {24: 1}
+    partition = OffsetFetchResponsePartitions(error_code=3)
+    topic = OffsetFetchResponseTopics(partitions=[partition])
+    response = OffsetFetchResponse(groups=[OffsetFetchResponseGroup(topics=[topic], error_code=16)])
+    assert error_codes(OFFSET_FETCH, 1, response) == {3: 1}
+    for version in (2, 7, 8):  # Before 8 there are no groups.
+        assert error_codes(OFFSET_FETCH, version, response) == {3: 1, 16: 1}
 
 
 def test_only_the_first_elements_are_looked_at() -> None:
@@ -65,8 +74,8 @@ def test_only_the_first_elements_are_looked_at() -> None:
 
 def test_rows_of_a_part_are_added_to_those_before() -> None:
     found = {3: 1}
-    error_codes_of_rows(LIST_OFFSETS, 10, "topics", offsets([3, 6]).topics, found)
-    error_codes_of_rows(LIST_OFFSETS, 10, "elsewhere", offsets([3, 6]).topics, found)
+    error_codes_of_rows(LIST_OFFSETS, 10, ("topics",), offsets([3, 6]).topics, found)
+    error_codes_of_rows(LIST_OFFSETS, 10, ("elsewhere",), offsets([3, 6]).topics, found)
     assert found == {3: 2, 6: 1}
 
 
@@ -74,5 +83,5 @@ def test_rows_of_a_part_are_added_to_those_before() -> None:
 def test_the_walk_fits_every_answer(api: Api) -> None:
     [table] = (each for each in TABLES if each.key == api.key)
     for version in api.versions:
-        response = getattr(api.codec, f"{table.name}Response")()
+        response = default_message(table, f"{table.name}Response", version)
         assert error_codes(api.key, version, response) == {}

@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 
 from gateway.apis import list_offsets
-from gateway.apis.table import API_BY_KEY, APIS
+from gateway.apis.table import APIS
 from gateway.coordinator_dispatch import dispatch as ask
 from gateway.dispatch import dispatch
 from gateway.parts import PLAIN_BYTES_MAX, Parts
 from smq.model.errors import ErrorCode, PeerError
 from smq.store.rows import CommittedOffset
-from smq.wire.generated.apis import API_BY_NAME
 from smq.wire.generated.find_coordinator import FindCoordinatorRequest
 from smq.wire.generated.list_offsets import (
     ListOffsetsPartition,
@@ -134,7 +133,6 @@ def test_what_is_malformed_at_its_end_has_changed_nothing(bench: CoordinatorBenc
     with pytest.raises(PeerError):
         finished(asked.response)
     assert not bench.coordinator.topics.catalog.by_name
-    assert API_BY_KEY[API_BY_NAME["Metadata"].key].cut(12) is not None
 
 
 def test_a_topic_named_many_times_is_described_once(shard: ShardBench) -> None:

@@ -25,7 +25,7 @@ from smq.wire.generated.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
-KNOWS_FENCING_FROM, BATCHES_FROM = 2, 4
+KNOWS_FENCING_FROM = 2
 
 
 class _Place(NamedTuple):
@@ -43,22 +43,14 @@ def handle(
     request: AddPartitionsToTxnRequest, context: CoordinatorContext
 ) -> AddPartitionsToTxnResponse:
     """Add partitions to transactions."""
-    if context.version >= BATCHES_FROM:
-        return AddPartitionsToTxnResponse(
-            results_by_transaction=[
-                AddPartitionsToTxnResult(
-                    transactional_id=each.transactional_id, topic_results=_results(each, context)
-                )
-                for each in request.transactions
-            ]
-        )
-    only = AddPartitionsToTxnTransaction(
-        transactional_id=request.v3_and_below_transactional_id,
-        producer_id=request.v3_and_below_producer_id,
-        producer_epoch=request.v3_and_below_producer_epoch,
-        topics=request.v3_and_below_topics,
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[
+            AddPartitionsToTxnResult(
+                transactional_id=each.transactional_id, topic_results=_results(each, context)
+            )
+            for each in request.transactions
+        ]
     )
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(only, context))
 
 
 def _results(

@@ -40,6 +40,7 @@ from smq.wire.generated.list_groups import (
 )
 from smq.wire.generated.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
 )
 
 TIMEOUT_MS = 30_000
@@ -97,9 +98,7 @@ def _partitions_with_leaders(cluster: Cluster, name: str) -> int:
 def delete_topic(cluster: Cluster, name: str) -> None:
     """Delete a topic. Raises NoSuchTopic."""
     cluster.retrying(lambda: cluster.topic(name))
-    request = DeleteTopicsRequest(
-        topics=[DeleteTopicState(name=name)], topic_names=[name], timeout_ms=TIMEOUT_MS
-    )
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=TIMEOUT_MS)
     deleted = only(cluster.anyone().ask(DELETE_TOPICS, request).responses, "topic")
     check(deleted.error_code, deleted.error_message)
     cluster.forget()
@@ -157,19 +156,19 @@ def group_lags(cluster: Cluster, group_id: str) -> list[Lag]:
 
 
 def _committed(cluster: Cluster, group_id: str) -> dict[str, dict[int, int]]:
-    request = OffsetFetchRequest(group_id=group_id, topics=None)
-    response = cluster.broker(coordinator(cluster, group_id)).ask(OFFSET_FETCH, request)
-    check(response.error_code)
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
+    [group] = cluster.broker(coordinator(cluster, group_id)).ask(OFFSET_FETCH, request).groups
+    check(group.error_code)
     return {
         topic.name: {each.partition_index: each.committed_offset for each in topic.partitions}
-        for topic in sorted(response.topics, key=lambda topic: topic.name)
+        for topic in sorted(group.topics, key=lambda topic: topic.name)
     }
 
 
 def coordinator(cluster: Cluster, name: str, key_type: int = KEY_TYPE_GROUP) -> int:
     """The broker id of the coordinator of a group, or of a transactional id."""
-    request = FindCoordinatorRequest(key=name, key_type=key_type)
-    response = cluster.anyone().ask(FIND_COORDINATOR, request)
-    check(response.error_code, response.error_message)
+    request = FindCoordinatorRequest(coordinator_keys=[name], key_type=key_type)
+    [found] = cluster.anyone().ask(FIND_COORDINATOR, request).coordinators
+    check(found.error_code, found.error_message)
     cluster.metadata([])
-    return response.node_id
+    return found.node_id

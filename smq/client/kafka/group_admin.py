@@ -31,7 +31,7 @@ from smq.wire.generated.offset_delete import (
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
-from smq.wire.generated.offset_fetch import OffsetFetchRequest
+from smq.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
 WITHOUT_MEMBERS = frozenset({"Empty", "Dead"})
 NO_GENERATION = -1  # Of a commit from outside the group.
@@ -78,14 +78,14 @@ def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, i
 
 def committed(cluster: Cluster, group_id: str) -> dict[TopicPartition, Committed]:
     """All committed offsets of a group with their notes, by topic and partition."""
-    request = OffsetFetchRequest(group_id=group_id, topics=None)
-    response = _ask_coordinator(cluster, group_id, OFFSET_FETCH, request)
-    check(response.error_code)
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
+    [group] = _ask_coordinator(cluster, group_id, OFFSET_FETCH, request).groups
+    check(group.error_code)
     return {
         TopicPartition(topic.name, each.partition_index): Committed(
             each.committed_offset, each.metadata or ""
         )
-        for topic in sorted(response.topics, key=lambda topic: topic.name)
+        for topic in sorted(group.topics, key=lambda topic: topic.name)
         for each in sorted(topic.partitions, key=lambda each: each.partition_index)
         if each.committed_offset >= 0
     }

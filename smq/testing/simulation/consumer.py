@@ -20,7 +20,11 @@ from smq.wire.generated.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from smq.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from smq.wire.generated.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from smq.wire.records import read_batches
 
 BY_NAME, BY_ID = 12, 13
@@ -241,8 +245,9 @@ class Committer(Client):
         """Raises Broken if the group's offset is not the committed one."""
 
         def is_enough(response: Message) -> bool:
-            row = response.topics[0].partitions[0] if response.topics else None
-            if response.error_code or row is None or row.error_code:
+            [group] = response.groups
+            row = group.topics[0].partitions[0] if group.topics else None
+            if group.error_code or row is None or row.error_code:
                 return False
             self.unchecked.discard((incarnation, partition))
             if row.committed_offset not in kept.possible:
@@ -253,8 +258,9 @@ class Committer(Client):
             return True
 
         self.unchecked.add((incarnation, partition))
-        topic = OffsetFetchRequestTopic(name=incarnation.topic.name, partition_indexes=[partition])
-        request = OffsetFetchRequest(group_id=self.name, topics=[topic])
+        topic = OffsetFetchRequestTopics(name=incarnation.topic.name, partition_indexes=[partition])
+        asked = OffsetFetchRequestGroup(group_id=self.name, topics=[topic])
+        request = OffsetFetchRequest(groups=[asked])
         self.ask_until("OffsetFetch", OFFSETS_VERSION, request, is_enough, 1000)
 
 

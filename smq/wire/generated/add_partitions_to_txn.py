@@ -123,28 +123,14 @@ def _write_add_partitions_to_txn_transaction(
 
 
 class AddPartitionsToTxnRequest(Message):
-    __slots__ = (
-        "transactions",
-        "v3_and_below_transactional_id",
-        "v3_and_below_producer_id",
-        "v3_and_below_producer_epoch",
-        "v3_and_below_topics",
-    )
+    __slots__ = ("transactions",)
 
     def __init__(
         self,
         *,
         transactions: Sequence[AddPartitionsToTxnTransaction] = (),
-        v3_and_below_transactional_id: str = "",
-        v3_and_below_producer_id: int = 0,
-        v3_and_below_producer_epoch: int = 0,
-        v3_and_below_topics: Sequence[AddPartitionsToTxnTopic] = (),
     ) -> None:
         self.transactions = transactions
-        self.v3_and_below_transactional_id = v3_and_below_transactional_id
-        self.v3_and_below_producer_id = v3_and_below_producer_id
-        self.v3_and_below_producer_epoch = v3_and_below_producer_epoch
-        self.v3_and_below_topics = v3_and_below_topics
 
 
 def _read_add_partitions_to_txn_request(
@@ -153,6 +139,9 @@ def _read_add_partitions_to_txn_request(
     get_count = read_compact_count if version >= 3 else read_count
     get_string = read_compact_string if version >= 3 else read_string
     message = AddPartitionsToTxnRequest()
+    if version <= 3:
+        add_partitions_to_txn_transaction = AddPartitionsToTxnTransaction()
+        message.transactions = [add_partitions_to_txn_transaction]
     if version >= 4:
         count, at = read_compact_count(buffer, at)
         transactions: list[AddPartitionsToTxnTransaction] = []
@@ -163,11 +152,11 @@ def _read_add_partitions_to_txn_request(
             transactions.append(add_partitions_to_txn_transaction)
         message.transactions = transactions
     if version <= 3:
-        message.v3_and_below_transactional_id, at = get_string(buffer, at)
+        add_partitions_to_txn_transaction.transactional_id, at = get_string(buffer, at)
     if version <= 3:
         (
-            message.v3_and_below_producer_id,
-            message.v3_and_below_producer_epoch,
+            add_partitions_to_txn_transaction.producer_id,
+            add_partitions_to_txn_transaction.producer_epoch,
         ) = _qh.unpack_from(buffer, at)
         at += 10
     if version <= 3:
@@ -176,7 +165,7 @@ def _read_add_partitions_to_txn_request(
         for _ in range(count):
             add_partitions_to_txn_topic, at = _read_add_partitions_to_txn_topic(buffer, at, version)
             v3_and_below_topics.append(add_partitions_to_txn_topic)
-        message.v3_and_below_topics = v3_and_below_topics
+        add_partitions_to_txn_transaction.topics = v3_and_below_topics
     if version >= 3:
         at = skip_tags(buffer, at)
     return message, at
@@ -187,17 +176,24 @@ def _write_add_partitions_to_txn_request(
 ) -> None:
     put_count = write_compact_count if version >= 3 else write_count
     put_string = write_compact_string if version >= 3 else write_string
+    if version <= 3:
+        (add_partitions_to_txn_transaction,) = message.transactions
     if version >= 4:
         write_compact_count(append, message.transactions)
         for add_partitions_to_txn_transaction in message.transactions:
             _write_add_partitions_to_txn_transaction(add_partitions_to_txn_transaction, version, append)
     if version <= 3:
-        put_string(append, message.v3_and_below_transactional_id)
+        put_string(append, add_partitions_to_txn_transaction.transactional_id)
     if version <= 3:
-        append(_qh.pack(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch))
+        append(
+            _qh.pack(
+                add_partitions_to_txn_transaction.producer_id,
+                add_partitions_to_txn_transaction.producer_epoch,
+            )
+        )
     if version <= 3:
-        put_count(append, message.v3_and_below_topics)
-        for add_partitions_to_txn_topic in message.v3_and_below_topics:
+        put_count(append, add_partitions_to_txn_transaction.topics)
+        for add_partitions_to_txn_topic in add_partitions_to_txn_transaction.topics:
             _write_add_partitions_to_txn_topic(add_partitions_to_txn_topic, version, append)
     if version >= 3:
         append(b"\0")
@@ -339,12 +335,7 @@ def _write_add_partitions_to_txn_result(
 
 
 class AddPartitionsToTxnResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "results_by_transaction",
-        "results_by_topic_v3_and_below",
-    )
+    __slots__ = ("throttle_time_ms", "error_code", "results_by_transaction")
 
     def __init__(
         self,
@@ -352,12 +343,10 @@ class AddPartitionsToTxnResponse(Message):
         throttle_time_ms: int = 0,
         error_code: int = 0,
         results_by_transaction: Sequence[AddPartitionsToTxnResult] = (),
-        results_by_topic_v3_and_below: Sequence[AddPartitionsToTxnTopicResult] = (),
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.results_by_transaction = results_by_transaction
-        self.results_by_topic_v3_and_below = results_by_topic_v3_and_below
 
 
 def _read_add_partitions_to_txn_response(
@@ -365,6 +354,9 @@ def _read_add_partitions_to_txn_response(
 ) -> tuple[AddPartitionsToTxnResponse, int]:
     get_count = read_compact_count if version >= 3 else read_count
     message = AddPartitionsToTxnResponse()
+    if version <= 3:
+        add_partitions_to_txn_result = AddPartitionsToTxnResult()
+        message.results_by_transaction = [add_partitions_to_txn_result]
     if version >= 4:
         (message.throttle_time_ms, message.error_code) = _ih.unpack_from(buffer, at)
         at += 6
@@ -388,7 +380,7 @@ def _read_add_partitions_to_txn_response(
                 buffer, at, version
             )
             results_by_topic_v3_and_below.append(add_partitions_to_txn_topic_result)
-        message.results_by_topic_v3_and_below = results_by_topic_v3_and_below
+        add_partitions_to_txn_result.topic_results = results_by_topic_v3_and_below
     if version >= 3:
         at = skip_tags(buffer, at)
     return message, at
@@ -398,6 +390,8 @@ def _write_add_partitions_to_txn_response(
     message: AddPartitionsToTxnResponse, version: int, append: Append
 ) -> None:
     put_count = write_compact_count if version >= 3 else write_count
+    if version <= 3:
+        (add_partitions_to_txn_result,) = message.results_by_transaction
     if version >= 4:
         append(_ih.pack(message.throttle_time_ms, message.error_code))
     else:
@@ -407,8 +401,8 @@ def _write_add_partitions_to_txn_response(
         for add_partitions_to_txn_result in message.results_by_transaction:
             _write_add_partitions_to_txn_result(add_partitions_to_txn_result, version, append)
     if version <= 3:
-        put_count(append, message.results_by_topic_v3_and_below)
-        for add_partitions_to_txn_topic_result in message.results_by_topic_v3_and_below:
+        put_count(append, add_partitions_to_txn_result.topic_results)
+        for add_partitions_to_txn_topic_result in add_partitions_to_txn_result.topic_results:
             _write_add_partitions_to_txn_topic_result(add_partitions_to_txn_topic_result, version, append)
     if version >= 3:
         append(b"\0")

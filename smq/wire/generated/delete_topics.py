@@ -62,17 +62,15 @@ def _write_delete_topic_state(message: DeleteTopicState, version: int, append: A
 
 
 class DeleteTopicsRequest(Message):
-    __slots__ = ("topics", "topic_names", "timeout_ms")
+    __slots__ = ("topics", "timeout_ms")
 
     def __init__(
         self,
         *,
         topics: Sequence[DeleteTopicState] = (),
-        topic_names: Sequence[str] = (),
         timeout_ms: int = 0,
     ) -> None:
         self.topics = topics
-        self.topic_names = topic_names
         self.timeout_ms = timeout_ms
 
 
@@ -95,11 +93,12 @@ def _read_delete_topics_request(
         for _ in range(count):
             string, at = get_string(buffer, at)
             topic_names.append(string)
-        message.topic_names = topic_names
     (message.timeout_ms,) = _i.unpack_from(buffer, at)
     at += 4
     if version >= 4:
         at = skip_tags(buffer, at)
+    if version <= 5:
+        message.topics = [DeleteTopicState(name=each) for each in topic_names]
     return message, at
 
 
@@ -108,13 +107,15 @@ def _write_delete_topics_request(
 ) -> None:
     put_count = write_compact_count if version >= 4 else write_count
     put_string = write_compact_string if version >= 4 else write_string
+    if version <= 5:
+        topic_names: list[str] = [each.name for each in message.topics]  # type: ignore[misc]
     if version >= 6:
         write_compact_count(append, message.topics)
         for delete_topic_state in message.topics:
             _write_delete_topic_state(delete_topic_state, version, append)
     if version <= 5:
-        put_count(append, message.topic_names)
-        for string in message.topic_names:
+        put_count(append, topic_names)
+        for string in topic_names:
             put_string(append, string)
     append(_i.pack(message.timeout_ms))
     if version >= 4:

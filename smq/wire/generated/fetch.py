@@ -309,7 +309,6 @@ def _write_forgotten_topic(message: ForgottenTopic, version: int, append: Append
 class FetchRequest(Message):
     __slots__ = (
         "cluster_id",
-        "replica_id",
         "replica_state",
         "max_wait_ms",
         "min_bytes",
@@ -326,7 +325,6 @@ class FetchRequest(Message):
         self,
         *,
         cluster_id: str | None = None,
-        replica_id: int = -1,
         replica_state: ReplicaState | None = None,
         max_wait_ms: int = 0,
         min_bytes: int = 0,
@@ -339,7 +337,6 @@ class FetchRequest(Message):
         rack_id: str = "",
     ) -> None:
         self.cluster_id = cluster_id
-        self.replica_id = replica_id
         self.replica_state = replica_state
         self.max_wait_ms = max_wait_ms
         self.min_bytes = min_bytes
@@ -357,7 +354,7 @@ def _read_fetch_request(buffer: Buffer, at: int, version: int) -> tuple[FetchReq
     get_string = read_compact_string if version >= 12 else read_string
     message = FetchRequest()
     if version <= 14:
-        (message.replica_id,) = _i.unpack_from(buffer, at)
+        (replica_id,) = _i.unpack_from(buffer, at)
         at += 4
     if version >= 7:
         (
@@ -404,6 +401,9 @@ def _read_fetch_request(buffer: Buffer, at: int, version: int) -> tuple[FetchReq
                 at = end
             if at != end:
                 raise Malformed("a tagged field that does not fill its length")
+    if version <= 14:
+        if replica_id != -1:
+            message.replica_state = ReplicaState(replica_id=replica_id)
     return message, at
 
 
@@ -411,7 +411,9 @@ def _write_fetch_request(message: FetchRequest, version: int, append: Append) ->
     put_count = write_compact_count if version >= 12 else write_count
     put_string = write_compact_string if version >= 12 else write_string
     if version <= 14:
-        append(_i.pack(message.replica_id))
+        replica_id = message.replica_state.replica_id if message.replica_state is not None else -1
+    if version <= 14:
+        append(_i.pack(replica_id))
     if version >= 7:
         append(
             _iiibii.pack(

@@ -33,16 +33,14 @@ _ih = Struct(">ih")
 
 
 class FindCoordinatorRequest(Message):
-    __slots__ = ("key", "key_type", "coordinator_keys")
+    __slots__ = ("key_type", "coordinator_keys")
 
     def __init__(
         self,
         *,
-        key: str = "",
         key_type: int = 0,
         coordinator_keys: Sequence[str] = (),
     ) -> None:
-        self.key = key
         self.key_type = key_type
         self.coordinator_keys = coordinator_keys
 
@@ -53,7 +51,7 @@ def _read_find_coordinator_request(
     get_string = read_compact_string if version >= 3 else read_string
     message = FindCoordinatorRequest()
     if version <= 3:
-        message.key, at = get_string(buffer, at)
+        key, at = get_string(buffer, at)
     if version >= 1:
         (message.key_type,) = _b.unpack_from(buffer, at)
         at += 1
@@ -66,6 +64,8 @@ def _read_find_coordinator_request(
         message.coordinator_keys = coordinator_keys
     if version >= 3:
         at = skip_tags(buffer, at)
+    if version <= 3:
+        message.coordinator_keys = [key]
     return message, at
 
 
@@ -74,7 +74,9 @@ def _write_find_coordinator_request(
 ) -> None:
     put_string = write_compact_string if version >= 3 else write_string
     if version <= 3:
-        put_string(append, message.key)
+        (key,) = message.coordinator_keys
+    if version <= 3:
+        put_string(append, key)
     if version >= 1:
         append(_b.pack(message.key_type))
     if version >= 4:
@@ -144,33 +146,15 @@ def _write_coordinator(message: Coordinator, version: int, append: Append) -> No
 
 
 class FindCoordinatorResponse(Message):
-    __slots__ = (
-        "throttle_time_ms",
-        "error_code",
-        "error_message",
-        "node_id",
-        "host",
-        "port",
-        "coordinators",
-    )
+    __slots__ = ("throttle_time_ms", "coordinators")
 
     def __init__(
         self,
         *,
         throttle_time_ms: int = 0,
-        error_code: int = 0,
-        error_message: str | None = "",
-        node_id: int = 0,
-        host: str = "",
-        port: int = 0,
         coordinators: Sequence[Coordinator] = (),
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
-        self.node_id = node_id
-        self.host = host
-        self.port = port
         self.coordinators = coordinators
 
 
@@ -180,24 +164,27 @@ def _read_find_coordinator_response(
     get_nullable_string = read_compact_nullable_string if version >= 3 else read_nullable_string
     get_string = read_compact_string if version >= 3 else read_string
     message = FindCoordinatorResponse()
+    if version <= 3:
+        coordinator = Coordinator()
+        message.coordinators = [coordinator]
     if version >= 4:
         (message.throttle_time_ms,) = _i.unpack_from(buffer, at)
         at += 4
     elif version >= 1:
-        (message.throttle_time_ms, message.error_code) = _ih.unpack_from(buffer, at)
+        (message.throttle_time_ms, coordinator.error_code) = _ih.unpack_from(buffer, at)
         at += 6
     else:
-        (message.error_code,) = _h.unpack_from(buffer, at)
+        (coordinator.error_code,) = _h.unpack_from(buffer, at)
         at += 2
     if 1 <= version <= 3:
-        message.error_message, at = get_nullable_string(buffer, at)
+        coordinator.error_message, at = get_nullable_string(buffer, at)
     if version <= 3:
-        (message.node_id,) = _i.unpack_from(buffer, at)
+        (coordinator.node_id,) = _i.unpack_from(buffer, at)
         at += 4
     if version <= 3:
-        message.host, at = get_string(buffer, at)
+        coordinator.host, at = get_string(buffer, at)
     if version <= 3:
-        (message.port,) = _i.unpack_from(buffer, at)
+        (coordinator.port,) = _i.unpack_from(buffer, at)
         at += 4
     if version >= 4:
         count, at = read_compact_count(buffer, at)
@@ -216,20 +203,22 @@ def _write_find_coordinator_response(
 ) -> None:
     put_nullable_string = write_compact_nullable_string if version >= 3 else write_nullable_string
     put_string = write_compact_string if version >= 3 else write_string
+    if version <= 3:
+        (coordinator,) = message.coordinators
     if version >= 4:
         append(_i.pack(message.throttle_time_ms))
     elif version >= 1:
-        append(_ih.pack(message.throttle_time_ms, message.error_code))
+        append(_ih.pack(message.throttle_time_ms, coordinator.error_code))
     else:
-        append(_h.pack(message.error_code))
+        append(_h.pack(coordinator.error_code))
     if 1 <= version <= 3:
-        put_nullable_string(append, message.error_message)
+        put_nullable_string(append, coordinator.error_message)
     if version <= 3:
-        append(_i.pack(message.node_id))
+        append(_i.pack(coordinator.node_id))
     if version <= 3:
-        put_string(append, message.host)
+        put_string(append, coordinator.host)
     if version <= 3:
-        append(_i.pack(message.port))
+        append(_i.pack(coordinator.port))
     if version >= 4:
         write_compact_count(append, message.coordinators)
         for coordinator in message.coordinators:

@@ -72,17 +72,15 @@ def _write_member_identity(message: MemberIdentity, version: int, append: Append
 
 
 class LeaveGroupRequest(Message):
-    __slots__ = ("group_id", "member_id", "members")
+    __slots__ = ("group_id", "members")
 
     def __init__(
         self,
         *,
         group_id: str = "",
-        member_id: str = "",
         members: Sequence[MemberIdentity] = (),
     ) -> None:
         self.group_id = group_id
-        self.member_id = member_id
         self.members = members
 
 
@@ -92,9 +90,12 @@ def _read_leave_group_request(
     get_count = read_compact_count if version >= 4 else read_count
     get_string = read_compact_string if version >= 4 else read_string
     message = LeaveGroupRequest()
+    if version <= 2:
+        member_identity = MemberIdentity()
+        message.members = [member_identity]
     message.group_id, at = get_string(buffer, at)
     if version <= 2:
-        message.member_id, at = read_string(buffer, at)
+        member_identity.member_id, at = read_string(buffer, at)
     if version >= 3:
         count, at = get_count(buffer, at)
         members: list[MemberIdentity] = []
@@ -110,9 +111,11 @@ def _read_leave_group_request(
 def _write_leave_group_request(message: LeaveGroupRequest, version: int, append: Append) -> None:
     put_count = write_compact_count if version >= 4 else write_count
     put_string = write_compact_string if version >= 4 else write_string
+    if version <= 2:
+        (member_identity,) = message.members
     put_string(append, message.group_id)
     if version <= 2:
-        write_string(append, message.member_id)
+        write_string(append, member_identity.member_id)
     if version >= 3:
         put_count(append, message.members)
         for member_identity in message.members:
@@ -192,11 +195,17 @@ def _read_leave_group_response(
 ) -> tuple[LeaveGroupResponse, int]:
     get_count = read_compact_count if version >= 4 else read_count
     message = LeaveGroupResponse()
-    if version >= 1:
+    if version <= 2:
+        member_response = MemberResponse()
+        message.members = [member_response]
+    if version >= 3:
         (message.throttle_time_ms, message.error_code) = _ih.unpack_from(buffer, at)
         at += 6
+    elif version >= 1:
+        (message.throttle_time_ms, member_response.error_code) = _ih.unpack_from(buffer, at)
+        at += 6
     else:
-        (message.error_code,) = _h.unpack_from(buffer, at)
+        (member_response.error_code,) = _h.unpack_from(buffer, at)
         at += 2
     if version >= 3:
         count, at = get_count(buffer, at)
@@ -212,10 +221,14 @@ def _read_leave_group_response(
 
 def _write_leave_group_response(message: LeaveGroupResponse, version: int, append: Append) -> None:
     put_count = write_compact_count if version >= 4 else write_count
-    if version >= 1:
+    if version <= 2:
+        (member_response,) = message.members
+    if version >= 3:
         append(_ih.pack(message.throttle_time_ms, message.error_code))
+    elif version >= 1:
+        append(_ih.pack(message.throttle_time_ms, member_response.error_code))
     else:
-        append(_h.pack(message.error_code))
+        append(_h.pack(member_response.error_code))
     if version >= 3:
         put_count(append, message.members)
         for member_response in message.members:

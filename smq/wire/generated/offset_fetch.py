@@ -47,43 +47,6 @@ _iq = Struct(">iq")
 _iqi = Struct(">iqi")
 
 
-class OffsetFetchRequestTopic(Message):
-    __slots__ = ("name", "partition_indexes")
-
-    def __init__(
-        self,
-        *,
-        name: str = "",
-        partition_indexes: Sequence[int] = (),
-    ) -> None:
-        self.name = name
-        self.partition_indexes = partition_indexes
-
-
-def _read_offset_fetch_request_topic(
-    buffer: Buffer, at: int, version: int
-) -> tuple[OffsetFetchRequestTopic, int]:
-    get_int32_array = read_compact_int32_array if version >= 6 else read_int32_array
-    get_string = read_compact_string if version >= 6 else read_string
-    message = OffsetFetchRequestTopic()
-    message.name, at = get_string(buffer, at)
-    message.partition_indexes, at = get_int32_array(buffer, at)
-    if version >= 6:
-        at = skip_tags(buffer, at)
-    return message, at
-
-
-def _write_offset_fetch_request_topic(
-    message: OffsetFetchRequestTopic, version: int, append: Append
-) -> None:
-    put_int32_array = write_compact_int32_array if version >= 6 else write_int32_array
-    put_string = write_compact_string if version >= 6 else write_string
-    put_string(append, message.name)
-    put_int32_array(append, message.partition_indexes)
-    if version >= 6:
-        append(b"\0")
-
-
 class OffsetFetchRequestTopics(Message):
     __slots__ = ("name", "topic_id", "partition_indexes")
 
@@ -102,25 +65,31 @@ class OffsetFetchRequestTopics(Message):
 def _read_offset_fetch_request_topics(
     buffer: Buffer, at: int, version: int
 ) -> tuple[OffsetFetchRequestTopics, int]:
+    get_int32_array = read_compact_int32_array if version >= 6 else read_int32_array
+    get_string = read_compact_string if version >= 6 else read_string
     message = OffsetFetchRequestTopics()
     if version <= 9:
-        message.name, at = read_compact_string(buffer, at)
+        message.name, at = get_string(buffer, at)
     if version >= 10:
         message.topic_id, at = read_uuid(buffer, at)
-    message.partition_indexes, at = read_compact_int32_array(buffer, at)
-    at = skip_tags(buffer, at)
+    message.partition_indexes, at = get_int32_array(buffer, at)
+    if version >= 6:
+        at = skip_tags(buffer, at)
     return message, at
 
 
 def _write_offset_fetch_request_topics(
     message: OffsetFetchRequestTopics, version: int, append: Append
 ) -> None:
+    put_int32_array = write_compact_int32_array if version >= 6 else write_int32_array
+    put_string = write_compact_string if version >= 6 else write_string
     if version <= 9:
-        write_compact_string(append, message.name)
+        put_string(append, message.name)
     if version >= 10:
         write_uuid(append, message.topic_id)
-    write_compact_int32_array(append, message.partition_indexes)
-    append(b"\0")
+    put_int32_array(append, message.partition_indexes)
+    if version >= 6:
+        append(b"\0")
 
 
 class OffsetFetchRequestGroup(Message):
@@ -175,18 +144,14 @@ def _write_offset_fetch_request_group(
 
 
 class OffsetFetchRequest(Message):
-    __slots__ = ("group_id", "topics", "groups", "require_stable")
+    __slots__ = ("groups", "require_stable")
 
     def __init__(
         self,
         *,
-        group_id: str = "",
-        topics: Sequence[OffsetFetchRequestTopic] | None = (),
         groups: Sequence[OffsetFetchRequestGroup] = (),
         require_stable: bool = False,
     ) -> None:
-        self.group_id = group_id
-        self.topics = topics
         self.groups = groups
         self.require_stable = require_stable
 
@@ -204,14 +169,17 @@ def _read_offset_fetch_request(
     get_string = read_compact_string if version >= 6 else read_string
     message = OffsetFetchRequest()
     if version <= 7:
-        message.group_id, at = get_string(buffer, at)
+        offset_fetch_request_group = OffsetFetchRequestGroup()
+        message.groups = [offset_fetch_request_group]
+    if version <= 7:
+        offset_fetch_request_group.group_id, at = get_string(buffer, at)
     if version <= 7:
         count, at = get_nullable_count(buffer, at)
-        topics: list[OffsetFetchRequestTopic] = []
+        topics: list[OffsetFetchRequestTopics] = []
         for _ in range(count):
-            offset_fetch_request_topic, at = _read_offset_fetch_request_topic(buffer, at, version)
-            topics.append(offset_fetch_request_topic)
-        message.topics = topics if count >= 0 else None
+            offset_fetch_request_topics, at = _read_offset_fetch_request_topics(buffer, at, version)
+            topics.append(offset_fetch_request_topics)
+        offset_fetch_request_group.topics = topics if count >= 0 else None
     if version >= 8:
         count, at = read_compact_count(buffer, at)
         groups: list[OffsetFetchRequestGroup] = []
@@ -237,11 +205,13 @@ def _write_offset_fetch_request(message: OffsetFetchRequest, version: int, appen
     )
     put_string = write_compact_string if version >= 6 else write_string
     if version <= 7:
-        put_string(append, message.group_id)
+        (offset_fetch_request_group,) = message.groups
     if version <= 7:
-        put_nullable_count(append, message.topics)  # type: ignore[arg-type]
-        for offset_fetch_request_topic in message.topics or ():
-            _write_offset_fetch_request_topic(offset_fetch_request_topic, version, append)
+        put_string(append, offset_fetch_request_group.group_id)
+    if version <= 7:
+        put_nullable_count(append, offset_fetch_request_group.topics)  # type: ignore[arg-type]
+        for offset_fetch_request_topics in offset_fetch_request_group.topics or ():
+            _write_offset_fetch_request_topics(offset_fetch_request_topics, version, append)
     if version >= 8:
         write_compact_count(append, message.groups)
         for offset_fetch_request_group in message.groups:
@@ -263,118 +233,6 @@ def read_offset_fetch_request(buffer: Buffer, at: int, version: int) -> OffsetFe
 def write_offset_fetch_request(message: OffsetFetchRequest, version: int, writer: Writer) -> None:
     assert 1 <= version <= 10
     _write_offset_fetch_request(message, version, writer.append)
-
-
-class OffsetFetchResponsePartition(Message):
-    __slots__ = (
-        "partition_index",
-        "committed_offset",
-        "committed_leader_epoch",
-        "metadata",
-        "error_code",
-    )
-
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        committed_offset: int = 0,
-        committed_leader_epoch: int = -1,
-        metadata: str | None = "",
-        error_code: int = 0,
-    ) -> None:
-        self.partition_index = partition_index
-        self.committed_offset = committed_offset
-        self.committed_leader_epoch = committed_leader_epoch
-        self.metadata = metadata
-        self.error_code = error_code
-
-
-def _read_offset_fetch_response_partition(
-    buffer: Buffer, at: int, version: int
-) -> tuple[OffsetFetchResponsePartition, int]:
-    get_nullable_string = read_compact_nullable_string if version >= 6 else read_nullable_string
-    message = OffsetFetchResponsePartition()
-    if version >= 5:
-        (
-            message.partition_index,
-            message.committed_offset,
-            message.committed_leader_epoch,
-        ) = _iqi.unpack_from(buffer, at)
-        at += 16
-    else:
-        (message.partition_index, message.committed_offset) = _iq.unpack_from(buffer, at)
-        at += 12
-    message.metadata, at = get_nullable_string(buffer, at)
-    (message.error_code,) = _h.unpack_from(buffer, at)
-    at += 2
-    if version >= 6:
-        at = skip_tags(buffer, at)
-    return message, at
-
-
-def _write_offset_fetch_response_partition(
-    message: OffsetFetchResponsePartition, version: int, append: Append
-) -> None:
-    put_nullable_string = write_compact_nullable_string if version >= 6 else write_nullable_string
-    if version >= 5:
-        append(
-            _iqi.pack(
-                message.partition_index, message.committed_offset, message.committed_leader_epoch
-            )
-        )
-    else:
-        append(_iq.pack(message.partition_index, message.committed_offset))
-    put_nullable_string(append, message.metadata)
-    append(_h.pack(message.error_code))
-    if version >= 6:
-        append(b"\0")
-
-
-class OffsetFetchResponseTopic(Message):
-    __slots__ = ("name", "partitions")
-
-    def __init__(
-        self,
-        *,
-        name: str = "",
-        partitions: Sequence[OffsetFetchResponsePartition] = (),
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
-
-
-def _read_offset_fetch_response_topic(
-    buffer: Buffer, at: int, version: int
-) -> tuple[OffsetFetchResponseTopic, int]:
-    get_count = read_compact_count if version >= 6 else read_count
-    get_string = read_compact_string if version >= 6 else read_string
-    message = OffsetFetchResponseTopic()
-    message.name, at = get_string(buffer, at)
-    count, at = get_count(buffer, at)
-    partitions: list[OffsetFetchResponsePartition] = []
-    for _ in range(count):
-        offset_fetch_response_partition, at = _read_offset_fetch_response_partition(
-            buffer, at, version
-        )
-        partitions.append(offset_fetch_response_partition)
-    message.partitions = partitions
-    if version >= 6:
-        at = skip_tags(buffer, at)
-    return message, at
-
-
-def _write_offset_fetch_response_topic(
-    message: OffsetFetchResponseTopic, version: int, append: Append
-) -> None:
-    put_count = write_compact_count if version >= 6 else write_count
-    put_string = write_compact_string if version >= 6 else write_string
-    put_string(append, message.name)
-    put_count(append, message.partitions)
-    for offset_fetch_response_partition in message.partitions:
-        _write_offset_fetch_response_partition(offset_fetch_response_partition, version, append)
-    if version >= 6:
-        append(b"\0")
 
 
 class OffsetFetchResponsePartitions(Message):
@@ -405,29 +263,42 @@ class OffsetFetchResponsePartitions(Message):
 def _read_offset_fetch_response_partitions(
     buffer: Buffer, at: int, version: int
 ) -> tuple[OffsetFetchResponsePartitions, int]:
+    get_nullable_string = read_compact_nullable_string if version >= 6 else read_nullable_string
     message = OffsetFetchResponsePartitions()
-    (
-        message.partition_index,
-        message.committed_offset,
-        message.committed_leader_epoch,
-    ) = _iqi.unpack_from(buffer, at)
-    at += 16
-    message.metadata, at = read_compact_nullable_string(buffer, at)
+    if version >= 5:
+        (
+            message.partition_index,
+            message.committed_offset,
+            message.committed_leader_epoch,
+        ) = _iqi.unpack_from(buffer, at)
+        at += 16
+    else:
+        (message.partition_index, message.committed_offset) = _iq.unpack_from(buffer, at)
+        at += 12
+    message.metadata, at = get_nullable_string(buffer, at)
     (message.error_code,) = _h.unpack_from(buffer, at)
     at += 2
-    at = skip_tags(buffer, at)
+    if version >= 6:
+        at = skip_tags(buffer, at)
     return message, at
 
 
 def _write_offset_fetch_response_partitions(
     message: OffsetFetchResponsePartitions, version: int, append: Append
 ) -> None:
-    append(
-        _iqi.pack(message.partition_index, message.committed_offset, message.committed_leader_epoch)
-    )
-    write_compact_nullable_string(append, message.metadata)
+    put_nullable_string = write_compact_nullable_string if version >= 6 else write_nullable_string
+    if version >= 5:
+        append(
+            _iqi.pack(
+                message.partition_index, message.committed_offset, message.committed_leader_epoch
+            )
+        )
+    else:
+        append(_iq.pack(message.partition_index, message.committed_offset))
+    put_nullable_string(append, message.metadata)
     append(_h.pack(message.error_code))
-    append(b"\0")
+    if version >= 6:
+        append(b"\0")
 
 
 class OffsetFetchResponseTopics(Message):
@@ -448,12 +319,14 @@ class OffsetFetchResponseTopics(Message):
 def _read_offset_fetch_response_topics(
     buffer: Buffer, at: int, version: int
 ) -> tuple[OffsetFetchResponseTopics, int]:
+    get_count = read_compact_count if version >= 6 else read_count
+    get_string = read_compact_string if version >= 6 else read_string
     message = OffsetFetchResponseTopics()
     if version <= 9:
-        message.name, at = read_compact_string(buffer, at)
+        message.name, at = get_string(buffer, at)
     if version >= 10:
         message.topic_id, at = read_uuid(buffer, at)
-    count, at = read_compact_count(buffer, at)
+    count, at = get_count(buffer, at)
     partitions: list[OffsetFetchResponsePartitions] = []
     for _ in range(count):
         offset_fetch_response_partitions, at = _read_offset_fetch_response_partitions(
@@ -461,21 +334,25 @@ def _read_offset_fetch_response_topics(
         )
         partitions.append(offset_fetch_response_partitions)
     message.partitions = partitions
-    at = skip_tags(buffer, at)
+    if version >= 6:
+        at = skip_tags(buffer, at)
     return message, at
 
 
 def _write_offset_fetch_response_topics(
     message: OffsetFetchResponseTopics, version: int, append: Append
 ) -> None:
+    put_count = write_compact_count if version >= 6 else write_count
+    put_string = write_compact_string if version >= 6 else write_string
     if version <= 9:
-        write_compact_string(append, message.name)
+        put_string(append, message.name)
     if version >= 10:
         write_uuid(append, message.topic_id)
-    write_compact_count(append, message.partitions)
+    put_count(append, message.partitions)
     for offset_fetch_response_partitions in message.partitions:
         _write_offset_fetch_response_partitions(offset_fetch_response_partitions, version, append)
-    append(b"\0")
+    if version >= 6:
+        append(b"\0")
 
 
 class OffsetFetchResponseGroup(Message):
@@ -522,19 +399,15 @@ def _write_offset_fetch_response_group(
 
 
 class OffsetFetchResponse(Message):
-    __slots__ = ("throttle_time_ms", "topics", "error_code", "groups")
+    __slots__ = ("throttle_time_ms", "groups")
 
     def __init__(
         self,
         *,
         throttle_time_ms: int = 0,
-        topics: Sequence[OffsetFetchResponseTopic] = (),
-        error_code: int = 0,
         groups: Sequence[OffsetFetchResponseGroup] = (),
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
-        self.topics = topics
-        self.error_code = error_code
         self.groups = groups
 
 
@@ -543,18 +416,23 @@ def _read_offset_fetch_response(
 ) -> tuple[OffsetFetchResponse, int]:
     get_count = read_compact_count if version >= 6 else read_count
     message = OffsetFetchResponse()
+    if version <= 7:
+        offset_fetch_response_group = OffsetFetchResponseGroup()
+        message.groups = [offset_fetch_response_group]
     if version >= 3:
         (message.throttle_time_ms,) = _i.unpack_from(buffer, at)
         at += 4
     if version <= 7:
         count, at = get_count(buffer, at)
-        topics: list[OffsetFetchResponseTopic] = []
+        topics: list[OffsetFetchResponseTopics] = []
         for _ in range(count):
-            offset_fetch_response_topic, at = _read_offset_fetch_response_topic(buffer, at, version)
-            topics.append(offset_fetch_response_topic)
-        message.topics = topics
+            offset_fetch_response_topics, at = _read_offset_fetch_response_topics(
+                buffer, at, version
+            )
+            topics.append(offset_fetch_response_topics)
+        offset_fetch_response_group.topics = topics
     if 2 <= version <= 7:
-        (message.error_code,) = _h.unpack_from(buffer, at)
+        (offset_fetch_response_group.error_code,) = _h.unpack_from(buffer, at)
         at += 2
     if version >= 8:
         count, at = read_compact_count(buffer, at)
@@ -572,14 +450,16 @@ def _write_offset_fetch_response(
     message: OffsetFetchResponse, version: int, append: Append
 ) -> None:
     put_count = write_compact_count if version >= 6 else write_count
+    if version <= 7:
+        (offset_fetch_response_group,) = message.groups
     if version >= 3:
         append(_i.pack(message.throttle_time_ms))
     if version <= 7:
-        put_count(append, message.topics)
-        for offset_fetch_response_topic in message.topics:
-            _write_offset_fetch_response_topic(offset_fetch_response_topic, version, append)
+        put_count(append, offset_fetch_response_group.topics)
+        for offset_fetch_response_topics in offset_fetch_response_group.topics:
+            _write_offset_fetch_response_topics(offset_fetch_response_topics, version, append)
     if 2 <= version <= 7:
-        append(_h.pack(message.error_code))
+        append(_h.pack(offset_fetch_response_group.error_code))
     if version >= 8:
         write_compact_count(append, message.groups)
         for offset_fetch_response_group in message.groups:

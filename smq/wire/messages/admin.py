@@ -93,7 +93,7 @@ DeleteTopics 20 versions 1-6 flexible 4+
         topics                                []DeleteTopicState             6+
             name                              string?                              =null
             topic_id                          uuid
-        topic_names                           []string                       1-5
+        topic_names                           []string                       1-5   >topics.name
         timeout_ms                            int32
     DeleteTopicsResponse
         throttle_time_ms                      int32

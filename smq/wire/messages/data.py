@@ -39,7 +39,7 @@ Produce 0 versions 3-13 flexible 9+
 Fetch 1 versions 4-18 flexible 12+
     FetchRequest
         cluster_id                            string?                        12+   =null tag=0
-        replica_id                            int32                          4-14  =-1
+        replica_id                            int32    4-14  =-1  >replica_state.replica_id
         replica_state                         ReplicaState                   15+   tag=1
             replica_id                        int32                                =-1
             replica_epoch                     int64                                =-1

@@ -27,8 +27,8 @@ OffsetCommit 8 versions 2-10 flexible 8+
 
 OffsetFetch 9 versions 1-10 flexible 6+
     OffsetFetchRequest
-        group_id                              string                         1-7
-        topics                                []OffsetFetchRequestTopic?2-7  1-7
+        group_id                              string                         1-7   >groups.group_id
+        topics                                []OffsetFetchRequestTopics?2-7 1-7   >groups.topics
             name                              string
             partition_indexes                 []int32
         groups                                []OffsetFetchRequestGroup      8+
@@ -42,15 +42,15 @@ OffsetFetch 9 versions 1-10 flexible 6+
         require_stable                        bool                           7+
     OffsetFetchResponse
         throttle_time_ms                      int32                          3+
-        topics                                []OffsetFetchResponseTopic     1-7
+        topics                                []OffsetFetchResponseTopics    1-7   >groups.topics
             name                              string
-            partitions                        []OffsetFetchResponsePartition
+            partitions                        []OffsetFetchResponsePartitions
                 partition_index               int32
                 committed_offset              int64
                 committed_leader_epoch        int32                          5-7   =-1
                 metadata                      string?
                 error_code                    int16
-        error_code                            int16                          2-7
+        error_code                            int16    2-7  >groups.error_code
         groups                                []OffsetFetchResponseGroup     8+
             group_id                          string
             topics                            []OffsetFetchResponseTopics
@@ -66,16 +66,16 @@ OffsetFetch 9 versions 1-10 flexible 6+
 
 FindCoordinator 10 versions 0-6 flexible 3+
     FindCoordinatorRequest
-        key                                   string                         0-3
+        key                                   string                         0-3   >coordinator_keys
         key_type                              int8                           1+
         coordinator_keys                      []string                       4+
     FindCoordinatorResponse
         throttle_time_ms                      int32                          1+
-        error_code                            int16                          0-3
-        error_message                         string?                        1-3
-        node_id                               int32                          0-3
-        host                                  string                         0-3
-        port                                  int32                          0-3
+        error_code                            int16    0-3  >coordinators.error_code
+        error_message                         string?  1-3  >coordinators.error_message
+        node_id                               int32    0-3  >coordinators.node_id
+        host                                  string   0-3  >coordinators.host
+        port                                  int32    0-3  >coordinators.port
         coordinators                          []Coordinator                  4+
             key                               string
             node_id                           int32
@@ -123,14 +123,15 @@ Heartbeat 12 versions 0-4 flexible 4+
 LeaveGroup 13 versions 0-5 flexible 4+
     LeaveGroupRequest
         group_id                              string
-        member_id                             string                         0-2
+        member_id                             string   0-2  >members.member_id
         members                               []MemberIdentity               3+
             member_id                         string
             group_instance_id                 string?                              =null
             reason                            string?                        5+    =null
     LeaveGroupResponse
         throttle_time_ms                      int32                          1+
-        error_code                            int16
+        error_code                            int16    0-2  >members.error_code
+        error_code                            int16                          3+
         members                               []MemberResponse               3+
             member_id                         string
             group_instance_id                 string?

@@ -14,10 +14,13 @@ T?   T?2-7            null is allowed, in all versions or in these
 =x                    the default, a literal or `int32_max` and the like; none given: zero, empty,
                       false, and null for records
 tag=0                 a tagged field: at the end, and only when it differs from its default
+>groups.topics        newer versions have this field in its place. Classes have only that one: in
+                      older versions readers and writers copy it, out of an array's only element.
+                      It may stand on the next line
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 PRIMITIVES = frozenset(
     {
@@ -30,6 +33,7 @@ _API_LINE = re.compile(r"(\w+) (\d+) versions (\d+)-(\d+) flexible (\d+)\+")
 _FIELD_LINE = re.compile(
     r"(?P<name>\w+) +(?P<array>\[\])?(?P<type>\w+)(?P<null>\?(?P<null_versions>[\d+-]*))?"
     r"( +(?P<versions>[\d+-]+))?( +=(?P<default>\S+))?( +tag=(?P<tag>\d+))?"
+    r"( +>(?P<replaced_by>[\w.]+))?"
 )
 _INDENT = 4
 
@@ -45,7 +49,14 @@ class Field:
     nullable: range = range(0)
     default: str | None = None
     tag: int | None = None
+    replaced_by: tuple[str, ...] = ()
+    is_single: bool = False  # An array of one element: see `in_newer_places`.
     fields: list["Field"] = field(default_factory=list)
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Where its value is in a message: the names of the fields that lead to it."""
+        return self.replaced_by or (self.name,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +70,28 @@ class Api:
     messages: dict[str, Field] = field(default_factory=dict)
 
 
+def in_newer_places(fields: list[Field], version: int) -> list[Field]:
+    """A message's fields in one version, replaced ones where newer versions have them."""
+    here = [each for each in fields if version in each.versions]
+    found = {each.name: each for each in here if not each.replaced_by}
+    newer = {each.name: each for each in fields if not each.replaced_by}
+    for older in here:
+        place, inner = older.path[0], older.replaced_by[1:]
+        if older.replaced_by:
+            found.setdefault(place, replace(newer[place], is_single=True, fields=[]))
+        for leaf in (each for each in newer[place].fields if each.name in inner):
+            is_each = older.is_array and not leaf.is_array  # There is a row for each.
+            found[place] = replace(found[place], is_single=not is_each)
+            moved = replace(older, name=leaf.name, is_array=leaf.is_array, replaced_by=())
+            found[place].fields.append(moved)
+    return list(found.values())
+
+
 def parse_apis(table: str) -> list[Api]:
     """The APIs of a table."""
     apis: list[Api] = []
     levels: list[Field] = []  # The open structures, outermost first.
-    for line in filter(None, table.split("\n")):
+    for line in filter(None, re.sub(r"\n +>", " >", table).split("\n")):
         depth, remainder = divmod(len(line) - len(line.lstrip()), _INDENT)
         assert remainder == 0, line
         if depth == 0:
@@ -101,6 +129,7 @@ def _parse_field(line: str, parent_versions: range) -> Field:
         nullable,
         matched["default"],
         int(matched["tag"]) if matched["tag"] else None,
+        tuple(matched["replaced_by"].split(".")) if matched["replaced_by"] else (),
     )
 
 

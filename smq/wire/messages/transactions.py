@@ -11,10 +11,10 @@ AddPartitionsToTxn 24 versions 0-5 flexible 3+
             topics                            []AddPartitionsToTxnTopic
                 name                          string
                 partitions                    []int32
-        v3_and_below_transactional_id         string                         0-3
-        v3_and_below_producer_id              int64                          0-3
-        v3_and_below_producer_epoch           int16                          0-3
-        v3_and_below_topics                   []AddPartitionsToTxnTopic      0-3
+        v3_and_below_transactional_id         string   0-3  >transactions.transactional_id
+        v3_and_below_producer_id              int64    0-3  >transactions.producer_id
+        v3_and_below_producer_epoch           int16    0-3  >transactions.producer_epoch
+        v3_and_below_topics                   []AddPartitionsToTxnTopic 0-3  >transactions.topics
             name                              string
             partitions                        []int32
     AddPartitionsToTxnResponse
@@ -28,6 +28,7 @@ AddPartitionsToTxn 24 versions 0-5 flexible 3+
                     partition_index           int32
                     partition_error_code      int16
         results_by_topic_v3_and_below         []AddPartitionsToTxnTopicResult 0-3
+            >results_by_transaction.topic_results
             name                              string
             results_by_partition              []AddPartitionsToTxnPartitionResult
                 partition_index               int32

@@ -45,7 +45,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
 def test_what_the_coordinator_says_goes_out_as_it_is_and_once(make: Make) -> None:
     bench = make()
     client = bench.client()
-    client.send(request("FindCoordinator", 3, FindCoordinatorRequest(key="g"), 7))
+    client.send(request("FindCoordinator", 3, FindCoordinatorRequest(coordinator_keys=["g"]), 7))
     settle(bench, client)
     [(asked, answered)] = bench.peers.relayed
     assert asked[4:8] == (7).to_bytes(4)
@@ -57,7 +57,7 @@ def test_what_the_coordinator_says_goes_out_as_it_is_and_once(make: Make) -> Non
 def test_an_answer_to_someone_who_has_gone_is_dropped(make: Make) -> None:
     bench = make()
     client, neighbour = bench.client(), bench.client()
-    client.send(request("FindCoordinator", 3, FindCoordinatorRequest(key="g"), 7))
+    client.send(request("FindCoordinator", 3, FindCoordinatorRequest(coordinator_keys=["g"]), 7))
     settle(bench, client)
     client.socket.close()
     turn_until(bench.loop, lambda: len(bench.server.clients) == 1)
@@ -69,7 +69,7 @@ def test_an_answer_to_someone_who_has_gone_is_dropped(make: Make) -> None:
 def test_a_coordinator_that_dies_closes_who_waits_for_it(make: Make) -> None:
     bench = make()
     client, neighbour = bench.client(), bench.client()
-    client.send(request("FindCoordinator", 3, FindCoordinatorRequest(key="g"), 1))
+    client.send(request("FindCoordinator", 3, FindCoordinatorRequest(coordinator_keys=["g"]), 1))
     settle(bench)
     bench.peers.relayed[0][1](b"")
     client.wait_closed()
@@ -185,7 +185,10 @@ def test_what_is_lent_behind_an_answer_that_is_not_known_yet_is_not_recycled(mak
     bench = make(topic("one"), topic("other", range(2, 3)))
     write_past_the_ring(bench)
     reader = bench.client()
-    reader.send(request("FindCoordinator", 3, FindCoordinatorRequest(key="g"), 7) + fetch("one"))
+    reader.send(
+        request("FindCoordinator", 3, FindCoordinatorRequest(coordinator_keys=["g"]), 7)
+        + fetch("one")
+    )
     settle(bench, reader)
     recycle(bench)
     bench.peers.relayed[0][1]((7).to_bytes(4) + b"found")

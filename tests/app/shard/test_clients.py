@@ -29,7 +29,8 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
 
 def find_coordinator(correlation: int) -> bytes:
-    return request("FindCoordinator", 3, FindCoordinatorRequest(key="g"), correlation)
+    asked = FindCoordinatorRequest(coordinator_keys=["g"])
+    return request("FindCoordinator", 3, asked, correlation)
 
 
 def _impatient(bench: ServerBench) -> Any:

@@ -43,7 +43,8 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
 
 def find_coordinator(correlation: int) -> bytes:
-    return request("FindCoordinator", 3, FindCoordinatorRequest(key="g"), correlation)
+    asked = FindCoordinatorRequest(coordinator_keys=["g"])
+    return request("FindCoordinator", 3, asked, correlation)
 
 
 def python_steps(work: Callable[[], object]) -> int:

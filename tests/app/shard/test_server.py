@@ -44,7 +44,8 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
 
 def find_coordinator(correlation: int) -> bytes:
-    return request("FindCoordinator", 3, FindCoordinatorRequest(key="g"), correlation)
+    asked = FindCoordinatorRequest(coordinator_keys=["g"])
+    return request("FindCoordinator", 3, asked, correlation)
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 64])

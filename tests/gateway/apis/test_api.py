@@ -1,7 +1,6 @@
-"""A row of the table of APIs: versions from the codecs, and how each is answered in parts."""
+"""A row of the table of APIs: its versions and its codec come from the registry."""
 
 from gateway.apis.api import Api, Where
-from gateway.apis.bounds import Bounds, Cut
 from smq.wire.generated import apis, list_groups
 
 
@@ -12,13 +11,6 @@ def test_versions_are_those_of_the_codec_and_produce_advertises_those_that_it_re
     kernel = Api(apis.PRODUCE, Where.KERNEL, None)
     assert kernel.versions.start > 0
     assert kernel.advertised[1] == 0
-
-
-def test_the_newest_cut_that_a_version_has_is_taken() -> None:
-    cuts = Cut(4, ("new",), ("new",)), Cut(0, ("old",), ("old",))
-    api = Api(apis.LIST_GROUPS, Where.COORDINATOR, None, "", Bounds(1, 1, cuts))
-    assert [api.cut(version) for version in (0, 3, 4, 5)] == [cuts[1], cuts[1], cuts[0], cuts[0]]
-    assert Api(apis.PRODUCE, Where.KERNEL, None).cut(9) is None
 
 
 def test_the_codec_is_found_by_its_name() -> None:

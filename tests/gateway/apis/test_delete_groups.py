@@ -12,11 +12,10 @@ from smq.model.errors import BrokerError, ErrorCode
 from smq.store.rows import CommittedOffset
 from smq.wire.generated.delete_groups import DeleteGroupsRequest
 from smq.wire.generated.describe_groups import DescribeGroupsRequest
-from smq.wire.generated.leave_group import LeaveGroupRequest
+from smq.wire.generated.leave_group import LeaveGroupRequest, MemberIdentity
 from smq.wire.generated.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
 from tests.gateway.coordinator_bench import CoordinatorBench
@@ -47,7 +46,8 @@ def test_an_empty_group_goes_and_takes_its_offsets_along(
         ("g", E.NON_EMPTY_GROUP),
         ("x", E.GROUP_ID_NOT_FOUND),
     ]
-    bench.ask("LeaveGroup", 0, LeaveGroupRequest(group_id="g", member_id=member_id))
+    members = [MemberIdentity(member_id=member_id)]
+    bench.ask("LeaveGroup", 0, LeaveGroupRequest(group_id="g", members=members))
     assert delete(bench, version, "g") == [("g", E.NONE)]
     assert delete(bench, version, "g") == [("g", E.GROUP_ID_NOT_FOUND)]
     assert bench.store.committed_offsets("g") == {}
@@ -109,19 +109,13 @@ def test_what_is_left_of_a_group_amid_its_deletion_is_told_to_nobody(
     next(parts)
     loading = E.COORDINATOR_LOAD_IN_PROGRESS
     last = 2 * DELETED_A_STEP - 1
-    request = OffsetFetchRequest(
-        group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[last])]
-    )
-    if version >= 8:
-        topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[last])]
-        groups_ = [OffsetFetchRequestGroup(group_id="g", topics=topics)]
-        request = OffsetFetchRequest(groups=groups_)
-    answer: Any = bench.ask("OffsetFetch", version, request)
+    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[last])]
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)])
+    [told] = bench.ask("OffsetFetch", version, request).groups
     if version == 1:
-        [row] = answer.topics[0].partitions
+        [row] = told.topics[0].partitions
         assert (row.committed_offset, row.error_code) == (-1, loading)
     else:
-        [told] = answer.groups if version >= 8 else [answer]
         assert (list(told.topics), told.error_code) == ([], loading)
     assert bench.ask("OffsetDelete", 0, deletion("g", ("t", last))).error_code == loading
     [group] = bench.ask("DescribeGroups", 5, DescribeGroupsRequest(groups=["g"])).groups

@@ -15,9 +15,7 @@ E = ErrorCode
 def delete(
     bench: CoordinatorBench, version: int, *states: DeleteTopicState
 ) -> list[tuple[str | None, int]]:
-    names = [state.name for state in states if state.name is not None]
-    request = DeleteTopicsRequest(topics=states, topic_names=names)
-    answer = bench.ask("DeleteTopics", version, request)
+    answer = bench.ask("DeleteTopics", version, DeleteTopicsRequest(topics=states))
     return [(each.name, each.error_code) for each in answer.responses]
 
 

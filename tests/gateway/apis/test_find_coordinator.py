@@ -13,11 +13,11 @@ GROUPS = [f"group-{number}" for number in range(50)]
 
 @pytest.mark.parametrize("version", range(4))
 def test_one_key_has_one_node_whoever_asks(bench: CoordinatorBench, version: int) -> None:
-    request = FindCoordinatorRequest(key="g")
+    request = FindCoordinatorRequest(coordinator_keys=["g"])
     answers = [bench.ask("FindCoordinator", version, request, node_id=node) for node in (1, 2)]
     assert answers[0] == answers[1]
     node = coordinator_of("g", NODES)
-    found = answers[0]
+    [found] = answers[0].coordinators
     assert found.error_code == E.NONE
     assert (found.node_id, found.host, found.port) == (node.id, node.host, node.port)
 
@@ -39,9 +39,8 @@ def test_several_keys_have_an_answer_each(bench: CoordinatorBench, version: int)
 def test_other_kinds_of_keys_have_no_coordinator(
     bench: CoordinatorBench, version: int, key_type: int, error: ErrorCode
 ) -> None:
-    request = FindCoordinatorRequest(key="k", key_type=key_type, coordinator_keys=["k"])
-    answer = bench.ask("FindCoordinator", version, request)
-    found = answer.coordinators[0] if version >= 4 else answer
+    request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["k"])
+    [found] = bench.ask("FindCoordinator", version, request).coordinators
     assert (found.error_code, found.node_id, found.host, found.port) == (error, -1, "", -1)
     assert found.error_message
 
@@ -52,9 +51,8 @@ def test_a_transactional_id_has_the_coordinator_of_its_name(
 ) -> None:
     nodes = set()
     for key in ("a", "b", "c", ""):
-        asked = FindCoordinatorRequest(key=key, key_type=1, coordinator_keys=[key])
-        answer = bench.ask("FindCoordinator", version, asked)
-        found = answer.coordinators[0] if version >= 4 else answer
+        asked = FindCoordinatorRequest(key_type=1, coordinator_keys=[key])
+        [found] = bench.ask("FindCoordinator", version, asked).coordinators
         assert found.error_code == E.NONE
         nodes.add(found.node_id)
     assert nodes == {1, 2}

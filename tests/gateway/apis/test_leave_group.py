@@ -14,20 +14,25 @@ E = ErrorCode
 @pytest.mark.parametrize("version", range(6))
 def test_a_member_leaves(bench: CoordinatorBench, version: int) -> None:
     member_id = stable_member(bench)
-    request = LeaveGroupRequest(
-        group_id="g", member_id=member_id, members=[MemberIdentity(member_id=member_id)]
-    )
+    request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=member_id)])
     answer = bench.ask("LeaveGroup", version, request)
     assert answer.error_code == E.NONE
-    assert [m.error_code for m in answer.members] == ([E.NONE] if version >= 3 else [])
+    assert [m.error_code for m in answer.members] == [E.NONE]
     assert bench.coordinator.groups.find("g").state is GroupState.EMPTY
 
 
-@pytest.mark.parametrize("group_id", ["g", "none"])
-def test_before_3_the_members_error_is_the_answers(bench: CoordinatorBench, group_id: str) -> None:
+@pytest.mark.parametrize(
+    ("group_id", "error"),
+    [("g", E.UNKNOWN_MEMBER_ID), ("none", E.UNKNOWN_MEMBER_ID), ("", E.INVALID_GROUP_ID)],
+)
+def test_before_3_any_error_is_the_only_members(
+    bench: CoordinatorBench, group_id: str, error: ErrorCode
+) -> None:
     stable_member(bench)
-    request = LeaveGroupRequest(group_id=group_id, member_id="stranger")
-    assert bench.ask("LeaveGroup", 2, request).error_code == E.UNKNOWN_MEMBER_ID
+    members = [MemberIdentity(member_id="stranger")]
+    request = LeaveGroupRequest(group_id=group_id, members=members)
+    [member] = bench.ask("LeaveGroup", 2, request).members
+    assert member.error_code == error
 
 
 def test_each_member_of_a_batch_has_an_error_of_its_own(bench: CoordinatorBench) -> None:

@@ -1,6 +1,5 @@
 """OffsetFetch: commits of one group or several; deleted topics."""
 
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -10,7 +9,6 @@ from smq.store.rows import CommittedOffset
 from smq.wire.generated.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
 from tests.gateway.coordinator_bench import CoordinatorBench
@@ -28,29 +26,19 @@ def fetch(
     topic_id: UUID | None = None,
 ) -> list[Row]:
     """Name, partition, offset, epoch, metadata and error of what a group has."""
-    if version >= 8:
-        ids = {name: topic.id for name, topic in bench.coordinator.topics.catalog.by_name.items()}
-        asked: Any = topics and [
-            OffsetFetchRequestTopics(
-                name=name, topic_id=topic_id or ids.get(name, UUID(int=9)), partition_indexes=each
-            )
-            for name, each in topics
-        ]
-        group = OffsetFetchRequestGroup(group_id=group_id, topics=asked)
-        answer = bench.ask("OffsetFetch", version, OffsetFetchRequest(groups=[group]))
-        [found] = answer.groups
-        assert (found.group_id, found.error_code) == (group_id, E.NONE)
-        names = {each.id: name for name, each in bench.coordinator.topics.catalog.by_name.items()}
-        named = [(each.name or names.get(each.topic_id, ""), each) for each in found.topics]
-    else:
-        asked = topics and [
-            OffsetFetchRequestTopic(name=name, partition_indexes=each) for name, each in topics
-        ]
-        answer = bench.ask(
-            "OffsetFetch", version, OffsetFetchRequest(group_id=group_id, topics=asked)
+    ids = {name: topic.id for name, topic in bench.coordinator.topics.catalog.by_name.items()}
+    asked = [
+        OffsetFetchRequestTopics(
+            name=name, topic_id=topic_id or ids.get(name, UUID(int=9)), partition_indexes=each
         )
-        assert answer.error_code == E.NONE
-        named = [(each.name, each) for each in answer.topics]
+        for name, each in topics or ()
+    ]
+    group = OffsetFetchRequestGroup(group_id=group_id, topics=None if topics is None else asked)
+    answer = bench.ask("OffsetFetch", version, OffsetFetchRequest(groups=[group]))
+    [found] = answer.groups
+    assert (found.group_id, found.error_code) == (group_id if version >= 8 else "", E.NONE)
+    names = {each.id: name for name, each in bench.coordinator.topics.catalog.by_name.items()}
+    named = [(each.name or names.get(each.topic_id, ""), each) for each in found.topics]
     return [
         (
             name,

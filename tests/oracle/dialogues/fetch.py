@@ -10,6 +10,7 @@ from smq.wire.generated.fetch import (
     FetchResponse,
     FetchTopic,
     ForgottenTopic,
+    ReplicaState,
 )
 from smq.wire.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.oracle.batches import TIME_MS, batch, changed
@@ -217,8 +218,8 @@ def sessions(talk: Talk) -> None:
 def as_a_follower(talk: Talk) -> None:
     topic = talk.make_topic()
     fill(talk, topic, batch())
-    talk.ask("replica -2", fetch(talk, topic, at(0), replica_id=-2))
-    talk.ask("replica 5", fetch(talk, topic, at(0), replica_id=5))
+    talk.ask("replica -2", fetch(talk, topic, at(0), replica_state=ReplicaState(replica_id=-2)))
+    talk.ask("replica 5", fetch(talk, topic, at(0), replica_state=ReplicaState(replica_id=5)))
 
 
 @dialogue("Fetch")

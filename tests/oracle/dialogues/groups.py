@@ -16,7 +16,6 @@ from smq.wire.generated.offset_commit import (
 from smq.wire.generated.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
 from tests.oracle.dialogues import dialogue
@@ -26,7 +25,6 @@ from tests.oracle.plain import own
 from tests.oracle.talk import Talk
 
 COMMIT_NEEDS_ID = FETCH_NEEDS_ID = 10
-SEVERAL_GROUPS = 8
 
 
 def commit(
@@ -114,14 +112,6 @@ def fetch(
     talk: Talk, group: str, topics: dict[str, Sequence[int]] | None, **fields: Any
 ) -> OffsetFetchRequest:
     """What a group has committed in these partitions, or everywhere."""
-    if talk.version < SEVERAL_GROUPS:
-        request = OffsetFetchRequest(group_id=group, topics=None, **fields)
-        if topics is not None:
-            request.topics = [
-                OffsetFetchRequestTopic(name=name, partition_indexes=list(each))
-                for name, each in topics.items()
-            ]
-        return request
     of_group = {name: fields.pop(name) for name in ("member_id", "member_epoch") if name in fields}
     asked = OffsetFetchRequestGroup(group_id=group, topics=fetched_topics(talk, topics), **of_group)
     return OffsetFetchRequest(groups=[asked], **fields)
@@ -288,9 +278,7 @@ def deleted(talk: Talk) -> None:
 @dialogue("FindCoordinator", also=(1, 2, 4))
 def coordinators(talk: Talk) -> None:
     def ask(step: str, *keys: str, key_type: int = 0) -> None:
-        request = FindCoordinatorRequest(key=keys[0] if keys else "", key_type=key_type)
-        request.coordinator_keys = list(keys)
-        talk.ask(step, request)
+        talk.ask(step, FindCoordinatorRequest(coordinator_keys=keys, key_type=key_type))
 
     ask("of a group", "g")
     ask("of no group", "")

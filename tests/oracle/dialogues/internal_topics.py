@@ -229,7 +229,7 @@ def internal_ones(talk: Talk) -> None:
         talk.note(step, [state.transaction_state, names])
 
     def ask(step: str, *topics: Any) -> None:
-        talk.ask(step, adding(who, list(topics), talk.version), trim=in_order_of_adding)
+        talk.ask(step, adding(who, list(topics)), trim=in_order_of_adding)
 
     ask("offsets", *partitions(OFFSETS, 0))
     ask("transactions", *partitions(TRANSACTIONS, 49))
@@ -247,7 +247,7 @@ def internal_ones_by_brokers(talk: Talk) -> None:
     make_them(talk)
     who = begin(talk)
     for name in (OFFSETS, TRANSACTIONS):
-        talk.ask(name, adding(who, partitions(name, 0), talk.version))
+        talk.ask(name, adding(who, partitions(name, 0)))
 
 
 @dialogue("AlterPartitionReassignments")
@@ -403,9 +403,7 @@ def of_internal_records(talk: Talk) -> None:
             partition_max_bytes=1_000_000,
         )
         topics = [FetchTopic(topic=TRANSACTIONS, partitions=[row])]
-        request = FetchRequest(
-            replica_id=-1, max_wait_ms=0, min_bytes=0, max_bytes=1_000_000, topics=topics
-        )
+        request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1_000_000, topics=topics)
         talk.ask(step, request, trim=trim)
 
     ask("all of it", -1)

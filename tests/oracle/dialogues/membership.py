@@ -237,7 +237,7 @@ def heartbeats(talk: Talk) -> None:
 def leaving(talk: Talk) -> None:
     def leaving_of(group: str, *ids: str, instance: str | None = None) -> LeaveGroupRequest:
         members = [MemberIdentity(member_id=each, group_instance_id=instance) for each in ids]
-        return LeaveGroupRequest(group_id=group, member_id=ids[0] if ids else "", members=members)
+        return LeaveGroupRequest(group_id=group, members=members)
 
     member = enter(talk, talk.own())
     talk.ask("an unknown member", leaving_of(talk.own(), "somebody"))

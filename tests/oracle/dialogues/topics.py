@@ -150,7 +150,7 @@ def by_assignment(talk: Talk) -> None:
 def deleted(talk: Talk) -> None:
     def names(*given: str) -> DeleteTopicsRequest:
         states = [DeleteTopicState(name=each) for each in given]
-        return DeleteTopicsRequest(topics=states, topic_names=list(given), timeout_ms=10_000)
+        return DeleteTopicsRequest(topics=states, timeout_ms=10_000)
 
     def ids(*given: UUID, name: str | None = None) -> DeleteTopicsRequest:
         states = [DeleteTopicState(name=name, topic_id=each) for each in given]

@@ -8,6 +8,7 @@ from smq.wire.generated.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
 from smq.wire.generated.describe_transactions import DescribeTransactionsRequest
@@ -46,8 +47,8 @@ class Who(NamedTuple):
 
 def find(talk: Talk, name: str) -> None:
     """Have the coordinator ready for a transactional id."""
-    request = FindCoordinatorRequest(key=name, key_type=1)
-    talk.until(request, lambda answer: not answer.error_code, 2)
+    request = FindCoordinatorRequest(coordinator_keys=[name], key_type=1)
+    talk.until(request, lambda answer: not answer.coordinators[0].error_code, 2)
     warm_up = talk.own("warm-up")
     begins = InitProducerIdRequest(transactional_id=warm_up, transaction_timeout_ms=60_000)
     talk.until(begins, lambda answer: not answer.error_code, INIT)
@@ -67,33 +68,26 @@ def partitions(topic: str, *indexes: int) -> list[AddPartitionsToTxnTopic]:
 
 
 def adding(
-    who: Who, topics: list[AddPartitionsToTxnTopic], version: int, *, verify_only: bool = False
+    who: Who, topics: list[AddPartitionsToTxnTopic], *, verify_only: bool = False
 ) -> AddPartitionsToTxnRequest:
-    if version >= BATCHED:
-        one = AddPartitionsToTxnTransaction(
-            transactional_id=who.name,
-            producer_id=who.id,
-            producer_epoch=who.epoch,
-            verify_only=verify_only,
-            topics=topics,
-        )
-        return AddPartitionsToTxnRequest(transactions=[one])
-    return AddPartitionsToTxnRequest(
-        v3_and_below_transactional_id=who.name,
-        v3_and_below_producer_id=who.id,
-        v3_and_below_producer_epoch=who.epoch,
-        v3_and_below_topics=topics,
+    one = AddPartitionsToTxnTransaction(
+        transactional_id=who.name,
+        producer_id=who.id,
+        producer_epoch=who.epoch,
+        verify_only=verify_only,
+        topics=topics,
     )
+    return AddPartitionsToTxnRequest(transactions=[one])
 
 
 def open_(talk: Talk, who: Who, topic: str, *indexes: int) -> None:
     """Have partitions in the producer's transaction."""
 
     def good(answer: AddPartitionsToTxnResponse) -> bool:
-        [result] = answer.results_by_topic_v3_and_below
+        [result] = answer.results_by_transaction[0].topic_results
         return not any(each.partition_error_code for each in result.results_by_partition)
 
-    talk.until(adding(who, partitions(topic, *(indexes or (0,))), ADD), good, ADD)
+    talk.until(adding(who, partitions(topic, *(indexes or (0,)))), good, ADD)
 
 
 def ending(who: Who, *, committed: bool = True) -> EndTxnRequest:
@@ -122,8 +116,8 @@ def of_transactional_ids(talk: Talk) -> None:
     if talk.version >= 4:
         talk.ask("several", FindCoordinatorRequest(key_type=1, coordinator_keys=[name, name, ""]))
     else:
-        talk.ask("one", FindCoordinatorRequest(key_type=1, key=name))
-        talk.ask("an empty one", FindCoordinatorRequest(key_type=1, key=""))
+        talk.ask("one", FindCoordinatorRequest(key_type=1, coordinator_keys=[name]))
+        talk.ask("an empty one", FindCoordinatorRequest(key_type=1, coordinator_keys=[""]))
 
 
 @dialogue("InitProducerId", also=(3, 4))
@@ -167,7 +161,7 @@ def fencing(talk: Talk) -> None:
     talk.note("the epoch", after.producer_epoch)
     for version in (0, 2, 3):
         name = f"the zombie adds, version {version}"
-        talk.ask(name, adding(zombie, partitions(topic, 0), version), version=version)
+        talk.ask(name, adding(zombie, partitions(topic, 0)), version=version)
     for version in (0, 2, 3):
         request_2 = AddOffsetsToTxnRequest(
             transactional_id=zombie.name,
@@ -209,8 +203,7 @@ def aborted_and_not_begun_again(talk: Talk) -> None:
 
 def in_order(answer: AddPartitionsToTxnResponse) -> None:
     """Kafka answers in an order of its own."""
-    topics = answer.results_by_topic_v3_and_below
-    answer.results_by_topic_v3_and_below = sorted(topics, key=lambda each: each.name)
+    topics: list[AddPartitionsToTxnTopicResult] = []
     for result in answer.results_by_transaction:
         result.topic_results = sorted(result.topic_results, key=lambda each: each.name)
         topics = [*topics, *result.topic_results]
@@ -226,7 +219,7 @@ def partitions_added(talk: Talk) -> None:
     me = begin(talk)
 
     def ask(step: str, who: Who, *topics: AddPartitionsToTxnTopic, **how: Any) -> None:
-        talk.ask(step, adding(who, list(topics), talk.version, **how), trim=in_order)
+        talk.ask(step, adding(who, list(topics), **how), trim=in_order)
 
     [one], [two] = partitions(topic, 0), partitions(topic, 1, 2)
     [unknown] = partitions(talk.own("unknown"), 0)
@@ -248,7 +241,7 @@ def partitions_added(talk: Talk) -> None:
         ask("verified, of a later epoch", me._replace(epoch=9), one, verify_only=True)
         other = begin(talk, "other")
         ask("verified, not in it", other, one, verify_only=True)
-        both = [adding(who, [one], talk.version).transactions[0] for who in (me, other)]
+        both = [adding(who, [one]).transactions[0] for who in (me, other)]
         talk.ask("of two producers", AddPartitionsToTxnRequest(transactions=both))
 
 
@@ -322,7 +315,7 @@ def late_ends(talk: Talk) -> None:
     open_(talk, second, topic)
     talk.ask("the first again", ending(first))
     talk.ask("its opposite", ending(first, committed=False))
-    talk.ask("its partitions", adding(first, partitions(topic, 0), 3), version=3)
+    talk.ask("its partitions", adding(first, partitions(topic, 0)), version=3)
     answer = talk.ask("the second", ending(second, committed=False))
     settled(talk, first)
     talk.ask("the first once more", ending(first))

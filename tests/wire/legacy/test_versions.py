@@ -119,7 +119,8 @@ def test_many_offsets_are_committed_as_they_were(version: int) -> None:
 
 def test_offsets_are_fetched() -> None:
     said = newer(OFFSET_FETCH, 0)
-    assert (said.group_id, list(said.topics[0].partition_indexes)) == ("g", [3])  # type: ignore[attr-defined]
+    [group] = said.groups  # type: ignore[attr-defined]
+    assert (group.group_id, list(group.topics[0].partition_indexes)) == ("g", [3])
 
 
 def test_topics_are_created() -> None:

@@ -8,7 +8,13 @@ import pytest
 from smq.testing.messages import MESSAGES
 from smq.wire.messages.tables import APIS
 from smq.wire.structure_code import snake
-from tests.wire.oracles import NOT_CARRIED, THEIR_NAMES, kafka_python_facts, kio_class
+from tests.wire.oracles import (
+    NOT_CARRIED,
+    THEIR_NAMES,
+    THEIR_OLDER_NAMES,
+    kafka_python_facts,
+    kio_class,
+)
 
 
 @pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated")
@@ -32,11 +38,14 @@ def same_fields(
     common: dict[str, list[dict[str, Any]]],
 ) -> None:
     found = [field for field in theirs if clipped(field["versions"], parent)]
-    assert [field.name for field in ours] == [snake(field["name"]) for field in found]
-    for our, their in zip(ours, found, strict=True):
-        assert list(our.versions) == clipped(their["versions"], parent)
+    by_name = {field.name: field for field in ours}
+    versions = {name: [v for f in ours if f.name == name for v in f.versions] for name in by_name}
+    assert list(by_name) == [snake(field["name"]) for field in found]
+    for our, their in zip(by_name.values(), found, strict=True):
+        assert versions[our.name] == clipped(their["versions"], parent)
         our_type = THEIR_NAMES.get(our.type, our.type)
-        assert ("[]" if our.is_array else "") + our_type == their["type"]
+        their_type = their["type"].removeprefix("[]" if our.is_array else "")
+        assert their_type in {our_type, THEIR_OLDER_NAMES.get(our_type)}
         assert list(our.nullable) == clipped(their.get("nullableVersions"), our.versions)
         assert our.tag == their.get("tag")
         assert default_of(our.default) == default_of(their.get("default"))

@@ -24,7 +24,11 @@ from smq.wire.generated.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from smq.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from smq.wire.generated.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 
 Result = TypeVar("Result")
 
@@ -110,7 +114,7 @@ class Committing:
     def fetch(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The committed offsets, of the partitions that have one."""
         topics = [
-            OffsetFetchRequestTopic(name=topic, partition_indexes=partitions)
+            OffsetFetchRequestTopics(name=topic, partition_indexes=partitions)
             for topic, partitions in by_topic(names).items()
         ]
         return self._thread.submit(self._retrying, partial(self._fetch, topics)).result()
@@ -183,13 +187,13 @@ class Committing:
         assert self._cluster is not None
         return self._cluster.broker(coordinator(self._cluster, self._group))
 
-    def _fetch(self, topics: list[OffsetFetchRequestTopic]) -> dict[TopicPartition, int]:
+    def _fetch(self, topics: list[OffsetFetchRequestTopics]) -> dict[TopicPartition, int]:
         self._committed.clear()  # Others may have committed meanwhile.
-        request = OffsetFetchRequest(group_id=self._group, topics=topics)
-        response = self._coordinator().ask(OFFSET_FETCH, request)
-        check(response.error_code)
+        asked = OffsetFetchRequestGroup(group_id=self._group, topics=topics)
+        [group] = self._coordinator().ask(OFFSET_FETCH, OffsetFetchRequest(groups=[asked])).groups
+        check(group.error_code)
         found = {}
-        for topic in response.topics:
+        for topic in group.topics:
             for each in topic.partitions:
                 check(each.error_code)
                 if each.committed_offset >= 0:

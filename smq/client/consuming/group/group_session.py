@@ -197,11 +197,8 @@ class GroupSession:
         self.resign()
         if not member_id or is_static:
             return
-        request = LeaveGroupRequest(
-            group_id=self._group,
-            member_id=member_id,
-            members=[MemberIdentity(member_id=member_id)],
-        )
+        members = [MemberIdentity(member_id=member_id)]
+        request = LeaveGroupRequest(group_id=self._group, members=members)
         self._coordinator().ask(LEAVE_GROUP, request)
 
     def _coordinator(self) -> Connection:

@@ -28,6 +28,7 @@ from smq.wire.generated.add_offsets_to_txn import AddOffsetsToTxnRequest
 from smq.wire.generated.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
 )
 from smq.wire.generated.end_txn import EndTxnRequest
 from smq.wire.generated.init_producer_id import InitProducerIdRequest
@@ -103,16 +104,17 @@ class TransactionCoordinator:
         ]
 
         def ask(connection: Connection) -> None:
-            request = AddPartitionsToTxnRequest(
-                v3_and_below_transactional_id=self._name,
-                v3_and_below_producer_id=self._producer.id,
-                v3_and_below_producer_epoch=self._producer.epoch,
-                v3_and_below_topics=topics,
+            asked = AddPartitionsToTxnTransaction(
+                transactional_id=self._name,
+                producer_id=self._producer.id,
+                producer_epoch=self._producer.epoch,
+                topics=topics,
             )
-            response = connection.ask(ADD_PARTITIONS_TO_TXN, request)
+            request = AddPartitionsToTxnRequest(transactions=[asked])
+            [result] = connection.ask(ADD_PARTITIONS_TO_TXN, request).results_by_transaction
             codes = [
                 each.partition_error_code
-                for topic in response.results_by_topic_v3_and_below
+                for topic in result.topic_results
                 for each in topic.results_by_partition
             ]
             codes.sort(key=ErrorCode.OPERATION_NOT_ATTEMPTED.__eq__)  # The reason comes first.

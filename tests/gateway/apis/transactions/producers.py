@@ -7,6 +7,7 @@ from smq.wire.generated.add_offsets_to_txn import AddOffsetsToTxnRequest
 from smq.wire.generated.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
 )
 from smq.wire.generated.end_txn import EndTxnRequest
 from smq.wire.generated.init_producer_id import InitProducerIdRequest
@@ -23,17 +24,18 @@ def begin(bench: CoordinatorBench, name: str = "mine") -> ProducerEpoch:
 def adding(
     producer: ProducerEpoch, topic: str, *indexes: int, name: str = "mine"
 ) -> AddPartitionsToTxnRequest:
-    return AddPartitionsToTxnRequest(
-        v3_and_below_transactional_id=name,
-        v3_and_below_producer_id=producer.id,
-        v3_and_below_producer_epoch=producer.epoch,
-        v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(indexes))],
+    added = AddPartitionsToTxnTransaction(
+        transactional_id=name,
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(indexes))],
     )
+    return AddPartitionsToTxnRequest(transactions=[added])
 
 
 def open_(bench: CoordinatorBench, producer: ProducerEpoch, topic: str, *indexes: int) -> None:
     answer = bench.ask("AddPartitionsToTxn", 3, adding(producer, topic, *indexes))
-    [result] = answer.results_by_topic_v3_and_below
+    [result] = answer.results_by_transaction[0].topic_results
     assert {each.partition_error_code for each in result.results_by_partition} == {0}
 
 

@@ -23,7 +23,8 @@ def codes(topics: Any) -> list[ErrorCode]:
 
 def ask(bench: CoordinatorBench, request: Any, version: int = 3) -> list[ErrorCode]:
     answer = bench.ask("AddPartitionsToTxn", version, request)
-    return codes(answer.results_by_topic_v3_and_below)
+    [result] = answer.results_by_transaction
+    return codes(result.topic_results)
 
 
 def inside(bench: CoordinatorBench, name: str = "mine") -> int:

@@ -4,13 +4,11 @@ from typing import Any
 
 import pytest
 
-from gateway.apis.offset_fetch import GROUPS_FROM
 from smq.coordinator.transactions.decisions import ProducerEpoch
 from smq.model.errors import ErrorCode
 from smq.wire.generated.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
 from smq.wire.generated.txn_offset_commit import (
@@ -55,17 +53,13 @@ def fetched(
     bench: CoordinatorBench, *, stable: bool, named: bool = True, version: int = 9
 ) -> dict[int, Any]:
     """Offset and error of the partitions of `t`."""
-    request = OffsetFetchRequest(require_stable=stable)
-    if version < GROUPS_FROM:
-        only = [OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])] if named else None
-        request.group_id, request.topics = "g", only
-    else:
-        topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0, 1])] if named else None
-        request.groups = [OffsetFetchRequestGroup(group_id="g", topics=topics)]
+    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0, 1])] if named else None
+    group = OffsetFetchRequestGroup(group_id="g", topics=topics)
+    request = OffsetFetchRequest(groups=[group], require_stable=stable)
     answer = bench.ask("OffsetFetch", version, request)
     return {
         each.partition_index: (each.committed_offset, each.error_code)
-        for topic in (answer.topics if version < GROUPS_FROM else answer.groups[0].topics)
+        for topic in answer.groups[0].topics
         for each in topic.partitions
     }
 
