@@ -1,36 +1,36 @@
-"""Requests of versions that Kafka 4 dropped, for a broker with `legacy.formats`.
+"""The door for requests of versions that Kafka 4 dropped, open with `legacy.formats`.
 
-A Produce is converted in steps, then handled as any other. Other requests are handled as an
-equivalent newer version; their slots convert the answers back. During a conversion nothing is read
-from the connection.
+An old request becomes one of an equivalent newer version before it is handled as any other, and its
+slot turns the answer back. Message formats 0 and 1, of Produce and Fetch, are converted in steps;
+meanwhile nothing is read from the connection. The conversions are in smq.wire.legacy.
 """
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from gateway.context import Relay
 from gateway.dispatch import dispatch
+from shm.kernels.base.wire import SIZE_BYTES
+from shm.kernels.request.produce import VERSION_MIN
 from smq.app.process import clock
-from smq.app.process.clock import monotonic_ms
-from smq.app.process.loop import Loop
+from smq.app.process.clock import monotonic_ms, monotonic_ns
 from smq.app.process.steps import Steps
-from smq.app.shard.acks import Acks
-from smq.app.shard.answering import Answering
 from smq.app.shard.connection import Connection, Slot
-from smq.app.shard.touched import Touched
-from smq.app.shard.unfinished import UnfinishedRequests
+from smq.app.shard.receive import Buffer
+from smq.app.shard.requests import KEY_AND_VERSION, Requests
 from smq.log.reading import DamagedFrame
 from smq.model.errors import PeerError
 from smq.shard.loans import Sendable
 from smq.shard.produce import Marks, Produced
 from smq.shard.shard import Shard
 from smq.wire.legacy.data import OldFetch, OldProduce, Steps as Conversion
-from smq.wire.legacy.versions import FETCH, PRODUCE, newer_of
+from smq.wire.legacy.versions import FETCH, NEWER, PRODUCE, newer_of
 
-_HEAD_BYTES, _SIZE_BYTES = 8, 4  # Size and correlation id, which are those of the newer answer.
+_HEAD_BYTES = 8  # Size and correlation id, which are those of the newer answer.
 
 
 class OldSlot(Slot):
@@ -46,8 +46,8 @@ class OldSlot(Slot):
         """See Slot. Such answers lend nothing."""
         whole = b"".join(each for each in pieces if isinstance(each, bytes))
         body = self._convert(whole[_HEAD_BYTES:])
-        size = len(body) + _HEAD_BYTES - _SIZE_BYTES
-        super().fill([size.to_bytes(_SIZE_BYTES), whole[_SIZE_BYTES:_HEAD_BYTES], body])
+        size = len(body) + _HEAD_BYTES - SIZE_BYTES
+        super().fill([size.to_bytes(SIZE_BYTES), whole[SIZE_BYTES:_HEAD_BYTES], body])
 
 
 class FetchSlot(Slot):
@@ -68,45 +68,48 @@ class FetchSlot(Slot):
         super().fill([answer])
 
 
-class LegacyRequests:
-    """The old requests of one shard's clients."""
+class LegacyRequests(Requests):
+    """The requests of one shard's clients, some of which are old."""
 
-    def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the server)
-        self,
-        loop: Loop,
-        shard: Shard,
-        unfinished: UnfinishedRequests,
-        acks: Acks,
-        answering: Answering,
-        touched: Touched,
-    ) -> None:
-        self._shard, self._unfinished = shard, unfinished
-        self._acks, self._answering, self._touched = acks, answering, touched
-        self._steps = Steps(loop)
+    def __init__(self, steps: Steps, *parts: Any) -> None:  # noqa: ANN401  (those of Requests)
+        super().__init__(*parts)
+        self._steps = steps
 
-    @property
-    def is_on(self) -> bool:
-        """Whether old versions are served at all."""
-        return self._shard.config.legacy_formats
+    def take_other(self, connection: Connection, buffer: Buffer, *, is_left: bool = False) -> None:
+        """See Requests."""
+        start, end = buffer.start + SIZE_BYTES, buffer.start + buffer.wanted_bytes()
+        key, version = KEY_AND_VERSION.unpack_from(buffer.array.data, start)
+        if key == PRODUCE and 0 <= version < VERSION_MIN:
+            take = self._produce
+        elif (key, version) in NEWER and not connection.acks_due:
+            take = self._answer_as_newer
+        else:
+            super().take_other(connection, buffer, is_left=is_left)
+            return
+        buffer.start = end
+        try:
+            take(connection, bytes(buffer.array[start:end]))
+        except PeerError:
+            connection.close_after_answers()
+            return
+        connection.charge(end - start)
 
-    def newer(self, connection: Connection, request: memoryview) -> tuple[memoryview, Slot]:
-        """The request in its newer version, and the slot for its answer. Raises PeerError."""
-        found = newer_of(request) if self.is_on else None
-        if found is None:
-            return request, Slot(is_open=False)
-        header, newer, data = found
+    def _answer_as_newer(self, connection: Connection, request: bytes) -> None:
+        """Handle a request, which is without its size, in a newer version. Raises PeerError."""
+        began_ns, now = monotonic_ns(), clock.now()
+        header, newer, data = newer_of(request)
+        slot = Slot(is_open=False) if newer.answer is None else OldSlot(newer.answer)
         if header.api_key == FETCH:
             fetch = OldFetch(header, data)
-            due_ms = clock.monotonic_ms() + fetch.wait_ms
-            begin = partial(self._fetched, connection, (fetch, due_ms))
-            return memoryview(data), FetchSlot(begin)
-        return memoryview(data), Slot(is_open=False) if newer.answer is None else OldSlot(
-            newer.answer
-        )
+            slot = FetchSlot(
+                partial(self._fetched, connection, (fetch, now.monotonic_ms + fetch.wait_ms))
+            )
+        dispatched = dispatch(memoryview(data), self._shard, now, connection.caller, slot.loan)
+        self.carry(connection, slot, memoryview(data), dispatched, began_ns)
 
     # --- Produce ---------------------------------------------------------------------------------
 
-    def produce(self, connection: Connection, request: bytes) -> None:
+    def _produce(self, connection: Connection, request: bytes) -> None:
         """Convert and produce a request, which is without its size. Raises PeerError."""
         old, slot = OldProduce(request), None
         if old.acks != 0:
@@ -244,6 +247,13 @@ class LegacyRequests:
             return
         self._answering.dirty[connection] = None
         self._touched.add(connection)
+
+
+def requests_of(steps: Steps, shard: Shard, *parts: Any) -> Requests:  # noqa: ANN401
+    """The requests of a shard's clients, old ones too if they are served. See Requests."""
+    if shard.config.legacy_formats:
+        return LegacyRequests(steps, shard, *parts)
+    return Requests(shard, *parts)
 
 
 def _read_some(pieces: deque[bytes | Sendable], read: list[bytes]) -> bool:

@@ -28,11 +28,10 @@ from smq.app.process.clock import monotonic_ms, monotonic_ns
 from smq.app.shard.acks import Acks
 from smq.app.shard.answering import Answering
 from smq.app.shard.connection import SHARE, Connection, Slot
-from smq.app.shard.legacy import LegacyRequests
 from smq.app.shard.limited import API_KEY_BYTES, charge_produce, charge_time, identify, identify_by
 from smq.app.shard.parked_fetches import Parked
 from smq.app.shard.receive import Buffer
-from smq.app.shard.request_times import RequestTimes, Timing
+from smq.app.shard.request_times import RequestTimes
 from smq.app.shard.session import Session
 from smq.app.shard.touched import Touched
 from smq.app.shard.unfinished import UnfinishedRequests
@@ -42,7 +41,7 @@ from smq.shard.shard import Shard
 from smq.wire.headers import read_request_header
 
 PRODUCE_KEY = 0
-_KEY_AND_VERSION = Struct(">hh")
+KEY_AND_VERSION = Struct(">hh")
 WAIT_FOR_MEMBERS = {11, 14}  # JoinGroup and SyncGroup, which the coordinator answers.
 _FETCH = FETCH_KEY.to_bytes(API_KEY_BYTES)
 
@@ -63,12 +62,11 @@ class Requests:
         answering: Answering,
         touched: Touched,
         unfinished: UnfinishedRequests,
-        legacy: LegacyRequests,
         times: RequestTimes,
     ) -> None:
         self._shard, self._producing, self._quick_fetch = shard, producing, quick_fetch
         self._acks, self._answering, self._touched = acks, answering, touched
-        self._unfinished, self._legacy, self._times = unfinished, legacy, times
+        self._unfinished, self._times = unfinished, times
 
     def take(self, connection: Connection, buffer: Buffer) -> None:
         """Handle every whole request in a buffer, until the connection is full."""
@@ -110,37 +108,32 @@ class Requests:
         is_flood = produced.refused and connection.patience.ends(produced.refused, now_ms)
         if produced.close or produced.stop == STOP_MALFORMED or is_flood:
             connection.close_after_answers()
-        elif produced.stop == STOP_OTHER_API and self._is_produce(buffer):
-            self._take_produce(connection, buffer)
-        elif produced.stop in _OTHERS and connection.acks_due:
-            connection.is_held = True  # It must see records acknowledged before it.
         elif produced.stop in _OTHERS:
-            start, end = buffer.start + SIZE_BYTES, buffer.start + buffer.wanted_bytes()
-            buffer.start = end
-            is_left = produced.stop == STOP_FETCH_LEFT
+            self.take_other(connection, buffer, is_left=produced.stop == STOP_FETCH_LEFT)
+
+    def take_other(self, connection: Connection, buffer: Buffer, *, is_left: bool = False) -> None:
+        """Handle the next request, which is no Produce that a kernel takes; `is_left`: it is a
+        Fetch that its kernel has left."""
+        start = buffer.start + SIZE_BYTES
+        key, version = KEY_AND_VERSION.unpack_from(buffer.array.data, start)
+        if key == PRODUCE_KEY and VERSION_MIN <= version <= VERSION_MAX:
+            self._take_transactional(connection, buffer)
+        elif connection.acks_due:
+            connection.is_held = True  # It must see records acknowledged before it.
+        else:
+            buffer.start = end = buffer.start + buffer.wanted_bytes()
             self.answer(connection, buffer.array, start, end, is_left=is_left)
             connection.charge(end - start)
 
-    def _is_produce(self, buffer: Buffer) -> bool:
-        """Whether the kernel left a Produce: a transactional one, or one of an old version."""
-        at = buffer.start + SIZE_BYTES
-        key, version = _KEY_AND_VERSION.unpack_from(buffer.array.data, at)
-        first = 0 if self._legacy.is_on else VERSION_MIN
-        return bool(key == PRODUCE_KEY and first <= version <= VERSION_MAX)
-
-    def _take_produce(self, connection: Connection, buffer: Buffer) -> None:
+    def _take_transactional(self, connection: Connection, buffer: Buffer) -> None:
         start, end = buffer.start, buffer.start + buffer.wanted_bytes()
         buffer.start = end
-        _, version = _KEY_AND_VERSION.unpack_from(buffer.array.data, start + SIZE_BYTES)
         try:
-            if version < VERSION_MIN:
-                self._legacy.produce(connection, bytes(buffer.array[start + SIZE_BYTES : end]))
-            else:
-                self._unfinished.take_transactional(connection, buffer.array[start:end])
-                self._slow(connection, end - start)
+            self._unfinished.take_transactional(connection, buffer.array[start:end])
         except PeerError:
             connection.close_after_answers()
             return
+        self._slow(connection, end - start)
         connection.charge(end - start)
 
     def _slow(self, connection: Connection, size: int) -> None:
@@ -162,10 +155,9 @@ class Requests:
 
         `is_left`: it is a Fetch that its kernel has left.
         """
-        request, began_ns = data.data[start:end], monotonic_ns()
+        request, slot, began_ns = data.data[start:end], Slot(is_open=False), monotonic_ns()
         try:
             is_fetch = not is_left and request[:API_KEY_BYTES] == _FETCH
-            request, slot = self._legacy.newer(connection, request)
             found = self._quick_fetch.run(data, start, end, slot.loan) if is_fetch else None
             if found is None:
                 now = clock.now()
@@ -176,13 +168,7 @@ class Requests:
         except PeerError:
             connection.close_after_answers()
             return
-        slot.timing = self._begin(connection, dispatched, began_ns, end - start)
-        connection.slots.append(slot)
-        if isinstance(dispatched.result, Relay):
-            slot.timing.is_patient = dispatched.header.api_key in WAIT_FOR_MEMBERS
-            self._answering.relay(connection, slot, request)
-            return
-        self._answering.settle(connection, slot, dispatched, dispatched.result)
+        self.carry(connection, slot, request, dispatched, began_ns)
 
     def take_over(self, connection: Connection, parked: Parked) -> None:
         """Have a fetch wait here that has waited in the kernel's table."""
@@ -194,22 +180,30 @@ class Requests:
         slot = Slot(is_open=False)
         wait = self._quick_fetch.resume(*parked, slot.loan)
         dispatched = Dispatched(API_BY_KEY[FETCH_KEY], header, wait)
-        slot.timing = self._begin(connection, dispatched, monotonic_ns(), len(parked.request))
-        connection.slots.append(slot)
-        self._answering.settle(connection, slot, dispatched, wait)
+        self.carry(connection, slot, parked.request.data, dispatched, monotonic_ns())
 
-    def _begin(
-        self, connection: Connection, dispatched: Dispatched, began_ns: int, size: int
-    ) -> Timing:
-        """Note whose request it is, and when it began."""
-        header = dispatched.header
+    def carry(
+        self,
+        connection: Connection,
+        slot: Slot,
+        request: memoryview,
+        dispatched: Dispatched,
+        began_ns: int,
+    ) -> None:
+        """Carry the result of a request to its slot."""
+        header, result = dispatched.header, dispatched.result
         identify(connection, header.client_id, self._shard.quotas)
+        connection.slots.append(slot)
         client = f"{connection.caller.host} {header.client_id or ''}".rstrip()
-        timing = self._times.begin(
-            header.api_key, header.api_version, began_ns, size + SIZE_BYTES, client
+        slot.timing = self._times.begin(
+            header.api_key, header.api_version, began_ns, len(request) + SIZE_BYTES, client
         )
-        timing.handled()
-        return timing
+        slot.timing.handled()
+        if isinstance(result, Relay):
+            slot.timing.is_patient = header.api_key in WAIT_FOR_MEMBERS
+            self._answering.relay(connection, slot, request)
+        else:
+            self._answering.settle(connection, slot, dispatched, result)
 
     def produce(
         self, session: Session, data: np.ndarray, end: int, first: Produced | None = None

@@ -28,7 +28,7 @@ from smq.app.shard.answering import Answering
 from smq.app.shard.clients import Clients
 from smq.app.shard.connection import Connection
 from smq.app.shard.kernel_turns import KernelTurns
-from smq.app.shard.legacy import LegacyRequests
+from smq.app.shard.legacy import requests_of
 from smq.app.shard.limited import look
 from smq.app.shard.long_polls import LongPolls
 from smq.app.shard.parked_fetches import Parked, ParkedFetches
@@ -36,7 +36,6 @@ from smq.app.shard.payloads import payloads_of
 from smq.app.shard.quick_turns import QuickTurns
 from smq.app.shard.receive import Buffer, BufferPool
 from smq.app.shard.request_times import PRODUCE_KEY, RequestTimes
-from smq.app.shard.requests import Requests
 from smq.app.shard.session import Session
 from smq.app.shard.touched import Touched
 from smq.app.shard.transactional import Additions
@@ -105,8 +104,7 @@ class ShardServer:
         ends = self._acks, self._answering, self.touched
         additions = Additions(loop, peers)
         unfinished = UnfinishedRequests(steps, additions, shard, in_steps, *ends, self._buffers)
-        legacy = LegacyRequests(loop, shard, unfinished, *ends)
-        self.requests = Requests(shard, producing, fetching, *ends, unfinished, legacy, times)
+        self.requests = requests_of(steps, shard, producing, fetching, *ends, unfinished, times)
         self._parked = ParkedFetches(loop, quick_turns.parked, quick_turns.clients, self._take_over)
         self.turns = KernelTurns(
             loop, quick_turns, producing, self._buffers, self._acks, self._answering,

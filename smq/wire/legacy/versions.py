@@ -57,15 +57,10 @@ class Newer(NamedTuple):
     answer: Callable[[bytes], bytes] | None = None
 
 
-def newer_of(request: Buffer) -> tuple[RequestHeader, Newer, bytes] | None:
-    """A request's header, its newer version and the request in that; None: it is no old version.
-
-    Raises Malformed.
-    """
+def newer_of(request: Buffer) -> tuple[RequestHeader, Newer, bytes]:
+    """An old request's header, its newer version and the request in that. Raises Malformed."""
     header, at = read_request_header(request, 0)
-    newer = NEWER.get((header.api_key, header.api_version))
-    if newer is None:
-        return None
+    newer = NEWER[header.api_key, header.api_version]
     writer = Writer()
     write_request_header(header._replace(api_version=newer.version), writer)
     try:

@@ -1,7 +1,6 @@
 """Wrong topics, offsets, epochs and limits of a fetch."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
