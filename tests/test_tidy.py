@@ -5,6 +5,7 @@ Limits ratchet: they are never raised.
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -13,6 +14,10 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("smq", "shm", "gateway", "spark_jobs", "pyspark_smq", "bench", "examples")
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
+# Class names that occur more than once in the product: each may mean two things to one reader.
+REPEATED_CLASS_NAMES_MAX = 54
+# A test is named by what acts and what it does. These hide it: "what is wrong is said", "is told".
+RIDDLES = r"def (test_(?:what|who|whose)_\w+|test_\w*(?:told|nobody|whoever|whatever|whom)\w*)\("
 
 WITHOUT_OWN_TEST = {
     "smq/wire/generated": "written by smq.wire.generate; tests/wire walks all of them",
@@ -200,6 +205,24 @@ def test_a_file_has_at_most_500_lines() -> None:
 
 def test_a_function_has_at_most_60_lines() -> None:
     assert [each for path in WRITTEN for each in long_functions(path)] == []
+
+
+def test_a_test_name_says_what_acts_and_what_it_does() -> None:
+    texts = {path: (ROOT / path).read_text() for path in files("tests")}
+    found = {str(path): re.findall(RIDDLES, text) for path, text in texts.items()}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+def test_repeated_class_names_get_fewer() -> None:
+    names = Counter(
+        node.name
+        for path in files("smq", "shm", "gateway", "spark_jobs")
+        if path in WRITTEN
+        for node in ast.walk(ast.parse((ROOT / path).read_text()))
+        if isinstance(node, ast.ClassDef)
+    )
+    repeated = sorted(name for name, count in names.items() if count > 1)
+    assert len(repeated) <= REPEATED_CLASS_NAMES_MAX, repeated
 
 
 def test_nothing_is_left_for_later_and_no_type_is_ignored_blindly() -> None:
