@@ -32,7 +32,7 @@ from pyspark.sql import DataFrame, SparkSession, functions as f
 from bench.spark.inputs import BATCH_RECORDS, wait_sealed
 from examples.demo import dataset
 from smq.filer.location import Location
-from smq.sql.session import Bounds, Topics, running
+from smq.sql.session import QueryBounds, TopicSource, running
 from smq.testing.smq_broker import SmqBroker, SmqCommand
 from spark_jobs import read_topic, start_session, stream_topic
 from spark_jobs.session import java_home
@@ -175,8 +175,8 @@ def by_sql(run: Run) -> Summary:
     """`smq sql`, over values."""
     with run.broker.connect() as client:
         filer = Location(str(run.broker.data_dir / "filer"))
-        topics = Topics(run.broker.data_dir, filer, client)
-        with running(SUMMARY.format(PARSED), topics, Bounds(4 * GiB)) as found:
+        topics = TopicSource(run.broker.data_dir, filer, client)
+        with running(SUMMARY.format(PARSED), topics, QueryBounds(4 * GiB)) as found:
             return [tuple(row.values()) for row in found.read_all().to_pylist()]
 
 

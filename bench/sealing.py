@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from shm.arrow import read_only
 from shm.kernels.base.crc32c import crc32c
-from shm.kernels.record.records_encode import Run, Values, encode_values
+from shm.kernels.record.records_encode import Run, ValueRows, encode_values
 from smq.model.segments import SealedPartition
 from smq.sealer.decode import Piece, cut
 from smq.sealer.parquet_segment import ParquetSegment
@@ -79,7 +79,7 @@ def batches_of(shape: Shape, size: int) -> list[bytes]:
     noise = int(shape.record_bytes * shape.random_share)
     data[:, :noise] = chance.integers(0, 256, (records, noise), np.uint8)
     offsets = np.arange(0, records * shape.record_bytes + 1, shape.record_bytes, dtype=np.int32)
-    values = Values(read_only(data.reshape(-1)), offsets, 1_700_000_000_000)
+    values = ValueRows(read_only(data.reshape(-1)), offsets, 1_700_000_000_000)
     run, out = Run(records, records, 0, 1), np.empty(2 * BATCH_BYTES, np.uint8)
     chunks, chunk, row = list[bytes](), b"", 0
     while row < records:

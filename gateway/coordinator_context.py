@@ -27,7 +27,7 @@ class Ticket:
 
 
 @dataclass(slots=True)
-class Told:
+class AnswerSoFar:
     """What the portions of an answer have told so far, for handlers that bound it: how many bytes,
     and the metadata of which offsets, by group and partition number."""
 
@@ -51,7 +51,7 @@ class CoordinatorContext:
     now: Now
     origin: object
     described: dict[str, None] = field(default_factory=dict)
-    told: Told = field(default_factory=Told)
+    told: AnswerSoFar = field(default_factory=AnswerSoFar)
 
     @property
     def version(self) -> int:

@@ -41,7 +41,7 @@ class Origin(NamedTuple):
         return writer.to_bytes()
 
 
-class Asked(NamedTuple):
+class HandledRequest(NamedTuple):
     """A handled request; `response` is None if a ticket brings the answer, and Parts if it is made
     in steps."""
 
@@ -51,7 +51,7 @@ class Asked(NamedTuple):
 
 def dispatch(
     relayed: Relayed, coordinator: Coordinator, nodes: list[Node], now: Now, place: object
-) -> Asked:
+) -> HandledRequest:
     """Handle one request. Raises PeerError."""
     header, at = read_request_header(relayed.request, 0)
     api = API_BY_KEY.get(header.api_key)
@@ -67,7 +67,7 @@ def dispatch(
     if handle is None or (api.where is not Where.COORDINATOR and handle is not _make_topics):
         raise PeerError(f"{api.name} is not for the coordinator")
     response = taken(api, header, (relayed.request, at), handle, context)
-    return Asked(origin, response)
+    return HandledRequest(origin, response)
 
 
 def _make_topics(

@@ -16,7 +16,7 @@ from smq.wire.structure_code import snake
 Path = tuple[str, ...]
 
 
-class Written(Sequence[Any]):
+class WrittenArray(Sequence[Any]):
     """An already encoded array: iterating writes its bytes, and yields no rows."""
 
     def __init__(self, count: int, pieces: list[bytes | Sendable], append: Append) -> None:
@@ -76,12 +76,12 @@ class Rows:
         """The bytes of all rows so far, but what is outside of the nested rows of the last one."""
         return self._size + (self._inner.size if self._inner is not None else 0)
 
-    def written(self, append: Append) -> Written:
+    def written(self, append: Append) -> WrittenArray:
         """All rows, for the array of a message that is written with `append`."""
         pieces: list[Any] = []
         self._close(pieces)
         self.pieces += pieces
-        return Written(self._count, self.pieces, append)
+        return WrittenArray(self._count, self.pieces, append)
 
     def _is_same(self, row: Any) -> bool:  # noqa: ANN401  (a row of some message)
         names = (name for name in type(row).__slots__ if name != self._path[0])

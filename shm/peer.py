@@ -9,7 +9,7 @@ ROOT = 0
 _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid: struct ucred of unix(7)
 
 
-class Peer(NamedTuple):
+class PeerIdentity(NamedTuple):
     """The process and the user that connected, or that listen."""
 
     pid: int
@@ -21,11 +21,11 @@ class Peer(NamedTuple):
         return self.uid in {ROOT, os.getuid()}
 
 
-def peer_of(sock: socket.socket) -> Peer:
+def peer_of(sock: socket.socket) -> PeerIdentity:
     """The other end of a connected unix socket. Raises OSError."""
     credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _ = _CREDENTIALS.unpack(credentials)
-    return Peer(pid, uid)
+    return PeerIdentity(pid, uid)
 
 
 def is_ours(sock: socket.socket) -> bool:

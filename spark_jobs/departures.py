@@ -34,7 +34,7 @@ def transform(records: DataFrame) -> DataFrame:
     )
 
 
-class Seen:
+class DepartureCounts:
     """What the stream has received: flights by carrier, and the maximum age of a record in ms."""
 
     def __init__(self, until: int) -> None:
@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--data-dir", required=True, help="the broker's data directory")
     parser.add_argument("--until", type=int, required=True, help="how many flights")
     given = parser.parse_args()
-    seen = Seen(given.until)
+    seen = DepartureCounts(given.until)
     settings = {"spark.sql.shuffle.partitions": "1"}
     with (
         refusals(),

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, functions as f
 
-from spark_jobs.places import Places, add_places, places_in
+from spark_jobs.places import TopicArguments, add_places, places_in
 from spark_jobs.read import read_topic
 from spark_jobs.session import refusals, start_session
 
@@ -53,7 +53,7 @@ def delays(flights: DataFrame, weather: DataFrame, airlines: DataFrame) -> DataF
     )
 
 
-def run(spark: SparkSession, places: Places) -> list[list[Any]]:
+def run(spark: SparkSession, places: TopicArguments) -> list[list[Any]]:
     """The rows, read from the sealed segments of a broker."""
     flights, weather, airlines = (
         values(read_topic(spark, topic, **places), schema)

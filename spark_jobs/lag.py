@@ -15,12 +15,12 @@ from typing import NamedTuple
 from smq.client.names import TopicPartition
 from smq.tables.plan import Unreadable
 from spark_jobs.session import refusals
-from spark_jobs.source.options import Location
+from spark_jobs.source.options import BrokerLocation
 from spark_jobs.source.ranges import from_json
-from spark_jobs.source.topics import Offsets, Topics, find_place
+from spark_jobs.source.topics import Offsets, SparkTopics, find_place
 
 
-class Lag(NamedTuple):
+class StreamLag(NamedTuple):
     """A partition: the stream's position and the partition's end."""
 
     topic: str
@@ -48,10 +48,10 @@ def offsets_of(checkpoint: Path) -> Offsets:
     return found
 
 
-def lags(offsets: Offsets, ends: Offsets) -> list[Lag]:
+def lags(offsets: Offsets, ends: Offsets) -> list[StreamLag]:
     """A row per partition; a new partition counts from offset 0."""
     return [
-        Lag(*name, offsets.get(name, 0), end, max(0, end - offsets.get(name, 0)))
+        StreamLag(*name, offsets.get(name, 0), end, max(0, end - offsets.get(name, 0)))
         for name, end in sorted(ends.items())
     ]
 
@@ -65,8 +65,8 @@ def main() -> None:
     given = parser.parse_args()
     with refusals():
         offsets = offsets_of(given.checkpoint)
-        place = find_place(Location(None, given.data_dir, None))
-        with Topics(place, reads_live=given.tail == "live") as topics:
+        place = find_place(BrokerLocation(None, given.data_dir, None))
+        with SparkTopics(place, reads_live=given.tail == "live") as topics:
             counts = topics.counts()
             there = {each.topic for each in offsets}
             names = [

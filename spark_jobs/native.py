@@ -23,9 +23,9 @@ from smq.model.catalog import NAMESPACE_DEFAULT
 from smq.model.segments import directory_of
 from smq.sealer.cold import open_segment
 from smq.sealer.parquet import LOG_APPEND_TIME
-from smq.tables.plan import Part, Unreadable
+from smq.tables.plan import SegmentPart, Unreadable
 from smq.tables.staging import Files
-from spark_jobs.source.topics import Piece, Place
+from spark_jobs.source.topics import BrokerPlace, Piece
 from spark_jobs.source.typed import typed_ddl, typed_kinds
 
 FILE_SCHEMA = (
@@ -44,7 +44,7 @@ LABEL_END_BYTES = 32  # From the label's name to the end of its value.
 Range = tuple[int, int]
 
 
-class Reading(NamedTuple):
+class PieceReading(NamedTuple):
     """How to read pieces.
 
     staging        a directory for copies of segments in a bucket; None: executors read the bucket
@@ -55,7 +55,7 @@ class Reading(NamedTuple):
     """
 
     spark: SparkSession
-    place: Place
+    place: BrokerPlace
     staging: Path | None = None
     verifies: bool = False
     fails_on_loss: bool = True
@@ -68,7 +68,7 @@ class Reading(NamedTuple):
         """
         filer = self.place.filer
         is_native = filer is not None and (not filer.is_s3 or self.staging is not None)
-        native: dict[str, list[Part]] = {}
+        native: dict[str, list[SegmentPart]] = {}
         sealed: list[Piece] = []
         live = [each for each in pieces if each.part is None]
         for piece in pieces:
@@ -87,7 +87,7 @@ class Reading(NamedTuple):
             return self.spark.createDataFrame([], SCHEMA + typed_ddl(self.schema))
         return reduce(DataFrame.unionByName, frames)
 
-    def _native(self, topic: str, parts: Sequence[Part]) -> Iterable[DataFrame]:
+    def _native(self, topic: str, parts: Sequence[SegmentPart]) -> Iterable[DataFrame]:
         """Spark's frames; filters by offset only the segments that are read in part.
 
         Expressions are SQL text, since each Column object is a few calls to the JVM, which a stream
@@ -100,7 +100,7 @@ class Reading(NamedTuple):
         if self.verifies:
             with ThreadPoolExecutor() as threads:
                 list(threads.map(lambda part: open_segment(store, part.segment), parts))
-        groups: dict[tuple[int, bool], list[Part]] = {}
+        groups: dict[tuple[int, bool], list[SegmentPart]] = {}
         for part in parts:
             kind = timestamp_type(files.path(part.segment))
             groups.setdefault((kind, part.is_cut), []).append(part)
@@ -120,7 +120,7 @@ class Reading(NamedTuple):
                 *(f"`{name}`" for name in typed_kinds(self.schema)),
             )
 
-    def _parquet(self, root: Path, topic: str, parts: Sequence[Part]) -> DataFrame:
+    def _parquet(self, root: Path, topic: str, parts: Sequence[SegmentPart]) -> DataFrame:
         directory = str(root / directory_of(NAMESPACE_DEFAULT, topic))
         files = self.spark.read.schema(FILE_SCHEMA + typed_ddl(self.schema)).option(
             "basePath", directory
@@ -156,7 +156,7 @@ class Reading(NamedTuple):
         return rows.withColumn("headers", f.coalesce("headers", nothing))
 
 
-def location_options(place: Place) -> dict[str, str]:
+def location_options(place: BrokerPlace) -> dict[str, str]:
     """The options of `format("smq")` that describe a place."""
     if place.data_dir is None:
         return {"kafka.bootstrap.servers": str(place.bootstrap)}
@@ -212,6 +212,6 @@ def timestamp_type(path: Path) -> int:
     return LOG_APPEND_TIME_TYPE if is_stamped else CREATE_TIME_TYPE
 
 
-def _holds(part: Part) -> str:
+def _holds(part: SegmentPart) -> str:
     """SQL: whether the read requested a row of a partially read segment."""
     return f"(partition = {part.partition} and _offset >= {part.start} and _offset < {part.end})"

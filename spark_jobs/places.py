@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TypedDict
 
 
-class Places(TypedDict):
+class TopicArguments(TypedDict):
     """The arguments of `read_topic` that locate a topic."""
 
     data_dir: Path
@@ -29,9 +29,11 @@ def add_places(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def places_in(given: argparse.Namespace) -> Places:
+def places_in(given: argparse.Namespace) -> TopicArguments:
     """The values of these options."""
-    return Places(data_dir=given.data_dir, filer_root=given.filer_root, staging=given.staging)
+    return TopicArguments(
+        data_dir=given.data_dir, filer_root=given.filer_root, staging=given.staging
+    )
 
 
 def add_stream_places(parser: argparse.ArgumentParser) -> None:

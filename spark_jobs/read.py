@@ -15,19 +15,19 @@ from pyspark.sql import DataFrame, SparkSession
 from smq.client.names import TopicPartition
 from smq.filer.location import Location as Filer
 from smq.tables.plan import Ending, Starting, Unreadable
-from spark_jobs.native import SCHEMA, Reading
+from spark_jobs.native import SCHEMA, PieceReading
 from spark_jobs.source.options import (
     BOUNDS,
     EARLIEST,
     LATEST,
     Bound,
     ReadOptions,
-    Selection,
+    TopicSelection,
     WrongOption,
     batch_options,
 )
 from spark_jobs.source.reading import planned
-from spark_jobs.source.topics import Place, Topics as Asked
+from spark_jobs.source.topics import BrokerPlace, SparkTopics as Asked
 
 __all__ = ["SCHEMA", "read_topic"]
 
@@ -64,7 +64,7 @@ def read_topic(  # noqa: PLR0913  (Options of a reader, all but two by name.)
     """
     root = filer_root if filer_root is not None else Path(data_dir) / "filer"
     filer = root if isinstance(root, Filer) else Filer(str(root))
-    place = Place(str(data_dir), Path(data_dir), filer)
+    place = BrokerPlace(str(data_dir), Path(data_dir), filer)
     read, until = _bounds({"failOnDataLoss": str(undecodable == "fail"), **options})
     with Asked(place, reads_live=tail == "live") as topics:
         names = topics.selected(_selection(topic))
@@ -77,7 +77,7 @@ def read_topic(  # noqa: PLR0913  (Options of a reader, all but two by name.)
         ids = topics.ids(names)
         pieces = topics.pieces(planned(topics, names, read, until), ids)
     where = Path(staging) if staging is not None else None
-    return Reading(spark, place, where, verify, read.fails_on_loss, schema).frame(pieces)
+    return PieceReading(spark, place, where, verify, read.fails_on_loss, schema).frame(pieces)
 
 
 def _only(topic: Topics) -> str:
@@ -95,10 +95,10 @@ def _bounds(options: dict[str, str]) -> tuple[ReadOptions, Bound]:
     return batch_options({"subscribe": "any", "dataDir": "any", **options})
 
 
-def _selection(topic: Topics) -> Selection:
+def _selection(topic: Topics) -> TopicSelection:
     if isinstance(topic, re.Pattern):
-        return Selection(pattern=topic)
-    return Selection(topics=frozenset([topic] if isinstance(topic, str) else topic))
+        return TopicSelection(pattern=topic)
+    return TopicSelection(topics=frozenset([topic] if isinstance(topic, str) else topic))
 
 
 def _bound(names: Sequence[TopicPartition], given: Starting | Ending, default: int) -> Bound:

@@ -23,10 +23,10 @@ from pyspark.sql import DataFrame, SparkSession
 from smq.filer.location import Location
 from smq.tables.plan import Unreadable
 from spark_jobs.durable import check_is_new, load, save
-from spark_jobs.places import Places, add_places, places_in
+from spark_jobs.places import TopicArguments, add_places, places_in
 from spark_jobs.read import read_topic
-from spark_jobs.source.options import Selection
-from spark_jobs.source.topics import Place, Topics
+from spark_jobs.source.options import TopicSelection
+from spark_jobs.source.topics import BrokerPlace, SparkTopics
 
 FORMAT = 1
 PROGRESS = "_progress.json"
@@ -200,13 +200,15 @@ def run(
     rebuild(spark, table, read, prepare)
 
 
-def _made(job: str, topic: str, places: Places, tail: str, options: dict[str, object]) -> Made:
+def _made(
+    job: str, topic: str, places: TopicArguments, tail: str, options: dict[str, object]
+) -> Made:
     """The inputs of a table built now."""
     data_dir = places["data_dir"]
     filer = Location(places["filer_root"] or str(data_dir / "filer"))
-    place = Place(str(data_dir), data_dir, filer)
-    with Topics(place, reads_live=tail == "live") as topics:
-        names = topics.selected(Selection(topics=frozenset([topic])))
+    place = BrokerPlace(str(data_dir), data_dir, filer)
+    with SparkTopics(place, reads_live=tail == "live") as topics:
+        names = topics.selected(TopicSelection(topics=frozenset([topic])))
         starts, ends = topics.starts(names), topics.ends(names)
         (topic_id,) = topics.ids(names[:1]).values()
     ranges = {

@@ -18,9 +18,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from smq.client.names import TopicPartition
-from spark_jobs.native import Reading
+from spark_jobs.native import PieceReading
 from spark_jobs.source.options import WrongOption, stream_options, typed_topic
-from spark_jobs.source.topics import Topics, find_place
+from spark_jobs.source.topics import SparkTopics, find_place
 
 Then = Callable[[DataFrame, int], None]
 
@@ -80,7 +80,7 @@ class TopicStream:
 
     def _rows(self, ranges: Sequence[Row]) -> DataFrame:
         place = find_place(self._read.location)
-        with Topics(place, reads_live=self._read.reads_live) as topics:
+        with SparkTopics(place, reads_live=self._read.reads_live) as topics:
             schema = "" if self._typed_topic is None else topics.schema(self._typed_topic)
             pieces = topics.pieces(
                 {
@@ -89,7 +89,7 @@ class TopicStream:
                 },
                 {each["topic"]: each["topic_id"] for each in ranges if each["topic_id"]},
             )
-        reading = Reading(
+        reading = PieceReading(
             self._spark,
             place,
             self._staging,

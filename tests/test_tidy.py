@@ -332,7 +332,7 @@ def test_wall_time_decides_only_where_that_has_a_reason() -> None:
     assert not WALL_TIME.keys() - with_parents(reading)
 
 
-def test_what_is_called_now_is_not_wall_time() -> None:
+def test_values_named_now_are_not_wall_time() -> None:
     given = r"_ms\s*=\s*(lambda: )?[\w.]*"
     mixed = rf"\bnow{given}wall_ms|\bwall{given}(now|monotonic)_ms"
     texts = {path: (ROOT / path).read_text() for path in source_files()}

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 
 from smq.client.kafka.admin import coordinator
 from smq.client.kafka.cluster import Cluster, check
-from smq.client.kafka.connection import Connection
+from smq.client.kafka.connection import KafkaConnection
 from smq.client.kafka.questions import JOIN_GROUP, SYNC_GROUP
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.generated.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -27,16 +27,16 @@ class RebalancedGroup:
     seconds   how long each of its rebalances took
     """
 
-    def __init__(self, group_id: str, connections: list[Connection]) -> None:
+    def __init__(self, group_id: str, connections: list[KafkaConnection]) -> None:
         self._group_id, self._round = group_id, 0
-        self._members: list[tuple[Connection, str]] = []
+        self._members: list[tuple[KafkaConnection, str]] = []
         self.seconds: list[float] = []
         for connection in connections:  # A group waits for members that have an id.
             self._members.append((connection, self._new_id(connection)))
             self.rebalance()
         self.seconds.clear()
 
-    def _new_id(self, connection: Connection) -> str:
+    def _new_id(self, connection: KafkaConnection) -> str:
         answer = connection.ask(JOIN_GROUP, self._join("", self._round))
         if answer.error_code != ErrorCode.MEMBER_ID_REQUIRED:
             raise BrokerError(ErrorCode(answer.error_code), "a member without an id joined")

@@ -36,7 +36,7 @@ from bench.spark.inputs import (
 )
 from smq.filer.location import Location
 from smq.model.segments import directory_of
-from smq.sql.session import Bounds, Topics, running
+from smq.sql.session import QueryBounds, TopicSource, running
 from smq.testing.kafka import Kafka, KafkaUnavailable
 from smq.testing.smq_broker import SmqCommand
 from spark_jobs import read_topic, start_session, stream_topic
@@ -343,12 +343,12 @@ def sql(bench: Bench) -> list[Line]:
     filer = Location(str(bench.broker.data_dir / "filer"))
     lines: list[Line] = []
     with bench.broker.connect() as client:
-        topics = Topics(bench.broker.data_dir, filer, client)
+        topics = TopicSource(bench.broker.data_dir, filer, client)
         for topic, count, target in (("sealed", sealed, "≤ 1"), ("live", live, "≤ 0.5")):
             query = f"SELECT count(*) AS n FROM {topic}"  # noqa: S608  (a name of ours)
 
             def ask(query: str = query, count: int = count) -> None:
-                with running(query, topics, Bounds(SQL_BYTES)) as rows:
+                with running(query, topics, QueryBounds(SQL_BYTES)) as rows:
                     assert rows.read_all()["n"].to_pylist() == [count]
 
             def command(query: str = query) -> None:

@@ -15,7 +15,7 @@ from smq.app.process.program import command, importing
 from smq.client.client import Client, connect
 from smq.client.clock import SYSTEM_CLOCK
 from smq.filer.location import Location
-from smq.sql.session import Bounds, Topics, running
+from smq.sql.session import QueryBounds, TopicSource, running
 
 TOPIC = "departures"  # Also in spark_jobs.departures.
 COUNT, A_SECOND = 4_000, 1_000
@@ -61,7 +61,7 @@ def depart(broker: Broker, flights: Path, log: Path) -> Fresh:
                 raise SystemExit(f"the stream did not start: {log.read_text()}")
             _send(client, departing, sent)
             filer = Location(str(broker.status().filer_root))
-            counted, age_ms = _ask(Topics(broker.data_dir, filer, client))
+            counted, age_ms = _ask(TopicSource(broker.data_dir, filer, client))
             told, _ = stream.communicate(timeout=STREAM_S_MAX)
     streamed: dict[str, Any] = json.loads(told)
     return Fresh(dict(sent), streamed["flights"], counted, streamed["age_ms_max"], age_ms)
@@ -79,9 +79,9 @@ def _send(client: Client, flights: Iterable[Flight], sent: Counter[str]) -> None
             sent[str(row["carrier"])] += 1
 
 
-def _ask(topics: Topics) -> tuple[dict[str, int], float]:
+def _ask(topics: TopicSource) -> tuple[dict[str, int], float]:
     """Flights by carrier, and the youngest flight's age when the answer arrived."""
-    with running(QUERY, topics, Bounds(QUERY_BYTES)) as found:
+    with running(QUERY, topics, QueryBounds(QUERY_BYTES)) as found:
         answer = found.read_all().to_pylist()
     youngest = max(row["youngest"] for row in answer).replace(tzinfo=UTC)
     age_ms = SYSTEM_CLOCK.wall_ms() - youngest.timestamp() * 1000

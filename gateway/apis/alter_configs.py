@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from gateway.apis.configs.entries import invalid
-from gateway.apis.configs.kind import Configs, Kind
+from gateway.apis.configs.kind import Configs, ResourceKind
 from gateway.apis.configs.kinds import KINDS
 from gateway.coordinator_context import CoordinatorContext
 from smq.model.errors import BrokerError, ErrorCode
@@ -49,7 +49,7 @@ class Operation(IntEnum):
 
 PART_RESOURCES = 10  # Per part of an answer: each change rewrites the topic's line in the catalog.
 AnyResource: TypeAlias = AlterConfigsResource | IncrementalResource
-NewConfigs: TypeAlias = Callable[[Kind, CoordinatorContext], Configs]
+NewConfigs: TypeAlias = Callable[[ResourceKind, CoordinatorContext], Configs]
 R = TypeVar("R")
 
 
@@ -135,12 +135,16 @@ def _deletes(config: AlterableConfig | IncrementalConfig) -> bool:
     return config.config_operation == Operation.DELETE
 
 
-def _replaced(resource: AlterConfigsResource, kind: Kind, context: CoordinatorContext) -> Configs:
+def _replaced(
+    resource: AlterConfigsResource, kind: ResourceKind, context: CoordinatorContext
+) -> Configs:
     kind.own(resource.resource_name, context)
     return {each.name: each.value for each in resource.configs}
 
 
-def _changed(resource: IncrementalResource, kind: Kind, context: CoordinatorContext) -> Configs:
+def _changed(
+    resource: IncrementalResource, kind: ResourceKind, context: CoordinatorContext
+) -> Configs:
     configs: Configs = dict(kind.own(resource.resource_name, context))
     for each in resource.configs:
         if each.config_operation == Operation.DELETE:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from gateway.context import Ask, Later, Result, ShardContext, Step
 from shm.kernels.record.records import INT64_MIN
-from smq.log.files.background import Lane
+from smq.log.files.background import JobLane
 from smq.log.reading import DamagedFrame
 from smq.log.record_search import Done, search_batch
 from smq.log.times import first_batch_at, largest_time
@@ -32,7 +32,7 @@ from smq.model.catalog import InternalPartition
 from smq.model.errors import ErrorCode
 from smq.shard.led import Led, Offsets
 from smq.shard.shard import Shard
-from smq.wire.batch_search import Searched, Wanted
+from smq.wire.batch_search import Searched, WantedRecord
 from smq.wire.generated.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -103,7 +103,9 @@ class _Sealed(NamedTuple):
         if offsets.sealed_end > unsealed:  # The log may have lost what was sealed meanwhile.
             return self._replace(offset=unsealed, sealed_end=offsets.sealed_end)
         limit = _limit(offsets, self.isolation_level)
-        return _Search(answer, led, Wanted(self.timestamp, unsealed, limit), self.isolation_level)
+        return _Search(
+            answer, led, WantedRecord(self.timestamp, unsealed, limit), self.isolation_level
+        )
 
 
 class _Search(NamedTuple):
@@ -111,7 +113,7 @@ class _Search(NamedTuple):
 
     answer: ListOffsetsPartitionResponse
     led: Led
-    wanted: Wanted
+    wanted: WantedRecord
     isolation_level: int
 
     def sealed(self, shard: Shard) -> _Sealed | None:
@@ -143,7 +145,7 @@ class _Search(NamedTuple):
 
         return Later(begin)
 
-    def _newest(self) -> Wanted | None:
+    def _newest(self) -> WantedRecord | None:
         """With the largest time that is left; None: it is not above the answer's."""
         log, number, (at_most, offset, limit, _) = self.led.log, self.led.number, self.wanted
         least = INT64_MIN if self.answer.offset < 0 else self.answer.timestamp + 1
@@ -300,7 +302,7 @@ class _Request:
 
     def _next_turn(self, done: Callable[[Any], None]) -> None:
         log = next(iter(self._context.shard.logs.values()))
-        log.background.submit(Lane.SEARCHES, lambda: None, done)
+        log.background.submit(JobLane.SEARCHES, lambda: None, done)
 
 
 def handle(request: ListOffsetsRequest, context: ShardContext) -> Result:
@@ -357,7 +359,7 @@ def _fill(
             return sealed
         if timestamp == MAX_TIMESTAMP:
             return _newest(sealed)
-        wanted = Wanted(timestamp, offsets.log_start, _limit(offsets, isolation))
+        wanted = WantedRecord(timestamp, offsets.log_start, _limit(offsets, isolation))
         return _Search(answer, led, wanted, isolation)
     return None
 
@@ -373,7 +375,7 @@ def _newest(sealed: _Sealed) -> _Sealed | _Search:
     if offsets.sealed_end > start:  # The log may have lost what was sealed meanwhile.
         return sealed._replace(sealed_end=offsets.sealed_end)
     limit = _limit(offsets, sealed.isolation_level)
-    wanted = Wanted(offsets.max_timestamp, start, limit, newest=True)
+    wanted = WantedRecord(offsets.max_timestamp, start, limit, newest=True)
     return _Search(sealed.answer, sealed.led, wanted, sealed.isolation_level)
 
 

@@ -12,7 +12,7 @@
 from gateway.apis.unknown_first import unknown_first
 from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.group_events import Commit
-from smq.coordinator.offsets import Offered, Place
+from smq.coordinator.offsets import NamedPartition, Offered
 from smq.model.catalog import Topic
 from smq.model.errors import ErrorCode
 from smq.wire.generated.offset_commit import (
@@ -33,7 +33,7 @@ def handle(request: OffsetCommitRequest, context: CoordinatorContext) -> OffsetC
     topics = [(each, _find(each, context)) for each in request.topics if each.partitions]
     offered = [
         Offered(
-            Place(topic, each.partition_index),
+            NamedPartition(topic, each.partition_index),
             each.committed_offset,
             each.committed_leader_epoch,
             each.committed_metadata,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from gateway.apis.unknown_first import unknown_first
 from gateway.coordinator_context import CoordinatorContext
-from smq.coordinator.offsets import Place
+from smq.coordinator.offsets import NamedPartition
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.generated.offset_delete import (
     OffsetDeleteRequest,
@@ -28,7 +28,7 @@ def handle(
     """Delete offsets of a group. While many are pending, parts of the answer have no rows."""
     catalog = context.coordinator.topics.catalog
     places = [
-        Place(catalog.find(topic.name), each.partition_index)
+        NamedPartition(catalog.find(topic.name), each.partition_index)
         for topic in request.topics
         for each in topic.partitions
     ]

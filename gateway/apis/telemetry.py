@@ -12,9 +12,9 @@
 from functools import partial
 
 from gateway.context import Ask, Later, ShardContext
-from smq.log.files.background import Lane
+from smq.log.files.background import JobLane
 from smq.model.errors import BrokerError, ErrorCode
-from smq.shard.client_metrics import TELEMETRY_BYTES_MAX, Kept, Push, kept_of
+from smq.shard.client_metrics import TELEMETRY_BYTES_MAX, KeptPush, Push, kept_of
 from smq.wire.compression import Codec
 from smq.wire.generated.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
@@ -63,7 +63,7 @@ def push(request: PushTelemetryRequest, context: ShardContext) -> PushTelemetryR
     except BrokerError as refusal:
         return PushTelemetryResponse(error_code=refusal.code)
 
-    def end(answers: list[Kept | ErrorCode]) -> PushTelemetryResponse:
+    def end(answers: list[KeptPush | ErrorCode]) -> PushTelemetryResponse:
         [kept] = answers
         try:
             metrics.end_push(instance, pushed, kept)
@@ -75,4 +75,4 @@ def push(request: PushTelemetryRequest, context: ShardContext) -> PushTelemetryR
         return end([kept_of(pushed)])
     log = next(iter(context.shard.logs.values()))
     job = partial(kept_of, pushed)
-    return Ask([Later(lambda done: log.background.submit(Lane.CHECKS, job, done))], end)
+    return Ask([Later(lambda done: log.background.submit(JobLane.CHECKS, job, done))], end)

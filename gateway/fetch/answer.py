@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from gateway.context import Ask, Message, ShardContext
 from gateway.fetch.cold import ColdPart, Part, Unread, storage_error, with_cold
 from gateway.fetch.handle_search import Search
-from gateway.fetch.in_log import ABORTED_MAX, Told, find_told, find_told_sealed
+from gateway.fetch.in_log import ABORTED_MAX, FoundInLog, find_told, find_told_sealed
 from gateway.fetch.rules import (
     Row,
     divergence,
@@ -21,7 +21,7 @@ from gateway.fetch.rules import (
     topics_of,
 )
 from shm.kernels.request.fetch import FETCH_BYTES_MAX
-from smq.log.lookup import Found
+from smq.log.lookup import FoundBatches
 from smq.model.errors import ErrorCode
 from smq.model.segments import BatchLimits
 from smq.shard.led import Led
@@ -62,7 +62,7 @@ class Fetching:
 
     def attempt(self, *, is_last: bool) -> Message | Ask | None:
         """The response if there is enough to read, Ask if the sealer has it, or None."""
-        reader = Reader(self._request, self._context.header.api_version)
+        reader = PartitionReader(self._request, self._context.header.api_version)
         response = self.read(reader)
         is_enough = reader.has_enough(self._request.min_bytes) or is_last
         if not is_enough and not reader.cold:
@@ -71,7 +71,7 @@ class Fetching:
         self._answered(self.topics, response)
         return with_cold(response, reader.take_cold(), self._context.loan)
 
-    def read(self, reader: "Reader") -> FetchResponse:
+    def read(self, reader: "PartitionReader") -> FetchResponse:
         """Read what is available now, except what only the sealer has."""
         if self._catalog_version != self._context.shard.catalog_version:
             self._resolve_all()
@@ -107,7 +107,7 @@ class Fetching:
         )
         return found.total_bytes if found is not None else 0
 
-    def _read(self, reader: "Reader", row: Row) -> PartitionData:
+    def _read(self, reader: "PartitionReader", row: Row) -> PartitionData:
         data, size = reader.read(row)
         if row.led is not None:
             self._ready_bytes[row.led.code] = size
@@ -125,7 +125,7 @@ class Fetching:
         self.places = {row.led.code: row for row in found if row.led}
 
 
-class Reader:
+class PartitionReader:
     """Reads a request's partitions in order, within its limits."""
 
     def __init__(self, request: FetchRequest, version: int) -> None:
@@ -205,7 +205,9 @@ class Reader:
         is_over = is_told and not self._aborted_left
         return is_over and led.log.transactions.has_aborted(led.number, offset)
 
-    def _take(self, data: PartitionData, led: Led, told: Told, found: Found, budget: int) -> int:
+    def _take(
+        self, data: PartitionData, led: Led, told: FoundInLog, found: FoundBatches, budget: int
+    ) -> int:
         """Put what is found in the log into the row, if it fits; its bytes."""
         self._aborted_left = max(0, self._aborted_left - told.looked_at)
         is_too_much = found.total_bytes > budget or told.too_many is not None

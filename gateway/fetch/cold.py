@@ -24,10 +24,10 @@ from gateway.fetch.in_log import ABORTED_MAX, find_told, find_told_sealed, told,
 from shm.kernels.base.words import BATCH_HEADER_BYTES
 from smq.log.aborted import AbortedIn
 from smq.log.log import Log
-from smq.log.lookup import Found
-from smq.log.reading import Run
+from smq.log.lookup import FoundBatches
+from smq.log.reading import WalRange
 from smq.model.errors import ErrorCode
-from smq.model.segments import BatchLimits, Reach
+from smq.model.segments import BatchLimits, SegmentReach
 from smq.shard.led import Led
 from smq.shard.loans import FileRange, LentBatches, Loan
 from smq.shard.shard import Shard
@@ -74,8 +74,8 @@ class ColdPart(NamedTuple):
         return Cold(led.number, self.offset, self.bytes_max, *sizes, self._reach)
 
     @property
-    def _reach(self) -> Reach:
-        return Reach(self.limit, self.aborted.end)
+    def _reach(self) -> SegmentReach:
+        return SegmentReach(self.limit, self.aborted.end)
 
     def take(self, said: BatchFile | Failed, search: Search, loan: Loan) -> "Part | None":
         """Put the sealer's answer into the row; returns what to ask then."""
@@ -140,13 +140,13 @@ class Unread(NamedTuple):
 
     data: PartitionData
     log: Log
-    batch: Found
+    batch: FoundBatches
     too_many: np.ndarray
     failure: ErrorCode
 
     def question(self) -> Later:
         """Load the batch's header."""
-        run = Run(int(self.batch.spans[0, 0]), BATCH_HEADER_BYTES, self.batch.spans[:0])
+        run = WalRange(int(self.batch.spans[0, 0]), BATCH_HEADER_BYTES, self.batch.spans[:0])
         return Later(partial(self.log.load, run))
 
     def take(self, header: np.ndarray, _search: Search, _loan: Loan) -> None:

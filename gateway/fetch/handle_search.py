@@ -6,7 +6,7 @@ for the header's bytes; batches that have left the ring all go to the reader.
 """
 
 from shm.kernels.record.references import count_plain
-from smq.log.lookup import Found
+from smq.log.lookup import FoundBatches
 from smq.log.reading import ReadableLog
 
 SEARCHED_BYTES_MAX = 8 * 1024 * 1024  # Of an answer: some 4 ms, if all but a handle is in them.
@@ -26,7 +26,7 @@ class Search:
         """Whether the next answer has to go on."""
         return self.bytes_left <= 0
 
-    def before_handles(self, log: ReadableLog, found: Found) -> Found | None:
+    def before_handles(self, log: ReadableLog, found: FoundBatches) -> FoundBatches | None:
         """The batches before the first that may hold a handle; None: the very first may."""
         if not len(found.spans):
             return found
@@ -35,4 +35,4 @@ class Search:
         count, searched_bytes = count_plain(log.memory.ring, found.spans)
         self.bytes_left -= int(searched_bytes)
         spans = found.spans[: int(count)]
-        return Found(spans, int(spans[:, 1].sum())) if count else None
+        return FoundBatches(spans, int(spans[:, 1].sum())) if count else None

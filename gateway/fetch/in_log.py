@@ -12,7 +12,7 @@ import numpy as np
 from gateway.fetch.handle_search import Search
 from shm.kernels.base.words import BATCH_PRODUCER_ID_AT, FRAME_HEADER_BYTES
 from smq.log.aborted import FIRST, NONE, PRODUCER, AbortedIn
-from smq.log.lookup import Found
+from smq.log.lookup import FoundBatches
 from smq.shard.led import Led
 from smq.wire.codec import Buffer
 from smq.wire.generated.fetch import AbortedTransaction
@@ -20,7 +20,7 @@ from smq.wire.generated.fetch import AbortedTransaction
 ABORTED_MAX = 500  # Of all partitions of an answer, some 4 ms; the first batch may need more.
 
 
-class Told(NamedTuple):
+class FoundInLog(NamedTuple):
     """What is found in the log, as find_in_log() says, and the aborted transactions in it.
 
     looked_at  how many overlap the batches, at least
@@ -28,13 +28,15 @@ class Told(NamedTuple):
                its producer are to be told (gateway.fetch.cold.Unread)
     """
 
-    found: Found | None
+    found: FoundBatches | None
     aborted: list[AbortedTransaction] | None
     looked_at: int = 0
     too_many: np.ndarray | None = None
 
 
-def find_in_log(led: Led, offset: int, limit: int, bytes_max: int, search: Search) -> Found | None:
+def find_in_log(
+    led: Led, offset: int, limit: int, bytes_max: int, search: Search
+) -> FoundBatches | None:
     """What is answered from the log; None: the sealer has it."""
     if not led.delivers_inline:
         return led.log.find(led.number, offset, limit, bytes_max)
@@ -44,15 +46,15 @@ def find_in_log(led: Led, offset: int, limit: int, bytes_max: int, search: Searc
 
 def find_told(  # noqa: PLR0913, PLR0917  (a partition, a range, three limits)
     led: Led, offset: int, limit: int, bytes_max: int, count_max: int | None, search: Search
-) -> Told:
+) -> FoundInLog:
     """Whole batches from `offset` on, below `limit`, with the aborted transactions in them: at most
     `count_max`, or those of the first batch. None: nobody wants to know them."""
     log, number = led.log, led.number
     found = find_in_log(led, offset, limit, bytes_max, search)
     if count_max is None:
-        return Told(found, None)
+        return FoundInLog(found, None)
     if found is None or not len(found.spans) or not log.transactions.has_aborted(number, offset):
-        return Told(found, [])
+        return FoundInLog(found, [])
     start, end = _range_of(led, found, offset, limit)
     aborted = log.transactions.aborted_in(number, start, end, count_max)
     rows = aborted.table
@@ -60,11 +62,11 @@ def find_told(  # noqa: PLR0913, PLR0917  (a partition, a range, three limits)
         found = log.find(number, offset, aborted.end, found.total_bytes)  # The first of these.
         assert found is not None, "it has just been found"
     if len(rows) <= count_max:
-        return Told(found, told(rows), len(rows))
+        return FoundInLog(found, told(rows), len(rows))
     if not log.in_ring(int(found.spans[0, 0])):
-        return Told(found, [], len(rows), rows)
+        return FoundInLog(found, [], len(rows), rows)
     [batch] = log.views(found.spans)  # It ends at `start` + 1.
-    return Told(found, told_of(rows, batch), len(rows))
+    return FoundInLog(found, told_of(rows, batch), len(rows))
 
 
 def find_told_sealed(led: Led, offset: int, limit: int, count_max: int | None) -> AbortedIn:
@@ -89,7 +91,7 @@ def told_of(rows: np.ndarray, batch: Buffer) -> list[AbortedTransaction]:
     return told(rows[rows[:, PRODUCER] == own])
 
 
-def _range_of(led: Led, found: Found, offset: int, limit: int) -> tuple[int, int]:
+def _range_of(led: Led, found: FoundBatches, offset: int, limit: int) -> tuple[int, int]:
     """The offsets that matter of those that batches have."""
     first, last = (
         led.log.lookup.place_of(led.number, int(found.spans[at, 0]) - FRAME_HEADER_BYTES)

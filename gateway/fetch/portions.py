@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gateway.context import ShardContext, Step, Wait
-from gateway.fetch.answer import Fetching, Reader
+from gateway.fetch.answer import Fetching, PartitionReader
 from gateway.fetch.cold import with_cold
 from gateway.fetch.session import Beginning, enter, is_incremental
 from shm.kernels.base.words import P_HIGH_WATERMARK
@@ -31,7 +31,7 @@ COPIED_BYTES_MAX = 16 * 1024  # Per partition: the objects of a loan take some h
 _SLOT_MASK = 2**32 - 1
 
 
-class Places:
+class ReadPlaces:
     """Partitions of this shard, and up to where each was read: sixteen bytes each."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class LargeFetch:
     def __init__(self, portions: Callable[[], Iterator[Portion]], context: ShardContext) -> None:
         self._portions: Callable[[], Iterator[tuple[Any, bool]]] = portions
         self._context = context
-        self._places = Places()
+        self._places = ReadPlaces()
         self._is_last = False  # The time to wait is over.
 
     def steps(self) -> Iterator[Step]:
@@ -80,7 +80,7 @@ class LargeFetch:
         beginning, self._is_last = Beginning(first, self._context), first.max_wait_ms <= 0
         wait = Wait(self._places.codes, min(first.max_wait_ms, WAIT_MS_MAX), self._again)
         while True:
-            reader = Reader(first, self._context.header.api_version)
+            reader = PartitionReader(first, self._context.header.api_version)
             for (message, continues), is_final in _marked(self._portions()):
                 response = self._read(message, reader, beginning)
                 if is_final and (self._is_last or _is_enough(reader, first)):
@@ -93,7 +93,7 @@ class LargeFetch:
             beginning.again()
             wait.find_codes = self._places.codes
             wait.has_moved = self._places.have_moved(self._context.shard)
-            self._places = Places()
+            self._places = ReadPlaces()
             self._context.loan.release()  # All portions are read again.
             yield Step(wait)
 
@@ -114,7 +114,9 @@ class LargeFetch:
         entered.forget(message)
         yield Step(entered.answer())
 
-    def _read(self, request: FetchRequest, reader: Reader, beginning: Beginning) -> FetchResponse:
+    def _read(
+        self, request: FetchRequest, reader: PartitionReader, beginning: Beginning
+    ) -> FetchResponse:
         fetching = Fetching(request, self._context)
         response = fetching.read(reader)
         for code, row in fetching.places.items():
@@ -128,7 +130,7 @@ class LargeFetch:
         return response
 
 
-def _is_enough(reader: Reader, request: FetchRequest) -> bool:
+def _is_enough(reader: PartitionReader, request: FetchRequest) -> bool:
     return reader.has_enough(request.min_bytes) or reader.has_cold
 
 

@@ -16,7 +16,7 @@ from copy import copy
 from uuid import UUID
 
 from gateway.context import Ask, Message, Result, ShardContext, Wait
-from gateway.fetch.answer import Fetching, Reader
+from gateway.fetch.answer import Fetching, PartitionReader
 from gateway.fetch.cold import with_cold
 from gateway.fetch.rules import IDS_FROM, NO_SESSION_EPOCHS, READ_COMMITTED
 from shm.kernels.request.fetch import PLACES_MAX, WAIT_MS_MAX
@@ -136,7 +136,7 @@ class Incremental:
         is_committed = request.isolation_level == READ_COMMITTED
         news = session.news(shard, is_committed=is_committed)
         version = self._context.header.api_version
-        reader, asked = Reader(request, version), copy(request)
+        reader, asked = PartitionReader(request, version), copy(request)
         asked.topics = _topics(news)
         response = Fetching(asked, self._context).read(reader)
         is_enough = reader.has_enough(request.min_bytes) or is_last

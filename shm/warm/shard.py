@@ -58,9 +58,9 @@ from shm.kernels.record.records import (
     walk_batches,
 )
 from shm.kernels.record.records_encode import (
-    Rows,
+    RecordRows,
     Run,
-    Values,
+    ValueRows,
     are_offsets,
     encode_batch,
     encode_one,
@@ -220,10 +220,12 @@ def _warm_records() -> None:
     check_records(data, facts, np.zeros(LIMIT_WORDS, np.int64), columns, new_refused(1))
     fill_headers(data, columns, headers)
     count_utf8(data, headers[0], headers[1])
-    encode_batch(Rows(columns, headers, data, data, data, data), 0, Run(1, 1, 0, 0), 64, out, 0)
+    encode_batch(
+        RecordRows(columns, headers, data, data, data, data), 0, Run(1, 1, 0, 0), 64, out, 0
+    )
     offsets = np.frombuffer(bytes(8), np.int32)
     are_offsets(offsets, 0)
-    encode_values(Values(data, offsets, 0), 0, Run(1, 1, 0, 0), 64, out, 0)
+    encode_values(ValueRows(data, offsets, 0), 0, Run(1, 1, 0, 0), 64, out, 0)
     encode_one(data, 1, data, 1, data, 0, 0, 0, 0, 0, np.zeros(256, np.uint8), 0)
     choose_partition(data, 0, 0, 1, 0)
     assign_partitions(columns, data, 1, 0, np.zeros(1, np.int64))

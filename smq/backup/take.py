@@ -36,7 +36,7 @@ from smq.backup import folder
 from smq.backup.files import copy, write
 from smq.backup.folder import About
 from smq.backup.objects import Topics, bring, bring_others
-from smq.backup.wal import Cut, LogFiles, cut_of
+from smq.backup.wal import LogCut, LogFiles, cut_of
 from smq.filer.local import LocalStore
 from smq.filer.store import Store
 from smq.model.errors import StoreError
@@ -121,7 +121,7 @@ class Taking:
         self._started_ms, self._shards = status.started_ms, _shards(status)
         self._memories = attach_logs(status)
 
-    def _cut(self, store: StoreCopy, files: list[LogFiles]) -> list[Cut]:
+    def _cut(self, store: StoreCopy, files: list[LogFiles]) -> list[LogCut]:
         """Copy the store with all files it names, and link the logs; returns these at that
         moment."""
         copied = self.target / folder.STORE
@@ -150,7 +150,7 @@ class Taking:
             raise Refused("the logs are written over faster than they can be linked; try again")
         raise StoreError(min(missing), "the manifest names it, but the filer does not have it")
 
-    def _cut_logs(self, store: StoreCopy, files: list[LogFiles]) -> tuple[list[Cut], bool]:
+    def _cut_logs(self, store: StoreCopy, files: list[LogFiles]) -> tuple[list[LogCut], bool]:
         """The logs at a moment that the store keeps, and whether all that they have is linked."""
         for each in files:
             each.pin()

@@ -55,27 +55,29 @@ _POLL_S = 0.01
 _SCAN_ROWS = 65536
 
 
-class Bounds(NamedTuple):
+class PartitionBounds(NamedTuple):
     """Below which offsets of a partition nothing is there, or only segments tell."""
 
     log_start: int
     compacted_end: int
 
 
-class Cut(NamedTuple):
+class LogCut(NamedTuple):
     """A log at the cut: where it ends, and the bounds of each partition by number."""
 
     end: int
-    bounds: Mapping[int, Bounds]
+    bounds: Mapping[int, PartitionBounds]
 
 
-def cut_of(memory: LogMemory) -> Cut:
+def cut_of(memory: LogMemory) -> LogCut:
     """A served log at this moment."""
     rows = memory.partitions[: int(memory.words[words.WORD_PARTITION_COUNT])]
     rows = rows[rows[:, words.P_FLAGS] & words.FLAG_IN_USE != 0]
     numbers = rows[:, words.P_NUMBER].tolist()
-    bounds = map(Bounds._make, rows[:, [words.P_LOG_START, words.P_COMPACTED_END]].tolist())
-    return Cut(int(memory.words[words.WORD_TAIL]), dict(zip(numbers, bounds, strict=True)))
+    bounds = map(
+        PartitionBounds._make, rows[:, [words.P_LOG_START, words.P_COMPACTED_END]].tolist()
+    )
+    return LogCut(int(memory.words[words.WORD_TAIL]), dict(zip(numbers, bounds, strict=True)))
 
 
 class LogFiles:
@@ -112,7 +114,9 @@ class LogFiles:
             at += size
         return True
 
-    def write(self, target: Path, cut: Cut | None, known: AbstractSet[int], *, only: bool) -> None:
+    def write(
+        self, target: Path, cut: LogCut | None, known: AbstractSet[int], *, only: bool
+    ) -> None:
         """Write what lies below the cut (None: all), except segments that are sealed in whole.
 
         `known` are the numbers of the partitions in the snapshot. `only` leaves out the batches of
@@ -133,7 +137,7 @@ class LogFiles:
         bounds = {number: each for number, each in found.items() if number in known}
         self._write_checkpoint(target, bounds)
 
-    def _write_checkpoint(self, target: Path, bounds: Mapping[int, Bounds]) -> None:
+    def _write_checkpoint(self, target: Path, bounds: Mapping[int, PartitionBounds]) -> None:
         kept = self._checkpoint or Checkpoint(0, 0, 0, [], np.zeros(0, np.int64))
         raised = with_bounds(kept, bounds)
         if raised != kept.partitions:
@@ -176,7 +180,9 @@ class LogFiles:
         return all(end <= sealed.get(number, -1) for number, end in ends if number in known)
 
 
-def with_bounds(checkpoint: Checkpoint, bounds: Mapping[int, Bounds]) -> list[PartitionCheckpoint]:
+def with_bounds(
+    checkpoint: Checkpoint, bounds: Mapping[int, PartitionBounds]
+) -> list[PartitionCheckpoint]:
     """A checkpoint's partitions with higher bounds, by partition number."""
     known = {each.number: each for each in checkpoint.partitions}
     for number, each in bounds.items():

@@ -15,7 +15,7 @@ from smq.cli.output import say, say_lines
 
 if TYPE_CHECKING:
     from smq.load.results import Result
-    from smq.load.workload import Step
+    from smq.load.workload import WorkloadStep
 
 WORKLOADS = Path(__file__).parent.parent / "load" / "workloads"
 JSON = "JSON: a line for each step, as in --results (docs/bench.md)"
@@ -121,7 +121,9 @@ def report_results(
         say_comparison(measured, before)
 
 
-def steps_for(workload: str, given: Sequence[str], *, find_rate: bool = False) -> "list[Step]":
+def steps_for(
+    workload: str, given: Sequence[str], *, find_rate: bool = False
+) -> "list[WorkloadStep]":
     """The steps of a workload, by its name or file. Exits if the workload cannot run.
 
     A file may have several YAML documents.
@@ -157,7 +159,7 @@ def steps_for(workload: str, given: Sequence[str], *, find_rate: bool = False) -
 
 
 def measured_step(
-    bootstrap: str, step: "Step", label: str, processes: int = 0
+    bootstrap: str, step: "WorkloadStep", label: str, processes: int = 0
 ) -> "tuple[dict[str, Any], str]":
     """Run a step; returns its result, and why it ended early or an empty sentence."""
     from smq.load.results import stamped  # noqa: PLC0415  (as above)
@@ -181,7 +183,7 @@ def measured_step(
 class _shown:  # noqa: N801  (used as a block, like a function)
     """Shows a step's progress: on a terminal, a line on stderr that updates each second."""
 
-    def __init__(self, step: "Step") -> None:
+    def __init__(self, step: "WorkloadStep") -> None:
         from rich.console import Console  # noqa: PLC0415  (takes its time)
 
         changes = ", ".join(f"{name} {value}" for name, value in step.changes.items())

@@ -34,7 +34,7 @@ class ProcessLimits(NamedTuple):
     swapped_bytes: int
 
 
-class Machine(NamedTuple):
+class MachineFacts(NamedTuple):
     """The machine according to the kernel, in bytes; times in seconds.
 
     filer_s         the filer's response time; None if it did not answer
@@ -55,7 +55,7 @@ class Machine(NamedTuple):
 def findings(
     facts: Facts,
     limits: Sequence[ProcessLimits],
-    machine: Machine,
+    machine: MachineFacts,
     ring_bytes: int,
     transactions: Sequence["OpenTransaction"] = (),
 ) -> list[str]:
@@ -165,7 +165,7 @@ def _limits(limits: Sequence[ProcessLimits]) -> Iterator[str]:
             )
 
 
-def _machine(machine: Machine, ring_bytes: int) -> Iterator[str]:
+def _machine(machine: MachineFacts, ring_bytes: int) -> Iterator[str]:
     if machine.memory_available_bytes < ring_bytes // 4:
         yield (
             f"{size(machine.memory_available_bytes)} of memory are available, and the rings take "
@@ -191,7 +191,7 @@ def _machine(machine: Machine, ring_bytes: int) -> Iterator[str]:
         )
 
 
-def _filer(machine: Machine) -> Iterator[str]:
+def _filer(machine: MachineFacts) -> Iterator[str]:
     if machine.filer_s is None:
         yield (
             "the filer does not answer: nothing is sealed, and the log fills; the broker's stderr "

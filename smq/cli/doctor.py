@@ -23,7 +23,7 @@ from smq.cli.serve import ConfigFile, load_config
 if TYPE_CHECKING:
     from shm.cluster import ClusterBlock
     from smq.app.process.status import Status
-    from smq.cli.diagnosis import Machine, ProcessLimits
+    from smq.cli.diagnosis import MachineFacts, ProcessLimits
     from smq.model.config import Config
 
 JSON = 'JSON: {"findings": [SENTENCE], "archive": FILE or null}'
@@ -148,14 +148,14 @@ def _cgroup() -> tuple[int, int]:
         return 0, 0
 
 
-def _machine(settings: "Config") -> "Machine":
+def _machine(settings: "Config") -> "MachineFacts":
     import psutil  # noqa: PLC0415  (as above)
 
-    from smq.cli.diagnosis import Machine  # noqa: PLC0415  (as above)
+    from smq.cli.diagnosis import MachineFacts  # noqa: PLC0415  (as above)
 
     memory = psutil.virtual_memory()
     uses_timesync = CLOCK_FILE.parent.exists()
-    return Machine(
+    return MachineFacts(
         memory.total,
         memory.available,
         _sync_s(settings.data_dir),

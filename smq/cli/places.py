@@ -8,21 +8,21 @@ from smq.cli.client import refusal
 from smq.model.setting import INT64_MAX
 
 if TYPE_CHECKING:
-    from smq.client.kafka.offsets import Place
+    from smq.client.kafka.offsets import OffsetPlace
 
 PLACES = "earliest, latest, an offset, or @ and a time: milliseconds since 1970, or ISO 8601"
 EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-def place(text: str, option: str) -> "Place":
+def place(text: str, option: str) -> "OffsetPlace":
     """Parse an option's place in the log."""
-    from smq.client.kafka.offsets import EARLIEST, LATEST, Place  # noqa: PLC0415  (takes its time)
+    from smq.client.kafka.offsets import EARLIEST, LATEST, OffsetPlace  # noqa: PLC0415  (takes its time)
 
     if text in {"earliest", "latest"}:
         return EARLIEST if text == "earliest" else LATEST
     if re.fullmatch(r"@?[0-9]+", text):
         number = _bounded(text.removeprefix("@"), option)
-        return Place(timestamp=number) if text[0] == "@" else Place(offset=number)
+        return OffsetPlace(timestamp=number) if text[0] == "@" else OffsetPlace(offset=number)
     at, sign, time_text = text.partition("@")
     try:
         time = datetime.fromisoformat(time_text if sign and not at else "")
@@ -30,7 +30,7 @@ def place(text: str, option: str) -> "Place":
         raise refusal(f"{option} takes {PLACES}; not {text!r}") from None
     time_ms = (time.replace(tzinfo=time.tzinfo or UTC) - EPOCH) // timedelta(milliseconds=1)
     return (
-        EARLIEST if time_ms < 0 else Place(timestamp=time_ms)
+        EARLIEST if time_ms < 0 else OffsetPlace(timestamp=time_ms)
     )  # Kafka gives negative ones meanings.
 
 

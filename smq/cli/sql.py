@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from smq.client.client import Client
-    from smq.sql.session import Bounds, Topics
+    from smq.sql.session import QueryBounds, TopicSource
 
 MiB = 1024 * 1024
 SEALED, LIVE = "sealed", "live"
@@ -98,9 +98,9 @@ def sql(  # noqa: PLR0913  (Each is an option.)
     if output_format is Format.PARQUET and output is None:
         raise refusal("--format parquet needs --output FILE")
     from smq.cli.sql_output import writer  # noqa: PLC0415  (Arrow takes its time.)
-    from smq.sql.session import Bounds, running  # noqa: PLC0415  (as above)
+    from smq.sql.session import QueryBounds, running  # noqa: PLC0415  (as above)
 
-    bounds = Bounds(memory * MiB, timeout)
+    bounds = QueryBounds(memory * MiB, timeout)
     with _failures_told(), _topics(bootstrap, data_dir, filer_root, tail) as topics:
         if follow:
             _follow(query, topics, bounds, every, output_format, output)
@@ -112,11 +112,11 @@ def sql(  # noqa: PLR0913  (Each is an option.)
 @contextmanager
 def _topics(
     bootstrap: str, data_dir: Path | None, filer_root: str | None, tail: Tail
-) -> Iterator["Topics"]:
+) -> Iterator["TopicSource"]:
     from smq.client.facts import broker_facts  # noqa: PLC0415  (as above)
     from smq.filer.location import Location  # noqa: PLC0415  (as above)
     from smq.model.errors import StoreError  # noqa: PLC0415  (as above)
-    from smq.sql.session import Topics  # noqa: PLC0415  (as above)
+    from smq.sql.session import TopicSource  # noqa: PLC0415  (as above)
 
     if data_dir is None:
         with cluster_at(bootstrap) as cluster:
@@ -132,13 +132,13 @@ def _topics(
         except StoreError as error:
             raise refusal(str(error)) from error
         with nullcontext() if tail is Tail.SEALED else client_at(bootstrap) as client:
-            yield Topics(place, location, client)
+            yield TopicSource(place, location, client)
         return
     if not data_dir.is_dir():
         raise refusal(f"there is no directory {data_dir}")
     location = Location(filer_root or str(data_dir / "filer"))
     with _client_of(data_dir, tail) as maybe:
-        yield Topics(data_dir, location, maybe)
+        yield TopicSource(data_dir, location, maybe)
 
 
 def _client_of(data_dir: Path, tail: Tail) -> "AbstractContextManager[Client | None]":
@@ -157,8 +157,8 @@ def _client_of(data_dir: Path, tail: Tail) -> "AbstractContextManager[Client | N
 
 def _follow(  # noqa: PLR0913, PLR0917  (They belong to one verb.)
     query: str,
-    topics: "Topics",
-    bounds: "Bounds",
+    topics: "TopicSource",
+    bounds: "QueryBounds",
     every: float,
     output_format: Format,
     output: Path | None,
@@ -179,7 +179,7 @@ def _follow(  # noqa: PLR0913, PLR0917  (They belong to one verb.)
 @contextmanager
 def _failures_told() -> Iterator[None]:
     from smq.model.errors import BrokerError, StoreError  # noqa: PLC0415  (as above)
-    from smq.sql.session import Refused  # noqa: PLC0415  (as above)
+    from smq.sql.session import QueryRefused  # noqa: PLC0415  (as above)
     from smq.tables.live import TooMuch  # noqa: PLC0415  (as above)
     from smq.tables.plan import Unreadable  # noqa: PLC0415  (as above)
 
@@ -187,5 +187,5 @@ def _failures_told() -> Iterator[None]:
         yield
     except TooMuch as error:
         raise refusal(f"{error}; raise --memory, or use --tail sealed") from error
-    except (Refused, Unreadable, StoreError, BrokerError) as error:
+    except (QueryRefused, Unreadable, StoreError, BrokerError) as error:
         raise refusal(str(error)) from error

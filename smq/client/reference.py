@@ -145,7 +145,7 @@ class InlinePayload(Payload):
         return self._value[start : self._end_of(start, length)]
 
 
-class Space(NamedTuple):
+class PayloadSpace(NamedTuple):
     """Where a topic's payloads are: `keys` is the prefix of keys, `files` of paths on this host."""
 
     store: UploadTarget
@@ -153,7 +153,7 @@ class Space(NamedTuple):
     files: str | None
 
     @classmethod
-    def of(cls, store: UploadTarget, topic: str) -> "Space":
+    def of(cls, store: UploadTarget, topic: str) -> "PayloadSpace":
         """A topic's space. Computed once: a store validates each key."""
         keys = directory_of(NAMESPACE_DEFAULT, topic)
         directory = store.local_path(keys.removesuffix("/"))
@@ -163,7 +163,7 @@ class Space(NamedTuple):
 class StoredPayload(Payload):
     """A payload in the filer."""
 
-    def __init__(self, space: Space, reference: Reference) -> None:
+    def __init__(self, space: PayloadSpace, reference: Reference) -> None:
         super().__init__(reference.length, reference.content_type)
         self._space, self.reference = space, reference
         self._view: memoryview | None = None
@@ -241,7 +241,7 @@ class Payloads:
     def __init__(self, ask: Callable[[], BrokerFacts], clock: Clock = SYSTEM_CLOCK) -> None:
         self._ask = ask
         self._clock = clock
-        self._spaces: dict[str, Space] = {}  # By topic.
+        self._spaces: dict[str, PayloadSpace] = {}  # By topic.
 
     @cached_property
     def _facts(self) -> BrokerFacts:
@@ -307,7 +307,7 @@ class Payloads:
         reference = Reference.of_handle(None if value is None else bytes(value))
         space = self._spaces.get(topic)
         if space is None:
-            space = self._spaces[topic] = Space.of(self.store, topic)
+            space = self._spaces[topic] = PayloadSpace.of(self.store, topic)
         return StoredPayload(space, reference)
 
 

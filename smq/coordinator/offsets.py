@@ -61,7 +61,7 @@ UNDECIDED = CommittedOffset(-1, -1, "", 1)
 """This very object stands for an offset that waits for a transaction's end."""
 
 
-class Place(NamedTuple):
+class NamedPartition(NamedTuple):
     """A partition as a client names it. `topic`: None if there is none."""
 
     topic: Topic | None
@@ -81,7 +81,7 @@ class Place(NamedTuple):
 class Offered(NamedTuple):
     """An offset that a client commits."""
 
-    place: Place
+    place: NamedPartition
     offset: int
     leader_epoch: int
     metadata: str | None
@@ -213,7 +213,7 @@ class CommittedOffsets:
 
     # Delete
 
-    def delete(self, group_id: str, places: Sequence[Place]) -> Iterator[list[ErrorCode]]:
+    def delete(self, group_id: str, places: Sequence[NamedPartition]) -> Iterator[list[ErrorCode]]:
         """Delete offsets some at a time: [] while there are more, at last an error for each place.
         Raises BrokerError before the first."""
         if not group_id:
@@ -255,7 +255,7 @@ class CommittedOffsets:
         self._expiry.tick(now)
 
 
-def _undeletable(place: Place, read: Collection[str] | None) -> ErrorCode:
+def _undeletable(place: NamedPartition, read: Collection[str] | None) -> ErrorCode:
     """Why a partition's offset stays, or NONE. `read`: what the members read, None if unknown."""
     if place.topic is None or not place.exists:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

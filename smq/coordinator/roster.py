@@ -87,7 +87,7 @@ class Member:
         )
 
 
-class Changes(NamedTuple):
+class RosterChanges(NamedTuple):
     """Changes of a roster since it was last saved; see smq.store.rows.GroupChange."""
 
     members: tuple[StoredMember, ...]
@@ -278,7 +278,7 @@ class Roster:
 
     # What differs from what was saved
 
-    def take_changes(self) -> Changes:
+    def take_changes(self) -> RosterChanges:
         """Take the changes to write to the store; they count as saved from now on."""
         now = [(member, member.stored()) for member in self._touched.values()]
         changed = tuple(stored for member, stored in now if stored != member.saved)
@@ -286,7 +286,7 @@ class Roster:
             member.saved = stored
         gone = tuple(self._gone)
         self._touched, self._gone = {}, []
-        return Changes(changed, gone)
+        return RosterChanges(changed, gone)
 
     def invariants(self) -> None:
         """Assert what holds between any two calls."""

@@ -39,7 +39,7 @@ from smq.filer.store import (
     Facts,
     IfMatch,
     Mode,
-    Reading,
+    OpenObject,
     Sink,
     Store,
     checked_key,
@@ -124,14 +124,14 @@ class LocalStore(Store):
             return file.read(-1 if length is None else length)
 
     @contextmanager
-    def reading(self, key: str, start: int = 0, length: int | None = None) -> Iterator[Reading]:
+    def reading(self, key: str, start: int = 0, length: int | None = None) -> Iterator[OpenObject]:
         """A range of an object in pieces, all from one file, even if the object is replaced."""
         with _failures(key):
             file = self._path(key).open("rb", buffering=0)
         with file:
             facts = _facts_of_object(key, os.fstat(file.fileno()))
             end = facts.length if length is None else min(facts.length, start + length)
-            yield Reading(facts, _pieces(key, file.fileno(), start, end))
+            yield OpenObject(facts, _pieces(key, file.fileno(), start, end))
 
     def head(self, key: str) -> Facts:
         """An object's facts."""

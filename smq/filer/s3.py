@@ -28,11 +28,11 @@ from smq.filer.s3_uploads import (
     REQUEST_WAIT_S,
     Access,
     Away,
-    Lost,
     MiB,
+    PartSending,
     Patience,
-    Sending,
     Unfinished,
+    UploadLost,
     Uploads,
     md5_of,
     part_bytes_for,
@@ -48,7 +48,7 @@ from smq.filer.store import (
     Facts,
     IfMatch,
     Mode,
-    Reading,
+    OpenObject,
     Sink,
     Store,
     checked_key,
@@ -139,7 +139,9 @@ class S3Store(Store):
             return key
         begun = self._begun(key, is_same)
         if begun is not None:
-            with suppress(Lost, AlreadyExists):  # It was swept, or its parts do not match its name.
+            with suppress(
+                UploadLost, AlreadyExists
+            ):  # It was swept, or its parts do not match its name.
                 return self._send_rest(begun, content)
         own = self.begin(checked_key(key), Patience(UPLOAD_PATIENCE_S))
         try:
@@ -154,14 +156,14 @@ class S3Store(Store):
             return b"".join(reading.pieces)
 
     @contextmanager
-    def reading(self, key: str, start: int = 0, length: int | None = None) -> Iterator[Reading]:
+    def reading(self, key: str, start: int = 0, length: int | None = None) -> Iterator[OpenObject]:
         """A range of an object in pieces: one request, so one version."""
         facts = None if start == 0 and length is None else self.head(key)
         if facts is not None and (start >= facts.length or length == 0):
-            yield Reading(facts, iter(()))  # S3 refuses an empty range.
+            yield OpenObject(facts, iter(()))  # S3 refuses an empty range.
             return
         found = self._get(checked_key(key), start, length)
-        yield Reading(_facts(key, found.meta), self._pieces(key, found))
+        yield OpenObject(_facts(key, found.meta), self._pieces(key, found))
 
     def head(self, key: str) -> Facts:
         """An object's facts."""
@@ -262,13 +264,13 @@ class S3Store(Store):
     def _send_rest(self, upload: Unfinished, content: Content) -> str:
         """Send the missing parts and complete the upload; returns its key.
 
-        Raises AlreadyExists, Lost, SourceChanged.
+        Raises AlreadyExists, UploadLost, SourceChanged.
         """
         patience, part_bytes = Patience(UPLOAD_PATIENCE_S), part_bytes_for(content.length)
         self._at_work.add(upload.id)
         try:
             there = patience.ask(lambda: self.uploads.parts(upload))
-            with Sending(
+            with PartSending(
                 self.uploads, upload, patience, parts_at_once=UPLOAD_PARTS_AT_ONCE
             ) as sending:
                 for number, part in enumerate(content.pieces(part_bytes), 1):
@@ -277,7 +279,7 @@ class S3Store(Store):
                     else:
                         sending.send(part)
                 sending.complete(lambda: self.version(upload.key), create=True)
-        except (Lost, AlreadyExists) as reason:
+        except (UploadLost, AlreadyExists) as reason:
             if isinstance(reason, AlreadyExists):  # This upload can no longer be completed.
                 self._abort(upload)
             if not self._is_whole(upload.key, content.length):
@@ -375,7 +377,7 @@ class _Stream:
         self._store, self._key, self._mode = store, key, mode
         self._waiting = bytearray()
         self._length = 0
-        self._sending: Sending | None = None
+        self._sending: PartSending | None = None
         self.closed = False
 
     def write(self, data: Data, /) -> int:
@@ -419,7 +421,7 @@ class _Stream:
     def _send(self) -> None:
         if self._sending is None:
             patience = Patience(STREAM_PATIENCE_S)
-            self._sending = Sending(
+            self._sending = PartSending(
                 self._store.uploads,
                 self._store.begin(self._key, patience),
                 patience,

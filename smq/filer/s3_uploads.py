@@ -55,7 +55,7 @@ class Away(Unavailable):
     """The server is unreachable or too busy: the same request may succeed soon."""
 
 
-class Lost(Unavailable):
+class UploadLost(Unavailable):
     """The upload, or one of its parts, no longer exists."""
 
 
@@ -67,7 +67,7 @@ class Unfinished(NamedTuple):
     begun_ms: int
 
 
-class Part(NamedTuple):
+class UploadedPart(NamedTuple):
     """A part that the server has."""
 
     tag: str
@@ -94,17 +94,17 @@ class Uploads:
             key = found["Key"].removeprefix(self._prefix)
             yield Unfinished(key, found["UploadId"], _ms(found["Initiated"]))
 
-    def parts(self, upload: Unfinished) -> dict[int, Part]:
-        """The parts that the server has, by number. Raises Lost."""
+    def parts(self, upload: Unfinished) -> dict[int, UploadedPart]:
+        """The parts that the server has, by number. Raises UploadLost."""
         pages = self._pages("list_parts", upload.key, **self._named(upload.key), UploadId=upload.id)
         return {
-            part["PartNumber"]: Part(part["ETag"].strip('"'), _ms(part["LastModified"]))
+            part["PartNumber"]: UploadedPart(part["ETag"].strip('"'), _ms(part["LastModified"]))
             for page in pages
             for part in page.get("Parts", [])
         }
 
     def send(self, upload: Unfinished, number: int, data: Data) -> str:
-        """Send a part; returns its ETag. Raises Away, Lost."""
+        """Send a part; returns its ETag. Raises Away, UploadLost."""
         check = b64encode(_md5(data)).decode()
         tag = self._ask(
             "upload_part",
@@ -118,7 +118,7 @@ class Uploads:
         return tag.strip('"')
 
     def complete(self, upload: Unfinished, tags: list[str], *, create: bool) -> None:
-        """Complete the upload from parts with these ETags. Raises AlreadyExists, Away, Lost."""
+        """Complete the upload from parts of these ETags. Raises AlreadyExists, Away, UploadLost."""
         named = [{"PartNumber": number, "ETag": tag} for number, tag in enumerate(tags, 1)]
         condition = {"IfNoneMatch": "*"} if create else {}
         self._ask(
@@ -132,7 +132,7 @@ class Uploads:
 
     def abort(self, upload: Unfinished) -> None:
         """Abort the upload; the server deletes its parts."""
-        with suppress(Lost):
+        with suppress(UploadLost):
             self._ask("abort_multipart_upload", upload.key, UploadId=upload.id)
 
     def sweep(self, idle: Mapping[str, int]) -> dict[str, int]:
@@ -140,7 +140,7 @@ class Uploads:
         got its last part, by the server's clock."""
         left: dict[str, int] = {}
         for upload in self.unfinished():
-            with suppress(Lost):
+            with suppress(UploadLost):
                 sent = [part.sent_ms for part in self.parts(upload).values()]
                 touched_ms = max([upload.begun_ms, *sent])
                 if idle.get(upload.id) == touched_ms:
@@ -229,7 +229,9 @@ class Uploads:
         if status == 412:
             return AlreadyExists(key, "there is an object already")
         if code in {"NoSuchUpload", "InvalidPart"}:
-            return Lost(key, f"{self.name}: another process ended the unfinished upload ({code})")
+            return UploadLost(
+                key, f"{self.name}: another process ended the unfinished upload ({code})"
+            )
         if code == "NoSuchBucket":
             return Unavailable(key, f"there is no bucket {self.name}")
         if status >= 500 or status == 429 or code in PASSING_CODES:
@@ -266,7 +268,7 @@ class Patience:
         self._over.set()
 
 
-class Sending:
+class PartSending:
     """An upload that sends its parts in threads. `send` blocks while all threads are busy."""
 
     def __init__(
@@ -312,13 +314,13 @@ class Sending:
     def complete(self, version: Callable[[], str], *, create: bool) -> None:
         """Wait for all parts and complete the upload. `version` asks for that of the object.
 
-        Raises AlreadyExists, Lost, Unavailable.
+        Raises AlreadyExists, UploadLost, Unavailable.
         """
         tags = [tag if isinstance(tag, str) else tag.result() for tag in self._tags]
         misses = self._patience.misses
         try:
             self._patience.ask(lambda: self._uploads.complete(self.upload, tags, create=create))
-        except (Lost, AlreadyExists):
+        except (UploadLost, AlreadyExists):
             # The answer that was lost may have been a success.
             if self._patience.misses == misses or version() != version_of(tags):
                 raise

@@ -59,7 +59,7 @@ class Capabilities(NamedTuple):
     """Objects are files of this host; see `local_path`."""
 
 
-class Reading(NamedTuple):
+class OpenObject(NamedTuple):
     """An object that is being read; all pieces are of the version in `facts`."""
 
     facts: Facts
@@ -94,7 +94,7 @@ class Store(Protocol):
 
     def reading(
         self, key: str, start: int = 0, length: int | None = None
-    ) -> AbstractContextManager[Reading]:
+    ) -> AbstractContextManager[OpenObject]:
         """The same bytes in pieces. Raises NotFound, Unavailable, also from the pieces."""
         ...
 

@@ -63,7 +63,7 @@ Health = Callable[[], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Broker:
+class FrontBroker:
     """The front's sources of facts about its broker. Each is called by one thread at a time.
 
     health, readiness   {"ready": …, …}
@@ -81,7 +81,7 @@ class Broker:
 def application(
     store: Store,
     space: Space,
-    broker: Broker,
+    broker: FrontBroker,
     hosts: frozenset[str],
     routes: Sequence[Route] = (),
 ) -> ASGIApp:

@@ -20,7 +20,7 @@ class Unsatisfiable(Exception):
     """The range begins beyond the object's end. Answer 416."""
 
 
-class Span(NamedTuple):
+class ByteSpan(NamedTuple):
     """The bytes [start, start + length)."""
 
     start: int
@@ -83,7 +83,7 @@ def is_another(headers: Mapping[str, str], facts: Facts) -> bool:
     return header is not None and not names_this(header, facts)
 
 
-def span(headers: Mapping[str, str], facts: Facts) -> Span | None:
+def span(headers: Mapping[str, str], facts: Facts) -> ByteSpan | None:
     """The requested range; None: the whole object. Raises Unsatisfiable."""
     wanted = headers.get("range")
     condition = headers.get("if-range")
@@ -99,10 +99,10 @@ def span(headers: Mapping[str, str], facts: Facts) -> Span | None:
         return None  # "5-3" is not a valid range, and is ignored.
     if start >= facts.length:
         raise Unsatisfiable
-    return Span(start, min(end + 1, facts.length) - start)
+    return ByteSpan(start, min(end + 1, facts.length) - start)
 
 
-def _last(count: int, length: int) -> Span:
+def _last(count: int, length: int) -> ByteSpan:
     if count == 0 or length == 0:
         raise Unsatisfiable
-    return Span(max(length - count, 0), min(count, length))
+    return ByteSpan(max(length - count, 0), min(count, length))

@@ -26,7 +26,7 @@ CONNECTIONS_MAX = 2 * REQUESTS_MAX  # So some connections are always idle.
 _MAKING_ROOM: WeakSet[ServerState] = WeakSet()  # Servers whose idle connections are to go.
 
 
-class Connection(H11Protocol):
+class HttpConnection(H11Protocol):
     """uvicorn's protocol with a limited idle time. Idle connections make room for new ones."""
 
     def __init__(self, *args: Any, **named: Any) -> None:  # noqa: ANN401  (as uvicorn's)
@@ -128,10 +128,10 @@ class Connection(H11Protocol):
         staying = [
             each
             for each in self.connections
-            if isinstance(each, Connection) and not each.transport.is_closing()
+            if isinstance(each, HttpConnection) and not each.transport.is_closing()
         ]
         counts = Counter(each.address for each in staying)
-        resting: defaultdict[str, deque[Connection]] = defaultdict(deque)
+        resting: defaultdict[str, deque[HttpConnection]] = defaultdict(deque)
         for each in sorted((each for each in staying if each.rests), key=_rests_since_s):
             resting[each.address].append(each)
         queue = [(-counts[name], each[0].rests_since_s, name) for name, each in resting.items()]

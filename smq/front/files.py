@@ -30,14 +30,14 @@ from smq.filer.store import (
     Facts,
     IfMatch,
     Mode,
-    Reading,
+    OpenObject,
     Sink,
     Store,
     checked_key,
 )
 from smq.front.conditions import (
     BadCondition,
-    Span,
+    ByteSpan,
     Unsatisfiable,
     combined,
     etag,
@@ -126,7 +126,7 @@ class Files:
             wanted = _span(request, facts)
             start, length = wanted or (0, None)
             closing = self._store.reading(key, start, length)
-            reading: Reading = await run_in_threadpool(closing.__enter__)
+            reading: OpenObject = await run_in_threadpool(closing.__enter__)
             if reading.facts.version == facts.version:
                 status = 206 if wanted else 200
                 return ReadingResponse(reading, closing, status, _headers(facts, wanted))
@@ -250,7 +250,7 @@ def _object(facts: Facts) -> dict[str, Any]:
     }
 
 
-def _headers(facts: Facts, wanted: Span | None) -> dict[str, str]:
+def _headers(facts: Facts, wanted: ByteSpan | None) -> dict[str, str]:
     headers = {
         "etag": etag(facts),
         "accept-ranges": "bytes",
@@ -277,7 +277,7 @@ def _without_a_body(request: Request, facts: Facts) -> Response | None:
     return None
 
 
-def _span(request: Request, facts: Facts) -> Span | None:
+def _span(request: Request, facts: Facts) -> ByteSpan | None:
     try:
         return span(_combined(request), facts)
     except Unsatisfiable:

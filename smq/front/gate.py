@@ -17,7 +17,7 @@ from smq.front.origin import (
     is_of_no_host,
     is_old_browser,
 )
-from smq.front.slots import Slot, Slots, slot_of
+from smq.front.slots import RequestSlot, Slots, slot_of
 from smq.model.printable import say_error
 
 SAY_S = 60.0  # Minimum time between two reports of too many requests.
@@ -69,7 +69,7 @@ class Gate:
             with self._slots.taken(slot):
                 await self._inner(scope, receive, _with_headers(send))
 
-    def _refusal(self, scope: Scope, slot: Slot | None) -> Response | None:
+    def _refusal(self, scope: Scope, slot: RequestSlot | None) -> Response | None:
         if "\n" in scope["path"]:
             return error(400, "the path has a line feed")
         headers = dict(scope["headers"])

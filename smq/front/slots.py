@@ -21,7 +21,7 @@ SHARE = 4  # An address has at most one slot in this many.
 TRANSFERS = ("/filer/", "/sql")
 
 
-class Slot(NamedTuple):
+class RequestSlot(NamedTuple):
     """What a request occupies. `address` is None for programs on this host."""
 
     is_transfer: bool
@@ -37,16 +37,16 @@ class Slots:
     """The slots of one front."""
 
     def __init__(self) -> None:
-        self._taken = Counter[Slot]()
+        self._taken = Counter[RequestSlot]()
         self._of_kind = Counter[bool]()
 
-    def is_full(self, slot: Slot) -> bool:
+    def is_full(self, slot: RequestSlot) -> bool:
         """Whether no request like this may be answered now."""
         share = slot.slots // SHARE if slot.address else slot.slots
         return self._of_kind[slot.is_transfer] >= slot.slots or self._taken[slot] >= share
 
     @contextmanager
-    def taken(self, slot: Slot) -> Iterator[None]:
+    def taken(self, slot: RequestSlot) -> Iterator[None]:
         """Occupy a slot within the block."""
         self._taken[slot] += 1
         self._of_kind[slot.is_transfer] += 1
@@ -59,11 +59,11 @@ class Slots:
                 del self._taken[slot]
 
 
-def slot_of(scope: Scope) -> Slot | None:
+def slot_of(scope: Scope) -> RequestSlot | None:
     """The slot that a request needs; None for health, which needs none."""
     path = scope["path"]
     if path in HEALTH_PATHS:
         return None
     host: str | None = scope["client"][0] if scope.get("client") else None
     is_far = host is not None and not ip_address(host).is_loopback
-    return Slot(path.startswith(TRANSFERS), host if is_far else None)
+    return RequestSlot(path.startswith(TRANSFERS), host if is_far else None)

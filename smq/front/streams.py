@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from smq.filer.store import Data, Reading
+from smq.filer.store import Data, OpenObject
 from smq.model.errors import StoreError
 from smq.model.printable import say_error
 
@@ -118,8 +118,8 @@ class ReadingResponse(StreamingResponse):
 
     def __init__(
         self,
-        reading: Reading,
-        closing: AbstractContextManager[Reading],
+        reading: OpenObject,
+        closing: AbstractContextManager[OpenObject],
         status_code: int,
         headers: dict[str, str],
     ) -> None:

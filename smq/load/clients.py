@@ -52,7 +52,7 @@ class QueueFull(Exception):
     """The client accepts no more messages until some are acknowledged."""
 
 
-class Producer(Protocol):
+class LoadProducer(Protocol):
     """Sends stamped messages of one size to one topic."""
 
     failed: int
@@ -73,17 +73,17 @@ class Producer(Protocol):
         """Disconnect."""
 
 
-class Taken(NamedTuple):
+class TakenMessages(NamedTuple):
     """How many messages a consumer received, and the due times of some of them."""
 
     messages: int
     stamps: Sequence[int]
 
 
-class Consumer(Protocol):
+class LoadConsumer(Protocol):
     """A member of a group that reads one topic."""
 
-    def take(self, seconds: float, every: int) -> Taken:
+    def take(self, seconds: float, every: int) -> TakenMessages:
         """Receive messages for at most `seconds`; returns the stamp of every `every`-th."""
 
     def assigned_ns(self) -> int:
@@ -172,13 +172,13 @@ class KafkaConsumer:
     def _assign(self, _consumer: object, _partitions: object) -> None:
         self._assigned_ns = self._assigned_ns or monotonic_ns()
 
-    def take(self, seconds: float, every: int) -> Taken:
+    def take(self, seconds: float, every: int) -> TakenMessages:
         first = self._consumer.poll(seconds)
         if first is None:
-            return Taken(0, ())
+            return TakenMessages(0, ())
         messages = [first, *self._consumer.consume(TAKE_MESSAGES_MAX, 0)]
         good = [each for each in messages if each.error() is None]
-        return Taken(len(good), [_stamp(each.value()) for each in good[::every]])
+        return TakenMessages(len(good), [_stamp(each.value()) for each in good[::every]])
 
     def assigned_ns(self) -> int:
         return self._assigned_ns
@@ -266,11 +266,11 @@ class SdkConsumer:
         self._idle_ns = monotonic_ns() + int(JOINED_S_MAX * 1e9)
         self._assigned_ns = 0
 
-    def take(self, seconds: float, every: int) -> Taken:
+    def take(self, seconds: float, every: int) -> TakenMessages:
         with self._consumer.poll(timeout_s=seconds) as batch:
             records = batch.records()
             stamps = [self._stamp_of(each) for each in list(records)[::every]]
-            return Taken(len(batch), stamps)
+            return TakenMessages(len(batch), stamps)
 
     def _stamp_of(self, record: Any) -> int:  # noqa: ANN401
         return _stamp(record.payload.view() if self._by_reference else record.value)
@@ -293,14 +293,16 @@ class SdkConsumer:
         self._client.close()
 
 
-def producer_of(bootstrap: str, workload: Workload, topic: str, delivered: Delivered) -> Producer:
+def producer_of(
+    bootstrap: str, workload: Workload, topic: str, delivered: Delivered
+) -> LoadProducer:
     """A producer for the workload."""
     if workload.client == KAFKA:
         return KafkaProducer(bootstrap, workload, topic, delivered)
     return SdkProducer(bootstrap, workload, topic, delivered)
 
 
-def consumer_of(bootstrap: str, workload: Workload, topic: str, group: str) -> Consumer:
+def consumer_of(bootstrap: str, workload: Workload, topic: str, group: str) -> LoadConsumer:
     """A consumer for the workload."""
     if workload.client == KAFKA:
         return KafkaConsumer(bootstrap, workload, topic, group)

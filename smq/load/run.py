@@ -148,7 +148,7 @@ class _Workers:
                     continue
 
 
-class Run:
+class StepRun:
     """A running step."""
 
     def __init__(self, bootstrap: str, workload: Workload, show: Show, processes: int = 0) -> None:
@@ -444,12 +444,12 @@ class Run:
 def run_step(bootstrap: str, workload: Workload, show: Show, processes: int = 0) -> dict[str, Any]:
     """Run a step; for rate 0, first search the rate. Raises RunEnded, BrokerError."""
     if not workload.searches:
-        return Run(bootstrap, workload, show, processes).result()
+        return StepRun(bootstrap, workload, show, processes).result()
     trials = []
 
     def trial(rate: float | None) -> dict[str, Any]:
         short = workload.trial(rate, TRIAL_S, TRIAL_WARM_UP_S)
-        return Run(bootstrap, short, show, processes).result()["rates"]  # type: ignore[no-any-return]
+        return StepRun(bootstrap, short, show, processes).result()["rates"]  # type: ignore[no-any-return]
 
     highest = trial(None)["acked_msg_s"]
     search = RateSearch(highest)
@@ -461,6 +461,6 @@ def run_step(bootstrap: str, workload: Workload, show: Show, processes: int = 0)
         trials.append({"rate": rate, "kept": kept, **rates})
     if not search.found:
         raise RunEnded("no rate is sustainable: consumers keep up with none")
-    result = Run(bootstrap, workload.at_rate(search.found), show, processes).result()
+    result = StepRun(bootstrap, workload.at_rate(search.found), show, processes).result()
     found = {"highest_closed_loop": highest, "trials": trials, "sustainable_rate": search.found}
     return result | {"search": found}

@@ -25,8 +25,8 @@ from typing import Any
 from smq.app.process.clock import monotonic_ns, sleep
 from smq.load.clients import (
     CommitFailed,
-    Consumer,
-    Producer,
+    LoadConsumer,
+    LoadProducer,
     QueueFull,
     consumer_of,
     producer_of,
@@ -88,10 +88,10 @@ def told_every(workload: Workload) -> int:
     return 1 + int(workload.producer_rate / producers // TOLD_RATE_MAX)
 
 
-class Sending(threading.Thread):
+class ProducerLoad(threading.Thread):
     """One producer on its schedule."""
 
-    def __init__(self, producer: Producer, tally: Tally, go: Told, every: int) -> None:
+    def __init__(self, producer: LoadProducer, tally: Tally, go: Told, every: int) -> None:
         super().__init__(daemon=True)
         self._producer, self._tally = producer, tally
         self._start_ns: int = go["start_ns"]
@@ -158,18 +158,18 @@ class Sending(threading.Thread):
         self._reported = acked, failed
 
 
-class Reading(threading.Thread):
+class ConsumerLoad(threading.Thread):
     """One consumer: reads, commits periodically, and leaves and rejoins on request."""
 
     def __init__(
-        self, open_one: Callable[[], Consumer], workload: Workload, every: int, tally: Tally
+        self, open_one: Callable[[], LoadConsumer], workload: Workload, every: int, tally: Tally
     ) -> None:
         super().__init__(daemon=True)
         self._open, self._tally, self._every = open_one, tally, every
         commits_s = workload.commits_per_second
         self._commit_ns = int(NS / commits_s) if commits_s else 0
         self._next_commit_ns = monotonic_ns() + self._commit_ns
-        self._consumer: Consumer | None = None
+        self._consumer: LoadConsumer | None = None
         self.is_ready = threading.Event()
         self.leave = threading.Event()
         self.stopped = threading.Event()
@@ -198,7 +198,7 @@ class Reading(threading.Thread):
             self._commit(consumer)
         consumer.close()
 
-    def _commit(self, consumer: Consumer) -> None:
+    def _commit(self, consumer: LoadConsumer) -> None:
         now_ns = monotonic_ns()
         if not self._commit_ns or now_ns < self._next_commit_ns:
             return
@@ -212,7 +212,7 @@ class Reading(threading.Thread):
             self._tally.late("commit", [now_ns])
 
 
-class Worker:
+class LoadWorker:
     """The base of all kinds: lines in, lines out."""
 
     def __init__(self, task: Told) -> None:
@@ -246,7 +246,7 @@ class Worker:
         return thread
 
 
-def produce(worker: Worker) -> None:
+def produce(worker: LoadWorker) -> None:
     """Run a producer for each named topic."""
     tally, every = worker.tally, told_every(worker.workload)
 
@@ -260,7 +260,7 @@ def produce(worker: Worker) -> None:
     ]
     for producer in producers:
         _say_hello(producer, tally)
-    sending: list[Sending] = []
+    sending: list[ProducerLoad] = []
     worker.tell(ready=True)
     reports = worker.report_in_background(lambda: _count(sending))
     for line in sys.stdin:
@@ -268,7 +268,7 @@ def produce(worker: Worker) -> None:
         command = json.loads(line)
         if "stop" in command:
             break
-        sending[:] = [Sending(each, tally, command["go"], every) for each in producers]
+        sending[:] = [ProducerLoad(each, tally, command["go"], every) for each in producers]
         _begin(worker, sending, is_bounded=command["go"]["limit"] is not None)
     for producer in producers:
         producer.close()
@@ -276,26 +276,26 @@ def produce(worker: Worker) -> None:
     reports.join()
 
 
-def _begin(worker: Worker, sending: list[Sending], *, is_bounded: bool) -> None:
+def _begin(worker: LoadWorker, sending: list[ProducerLoad], *, is_bounded: bool) -> None:
     for each in sending:
         each.start()
     if is_bounded:
         threading.Thread(target=_await_limit, args=(worker, list(sending)), daemon=True).start()
 
 
-def _say_hello(producer: Producer, tally: Tally) -> None:
+def _say_hello(producer: LoadProducer, tally: Tally) -> None:
     """Send a message before the load: this connects, and loads the SDK's kernels."""
     producer.send(monotonic_ns(), told=False)
     producer.finish(FINISH_S)
     tally.add("acked", 1 - producer.unfinished() - producer.failed)
 
 
-def _count(sending: list[Sending]) -> None:
+def _count(sending: list[ProducerLoad]) -> None:
     for each in list(sending):
         each.counted()
 
 
-def _end(sending: list[Sending]) -> None:
+def _end(sending: list[ProducerLoad]) -> None:
     for each in sending:
         each.stopped.set()
     for each in sending:
@@ -303,21 +303,21 @@ def _end(sending: list[Sending]) -> None:
     _count(sending)
 
 
-def _await_limit(worker: Worker, sending: list[Sending]) -> None:
+def _await_limit(worker: LoadWorker, sending: list[ProducerLoad]) -> None:
     for each in sending:
         each.join()
     worker.tell(reached=True)
 
 
-def consume(worker: Worker) -> None:
+def consume(worker: LoadWorker) -> None:
     """Run a consumer for each named member (a topic and a group)."""
     bootstrap, every = worker.task["bootstrap"], told_every(worker.workload)
 
-    def opening(topic: str, group: str) -> Callable[[], Consumer]:
+    def opening(topic: str, group: str) -> Callable[[], LoadConsumer]:
         return lambda: consumer_of(bootstrap, worker.workload, topic, group)
 
     readings = [
-        Reading(opening(*member), worker.workload, every, worker.tally)
+        ConsumerLoad(opening(*member), worker.workload, every, worker.tally)
         for member in worker.task["members"]
     ]
     for each in readings:
@@ -338,7 +338,7 @@ def consume(worker: Worker) -> None:
     reports.join()
 
 
-def connect(worker: Worker) -> None:
+def connect(worker: LoadWorker) -> None:
     """Hold connections."""
     answered = hold(worker.task["bootstrap"], worker.task["connections"])
     next(answered)
@@ -352,7 +352,7 @@ def connect(worker: Worker) -> None:
     reports.join()
 
 
-def _ask_on(worker: Worker, answered: Any) -> None:  # noqa: ANN401  (an iterator of ns)
+def _ask_on(worker: LoadWorker, answered: Any) -> None:  # noqa: ANN401  (an iterator of ns)
     while not worker.is_over.is_set():
         try:
             worker.tally.late("request", [next(answered)])
@@ -361,7 +361,7 @@ def _ask_on(worker: Worker, answered: Any) -> None:  # noqa: ANN401  (an iterato
             return
 
 
-KINDS: Mapping[str, Callable[[Worker], None]] = {
+KINDS: Mapping[str, Callable[[LoadWorker], None]] = {
     "produce": produce,
     "consume": consume,
     "connect": connect,
@@ -378,7 +378,7 @@ def _end_with(parent: int) -> None:
 def main() -> None:
     """Take the role in the first line of stdin, until told to stop."""
     sys.setswitchinterval(SWITCH_S)
-    worker = Worker(json.loads(sys.stdin.readline()))
+    worker = LoadWorker(json.loads(sys.stdin.readline()))
     threading.Thread(target=_end_with, args=(worker.task["run_pid"],), daemon=True).start()
     try:
         KINDS[worker.task["kind"]](worker)

@@ -30,7 +30,7 @@ class BadWorkload(Exception):
     """A workload that cannot be run; the sentence says why."""
 
 
-class Rule(NamedTuple):
+class FieldRule(NamedTuple):
     """A field's rule: `read` returns its value, or raises ValueError with the accepted values."""
 
     name: str
@@ -96,7 +96,7 @@ def _text(value: Value) -> str:
 
 
 def _rule(name: str, read: Callable[[Value], Any], default: Any, words: str) -> Any:  # noqa: ANN401
-    rule = {"rule": Rule(name, read, words)}
+    rule = {"rule": FieldRule(name, read, words)}
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=rule)
     return field(default=default, metadata=rule)
@@ -210,21 +210,21 @@ class Workload:
         )
 
 
-class Step(NamedTuple):
+class WorkloadStep(NamedTuple):
     """A workload, and the values that distinguish this step in its document."""
 
     changes: Mapping[str, Value]
     workload: Workload
 
 
-RULES: Mapping[str, tuple[str, Rule]] = {
+RULES: Mapping[str, tuple[str, FieldRule]] = {
     each.metadata["rule"].name: (each.name, each.metadata["rule"]) for each in fields(Workload)
 }
 
 
 def steps_of(
     document: object, name: str, overrides: Mapping[str, Value] | None = None
-) -> list[Step]:
+) -> list[WorkloadStep]:
     """The steps of a YAML document, in its order. Raises BadWorkload.
 
     `name` is for a document that has none; `overrides` replace fields.
@@ -243,7 +243,7 @@ def steps_of(
     steps = []
     for values_of_step in itertools.product(*(known[each] for each in swept)):
         changes = dict(zip(swept, values_of_step, strict=True))
-        steps.append(Step(changes, _workload({**fixed, **changes})))
+        steps.append(WorkloadStep(changes, _workload({**fixed, **changes})))
     return steps
 
 

@@ -6,7 +6,7 @@ memory that it does not use.
 """
 
 from shm.segment import LogMemory
-from smq.log.files.background import Background, Lane
+from smq.log.files.background import Background, JobLane
 from smq.log.files.pieces import by_pieces
 
 AHEAD_BYTES = 32 * 1024 * 1024  # Covers a burst until the thread catches up.
@@ -45,4 +45,4 @@ class RingAhead:
             for piece in by_pieces(length, PIECE_BYTES):
                 self._memory.touch(place + piece.start, piece.stop - piece.start)
 
-        self._background.submit(Lane.PAGES, touch, done)
+        self._background.submit(JobLane.PAGES, touch, done)

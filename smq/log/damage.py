@@ -20,28 +20,28 @@ from shm.kernels.base.words import (
     FRAME_PARTITION_AT,
 )
 from smq.log.files.disk import Disk
-from smq.log.files.segment import Segment
+from smq.log.files.segment import WalSegment
 from smq.wire.markers import restored_marker
 
 
-class Known(NamedTuple):
+class DamagedBatch(NamedTuple):
     """A damaged batch's partition, and the offset behind it."""
 
     number: int
     end_offset: int
 
 
-def known_of(data: np.ndarray, position: int) -> Known | None:
+def known_of(data: np.ndarray, position: int) -> DamagedBatch | None:
     """What the header of the damaged frame at data[0] says, if that is good and of a batch."""
     if not _is_batch(data, position):
         return None
     number = int(data[FRAME_PARTITION_AT : FRAME_PARTITION_AT + 4].view(np.uint32)[0])
     delta_at = FRAME_HEADER_BYTES + BATCH_LAST_OFFSET_DELTA_AT
     base = int(data[FRAME_HEADER_BYTES : FRAME_HEADER_BYTES + 8].view(">i8")[0])
-    return Known(number, base + int(data[delta_at : delta_at + 4].view(">i4")[0]) + 1)
+    return DamagedBatch(number, base + int(data[delta_at : delta_at + 4].view(">i4")[0]) + 1)
 
 
-def restore_marker(disk: Disk, segment: Segment, data: np.ndarray, at: int) -> np.ndarray | None:
+def restore_marker(disk: Disk, segment: WalSegment, data: np.ndarray, at: int) -> np.ndarray | None:
     """Write the damaged marker at data[at] of a segment again; returns the segment's bytes with it.
 
     None: it is no marker, not known, or cannot be written.

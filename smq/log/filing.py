@@ -19,10 +19,10 @@ from shm.kernels.base.words import (
     WORD_INDEX_KEEP,
     WORD_INDEX_TAIL,
 )
-from smq.log.files.background import Background, Lane
+from smq.log.files.background import Background, JobLane
 from smq.log.files.disk import Disk
 from smq.log.files.filed_index import FiledIndex
-from smq.log.files.segment import Segment
+from smq.log.files.segment import WalSegment
 from smq.log.reading import ReadableLog
 
 LEVELS = frozenset({DURABILITY_MEMORY, DURABILITY_OS, DURABILITY_DISK})
@@ -69,7 +69,7 @@ class Filing:
             if full.index is None:
                 self._file(full, following.first_entry)
 
-    def _file(self, segment: Segment, end_entry: int) -> None:
+    def _file(self, segment: WalSegment, end_entry: int) -> None:
         """Build a full segment's table and save it. The window keeps its entries until then."""
         first, has_disk_frames = segment.first_entry, self.has_disk_frames
 
@@ -85,7 +85,7 @@ class Filing:
         def built(index: FiledIndex | OSError) -> None:
             assert not isinstance(index, OSError)  # Building it reads memory only.
             self.register(segment, index)
-            self._background.submit(Lane.TABLES, lambda: save(index), saved)
+            self._background.submit(JobLane.TABLES, lambda: save(index), saved)
             self._filed()
 
         def saved(index: FiledIndex | OSError) -> None:
@@ -93,9 +93,9 @@ class Filing:
             if isinstance(index, FiledIndex) and segment.index is not None:
                 segment.index = index
 
-        self._background.submit(Lane.TABLES, build, built)
+        self._background.submit(JobLane.TABLES, build, built)
 
-    def register(self, segment: Segment, index: FiledIndex) -> None:
+    def register(self, segment: WalSegment, index: FiledIndex) -> None:
         """Make a full segment's table part of look-ups; the window may drop its entries."""
         self._log.lookup.register(segment, index)
         self.free_entries()
@@ -116,7 +116,7 @@ class Filing:
             self.cursors[level] = self._log.words[WORD_INDEX_TAIL]  # It has nothing to publish.
         self.free_entries()
         if not self.has_room():
-            self._background.wait_a_job(Lane.TABLES)
+            self._background.wait_a_job(JobLane.TABLES)
             self.free_entries()
 
     def has_room(self) -> bool:

@@ -19,13 +19,13 @@ from shm.kernels.base.words import (
 )
 from smq.log.files.background import Background
 from smq.log.files.disk import Disk
-from smq.log.files.segment import Segment
+from smq.log.files.segment import WalSegment
 from smq.log.holders import LOOKS_MAX, Holders
 from smq.log.producers import Producers
 from smq.log.reading import ReadableLog
-from smq.log.snapshot import Snapshot
+from smq.log.snapshot import LogSnapshot
 from smq.log.sync import Syncs
-from smq.log.transactions import Transactions
+from smq.log.transactions import LogTransactions
 
 
 class Freeing:
@@ -37,7 +37,7 @@ class Freeing:
     def __init__(  # noqa: PLR0913, PLR0917  (the parts of a log that it reads)
         self,
         log: ReadableLog,
-        kept: tuple[Producers, Transactions],
+        kept: tuple[Producers, LogTransactions],
         syncs: Syncs,
         disk: Disk,
         background: Background,
@@ -48,7 +48,7 @@ class Freeing:
         self.holders = Holders(log.partitions, log.lookup)
         self._readable = Holders(log.partitions, log.lookup, P_LOG_START)
         self._undecided = Holders(log.partitions, log.lookup, P_DECIDED_END)
-        self._known_before: list[Segment] = []  # Those that the last checkpoint allowed to free.
+        self._known_before: list[WalSegment] = []  # Those that the last checkpoint allowed to free.
         log.wal.files.kept.reclaim = self._reclaim
         self._is_writing = self._is_wanted = False
         self._when_durable: list[Callable[[], None]] = []
@@ -60,9 +60,9 @@ class Freeing:
         self._undecided.invariants()
         assert self._is_writing or self._is_wanted or not self._when_durable
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> LogSnapshot:
         """The current state, to be saved."""
-        return Snapshot(self._log.memory, self._log.partitions, *self._kept)
+        return LogSnapshot(self._log.memory, self._log.partitions, *self._kept)
 
     def checkpoint(self, durable: Callable[[], None] | None = None) -> None:
         """Write a checkpoint in the background; then free the segments that it allows to free.
@@ -91,7 +91,7 @@ class Freeing:
             is_done = self.holders.looks < LOOKS_MAX
             self._keep([each for each in found if not self._undecided.need(each)])
 
-    def freeable(self) -> list[Segment]:
+    def freeable(self) -> list[WalSegment]:
         """The full segments that are not kept yet and whose partitions are all sealed beyond them
         or deleted."""
         self.holders.begin()
@@ -100,7 +100,7 @@ class Freeing:
         wanted = (each for each in segments if each.index is not None and not each.is_kept)
         return [each for each in wanted if self._is_free(each)]
 
-    def _is_free(self, segment: Segment) -> bool:
+    def _is_free(self, segment: WalSegment) -> bool:
         if segment.end > self._log.words[WORD_SYNCED] and self._syncs.syncer.busy():
             return False
         return not self.holders.need(segment)
@@ -128,7 +128,7 @@ class Freeing:
 
         state.save(self._background, self._disk, self._log.directory, done)
 
-    def _keep(self, segments: list[Segment]) -> None:
+    def _keep(self, segments: list[WalSegment]) -> None:
         self.holders.begin()
         for segment in segments:
             if self._is_free(segment):
@@ -160,7 +160,7 @@ class Freeing:
             if not self._readable.need(segment):
                 self._free(segment)
 
-    def _free(self, segment: Segment) -> None:
+    def _free(self, segment: WalSegment) -> None:
         self._readable.forget(segment)
         self._log.wal.files.free(segment)
         self._log.lookup.forget(segment)

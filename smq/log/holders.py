@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from shm.kernels.base.words import P_SEALED_END
 from smq.log.files.filed_index import FiledIndex
-from smq.log.files.segment import Segment
+from smq.log.files.segment import WalSegment
 from smq.log.lookup import Lookup
 from smq.log.partitions import Partitions
 
@@ -51,7 +51,7 @@ class Holders:
         """A new step of the loop begins."""
         self.looks = 0
 
-    def need(self, segment: Segment) -> bool:
+    def need(self, segment: WalSegment) -> bool:
         """Whether a partition needs a full segment, or may: the walk has not finished."""
         assert segment.index is not None
         walk = self._walks.get(segment.start)
@@ -65,7 +65,7 @@ class Holders:
             walk.holder = next(walk.left, None)
         return walk.holder is not None
 
-    def forget(self, segment: Segment) -> None:
+    def forget(self, segment: WalSegment) -> None:
         """Forget a segment that was freed."""
         self._walks.pop(segment.start, None)
 

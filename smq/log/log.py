@@ -52,7 +52,7 @@ from smq.log.reading import ReadableLog
 from smq.log.repair import Health, note_failed_sync
 from smq.log.sealed_ends import SealedEnds
 from smq.log.sync import Syncer, Syncs
-from smq.log.transactions import Transactions
+from smq.log.transactions import LogTransactions
 
 TOUCHED_MAX = 4096
 RESERVE_SHARE = 20  # One part in this many of the disk is left to others: the sealer writes too.
@@ -86,7 +86,7 @@ class Log(ReadableLog):
         self.disk, self.background, self.boot_id = disk, background, boot_id
         self.losses = Losses(wal.files.directory, boot_id)
         self.producers = Producers(producers_key)
-        self.transactions = Transactions(self.partitions, self.producers)
+        self.transactions = LogTransactions(self.partitions, self.producers)
         self.syncs = Syncs(memory, wal, syncer)
         self.health = Health(self, self.syncs, background, boot_id)
         self.filing = Filing(self, disk, background, boot_id, self.checkpoint)

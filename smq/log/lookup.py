@@ -21,13 +21,13 @@ from shm.kernels.log.spans import NOT_IN_WINDOW, choose_batches
 from shm.segment import LogMemory
 from smq.log.files.filed_index import ENTRY, PIECE_ENTRIES, FiledIndex
 from smq.log.files.pieces import by_pieces
-from smq.log.files.segment import Segment
+from smq.log.files.segment import WalSegment
 
 SPANS_MAX = 16384  # Batches per fetch of one partition.
 UNLIMITED = 2**62
 
 
-class Found(NamedTuple):
+class FoundBatches(NamedTuple):
     """The result of a fetch of one partition: places of whole batches, and their bytes.
 
     spans   int64 [n, 2]: (position of the batch, bytes)
@@ -37,7 +37,7 @@ class Found(NamedTuple):
     total_bytes: int
 
 
-NOTHING = Found(np.zeros((0, 2), np.int64), 0)
+NOTHING = FoundBatches(np.zeros((0, 2), np.int64), 0)
 
 
 class IndexedBatch(NamedTuple):
@@ -62,13 +62,13 @@ class Lookup:
             (LINK_COLUMNS, self._capacity), np.int64
         )  # Each is written before it is read.
         # By partition number: (first offset, segment), in the order of offsets.
-        self._filed: dict[int, list[tuple[int, Segment]]] = {}
+        self._filed: dict[int, list[tuple[int, WalSegment]]] = {}
         self._forgotten = 0  # Segments, in this life …
         self._looked: dict[int, int] = {}  # … and how many when a partition was last looked at.
         self._lost: dict[int, list[tuple[int, int]]] = {}
         self._spans = np.zeros((SPANS_MAX, 2), np.int64)
 
-    def register(self, segment: Segment, index: FiledIndex) -> None:
+    def register(self, segment: WalSegment, index: FiledIndex) -> None:
         """Make a full segment's table part of look-ups."""
         segment.index = index
         for number, offset in index.first_offsets.items():
@@ -77,13 +77,13 @@ class Lookup:
                 del mine[0]
             mine.append((offset, segment))
 
-    def forget(self, segment: Segment) -> None:
+    def forget(self, segment: WalSegment) -> None:
         """A segment is freed."""
         assert segment.index is not None
         segment.index = None
         self._forgotten += 1
 
-    def filed_of(self, number: int) -> list[tuple[int, Segment]]:
+    def filed_of(self, number: int) -> list[tuple[int, WalSegment]]:
         """The full segments that have the partition: (first offset, segment), oldest first."""
         mine = self._filed.get(number, [])
         if self._looked.get(number, 0) == self._forgotten:
@@ -192,7 +192,7 @@ class Lookup:
                     return IndexedBatch(number, base, base + int(entry["record_count"]))
         return None
 
-    def partition_at(self, position: int, segment: Segment) -> int:
+    def partition_at(self, position: int, segment: WalSegment) -> int:
         """The number of the partition whose frame is at a position; -1: unknown."""
         place = self._in_window(position)
         if place is not None:
@@ -205,7 +205,7 @@ class Lookup:
 
     def choose(  # noqa: PLR0913, PLR0917  (a partition, a range, a limit)
         self, number: int, slot: int, offset: int, limit: int, bytes_max: int, sealed_end: int
-    ) -> Found | None:
+    ) -> FoundBatches | None:
         """The whole batches of a partition from `offset` on, below offset `limit`.
 
         None: the offset's segment was freed; sealed segments have it.
@@ -227,7 +227,7 @@ class Lookup:
             place = self.place_of(number, int(self._spans[0, 0]) - FRAME_HEADER_BYTES)
             if place is None or place.base_offset > offset:
                 return None
-        return Found(self._spans[:count].copy(), int(total))
+        return FoundBatches(self._spans[:count].copy(), int(total))
 
     def _choose_filed(
         self, number: int, offset: int, limit: int, bytes_max: int, sealed_end: int
@@ -250,7 +250,7 @@ class Lookup:
         )
         return int(count), int(total)
 
-    def _filed_from(self, number: int, offset: int) -> list[tuple[int, Segment]]:
+    def _filed_from(self, number: int, offset: int) -> list[tuple[int, WalSegment]]:
         """As filed_of(), starting at the segment that may hold `offset`: there may be many kept
         ones."""
         mine = self.filed_of(number)

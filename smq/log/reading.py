@@ -24,9 +24,9 @@ from shm.kernels.base.words import (
 from shm.kernels.log.spans import gather, gather_checked
 from shm.segment import LogMemory
 from smq.log.files.filed_index import FiledIndex
-from smq.log.files.segment import Segment
+from smq.log.files.segment import WalSegment
 from smq.log.files.wal import Wal
-from smq.log.lookup import Found, Lookup
+from smq.log.lookup import FoundBatches, Lookup
 from smq.log.partitions import Partitions
 
 READ_GAP_BYTES_MAX = 64 * 1024  # Gap of other partitions' frames that one read of the WAL may span.
@@ -39,7 +39,7 @@ class DamagedFrame(Exception):
     """Bytes of the WAL are damaged or gone. Names file and position."""
 
 
-class Run(NamedTuple):
+class WalRange(NamedTuple):
     """Batches for one read of the WAL: `length` bytes of the log from `position` on."""
 
     position: int
@@ -69,7 +69,7 @@ class ReadableLog:
         self.links = self.lookup.links
         self.notices: list[str] = []
 
-    def find(self, number: int, offset: int, limit: int, bytes_max: int) -> Found | None:
+    def find(self, number: int, offset: int, limit: int, bytes_max: int) -> FoundBatches | None:
         """The whole batches of a partition from `offset` on and below offset `limit`.
 
         None: the offset has left the WAL or was compacted; sealed segments have it.
@@ -88,7 +88,7 @@ class ReadableLog:
         held = self._held(found.spans)
         return held if len(held.spans) else None
 
-    def _held(self, spans: np.ndarray) -> Found:
+    def _held(self, spans: np.ndarray) -> FoundBatches:
         """The spans before the first one whose segment was freed (sealed data may go in any
         order)."""
         starts = np.array([segment.start for segment in self.wal.segments])
@@ -97,7 +97,7 @@ class ReadableLog:
         gone = (spans[:, 0] >= ends[at]) | (at < 0)
         gone &= spans[:, 0] < self._ring_oldest()
         count = int(np.argmax(gone)) if gone.any() else len(spans)
-        return Found(spans[:count], int(spans[:count, 1].sum()))
+        return FoundBatches(spans[:count], int(spans[:count, 1].sum()))
 
     def filed_indexes(self, number: int) -> list[FiledIndex]:
         """The filed tables that have the partition, oldest first."""
@@ -130,14 +130,14 @@ class ReadableLog:
 
     # --- the WAL ---------------------------------------------------------------------------------
 
-    def first_run(self, spans: np.ndarray, bytes_max: int = RUN_BYTES_MAX) -> Run:
+    def first_run(self, spans: np.ndarray, bytes_max: int = RUN_BYTES_MAX) -> WalRange:
         """The first read of the WAL for batches that begin with one that the ring no longer has.
 
         One batch at least, otherwise `bytes_max` at most.
         """
         return self.runs(spans, bytes_max)[0]
 
-    def runs(self, spans: np.ndarray, bytes_max: int = RUN_BYTES_MAX) -> list[Run]:
+    def runs(self, spans: np.ndarray, bytes_max: int = RUN_BYTES_MAX) -> list[WalRange]:
         """The reads for batches of one segment that begin with one that the ring no longer has.
 
         One batch at least, otherwise `bytes_max` at most in all.
@@ -157,13 +157,13 @@ class ReadableLog:
         borders = [0, *cuts.tolist(), *([count] if len(cuts) < RUNS_MAX else [])]
         return [self.run_of(spans[start:end]) for start, end in pairwise(borders)]
 
-    def run_of(self, spans: np.ndarray) -> Run:
+    def run_of(self, spans: np.ndarray) -> WalRange:
         """One read of the WAL for all of these batches, which lie in one segment."""
         start = int(spans[0, 0]) - FRAME_HEADER_BYTES
         length = int(spans[-1].sum()) - start + FRAME_ALIGNMENT_BYTES
-        return Run(start, length, spans)
+        return WalRange(start, length, spans)
 
-    def read_cached(self, run: Run, out: np.ndarray | None = None) -> np.ndarray | None:
+    def read_cached(self, run: WalRange, out: np.ndarray | None = None) -> np.ndarray | None:
         """A run's bytes, in `out` (uint8) if that is long enough; None if they must be loaded."""
         try:
             return self.wal.read_cached(run.position, run.length, out)
@@ -197,11 +197,13 @@ class ReadableLog:
             return self.batches_of(runs[0], data, out), len(runs[0].spans)
         return out[:end].data, count
 
-    def load(self, run: Run, done: Callable[[np.ndarray], None]) -> None:
+    def load(self, run: WalRange, done: Callable[[np.ndarray], None]) -> None:
         """Have a run's bytes read in the background."""
         self.wal.load(run.position, run.length, done)
 
-    def batches_of(self, run: Run, data: np.ndarray, out: np.ndarray | None = None) -> memoryview:
+    def batches_of(
+        self, run: WalRange, data: np.ndarray, out: np.ndarray | None = None
+    ) -> memoryview:
         """The batches of a run's bytes, one after another, each checked. Raises DamagedFrame.
 
         A single one is lent from `data`; more are copied, to `out` (uint8) if that is long enough.
@@ -247,7 +249,7 @@ class ReadableLog:
         spans: np.ndarray,
         done: Callable[[bytes | DamagedFrame], None],
         before: bytes,
-        run: Run,
+        run: WalRange,
         data: np.ndarray,
     ) -> None:
         try:
@@ -281,7 +283,7 @@ class ReadableLog:
         self.notices.append(what)
         return DamagedFrame(what)
 
-    def _give_up(self, segment: Segment, position: int) -> DamagedFrame:
+    def _give_up(self, segment: WalSegment, position: int) -> DamagedFrame:
         """Free a damaged kept segment: its records are sealed too, and are read from there."""
         what = f"{segment.path}: damage at position {position}; sealed segments have what it holds"
         if segment.pins == 0:
@@ -290,7 +292,7 @@ class ReadableLog:
             self.notices.append(what)
         return DamagedFrame(what)
 
-    def set_aside(self, segment: Segment, position: int, found: np.ndarray) -> str:
+    def set_aside(self, segment: WalSegment, position: int, found: np.ndarray) -> str:
         """Keep damaged bytes; returns a sentence on what they are and where they are now."""
         try:
             where = f"set aside in {put_aside(self.directory, position, found)}"

@@ -18,11 +18,11 @@ import numpy as np
 
 from shm.kernels.base.words import WORD_WRITTEN
 from shm.kernels.log.spans import gather_checked
-from smq.log.files.background import Lane
+from smq.log.files.background import JobLane
 from smq.log.log import Log
-from smq.log.reading import DamagedFrame, Run
+from smq.log.reading import DamagedFrame, WalRange
 from smq.log.times import BatchPlace
-from smq.wire.batch_search import Searched, Wanted, find_in_batch
+from smq.wire.batch_search import Searched, WantedRecord, find_in_batch
 
 COPIED_BYTES_MAX = 1024 * 1024  # Copied from the ring, in the loop: a tenth of a millisecond.
 
@@ -30,7 +30,9 @@ COPIED_BYTES_MAX = 1024 * 1024  # Copied from the ring, in the loop: a tenth of 
 Done: TypeAlias = Callable[[Searched | DamagedFrame], None]
 
 
-def search_batch(log: Log, place: BatchPlace, wanted: Wanted, bytes_max: int, done: Done) -> None:
+def search_batch(
+    log: Log, place: BatchPlace, wanted: WantedRecord, bytes_max: int, done: Done
+) -> None:
     """Search the batch at a place. Compressed records are inflated to `bytes_max` at most; with 0
     none is examined. `done` is called in the loop."""
     is_written = place.position + place.length <= log.words[WORD_WRITTEN]
@@ -43,14 +45,14 @@ def search_batch(log: Log, place: BatchPlace, wanted: Wanted, bytes_max: int, do
             done(result)
 
         job = partial(find_in_batch, batch, wanted, bytes_max)
-        log.background.submit(Lane.SEARCHES, job, searched)
+        log.background.submit(JobLane.SEARCHES, job, searched)
         return
     run = log.run_of(np.array([place]))
     log.load(run, lambda data: _search_loaded(log, run, data, (wanted, bytes_max), done))
 
 
 def _search_loaded(
-    log: Log, run: Run, data: np.ndarray, asked: tuple[Wanted, int], done: Done
+    log: Log, run: WalRange, data: np.ndarray, asked: tuple[WantedRecord, int], done: Done
 ) -> None:
     """Check the loaded bytes, and search for the record."""
     out = np.empty(int(run.spans[:, 1].sum()), np.uint8)
@@ -72,4 +74,4 @@ def _search_loaded(
         else:
             raise AssertionError("it was damaged")
 
-    log.background.submit(Lane.SEARCHES, job, searched)
+    log.background.submit(JobLane.SEARCHES, job, searched)

@@ -68,7 +68,7 @@ from smq.log.files.disk import Disk, told
 from smq.log.files.filed_index import ENTRY, FiledIndex
 from smq.log.files.newer import UnknownFrames
 from smq.log.files.salvage import salvage
-from smq.log.files.segment import Segment
+from smq.log.files.segment import WalSegment
 from smq.log.files.segment_files import SegmentFiles
 from smq.log.files.wal import Wal
 from smq.log.log import Log
@@ -206,18 +206,18 @@ class _Recovery:
             return self._known_to
         return min(self._known_to, self._only_ring_from)
 
-    def _fits(self, segment: Segment) -> bool:
+    def _fits(self, segment: WalSegment) -> bool:
         """Whether a segment has the size for which the index's window is made."""
         return segment.end - segment.start == self._log.wal.files.segment_bytes
 
-    def _knows(self, segment: Segment, following: Segment) -> bool:
+    def _knows(self, segment: WalSegment, following: WalSegment) -> bool:
         """Whether the checkpoint covers all of a full segment: generations never go down, so the
         frame after the segment proves that no later life has written it."""
         if segment.end > self._known_to:
             return False
         return 0 <= generation_at(self._log.wal, following.start) <= self._known_generation
 
-    def _forget_table(self, segment: Segment) -> None:
+    def _forget_table(self, segment: WalSegment) -> None:
         """Delete a table that is not believed: it may describe lost frames, and a later start might
         believe it once the segment is known to be synced."""
         try:
@@ -225,7 +225,7 @@ class _Recovery:
         except OSError as error:
             self._log.notices.append(f"{segment.index_path} cannot be removed: {error}")
 
-    def _trust(self, segment: Segment) -> bool:
+    def _trust(self, segment: WalSegment) -> bool:
         loaded = FiledIndex.load(segment.index_path, segment.start)
         if loaded is None:
             return False
@@ -244,7 +244,7 @@ class _Recovery:
         log.filing.register(segment, index)
         return True
 
-    def _file(self, segment: Segment) -> None:
+    def _file(self, segment: WalSegment) -> None:
         log = self._log
         entries = np.concatenate([np.zeros(0, ENTRY), *self._entries])
         index = FiledIndex.sorted(entries, has_disk_frames=True)
@@ -255,7 +255,7 @@ class _Recovery:
         log.filing.register(segment, index)
         self._words[WORD_INDEX_KEEP] = self._words[WORD_INDEX_TAIL]
 
-    def _scan_segment(self, segment: Segment) -> int:
+    def _scan_segment(self, segment: WalSegment) -> int:
         """Enter a segment's frames; returns the position where the good ones end."""
         data = self._bytes_of(segment)
         self._entries = []
@@ -278,7 +278,7 @@ class _Recovery:
                     f"{segment.path} was damaged: its checksum has restored it"
                 )
 
-    def _bytes_of(self, segment: Segment) -> np.ndarray:
+    def _bytes_of(self, segment: WalSegment) -> np.ndarray:
         """A segment's bytes; where the disk cannot read, zeros, which are damage."""
         disk, size = self._log.disk, segment.end - segment.start
         try:
@@ -382,7 +382,7 @@ class _Recovery:
                     log.partitions.note_epoch(number, epoch, offset)
         return slots
 
-    def _quarantine(self, data: np.ndarray, segment: Segment, at: int) -> None:
+    def _quarantine(self, data: np.ndarray, segment: WalSegment, at: int) -> None:
         position = segment.start + at
         self._recovered.damaged.append(
             f"{self._log.set_aside(segment, position, data)}: the records in these {len(data)} "

@@ -26,9 +26,9 @@ from shm.kernels.base.words import (
     WORD_TAIL,
     WORD_WRITTEN,
 )
-from smq.log.files.background import Background, Lane
+from smq.log.files.background import Background, JobLane
 from smq.log.files.disk import told
-from smq.log.files.segment import Segment
+from smq.log.files.segment import WalSegment
 from smq.log.partitions import show
 from smq.log.reading import ReadableLog
 from smq.log.sync import Syncs
@@ -36,10 +36,10 @@ from smq.log.sync import Syncs
 NOTE = "sync-failed"
 
 
-class Part(NamedTuple):
+class Rewrite(NamedTuple):
     """A segment to rewrite: [start, end) comes from the ring, what lies before from its file."""
 
-    segment: Segment
+    segment: WalSegment
     start: int
     end: int
 
@@ -135,11 +135,11 @@ class Health:
         for part in parts:
             part.segment.pins += 1
         self._background.submit(
-            Lane.FILES, lambda: rewrite(log, parts), lambda r: self._rewritten(since, parts, r)
+            JobLane.FILES, lambda: rewrite(log, parts), lambda r: self._rewritten(since, parts, r)
         )
         return True
 
-    def _rewritten(self, since: int, parts: list[Part], result: Rewritten | OSError) -> None:
+    def _rewritten(self, since: int, parts: list[Rewrite], result: Rewritten | OSError) -> None:
         assert isinstance(result, Rewritten)
         self.is_repairing = False
         for part in parts:
@@ -233,17 +233,19 @@ def hide_unsynced(log: ReadableLog, number: int) -> None:
         show(row, shown)
 
 
-def parts_from(log: ReadableLog, since: int) -> list[Part]:
+def parts_from(log: ReadableLog, since: int) -> list[Rewrite]:
     """What to rewrite when everything from position `since` on is in doubt."""
     parts = []
     for segment in log.wal.segments:
         if segment.end > since:
             start = max(since, segment.start)
-            parts.append(Part(segment, start, max(start, min(log.words[WORD_TAIL], segment.end))))
+            parts.append(
+                Rewrite(segment, start, max(start, min(log.words[WORD_TAIL], segment.end)))
+            )
     return parts
 
 
-def rewrite(log: ReadableLog, parts: list[Part]) -> Rewritten:
+def rewrite(log: ReadableLog, parts: list[Rewrite]) -> Rewritten:
     """Write fresh, synced files and rename them over the old ones."""
     fds: list[int] = []
     try:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from shm.kernels.base.words import WORD_SPACE_END, WORD_SPACE_LIMIT, WORD_TAIL
 
 
-class Room(NamedTuple):
+class WalRoom(NamedTuple):
     """How many bytes can be appended, of the WAL's limit: `wal.bytes.max`, or what the disk has
     room for. Unknown for a log that was not opened yet."""
 
@@ -13,8 +13,8 @@ class Room(NamedTuple):
     limit_bytes: int
 
 
-def room_of(words: "memoryview[int]") -> Room:
+def room_of(words: "memoryview[int]") -> WalRoom:
     """The room of the log that has this header."""
     limit = int(words[WORD_SPACE_LIMIT])
     left = int(words[WORD_SPACE_END]) - int(words[WORD_TAIL])
-    return Room(max(0, min(limit, left)), limit)
+    return WalRoom(max(0, min(limit, left)), limit)

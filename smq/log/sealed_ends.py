@@ -11,7 +11,7 @@ from shm.kernels.base.words import (
 )
 from smq.log.files.checkpoint import PartitionCheckpoint
 from smq.log.reading import ReadableLog
-from smq.log.transactions import Transactions
+from smq.log.transactions import LogTransactions
 
 
 class SealedEnds:
@@ -22,7 +22,7 @@ class SealedEnds:
     they were sent (smq.sealer.undecided).
     """
 
-    def __init__(self, log: ReadableLog, transactions: Transactions) -> None:
+    def __init__(self, log: ReadableLog, transactions: LogTransactions) -> None:
         self._log, self._transactions = log, transactions
 
     def advance(self, number: int, end: int, now_ms: int, *, is_decided: bool = True) -> None:

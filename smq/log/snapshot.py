@@ -14,15 +14,15 @@ import numpy as np
 
 from shm.kernels.base.words import WORD_GENERATION, WORD_SYNCED, WORD_TAIL
 from shm.segment import LogMemory
-from smq.log.files.background import Background, Lane
+from smq.log.files.background import Background, JobLane
 from smq.log.files.checkpoint import Checkpoint
 from smq.log.files.disk import Disk
 from smq.log.partitions import Partitions
 from smq.log.producers import Producers
-from smq.log.transactions import Transactions
+from smq.log.transactions import LogTransactions
 
 
-class Snapshot:
+class LogSnapshot:
     """The state of a log when this object was made; `save` may be called once."""
 
     def __init__(
@@ -30,7 +30,7 @@ class Snapshot:
         memory: LogMemory,
         partitions: Partitions,
         producers: Producers,
-        transactions: Transactions,
+        transactions: LogTransactions,
     ) -> None:
         words = memory.words
         self.position: int = words[WORD_TAIL]
@@ -57,9 +57,9 @@ class Snapshot:
             self.save(background, disk, directory, done)
 
         if self._producers.is_whole:
-            background.submit(Lane.TABLES, lambda: self._end(piece, disk, directory), done)
+            background.submit(JobLane.TABLES, lambda: self._end(piece, disk, directory), done)
         else:
-            background.submit(Lane.TABLES, lambda: self._file(piece), go_on)
+            background.submit(JobLane.TABLES, lambda: self._file(piece), go_on)
 
     def save_now(self, disk: Disk, directory: Path) -> None:
         """Write it at once, for a log that is no longer served. Raises OSError."""

@@ -23,7 +23,7 @@ from shm.kernels.log.recover import (
     header_generation,
     scan_frames,
 )
-from smq.log.files.segment import Segment
+from smq.log.files.segment import WalSegment
 from smq.log.files.wal import Wal
 from smq.log.reading import ReadableLog
 
@@ -42,7 +42,7 @@ class Evidence:
         self.synced = 0
         self._rows = np.zeros((SCAN_ROWS, SCAN_COLUMNS), np.int64)
 
-    def after_damage(self, data: np.ndarray, at: int, segment: Segment, generation: int) -> int:
+    def after_damage(self, data: np.ndarray, at: int, segment: WalSegment, generation: int) -> int:
         """Where to continue after the bad frame at data[at] of a segment; -1: the log ends
         there."""
         position = segment.start + at
@@ -61,7 +61,7 @@ class Evidence:
         assert at < behind <= len(data)
         return behind
 
-    def _look_behind(self, segment: Segment, position: int, generation: int) -> bool:
+    def _look_behind(self, segment: WalSegment, position: int, generation: int) -> bool:
         """Examine how later segments begin, until a frame proves that the position is synced."""
         follows = False
         for later in self._log.wal.segments:

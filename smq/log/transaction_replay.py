@@ -14,7 +14,7 @@ from smq.log.files.checkpoint import Open
 from smq.log.log import Log
 from smq.model.errors import PeerError
 from smq.wire.markers import read_marker
-from smq.wire.records import Batch, read_batches
+from smq.wire.records import BatchView, read_batches
 
 
 def replay_transactions(
@@ -38,7 +38,7 @@ def replay_transactions(
             _replay(log, number, batch, now_ms)
 
 
-def _replay(log: Log, number: int, batch: Batch, now_ms: int) -> None:
+def _replay(log: Log, number: int, batch: BatchView, now_ms: int) -> None:
     if not batch.attributes & ATTRIBUTE_CONTROL:
         producer = batch.producer_id, batch.producer_epoch
         log.transactions.wrote(Open(number, *producer, batch.base_offset, now_ms))

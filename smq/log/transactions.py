@@ -37,7 +37,7 @@ from smq.wire.markers import Marker
 _first_offset = attrgetter("first_offset")
 
 
-class Transactions:
+class LogTransactions:
     """The transactions of one log.
 
     `open` ones are ordered by their first offsets, aborted ones by their markers. Invariant: each

@@ -82,14 +82,14 @@ class Subscription:
         )
 
 
-class Wanted(NamedTuple):
+class WantedMetrics(NamedTuple):
     """What a client must push: the union of all its subscriptions, at the shortest interval."""
 
     metrics: tuple[str, ...]
     interval_ms: int
 
 
-def wanted_of(subscriptions: Iterable[Subscription], client: ClientFacts) -> Wanted:
+def wanted_of(subscriptions: Iterable[Subscription], client: ClientFacts) -> WantedMetrics:
     """Compute what a client must push."""
     metrics, interval_ms = set[str](), INTERVAL_MS_DEFAULT
     for each in subscriptions:
@@ -97,7 +97,7 @@ def wanted_of(subscriptions: Iterable[Subscription], client: ClientFacts) -> Wan
             metrics.update(each.metrics)
             interval_ms = min(interval_ms, each.interval_ms)
     named = (ALL_METRICS,) if ALL_METRICS in metrics else tuple(sorted(metrics))
-    return Wanted(named, interval_ms)
+    return WantedMetrics(named, interval_ms)
 
 
 def _elements(text: str) -> list[str]:

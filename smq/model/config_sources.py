@@ -53,7 +53,7 @@ def parse(  # noqa: PLR0913  (each source is named)
         ("command line", command_line or {}),
     ):
         for name, raw in given.items():
-            _choose(chosen, name, raw, Source(source, read, problems))
+            _choose(chosen, name, raw, TextSource(source, read, problems))
     config = _with_machine_defaults(Config(**chosen), machine)
     # A refused value has been replaced by its default, which causes no further problems.
     wrong = {key for problem in problems for key in problem.keys}
@@ -64,7 +64,7 @@ def parse(  # noqa: PLR0913  (each source is named)
     return [problem.sentence for problem in problems] or config
 
 
-class Source(NamedTuple):
+class TextSource(NamedTuple):
     """Where a text is from, and where its problems go."""
 
     name: str
@@ -72,7 +72,7 @@ class Source(NamedTuple):
     problems: list[Problem]
 
 
-def _choose(chosen: dict[str, Any], name: str, raw: object, source: Source) -> None:
+def _choose(chosen: dict[str, Any], name: str, raw: object, source: TextSource) -> None:
     found = SETTINGS.get(name)
     if found is None:
         near = difflib.get_close_matches(name, SETTINGS, n=1)

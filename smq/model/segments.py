@@ -70,7 +70,7 @@ ANY_SIZE = BatchLimits()
 NO_LIMIT = 2**63 - 1
 
 
-class Reach(NamedTuple):
+class SegmentReach(NamedTuple):
     """Up to where undecided segments are read.
 
     Batches end before `limit`. All but the first one end before `told_end` too: the aborted
@@ -81,7 +81,7 @@ class Reach(NamedTuple):
     told_end: int = NO_LIMIT
 
 
-ANY_REACH = Reach()
+ANY_REACH = SegmentReach()
 
 
 class SealedPartition(NamedTuple):

@@ -26,7 +26,15 @@ from shm.arrow import read_only
 from shm.kernels.base.crc32c import crc32c_update
 from smq.filer.store import Store
 from smq.model.errors import NotFound, StoreError, Unavailable
-from smq.model.segments import ANY_REACH, ANY_SIZE, NO_LIMIT, UNDECIDED, BatchLimits, Reach, Segment
+from smq.model.segments import (
+    ANY_REACH,
+    ANY_SIZE,
+    NO_LIMIT,
+    UNDECIDED,
+    BatchLimits,
+    Segment,
+    SegmentReach,
+)
 from smq.sealer.parquet_segment import ParquetSegment, Span
 from smq.sealer.raw import NotRaw, RawSegment
 from smq.store.manifest import Lines, walk
@@ -51,7 +59,7 @@ class Damaged(StoreError):
     """A segment's file does not match the manifest."""
 
 
-class Manifest(Lines, Protocol):
+class ColdManifest(Lines, Protocol):
     """The part of the manifest that cold reads need."""
 
     def log_start(self, partition_number: int) -> int: ...
@@ -63,7 +71,7 @@ class Manifest(Lines, Protocol):
     ) -> list[Segment]: ...
 
 
-class Found(NamedTuple):
+class BatchRange(NamedTuple):
     """Whole batches: `length` bytes at `at` of a file. The next batch begins at `next_offset`.
 
     `is_cached`: the file existed before this request. Without length and path: no segment has a
@@ -81,19 +89,21 @@ class Found(NamedTuple):
 class _Part(NamedTuple):
     """A cached part of a segment, and the offset where it ends."""
 
-    batches: "Batches"
+    batches: "CachedBatches"
     end: int
     is_cached: bool
 
 
-class Batches(NamedTuple):
+class CachedBatches(NamedTuple):
     """A cached file of batches, and their places (`smq.sealer.read_back.PLACE`)."""
 
     path: Path
     places: np.ndarray
     length: int
 
-    def find(self, offset: int, bytes_max: int, reach: Reach = ANY_REACH) -> Found | None:
+    def find(
+        self, offset: int, bytes_max: int, reach: SegmentReach = ANY_REACH
+    ) -> BatchRange | None:
         """As many batches as fit, at least one, within reach; the first has a record at `offset`
         or later."""
         ends, last_offsets = self.places["end"], self.places["last_offset"]
@@ -104,7 +114,7 @@ class Batches(NamedTuple):
         at = int(self.places["at"][first])
         row = max(first, int(np.searchsorted(ends, at + bytes_max, "right")) - 1)
         row = max(first, min(row, last, told))
-        return Found(self.path, at, int(ends[row]) - at, int(last_offsets[row]) + 1)
+        return BatchRange(self.path, at, int(ends[row]) - at, int(last_offsets[row]) + 1)
 
 
 class _Queue:
@@ -115,10 +125,10 @@ class _Queue:
 
     def __init__(self, bytes_max: int, keep_ms: int) -> None:
         self._bytes_max, self._keep_ms = bytes_max, keep_ms
-        self._held: OrderedDict[Key, tuple[Batches, int]] = OrderedDict()
+        self._held: OrderedDict[Key, tuple[CachedBatches, int]] = OrderedDict()
         self._bytes = 0
 
-    def get(self, key: Key, now_ms: int) -> Batches | None:
+    def get(self, key: Key, now_ms: int) -> CachedBatches | None:
         held = self._held.get(key)
         if held is None:
             return None
@@ -126,7 +136,7 @@ class _Queue:
         self._held.move_to_end(key)
         return held[0]
 
-    def put(self, key: Key, batches: Batches, now_ms: int) -> list[Key]:
+    def put(self, key: Key, batches: CachedBatches, now_ms: int) -> list[Key]:
         """Add a file; returns the keys of those evicted for it."""
         self._held[key] = batches, now_ms
         self._bytes += batches.length
@@ -174,12 +184,12 @@ class Cache:
         self._gone: OrderedDict[Key, None] = OrderedDict()
         self._next_name = 0
 
-    def get(self, key: Key) -> Batches | None:
+    def get(self, key: Key) -> CachedBatches | None:
         """The file under a key, or None; a found file stays some time from now."""
         now_ms = self._now_ms()
         return self._once.get(key, now_ms) or self._again.get(key, now_ms)
 
-    def put(self, key: Key, pieces: Iterable[Buffer], index: np.ndarray) -> Batches:
+    def put(self, key: Key, pieces: Iterable[Buffer], index: np.ndarray) -> CachedBatches:
         """Store batches, in any pieces, under a key that it does not have."""
         entry = self._written(list(pieces), index)
         if key in self._gone:
@@ -192,7 +202,7 @@ class Cache:
             self._gone.popitem(last=False)
         return entry
 
-    def _written(self, pieces: list[Buffer], index: np.ndarray) -> Batches:
+    def _written(self, pieces: list[Buffer], index: np.ndarray) -> CachedBatches:
         """A new file, where there is space. Raises OSError."""
         name = f"{self._life}-{self._next_name}.batches"
         self._next_name += 1
@@ -204,13 +214,13 @@ class Cache:
             return _write(self._spare / name, pieces, index)
 
 
-def _write(path: Path, pieces: Iterable[Buffer], index: np.ndarray) -> Batches:
+def _write(path: Path, pieces: Iterable[Buffer], index: np.ndarray) -> CachedBatches:
     """Write a file, or leave none. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with path.open("wb") as file:
             file.writelines(pieces)
-            return Batches(path, index, file.tell())
+            return CachedBatches(path, index, file.tell())
     except OSError:
         path.unlink(missing_ok=True)
         raise
@@ -219,7 +229,7 @@ def _write(path: Path, pieces: Iterable[Buffer], index: np.ndarray) -> Batches:
 class ColdReader:
     """Reads records that only sealed segments have."""
 
-    def __init__(self, store: Store, manifest: Manifest, cache: Cache) -> None:
+    def __init__(self, store: Store, manifest: ColdManifest, cache: Cache) -> None:
         self._store, self._manifest, self._cache = store, manifest, cache
         self._open: OrderedDict[str, ParquetSegment | RawSegment] = OrderedDict()
         self._ends: OrderedDict[int, int] = OrderedDict()
@@ -232,8 +242,8 @@ class ColdReader:
         offset: int,
         bytes_max: int,
         limits: BatchLimits = ANY_SIZE,
-        reach: Reach = ANY_REACH,
-    ) -> Found | None:
+        reach: SegmentReach = ANY_REACH,
+    ) -> BatchRange | None:
         """Batches of a partition, the first of which has a record at `offset` or later.
 
         None: no segment has the offset. Undecided segments give what is within reach. Raises
@@ -252,7 +262,7 @@ class ColdReader:
                     return found._replace(is_cached=part.is_cached)
                 place = part.end
         if end > offset:
-            return Found(NO_FILE, 0, 0, end)
+            return BatchRange(NO_FILE, 0, 0, end)
         if undecided and undecided[0].base_offset <= offset:
             part = self._part(undecided[0], offset, limits)
             found = part.batches.find(offset, bytes_max, reach)
@@ -260,7 +270,7 @@ class ColdReader:
                 return found._replace(is_cached=part.is_cached, is_undecided=True)
         return None
 
-    def _follow(self, number: int, offset: int, found: Found, part_end: int) -> None:
+    def _follow(self, number: int, offset: int, found: BatchRange, part_end: int) -> None:
         """Remember where an answer ended, and what to read ahead if it continued another."""
         self._ahead = (number, part_end) if self._ends.pop(number, None) == offset else None
         self._ends[number] = found.next_offset
@@ -355,7 +365,7 @@ class ColdReader:
         span: Span | None,
         key: Key,
         limits: BatchLimits,
-    ) -> Batches:
+    ) -> CachedBatches:
         with _damage_named(segment):
             if isinstance(opened, RawSegment):
                 back = opened.batches()

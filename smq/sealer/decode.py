@@ -59,7 +59,7 @@ MiB = 1024 * 1024
 UNKNOWN_ATTRIBUTES = ~63
 
 
-class Bounds(NamedTuple):
+class InflationBounds(NamedTuple):
     """What is in memory at a time, of whatever is cut."""
 
     arena_bytes: int = ARENA_BYTES
@@ -75,9 +75,9 @@ class Bounds(NamedTuple):
     """Of a batch, inflated."""
 
 
-READER = Bounds()
+READER = InflationBounds()
 # Parquet holds a value five times while it writes it, beside a file of 128 MiB.
-SEALER = Bounds(8 * MiB, field_bytes=32 * MiB, batch_records=1 << 20, headers=1 << 19)
+SEALER = InflationBounds(8 * MiB, field_bytes=32 * MiB, batch_records=1 << 20, headers=1 << 19)
 
 
 class Kind(Enum):
@@ -136,7 +136,7 @@ class Piece(NamedTuple):
 
 
 def cut(
-    data: bytes | memoryview, *, lossy: bool = False, bounds: Bounds = SEALER
+    data: bytes | memoryview, *, lossy: bool = False, bounds: InflationBounds = SEALER
 ) -> Iterator[Piece]:
     """Cut the batches in `data`, all whole, into pieces.
 
@@ -171,7 +171,7 @@ class _Cutter:
         facts: np.ndarray,
         *,
         lossy: bool,
-        bounds: Bounds,
+        bounds: InflationBounds,
     ) -> None:
         self._array, self._arena, self._facts, self._lossy = array, arena, facts, lossy
         self._bounds = bounds

@@ -21,7 +21,7 @@ from smq.model.errors import NotFound, Unavailable
 from smq.model.references import Reference
 from smq.sealer.read_back import PLACE
 from smq.wire.codec import Buffer
-from smq.wire.records import Batch, Record, batch_pieces, read_batches
+from smq.wire.records import BatchView, Record, batch_pieces, read_batches
 from smq.wire.references import handles_of_batch
 
 CONTENT_TYPE = b"content-type"
@@ -96,7 +96,7 @@ class _Delivery:
         self._payload_of = payload_of
         self.pieces: list[Buffer] = []
 
-    def add(self, batch: Batch, offset: int) -> int:
+    def add(self, batch: BatchView, offset: int) -> int:
         """Add what fits of a batch from `offset`; returns the offset after that."""
         handles = _handles(batch)
         if not handles:
@@ -121,7 +121,7 @@ class _Delivery:
             return self._add_whole(batch, offset)
         return end
 
-    def _add_whole(self, batch: Batch, offset: int) -> int:
+    def _add_whole(self, batch: BatchView, offset: int) -> int:
         if self.pieces and len(batch.data) > self._left:
             return offset
         self._take([batch.data])
@@ -152,7 +152,7 @@ def _size(record: Record) -> int:
     return RECORD_OVERHEAD_BYTES + sum(len(each) for each in fields if each)
 
 
-def _handles(batch: Batch) -> dict[int, Reference]:
+def _handles(batch: BatchView) -> dict[int, Reference]:
     """The handles in a batch, by record index."""
     data = read_only(batch.data)
     if not may_refer(data, 0, len(data)):

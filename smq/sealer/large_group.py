@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from smq.sealer.parquet import HEADER_KEYS, HEADER_VALUES, SCHEMA
-from smq.sealer.parquet_pages import Column, Shape, Values, longest_in_dictionary
+from smq.sealer.parquet_pages import ColumnReader, PageValues, Shape, longest_in_dictionary
 
 MiB = 1024 * 1024
 LARGE_BYTES = 32 * MiB  # Arrow takes about three times as much for a moment.
@@ -60,14 +60,14 @@ class LargeGroup:
         self.columns = [each for each in columns if each in _LEAVES]
         chunks = _chunks(group)
         self._leaves = {
-            path: Values(data, chunks[path], _SHAPES[path]) for path in _paths(self.columns)
+            path: ColumnReader(data, chunks[path], _SHAPES[path]) for path in _paths(self.columns)
         }
         for leaf in self._leaves.values():
             leaf.skip(row)
 
     def take(self, rows_max: int) -> list[pa.Array]:
         """The next rows: as many as a slice has, at least one; an array for each column."""
-        taken = {path: Column() for path in self._leaves}
+        taken = {path: PageValues() for path in self._leaves}
         counts, size = list[int](), 0
         while len(counts) < rows_max and size <= SLICE_BYTES:
             entries = 0
@@ -77,7 +77,7 @@ class LargeGroup:
             size = sum(len(each.data) + HEADER_BYTES * len(each.lengths) for each in taken.values())
         return [self._array(name, taken, counts) for name in self.columns]
 
-    def _array(self, name: str, taken: dict[str, Column], counts: list[int]) -> pa.Array:
+    def _array(self, name: str, taken: dict[str, PageValues], counts: list[int]) -> pa.Array:
         if name != "_headers":
             return taken[name].array()
         type_ = SCHEMA.field("_headers").type

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 PAGE_FILES = 500  # To look up and delete: some ms on a disk, half a minute at worst on S3.
 
 
-class Page(NamedTuple):
+class ListPage(NamedTuple):
     """Files sorted by key. `following` is where the next page begins; None: at the end."""
 
     files: list[Facts]
@@ -30,7 +30,7 @@ class Pages:
         self._list: Iterator[Facts] = iter(())
         self._at: str | None = None  # The last key listed.
 
-    def take(self, after: str) -> Page:
+    def take(self, after: str) -> ListPage:
         """A page of files with keys after this one. Raises StoreError."""
         if after != self._at:
             self._list = self._store.list(self._prefix, after)
@@ -39,4 +39,4 @@ class Pages:
         assert all(facts.key > after for facts in files[:1]), "the list is in order"
         if len(files) == self._page_files:
             self._at = files[-1].key
-        return Page(files, self._at)
+        return ListPage(files, self._at)

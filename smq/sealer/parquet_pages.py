@@ -35,7 +35,7 @@ class Shape(NamedTuple):
     definition_max: int
 
 
-class Column:
+class PageValues:
     """Values of a column: their bytes one after the other, and their lengths (-1: null)."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Column:
         return pa.Array.from_buffers(pa.binary(), len(lengths), buffers)
 
 
-class Values:
+class ColumnReader:
     """Reads a column chunk of a file row by row, from its first row on."""
 
     def __init__(self, data: memoryview, chunk: Any, shape: Shape) -> None:  # noqa: ANN401  (pyarrow's)
@@ -82,7 +82,7 @@ class Values:
             self.row_into(nowhere)
             rows -= 1
 
-    def row_into(self, column: Column | None) -> int:
+    def row_into(self, column: PageValues | None) -> int:
         """Append the next row's values to a column, or to none; returns how many."""
         if self._entry == len(self._definition):
             self._begin(self._next_page())
@@ -91,7 +91,7 @@ class Values:
             count += self._entry_into(column)
         return count
 
-    def _entry_into(self, column: Column | None) -> int:
+    def _entry_into(self, column: PageValues | None) -> int:
         level, highest = int(self._definition[self._entry]), self._shape.definition_max
         self._entry += 1
         if level == highest:
@@ -102,7 +102,7 @@ class Values:
             column.add(None)
         return 1
 
-    def _value_into(self, column: Column | None) -> None:
+    def _value_into(self, column: PageValues | None) -> None:
         if self._indices is not None:
             value = self._dictionary[self._indices[self._value]]
             self._value += 1

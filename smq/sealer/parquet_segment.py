@@ -44,11 +44,11 @@ from shm.kernels.record.records import (
     new_facts,
     scan_batches,
 )
-from shm.kernels.record.records_encode import RECORD_HEAD_BYTES_MAX, Rows, Run, encode_batch
+from shm.kernels.record.records_encode import RECORD_HEAD_BYTES_MAX, RecordRows, Run, encode_batch
 from smq.model.segments import ANY_SIZE, BatchLimits
 from smq.sealer.large_group import LargeGroup, is_large
 from smq.sealer.parquet import FORMAT, LOG_APPEND_TIME, SCHEMA
-from smq.sealer.read_back import Batches, ReadBack, fitting
+from smq.sealer.read_back import BatchCollector, ReadBack, fitting
 
 HEADER_HEAD_BYTES_MAX = 10  # Two lengths.
 _ENCODED = ["_offset", "_ts_ms", "_key", "_value", "_headers"]
@@ -135,7 +135,7 @@ class ParquetSegment:
         return int(offsets[row]) if row < len(offsets) else span.end
 
     def _encoded(self, table: pa.Table, span: Span, limits: BatchLimits) -> ReadBack:
-        rows, made = _rows_of(table), Batches()
+        rows, made = _rows_of(table), BatchCollector()
         offsets = rows.columns[C_OFFSET]
         control = {
             at: marker for at, marker in self._control.items() if span.start <= at < span.end
@@ -304,7 +304,7 @@ def _control_batches(data: bytes) -> dict[int, bytes]:
     return {base_offset: data[at:end] for base_offset, at, end in places}
 
 
-def _encoded_bytes_max(rows: Rows) -> int:
+def _encoded_bytes_max(rows: RecordRows) -> int:
     """An upper bound of the bytes of these rows as batches, one batch a row."""
     sizes: int = rows.columns[[C_KEY_LENGTH, C_VALUE_LENGTH]].clip(0).sum()
     sizes += rows.headers[[H_KEY_LENGTH, H_VALUE_LENGTH]].clip(0).sum()
@@ -313,7 +313,7 @@ def _encoded_bytes_max(rows: Rows) -> int:
     return sizes
 
 
-def _rows_of(table: pa.Table) -> Rows:
+def _rows_of(table: pa.Table) -> RecordRows:
     """The encoder's input from a table of SCHEMA, without copying keys, values and headers."""
     table = table.combine_chunks()
     columns = np.zeros((C_FIELDS, table.num_rows), np.int64)
@@ -331,7 +331,7 @@ def _rows_of(table: pa.Table) -> Rows:
     header_values = _place(pairs.field("value"), pair_places[1])
     offsets = lists.offsets.to_numpy()
     columns[C_HEADERS_FIRST], columns[C_HEADER_COUNT] = offsets[:-1], np.diff(offsets)
-    return Rows(columns, headers, keys, values, header_keys, header_values)
+    return RecordRows(columns, headers, keys, values, header_keys, header_values)
 
 
 def _chunk(column: pa.ChunkedArray) -> pa.Array:

@@ -37,7 +37,7 @@ from smq.filer.store import Facts, Store
 from smq.model.errors import NotFound, PeerError, StoreError
 from smq.model.references import PREFIX, SETTLED_MS, Reference, directory_of
 from smq.sealer.decode import Kind, Piece, cut
-from smq.sealer.pages import Page
+from smq.sealer.pages import ListPage
 from smq.sealer.ports import ManifestPort, ShardPort
 from smq.store.payload_names import NAMES_A_STEP
 from smq.wire.internal.messages import Owner
@@ -134,7 +134,7 @@ class PayloadSweep(NamedTuple):
         self._each_topic(old, owners, lambda _owner, nameless: found.extend(nameless))
         return found
 
-    def forget_gone(self, page: Page, after: str, now_ms: int) -> None:
+    def forget_gone(self, page: ListPage, after: str, now_ms: int) -> None:
         """Forget the condemnations of payloads that are not there: `page` is the filer's list from
         `after` on. A payload condemned lately may have its deletion on the way; its turn comes."""
         there = {facts.key for facts in page.files}

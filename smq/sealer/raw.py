@@ -26,7 +26,7 @@ from smq.model.segments import NO_LIMIT
 from smq.sealer.decode import Kind, Piece
 from smq.sealer.read_back import PLACE, ReadBack
 from smq.sealer.room import Room
-from smq.wire.batch_search import Wanted, find_in_batch
+from smq.wire.batch_search import WantedRecord, find_in_batch
 
 MAGIC = b"SMQ\x01raw\n"
 INDEX_DTYPE = np.dtype(
@@ -172,7 +172,7 @@ class RawSegment:
         late &= (self.index["last_offset"] >= from_offset) & ~self._is_marker
         late &= self.index["base_offset"] < limit
         end, bytes_left = min(self.end_offset, limit), INFLATED_BYTES_MAX
-        wanted = Wanted(timestamp, from_offset, end)
+        wanted = WantedRecord(timestamp, from_offset, end)
         for row in self.index[late]:
             searched = find_in_batch(self.body[row["at"] : row["end"]], wanted, bytes_left)
             if searched.found is not None:

@@ -35,7 +35,7 @@ class ReadBack(NamedTuple):
     places: np.ndarray
 
 
-class Batches:
+class BatchCollector:
     """Collects batches in order, each with its last record's offset."""
 
     def __init__(self) -> None:

@@ -40,7 +40,7 @@ Check: TypeAlias = Generator[Job | None, Any, Verdict]
 NOTHING = None
 
 
-class Room:
+class TurnRoom:
     """How many bytes the checks of this turn may still inflate in the loop."""
 
     __slots__ = ("left",)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from smq.model.caller import Caller
-from smq.model.client_metrics import ClientFacts, Subscription, Wanted, wanted_of
+from smq.model.client_metrics import ClientFacts, Subscription, WantedMetrics, wanted_of
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.wire.compression import Codec, InflatesTooFar, compress, decompress
 
@@ -36,7 +36,7 @@ class Push(NamedTuple):
     metrics: bytes
 
 
-class Kept(NamedTuple):
+class KeptPush(NamedTuple):
     """What is kept of a push: its bytes, of zstd unless it came uncompressed."""
 
     compression: int
@@ -50,7 +50,7 @@ class Instance:
 
     id: UUID
     client: ClientFacts
-    wanted: Wanted
+    wanted: WantedMetrics
     version: int
     subscribed_ms: int = 0
     push_ms: int = 0
@@ -72,7 +72,7 @@ class Instance:
         return now_ms - self.seen_ms > max(SILENCE_MS_MIN, 3 * self.wanted.interval_ms)
 
 
-_NOTHING = Kept(Codec.NONE, b"", 0)
+_NOTHING = KeptPush(Codec.NONE, b"", 0)
 
 
 class ClientMetrics:
@@ -85,7 +85,7 @@ class ClientMetrics:
         self._version = 0
         # By the bytes of ids: clients choose these, and the hash of a UUID has no secret.
         self._instances: dict[bytes, Instance] = {}  # Least recently seen first.
-        self._pushed: dict[bytes, Kept] = {}  # The newest is last.
+        self._pushed: dict[bytes, KeptPush] = {}  # The newest is last.
         self._pushed_bytes = 0
 
     def take(self, configs: Mapping[str, Mapping[str, str]]) -> None:
@@ -133,10 +133,10 @@ class ClientMetrics:
             instance.is_terminating = push.is_last
         return instance
 
-    def end_push(self, instance: Instance, push: Push, kept: Kept | ErrorCode) -> None:
+    def end_push(self, instance: Instance, push: Push, kept: KeptPush | ErrorCode) -> None:
         """Keep a push, as kept_of() made it, in place of the one before. Raises BrokerError."""
         is_known = self._instances.get(instance.id.bytes) is instance
-        if isinstance(kept, Kept) and not is_known:  # Its subscription has changed meanwhile.
+        if isinstance(kept, KeptPush) and not is_known:  # Its subscription has changed meanwhile.
             kept = ErrorCode.UNKNOWN_SUBSCRIPTION_ID
         instance.error = kept if isinstance(kept, ErrorCode) else ErrorCode.NONE
         if isinstance(kept, ErrorCode):
@@ -202,18 +202,18 @@ def _check(instance: Instance, push: Push, now_ms: int) -> None:
         raise BrokerError(ErrorCode.TELEMETRY_TOO_LARGE)
 
 
-def kept_of(push: Push) -> Kept | ErrorCode:
+def kept_of(push: Push) -> KeptPush | ErrorCode:
     """What is kept of a push, or why it is refused.
 
     What is compressed takes up to some 0.2 s: it may be of a hundred thousand frames or blocks, so
     this is work for a lane. It is kept as one frame of zstd.
     """
     if not push.metrics or push.compression == Codec.NONE:
-        return Kept(Codec.NONE, push.metrics, len(push.metrics))
+        return KeptPush(Codec.NONE, push.metrics, len(push.metrics))
     try:
         inflated = bytes(decompress(push.compression, push.metrics, INFLATED_BYTES_MAX))
     except InflatesTooFar:
         return ErrorCode.TELEMETRY_TOO_LARGE
     except PeerError:
         return ErrorCode.INVALID_RECORD
-    return Kept(Codec.ZSTD, compress(Codec.ZSTD, inflated), len(inflated))
+    return KeptPush(Codec.ZSTD, compress(Codec.ZSTD, inflated), len(inflated))

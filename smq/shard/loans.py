@@ -18,13 +18,13 @@ import numpy as np
 
 from shm.kernels.base.words import COUNTER_FETCHES_FROM_WAL
 from shm.kernels.request.fetch import LEND_FROM_BYTES
-from smq.log.files.background import Background, Lane
+from smq.log.files.background import Background, JobLane
 from smq.log.files.disk import read_now
 from smq.log.log import Log
-from smq.log.reading import RUN_BYTES_MAX, Run
+from smq.log.reading import RUN_BYTES_MAX, WalRange
 
 if TYPE_CHECKING:
-    from smq.log.files.segment import Segment
+    from smq.log.files.segment import WalSegment
 
 GATHER_BYTES = 256 * 1024  # Gathered per call; fits a level-2 cache.
 VIEWS_MAX = 64  # Batches lent to one sendmsg; the system takes 1024 at most.
@@ -116,8 +116,8 @@ class LentBatches:
         self._ends = np.cumsum(spans[:, 1])
         self._sent = self._index = self._within = 0
         self._small = length < LEND_FROM_BYTES * len(spans)
-        self._lent: list[Segment] = []
-        self._loaded: tuple[Run, np.ndarray] | None = None
+        self._lent: list[WalSegment] = []
+        self._loaded: tuple[WalRange, np.ndarray] | None = None
         self._from_wal: memoryview | None = None  # Read and checked, not sent yet.
         self._read_bytes = self._checked_count = 0  # The last read; those checked.
         self._run_bytes = RUN_BYTES_MAX
@@ -181,7 +181,7 @@ class LentBatches:
             return False
         position, size = left[0].tolist()
         length = min(size - self._within, self._run_bytes)
-        run = Run(position + self._within, length, left[:0])
+        run = WalRange(position + self._within, length, left[:0])
         data = self._log.read_cached(run, self._scratch.bytes_read)
         if data is None or len(data) < length:
             return False
@@ -300,7 +300,7 @@ class FileRange:
             self._loaded = data
             ready()
 
-        self._background.submit(Lane.READS, read, loaded)
+        self._background.submit(JobLane.READS, read, loaded)
 
     def advance(self, sent: int) -> bool:
         """See Sendable."""

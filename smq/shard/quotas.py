@@ -21,7 +21,7 @@ KNOWN_MAX = 10_000  # Client ids with cached limits.
 NS_A_PERCENT = 10_000_000  # Of a second.
 
 
-class Limits:
+class ClientLimits:
     """The quotas of the clients with one id. Each method returns how long to wait, in ms."""
 
     def __init__(self, buckets: Buckets, limits: dict[str, Limit]) -> None:
@@ -52,7 +52,7 @@ class ClientQuotas:
     def __init__(self) -> None:
         self._quotas: Quotas = {}
         self._buckets = Buckets()
-        self._known: dict[str, Limits | None] = {}
+        self._known: dict[str, ClientLimits | None] = {}
         self.version = 0
 
     @property
@@ -67,7 +67,7 @@ class ClientQuotas:
             self._known.clear()
             self.version += 1
 
-    def of(self, client_id: str) -> Limits | None:
+    def of(self, client_id: str) -> ClientLimits | None:
         """The limits of a client; None: it has none."""
         if client_id not in self._known:
             if len(self._known) >= KNOWN_MAX:
@@ -75,7 +75,7 @@ class ClientQuotas:
             names = PRODUCE, CONSUME, REQUEST_TIME
             found = {name: limit_of(self._quotas, name, client_id) for name in names}
             limits = {name: limit for name, limit in found.items() if limit is not None}
-            self._known[client_id] = Limits(self._buckets, limits) if limits else None
+            self._known[client_id] = ClientLimits(self._buckets, limits) if limits else None
         return self._known[client_id]
 
     def connected(self, ip: str, now_ms: int) -> int:

@@ -8,7 +8,7 @@ After that time only records that name a payload keep it. The sweep (smq.sealer.
 payload before it deletes it: its upload then counts as of 1970. A check that takes long may have
 looked before; its batch is to be sent again.
 
-If payloads are files on this host, a kernel checks handles by the same `Rule`
+If payloads are files on this host, a kernel checks handles by the same `HandleRule`
 (shm.kernels.log.handles). It leaves all others to this module.
 
 Compressed batches are not checked (docs/adr/handles-are-sent-uncompressed.md).
@@ -36,7 +36,7 @@ from smq.shard.checks import (
     NOTHING,
     ROOM_BYTES,
     Check,
-    Room,
+    TurnRoom,
     Verdict,
 )
 from smq.wire.references import Handle, handle_rows, handles_of_rows
@@ -46,24 +46,24 @@ PATIENCE_MS = 1000
 REFUSED_MAX = 1000  # Per second: some ten milliseconds of futile look-ups.
 CHECK_MS_MAX = 60_000  # A payload may be condemned since the look at it: see SETTLED_MS.
 LATER_MAX = 10_000  # Payloads requested per batch; 1 MiB of handles names fewer.
-HANDLE_ROOM_BYTES = 4096  # Of a turn's Room: looking for a payload takes ten microseconds.
+HANDLE_ROOM_BYTES = 4096  # Of a TurnRoom: looking for a payload takes ten microseconds.
 TOO_MANY = f"its batch names more than {LATER_MAX} payloads: send fewer"
 
 
-class Seen(NamedTuple):
+class PayloadFacts(NamedTuple):
     """The filer's description of an existing payload."""
 
     length: int
     modified_ms: int
 
 
-class Payloads(Protocol):
+class PayloadLookup(Protocol):
     """The filer as the check needs it. Calls may take microseconds, no more."""
 
-    def look(self, key: str) -> Seen | None:
+    def look(self, key: str) -> PayloadFacts | None:
         """A payload, or None: it does not exist.
 
-        Raises Later. After Later, the answers for a whole batch arrive together, for up to
+        Raises NotYetKnown. After that, the answers for a whole batch arrive together, for up to
         LATER_MAX payloads.
         """
         ...
@@ -73,11 +73,11 @@ class Payloads(Protocol):
         ...
 
 
-class Later(Exception):
+class NotYetKnown(Exception):
     """The answer was requested, and will be known soon."""
 
 
-class Patience:
+class BadHandleLimit:
     """Limits the bad handles of one client per second."""
 
     __slots__ = ("_count", "_since_ms")
@@ -93,7 +93,7 @@ class Patience:
         return self._count > REFUSED_MAX
 
 
-class Rule(NamedTuple):
+class HandleRule(NamedTuple):
     """The conditions of a good handle whose payload is a file in a directory."""
 
     directory: bytes
@@ -110,7 +110,7 @@ class Handles(Protocol):
         """
         ...
 
-    def rule_of(self, number: int) -> Rule | None:
+    def rule_of(self, number: int) -> HandleRule | None:
         """The rule by which a kernel may check the partition's handles until the catalog
         changes."""
         ...
@@ -135,13 +135,13 @@ class References:
 
     def __init__(
         self,
-        payloads: Payloads,
+        payloads: PayloadLookup,
         topic_of: Callable[[int], Topic | None],
         config: Config,
-        room: Room | None = None,
+        room: TurnRoom | None = None,
     ) -> None:
         self._payloads, self._topic_of, self.config = payloads, topic_of, config
-        self.room = room or Room()
+        self.room = room or TurnRoom()
 
     def check(self, number: int, data: np.ndarray, at: int, now: Now) -> Check:
         """See Handles."""
@@ -171,7 +171,7 @@ class References:
             try:
                 reason, modified_ms = self._problem(handle.reference, topic, now.wall_ms)
                 oldest = min(oldest or (modified_ms, handle), (modified_ms, handle), key=_AGE)
-            except Later:  # Go on: request all payloads of the batch together.
+            except NotYetKnown:  # Go on: request all payloads of the batch together.
                 later.setdefault(handle.reference, handle.record)
                 reason = TOO_MANY if len(later) > LATER_MAX else ""
             if reason:
@@ -185,12 +185,12 @@ class References:
                 later.setdefault(oldest[1].reference, oldest[1].record)
         return _verdict_on(refused, later.values())
 
-    def rule_of(self, number: int) -> Rule | None:
+    def rule_of(self, number: int) -> HandleRule | None:
         """See Handles."""
         topic = self._topic_of(number)
         assert topic is not None, "a partition that is appended to belongs to a topic"
         directory = self._payloads.directory(directory_of(topic.namespace, topic.name))
-        return None if directory is None else Rule(directory, self._orphan_ms(topic))
+        return None if directory is None else HandleRule(directory, self._orphan_ms(topic))
 
     def _orphan_ms(self, topic: Topic) -> int:
         return settings_of(topic, self.config).reference_orphan_ms
@@ -200,7 +200,7 @@ class References:
     ) -> tuple[str, int]:
         """The error of a handle, as a sentence, or nothing; when its payload was uploaded.
 
-        Raises Later.
+        Raises NotYetKnown.
         """
         if isinstance(reference, NotAHandle):
             return str(reference), wall_ms

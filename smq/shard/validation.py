@@ -44,9 +44,9 @@ from smq.model.errors import ErrorCode
 from smq.model.now import Now
 from smq.model.topic_settings import TopicSettings, settings_of
 from smq.shard.answers import RefusedRecord
-from smq.shard.checks import CHECK_BYTES, GOOD, NOTHING, ROOM_BYTES, Check, Room, Verdict
+from smq.shard.checks import CHECK_BYTES, GOOD, NOTHING, ROOM_BYTES, Check, TurnRoom, Verdict
 from smq.shard.recompression import Compression, codec_of, compression_of, recompressed
-from smq.shard.references import REASONS_MAX, Handles, Rule
+from smq.shard.references import REASONS_MAX, HandleRule, Handles
 from smq.wire.codec import Buffer
 from smq.wire.compression import Codec, InflatesTooFar, Undecodable, decompress
 
@@ -71,10 +71,10 @@ class Validation:
         handles: Handles,
         topic_of: Callable[[int], Topic | None],
         config: Config,
-        room: Room | None = None,
+        room: TurnRoom | None = None,
     ) -> None:
         self._handles, self._topic_of, self.config = handles, topic_of, config
-        self.room = room or Room()
+        self.room = room or TurnRoom()
 
     def check(self, number: int, data: np.ndarray, at: int, now: Now) -> Check:
         """See Handles."""
@@ -128,7 +128,7 @@ class Validation:
         most = wanted.bytes_max // LOOP_COMPRESSED_PART
         return size <= most and self.room.take(ROOM_BYTES * size // (wanted.bytes_max // 2))
 
-    def rule_of(self, number: int) -> Rule | None:
+    def rule_of(self, number: int) -> HandleRule | None:
         """See Handles."""
         return self._handles.rule_of(number)
 

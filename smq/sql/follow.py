@@ -5,22 +5,22 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from smq.client.client import Client
-from smq.sql.session import Bounds, Refused, Topics, mentioned, run_over, understood
+from smq.sql.session import QueryBounds, QueryRefused, TopicSource, mentioned, run_over, understood
 from smq.tables.live import ISOLATION_LEVEL, arrived_rows
 
 
 def results(
-    query: str, topics: Topics, client: Client, bounds: Bounds, every_s: float
+    query: str, topics: TopicSource, client: Client, bounds: QueryBounds, every_s: float
 ) -> Iterator[pa.RecordBatchReader]:
     """The results of a query over each interval's new records; skips intervals without any.
 
-    Rows have the topic's typed columns as of the end of their interval. Raises Refused, TooMuch,
-    BrokerError, StoreError.
+    Rows have the topic's typed columns as of the end of their interval. Raises QueryRefused,
+    TooMuch, BrokerError, StoreError.
     """
     query = understood(query)
     names = mentioned(query, client.topics())
     if len(names) != 1:
-        raise Refused(f"a query that follows reads one topic, not {len(names)}")
+        raise QueryRefused(f"a query that follows reads one topic, not {len(names)}")
     (topic,) = names
     bytes_max = bounds.memory_bytes // 2
     with client.consumer(

@@ -45,12 +45,12 @@ _LISTS = {
 }
 
 
-class Refused(Exception):
+class QueryRefused(Exception):
     """The query cannot be run; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class QueryBounds:
     """A query's limits: bytes of memory, and seconds (None: unlimited)."""
 
     memory_bytes: int
@@ -58,7 +58,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Topics:
+class TopicSource:
     """The location of topics: a data directory, its filer, and a client if a broker serves it."""
 
     data_dir: Path
@@ -68,7 +68,7 @@ class Topics:
     def rows(self, query: str, bytes_max: int) -> tuple[list[str], list[TopicRows]]:
         """All topics' names, and the rows of those that the query names.
 
-        Raises Refused, Unreadable, TooMuch, StoreError, BrokerError.
+        Raises QueryRefused, Unreadable, TooMuch, StoreError, BrokerError.
         """
         with open_manifest(self.data_dir / FILE_NAME) as manifest:
             topics = topics_of(manifest)
@@ -88,7 +88,7 @@ class Topics:
 def understood(query: str) -> str:
     """Rewrite a query for DuckDB: SHOW COLUMNS FROM topic becomes DESCRIBE topic.
 
-    Raises Refused unless it is a single statement that only reads.
+    Raises QueryRefused unless it is a single statement that only reads.
     """
     if (listed := _LISTS.get(_folded(query))) is not None:
         return listed
@@ -97,9 +97,9 @@ def understood(query: str) -> str:
     if kind is duckdb.StatementType.EXPLAIN:  # EXPLAIN ANALYZE runs it: COPY would write.
         explain = _EXPLAIN.match(query)
         if explain is None or (kind := _kind(query[explain.end() :])) in READING[1:]:
-            raise Refused("explain a query like this: EXPLAIN [ANALYZE] SELECT …")
+            raise QueryRefused("explain a query like this: EXPLAIN [ANALYZE] SELECT …")
     if kind not in READING:
-        raise Refused(
+        raise QueryRefused(
             f"{kind.name} is not a query: SELECT, SHOW TABLES, SHOW DATABASES, DESCRIBE, SUMMARIZE "
             "and EXPLAIN are; write with `smq produce`"
         )
@@ -107,13 +107,13 @@ def understood(query: str) -> str:
 
 
 def _kind(query: str) -> duckdb.StatementType:
-    """The type of the query's only statement. Raises Refused."""
+    """The type of the query's only statement. Raises QueryRefused."""
     try:
         statements = duckdb.extract_statements(query)
     except duckdb.Error as error:
-        raise Refused(_sentence(error)) from error
+        raise QueryRefused(_sentence(error)) from error
     if len(statements) != 1:
-        raise Refused(f"one statement at a time, not {len(statements)}")
+        raise QueryRefused(f"one statement at a time, not {len(statements)}")
     return statements[0].type
 
 
@@ -126,7 +126,7 @@ def mentioned(query: str, topics: Collection[str]) -> list[str]:
 
     It errs on the side of too many: a name that is only an alias costs a look at the topic's files.
     SQL names ignore case, so if topics differ only by case, a query may name one of them.
-    Raises Refused.
+    Raises QueryRefused.
     """
     words = {quoted_.replace('""', '"') or word for quoted_, word in _IDENTIFIER.findall(query)}
     exact = words & set(topics)
@@ -134,15 +134,17 @@ def mentioned(query: str, topics: Collection[str]) -> list[str]:
     names = sorted(exact | {name for name in topics if name.lower() in folded})
     for one, other in pairwise(sorted(names, key=str.lower)):
         if one.lower() == other.lower():
-            raise Refused(f"{one} and {other} differ only by case; quote the one that you mean")
+            raise QueryRefused(
+                f"{one} and {other} differ only by case; quote the one that you mean"
+            )
     return names
 
 
 @contextmanager
-def running(query: str, topics: Topics, bounds: Bounds) -> Iterator[pa.RecordBatchReader]:
+def running(query: str, topics: TopicSource, bounds: QueryBounds) -> Iterator[pa.RecordBatchReader]:
     """Run a query; its rows come in batches.
 
-    Raises Refused, also from the batches; Unreadable, TooMuch, StoreError, BrokerError.
+    Raises QueryRefused, also from the batches; Unreadable, TooMuch, StoreError, BrokerError.
     """
     query = understood(query)
     all_names, rows = topics.rows(query, bounds.memory_bytes // 2)
@@ -151,14 +153,14 @@ def running(query: str, topics: Topics, bounds: Bounds) -> Iterator[pa.RecordBat
             yield _run(database, query, all_names, rows)
         except duckdb.Error as error:
             if is_late():
-                raise Refused(f"the query took longer than {bounds.seconds:g} s") from error
-            raise Refused(_sentence(error, all_names)) from error
+                raise QueryRefused(f"the query took longer than {bounds.seconds:g} s") from error
+            raise QueryRefused(_sentence(error, all_names)) from error
 
 
-def run_over(query: str, topic: str, rows: pa.Table, schema: str, bounds: Bounds) -> pa.Table:
+def run_over(query: str, topic: str, rows: pa.Table, schema: str, bounds: QueryBounds) -> pa.Table:
     """The result of a query over given rows of a topic (`smq.tables.live.SCHEMA`).
 
-    The rows get the typed columns of `schema`. Raises Refused, TooMuch.
+    The rows get the typed columns of `schema`. Raises QueryRefused, TooMuch.
     """
     with _connected(bounds) as database:
         database.execute("SET enable_external_access = false")
@@ -168,7 +170,7 @@ def run_over(query: str, topic: str, rows: pa.Table, schema: str, bounds: Bounds
         try:
             return database.sql(query).to_arrow_table()
         except duckdb.Error as error:
-            raise Refused(_sentence(error, [topic])) from error
+            raise QueryRefused(_sentence(error, [topic])) from error
 
 
 def _run(
@@ -206,7 +208,7 @@ def _segments_text(rows: TopicRows) -> str:
 
 
 @contextmanager
-def _database(rows: list[TopicRows], bounds: Bounds) -> Iterator[duckdb.DuckDBPyConnection]:
+def _database(rows: list[TopicRows], bounds: QueryBounds) -> Iterator[duckdb.DuckDBPyConnection]:
     with _connected(bounds) as database:
         paths = [path for each in rows for path in each.paths()]
         database.execute("SET allowed_paths = $1", [paths])
@@ -219,7 +221,7 @@ def _database(rows: list[TopicRows], bounds: Bounds) -> Iterator[duckdb.DuckDBPy
         yield database
 
 
-def _connected(bounds: Bounds) -> duckdb.DuckDBPyConnection:
+def _connected(bounds: QueryBounds) -> duckdb.DuckDBPyConnection:
     settings: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": f"{bounds.memory_bytes}B",
         "temp_directory": "",
@@ -237,11 +239,13 @@ def _create_views(database: duckdb.DuckDBPyConnection, topic: str, select: str) 
         database.execute(f"CREATE VIEW {raw} AS {select}")
         database.execute(f"CREATE VIEW {quoted(topic)} AS {text_select(raw)}")
     except duckdb.Error as error:
-        raise Refused(f"topic {topic}: {_sentence(error)}") from error
+        raise QueryRefused(f"topic {topic}: {_sentence(error)}") from error
 
 
 @contextmanager
-def _limit(database: duckdb.DuckDBPyConnection, bounds: Bounds) -> Iterator[Callable[[], bool]]:
+def _limit(
+    database: duckdb.DuckDBPyConnection, bounds: QueryBounds
+) -> Iterator[Callable[[], bool]]:
     """Interrupt the query at its deadline; yields a function that tells whether it was late."""
     late = threading.Event()
 

@@ -15,8 +15,8 @@ from smq.sealer.years import TIME_MS_MAX, TIME_MS_MIN
 from smq.sql.typed import quoted, typed_names, widened, with_typed
 from smq.store.manifest import Manifest
 from smq.tables import live
-from smq.tables.plan import Part, Unreadable, plan
-from smq.tables.raw_rows import Undecodable, raw_rows
+from smq.tables.plan import SegmentPart, Unreadable, plan
+from smq.tables.raw_rows import UndecodableRange, raw_rows
 from smq.tables.staging import Files
 
 # UTC without a zone: DuckDB would download its time zone extension.
@@ -41,7 +41,7 @@ class TopicRows:
 
     topic: Topic
     root: Path
-    parts: Sequence[Part]
+    parts: Sequence[SegmentPart]
     arrow: pa.Table
     live_ranges: Mapping[int, tuple[int, int]]
 
@@ -63,7 +63,7 @@ class TopicRows:
         """The Parquet files."""
         return [str(self.root / each.segment.path) for each in self._parquet()]
 
-    def _parquet(self) -> list[Part]:
+    def _parquet(self) -> list[SegmentPart]:
         return [each for each in self.parts if each.segment.kind == "parquet"]
 
     def select(self, arrow_name: str) -> str:
@@ -107,7 +107,7 @@ def topic_rows(
     for part in parts:
         if part.segment.kind == "raw":
             for found in raw_rows(store, part, bytes_max):
-                if isinstance(found, Undecodable):
+                if isinstance(found, UndecodableRange):
                     raise _unreadable(f"{topic.name}-{part.partition}", found, bytes_max)
                 tables.append(_live_columns(found.rows, part.partition))
     ranges: dict[int, tuple[int, int]] = {}
@@ -122,7 +122,7 @@ def topic_rows(
     return TopicRows(topic, files.root, parts, arrow, ranges)
 
 
-def _unreadable(partition: str, found: Undecodable, bytes_max: int) -> Unreadable:
+def _unreadable(partition: str, found: UndecodableRange, bytes_max: int) -> Unreadable:
     where = f"{partition}: the records at offsets {found.start} to {found.end}"
     if found.is_too_large:
         return Unreadable(
@@ -148,13 +148,13 @@ def _live_columns(rows: pa.Table, partition: int) -> pa.Table:
     return pa.table(columns).cast(live.SCHEMA)
 
 
-def _is_within(part: Part) -> bool:
+def _is_within(part: SegmentPart) -> bool:
     """Whether all times of its segment are of the years 1 to 9999."""
     segment = part.segment
     return TIME_MS_MIN <= segment.min_timestamp_ms <= segment.max_timestamp_ms <= TIME_MS_MAX
 
 
-def _read(root: Path, parts: Sequence[Part], schema: str, time: str, *, is_cut: bool) -> str:
+def _read(root: Path, parts: Sequence[SegmentPart], schema: str, time: str, *, is_cut: bool) -> str:
     files = ", ".join(_literal(str(root / each.segment.path)) for each in parts)
     by_name = ", union_by_name=true" if schema else ""  # Older files lack columns.
     source = (

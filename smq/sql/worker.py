@@ -1,6 +1,6 @@
 """A query in a process of its own: `python -m smq.sql.worker`, for the HTTP door.
 
-Reads one JSON object from standard input (see `Task`), and writes one to standard output:
+Reads one JSON object from standard input (see `QueryTask`), and writes one to standard output:
 {"columns": […], "types": […], "rows": [[…], …], "truncated": false}, or {"error": sentence}. The
 process may be killed at any time: it holds no state.
 """
@@ -20,7 +20,7 @@ from smq.client.client import Client, connect
 from smq.client.errors import BrokerUnavailable
 from smq.filer.location import Location
 from smq.model.errors import BrokerError, StoreError
-from smq.sql.session import Bounds, Refused, Topics, running
+from smq.sql.session import QueryBounds, QueryRefused, TopicSource, running
 from smq.sql.values import json_number, rows_of
 from smq.tables.live import TooMuch
 from smq.tables.plan import Unreadable
@@ -29,7 +29,7 @@ MiB = 1024 * 1024
 BESIDE_BYTES = 256 * MiB  # For threads, the broker's client and the JSON.
 
 
-class Task(NamedTuple):
+class QueryTask(NamedTuple):
     """A query, the location of its topics, and its limits.
 
     filer is the setting filer.root with its endpoint and region; bytes_max roughly bounds the JSON.
@@ -44,13 +44,13 @@ class Task(NamedTuple):
     bytes_max: int
 
 
-def answer(task: Task) -> dict[str, Any]:
+def answer(task: QueryTask) -> dict[str, Any]:
     """Run a query, or explain why not."""
     try:
         with _client(task.data_dir) as client:
-            topics = Topics(Path(task.data_dir), Location(*task.filer), client)
+            topics = TopicSource(Path(task.data_dir), Location(*task.filer), client)
             return _result(task, topics)
-    except (Refused, Unreadable, TooMuch, StoreError, BrokerError) as error:
+    except (QueryRefused, Unreadable, TooMuch, StoreError, BrokerError) as error:
         return {"error": str(error)}
 
 
@@ -61,10 +61,10 @@ def _client(data_dir: str) -> AbstractContextManager[Client | None]:
         return nullcontext()
 
 
-def _result(task: Task, topics: Topics) -> dict[str, Any]:
+def _result(task: QueryTask, topics: TopicSource) -> dict[str, Any]:
     rows: list[list[object]] = []
     left, truncated = task.bytes_max, False
-    with running(task.query, topics, Bounds(task.memory_bytes, task.seconds)) as found:
+    with running(task.query, topics, QueryBounds(task.memory_bytes, task.seconds)) as found:
         names, types = list(found.schema.names), [str(each) for each in found.schema.types]
         for batch in found:
             left -= batch.nbytes
@@ -95,7 +95,7 @@ def plain(value: object) -> object:
 
 def main() -> None:
     """Answer the one task on stdin."""
-    task = Task(**json.load(sys.stdin))
+    task = QueryTask(**json.load(sys.stdin))
     pa.array([0])  # Arrow reserves an arena first.
     # DuckDB's own limit does not count what a single function builds: repeat('x', 4000000000).
     confine(2 * task.memory_bytes + BESIDE_BYTES)

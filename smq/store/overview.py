@@ -38,7 +38,7 @@ class OpenPart(NamedTuple):
     partition: int
 
 
-class GroupMember(NamedTuple):
+class MemberOverview(NamedTuple):
     """A member and its timers."""
 
     member_id: str
@@ -49,14 +49,14 @@ class GroupMember(NamedTuple):
     rebalance_timeout_ms: int
 
 
-class Group(NamedTuple):
+class GroupOverview(NamedTuple):
     """A group at its last stable generation; `empty_since_ms`: when its last member left."""
 
     group_id: str
     protocol_type: str | None
     generation: int
     empty_since_ms: int | None
-    members: tuple[GroupMember, ...]
+    members: tuple[MemberOverview, ...]
 
 
 class Overview:
@@ -130,19 +130,19 @@ class Overview:
             )
         ]
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[GroupOverview]:
         """Every group with its members."""
-        members: dict[str, list[GroupMember]] = {}
+        members: dict[str, list[MemberOverview]] = {}
         for group_id, *row in self._database.rows(
             "SELECT group_id, member_id, instance_id, client_id, client_host, session_timeout_ms,"
             " rebalance_timeout_ms FROM group_members ORDER BY group_id, position"
         ):
-            members.setdefault(group_id, []).append(GroupMember(*row))
+            members.setdefault(group_id, []).append(MemberOverview(*row))
         rows = self._database.rows(
             "SELECT group_id, protocol_type, generation, empty_since_ms FROM groups"
             " ORDER BY group_id"
         )
-        return [Group._make([*row, tuple(members.get(row[0], ()))]) for row in rows]
+        return [GroupOverview._make([*row, tuple(members.get(row[0], ()))]) for row in rows]
 
     def close(self) -> None:
         """Close the database."""

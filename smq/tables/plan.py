@@ -20,14 +20,14 @@ class Unreadable(Exception):
     """Requested records cannot be read; the message names them."""
 
 
-class Manifest(Lines, Protocol):
+class PlanManifest(Lines, Protocol):
     """The part of `smq.store.manifest.Manifest` that planning needs."""
 
     def topics(self) -> list[Topic]: ...
     def log_start(self, partition_number: int) -> int: ...
 
 
-class Part(NamedTuple):
+class SegmentPart(NamedTuple):
     """The records [start, end) of a partition that lie in one segment."""
 
     partition: int
@@ -41,7 +41,7 @@ class Part(NamedTuple):
         return (self.start, self.end) != (self.segment.base_offset, self.segment.end_offset)
 
 
-def find_topic(manifest: Manifest, name: str) -> Topic:
+def find_topic(manifest: PlanManifest, name: str) -> Topic:
     """The topic of this name. Raises Unreadable."""
     for topic in manifest.topics():
         if (topic.namespace, topic.name) == (NAMESPACE_DEFAULT, name):
@@ -49,14 +49,16 @@ def find_topic(manifest: Manifest, name: str) -> Topic:
     raise Unreadable(f"there is no topic {name}")
 
 
-def plan(manifest: Manifest, topic: Topic, starting: Starting, ending: Ending) -> list[Part]:
+def plan(
+    manifest: PlanManifest, topic: Topic, starting: Starting, ending: Ending
+) -> list[SegmentPart]:
     """The parts to read, in order. Raises Unreadable."""
     for bounds in (starting, ending):
         if not isinstance(bounds, str):
             _check_partitions(topic, bounds)
     starts = {} if isinstance(starting, str) else starting
     ends = {} if isinstance(ending, str) else ending
-    parts: list[Part] = []
+    parts: list[SegmentPart] = []
     for partition, number in enumerate(topic.partition_numbers):
         log_start = manifest.log_start(number)
         segments = manifest.segments(number, log_start)
@@ -66,7 +68,9 @@ def plan(manifest: Manifest, topic: Topic, starting: Starting, ending: Ending) -
     return parts
 
 
-def between(manifest: Manifest, topic: Topic, partition: int, start: int, end: int) -> list[Part]:
+def between(
+    manifest: PlanManifest, topic: Topic, partition: int, start: int, end: int
+) -> list[SegmentPart]:
     """The parts of a partition from `start` to `end`; reads no other lines of the manifest.
 
     Raises Unreadable if the segments do not have all of these offsets.
@@ -105,7 +109,7 @@ def _range(
 
 def _parts(
     name: str, partition: int, segments: Sequence[Segment], start: int, end: int
-) -> list[Part]:
+) -> list[SegmentPart]:
     parts, place = [], start
     for segment in segments:
         if place >= end:
@@ -116,5 +120,5 @@ def _parts(
             raise Unreadable(f"{name}: no segment has offsets {place} to {segment.base_offset}")
         # Merged segments may have replaced neighbours since those before were found: from `place`.
         first, place = place, min(segment.end_offset, end)
-        parts.append(Part(partition, segment, max(segment.base_offset, first), place))
+        parts.append(SegmentPart(partition, segment, max(segment.base_offset, first), place))
     return parts

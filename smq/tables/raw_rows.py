@@ -13,7 +13,7 @@ from smq.sealer.cold import open_segment
 from smq.sealer.decode import READER, Kind, cut
 from smq.sealer.parquet import table_of
 from smq.sealer.raw import RawSegment
-from smq.tables.plan import Part
+from smq.tables.plan import SegmentPart
 from smq.wire.compression import InflatesTooFar, decompress
 from smq.wire.records import read_batches
 
@@ -25,7 +25,7 @@ class RawRows(NamedTuple):
     log_append_time: bool
 
 
-class Undecodable(NamedTuple):
+class UndecodableRange(NamedTuple):
     """Records of a raw segment that cannot be decoded: the offsets start to end (exclusive).
 
     `is_too_large`: a batch of them inflates further than the reader allows.
@@ -36,7 +36,9 @@ class Undecodable(NamedTuple):
     is_too_large: bool = False
 
 
-def raw_rows(store: Store, part: Part, inflated_bytes_max: int) -> Iterator[RawRows | Undecodable]:
+def raw_rows(
+    store: Store, part: SegmentPart, inflated_bytes_max: int
+) -> Iterator[RawRows | UndecodableRange]:
     """Decode the records of a part of a raw segment, in order, from batches that inflate to
     `inflated_bytes_max` at most.
 
@@ -50,7 +52,7 @@ def raw_rows(store: Store, part: Part, inflated_bytes_max: int) -> Iterator[RawR
             continue
         if piece.kind is Kind.RAW:
             is_too_large = _inflates_beyond(piece.batches, inflated_bytes_max)
-            yield Undecodable(piece.base_offset, piece.end_offset, is_too_large)
+            yield UndecodableRange(piece.base_offset, piece.end_offset, is_too_large)
         if piece.kind is Kind.ROWS:
             rows = table_of(piece)
             offsets = rows["_offset"]

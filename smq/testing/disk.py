@@ -30,7 +30,7 @@ Image = dict[str, bytes]
 """The files of a directory, by name."""
 
 
-class Operation(NamedTuple):
+class DiskOperation(NamedTuple):
     """One step of a trace. `file` numbers files through all their names."""
 
     kind: str
@@ -45,7 +45,7 @@ class Past(NamedTuple):
     """The operations of killed processes: all in the page cache, not all on disk."""
 
     image: Image
-    trace: list[Operation]
+    trace: list[DiskOperation]
 
 
 class TracingDisk(OsDisk):
@@ -61,7 +61,7 @@ class TracingDisk(OsDisk):
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.image = read_image(directory) if past is None else past.image
-        self.trace: list[Operation] = [] if past is None else list(past.trace)
+        self.trace: list[DiskOperation] = [] if past is None else list(past.trace)
         self.began = len(self.trace)
         state = _files_after(self.image, self.trace)
         state.move(len(state.moves))
@@ -79,42 +79,42 @@ class TracingDisk(OsDisk):
         """See Disk."""
         fd = super().create(path, size)
         self._opened[fd] = self._new_file(path.name)
-        self.trace.append(Operation("create", self._opened[fd], path.name, data=bytes(size)))
+        self.trace.append(DiskOperation("create", self._opened[fd], path.name, data=bytes(size)))
         return fd
 
     def write(self, fd: int, data: memoryview, at: int) -> None:
         """See Disk."""
-        self.trace.append(Operation("write", self._opened[fd], at=at, data=bytes(data)))
+        self.trace.append(DiskOperation("write", self._opened[fd], at=at, data=bytes(data)))
         super().write(fd, data, at)
 
     def sync(self, fd: int) -> None:
         """See Disk. Nothing is written through to the real disk: crashes are ours."""
-        self.trace.append(Operation("sync", self._opened[fd]))
+        self.trace.append(DiskOperation("sync", self._opened[fd]))
 
     def replace(self, path: Path, data: bytes | memoryview) -> None:
         """See Disk."""
         path.write_bytes(data)
         data = bytes(data)
-        self.trace.append(Operation("replace", self._new_file(path.name), path.name, data=data))
+        self.trace.append(DiskOperation("replace", self._new_file(path.name), path.name, data=data))
 
     def rename(self, path: Path, target: Path) -> None:
         """See Disk."""
         path.rename(target)
         assert target.parent == self.directory
         self._names[target.name] = file = self._names.pop(path.name)
-        self.trace.append(Operation("rename", file, path.name, target=target.name))
+        self.trace.append(DiskOperation("rename", file, path.name, target=target.name))
         self.sync_directory(target.parent)
 
     def remove(self, path: Path) -> None:
         """See Disk."""
         super().remove(path)
         if self._names.pop(path.name, None) is not None:
-            self.trace.append(Operation("remove", name=path.name))
+            self.trace.append(DiskOperation("remove", name=path.name))
 
     def sync_directory(self, path: Path) -> None:
         """See Disk."""
         assert path == self.directory
-        self.trace.append(Operation("directory"))
+        self.trace.append(DiskOperation("directory"))
 
     def _new_file(self, name: str) -> int:
         self._names[name] = self._next_file
@@ -143,10 +143,10 @@ class Files:
     def __init__(self, image: Image) -> None:
         self.contents = {n: bytearray(data) for n, data in enumerate(image.values())}
         self.names = {name: n for n, name in enumerate(image)}
-        self.unsynced: dict[int, list[Operation]] = {}
-        self.moves: list[Operation] = []
+        self.unsynced: dict[int, list[DiskOperation]] = {}
+        self.moves: list[DiskOperation] = []
 
-    def apply(self, operation: Operation) -> None:
+    def apply(self, operation: DiskOperation) -> None:
         kind, file = operation.kind, operation.file
         if kind == "write":
             self.unsynced.setdefault(file, []).append(operation)
@@ -163,7 +163,7 @@ class Files:
                 self.contents[file] = bytearray(operation.data)
             self.moves.append(operation)
 
-    def land(self, file: int, writes: list[Operation]) -> None:
+    def land(self, file: int, writes: list[DiskOperation]) -> None:
         """Make these writes durable."""
         for write in writes:
             self.contents[file][write.at : write.at + len(write.data)] = write.data
@@ -181,7 +181,7 @@ class Files:
         return {name: bytes(self.contents[file]) for name, file in self.names.items()}
 
 
-def _files_after(before: Image, trace: list[Operation]) -> Files:
+def _files_after(before: Image, trace: list[DiskOperation]) -> Files:
     state = Files(before)
     for operation in trace:
         state.apply(operation)
@@ -204,7 +204,7 @@ def torn(past: Past, at: int) -> Past:
     return Past(past.image, [*before, last._replace(data=last.data[:at])])
 
 
-def pieces_of(write: Operation, size: int) -> Iterator[Operation]:
+def pieces_of(write: DiskOperation, size: int) -> Iterator[DiskOperation]:
     """A write cut at multiples of `size` in its file."""
     at, end = write.at, write.at + len(write.data)
     while at < end:

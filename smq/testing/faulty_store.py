@@ -19,7 +19,7 @@ from smq.filer.store import (
     Data,
     Facts,
     Mode,
-    Reading,
+    OpenObject,
     Sink,
     Store,
 )
@@ -58,7 +58,7 @@ class Wrapper:
         return self._call(key, lambda: self.inner.get(key, start, length))
 
     @contextmanager
-    def reading(self, key: str, start: int = 0, length: int | None = None) -> Iterator[Reading]:
+    def reading(self, key: str, start: int = 0, length: int | None = None) -> Iterator[OpenObject]:
         """A range of an object, piece by piece."""
         with ExitStack() as opened:
             yield self._call(

@@ -64,7 +64,7 @@ class Wrong(AssertionError):
 
 
 @dataclass
-class Reader:
+class KillRunReader:
     """Reads each partition in order; raises Wrong at the first misplaced record."""
 
     bootstrap: str
@@ -172,7 +172,7 @@ class Load:
 
 
 @contextmanager
-def reading_along(reader: Reader) -> Iterator[Callable[[], None]]:
+def reading_along(reader: KillRunReader) -> Iterator[Callable[[], None]]:
     """Read in a thread; the block gets a check that raises the thread's error."""
     met: list[BaseException] = []
     stop = Event()
@@ -198,7 +198,7 @@ def reading_along(reader: Reader) -> Iterator[Callable[[], None]]:
     check()
 
 
-def read_up_to(reader: Reader, ends: list[int], say: Say) -> None:
+def read_up_to(reader: KillRunReader, ends: list[int], say: Say) -> None:
     """Read each partition to its end, and not beyond."""
     quiet_since_ms = said_ms = monotonic_ms()
     while reader.next_offsets != ends:
@@ -225,7 +225,7 @@ def kill_run(  # noqa: PLR0913, PLR0917  (what is run, and how)
     with SmqBroker(directory, settings) as broker:
         with Cluster(broker.bootstrap) as cluster:
             create_topic(cluster, TOPIC, PARTITIONS)
-        load, along = Load(broker.bootstrap), Reader(broker.bootstrap)
+        load, along = Load(broker.bootstrap), KillRunReader(broker.bootstrap)
         with reading_along(along) as check:
             for number in range(kills):
                 sender = Thread(target=load.send, args=(records // kills,))
@@ -240,7 +240,7 @@ def kill_run(  # noqa: PLR0913, PLR0917  (what is run, and how)
             load.finish(say)
         read_up_to(along, load.sent, say)
         say("the reader that read along is at the end; now everything again")
-        again = Reader(broker.bootstrap)
+        again = KillRunReader(broker.bootstrap)
         read_up_to(again, load.sent, say)
         if again.checksums != along.checksums:
             raise Wrong("what was read first is not what was read at the end")

@@ -14,7 +14,7 @@ from smq.filer.store import (
     Facts,
     IfMatch,
     Mode,
-    Reading,
+    OpenObject,
     Sink,
     checked_key,
 )
@@ -59,9 +59,9 @@ class MemoryStore:
         return data[start : None if length is None else start + length]
 
     @contextmanager
-    def reading(self, key: str, start: int = 0, length: int | None = None) -> Iterator[Reading]:
+    def reading(self, key: str, start: int = 0, length: int | None = None) -> Iterator[OpenObject]:
         """A range of an object, in one piece."""
-        yield Reading(self.head(key), iter([self.get(key, start, length)]))
+        yield OpenObject(self.head(key), iter([self.get(key, start, length)]))
 
     def head(self, key: str) -> Facts:
         """An object's facts."""

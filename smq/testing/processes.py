@@ -56,7 +56,7 @@ class Broker(Protocol):
         """Stops it."""
 
 
-class Process(Protocol):
+class RunningProcess(Protocol):
     """The part of a process's interface that is used; subprocess.Popen has it."""
 
     @property
@@ -75,7 +75,7 @@ class Process(Protocol):
 class Child:
     """A process whose output goes to a file."""
 
-    def __init__(self, process: Process, output: Path) -> None:
+    def __init__(self, process: RunningProcess, output: Path) -> None:
         self._process, self.output = process, output
 
     @classmethod
@@ -145,7 +145,7 @@ class Child:
         return f"process {self.pid} ({self.output})"
 
 
-class Ports:
+class ReservedPorts:
     """Adjacent ports of 127.0.0.1, reserved while this is open.
 
     They are bound but not listening: a broker that sets SO_REUSEADDR may listen there, end and
@@ -177,7 +177,7 @@ class Ports:
 
 def free_port() -> int:
     """A port that is free at this moment."""
-    with Ports() as port:
+    with ReservedPorts() as port:
         return port.first
 
 

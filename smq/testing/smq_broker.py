@@ -22,7 +22,7 @@ from smq.model.config import Config
 from smq.model.config_rules import size
 from smq.model.config_sources import parse
 from smq.testing.broker_pool import broker_pool
-from smq.testing.processes import POLL_SECONDS, Child, Ports, answers
+from smq.testing.processes import POLL_SECONDS, Child, ReservedPorts, answers
 
 if TYPE_CHECKING:
     from smq.client.client import Client
@@ -61,7 +61,7 @@ class SmqBroker:
         # The path of a socket has 107 bytes at most, and directories of tests have long names.
         self._runtime = tempfile.TemporaryDirectory(prefix="smq-", dir=runtime_home)
         shards = int(values["shards"])
-        self._reserved = Ports(shards)
+        self._reserved = ReservedPorts(shards)
         self.port = self._reserved.first
         self._ports = range(self.port, self.port + shards)
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._ports)

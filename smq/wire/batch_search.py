@@ -27,12 +27,12 @@ from shm.kernels.record.records import INT64_MIN
 from smq.model.errors import PeerError
 from smq.wire.codec import Buffer
 from smq.wire.compression import Codec, inflate_pieces
-from smq.wire.records import Batch, read_batches
+from smq.wire.records import BatchView, read_batches
 
 INFLATED_BYTES_MAX = 64 * 1024 * 1024  # Per batch: far above what a client makes of a megabyte.
 
 
-class Wanted(NamedTuple):
+class WantedRecord(NamedTuple):
     """A record of this time or later with an offset in [offset, limit).
 
     `newest`: the one with the largest time, which `timestamp` claims to be.
@@ -53,7 +53,7 @@ class Searched(NamedTuple):
     bytes_looked_at: int
 
 
-def find_in_batch(data: bytes | memoryview, wanted: Wanted, bytes_max: int) -> Searched:
+def find_in_batch(data: bytes | memoryview, wanted: WantedRecord, bytes_max: int) -> Searched:
     """The first wanted record of a batch.
 
     The newest mostly has the time that the header claims. Else, as where the log starts within the
@@ -72,7 +72,7 @@ def find_in_batch(data: bytes | memoryview, wanted: Wanted, bytes_max: int) -> S
     return Searched(found, searched.end_offset, looked_at)
 
 
-def _find(data: bytes | memoryview, wanted: Wanted, bytes_max: int) -> Searched:
+def _find(data: bytes | memoryview, wanted: WantedRecord, bytes_max: int) -> Searched:
     [batch] = read_batches(data)
     state, looked_at = new_search(batch.record_count), 0
     outcome, rest = MORE if batch.record_count > 0 else ENDED, b""
@@ -99,12 +99,12 @@ def _find(data: bytes | memoryview, wanted: Wanted, bytes_max: int) -> Searched:
     return Searched(None, end_offset, looked_at)
 
 
-def _pieces(batch: Batch, bytes_max: int) -> Iterator[Buffer]:
+def _pieces(batch: BatchView, bytes_max: int) -> Iterator[Buffer]:
     payload = batch.data[BATCH_HEADER_BYTES:]
     if batch.codec == Codec.NONE:
         return iter((payload,))
     return inflate_pieces(batch.codec, payload, min(bytes_max, INFLATED_BYTES_MAX))
 
 
-def _by_header(batch: Batch, wanted: Wanted) -> tuple[int, int]:
+def _by_header(batch: BatchView, wanted: WantedRecord) -> tuple[int, int]:
     return max(batch.base_offset, wanted.offset), batch.max_timestamp

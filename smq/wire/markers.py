@@ -20,7 +20,7 @@ from shm.kernels.base.words import (
 )
 from smq.model.errors import PeerError
 from smq.wire.codec import READ_ERRORS, Buffer, Malformed
-from smq.wire.records import MAGIC, Batch, crc_of, read_batches
+from smq.wire.records import MAGIC, BatchView, crc_of, read_batches
 
 ABORT, COMMIT = 0, 1
 _CHECKED = Struct(">hiqqqhii")
@@ -42,7 +42,7 @@ class Marker(NamedTuple):
     coordinator_epoch: int
 
 
-class Gone(Protocol):
+class AbortedRange(Protocol):
     """An aborted transaction."""
 
     @property
@@ -66,7 +66,7 @@ def write_marker(marker: Marker, wall_ms: int) -> bytes:
     return _batch(0, -1, checked + record)
 
 
-def read_marker(batch: Batch) -> Marker:
+def read_marker(batch: BatchView) -> Marker:
     """The marker in a control batch. Raises PeerError."""
     try:
         [record] = batch.records()
@@ -136,7 +136,7 @@ def write_empty(start: int, end: int, leader_epoch: int, timestamp_ms: int) -> b
     return _batch(start, leader_epoch, checked)
 
 
-def without(data: bytes, aborted: Callable[[int, int, list[int]], Iterable[Gone]]) -> bytes:
+def without(data: bytes, aborted: Callable[[int, int, list[int]], Iterable[AbortedRange]]) -> bytes:
     """Whole batches, with those of aborted transactions replaced by empty ones.
 
     `aborted` finds the transactions of some producers with records or markers in a range, in the

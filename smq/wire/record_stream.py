@@ -12,7 +12,7 @@ from smq.wire.codec import Buffer, Malformed
 from smq.wire.compression import Codec, InflatesTooFar, inflate_pieces
 from smq.wire.records import (
     VARLONG_BYTES_MAX,
-    Batch,
+    BatchView,
     Record,
     crc_of,
     read_varint,
@@ -21,14 +21,14 @@ from smq.wire.records import (
 RECORDS_A_STEP = 256  # That are passed over without a word.
 
 
-class Limits(NamedTuple):
+class InflationLimits(NamedTuple):
     """How many bytes are inflated, and how many of them a record may have."""
 
     inflated_bytes: int
     record_bytes: int
 
 
-def records_from(batch: Batch, start: int, limits: Limits) -> Iterator[Record | None]:
+def records_from(batch: BatchView, start: int, limits: InflationLimits) -> Iterator[Record | None]:
     """The records from an offset on. None: a piece of the batch has ended, or some records were
     passed over.
 
@@ -51,7 +51,7 @@ def records_from(batch: Batch, start: int, limits: Limits) -> Iterator[Record | 
 class _Reader:
     """Takes a batch's records piece by piece."""
 
-    def __init__(self, batch: Batch, start: int, record_bytes_max: int) -> None:
+    def __init__(self, batch: BatchView, start: int, record_bytes_max: int) -> None:
         self._batch, self._start, self._bytes_max = batch, start, record_bytes_max
         self._rest = bytearray()  # The beginning of a record, or nothing.
         self._wanted = 0  # Bytes that `_rest` needs before it is worth another look.

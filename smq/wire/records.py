@@ -41,7 +41,7 @@ class Record(NamedTuple):
     headers: Headers = ()
 
 
-class Batch(NamedTuple):
+class BatchView(NamedTuple):
     """The header of a batch, and a view of its records' bytes."""
 
     base_offset: int
@@ -125,7 +125,7 @@ VARINT_BYTES_MAX = 5
 VARLONG_BYTES_MAX = 10
 
 
-def read_batches(buffer: Buffer) -> Iterator[Batch]:
+def read_batches(buffer: Buffer) -> Iterator[BatchView]:
     """The batches in a `records` field, without a truncated last one. Raises Malformed."""
     view, at = memoryview(buffer), 0
     while at + words.BATCH_HEADER_BYTES <= len(view):
@@ -137,7 +137,7 @@ def read_batches(buffer: Buffer) -> Iterator[Batch]:
         end = at + words.BATCH_OVERHEAD_BYTES + length
         if end > len(view):
             return
-        yield Batch._make((*_HEADER.unpack_from(view, at), view[at:end]))
+        yield BatchView._make((*_HEADER.unpack_from(view, at), view[at:end]))
         at = end
 
 
@@ -211,7 +211,7 @@ _HEAD = Struct(">qiibI")
 assert _HEAD.size == words.BATCH_ATTRIBUTES_AT == words.BATCH_CRC_AT + 4
 
 
-def batch_pieces(records: Sequence[Record], like: Batch, last_offset: int) -> list[Buffer]:
+def batch_pieces(records: Sequence[Record], like: BatchView, last_offset: int) -> list[Buffer]:
     """An uncompressed batch of some records of another batch, without a producer, without copies.
 
     Otherwise its header equals the original's; the last offset may be beyond the last record's.

@@ -43,7 +43,7 @@ class WrongOption(ValueError):
     """An invalid option; the message names it, its value and the allowed values."""
 
 
-class Selection(NamedTuple):
+class TopicSelection(NamedTuple):
     """The topics to read: a list, a pattern of whole names, or named partitions."""
 
     topics: frozenset[str] = frozenset()
@@ -68,7 +68,7 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Location:
+class BrokerLocation:
     """A broker's location in the options: `bootstrap` or a data directory, or both.
 
     `filer_…` are its settings `filer.root`, `filer.s3.endpoint`, `.region`, `.credentials`.
@@ -86,8 +86,8 @@ class Location:
 class ReadOptions:
     """Options that a batch read and a stream share."""
 
-    location: Location
-    selection: Selection
+    location: BrokerLocation
+    selection: TopicSelection
     starting: Bound
     late_start: Literal["error", "latest"]
     reads_live: bool
@@ -100,7 +100,7 @@ class ReadOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class BatchAdmission:
     """The maximum records of a stream's batch, and how long it waits for the minimum."""
 
     offsets_max: int | None
@@ -175,10 +175,10 @@ def is_plan(options: Mapping[str, str]) -> bool:
     return _Given(options).choice("mode", "rows", "plan") == "plan"
 
 
-def location(options: Mapping[str, str]) -> Location:
+def location(options: Mapping[str, str]) -> BrokerLocation:
     """The broker's location. Raises WrongOption."""
     given = _Given(options)
-    found = Location(
+    found = BrokerLocation(
         given.get("kafka.bootstrap.servers"),
         given.get("dataDir"),
         given.get("filerRoot"),
@@ -209,13 +209,13 @@ def batch_options(options: Mapping[str, str]) -> tuple[ReadOptions, Bound]:
     return read, ending
 
 
-def stream_options(options: Mapping[str, str]) -> tuple[ReadOptions, Admission]:
+def stream_options(options: Mapping[str, str]) -> tuple[ReadOptions, BatchAdmission]:
     """The options of `readStream`, and how it admits records. Raises WrongOption."""
     given = _Given(options)
     for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
         if given.get(name) is not None:
             raise WrongOption(f"{name} is not valid in streaming queries")
-    admission = Admission(
+    admission = BatchAdmission(
         given.number("maxOffsetsPerTrigger"),
         given.number("minOffsetsPerTrigger"),
         _milliseconds("maxTriggerDelay", given.get("maxTriggerDelay") or "15m"),
@@ -253,7 +253,7 @@ def _read_options(given: _Given, default_start: int) -> ReadOptions:
     )
 
 
-def _selection(given: _Given) -> Selection:
+def _selection(given: _Given) -> TopicSelection:
     named = [each for each in STRATEGIES if given.get(each) is not None]
     if len(named) != 1:
         count = "One" if not named else "Only one"
@@ -262,19 +262,19 @@ def _selection(given: _Given) -> Selection:
         )
     value = given.get(named[0]) or ""
     if named[0] == "assign":
-        return Selection(partitions=_partitions(value))
+        return TopicSelection(partitions=_partitions(value))
     if named[0] == "subscribe":
         topics = frozenset(each.strip() for each in value.split(",") if each.strip())
         if not topics:
             raise WrongOption(f"subscribe is {value!r}; it must be topics, separated by commas")
-        return Selection(topics=topics)
+        return TopicSelection(topics=topics)
     if not value.strip():
         raise WrongOption("subscribePattern is empty; it must be a regular expression")
     try:
         re.compile(value)
     except re.error as error:
         raise WrongOption(f"subscribePattern is {value!r}: {error}") from error
-    return Selection(pattern=value)
+    return TopicSelection(pattern=value)
 
 
 def _topic_ids(text: str | None) -> dict[str, str]:

@@ -36,7 +36,7 @@ TRANSACTION_S = 900  # The broker's bound (transaction.max.timeout.ms).
 ABANDONED_S = 24 * 3600  # Files this much older than a batch's belong to no live driver.
 
 
-class Place(NamedTuple):
+class SinkPlace(NamedTuple):
     """Where a query keeps the sink's data.
 
     directory   holds rows until they are published
@@ -75,7 +75,7 @@ class Place(NamedTuple):
             ) from error
 
 
-def place_of(options: Mapping[str, str]) -> Place:
+def place_of(options: Mapping[str, str]) -> SinkPlace:
     """Where a stream's rows wait for publishing, and its identity. Raises WrongOption."""
     given = {name.lower(): value for name, value in options.items()}
     query, staging = given.get("queryid"), given.get("stagingdir")
@@ -85,13 +85,13 @@ def place_of(options: Mapping[str, str]) -> Place:
     parts = urlsplit(location)
     if parts.scheme in {"", "file"}:
         checkpoint = Path(parts.path)
-        return Place(Path(staging) if staging else checkpoint / "smq-sink", checkpoint, query)
+        return SinkPlace(Path(staging) if staging else checkpoint / "smq-sink", checkpoint, query)
     if not staging or not query:
         raise WrongOption(
             f"checkpointLocation is {location}: set stagingDir to a directory that all nodes "
             "have, where rows wait, and queryId to a name of this query's own"
         )
-    return Place(Path(staging), None, query)
+    return SinkPlace(Path(staging), None, query)
 
 
 class Publisher:
@@ -101,7 +101,7 @@ class Publisher:
     """
 
     def __init__(
-        self, address: str, place: Place, topic: str | None, pace: int | None = None
+        self, address: str, place: SinkPlace, topic: str | None, pace: int | None = None
     ) -> None:
         self._address, self._place, self._topic, self._pace = address, place, topic, pace
 

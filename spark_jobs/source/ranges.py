@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from smq.client.names import TopicPartition
 from smq.tables.plan import Unreadable
-from spark_jobs.source.options import EARLIEST, LATEST, Admission, WrongOption
+from spark_jobs.source.options import EARLIEST, LATEST, BatchAdmission, WrongOption
 from spark_jobs.source.topics import Offsets, Piece
 
 logger = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ def admitted(
 def must_wait(
     starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
-    admission: Admission,
+    admission: BatchAdmission,
     waited_ms: float | None,
 ) -> bool:
     """Whether a batch waits for more records. `waited_ms`: since the last one; None: the first."""

@@ -24,8 +24,8 @@ from spark_jobs.source.options import (
     typed_topic,
 )
 from spark_jobs.source.ranges import Edges, clamped, losses, named_offsets, tasks
-from spark_jobs.source.rows import Rows
-from spark_jobs.source.topics import Offsets, Piece, Place, Topics, find_place
+from spark_jobs.source.rows import PieceReader
+from spark_jobs.source.topics import BrokerPlace, Offsets, Piece, SparkTopics, find_place
 from spark_jobs.source.typed import typed_ddl, typed_kinds
 
 COLUMNS = {
@@ -50,7 +50,7 @@ PLAN_COLUMNS = {
 class Task(InputPartition):
     """The input of a Spark task."""
 
-    def __init__(self, place: Place, pieces: Sequence[Piece]) -> None:
+    def __init__(self, place: BrokerPlace, pieces: Sequence[Piece]) -> None:
         super().__init__(None)
         self.place, self.pieces = place, pieces
 
@@ -78,7 +78,7 @@ class SmqReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """The tasks. Raises Unreadable, BrokerError, StoreError, WrongOption."""
         place = find_place(self._read.location)
-        with Topics(place, reads_live=self._read.reads_live) as topics:
+        with SparkTopics(place, reads_live=self._read.reads_live) as topics:
             names = topics.selected(self._read.selection)
             ids = topics.ids(names) | self._read.topic_ids
             ranges = planned(topics, names, self._read, self._ending)
@@ -108,7 +108,7 @@ def typed_schema(options: Mapping[str, str]) -> str:
     if topic is None:
         return ""
     place = find_place(location(options))
-    with Topics(place, reads_live=place.data_dir is None) as topics:
+    with SparkTopics(place, reads_live=place.data_dir is None) as topics:
         return topics.schema(topic)
 
 
@@ -118,7 +118,7 @@ def all_columns(schema: str) -> dict[str, str]:
 
 
 def planned(
-    topics: Topics, names: Sequence[TopicPartition], read: ReadOptions, ending: Bound
+    topics: SparkTopics, names: Sequence[TopicPartition], read: ReadOptions, ending: Bound
 ) -> dict[TopicPartition, tuple[int, int]]:
     """The range of each partition that a batch reads.
 
@@ -146,7 +146,9 @@ def columns_of(schema: StructType, columns: Mapping[str, str]) -> pa.Schema:
     return to_arrow_schema(schema, timezone="UTC")
 
 
-def resolved(topics: Topics, side: str, bound: Bound, edges: Edges, read: ReadOptions) -> Offsets:
+def resolved(
+    topics: SparkTopics, side: str, bound: Bound, edges: Edges, read: ReadOptions
+) -> Offsets:
     """The offset of a bound in each partition. Raises WrongOption, BrokerError, StoreError."""
     if bound.offsets is not None:
         return named_offsets(f"{side}Offsets", bound.offsets, edges)
@@ -169,7 +171,9 @@ def resolved(topics: Topics, side: str, bound: Bound, edges: Edges, read: ReadOp
     return found
 
 
-def tasks_of(place: Place, pieces: Sequence[Piece], read: ReadOptions) -> list[InputPartition]:
+def tasks_of(
+    place: BrokerPlace, pieces: Sequence[Piece], read: ReadOptions
+) -> list[InputPartition]:
     """Tasks for some pieces."""
     packed = tasks(pieces, read.partitions_min, read.records_per_partition_max)
     return [Task(place, each) for each in packed]
@@ -187,7 +191,7 @@ def read_task(
         yield pa.RecordBatch.from_pylist(spans, columns)
         return
     if isinstance(task, Task):
-        rows = Rows(
+        rows = PieceReader(
             task.place,
             columns,
             schema,

@@ -27,9 +27,9 @@ from smq.sealer.cold import open_segment
 from smq.sealer.parquet_segment import ParquetSegment
 from smq.sealer.typed import Typing, typed_columns
 from smq.tables.live import BATCH_BYTES, ISOLATION_LEVEL, POLL_S, owned
-from smq.tables.plan import Part, Unreadable
-from smq.tables.raw_rows import Undecodable, raw_rows
-from spark_jobs.source.topics import Piece, Place
+from smq.tables.plan import SegmentPart, Unreadable
+from smq.tables.raw_rows import UndecodableRange, raw_rows
+from spark_jobs.source.topics import BrokerPlace, Piece
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ SEALED_COLUMN = {
 }
 
 
-class Rows:
+class PieceReader:
     """Reads pieces, in order.
 
     columns             the fields that Spark wants, in its order and with its types
@@ -56,7 +56,7 @@ class Rows:
 
     def __init__(  # noqa: PLR0913  (each is an option)
         self,
-        place: Place,
+        place: BrokerPlace,
         columns: pa.Schema,
         schema: str = "",
         *,
@@ -91,7 +91,7 @@ class Rows:
                 for table in tables:
                     yield from table.combine_chunks().to_batches(BATCH_ROWS)
 
-    def _sealed(self, store: Store, piece: Piece, part: Part) -> Iterator[pa.Table]:
+    def _sealed(self, store: Store, piece: Piece, part: SegmentPart) -> Iterator[pa.Table]:
         if part.segment.kind == "raw":
             yield from self._raw(store, piece, part)
             return
@@ -107,9 +107,9 @@ class Rows:
                 rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))  # noqa: PLW2901
             yield self._named(rows, piece, kind)
 
-    def _raw(self, store: Store, piece: Piece, part: Part) -> Iterator[pa.Table]:
+    def _raw(self, store: Store, piece: Piece, part: SegmentPart) -> Iterator[pa.Table]:
         for found in raw_rows(store, part, self._inflated_bytes_max):
-            if isinstance(found, Undecodable):
+            if isinstance(found, UndecodableRange):
                 self._pass_over(
                     f"{piece.topic}-{piece.partition}: the records at offsets {found.start} to "
                     f"{found.end} {self._fault(is_too_large=found.is_too_large)}"

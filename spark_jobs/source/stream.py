@@ -44,7 +44,7 @@ from spark_jobs.source.reading import (
     tasks_of,
     typed_schema,
 )
-from spark_jobs.source.topics import Offsets, Place, Topics, find_place
+from spark_jobs.source.topics import BrokerPlace, Offsets, SparkTopics, find_place
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,7 +65,7 @@ class SmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = "" if self._plans else typed_schema(options)
         columns = PLAN_COLUMNS if self._plans else all_columns(self._schema)
         self._columns = columns_of(schema, columns)
-        self._opened: tuple[Place, Topics] | None = None
+        self._opened: tuple[BrokerPlace, SparkTopics] | None = None
         self._target: Offsets | None = None
         self._batch_at_s: float | None = None
         self._committed: Offsets = {}
@@ -116,7 +116,7 @@ class SmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._lost(f"Topic {topic} was deleted and created again")
         return {name: at for name, at in from_json(offsets).items() if name.topic not in others}
 
-    def _commit(self, topics: Topics, offsets: Offsets) -> None:
+    def _commit(self, topics: SparkTopics, offsets: Offsets) -> None:
         """Commit the stream's progress to the group: batches before these offsets are complete.
 
         Spark's own `commit` comes a batch later, and never for the last one. Nothing reads the
@@ -195,13 +195,13 @@ class SmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._opened[1].close()
             self._opened = None
 
-    def _topics(self) -> tuple[Place, Topics]:
+    def _topics(self) -> tuple[BrokerPlace, SparkTopics]:
         if self._opened is None:
             place = find_place(self._read.location)
-            self._opened = place, Topics(place, reads_live=self._read.reads_live)
+            self._opened = place, SparkTopics(place, reads_live=self._read.reads_live)
         return self._opened
 
-    def _names(self, topics: Topics) -> list[TopicPartition]:
+    def _names(self, topics: SparkTopics) -> list[TopicPartition]:
         try:
             return topics.selected(self._read.selection)
         except Unreadable as error:

@@ -31,14 +31,14 @@ from smq.model.topic_settings import schema_of
 from smq.sealer.cold import open_segment
 from smq.store.manifest import Manifest, open_manifest, walk
 from smq.store.store import FILE_NAME
-from smq.tables.plan import Part, Unreadable, between
+from smq.tables.plan import SegmentPart, Unreadable, between
 from smq.wire.codec import ZERO_UUID
-from spark_jobs.source.options import Location, Selection
+from spark_jobs.source.options import BrokerLocation, TopicSelection
 
 Offsets = dict[TopicPartition, int]
 
 
-class Place(NamedTuple):
+class BrokerPlace(NamedTuple):
     """Where executors read: the broker's address, and its files if they are on this host."""
 
     bootstrap: str | None
@@ -46,7 +46,7 @@ class Place(NamedTuple):
     filer: Filer | None
 
 
-def find_place(location: Location) -> Place:
+def find_place(location: BrokerLocation) -> BrokerPlace:
     """Locate a broker's records. Raises Unreadable, BrokerError."""
     if location.data_dir is not None:
         data_dir = Path(location.data_dir)
@@ -56,18 +56,18 @@ def find_place(location: Location) -> Place:
             )
         root = location.filer_root or str(data_dir / "filer")
         filer = _filer(location, {"filer.root": root})
-        return Place(location.bootstrap or location.data_dir, data_dir, filer)
+        return BrokerPlace(location.bootstrap or location.data_dir, data_dir, filer)
     assert location.bootstrap is not None
     with Cluster(location.bootstrap) as cluster:
         settings = cluster.retrying(lambda: broker_facts(cluster)).settings
     data_dir = Path(settings.get("data.dir", ""))
     is_readable = "data.dir" in settings and os.access(data_dir / FILE_NAME, os.R_OK)
     if not is_readable:  # It is another host's, or another user's.
-        return Place(location.bootstrap, None, None)
-    return Place(location.bootstrap, data_dir, _filer(location, settings))
+        return BrokerPlace(location.bootstrap, None, None)
+    return BrokerPlace(location.bootstrap, data_dir, _filer(location, settings))
 
 
-def _filer(location: Location, settings: Mapping[str, str]) -> Filer:
+def _filer(location: BrokerLocation, settings: Mapping[str, str]) -> Filer:
     """The filer of a broker with these settings; options win. Each executor opens its own."""
     named = Filer.named_by(settings, location.filer_endpoint or "")
     return Filer(
@@ -85,17 +85,17 @@ class Piece(NamedTuple):
     """
 
     topic: str
-    part: Part | None
+    part: SegmentPart | None
     partition: int
     start: int
     end: int
     topic_id: UUID = ZERO_UUID
 
 
-class Topics:
+class SparkTopics:
     """The driver's access to topics. Open one per query, and close it afterwards."""
 
-    def __init__(self, place: Place, *, reads_live: bool) -> None:
+    def __init__(self, place: BrokerPlace, *, reads_live: bool) -> None:
         self._place = place
         self._manifest: Manifest | None = None
         self._cluster: Cluster | None = None
@@ -127,7 +127,7 @@ class Topics:
         self.close()
 
     def selected(
-        self, selection: Selection, *, only_existing: bool = False
+        self, selection: TopicSelection, *, only_existing: bool = False
     ) -> list[TopicPartition]:
         """The partitions to read, sorted. Raises Unreadable if one does not exist.
 

@@ -81,7 +81,7 @@ def different(found: Records, expected: Records) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("way", OUT)
-def test_a_way_out_keeps_what_it_says_whatever_the_way_in(
+def test_each_way_out_returns_the_same_records_for_each_way_in(
     topics: dict[str, Filled], way: str
 ) -> None:
     read, kept = OUT[way]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from smq.app.process.clock import monotonic_ms
-from smq.log.files.background import BackgroundThread, Lane
+from smq.log.files.background import BackgroundThread, JobLane
 from smq.log.files.disk import OsDisk
 from smq.log.sync import InlineSyncer
 from smq.model.errors import ErrorCode
@@ -66,7 +66,7 @@ def filled(bench: ServerBench) -> list[bytes]:
     return values
 
 
-def test_who_reads_what_is_on_the_disk_waits_and_nobody_else(make: Make) -> None:
+def test_a_client_that_reads_from_a_slow_disk_does_not_delay_others(make: Make) -> None:
     bench = make(topic("old"), topic("new", range(2, 3)))
     values, disk = filled(bench), slow_disk(bench)
     readers = [bench.client() for _ in range(3)]
@@ -107,7 +107,7 @@ def fetched_so_far(client: Client) -> bool:
     return len(client.received) > 10_000
 
 
-def test_what_cannot_be_read_from_the_disk_closes_its_reader_and_is_told(make: Make) -> None:
+def test_a_damaged_wal_segment_closes_its_reader_and_is_reported(make: Make) -> None:
     bench = make(topic("old"), topic("new", range(2, 3)))
     filled(bench)
     log, reader, neighbour = bench.shard.logs[0], bench.client(), bench.client()
@@ -144,7 +144,7 @@ def test_an_ack_waits_for_the_repair_and_who_comes_meanwhile_is_refused(
     client.wait(1)
     disk, background = broken_disk(bench)
     gate = threading.Event()
-    background.submit(Lane.FILES, lambda: gate.wait(20), lambda _: None)
+    background.submit(JobLane.FILES, lambda: gate.wait(20), lambda _: None)
     disk.fail(method, 1)
     client.send(produce_request({name: {0: batch(b"in doubt")}}))
     turn_until(bench.loop, lambda: bench.shard.logs[0].failed is not None)
@@ -164,7 +164,7 @@ def test_an_ack_waits_for_the_repair_and_who_comes_meanwhile_is_refused(
 
 
 @pytest.mark.parametrize(("method", "name"), FAILURES)
-def test_who_waits_for_a_disk_that_stays_broken_is_closed_and_readers_are_served(
+def test_a_producer_is_closed_when_its_disk_stays_broken_and_readers_are_served(
     make: Make, method: str, name: str
 ) -> None:
     bench = make(topic("one"), topic("safe", range(2, 3), DISK))

@@ -138,9 +138,7 @@ def recorded_texts(topic: str) -> dict[tuple[int, int], bytes]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_what_was_made_before_files_said_their_version_is_served(
-    data_dir: Path, tmp_path: Path
-) -> None:
+def test_a_data_directory_without_format_versions_is_served(data_dir: Path, tmp_path: Path) -> None:
     with SmqBroker(tmp_path, SETTINGS) as broker, broker.connect() as client:
         for topic in ("os", "disk"):
             assert texts(client, topic, COUNT) == recorded_texts(topic)
@@ -251,7 +249,7 @@ def test_a_log_that_is_full_under_an_open_transaction_goes_on(
         (unknown_frame, r"logs/0: made by a newer SMQ: the frame at position \d+ is of kind 17,"),
     ],
 )
-def test_what_is_newer_is_seen_without_changing_anything(
+def test_a_newer_format_is_refused_and_nothing_changes(
     data_dir: Path, change: Callable[[Path], None], said: str
 ) -> None:
     refuse_newer(data_dir)

@@ -63,7 +63,7 @@ def test_the_kernel_takes_them_once_the_loop_has_found_one_good(
     assert send(client, good, reference_to(b"gone")) == ErrorCode.INVALID_RECORD
 
 
-def test_what_goes_between_two_handles_is_not_there_for_the_second(
+def test_a_deleted_payload_is_refused_in_the_next_handle(
     bench: ServerBench, filer: LocalStore, good: Reference
 ) -> None:
     client = bench.client()

@@ -116,7 +116,7 @@ def served(bench: DoorBench, script: Program) -> list[tuple[bytes, bool]]:
 
 @settings(max_examples=40, deadline=None)
 @given(script=requests_put)
-def test_programs_see_the_same_whoever_takes_the_turns(
+def test_turns_of_the_kernel_and_of_the_loop_give_programs_the_same_results(
     tmp_path_factory: pytest.TempPathFactory, script: Program
 ) -> None:
     topics = [topic("one"), topic("safe", range(2, 3), DISK)]

@@ -40,7 +40,7 @@ def worker_peaks(broker: SmqBroker) -> dict[str, int]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_what_an_earlier_version_has_spoilt_is_read_in_little_memory(tmp_path: Path) -> None:
+def test_spoilt_data_of_an_earlier_version_is_read_in_little_memory(tmp_path: Path) -> None:
     """Data faults 12, 16 and 18, in a data directory of a version that had them."""
     (tmp_path / "data").mkdir()
     with tarfile.open(RECORDED) as archive:

@@ -40,7 +40,7 @@ def test_a_copy_has_the_first_bytes_and_zeros_behind(
         files.copy(source, tmp_path / "b")
 
 
-def test_what_is_written_is_new(tmp_path: Path) -> None:
+def test_write_refuses_to_replace_a_file(tmp_path: Path) -> None:
     files.write(tmp_path / "deep" / "a", b"x")
     with pytest.raises(FileExistsError):
         files.write(tmp_path / "deep" / "a", b"y")

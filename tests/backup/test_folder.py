@@ -20,7 +20,7 @@ def taken(path: Path) -> About:
         return folder.finish(path, About("cluster", 7, "1", None, {"0": 64}))
 
 
-def test_what_is_finished_is_read_again(tmp_path: Path) -> None:
+def test_a_finished_snapshot_is_read_again(tmp_path: Path) -> None:
     about = taken(tmp_path / "s")
     assert folder.read(tmp_path / "s") == about
     assert (about.file_count, about.total_bytes) == (3, 9 + 13 + 11)
@@ -39,7 +39,7 @@ def test_an_unfinished_one_is_none_and_is_begun_again(tmp_path: Path) -> None:
         folder.read(tmp_path / "s")
 
 
-def test_what_another_process_takes_is_not_touched(tmp_path: Path) -> None:
+def test_a_folder_that_another_process_is_writing_is_not_touched(tmp_path: Path) -> None:
     """Door fault 2: a second snapshot to the same folder removed what the first had written, and
     the first was whole without it."""
     with folder.begin(tmp_path / "s"):
@@ -51,7 +51,7 @@ def test_what_another_process_takes_is_not_touched(tmp_path: Path) -> None:
     assert not (tmp_path / "s" / "a").exists()
 
 
-def test_what_is_there_is_not_touched(tmp_path: Path) -> None:
+def test_an_existing_folder_is_not_touched(tmp_path: Path) -> None:
     taken(tmp_path / "s")
     with pytest.raises(FileExistsError):
         folder.begin(tmp_path / "s")

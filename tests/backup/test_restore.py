@@ -45,7 +45,7 @@ def snapshot(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_new_cluster", [True, False])
-def test_what_goes_on_goes_on_above_what_clients_may_have_seen(
+def test_a_restore_continues_ids_and_generations_above_those_in_use(
     tmp_path: Path, *, is_new_cluster: bool
 ) -> None:
     snapshot(tmp_path)
@@ -166,7 +166,7 @@ def test_the_files_of_another_unfinished_one_are_not_taken(tmp_path: Path) -> No
         restoring(tmp_path).run()
 
 
-def test_what_is_there_is_not_touched(tmp_path: Path) -> None:
+def test_a_restore_refuses_a_directory_or_filer_that_is_not_empty(tmp_path: Path) -> None:
     snapshot(tmp_path)
     LocalStore(tmp_path / "filer2").put("docs/mine", b"a")
     with pytest.raises(Refused, match="is not empty; restore into an empty one"):

@@ -109,7 +109,7 @@ def test_files_of_users_are_not_older_than_the_cut(
     assert [(each.key, found.get(each.key)) for each in found.list()] == [("docs/a", b"new")]
 
 
-def test_a_file_that_the_manifest_names_and_nobody_has_is_told(tmp_path: Path) -> None:
+def test_a_snapshot_fails_if_the_filer_lacks_a_file_of_the_manifest(tmp_path: Path) -> None:
     served_once(tmp_path)
     store = Store.open(tmp_path / "data" / "store.sqlite")
     store._database.change("PRAGMA foreign_keys = OFF")

@@ -79,7 +79,7 @@ def test_the_cut_is_kept_while_the_log_goes_on_and_uses_its_files_again(tmp_path
     assert high_watermark(restored, 1) == len(before) == 40
 
 
-def test_what_is_sealed_in_whole_is_left_out(tmp_path: Path) -> None:
+def test_a_fully_sealed_wal_segment_is_left_out_of_the_copy(tmp_path: Path) -> None:
     log = start(tmp_path / "log", levels=LEVELS, bytes_max=LIMIT * 2, keep_bytes_max=LIMIT * 2).log
     fill(log, 1)
     fill(log, 2, count=1)
@@ -114,7 +114,9 @@ def test_of_other_partitions_there_is_no_byte(tmp_path: Path) -> None:
     assert [*read(restored, 1).values()] == [b"wanted%d" % i for i in range(30)]
 
 
-def test_whose_frames_are_behind_damage_is_not_guessed(tmp_path: Path) -> None:
+def test_a_damaged_segment_is_refused_where_frames_of_others_must_be_blanked(
+    tmp_path: Path,
+) -> None:
     log = opened(tmp_path / "log")
     fill(log, 1, count=3)
     data = np.fromfile(log.wal.segments[0].path, np.uint8)
@@ -124,7 +126,7 @@ def test_whose_frames_are_behind_damage_is_not_guessed(tmp_path: Path) -> None:
         blank_others(data, log.tail, 0, {2}, tmp_path)
 
 
-def test_a_log_that_nobody_serves_is_linked_where_it_is_full(tmp_path: Path) -> None:
+def test_full_segments_of_an_unserved_log_are_linked(tmp_path: Path) -> None:
     log = opened(tmp_path / "log")
     fill(log, 1)
     log.close()
@@ -141,7 +143,7 @@ def test_a_log_that_nobody_serves_is_linked_where_it_is_full(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_what_was_deleted_before_the_cut_is_deleted_in_the_copy(
+def test_records_deleted_before_the_cut_are_deleted_in_the_copy(
     tmp_path: Path, *, is_known: bool
 ) -> None:
     """Data fault 23: a snapshot missed a DeleteRecords that was answered before its cut."""
@@ -166,7 +168,9 @@ def test_what_was_deleted_before_the_cut_is_deleted_in_the_copy(
     assert high_watermark(restored, number) == high_watermark(log, number)
 
 
-def test_what_was_compacted_before_the_cut_comes_from_segments_in_the_copy(tmp_path: Path) -> None:
+def test_records_compacted_before_the_cut_are_read_from_segments_in_the_copy(
+    tmp_path: Path,
+) -> None:
     """Data fault 22: compaction ran between the copy of the checkpoint and the cut. After a restore
     the WAL showed a deleted key."""
     log = opened(tmp_path / "log")
@@ -239,7 +243,7 @@ def test_a_segment_that_is_freed_before_it_can_be_linked_is_noticed(tmp_path: Pa
 
 
 @pytest.mark.parametrize("way", ["deleted", "compacted"])
-def test_what_producers_did_before_the_cut_is_known_after_it(tmp_path: Path, way: str) -> None:
+def test_producer_state_from_before_the_cut_is_in_the_copy(tmp_path: Path, way: str) -> None:
     """Data fault 22, its kind: a start passed over the frames that were deleted between the copy of
     the checkpoint and the cut. So it did not know their sequences, and an ended transaction was
     open for ever."""
@@ -267,7 +271,7 @@ def test_what_producers_did_before_the_cut_is_known_after_it(tmp_path: Path, way
     assert append(restored, 1, batch(b"new")) == 3
 
 
-def test_what_is_stable_in_a_copy_is_not_below_what_was_deleted(tmp_path: Path) -> None:
+def test_the_last_stable_offset_of_a_copy_is_not_below_its_log_start(tmp_path: Path) -> None:
     """Data fault 23, its kind: the last stable offset would lie below the log start."""
     log = opened(tmp_path / "log")
     for number, producer_id, offset in ((1, 7, 3), (1, 8, 9), (2, 7, 3)):
@@ -298,7 +302,7 @@ def compacting(log: Log) -> Callable[[int, int], None]:
     return lambda number, end: log.sealing.compact(number, end, NOW_MS)
 
 
-def test_what_is_sealed_as_sent_is_decided_after_a_restore(tmp_path: Path) -> None:
+def test_records_sealed_undecided_are_decided_by_the_copys_marker(tmp_path: Path) -> None:
     """Use fault 2: a marker follows what has left the log; the copy has both."""
     log = opened(tmp_path / "log")
     log.transactions.wrote(Open(1, 7, 0, 0, NOW_MS))

@@ -32,7 +32,7 @@ from smq.wire.generated.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from smq.wire.records import Batch, Record, read_batches, write_batch
+from smq.wire.records import BatchView, Record, read_batches, write_batch
 from tests.app.fake_broker import eventually
 from tests.broker.questions import FETCH, LIST_OFFSETS, PRODUCE
 
@@ -124,9 +124,9 @@ class OneTopic:
         answer: PartitionData = leader.ask(FETCH, request).responses[0].partitions[0]
         return answer
 
-    def read(self, end: int, start: int = 0, partition: int = 0) -> list[Batch]:
+    def read(self, end: int, start: int = 0, partition: int = 0) -> list[BatchView]:
         """All batches of [start, end), fetched as a consumer would: with no error on the way."""
-        batches: list[Batch] = []
+        batches: list[BatchView] = []
         offset = start
 
         def reached() -> bool:

@@ -38,7 +38,7 @@ def produce_and_read(broker: SmqBroker, topic: str) -> None:
 
 
 @pytest.mark.parametrize("said", [b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET /met"])
-def test_scrapers_that_hang_keep_nobody_from_the_metrics(broker: SmqBroker, said: bytes) -> None:
+def test_hanging_scrapers_do_not_block_the_metrics(broker: SmqBroker, said: bytes) -> None:
     """They ask for a page that no socket holds and read none of it, or never end to ask."""
     host, _, port = broker.status().http.rpartition(":")
     with broker.connect() as client:

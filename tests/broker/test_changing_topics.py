@@ -80,7 +80,7 @@ def test_partitions_are_added_and_keep_their_records_over_a_restart(
     assert [topic.append(one(), partition) for partition in range(3)] == [2, 1, 1]
 
 
-def test_what_is_no_increase_is_refused(
+def test_a_partition_count_that_is_no_increase_is_refused(
     broker: SmqBroker, cluster: Cluster, admin: AdminClient
 ) -> None:
     topic = OneTopic(broker, cluster, "stays", partitions=2)
@@ -203,7 +203,7 @@ def test_deleted_records_are_gone_also_after_a_kill(
     assert topic.offset_at(EARLIEST) == topic.offset_at(LATEST) == 9
 
 
-def test_what_is_deleted_inside_a_batch_is_not_sealed(
+def test_records_deleted_inside_a_batch_are_not_sealed(
     broker: SmqBroker, cluster: Cluster, admin: AdminClient
 ) -> None:
     topic = OneTopic(broker, cluster, "trimmed", {"smq.seal.ms": str(HOUR_MS)})

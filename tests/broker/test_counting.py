@@ -39,7 +39,7 @@ def wait_counted(broker: SmqBroker, expected: list[float]) -> None:
     eventually(lambda: counted(broker) == expected, f"the page has {expected}")
 
 
-def test_what_the_ring_has_lost_counts_as_read_from_the_wal(broker: SmqBroker) -> None:
+def test_a_fetch_of_records_that_left_the_ring_counts_as_a_wal_read(broker: SmqBroker) -> None:
     with Cluster(broker.bootstrap) as cluster:
         topic = OneTopic(broker, cluster, "t", {"smq.seal.ms": "600000"})
         topic.append_filler(1)

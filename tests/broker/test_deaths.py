@@ -143,7 +143,7 @@ def die_with_a_checkpoint_that_is_new(
         die_with_a_checkpoint_that_is_new,
     ],
 )
-def test_a_retry_from_before_the_sealing_is_no_duplicate_whoever_dies_when(
+def test_a_retry_from_before_the_sealing_is_no_duplicate_after_any_death(
     tmp_path: Path, die: Callable[[SmqBroker, OneTopic, IdempotentProducer, str], None]
 ) -> None:
     settings = {**SETTINGS, "filer.sweep.ms": "1000"}

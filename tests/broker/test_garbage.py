@@ -75,9 +75,7 @@ def garbled(chance: Random) -> bytes:
     return said
 
 
-def test_garbage_of_any_kind_on_live_sockets_harms_nobody(
-    broker: SmqBroker, cluster: Cluster
-) -> None:
+def test_garbage_on_live_sockets_harms_no_other_client(broker: SmqBroker, cluster: Cluster) -> None:
     topic = OneTopic(broker, cluster, "neighbour")
     taken = 0
 
@@ -132,7 +130,7 @@ def test_a_request_may_come_byte_by_byte_while_others_go_on(broker: SmqBroker) -
         assert all(client.answer() for client in slow)
 
 
-def test_who_asks_for_much_and_reads_nothing_holds_little(
+def test_a_client_that_fetches_much_and_reads_nothing_takes_little_memory(
     broker: SmqBroker, cluster: Cluster
 ) -> None:
     """Answers are lent from the ring and the log, and requests wait while they are stuck."""

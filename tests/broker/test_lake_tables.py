@@ -19,7 +19,7 @@ from smq.client.kafka.topic_changes import alter_topic
 from smq.filer.location import Location
 from smq.model.errors import BrokerError
 from smq.sealer.lake.state import states
-from smq.sql.session import Bounds, Topics, running
+from smq.sql.session import QueryBounds, TopicSource, running
 from smq.testing.smq_broker import SUPERVISOR, SmqBroker
 from tests.app.fake_broker import eventually
 
@@ -65,7 +65,7 @@ def _frame(broker: SmqBroker, kind: str, topic: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["iceberg", "delta"])
-def test_each_record_is_in_the_table_once_whoever_is_killed(broker: SmqBroker, kind: str) -> None:
+def test_each_record_is_in_the_table_once_after_any_kill(broker: SmqBroker, kind: str) -> None:
     sent = 0
     with broker.connect() as client:
         client.create_topic("orders", 2, {"smq.table": kind, "retention.ms": "-1"})
@@ -127,8 +127,8 @@ def test_values_are_typed_columns_in_table_and_sql(broker: SmqBroker, kind: str)
     assert frame["price"].to_list() == [1.5, None, None, 2.0]
     assert frame["name"].to_list()[1:] == [None, None, "b"]
     query = "SELECT price, value FROM bids WHERE price IS NOT NULL ORDER BY price"
-    topics = Topics(broker.data_dir, Location(str(broker.data_dir / "filer")), None)
-    with running(query, topics, Bounds(1 << 28, None)) as found:
+    topics = TopicSource(broker.data_dir, Location(str(broker.data_dir / "filer")), None)
+    with running(query, topics, QueryBounds(1 << 28, None)) as found:
         assert found.read_all()["price"].to_pylist() == [1.5, 2.0]
     facts = broker_facts(broker.data_dir, 0.1)
     assert facts is not None

@@ -200,7 +200,7 @@ def sessions_of(pid: int) -> dict[int, Path]:
     return found
 
 
-def test_who_writes_into_another_s_session_ends_that_one_and_no_other(running: SmqBroker) -> None:
+def test_a_write_into_another_programs_session_ends_only_that_session(running: SmqBroker) -> None:
     """No broker can keep the same user from it: it is his process, and has his memory."""
     shard = running.status().processes["shard-1"].pid
     before = sessions_of(shard)
@@ -308,7 +308,7 @@ def garbage(chance: random.Random, memory: SessionMemory) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_garbage_anywhere_harms_nobody_else(running: SmqBroker, seed: int) -> None:
+def test_garbage_in_a_session_harms_no_other_client(running: SmqBroker, seed: int) -> None:
     chance, pids = random.Random(seed), running.pids()
     for _ in range(ROUNDS):
         with session(running) as (sock, memory):
@@ -327,7 +327,7 @@ def test_garbage_anywhere_harms_nobody_else(running: SmqBroker, seed: int) -> No
     assert "is dropped: its inbox ends where it cannot end" in running.tail()
 
 
-def test_garbage_that_changes_while_it_is_read_harms_nobody_else(running: SmqBroker) -> None:
+def test_garbage_that_changes_while_it_is_read_harms_no_other_client(running: SmqBroker) -> None:
     chance, pids = random.Random(9), running.pids()
     with session(running) as (sock, memory):
         request = np.frombuffer(produce_request({TOPIC: {0: batch(b"v" * 3000)}}), np.uint8)

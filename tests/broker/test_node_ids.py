@@ -69,7 +69,7 @@ def test_each_node_shows_its_own_id() -> None:
                 ]
 
 
-def test_a_request_at_the_wrong_node_is_told_the_right_one() -> None:
+def test_a_request_at_the_wrong_node_is_answered_with_the_leaders_address() -> None:
     """KIP-951: in Produce from 10 on, in Fetch from 16 on."""
     with (
         fresh_broker(shards=2) as broker,

@@ -49,7 +49,7 @@ def test_every_node_advertises_the_same_versions(broker: SmqBroker, version: int
     assert len(said[0]) > 20
 
 
-def test_clients_are_told_the_address_that_is_advertised() -> None:
+def test_metadata_names_the_advertised_address() -> None:
     with (
         fresh_broker(shards=2, advertise="queue.example:7000") as broker,
         RawClient(broker.port) as client,

@@ -194,9 +194,7 @@ def test_a_handle_to_nothing_is_rejected_and_nothing_is_written(
         assert producer.send(topic, b"goes on").result(10).offset == 0
 
 
-def test_a_changed_payload_is_told_from_what_was_uploaded(
-    client: smq.Client, topic: str, broker: SmqBroker
-) -> None:
+def test_a_changed_payload_fails_its_crc(client: smq.Client, topic: str, broker: SmqBroker) -> None:
     with client.producer() as producer:
         reference = client.upload(topic, b"payload")
         producer.send_handle(topic, reference).result(10)
@@ -354,7 +352,7 @@ def test_a_payload_under_an_open_transaction_is_read_as_any_record(broker: SmqBr
         assert read("read_committed", 1) == expected[1:]
 
 
-def test_a_kafka_producer_is_told_why_its_handle_is_refused(broker: SmqBroker) -> None:
+def test_a_kafka_producer_gets_the_error_code_of_a_refused_handle(broker: SmqBroker) -> None:
     with smq.connect(broker.bootstrap) as client:
         client.create_topic("from-kafka", 1)
         good = client.upload("from-kafka", b"payload")
@@ -449,7 +447,7 @@ class Load:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
-def test_whoever_is_killed_neither_orphans_nor_dangling_handles_stay(
+def test_neither_orphaned_payloads_nor_dangling_handles_stay_after_kills(
     tmp_path: Path, seed: int
 ) -> None:
     chance = Random(seed)

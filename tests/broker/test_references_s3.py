@@ -172,7 +172,7 @@ def test_while_the_bucket_is_away_kafka_clients_wait_for_payloads(
                     assert [bytes(record.value or b"") for record in batch] == [b"payload"]
 
 
-def test_what_no_record_names_goes(client: smq.Client, broker: SmqBroker) -> None:
+def test_a_payload_that_no_record_names_is_deleted(client: smq.Client, broker: SmqBroker) -> None:
     client.create_topic("short", 1, {"retention.ms": "2500", "smq.reference.orphan.ms": "1500"})
     store = store_of(broker)
     with client.producer() as producer:

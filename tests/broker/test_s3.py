@@ -33,7 +33,7 @@ from tests.broker.test_retention import (
     test_the_oldest_segments_go_while_the_others_keep_enough_bytes as sizing_on_s3,
 )
 from tests.broker.test_sealing import (
-    test_every_kind_of_record_comes_back_from_sealed_segments_whoever_was_killed as sealing_on_s3,
+    test_every_kind_of_record_is_read_back_from_sealed_segments_after_any_kill as sealing_on_s3,
     test_offsets_by_time_are_found_in_sealed_segments_and_in_the_log as times_on_s3,
     test_one_reader_goes_from_sealed_segments_through_the_log_into_the_ring as reading_on_s3,
 )
@@ -74,7 +74,7 @@ def broker(
 
 
 @pytest.mark.parametrize("outage", ["dead from the start", "dies", "hangs"])
-def test_while_s3_is_away_nobody_waits_and_the_log_stays_within_bounds(
+def test_clients_do_not_wait_and_the_log_stays_bounded_while_s3_is_unavailable(
     tmp_path: Path, outage: str
 ) -> None:
     with s3_server(tmp_path) as server:

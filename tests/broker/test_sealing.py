@@ -56,7 +56,7 @@ def append_strange(topic: OneTopic) -> list[Record]:
     return sent + [record._replace(offset=base + record.offset) for record in several]
 
 
-def test_every_kind_of_record_comes_back_from_sealed_segments_whoever_was_killed(
+def test_every_kind_of_record_is_read_back_from_sealed_segments_after_any_kill(
     broker: SmqBroker, cluster: Cluster
 ) -> None:
     topic = OneTopic(broker, cluster, "strange")

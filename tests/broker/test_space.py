@@ -83,7 +83,7 @@ def garbage(number: int) -> bytes:
 
 
 @pytest.mark.slow
-def test_batches_that_nobody_can_decode_are_sealed_as_they_are(tmp_path: Path) -> None:
+def test_undecodable_batches_are_sealed_unchanged(tmp_path: Path) -> None:
     with small_broker(tmp_path) as (broker, cluster):
         topic = OneTopic(broker, cluster, "garbage", NEVER)
         for number in range(LONG):
@@ -114,7 +114,7 @@ def put_a_file_in_its_place(filer: Path, aside: Path) -> None:
     filer.write_bytes(b"no directory")
 
 
-def test_what_is_sealed_is_read_from_the_wal_until_its_space_is_wanted(tmp_path: Path) -> None:
+def test_sealed_records_are_read_from_the_wal_until_its_space_is_needed(tmp_path: Path) -> None:
     """Its files are put aside meanwhile: only the WAL has it."""
     with small_broker(tmp_path, wal_keep_bytes="8MiB") as (broker, cluster):
         topic = OneTopic(broker, cluster, "topic", {"smq.seal.bytes": str(MiB)})

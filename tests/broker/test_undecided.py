@@ -173,7 +173,7 @@ def size_told(topic: OneTopic) -> int:
     return size
 
 
-def test_it_counts_where_sizes_are_told_and_goes_with_its_topic(
+def test_undecided_segments_count_in_sizes_and_are_deleted_with_their_topic(
     broker: SmqBroker, cluster: Cluster
 ) -> None:
     """Use fault 2: DescribeLogDirs and `smq status` left out what had left the log."""

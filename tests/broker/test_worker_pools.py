@@ -124,7 +124,7 @@ def test_workers_read_every_array_once_in_every_epoch(
     send_arrays(client, topic, 4)  # The parent's client goes on.
 
 
-def test_an_epoch_that_is_left_early_leaves_nobody_waiting(client: smq.Client, topic: str) -> None:
+def test_an_epoch_that_ends_early_leaves_no_worker_waiting(client: smq.Client, topic: str) -> None:
     send_arrays(client, topic, 400)
     loader = Loader(Dataset(client, topic, 400), 2, "fork")
     for _ in range(5):

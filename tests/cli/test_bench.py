@@ -101,7 +101,7 @@ def test_a_bad_workload_is_a_sentence(tmp_path: Path, text: str, says: str) -> N
     assert output.count("\n") == 1
 
 
-def test_what_is_not_there_is_a_sentence(tmp_path: Path) -> None:
+def test_a_wrong_bench_argument_exits_with_a_sentence(tmp_path: Path) -> None:
     assert "there is no workload nothing" in bench("run", "nothing", exit_code=1)
     assert "--set takes name=value" in bench("run", "flood", "--set", "x", exit_code=1)
     missing = str(tmp_path / "none")
@@ -125,7 +125,7 @@ def test_the_line_of_progress_says_what_a_second_brought() -> None:
     )
 
 
-def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verb, "NEEDED", ("confluent_kafka", "no_such_module"))
     output = bench("run", "flood", exit_code=1)
     assert "no_such_module is not installed; `pip install 'smq-broker[bench]'`" in output

@@ -20,7 +20,7 @@ def test_text_stays_text() -> None:
 
 
 @pytest.mark.parametrize("value", [1, [], {}, {"base64": 1}, {"base64": "?"}, {"text": "a"}])
-def test_what_is_no_text_is_refused(value: object) -> None:
+def test_an_invalid_json_field_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match=r"base64|Base64|Incorrect|Only"):
         from_json(value)
 
@@ -67,7 +67,7 @@ def test_a_failure_is_a_sentence(failure: BaseException, sentence: str) -> None:
         raise failure
 
 
-def test_an_address_that_is_none_is_told() -> None:
+def test_an_invalid_bootstrap_address_exits_with_a_sentence() -> None:
     for verb in (cluster_at, client_at):
         with pytest.raises(SystemExit, match=r"^smq: --bootstrap: a broker's address is host:port"):
             verb("nowhere").__enter__()

@@ -48,7 +48,9 @@ def test_settings_of_a_topic_are_set_and_unset(smq_session_broker: SmqBroker) ->
     assert "retention.ms" not in run(smq_session_broker, "list", "--topic", topic, "--only-set")
 
 
-def test_who_changed_what_is_told(smq_session_broker: SmqBroker) -> None:
+def test_config_history_names_who_changed_a_setting_and_its_values(
+    smq_session_broker: SmqBroker,
+) -> None:
     topic = uuid4().hex[:8]
     with smq_session_broker.connect() as client:
         client.create_topic(topic, 1, {"retention.ms": "77"})
@@ -81,7 +83,7 @@ def test_of_several_settings_all_are_set_or_none(smq_session_broker: SmqBroker) 
     assert "segment.ms" not in run(smq_session_broker, "list", "--topic", topic, "--only-set")
 
 
-def test_settings_of_brokers_are_set_unset_and_told(smq_session_broker: SmqBroker) -> None:
+def test_broker_settings_are_set_unset_and_listed(smq_session_broker: SmqBroker) -> None:
     said = run(smq_session_broker, "set", "filer.sweep.ms=7200000", "--json")
     assert json.loads(said) == {"broker": "all", "set": {"filer.sweep.ms": "7200000"}}
     said = run(smq_session_broker, "set", "max.connections=5000", "--broker", "1")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from smq.cli.broker_facts import OpenTransaction
-from smq.cli.diagnosis import Machine, ProcessLimits, findings
+from smq.cli.diagnosis import MachineFacts, ProcessLimits, findings
 from smq.front.metrics.facts import Facts, GroupOffset, LogFacts, PartitionFacts, ProcessFacts
 
 GiB = 2**30
@@ -21,11 +21,11 @@ WELL = Facts(
     disk_free_bytes=100 * GiB,
 )
 LIMITS = ProcessLimits("shard-1", 10, 1024, 0)
-MACHINE = Machine(16 * GiB, 8 * GiB, 0.001, None)
+MACHINE = MachineFacts(16 * GiB, 8 * GiB, 0.001, None)
 
 
 def said(
-    facts: Facts = WELL, limits: ProcessLimits = LIMITS, machine: Machine = MACHINE
+    facts: Facts = WELL, limits: ProcessLimits = LIMITS, machine: MachineFacts = MACHINE
 ) -> list[str]:
     return findings(facts, [limits], machine, GiB)
 
@@ -48,14 +48,14 @@ def test_nothing_is_said_of_a_broker_that_is_well() -> None:
         (replace(WELL, missing=("the store",)), "could not be read: the store"),
     ],
 )
-def test_what_is_wrong_with_the_broker_is_said(facts: Facts, words: str) -> None:
+def test_a_problem_of_the_broker_is_reported_in_a_sentence(facts: Facts, words: str) -> None:
     (sentence,) = said(facts)
     assert words in sentence
 
 
-def test_what_is_wrong_with_the_machine_is_said() -> None:
+def test_problems_of_processes_and_machine_are_reported() -> None:
     limits = ProcessLimits("shard-1", 1000, 1024, 4096)
-    machine = Machine(16 * GiB, 1000, 0.5, clock_is_synchronized=False)
+    machine = MachineFacts(16 * GiB, 1000, 0.5, clock_is_synchronized=False)
     text = "\n".join(said(limits=limits, machine=machine))
     for words in ("1000 of 1024 descriptors", "swapped out", "available", "500 ms", "the clock"):
         assert words in text
@@ -71,7 +71,7 @@ def test_what_is_wrong_with_the_machine_is_said() -> None:
     ],
 )
 def test_a_slow_filer_a_clock_that_jumps_and_a_full_container_are_said(
-    machine: Machine, words: str
+    machine: MachineFacts, words: str
 ) -> None:
     (sentence,) = said(machine=machine)
     assert words in sentence

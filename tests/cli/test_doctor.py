@@ -56,7 +56,9 @@ def test_it_works_while_a_shard_hangs(smq_session_broker: SmqBroker) -> None:
         os.kill(pid, signal.SIGCONT)
 
 
-def test_what_cannot_be_is_a_sentence(smq_session_broker: SmqBroker, tmp_path: Path) -> None:
+def test_a_doctor_that_cannot_work_exits_with_a_sentence(
+    smq_session_broker: SmqBroker, tmp_path: Path
+) -> None:
     assert "no broker serves" in doctor("--data-dir", str(tmp_path), exit_code=1)
     where = ("--data-dir", str(smq_session_broker.data_dir))
     output = doctor(*where, "--archive", str(tmp_path / "no/such.tar.gz"), exit_code=1)

@@ -22,7 +22,7 @@ def test_a_broker_that_is_not_there_is_said_so() -> None:
     assert f"127.0.0.1:{port}" in reason
 
 
-def test_nobody_is_waited_for_longer_than_the_deadline() -> None:
+def test_group_facts_waits_for_a_silent_broker_only_until_the_deadline() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         began_ms = monotonic_ms()

@@ -50,13 +50,13 @@ def ended(command: Sequence[str], output: IO[bytes] | int) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
-def test_a_full_disk_is_told_in_a_sentence(kafka: FakeKafka, verb: tuple[str, ...]) -> None:
+def test_a_full_disk_exits_with_a_sentence(kafka: FakeKafka, verb: tuple[str, ...]) -> None:
     with Path("/dev/full").open("wb") as full:
         assert ended([*SMQ, *verb, "--bootstrap", kafka.bootstrap], full) == (1, FULL)
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
-def test_a_pipe_that_nobody_reads_is_no_failure(kafka: FakeKafka, verb: tuple[str, ...]) -> None:
+def test_a_closed_pipe_exits_with_code_0(kafka: FakeKafka, verb: tuple[str, ...]) -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
     try:
@@ -65,7 +65,7 @@ def test_a_pipe_that_nobody_reads_is_no_failure(kafka: FakeKafka, verb: tuple[st
         os.close(write_end)
 
 
-def test_without_a_standard_output_it_is_told(kafka: FakeKafka) -> None:
+def test_a_closed_standard_output_exits_with_a_sentence(kafka: FakeKafka) -> None:
     closed = ["sh", "-c", 'exec "$@" >&-', "sh", *SMQ, "consume", "a"]
     code, sentence = ended([*closed, "--bootstrap", kafka.bootstrap], subprocess.DEVNULL)
     assert (code, sentence) == (1, "smq: there is no standard output to write to\n")

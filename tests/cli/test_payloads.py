@@ -65,7 +65,7 @@ def test_a_long_list_is_cut(smq_session_broker: SmqBroker, topic: str, tmp_path:
     assert b"and more" in run(smq_session_broker, "list", topic, "--count", "2")
 
 
-def test_what_cannot_be_is_a_sentence(
+def test_a_failed_payload_command_exits_with_a_sentence(
     smq_session_broker: SmqBroker, topic: str, tmp_path: Path
 ) -> None:
     missing = f"{'0' * 32}-{1:012x}-{0:08x}"

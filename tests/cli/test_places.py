@@ -3,7 +3,7 @@
 import pytest
 
 from smq.cli.places import place
-from smq.client.kafka.offsets import EARLIEST, LATEST, Place
+from smq.client.kafka.offsets import EARLIEST, LATEST, OffsetPlace
 
 
 @pytest.mark.parametrize(
@@ -11,22 +11,22 @@ from smq.client.kafka.offsets import EARLIEST, LATEST, Place
     [
         ("earliest", EARLIEST),
         ("latest", LATEST),
-        ("17", Place(offset=17)),
-        ("@17", Place(timestamp=17)),
-        ("@1970-01-02", Place(timestamp=86_400_000)),
-        ("@1970-01-02T00:00:01+00:00", Place(timestamp=86_401_000)),
-        ("@2023-11-14T22:13:20.123", Place(timestamp=1_700_000_000_123)),
+        ("17", OffsetPlace(offset=17)),
+        ("@17", OffsetPlace(timestamp=17)),
+        ("@1970-01-02", OffsetPlace(timestamp=86_400_000)),
+        ("@1970-01-02T00:00:01+00:00", OffsetPlace(timestamp=86_401_000)),
+        ("@2023-11-14T22:13:20.123", OffsetPlace(timestamp=1_700_000_000_123)),
         ("@1969-12-31T23:59:59.999", EARLIEST),
         ("@0001-01-01", EARLIEST),
-        (str(2**63 - 1), Place(offset=2**63 - 1)),
+        (str(2**63 - 1), OffsetPlace(offset=2**63 - 1)),
     ],
 )
-def test_a_place_is_said_in_words_numbers_and_times(text: str, meant: Place) -> None:
+def test_a_place_is_said_in_words_numbers_and_times(text: str, meant: OffsetPlace) -> None:
     assert place(text, "--from") == meant
 
 
 @pytest.mark.parametrize("text", ["", "first", "-1", "@", "@yesterday", "1970-01-02", "x@1"])
-def test_what_is_no_place_is_refused(text: str) -> None:
+def test_an_invalid_place_is_refused(text: str) -> None:
     with pytest.raises(SystemExit, match="smq: --until takes earliest"):
         place(text, "--until")
 

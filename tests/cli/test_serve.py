@@ -65,7 +65,7 @@ def test_a_configuration_file_that_cannot_be_used_is_named(
     assert done.stderr.count("\n") == 1
 
 
-def test_what_cannot_be_served_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_serve_refuses_unusable_settings_with_a_sentence(tmp_path: Path) -> None:
     newer, file = tmp_path / "newer", tmp_path / "file"
     newer.mkdir()
     (newer / "meta.json").write_text('{"format_version": 99}')

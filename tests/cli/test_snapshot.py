@@ -264,7 +264,9 @@ def test_killed_in_the_middle_it_is_no_snapshot_and_the_next_one_is(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_a_directory_that_nobody_serves_and_a_clone_beside_its_broker(tmp_path: Path) -> None:
+def test_an_unserved_directory_is_snapshot_and_its_clone_runs_beside_its_broker(
+    tmp_path: Path,
+) -> None:
     with served(tmp_path / "a") as broker:
         with broker.connect() as client:
             client.create_topic("t", 1)
@@ -320,7 +322,7 @@ def test_a_full_disk_leaves_nothing_behind_and_costs_the_broker_nothing(tmp_path
         assert len(read_all(broker, "t", 1)[0]) == 10_000
 
 
-def test_what_was_open_at_the_cut_is_aborted_and_its_id_begins_anew(tmp_path: Path) -> None:
+def test_a_transaction_open_at_the_cut_is_aborted_and_its_id_starts_over(tmp_path: Path) -> None:
     """Data fault 24, its kind: its producer may have gone on with it, and committed a part here."""
 
     def producer_of(broker: SmqBroker) -> confluent_kafka.Producer:

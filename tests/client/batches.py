@@ -1,18 +1,18 @@
-"""Fetched bytes as the SDK's Batches, and as a plain reader reads them."""
+"""Fetched bytes as the SDK's PlacedBatches, and as a plain reader reads them."""
 
 import numpy as np
 
 from shm.arrow import read_only
 from shm.kernels.reader.lend import F_FIELDS, F_ROW, F_START
 from shm.kernels.record.records import B_BASE_OFFSET, scan_batches
-from smq.client.consuming.batch.chunk import Batches, Record
+from smq.client.consuming.batch.chunk import PlacedBatches, Record
 from smq.client.names import TopicPartition
 from smq.wire.records import read_batches
 
 NAME = TopicPartition("t", 3)
 
 
-def batches_of(data: bytes, start: int | None = None, *, is_lent: bool = False) -> Batches:
+def batches_of(data: bytes, start: int | None = None, *, is_lent: bool = False) -> PlacedBatches:
     """Whole batches, read from an offset on."""
     array = read_only(data)
     facts = np.zeros((F_FIELDS, len(data) // 61 + 1), np.int64)
@@ -21,7 +21,7 @@ def batches_of(data: bytes, start: int | None = None, *, is_lent: bool = False) 
     facts = np.ascontiguousarray(facts[:, :count])
     facts[F_ROW] = 0
     facts[F_START] = facts[B_BASE_OFFSET] if start is None else start
-    return Batches(array, facts, [NAME], is_lent=is_lent)
+    return PlacedBatches(array, facts, [NAME], is_lent=is_lent)
 
 
 Plain = tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]

@@ -23,7 +23,7 @@ from smq.wire.generated.produce import (
     write_produce_response,
 )
 from smq.wire.headers import read_request_header
-from smq.wire.records import Batch, Record, read_batches
+from smq.wire.records import BatchView, Record, read_batches
 
 BATCHES_KNOWN = 5
 
@@ -36,7 +36,7 @@ class FakePartition:
         self.epochs: dict[int, int] = {}
         self.known: dict[int, deque[tuple[int, int, int]]] = {}
 
-    def append(self, batch: Batch) -> tuple[ErrorCode, int]:
+    def append(self, batch: BatchView) -> tuple[ErrorCode, int]:
         """Kafka's ProducerAppendInfo, then the log."""
         producer, first = batch.producer_id, batch.base_sequence
         last = (first + batch.record_count - 1) % 2**31
@@ -59,7 +59,7 @@ class FakePartition:
         self.records += [each._replace(offset=offset + i) for i, each in enumerate(batch.records())]
         return ErrorCode.NONE, offset
 
-    def has(self, batch: Batch) -> bool:
+    def has(self, batch: BatchView) -> bool:
         """Whether it is one of the last, sent again."""
         first = batch.base_sequence
         known = self.known.get(batch.producer_id, ())
@@ -102,7 +102,7 @@ class FakeShard:
         write_produce_response(ProduceResponse(responses=answers), PRODUCE_VERSION, writer)
         return header.correlation_id.to_bytes(4) + writer.to_bytes()
 
-    def _append(self, topic: str, partition: int, batch: Batch) -> tuple[ErrorCode, int]:
+    def _append(self, topic: str, partition: int, batch: BatchView) -> tuple[ErrorCode, int]:
         if len(batch.data) > self.batch_bytes_max:
             return ErrorCode.MESSAGE_TOO_LARGE, -1
         return self.partitions[topic, partition].append(batch)

@@ -44,7 +44,7 @@ def test_records_are_sent_and_awaited(kafka: FakeKafka) -> None:
     run(kafka, work)
 
 
-def test_what_fails_is_raised_where_it_is_awaited(kafka: FakeKafka) -> None:
+def test_an_error_is_raised_where_it_is_awaited(kafka: FakeKafka) -> None:
     async def work(client: smq.AsyncClient) -> None:
         producer = await client.producer()
         with pytest.raises(smq.NoSuchTopic):
@@ -56,7 +56,7 @@ def test_what_fails_is_raised_where_it_is_awaited(kafka: FakeKafka) -> None:
     run(kafka, work)
 
 
-def test_what_no_topic_can_be_called_is_told_at_the_call(kafka: FakeKafka) -> None:
+def test_an_invalid_topic_name_is_refused_at_the_call(kafka: FakeKafka) -> None:
     async def work(client: smq.AsyncClient) -> None:
         async with client.producer() as producer:
             handle = Reference.of(1, bytes(10), 1, 1, "x/y")

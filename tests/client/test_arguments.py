@@ -65,7 +65,7 @@ def test_a_field_may_be_called_as_it_likes() -> None:
 
 
 @pytest.mark.parametrize("seconds", [float("inf"), 1e12, SECONDS_MAX + 1])
-def test_nobody_waits_for_ever_by_a_number(seconds: float) -> None:
+def test_a_duration_that_is_too_long_is_refused(seconds: float) -> None:
     with pytest.raises(ValueError, match="it should be 2000000 at most"):
         duration("timeout", seconds)
 
@@ -162,7 +162,7 @@ def test_text_and_functions_are_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "é", "a/b", "a" * 250, "a\n"])
-def test_a_name_that_no_topic_can_have_is_told_with_what_is_allowed(name: str) -> None:
+def test_an_invalid_topic_name_is_refused_with_the_rule(name: str) -> None:
     words = f"topic is {re.escape(repr(name))}; it should be 1 to 249 ASCII letters, digits"
     with pytest.raises(ValueError, match=words):
         topic_name("topic", name)
@@ -184,7 +184,7 @@ def test_a_time_is_whole_milliseconds_and_has_its_zone() -> None:
         milliseconds_of("start", east.replace(tzinfo=None))
 
 
-def test_partitions_and_offsets_are_told_by_name() -> None:
+def test_wrong_partitions_and_offsets_are_refused_by_name() -> None:
     assert partition_name("partitions", ["t", 1]) == ("t", 1)
     assert offsets_by_partition("ends", {("t", 1): 7}) == {TopicPartition("t", 1): 7}
     for wrong in ("t", ("t",), 5):

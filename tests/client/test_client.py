@@ -52,7 +52,7 @@ def test_a_connection_that_broke_meanwhile_is_replaced(kafka: FakeKafka, client:
     assert client.create_topic("a", 2) == 2
 
 
-def test_nobody_to_connect_to_is_told() -> None:
+def test_connecting_where_nothing_listens_raises_broker_unavailable() -> None:
     with pytest.raises(smq.BrokerUnavailable, match="no broker answers at "):
         connect("127.0.0.1:1")
 
@@ -81,7 +81,7 @@ def test_a_wrong_setting_is_refused_by_its_name(client: Client) -> None:
         client.create_topic("a", 0)
 
 
-def test_what_it_opened_is_closed_with_it(kafka: FakeKafka) -> None:
+def test_close_closes_what_the_client_opened(kafka: FakeKafka) -> None:
     kafka.add_topic("a")
     client = connect(kafka.bootstrap)
     producer = client.producer(linger_ms=60_000)
@@ -112,7 +112,7 @@ class Opened:
         self.close()
 
 
-def test_all_is_closed_whatever_some_of_it_raises(kafka: FakeKafka) -> None:
+def test_close_closes_everything_after_an_exception(kafka: FakeKafka) -> None:
     client, opened = connect(kafka.bootstrap), [Opened(), Opened()]
     client._opened.update(opened)  # type: ignore[arg-type]
     with pytest.raises(TimeoutError, match="not in time"):
@@ -120,7 +120,9 @@ def test_all_is_closed_whatever_some_of_it_raises(kafka: FakeKafka) -> None:
     assert all(each.is_closed for each in opened)
 
 
-def test_the_error_of_a_block_is_told_and_what_was_opened_knows_of_it(kafka: FakeKafka) -> None:
+def test_an_exception_in_the_clients_block_is_raised_and_passed_to_what_it_opened(
+    kafka: FakeKafka,
+) -> None:
     client, opened = connect(kafka.bootstrap), [Opened(), Opened()]
     client._opened.update(opened)  # type: ignore[arg-type]
     error = KeyError("of the block")
@@ -147,7 +149,7 @@ def test_a_client_of_another_process_connects_by_itself(kafka: FakeKafka) -> Non
     ],
     ids=["number", "empty", "no port"],
 )
-def test_an_address_that_is_none_is_told(address: Any, error: type[Exception], words: str) -> None:
+def test_an_invalid_address_is_refused(address: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         connect(address)
 
@@ -171,7 +173,7 @@ WRONG_CALLS: list[tuple[Callable[[Any], object], str]] = [
 ]
 
 
-def test_wrong_arguments_are_told_at_the_call(kafka: FakeKafka, client: Client) -> None:
+def test_wrong_arguments_are_refused_at_the_call(kafka: FakeKafka, client: Client) -> None:
     kafka.add_topic("a")
     for call, words in WRONG_CALLS:
         with pytest.raises(TypeError, match=words):

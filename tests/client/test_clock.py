@@ -21,7 +21,7 @@ def test_monotonic_time_only_grows_and_its_units_agree(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("clock", [SYSTEM_CLOCK, SteppedClock()], ids=["system", "stepped"])
-def test_sleeping_takes_the_time_it_is_told(clock: Clock) -> None:
+def test_sleep_takes_at_least_the_given_time(clock: Clock) -> None:
     start_s = clock.monotonic_s()
     clock.sleep(-1)
     clock.sleep(0.01)

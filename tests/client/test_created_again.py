@@ -53,7 +53,9 @@ def test_it_is_read_from_its_beginning(client: smq.Client, topic: str, start: st
         assert consumer.statistics().resets == 3
 
 
-def test_so_it_is_by_who_was_told_that_the_old_one_is_gone(client: smq.Client, topic: str) -> None:
+def test_a_consumer_that_raised_no_such_topic_reads_the_new_topic_from_start(
+    client: smq.Client, topic: str
+) -> None:
     with client.consumer(topic, start="earliest") as consumer:
         fill(client, topic, OLD)
         assert read(consumer, len(OLD)) == [*OLD]
@@ -65,7 +67,9 @@ def test_so_it_is_by_who_was_told_that_the_old_one_is_gone(client: smq.Client, t
         assert read(consumer, len(NEW)) == [*NEW]
 
 
-def test_who_began_at_an_offset_is_told(client: smq.Client, topic: str) -> None:
+def test_a_consumer_that_began_at_an_offset_raises_for_the_new_topic(
+    client: smq.Client, topic: str
+) -> None:
     fill(client, topic, OLD)
     with client.consumer(start=5) as consumer:
         consumer.assign([(topic, 0)])
@@ -79,7 +83,7 @@ def test_who_began_at_an_offset_is_told(client: smq.Client, topic: str) -> None:
         assert read(consumer, 2) == [*NEW[114::3]]
 
 
-def test_who_wants_no_other_is_told(client: smq.Client, topic: str) -> None:
+def test_a_consumer_with_topic_ids_raises_for_the_new_topic(client: smq.Client, topic: str) -> None:
     fill(client, topic, OLD)
     with client.consumer(start="earliest", topic_ids=client.topic_ids()) as consumer:
         consumer.assign([(topic, 0)])
@@ -92,7 +96,9 @@ def test_who_wants_no_other_is_told(client: smq.Client, topic: str) -> None:
             consumer.seek(topic, 0, 3)
 
 
-def test_who_seeks_or_assigns_goes_where_he_says(client: smq.Client, topic: str) -> None:
+def test_a_seek_or_assign_after_the_topic_was_created_again_is_obeyed(
+    client: smq.Client, topic: str
+) -> None:
     fill(client, topic, OLD)
     with client.consumer(topic, start="earliest") as consumer:
         assert read(consumer, len(OLD)) == [*OLD]
@@ -108,7 +114,7 @@ def test_who_seeks_or_assigns_goes_where_he_says(client: smq.Client, topic: str)
         assert consumer.statistics().resets == 0
 
 
-def test_what_a_group_has_committed_goes_with_it(client: smq.Client, topic: str) -> None:
+def test_committed_offsets_are_deleted_with_their_topic(client: smq.Client, topic: str) -> None:
     with client.consumer(topic, group=topic, **GROUP) as consumer:
         fill(client, topic, OLD)
         assert read(consumer, len(OLD)) == [*OLD]

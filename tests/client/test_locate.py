@@ -24,7 +24,9 @@ DEEP = pytest.param("[" * 200_000, id="deep")
 
 
 @pytest.mark.parametrize("content", [None, "no json", "{}", "[]", DEEP])
-def test_a_directory_that_nobody_serves_is_told(tmp_path: Path, content: str | None) -> None:
+def test_an_unserved_directory_raises_broker_unavailable(
+    tmp_path: Path, content: str | None
+) -> None:
     if content is not None:
         (tmp_path / "status.json").write_text(content)
     with pytest.raises(BrokerUnavailable, match=f"no broker serves the data directory {tmp_path}"):
@@ -61,7 +63,7 @@ def test_other_transports_are_refused() -> None:
         reach_of("a:1", np.ones(2), 5, 300)  # type: ignore[arg-type]
 
 
-def test_what_can_be_no_path_is_no_address() -> None:
+def test_a_string_that_is_no_path_is_refused_as_an_address() -> None:
     for wrong in ("x" * 300, "a\0b"):
         with pytest.raises(ValueError, match="a broker's address is host:port, and not"):
             bootstrap_of(wrong)

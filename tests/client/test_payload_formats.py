@@ -68,7 +68,7 @@ def test_fields_and_many_of_them_come_back() -> None:
     [np.array([object()]), np.ma.masked_array([1], [True]), [1, 2]],
     ids=["objects", "masked", "a list"],
 )
-def test_what_has_no_bytes_of_its_own_is_refused(array: Any) -> None:
+def test_an_array_without_bytes_of_its_own_is_refused(array: Any) -> None:
     with pytest.raises(TypeError, match="array"):
         write_array(array)
 

@@ -34,7 +34,7 @@ def test_a_consumer_looks_for_new_partitions_when_the_clock_is_stepped(kafka: Fa
         assert len(consumer.assignment()) == 2
 
 
-def test_what_fails_is_retried_for_as_long_as_the_clock_says(kafka: FakeKafka) -> None:
+def test_a_failing_call_is_retried_for_as_long_as_the_clock_says(kafka: FakeKafka) -> None:
     clock = SteppedClock()
     with Reach(kafka.bootstrap, deadline_seconds=3600, clock=clock).cluster() as cluster:
         attempts = 0

@@ -9,7 +9,7 @@ from smq.client.client import connect
 from smq.client.errors import ProducerFenced
 from smq.client.kafka import admin, group_admin
 from smq.client.kafka.cluster import Cluster
-from smq.client.kafka.offsets import LATEST, Place, resolve
+from smq.client.kafka.offsets import LATEST, OffsetPlace, resolve
 from smq.model.errors import BrokerError, ErrorCode
 from smq.testing.kafka import Kafka, KafkaUnavailable
 from smq.testing.processes import Broker
@@ -77,7 +77,7 @@ def produce(cluster: Cluster, topic: str, compression: str = "none") -> dict[int
 
 
 @pytest.mark.parametrize("codec", Codec, ids=lambda codec: codec.name)
-def test_what_is_produced_is_consumed(cluster: Cluster, topic: str, codec: Codec) -> None:
+def test_produced_records_are_consumed(cluster: Cluster, topic: str, codec: Codec) -> None:
     next_offsets = produce(cluster, topic, codec.name.lower())
     ends = resolve(cluster, topic, range(PARTITIONS), LATEST)
     assert {each: end for each, end in ends.items() if end} == next_offsets
@@ -90,9 +90,9 @@ def test_what_is_produced_is_consumed(cluster: Cluster, topic: str, codec: Codec
 def test_times_become_offsets(cluster: Cluster, topic: str) -> None:
     produce(cluster, topic)
     ends = resolve(cluster, topic, range(PARTITIONS), LATEST)
-    found = read(cluster.bootstrap, topic, ends, start=Place(timestamp=1_000_500))
+    found = read(cluster.bootstrap, topic, ends, start=OffsetPlace(timestamp=1_000_500))
     assert {int(record.value or b"") for record in found} >= set(range(500, RECORDS))
-    assert resolve(cluster, topic, range(PARTITIONS), Place(timestamp=2_000_000)) == ends
+    assert resolve(cluster, topic, range(PARTITIONS), OffsetPlace(timestamp=2_000_000)) == ends
 
 
 def test_many_partitions_are_read_in_a_session(cluster: Cluster) -> None:
@@ -154,7 +154,7 @@ def test_transactions_are_seen_whole_or_not_at_all(cluster: Cluster, topic: str)
     group_admin.delete_group(cluster, "group")
 
 
-def test_settings_and_topics_are_told(cluster: Cluster, topic: str) -> None:
+def test_topics_and_their_settings_are_listed(cluster: Cluster, topic: str) -> None:
     own = [
         each
         for each in admin.topic_configs(cluster, topic)
@@ -166,7 +166,7 @@ def test_settings_and_topics_are_told(cluster: Cluster, topic: str) -> None:
     assert admin.groups(cluster) == []
 
 
-def test_what_cannot_be_is_refused(cluster: Cluster, topic: str) -> None:
+def test_invalid_topics_and_offsets_are_refused(cluster: Cluster, topic: str) -> None:
     for name, code in (
         (topic, ErrorCode.TOPIC_ALREADY_EXISTS),
         ("not/a/name", ErrorCode.INVALID_TOPIC_EXCEPTION),

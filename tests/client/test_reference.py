@@ -13,8 +13,8 @@ from smq.client.reference import (
     InlinePayload,
     Payload,
     Payloads,
+    PayloadSpace,
     Source,
-    Space,
     StoredPayload,
 )
 from smq.client.remote_filer import RemoteFiler
@@ -39,7 +39,7 @@ def stored(store: Store, data: bytes) -> tuple[StoredPayload, str]:
     """A payload in the filer, and its key."""
     reference = uploaded(store, "images", data)
     key = reference.key("images")
-    return StoredPayload(Space.of(store, "images"), reference), key
+    return StoredPayload(PayloadSpace.of(store, "images"), reference), key
 
 
 @pytest.mark.parametrize("data", [b"", b"payload", LARGE], ids=["empty", "small", "large"])
@@ -67,7 +67,7 @@ def test_a_range_is_read_without_the_rest(store: Store) -> None:
 
 
 @pytest.mark.parametrize("is_stored", [True, False])
-def test_wrong_arguments_are_told_by_name(tmp_path: Path, *, is_stored: bool) -> None:
+def test_wrong_arguments_are_refused_by_name(tmp_path: Path, *, is_stored: bool) -> None:
     payload: Any = InlinePayload(b"payload", "text/plain")
     if is_stored:
         payload, _ = stored(LocalStore(tmp_path / "filer"), b"payload")
@@ -96,7 +96,7 @@ def test_a_payload_is_not_saved_over_itself(tmp_path: Path) -> None:
 def test_a_handle_that_lies_about_its_length_costs_no_memory() -> None:
     store = MemoryStore()
     reference = Reference.of(0, bytes(10), LENGTH_MAX, 0, "text/plain")
-    payload = StoredPayload(Space.of(store, "images"), reference)
+    payload = StoredPayload(PayloadSpace.of(store, "images"), reference)
     with pytest.raises(PayloadMissing):
         payload.view()
     store.put(reference.key("images"), b"payload")
@@ -111,7 +111,7 @@ def test_a_download_says_how_far_it_is() -> None:
     assert said == [(RANGE_BYTES, len(LARGE)), (len(LARGE), len(LARGE))]
 
 
-def test_other_bytes_are_told_when_they_are_first_used(store: Store) -> None:
+def test_changed_bytes_raise_payload_damaged_at_first_use(store: Store) -> None:
     payload, key = stored(store, b"payload")
     store.put(key, b"payl0ad", "overwrite")
     assert bytes(payload.view(verify=False)) == b"payl0ad"
@@ -120,7 +120,7 @@ def test_other_bytes_are_told_when_they_are_first_used(store: Store) -> None:
 
 
 @pytest.mark.parametrize("data", [b"short", b"longer than that"])
-def test_another_length_is_told(store: Store, data: bytes) -> None:
+def test_a_payload_of_another_length_raises_payload_damaged(store: Store, data: bytes) -> None:
     payload, key = stored(store, b"payload")
     store.put(key, data, "overwrite")
     if isinstance(store, LocalStore) or len(data) < 7:
@@ -131,7 +131,7 @@ def test_another_length_is_told(store: Store, data: bytes) -> None:
             payload.view()
 
 
-def test_a_payload_that_is_gone_is_told(store: Store) -> None:
+def test_a_deleted_payload_raises_payload_missing(store: Store) -> None:
     payload, key = stored(store, b"payload")
     store.delete(key)
     for use in (payload.view, payload.read):
@@ -139,7 +139,7 @@ def test_a_payload_that_is_gone_is_told(store: Store) -> None:
             use()
 
 
-def test_what_was_mapped_stays_when_the_file_goes(tmp_path: Path) -> None:
+def test_a_mapped_view_outlives_its_file(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     payload, key = stored(store, b"payload")
     view = payload.view()
@@ -213,7 +213,7 @@ OBJECTS = np.array([object(), "text"], object)
         5,
     ],
 )
-def test_what_is_not_bytes_in_one_piece_is_refused(source: Any, tmp_path: Path) -> None:
+def test_an_upload_of_bytes_not_in_one_piece_is_refused(source: Any, tmp_path: Path) -> None:
     mark(tmp_path, "ours")
     with pytest.raises(TypeError, match="it must be a path, a stream to read, or bytes in one"):
         payloads_at(tmp_path).upload("images", source)
@@ -251,7 +251,7 @@ def test_a_directory_of_another_host_is_reached_over_http(tmp_path: Path) -> Non
         payloads.upload("images", b"payload")
 
 
-def test_what_a_record_stands_for(tmp_path: Path) -> None:
+def test_a_records_payload_is_its_value_or_the_bytes_that_its_handle_names(tmp_path: Path) -> None:
     payloads = payloads_at(tmp_path)
     assert payloads.of("images", {}, None) is None
     plain = payloads.of("images", {"content-type": b"text/plain"}, b"value")

@@ -48,9 +48,7 @@ def filer(broker: SmqBroker, store: LocalStore) -> Iterator[RemoteFiler]:
     store.delete(KEY)
 
 
-def test_what_is_written_is_there_when_the_block_ends(
-    filer: RemoteFiler, store: LocalStore
-) -> None:
+def test_an_upload_appears_when_its_block_ends(filer: RemoteFiler, store: LocalStore) -> None:
     data = os.urandom(3_000_000)
     with filer.writing(KEY) as sink:
         for at in range(0, len(data), 700_000):
@@ -119,7 +117,7 @@ def test_of_a_block_that_fails_nothing_stays(filer: RemoteFiler, store: LocalSto
             filer.get(KEY, 0, length)
 
 
-def test_what_the_source_of_the_bytes_raises_is_not_the_filers(filer: RemoteFiler) -> None:
+def test_an_exception_of_the_source_is_raised_unchanged(filer: RemoteFiler) -> None:
     def fail() -> None:
         with filer.writing(KEY) as sink:
             sink.write(b"begun")
@@ -129,7 +127,7 @@ def test_what_the_source_of_the_bytes_raises_is_not_the_filers(filer: RemoteFile
         fail()
 
 
-def test_a_filer_that_goes_away_is_told(listener: socket.socket) -> None:
+def test_a_filer_that_hangs_up_raises_unavailable(listener: socket.socket) -> None:
     def talk() -> None:
         with RemoteFiler("127.0.0.1", listener.getsockname()[1]).writing(KEY) as sink:
             hang_up(listener.accept()[0])
@@ -173,7 +171,7 @@ def test_a_refusal_is_not_asked_for_again(filer: RemoteFiler) -> None:
     assert not isinstance(told.value, Unavailable)
 
 
-def test_nobody_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_filer_raises_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_filer, "PATIENCE_S", 0.2)
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

@@ -68,7 +68,7 @@ def broken(source: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=str)
-def test_what_is_marked_has_no_calls_and_no_loops(path: Path) -> None:
+def test_statements_marked_uninterruptible_have_no_calls_and_no_loops(path: Path) -> None:
     assert broken((ROOT / path).read_text()) == []
 
 

@@ -228,7 +228,7 @@ def test_verifiable_clients(tools: Toolbox) -> None:
     assert any(each["name"] == "offsets_committed" and each["success"] for each in read)
 
 
-def test_what_a_broker_is(tools: Toolbox) -> None:
+def test_kafkas_tools_describe_the_broker(tools: Toolbox) -> None:
     assert "DeleteRecords(21): 0 to 2" in tools.run("BrokerApiVersionsCommand")
     of = ("--entity-type", "brokers", "--entity-name", "1")
     assert "num.partitions=" in tools.configs("--describe", "--all", *of)
@@ -312,7 +312,7 @@ def test_leaders_stay(tools: Toolbox, topic: str, tmp_path: Path) -> None:
     assert "No partition reassignments found." in listed
 
 
-def test_what_is_not_there_is_empty(tools: Toolbox) -> None:
+def test_kafkas_tools_list_nothing_for_features_smq_lacks(tools: Toolbox) -> None:
     assert tools.run("ClientMetricsCommand", "--list").split() == []
     assert tools.run("streams.StreamsGroupCommand", "--list").split() == []
     assert tools.run("consumer.group.ShareGroupCommand", "--list").split() == []

@@ -149,7 +149,7 @@ def test_a_busy_partition_goes_on_under_an_open_transaction(topic: OneTopic) -> 
 
 @pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
 @pytest.mark.parametrize("killed", ["", "shard-1", "sealer", "all"])
-def test_what_lay_under_it_is_seen_once_it_is_decided(
+def test_records_sealed_under_an_open_transaction_are_visible_once_it_is_decided(
     topic: OneTopic,
     killed: str,
     committed: bool,

@@ -78,7 +78,7 @@ def read(broker: Broker, topic: str, isolation: str = "read_committed") -> set[s
     return set(found)
 
 
-def test_what_is_committed_is_seen_and_what_is_aborted_is_not(broker: Broker, topic: str) -> None:
+def test_committed_records_are_visible_and_aborted_ones_never(broker: Broker, topic: str) -> None:
     producer = producer_of(broker, topic)
     committed: set[str] = set()
     for number in range(20):
@@ -145,7 +145,7 @@ def test_a_producer_that_begins_fences_the_one_before(broker: Broker, topic: str
     assert read(broker, topic) == {"d"}
 
 
-def test_what_is_open_for_too_long_is_aborted(broker: Broker, topic: str) -> None:
+def test_a_transaction_past_its_timeout_is_aborted(broker: Broker, topic: str) -> None:
     producer = producer_of(broker, topic, timeout_ms=1000)
     producer.begin_transaction()
     produce(producer, topic, "late")

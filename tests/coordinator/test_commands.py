@@ -135,7 +135,7 @@ def test_topics_are_made_when_somebody_asks_for_them(driver: CoordinatorDriver) 
         ({"do": "commit_segments", "segments": 5}, "malformed"),
     ],
 )
-def test_what_is_not_understood_is_an_error(
+def test_a_malformed_command_is_answered_with_an_error(
     driver: CoordinatorDriver, command: dict[str, Any], word: str
 ) -> None:
     answer = execute(json.dumps(command).encode(), driver.coordinator, driver.now)

@@ -28,7 +28,7 @@ def test_the_catalog_carries_the_clusters_id(driver: CoordinatorDriver) -> None:
     assert driver.coordinator.topics.catalog.cluster_id == "cluster"
 
 
-def test_what_is_forgotten_has_no_cycles(driver: CoordinatorDriver) -> None:
+def test_forgotten_groups_and_topics_leave_no_cycles(driver: CoordinatorDriver) -> None:
     """The collector looks only at what is young (smq.app.process.collector)."""
 
     def live(number: int) -> None:

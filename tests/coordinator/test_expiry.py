@@ -230,7 +230,7 @@ def test_an_empty_group_without_offsets_is_forgotten_at_the_next_check(
     assert driver.store.groups() == []
 
 
-def test_who_was_told_its_member_id_is_not_forgotten(driver: CoordinatorDriver) -> None:
+def test_a_group_whose_member_was_given_an_id_is_not_forgotten(driver: CoordinatorDriver) -> None:
     driver.wait(CHECK_INTERVAL_MS - 1000)
     join(driver, must_know_member_id=True)
     driver.wait(1000)

@@ -20,7 +20,7 @@ def test_a_stranger_is_unknown(two: Driver, member_id: str) -> None:
     assert two.leave((member_id, None)) == (E.UNKNOWN_MEMBER_ID,)
 
 
-def test_a_sync_while_members_rejoin_is_told_so(two: Driver) -> None:
+def test_a_sync_during_a_rebalance_is_refused(two: Driver) -> None:
     two.join("a")
     with pytest.raises(BrokerError, match="REBALANCE_IN_PROGRESS"):
         two.sync("b")
@@ -54,7 +54,7 @@ def test_anybody_may_commit_to_an_empty_group(g: Driver) -> None:
     assert g.commit("", generation=3) is E.UNKNOWN_MEMBER_ID
 
 
-def test_nobody_from_outside_commits_to_a_group_with_members(two: Driver) -> None:
+def test_a_commit_from_outside_is_refused_while_the_group_has_members(two: Driver) -> None:
     assert two.commit("", generation=-1) is E.UNKNOWN_MEMBER_ID
     assert two.commit("a", generation=-1) is E.ILLEGAL_GENERATION
 

@@ -35,7 +35,7 @@ def full_roster() -> Roster:
     return roster
 
 
-def test_what_fits_is_counted_with_who_is_there_already() -> None:
+def test_a_members_metadata_counts_together_with_that_of_others() -> None:
     assert fits(JOIN, Roster())
     roster = full_roster()
     assert not fits(JOIN, roster)

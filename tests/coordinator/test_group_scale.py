@@ -146,7 +146,7 @@ def test_heartbeats_leave_no_work_behind_but_one_entry_a_session(crowds: object)
     crowd.group.invariants()
 
 
-def test_what_a_rebalance_leaves_as_it_was_is_not_written() -> None:
+def test_an_unchanged_member_is_not_written_after_a_rebalance() -> None:
     driver = Driver(LIMITS)
     names = [f"m{i}" for i in range(4)]
     driver.stable(*names)
@@ -227,7 +227,7 @@ def test_assignments_that_cannot_be_kept_are_refused_to_all_and_the_group_goes_o
     assert len(driver.saved) == 2
 
 
-def test_ids_that_nobody_joins_with_are_bounded_and_the_oldest_goes() -> None:
+def test_ids_given_out_and_never_used_are_bounded_and_the_oldest_is_dropped() -> None:
     driver = Driver(LIMITS)
     for i in range(100):
         name = f"{i:02d}" + "x" * 32_000

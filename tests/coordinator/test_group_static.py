@@ -48,7 +48,7 @@ def test_a_returning_static_leader_keeps_the_assignment(static: Driver) -> None:
     assert (new.leader, len(new.members), new.skip_assignment) == ("a3", 2, True)
 
 
-def test_a_returning_static_follower_is_not_told_to_skip_anything(static: Driver) -> None:
+def test_a_returning_static_follower_gets_no_skip_assignment(static: Driver) -> None:
     answer = static.joined(static.join(new_id="b2", instance_id="ib", may_skip_assignment=True))
     assert (answer.skip_assignment, answer.members) == (False, ())
 

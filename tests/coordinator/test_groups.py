@@ -114,7 +114,7 @@ def test_a_group_needs_a_name_but_for_commits(driver: CoordinatorDriver) -> None
     commit(driver, "")
 
 
-def test_who_brings_a_member_id_to_no_group_is_unknown(driver: CoordinatorDriver) -> None:
+def test_a_member_id_for_a_missing_group_is_unknown(driver: CoordinatorDriver) -> None:
     with pytest.raises(BrokerError, match="UNKNOWN_MEMBER_ID"):
         join(driver, member_id="a")
     with pytest.raises(BrokerError, match="UNKNOWN_MEMBER_ID"):

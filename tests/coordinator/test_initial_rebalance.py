@@ -3,7 +3,7 @@
 from smq.coordinator.initial_rebalance import InitialRebalance
 
 
-def test_it_ends_when_nobody_has_come_meanwhile() -> None:
+def test_an_initial_rebalance_is_not_extended_without_new_members() -> None:
     assert InitialRebalance.begin(3000, 60_000).extended(3000) is None
 
 

@@ -14,7 +14,7 @@ from tests.coordinator.group_driver import RANGE, Driver
 E, S = ErrorCode, GroupState
 
 
-def test_a_dynamic_member_is_told_its_id_first(g: Driver) -> None:
+def test_a_dynamic_member_gets_its_id_first(g: Driver) -> None:
     ticket = g.join(new_id="a", must_know_member_id=True)
     assert g.joined(ticket) == JoinAnswer(error=E.MEMBER_ID_REQUIRED, member_id="a")
     assert g.group.state is S.EMPTY
@@ -24,7 +24,7 @@ def test_a_dynamic_member_is_told_its_id_first(g: Driver) -> None:
     assert g.joined(ticket).error is E.NONE
 
 
-def test_a_static_member_is_not_told_its_id_first(g: Driver) -> None:
+def test_a_static_member_joins_without_getting_an_id_first(g: Driver) -> None:
     ticket = g.join(new_id="a", instance_id="i", must_know_member_id=True)
     g.wait(3000)
     assert g.joined(ticket).members == (("a", "i", b"r"),)
@@ -97,7 +97,7 @@ def test_members_in_excess_of_a_lowered_limit_go_as_they_rejoin_last(two: Driver
     assert [m for m, _, _ in two.joined(a).members] == ["a"]
 
 
-def test_a_follower_that_rejoins_unchanged_disturbs_nobody(two: Driver) -> None:
+def test_a_follower_that_rejoins_unchanged_causes_no_rebalance(two: Driver) -> None:
     answer = two.joined(two.join("b"))
     assert (answer.error, answer.generation, answer.members) == (E.NONE, 1, ())
     assert two.group.state is S.STABLE

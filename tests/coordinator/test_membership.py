@@ -42,7 +42,7 @@ def test_a_commit_keeps_the_session_alive(two: Driver) -> None:
         assert two.heartbeat("b") is E.NONE
 
 
-def test_who_waits_for_an_answer_need_not_send_heartbeats(two: Driver) -> None:
+def test_a_member_waiting_for_its_join_answer_needs_no_heartbeats(two: Driver) -> None:
     a = two.join("a")
     for _ in range(5):
         two.wait(SESSION_MS - 1)

@@ -10,8 +10,8 @@ from smq.coordinator.offsets import (
     DELETED_A_STEP,
     PAGE_OFFSETS,
     UNDECIDED,
+    NamedPartition,
     Offered,
-    Place,
     Within,
 )
 from smq.coordinator.topics import NewTopic
@@ -44,7 +44,7 @@ def make_topic(
 def offered(
     topic: Topic | None, partition: int = 0, offset: int = 42, metadata: str | None = "note"
 ) -> Offered:
-    return Offered(Place(topic, partition), offset, 3, metadata)
+    return Offered(NamedPartition(topic, partition), offset, 3, metadata)
 
 
 def commit(
@@ -100,7 +100,7 @@ def join_but_wait(driver: CoordinatorDriver) -> None:
 # Stored
 
 
-def test_the_last_commit_counts_whatever_its_offset(driver: CoordinatorDriver) -> None:
+def test_the_last_commit_counts_even_at_a_lower_offset(driver: CoordinatorDriver) -> None:
     topic = make_topic(driver)
     assert commit(driver, offered(topic, 0), offered(topic, 1)) == [E.NONE, E.NONE]
     assert commit(driver, offered(topic, 1, 7, metadata=None)) == [E.NONE]
@@ -154,7 +154,7 @@ def test_a_client_may_say_how_long_its_offset_is_kept(driver: CoordinatorDriver)
 # Who may commit
 
 
-def test_what_is_wrong_with_a_partition_is_said_of_it_alone(driver: CoordinatorDriver) -> None:
+def test_an_offset_of_a_wrong_partition_fails_alone(driver: CoordinatorDriver) -> None:
     topic = make_topic(driver)
     those = (
         offered(None),
@@ -200,7 +200,7 @@ def test_a_group_is_not_asked_about_topics_that_do_not_exist(driver: Coordinator
         (Commit("stranger", None, 1), E.UNKNOWN_MEMBER_ID, E.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_while_a_group_has_members_its_members_commit_and_transactions_of_nobody(
+def test_commits_to_a_group_with_members_are_accepted_from_members_only(
     driver: CoordinatorDriver, by: Commit, error: ErrorCode, error_within: ErrorCode
 ) -> None:
     topic = make_topic(driver)
@@ -292,13 +292,13 @@ def test_all_offsets_are_read_page_by_page_without_those_of_deleted_topics(
         (subscription("other"), E.NONE),
     ],
 )
-def test_what_a_consumer_reads_is_not_deleted(
+def test_offsets_of_a_subscribed_topic_are_not_deleted(
     driver: CoordinatorDriver, said: bytes, error: ErrorCode
 ) -> None:
     topic = make_topic(driver)
     commit(driver, offered(topic, 0), offered(topic, 1))
     stable(driver, protocols=(("range", said),))
-    places = [Place(topic, 0), Place(topic, 3), Place(None, 0)]
+    places = [NamedPartition(topic, 0), NamedPartition(topic, 3), NamedPartition(None, 0)]
     [errors] = driver.coordinator.offsets.delete("g", places)
     assert errors == [error, *[E.UNKNOWN_TOPIC_OR_PARTITION] * 2]
     assert len(kept(driver)) == (1 if error is E.NONE else 2)
@@ -311,9 +311,9 @@ def test_only_consumers_may_have_members_when_an_offset_is_deleted(
     stable(driver, protocol_type="connect")
     for group_id, refusal in (("g", "NON_EMPTY"), ("x", "GROUP_ID_NOT_FOUND"), ("", "INVALID")):
         with pytest.raises(BrokerError, match=refusal):
-            next(delete(group_id, [Place(topic, 0)]))
+            next(delete(group_id, [NamedPartition(topic, 0)]))
     leave(driver)
-    assert list(delete("g", [Place(topic, 0)])) == [[E.NONE]]
+    assert list(delete("g", [NamedPartition(topic, 0)])) == [[E.NONE]]
 
 
 def test_pending_offsets_are_deleted_too_so_many_at_a_step(driver: CoordinatorDriver) -> None:
@@ -325,7 +325,10 @@ def test_pending_offsets_are_deleted_too_so_many_at_a_step(driver: CoordinatorDr
         transactions.begin(f"t{each}", 60_000, None, driver.now)
         pending = dict.fromkeys((number, other), CommittedOffset(5, -1, "", 0))
         driver.store.transactions.put_offsets(f"t{each}", "g", pending)
-    assert list(driver.coordinator.offsets.delete("g", [Place(topic, 0)])) == [[], [E.NONE]]
+    assert list(driver.coordinator.offsets.delete("g", [NamedPartition(topic, 0)])) == [
+        [],
+        [E.NONE],
+    ]
     assert kept(driver) == {}
     assert driver.store.transactions.undecided("g", [number, other]) == {other}
 
@@ -361,7 +364,7 @@ def wide_group(driver: CoordinatorDriver) -> Topic:
     return topic
 
 
-def test_nobody_uses_a_group_that_is_being_deleted(driver: CoordinatorDriver) -> None:
+def test_a_group_being_deleted_refuses_all_other_requests(driver: CoordinatorDriver) -> None:
     topic, offsets = wide_group(driver), driver.coordinator.offsets
     offsets.delete_group("g")
     assert len(kept(driver)) == 2 * DELETED_A_STEP

@@ -53,7 +53,7 @@ def test_without_a_delay_the_first_member_is_answered_at_once() -> None:
     assert g.joined(ticket).generation == 1
 
 
-def test_a_rebalance_waits_for_a_member_that_was_told_its_id(two: Driver) -> None:
+def test_a_rebalance_waits_for_a_member_that_was_given_its_id(two: Driver) -> None:
     two.join(new_id="c", must_know_member_id=True)
     assert two.group.state is S.STABLE
     a, b = two.join("a"), two.join("b")
@@ -63,7 +63,7 @@ def test_a_rebalance_waits_for_a_member_that_was_told_its_id(two: Driver) -> Non
     assert two.joined(b).generation == 2
 
 
-def test_a_rebalance_goes_on_when_a_told_id_expires_or_leaves(two: Driver) -> None:
+def test_a_rebalance_goes_on_when_a_given_id_expires_or_leaves(two: Driver) -> None:
     for forget in (lambda: two.wait(SESSION_MS), lambda: two.leave(("c", None))):
         two.join(new_id="c", must_know_member_id=True)
         a, _ = two.join("a"), two.join("b")
@@ -84,7 +84,7 @@ def test_the_leaders_word_reaches_all_and_is_saved_before(g: Driver) -> None:
     assert g.saved[-1].generation == 1
 
 
-def test_who_syncs_late_gets_the_assignment_at_once(g: Driver) -> None:
+def test_a_late_sync_gets_the_assignment_at_once(g: Driver) -> None:
     g.join(new_id="a")
     g.join(new_id="b")
     g.wait(6000)
@@ -114,7 +114,7 @@ def test_members_that_do_not_sync_in_time_are_dropped(g: Driver) -> None:
     assert [m for m, _, _ in g.joined(ticket).members] == ["a"]
 
 
-def test_a_leader_that_never_syncs_is_dropped_and_the_others_are_told(g: Driver) -> None:
+def test_a_leader_that_never_syncs_is_dropped_and_the_others_rebalance(g: Driver) -> None:
     g.join(new_id="a")
     g.join(new_id="b")
     g.wait(6000)
@@ -138,7 +138,7 @@ def test_a_new_member_starts_a_rebalance_all_must_join(two: Driver) -> None:
     assert two.commit("a") is E.REBALANCE_IN_PROGRESS
 
 
-def test_who_does_not_rejoin_in_time_is_dropped(two: Driver) -> None:
+def test_a_member_that_does_not_rejoin_in_time_is_dropped(two: Driver) -> None:
     a = two.join("a")
     for _ in range(12):
         two.wait(REBALANCE_MS // 12)
@@ -163,7 +163,7 @@ def test_members_whose_sessions_end_as_one_that_is_gone_completes_their_rebalanc
     assert {g.synced(ticket).error for ticket in synced} == {E.NONE}
 
 
-def test_several_gone_members_and_a_told_id_leave_in_one_wake_up(g: Driver) -> None:
+def test_several_gone_members_and_an_unused_id_leave_in_one_wake_up(g: Driver) -> None:
     """data fault 36, several gone at once, one of them static, beside an id that nobody took."""
     g.stable("gone", "static", "a", "b", instances={"static": "i"})
     g.join(new_id="told", must_know_member_id=True)
@@ -174,7 +174,7 @@ def test_several_gone_members_and_a_told_id_leave_in_one_wake_up(g: Driver) -> N
     assert g.group.roster.members.keys() == {"a", "b"}
 
 
-def test_who_syncs_or_joins_again_after_a_stall_is_heard_before_time_passes(g: Driver) -> None:
+def test_a_sync_or_join_after_a_stall_counts_before_sessions_expire(g: Driver) -> None:
     """data fault 36: the process was stopped over the end of the sessions, and requests that are
     answered at once come before the deadlines are looked at."""
     g.stable("leader", "synced", "joined")

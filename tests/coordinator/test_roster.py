@@ -79,7 +79,7 @@ def test_a_static_member_keeps_its_place_and_the_lead_under_a_new_id(roster: Ros
         ("b", "other", ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_who_says_to_be_somebody_else_is_refused(
+def test_a_member_id_that_contradicts_its_instance_id_is_refused(
     roster: Roster, member_id: str, instance_id: str | None, error: ErrorCode
 ) -> None:
     roster.add(member("a", instance_id="i"))

@@ -68,7 +68,7 @@ def test_groups_are_not_published_and_resources_are_bounded(
     assert settings.published == {CLIENT_METRICS: {"m": {"a": "1"}}}
 
 
-def test_what_a_later_start_cannot_use_is_said_kept_and_can_be_unset(
+def test_a_setting_that_a_later_start_cannot_use_is_reported_kept_and_can_be_unset(
     driver: CoordinatorDriver,
 ) -> None:
     now = driver.coordinator.settings

@@ -28,7 +28,7 @@ def test_the_topics_stand_behind_the_version() -> None:
         b"\0\0\xff\xff\xff\xff",
     ],
 )
-def test_what_is_no_subscription_is_refused(said: bytes) -> None:
+def test_a_malformed_subscription_is_refused(said: bytes) -> None:
     with pytest.raises((PeerError, struct.error)):
         _topics(said, TOPICS_MAX)
 
@@ -46,7 +46,7 @@ def group_of(*said: list[str], own: bytes = b"") -> Group:
     return group
 
 
-def test_what_all_members_say_is_read_once() -> None:
+def test_a_subscription_shared_by_all_members_is_parsed_once() -> None:
     topics = [f"t{number}" for number in range(1000)]
     many = TOPICS_MAX // len(topics) * 3
     assert topics_of(group_of(*[topics] * many, ["other"])) == frozenset([*topics, "other"])

@@ -32,7 +32,7 @@ def test_a_topic_is_in_the_catalog_and_there_after_a_restart(driver: Coordinator
     assert driver.coordinator.topics.catalog.by_name == {"a": topic}
 
 
-def test_what_was_not_committed_is_not_there_after_a_restart(driver: CoordinatorDriver) -> None:
+def test_an_uncommitted_topic_is_absent_after_a_restart(driver: CoordinatorDriver) -> None:
     create(driver, "a")
     driver.restart()
     assert driver.coordinator.topics.catalog.by_name == {}
@@ -115,7 +115,7 @@ def test_a_partition_assigned_by_hand_is_led_by_that_node(driver: CoordinatorDri
         ({"assignments": [(0, [1, 2])]}, E.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_what_is_wrong_gets_kafkas_code_and_a_sentence(
+def test_an_invalid_topic_is_refused_with_kafkas_code_and_a_message(
     driver: CoordinatorDriver, fields: dict[str, Any], error: ErrorCode
 ) -> None:
     create(driver, "x_y")
@@ -170,7 +170,7 @@ def test_only_changes_of_configs_count_as_those(driver: CoordinatorDriver, topic
     assert topics.config_changes == before + 2
 
 
-def test_what_the_shards_cannot_hold_is_not_made(driver: CoordinatorDriver) -> None:
+def test_a_topic_beyond_the_shards_partition_limit_is_refused(driver: CoordinatorDriver) -> None:
     create(driver, "wide", partition_count=5_998)  # 2,000 may be in each of the three logs.
     with pytest.raises(BrokerError, match="delete some first") as refusal:
         create(driver, "more", partition_count=3)
@@ -179,7 +179,7 @@ def test_what_the_shards_cannot_hold_is_not_made(driver: CoordinatorDriver) -> N
     create(driver, "more", partition_count=3)
 
 
-def test_what_the_catalog_cannot_hold_is_not_made(driver: CoordinatorDriver) -> None:
+def test_a_topic_beyond_the_catalogs_size_is_refused(driver: CoordinatorDriver) -> None:
     names = ",".join(["0:1"] * 100_000)
     configs = {"leader.replication.throttled.replicas": names}
     create(driver, "a", configs=configs)

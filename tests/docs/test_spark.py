@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 
 
 @pytest.mark.spark
-def test_what_the_page_shows_works(
+def test_the_programs_of_the_spark_page_work(
     spark: SparkSession, smq_broker: SmqBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with smq_broker.connect() as client:

@@ -32,7 +32,7 @@ def commands(broker: SmqBroker) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_what_the_page_shows_works(smq_broker: SmqBroker, tmp_path: Path) -> None:
+def test_the_commands_of_the_sql_page_work(smq_broker: SmqBroker, tmp_path: Path) -> None:
     with smq_broker.connect() as client:
         client.create_topic("clicks", 2)
         with client.producer() as producer:

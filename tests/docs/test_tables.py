@@ -22,7 +22,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "tables.md"
 
 @pytest.mark.spark
 @pytest.mark.timeout(600)
-def test_what_the_page_shows_works(
+def test_the_programs_of_the_tables_page_work(
     spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with SmqBroker(tmp_path, {"seal.ms": "1"}) as broker:

@@ -39,7 +39,7 @@ def test_it_is_named_by_what_is_read_first_and_sent_in_copies(tmp_path: Path) ->
     ],
     ids=["other bytes", "cut short", "empty"],
 )
-def test_what_changes_in_between_is_told_behind_its_last_piece(
+def test_a_source_that_changes_during_its_upload_raises_after_the_last_piece(
     change: Callable[[bytearray], None], size: int
 ) -> None:
     data = bytearray(DATA)
@@ -50,7 +50,7 @@ def test_what_changes_in_between_is_told_behind_its_last_piece(
         list(pieces)
 
 
-def test_what_grows_is_what_it_was() -> None:
+def test_a_source_that_grows_during_its_upload_is_uploaded_at_its_first_length() -> None:
     data = bytearray(DATA)
     content = Content("a.bin", lambda start, length: bytes(data[start : start + length]))
     data += b"more"

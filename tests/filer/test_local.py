@@ -100,7 +100,7 @@ def fill_for_ever(store: LocalStore, begun: Connection) -> None:
         Event().wait()
 
 
-def test_what_a_killed_process_left_is_swept_at_once(store: LocalStore) -> None:
+def test_an_unfinished_file_of_a_killed_process_is_swept_at_once(store: LocalStore) -> None:
     mine, its = Pipe()
     process = get_context("fork").Process(target=fill_for_ever, args=(store, its))
     process.start()
@@ -113,7 +113,7 @@ def test_what_a_killed_process_left_is_swept_at_once(store: LocalStore) -> None:
     assert not left.exists()
 
 
-def test_what_is_being_written_is_not_swept(store: LocalStore, tmp_path: Path) -> None:
+def test_a_file_being_written_is_not_swept(store: LocalStore, tmp_path: Path) -> None:
     moved = tmp_path / "moved"
     moved.write_bytes(b"moved")
     with store.draft() as draft, store.draft() as taken:
@@ -218,7 +218,7 @@ def test_a_directory_that_is_a_link_stays(store: LocalStore, tmp_path: Path) -> 
     assert (store.root / "a").is_dir()
 
 
-def test_what_can_be_no_key_is_not_listed(store: LocalStore) -> None:
+def test_a_file_whose_name_is_no_key_is_not_listed(store: LocalStore) -> None:
     store.put("a/b", b"x")
     for name in (b"\xff", b"new\nline", b"back\\slash", b".hidden"):
         Path(os.fsdecode(os.fsencode(store.root) + b"/" + name)).write_bytes(b"x")
@@ -244,7 +244,7 @@ def test_a_list_does_not_go_round_in_circles(store: LocalStore) -> None:
     ]
 
 
-def test_what_is_being_read_stays_what_it_was(store: LocalStore) -> None:
+def test_a_reader_keeps_the_version_that_it_opened(store: LocalStore) -> None:
     store.put("a/b", b"first")
     with store.reading("a/b") as reading:
         store.put("a/b", b"second, and longer", OVERWRITE)

@@ -95,7 +95,9 @@ def test_without_a_file_the_library_looks_for_keys_itself(tmp_path: Path) -> Non
         ("no file of this kind", "it cannot be read"),
     ],
 )
-def test_a_file_without_keys_is_told(tmp_path: Path, text: str, complaint: str) -> None:
+def test_a_credentials_file_without_keys_is_refused(
+    tmp_path: Path, text: str, complaint: str
+) -> None:
     keys = tmp_path / "keys"
     keys.write_text(text)
     location = Location("s3://bucket", s3_credentials=str(keys))

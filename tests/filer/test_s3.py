@@ -124,7 +124,7 @@ def test_of_many_that_create_at_once_exactly_one_wins(store: S3Store) -> None:
         assert sum(threads.map(wins, range(8))) == 1
 
 
-def test_what_a_killed_write_left_is_swept_when_nothing_has_touched_it(store: S3Store) -> None:
+def test_an_unfinished_upload_is_swept_when_untouched_since_the_last_sweep(store: S3Store) -> None:
     """Data fault 8: the server's clock tells that an upload goes on, not how old it is."""
     store.put("a/b", b"x")
     store.put_whole(f"{PROBES}/of-somebody", b"1", OVERWRITE)
@@ -190,7 +190,7 @@ def test_a_server_that_is_away_is_unavailable_and_said_in_a_line() -> None:
 
 
 @pytest.mark.parametrize("endpoint", ["nobody", "a server without the bucket"])
-def test_what_is_wrong_is_said_in_the_same_words_each_time(server: S3Server, endpoint: str) -> None:
+def test_an_error_message_does_not_depend_on_the_key(server: S3Server, endpoint: str) -> None:
     access = AWAY if endpoint == "nobody" else {**AWAY, "endpoint": server.endpoint}
     store = S3Store("no-such-bucket", "", access)
     for write in (store.put, lambda key, _: store.uploads.begin(key)):

@@ -20,10 +20,10 @@ from smq.filer.s3_uploads import (
     PARTS_MAX,
     Access,
     Away,
-    Lost,
     MiB,
     Patience,
     Unfinished,
+    UploadLost,
     Uploads,
     md5_of,
     part_bytes_for,
@@ -111,7 +111,7 @@ def nothing_is_unfinished(store: S3Store) -> bool:
     return not list(store.uploads.unfinished())
 
 
-def test_what_a_killed_process_has_sent_is_not_sent_again(
+def test_parts_sent_by_a_killed_process_are_not_sent_again(
     server: S3Server, store: S3Store, prefix: str, path: Path, sent: Callable[[], list[int]]
 ) -> None:
     arguments = [server.endpoint, prefix, str(path)]
@@ -286,7 +286,7 @@ def test_two_that_go_on_with_the_same_upload_both_have_it_done(store: S3Store) -
 
 
 @pytest.mark.parametrize("step", ["send", "complete"])
-def test_who_began_an_upload_that_somebody_else_ended_has_it_done(
+def test_an_upload_completed_by_another_process_counts_as_done(
     server: S3Server, store: S3Store, prefix: str, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = store_on(server, prefix)
@@ -303,7 +303,7 @@ def test_who_began_an_upload_that_somebody_else_ended_has_it_done(
     assert store.get("a/b") == DATA
 
 
-def test_whose_source_changes_leaves_what_others_have_begun(store: S3Store) -> None:
+def test_a_changed_source_leaves_the_uploads_of_others(store: S3Store) -> None:
     others = begun(store, "a/a", 1)
     reads = iter([DATA, b"", DATA[:PART_BYTES]])
     content = Content("a.bin", lambda _, size: next(reads, bytes(size)))
@@ -333,7 +333,7 @@ def test_an_answer_that_was_lost_is_found_in_what_is_there(
     store: S3Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     complete = store.uploads.complete
-    for error in (Lost, AlreadyExists):
+    for error in (UploadLost, AlreadyExists):
         answers = iter([None, error("a", "as S3 says to who asks again")])
 
         def lose_the_answer(*of: Any, answers: Iterator[Any] = answers, **named: Any) -> None:
@@ -354,7 +354,7 @@ def test_the_version_of_parts_that_are_not_called_by_their_md5_is_not_known() ->
     assert version_of(["0" * 32, "a word of the server's"]) is None
 
 
-def test_what_somebody_else_created_is_not_taken_for_ours(
+def test_an_object_created_by_another_process_raises_already_exists(
     store: S3Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     complete = store.uploads.complete
@@ -382,7 +382,7 @@ def test_a_stream_whose_upload_was_ended_says_so(store: S3Store) -> None:
         write_and_lose()
 
 
-def test_who_may_not_list_uploads_sends_it_all(
+def test_an_upload_without_permission_to_list_sends_all_parts(
     store: S3Store, monkeypatch: pytest.MonkeyPatch, sent: Callable[[], list[int]]
 ) -> None:
     begun(store, "a/a", 1)
@@ -409,7 +409,7 @@ def test_an_upload_is_swept_when_nothing_has_come_of_it_for_long(
     assert store.sweep({found.id: 0}) == there
     assert list(store.uploads.parts(slow)) == [1]
     assert store.sweep(there) == {}
-    with pytest.raises(Lost):
+    with pytest.raises(UploadLost):
         store.uploads.parts(slow)
 
 
@@ -452,7 +452,7 @@ def test_every_object_has_parts_that_s3_takes(length: int) -> None:
     assert -(-length // part_bytes) <= PARTS_MAX
 
 
-def test_what_is_too_long_is_refused_before_it_is_sent(
+def test_an_object_that_is_too_long_is_refused_before_it_is_sent(
     store: S3Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(s3, "OBJECT_BYTES_MAX", 10)

@@ -127,7 +127,7 @@ def test_a_file_that_could_not_be_moved_is_where_it_was(tmp_path: Path) -> None:
     assert path.read_bytes() == b"payload"
 
 
-def test_what_comes_from_a_pipe_is_read_to_its_end(store: Store) -> None:
+def test_a_pipe_is_read_to_its_end(store: Store) -> None:
     reading, writing = os.pipe()
     os.write(writing, b"payload")
     os.close(writing)
@@ -157,7 +157,7 @@ def test_of_a_write_that_fails_nothing_stays() -> None:
     assert keys(store) == []
 
 
-def test_who_uploads_again_what_is_there_has_done_it(store: Store) -> None:
+def test_uploading_an_existing_payload_again_returns_its_reference(store: Store) -> None:
     first = upload_buffer(store, NAMING, b"payload")
     assert upload_buffer(store, NAMING, b"payload") == first
     check(store, first, b"payload")
@@ -165,7 +165,9 @@ def test_who_uploads_again_what_is_there_has_done_it(store: Store) -> None:
 
 @pytest.mark.parametrize("way", [by_file, by_buffer, by_stream])
 @pytest.mark.parametrize("key", ["payloads", "payloads/kafka/images"])
-def test_what_is_in_the_way_is_told(way: Way, key: str, tmp_path: Path) -> None:
+def test_an_object_in_the_way_of_a_directory_raises_already_exists(
+    way: Way, key: str, tmp_path: Path
+) -> None:
     store = LocalStore(tmp_path / "filer")
     store.put(key, b"an object where a directory should be")
     with pytest.raises(AlreadyExists, match="part of its name is an object"):
@@ -259,7 +261,7 @@ def test_a_file_that_changes_while_it_is_copied_is_not_stored(
     assert keys(store) == []
 
 
-def test_what_the_kernel_does_not_copy_is_read(
+def test_a_file_is_read_when_the_kernel_does_not_copy_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its first call copies a little, the second one nothing."""
@@ -278,7 +280,7 @@ def test_what_the_kernel_does_not_copy_is_read(
 
 
 @pytest.mark.parametrize("way", [by_file, by_buffer, by_stream])
-def test_what_the_log_keeps_of_the_disk_is_not_taken(
+def test_an_upload_does_not_take_the_logs_disk_reserve(
     way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_clone(*_: object) -> int:

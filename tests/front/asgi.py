@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from starlette.types import ASGIApp, Message
 
 from smq.filer.store import Store
-from smq.front.application import Broker, Health, application
+from smq.front.application import FrontBroker, Health, application
 from smq.front.metrics.facts import Facts
 from smq.front.metrics.page import page
 from smq.front.space import NO_QUOTA, Space
@@ -48,10 +48,10 @@ def front(
     return application(store, space, broker(ready=ready), frozenset({"ours"}))
 
 
-def broker(health: Health = dict, *, ready: bool = True, facts: Facts = NOBODY) -> Broker:
+def broker(health: Health = dict, *, ready: bool = True, facts: Facts = NOBODY) -> FrontBroker:
     """A broker of which only this is known."""
     told = {"ready": ready}
-    return Broker(
+    return FrontBroker(
         health=lambda: health() or told,
         readiness=lambda: told,
         metrics=lambda: page(facts),

@@ -33,7 +33,7 @@ def test_metrics_are_text() -> None:
     assert b"smq_ready 0.0" in answer.body
 
 
-def test_what_is_not_there_is_said_as_json() -> None:
+def test_a_missing_path_is_a_404_with_a_json_body() -> None:
     answer = call(front(MemoryStore()), "GET", "/nothing")
     assert (answer.status, answer.json) == (404, {"error": "Not Found"})
     assert call(front(MemoryStore()), "GET", "/filer").headers["location"].endswith("/filer/")
@@ -52,7 +52,7 @@ class HungStore(MemoryStore):
         return super().head(key)
 
 
-def test_health_is_told_while_requests_wait_for_a_filer_that_hangs() -> None:
+def test_health_is_answered_while_requests_wait_for_a_hanging_filer() -> None:
     store = HungStore()
 
     def health() -> dict[str, bool]:
@@ -85,7 +85,7 @@ def test_a_store_that_is_down_is_counted_when_it_is_back(
     assert space.counted
 
 
-def test_what_takes_long_to_count_is_counted_seldom() -> None:
+def test_the_pause_between_counts_grows_with_their_duration() -> None:
     assert pause_s(0.1) == 60
     assert pause_s(50) == 5000
 

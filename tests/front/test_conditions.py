@@ -5,7 +5,7 @@ import pytest
 from smq.filer.store import CREATE, OVERWRITE, Facts, IfMatch
 from smq.front.conditions import (
     BadCondition,
-    Span,
+    ByteSpan,
     Unsatisfiable,
     combined,
     etag,
@@ -27,16 +27,16 @@ def test_an_etag_is_the_version_in_quotes_once() -> None:
 @pytest.mark.parametrize(
     ("header", "expected"),
     [
-        ("bytes=0-3", Span(0, 4)),
-        ("bytes=3-", Span(3, 7)),
-        ("bytes=9-9", Span(9, 1)),
-        ("bytes=4-1000", Span(4, 6)),
-        ("bytes=-3", Span(7, 3)),
-        ("bytes=-1000", Span(0, 10)),
-        (" bytes=0-0 ", Span(0, 1)),
+        ("bytes=0-3", ByteSpan(0, 4)),
+        ("bytes=3-", ByteSpan(3, 7)),
+        ("bytes=9-9", ByteSpan(9, 1)),
+        ("bytes=4-1000", ByteSpan(4, 6)),
+        ("bytes=-3", ByteSpan(7, 3)),
+        ("bytes=-1000", ByteSpan(0, 10)),
+        (" bytes=0-0 ", ByteSpan(0, 1)),
     ],
 )
-def test_a_range_is_cut_to_the_object(header: str, expected: Span) -> None:
+def test_a_range_is_cut_to_the_object(header: str, expected: ByteSpan) -> None:
     assert span({"range": header}, FACTS) == expected
 
 
@@ -44,7 +44,7 @@ def test_a_range_is_cut_to_the_object(header: str, expected: Span) -> None:
     "header",
     ["bytes=-", "bytes=5-3", "bytes=0-1,3-4", "lines=0-1", "bytes=a-b", "0-1", "bytes=1-2-3"],
 )
-def test_what_is_no_single_range_is_all_of_it(header: str) -> None:
+def test_a_header_that_is_no_single_range_means_the_whole_object(header: str) -> None:
     assert span({"range": header}, FACTS) is None
     assert span({}, FACTS) is None
 
@@ -62,7 +62,7 @@ def test_of_an_empty_object_there_is_no_range(header: str) -> None:
 
 
 def test_if_range_names_the_version_the_range_is_of() -> None:
-    assert span({"range": "bytes=0-3", "if-range": '"v1"'}, FACTS) == Span(0, 4)
+    assert span({"range": "bytes=0-3", "if-range": '"v1"'}, FACTS) == ByteSpan(0, 4)
     for other in ('"v2"', 'W/"v1"', "Sat, 21 Nov 2026 14:21:21 GMT"):
         assert span({"range": "bytes=0-3", "if-range": other}, FACTS) is None
 
@@ -84,7 +84,7 @@ def test_a_put_over_what_is_not_there_has_no_mode(tag: str) -> None:
 @pytest.mark.parametrize(
     "headers", [{"if-none-match": '"v1"'}, {"if-match": "*", "if-none-match": "*"}]
 )
-def test_conditions_that_make_no_sense_are_told(headers: dict[str, str]) -> None:
+def test_contradictory_conditions_are_refused(headers: dict[str, str]) -> None:
     with pytest.raises(BadCondition):
         write_mode(headers, FACTS)
 

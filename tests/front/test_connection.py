@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 from uvicorn import Config, Server
 
 from smq.front import connection
-from smq.front.connection import Connection
+from smq.front.connection import HttpConnection
 
 WAIT_S = 20
 LONG_BYTES = 50_000_000  # More than lies in sockets.
@@ -59,7 +59,9 @@ class Clients:
 
 
 @asynccontextmanager
-async def serving(rest_s: int, protocol: type[Connection] = Connection) -> AsyncIterator[Clients]:
+async def serving(
+    rest_s: int, protocol: type[HttpConnection] = HttpConnection
+) -> AsyncIterator[Clients]:
     config = Config(
         answer, http=protocol, port=0, lifespan="off", log_config=None, timeout_keep_alive=rest_s
     )
@@ -93,7 +95,7 @@ async def is_closed(client: Client) -> bytes:
 
 
 @pytest.mark.parametrize("said", [b"", b"\r\n", REQUEST[:-2], REQUEST + REQUEST[:-2]])
-def test_who_does_not_come_to_the_end_of_a_request_is_sent_away(said: bytes) -> None:
+def test_a_client_that_does_not_finish_its_request_is_disconnected(said: bytes) -> None:
     async def run() -> None:
         async with serving(rest_s=1) as clients:
             client = await clients.connect()
@@ -121,7 +123,7 @@ def test_one_whose_head_trickles_is_sent_away() -> None:
     asyncio.run(run())
 
 
-def test_who_is_being_answered_is_not_resting() -> None:
+def test_a_connection_being_answered_does_not_count_as_resting() -> None:
     async def run() -> None:
         async with serving(rest_s=1) as clients:
             busy, silent = await clients.connect(), await clients.connect()
@@ -136,7 +138,7 @@ def test_who_is_being_answered_is_not_resting() -> None:
     asyncio.run(run())
 
 
-def test_who_has_his_answer_may_send_his_body_to_the_end() -> None:
+def test_a_client_may_finish_its_body_after_its_answer() -> None:
     async def run() -> None:
         async with serving(rest_s=2) as clients:
             sending, silent = await clients.connect(), await clients.connect()
@@ -171,7 +173,7 @@ def test_those_that_rest_longest_make_room(monkeypatch: pytest.MonkeyPatch) -> N
     asyncio.run(run())
 
 
-def test_who_connects_very_often_costs_others_no_look_at_each_for_each(
+def test_accepting_many_connections_examines_each_a_bounded_number_of_times(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """1,500 connections at once kept `/health/live` waiting for four seconds: each new one looked
@@ -179,7 +181,7 @@ def test_who_connects_very_often_costs_others_no_look_at_each_for_each(
     most, count, looks = 100, 400, 0
     monkeypatch.setattr(connection, "CONNECTIONS_MAX", most)
 
-    class Counted(Connection):
+    class Counted(HttpConnection):
         @property
         def rests(self) -> bool:
             nonlocal looks
@@ -211,7 +213,9 @@ def test_those_that_are_closing_take_no_room(monkeypatch: pytest.MonkeyPatch) ->
     asyncio.run(run())
 
 
-def test_who_does_not_read_an_answer_does_not_keep_us(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_does_not_read_its_answer_is_disconnected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(connection, "DEAF_MS", 1000)
 
     async def run() -> None:
@@ -226,7 +230,9 @@ def test_who_does_not_read_an_answer_does_not_keep_us(monkeypatch: pytest.Monkey
     asyncio.run(run())
 
 
-def test_who_reads_an_answer_slowly_does_not_keep_us(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_reads_its_answer_slowly_is_disconnected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Door fault 9: a byte now and then is progress to TCP."""
     monkeypatch.setattr(connection, "SLOW_S", 0.5)
 
@@ -244,7 +250,7 @@ def test_who_reads_an_answer_slowly_does_not_keep_us(monkeypatch: pytest.MonkeyP
     asyncio.run(run())
 
 
-def test_what_is_no_http_is_told_as_json() -> None:
+def test_bytes_that_are_no_http_are_answered_with_400_and_json() -> None:
     async def run() -> None:
         async with serving(rest_s=60) as clients:
             client = await clients.connect()

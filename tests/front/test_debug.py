@@ -69,7 +69,7 @@ def test_under_another_name_a_page_could_ask(name: bytes) -> None:
     assert not is_from_here(Request(scope))
 
 
-def test_who_cannot_be_told_from_a_stranger_is_one() -> None:
+def test_a_client_without_an_address_counts_as_remote() -> None:
     assert not is_from_here(Request({"type": "http", "client": None}))
 
 

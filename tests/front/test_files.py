@@ -11,7 +11,7 @@ import pytest
 from starlette.types import ASGIApp
 
 from smq.filer.local import LocalStore
-from smq.filer.store import OVERWRITE, Data, Facts, Reading, Store
+from smq.filer.store import OVERWRITE, Data, Facts, OpenObject, Store
 from smq.front.files import LIST_LIMIT_MAX
 from smq.model.errors import Unavailable
 from smq.testing.faulty_store import Flaky, Torn, Wrapper
@@ -43,7 +43,7 @@ def app(store: Store) -> ASGIApp:
     return front(store)
 
 
-def test_what_was_put_is_got_with_its_facts(app: ASGIApp, store: Store) -> None:
+def test_an_object_is_returned_with_its_length_and_etag(app: ASGIApp, store: Store) -> None:
     put = call(app, "PUT", "/filer/docs/a", [b"he", b"", b"llo"])
     assert (put.status, put.json["key"], put.json["bytes"]) == (201, "docs/a", 5)
     assert put.headers["etag"] == put.json["etag"]
@@ -126,7 +126,7 @@ def test_puts_with_conditions(app: ASGIApp) -> None:
     assert call(app, "GET", "/filer/docs/a").body == b"2"
 
 
-def test_one_who_is_overtaken_while_uploading_is_told(app: ASGIApp, store: Store) -> None:
+def test_an_upload_overtaken_by_another_fails_its_precondition(app: ASGIApp, store: Store) -> None:
     times = count()
 
     def overtake() -> None:
@@ -149,7 +149,7 @@ def test_a_deleted_object_is_gone(app: ASGIApp) -> None:
         assert call(app, method, "/filer/docs/a").status == 404
 
 
-def test_each_of_those_who_put_at_once_is_told_of_his_own_object(app: ASGIApp) -> None:
+def test_each_of_several_concurrent_puts_returns_its_own_etag(app: ASGIApp) -> None:
     bodies = [bytes(length) for length in (1, 20, 300, 4000)]
     puts = [Call("PUT", "/filer/docs/a", (body, body)) for body in bodies]
     for _ in range(ROUNDS):
@@ -230,7 +230,7 @@ def test_a_payload_is_what_its_name_says_or_is_not_stored(
 
 
 @pytest.mark.parametrize("key", ["x", "kafka/t", "kafka/t/id", f"kafka/{reference_to(b'').id}"])
-def test_what_is_no_name_of_a_payload_is_refused(app: ASGIApp, store: Store, key: str) -> None:
+def test_an_invalid_payload_name_is_refused(app: ASGIApp, store: Store, key: str) -> None:
     for path in (f"/filer/payloads/{key}", "/filer/payloads"):
         answer = call(app, "PUT", path, b"")
         assert answer.status == 400
@@ -290,7 +290,7 @@ def test_a_client_that_leaves_in_the_middle_leaves_nothing(app: ASGIApp, store: 
     assert list(store.list()) == []
 
 
-def test_a_quota_is_told_before_the_body_where_its_length_is_said(store: Store) -> None:
+def test_an_announced_body_beyond_the_quota_is_refused_unread(store: Store) -> None:
     app = front(store, quota_bytes=10)
     body_read: list[None] = []
     answer = call(
@@ -330,9 +330,9 @@ class DiesReading(Wrapper):
     """Gives one piece of an object, and dies."""
 
     @contextmanager
-    def reading(self, key: str, start: int = 0, length: int | None = None) -> Iterator[Reading]:
+    def reading(self, key: str, start: int = 0, length: int | None = None) -> Iterator[OpenObject]:
         with self.inner.reading(key, start, length) as reading:
-            yield Reading(reading.facts, self._dying(reading.pieces))
+            yield OpenObject(reading.facts, self._dying(reading.pieces))
         self.closed = True
 
     def _dying(self, pieces: Iterator[Data]) -> Iterator[Data]:

@@ -22,7 +22,7 @@ def test_we_are_called_by_an_address_or_our_name(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0:80", "[::]:80", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]"])
-def test_what_is_no_host_s_address_is_refused(host: str) -> None:
+def test_a_host_that_is_no_address_of_this_host_is_refused(host: str) -> None:
     """Door fault 1, its sibling: browsers connect to this host, and send no Sec-Fetch-Site."""
     assert call(front(MemoryStore()), "GET", "/health", host=host).status == 421
     app = Gate(waiting(), frozenset({"0.0.0.0"}))
@@ -68,7 +68,7 @@ def test_another_site_reads_and_changes_nothing(site: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("path", ["/health", "/filer/docs/a", "/debug"])
-def test_a_browser_that_cannot_say_whose_page_asks_is_told_to_be_newer(path: str) -> None:
+def test_an_old_safari_is_refused_with_the_version_it_needs(path: str) -> None:
     """Door fault 1: an image of any page, in Safari before 16.4, searched topics, which took as
     long as there was to find."""
     safari: dict[str, Any] = {"user-agent": "Mozilla/5.0 (Macintosh) Version/15.6 Safari/605.1.15"}
@@ -110,7 +110,7 @@ def waiting() -> ASGIApp:
     return answer
 
 
-def test_too_many_at_once_are_refused_but_health_is_told(
+def test_requests_beyond_the_limit_are_refused_and_health_is_answered(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(slots, "PAGES_MAX", 2)

@@ -4,10 +4,10 @@ from contextlib import ExitStack
 
 import pytest
 
-from smq.front.slots import PAGES_MAX, SHARE, TRANSFERS_MAX, Slot, Slots, slot_of
+from smq.front.slots import PAGES_MAX, SHARE, TRANSFERS_MAX, RequestSlot, Slots, slot_of
 
 
-def slot(path: str, host: str = "127.0.0.1") -> Slot | None:
+def slot(path: str, host: str = "127.0.0.1") -> RequestSlot | None:
     return slot_of({"path": path, "client": (host, 5)})
 
 

@@ -33,7 +33,7 @@ def test_a_namespace_stands_behind_payloads_or_first(key: str, namespace: str) -
     assert namespace_of(key) == namespace
 
 
-def test_what_is_there_counts_but_segments_do_not() -> None:
+def test_existing_objects_count_for_the_quota_and_segments_do_not() -> None:
     store = MemoryStore()
     for key in ("payloads/kafka/t/1", "kafka/x", "docs/a", "topics/kafka/t/partition=0/1.parquet"):
         store.put(key, bytes(10))
@@ -44,7 +44,7 @@ def test_what_is_there_counts_but_segments_do_not() -> None:
     space.check("docs", 20)
 
 
-def test_what_is_held_in_parts_is_few_uploads_at_once(
+def test_the_number_of_uploads_in_parts_is_limited_without_a_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(space_module, "UPLOADS_IN_PARTS_MAX", 1)
@@ -72,7 +72,7 @@ def test_uploads_on_the_way_count_and_give_back_what_did_not_arrive() -> None:
         space.check("docs", 5)
 
 
-def test_what_was_replaced_or_deleted_is_free_again() -> None:
+def test_the_bytes_of_replaced_and_deleted_objects_are_free_again() -> None:
     space = counted(MemoryStore(), 10)
     with space.upload("docs/a") as upload:
         upload.take(6)
@@ -88,7 +88,7 @@ def test_what_was_replaced_or_deleted_is_free_again() -> None:
         space.check("docs", 11)
 
 
-def test_what_arrives_while_it_is_counted_is_counted_for_sure() -> None:
+def test_an_upload_during_a_count_is_counted() -> None:
     store = MemoryStore()
     space = counted(store, 10)
     space.begin_count()

@@ -91,7 +91,7 @@ def test_a_small_body_is_whole_or_too_long(monkeypatch: pytest.MonkeyPatch) -> N
         asyncio.run(streams.small_body(request_of([b"half"], then_silent=True), 9, "a form"))
 
 
-def test_what_a_refused_client_sends_is_read_up_to_a_bound(
+def test_the_body_of_a_refused_request_is_read_up_to_a_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(streams, "DRAIN_BYTES_MAX", 25)

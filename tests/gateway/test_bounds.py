@@ -28,7 +28,7 @@ from gateway.dispatch import dispatch
 from gateway.parts import Parts
 from shm.kernels.base.words import DURABILITY_OS
 from smq.model.errors import PeerError
-from smq.shard.checks import Room
+from smq.shard.checks import TurnRoom
 from smq.shard.produce import Produced
 from smq.shard.references import References
 from smq.shard.unfinished import Unfinished
@@ -249,7 +249,7 @@ def producer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Producer:
         topic("one", configs={"smq.validate": "records"}),
         socket_request_max_bytes=64 * MiB,
     )
-    room = Room()
+    room = TurnRoom()
     references = References(FakePayloads(), shard.topic_of, shard.config, room)
     return Producer(shard, Validation(references, shard.topic_of, shard.config, room))
 

@@ -5,12 +5,12 @@ from smq.wire.generated.fetch import FetchResponse
 from smq.wire.internal.messages import Pressure, Probe
 
 
-def test_what_is_asked_is_answered_in_order() -> None:
+def test_an_ask_gets_its_answers_in_the_order_of_its_questions() -> None:
     ask = Ask([Pressure(), Probe()], lambda answers: list(zip("ab", answers, strict=True)))
     assert ask.then([True, None]) == [("a", True), ("b", None)]
 
 
-def test_a_response_is_told_apart_from_what_is_to_come() -> None:
+def test_a_response_differs_in_type_from_a_pending_result() -> None:
     assert not isinstance(FetchResponse(), (Ask, Wait, Relay))
     assert Relay() == Relay()
 

@@ -34,7 +34,7 @@ def test_metadata_makes_the_topics_it_names_and_tells_them(bench: CoordinatorBen
     assert set(bench.coordinator.topics.catalog.by_name) == {"new"}
 
 
-def test_what_a_shard_answers_itself_is_refused(bench: CoordinatorBench) -> None:
+def test_a_request_that_a_shard_answers_is_refused(bench: CoordinatorBench) -> None:
     with pytest.raises(PeerError, match="not for the coordinator"):
         bench.ask("ApiVersions", 0, ApiVersionsRequest())
 

@@ -74,7 +74,7 @@ def test_a_version_that_is_not_is_refused(bench: ShardBench, api: Api, version: 
         dispatch(memoryview(request), bench.shard, NOW)
 
 
-def test_what_the_coordinator_answers_is_relayed_unread(bench: ShardBench) -> None:
+def test_a_request_for_the_coordinator_is_relayed_unread(bench: ShardBench) -> None:
     for api in RELAYED:
         request = header(api.key, api.versions.start) + b"unreadable"
         assert dispatch(memoryview(request), bench.shard, NOW).result == Relay()
@@ -109,9 +109,7 @@ def test_an_answer_that_does_not_fit_an_old_version_is_refused(bench: ShardBench
     max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
-def test_whatever_is_sent_is_answered_relayed_or_refused(
-    bench: ShardBench, data: st.DataObject
-) -> None:
+def test_any_bytes_are_answered_relayed_or_refused(bench: ShardBench, data: st.DataObject) -> None:
     api = data.draw(st.sampled_from(APIS))
     version = data.draw(st.integers(-1, api.versions.stop))
     body = data.draw(st.binary(max_size=200))

@@ -123,7 +123,7 @@ def test_a_request_of_more_bytes_than_its_api_takes_is_refused_unread(
         dispatch(memoryview(request), shard.shard, NOW)
 
 
-def test_what_is_malformed_at_its_end_has_changed_nothing(bench: CoordinatorBench) -> None:
+def test_a_request_malformed_at_its_end_changes_nothing(bench: CoordinatorBench) -> None:
     topics = [MetadataRequestTopic(name=f"new-{number}") for number in range(2000)]
     question = relayed("Metadata", 12, MetadataRequest(topics=topics))
     assert len(question.request) > PLAIN_BYTES_MAX

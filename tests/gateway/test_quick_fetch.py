@@ -90,7 +90,7 @@ class Both:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("isolation_level", [0, 1])
-def test_what_is_in_the_ring_is_answered(
+def test_a_fetch_of_records_in_the_ring_is_answered_by_the_kernel(
     bench: ShardBench, version: int, isolation_level: int
 ) -> None:
     topics = [
@@ -131,7 +131,7 @@ _requests = st.builds(
 
 @settings(deadline=None, max_examples=600)
 @given(st.sampled_from(VERSIONS), _requests)
-def test_whatever_is_asked_the_kernel_says_what_the_handler_says_or_nothing(
+def test_the_kernel_answers_as_the_handler_or_leaves_the_request(
     bench: ShardBench, version: int, request: FetchRequest
 ) -> None:
     both = Both(bench, version, request)
@@ -225,7 +225,7 @@ def test_a_request_that_has_waited_elsewhere_goes_on_until_its_deadline(tmp_path
         "nothing",
     ],
 )
-def test_what_is_rare_is_left(bench: ShardBench, topics: list[FetchTopic]) -> None:
+def test_a_rare_fetch_is_left_to_the_handler(bench: ShardBench, topics: list[FetchTopic]) -> None:
     assert Both(bench, 12, asked(topics)).outcome is None
 
 
@@ -268,7 +268,7 @@ def test_a_shard_of_several_logs_leaves_everything(tmp_path: Path) -> None:
     assert quick_fetch(shard).run(np.frombuffer(data, np.uint8), 0, len(data), Loan()) is None
 
 
-def test_what_is_answered_is_counted_by_either_way(tmp_path: Path) -> None:
+def test_fetches_of_kernel_and_handler_are_counted_alike(tmp_path: Path) -> None:
     bench = ShardBench(tmp_path, ONE, TWO, LARGE)
     size = len(batch(b"x"))
     bench.appender.append("one", 0, batch(b"x"))

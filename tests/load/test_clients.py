@@ -20,7 +20,9 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("client", ["kafka", "sdk", "reference"])
-def test_stamps_travel_and_outcomes_are_told(smq_session_broker: SmqBroker, client: str) -> None:
+def test_stamps_are_delivered_and_outcomes_reported_on_request(
+    smq_session_broker: SmqBroker, client: str
+) -> None:
     topic = uuid4().hex[:8]
     with smq_session_broker.connect() as sdk:
         sdk.create_topic(topic, 2)

@@ -35,5 +35,5 @@ def test_processes_are_killed_in_turn_and_the_supervisor_is_not(tmp_path: Path) 
         broker.restart()
 
 
-def test_nobody_is_killed_where_no_smq_is() -> None:
+def test_killer_finds_nothing_to_kill_without_an_smq() -> None:
     assert killer("127.0.0.1:1") is None

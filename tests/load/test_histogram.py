@@ -13,7 +13,7 @@ def test_values_are_counted_to_three_digits() -> None:
     assert abs(latencies.at(100) - 123_456) <= 128
 
 
-def test_what_is_beyond_the_range_is_at_its_edge() -> None:
+def test_a_latency_beyond_the_range_counts_at_its_edge() -> None:
     latencies = Latencies()
     latencies.record([-5, 0, 10 * HIGHEST_US])
     assert latencies.count == 3

@@ -16,7 +16,7 @@ def points(svg: str) -> list[list[tuple[float, float]]]:
     ]
 
 
-def test_it_is_xml_whatever_the_names() -> None:
+def test_a_plot_with_any_names_is_xml() -> None:
     svg = plot("<&>", [Curve('"<b>', [1, 2], [3, 4])], LINEAR, LINEAR)
     texts = [each.text for each in fromstring(svg).iter() if each.text and each.text.strip()]
     assert "<&>" in texts

@@ -102,7 +102,7 @@ def test_connections_are_asked_in_turn(smq_session_broker: SmqBroker) -> None:
         counted(told)
 
 
-def test_a_failure_is_told_as_a_sentence() -> None:
+def test_a_failed_worker_reports_a_sentence() -> None:
     with worker("connect", "127.0.0.1:1", connections=3) as (_, told):
         assert "of 3 connections the broker took 0" in next(told)["error"]
 

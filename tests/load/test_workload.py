@@ -54,7 +54,7 @@ def test_lists_of_values_make_a_step_for_each_combination() -> None:
     assert {step.workload.name for step in steps} == {"file"}
 
 
-def test_what_is_given_replaces_fields_and_their_lists() -> None:
+def test_a_given_value_replaces_a_field_and_its_list() -> None:
     (step,) = steps_of({"messageSize": [10, 100]}, "file", {"messageSize": 50})
     assert step.workload.message_size == 50
 
@@ -95,7 +95,7 @@ def test_rates_may_be_searched_or_without_bound() -> None:
         ({"consumerBacklogSizeGB": 1}, "needs a producerRate"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_sentence(document: Any, says: str) -> None:
+def test_an_invalid_workload_is_refused_with_a_sentence(document: Any, says: str) -> None:
     with pytest.raises(BadWorkload, match=says):
         steps_of(document, "file")
 

@@ -74,7 +74,7 @@ def test_a_range_has_those_of_some_producers(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 17, BLOCK_ROWS + 1, 3000])
-def test_what_lies_below_an_offset_is_forgotten_and_copies_stay(count: int) -> None:
+def test_rows_below_an_offset_are_forgotten_and_copies_unchanged(count: int) -> None:
     rows, chance = drawn(count), Random(3)
     kept: AbortedRows | None = filled(rows)
     while kept is not None:

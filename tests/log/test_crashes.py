@@ -255,7 +255,7 @@ def test_a_crash_after_any_step_loses_nothing_that_was_promised(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
-def test_whatever_a_power_loss_leaves_of_unsynced_writes_is_enough(
+def test_any_subset_of_unsynced_writes_is_recovered_after_a_power_loss(
     tmp_path: Path, seed: int
 ) -> None:
     chance, worlds = Random(f"subsets {seed}"), Worlds(tmp_path)

@@ -3,7 +3,7 @@
 import threading
 from pathlib import Path
 
-from smq.log.files.background import BackgroundThread, Lane
+from smq.log.files.background import BackgroundThread, JobLane
 from smq.log.files.disk import OsDisk
 from smq.testing.disk import FailingDisk
 from tests.log.logs import (
@@ -27,7 +27,7 @@ def test_a_table_that_cannot_be_filed_costs_nothing_now(tmp_path: Path) -> None:
     assert sorted(read(start(tmp_path, generation=1).log, 1)) == list(range(40))
 
 
-def test_the_window_gives_way_to_tables_whatever_the_background_does(tmp_path: Path) -> None:
+def test_index_entries_move_to_tables_before_the_window_overflows(tmp_path: Path) -> None:
     log = start(tmp_path, background=BackgroundThread(lambda: None)).log
     for i in range(500):
         append(log, 1, batch(b"%d" % i))
@@ -43,9 +43,9 @@ def test_a_segment_begins_without_waiting_for_tables(tmp_path: Path) -> None:
     log = start(tmp_path, background=background).log
     background.wait()
     blocked = BackgroundThread(lambda: None)
-    background._lanes[Lane.TABLES] = blocked._lanes[Lane.TABLES]
+    background._lanes[JobLane.TABLES] = blocked._lanes[JobLane.TABLES]
     gate = threading.Event()
-    background.submit(Lane.TABLES, lambda: gate.wait(30), lambda _: None)
+    background.submit(JobLane.TABLES, lambda: gate.wait(30), lambda _: None)
     fill(log, count=20)
     assert len(log.wal.segments) > 1
     gate.set()

@@ -84,7 +84,7 @@ def test_files_stay_as_many_as_the_wal_once_had_and_are_used_again(tmp_path: Pat
         log.checkpoint()
 
 
-def test_who_waits_for_a_checkpoint_is_told_when_one_of_now_is_durable(tmp_path: Path) -> None:
+def test_a_waiter_for_a_checkpoint_is_called_when_a_later_one_is_durable(tmp_path: Path) -> None:
     disk, told = FailingDisk(OsDisk()), list[int]()
     log = start(tmp_path, disk=disk).log
     fill(log, count=3)
@@ -129,7 +129,7 @@ class FirstOnly(FailingDisk):
         super().replace(path, data)
 
 
-def test_what_is_sealed_as_sent_is_freed_once_two_checkpoints_say_so(tmp_path: Path) -> None:
+def test_an_undecided_sealed_segment_is_freed_after_two_checkpoints(tmp_path: Path) -> None:
     """Use fault 2: where the newest is damaged, the one before must know what was open in what the
     log has no more."""
     disk = FirstOnly()
@@ -148,7 +148,7 @@ def test_what_is_sealed_as_sent_is_freed_once_two_checkpoints_say_so(tmp_path: P
     log.invariants()
 
 
-def test_what_is_decided_is_freed_with_the_first_checkpoint(tmp_path: Path) -> None:
+def test_a_decided_sealed_segment_is_freed_after_one_checkpoint(tmp_path: Path) -> None:
     disk = FirstOnly()
     log = start(tmp_path, disk=disk).log
     fill(log)

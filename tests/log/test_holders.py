@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from smq.log import holders as module
-from smq.log.files.segment import Segment
+from smq.log.files.segment import WalSegment
 from smq.log.log import Log
 from tests.log.logs import NOW_MS, OS, append, batch, memory_of, start, turn
 
@@ -27,7 +27,7 @@ def log(tmp_path: Path) -> Log:
     return log
 
 
-def first(log: Log) -> Segment:
+def first(log: Log) -> WalSegment:
     return log.wal.segments[0]
 
 
@@ -77,7 +77,7 @@ def test_no_step_looks_at_more_than_its_share(log: Log, monkeypatch: pytest.Monk
     assert log.freeing.freeable() == [segment]
 
 
-def test_what_is_freed_is_no_look_ups_any_more(log: Log) -> None:
+def test_a_freed_segment_is_no_longer_found(log: Log) -> None:
     segment = first(log)
     index = segment.index
     assert log.lookup.filed_of(7) == [(0, segment)]

@@ -57,7 +57,7 @@ def test_sums_agree_with_the_batches_there_are(log: Log) -> None:
     assert log.partitions.table[slot, P_UNSEALED_BYTES] == 40 * size
 
 
-def test_what_is_sealed_and_freed_is_left_to_others(log: Log) -> None:
+def test_sealed_and_freed_records_are_not_found_in_the_log(log: Log) -> None:
     log.sealing.advance(1, 60, 1)
     log.checkpoint()
     first = offsets(log, 0)

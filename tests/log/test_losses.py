@@ -59,7 +59,7 @@ def test_damage_has_lost_records_of_every_level(tmp_path: Path) -> None:
     assert lost(life.log, 0) == [MEMORY, OS, DISK]
 
 
-def test_what_a_partition_may_have_lost_stays_lost_when_its_level_rises(tmp_path: Path) -> None:
+def test_a_raised_level_keeps_the_losses_of_the_former_one(tmp_path: Path) -> None:
     """Data fault 21, its kind: the present level judged what had happened under the former one."""
     start(tmp_path)
     log = start(tmp_path, generation=1, boot=OTHER_BOOT).log
@@ -73,7 +73,9 @@ def test_what_a_partition_may_have_lost_stays_lost_when_its_level_rises(tmp_path
 
 
 @pytest.mark.parametrize("content", [None, b"", BOOT, BOOT + b"short", OTHER_BOOT])
-def test_what_is_not_known_may_be_lost(tmp_path: Path, content: bytes | None) -> None:
+def test_an_unreadable_boot_file_means_possible_losses(
+    tmp_path: Path, content: bytes | None
+) -> None:
     """Data fault 21: a restore, or an earlier version, wrote no more than the boot."""
     start(tmp_path)
     if content is None:

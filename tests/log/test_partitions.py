@@ -104,7 +104,7 @@ def test_a_dropped_partitions_row_is_given_to_another_empty(partitions: Partitio
     assert not partitions.table.any()
 
 
-def test_what_sealed_segments_know_beyond_the_end_is_taken_over(partitions: Partitions) -> None:
+def test_an_end_known_from_sealed_segments_extends_the_partition(partitions: Partitions) -> None:
     led(partitions, (3, 10))
     partitions.extend(7, 25, 3)
     assert partitions.table[partitions.slots[7], P_HIGH_WATERMARK] == 25

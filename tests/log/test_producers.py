@@ -75,7 +75,7 @@ def test_partitions_that_go_during_a_walk_are_looked_for_everywhere() -> None:
     assert len(producers) == 8000
 
 
-def test_what_is_known_of_a_partition_that_is_gone_is_never_asked_again() -> None:
+def test_producers_of_a_deleted_partition_are_not_found_before_the_sweep() -> None:
     """Until it is swept: numbers are not used again."""
     producers = producers_of([1], range(2 * ROWS_AT_ONCE))
     producers.drop_partitions({1})

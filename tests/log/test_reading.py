@@ -7,7 +7,7 @@ import pytest
 
 from shm.kernels.base.words import FRAME_HEADER_BYTES
 from smq.log import reading
-from smq.log.files.background import BackgroundThread, Lane
+from smq.log.files.background import BackgroundThread, JobLane
 from smq.log.files.disk import OsDisk
 from smq.log.log import Log
 from smq.log.reading import QUARANTINE, RUN_BYTES_MAX, DamagedFrame
@@ -166,7 +166,7 @@ def test_a_run_of_few_bytes_has_one_batch_at_least(tmp_path: Path) -> None:
     assert two.spans.tolist() == places[:2].tolist()
 
 
-def test_what_must_be_loaded_is_read_in_the_background_and_held_meanwhile(tmp_path: Path) -> None:
+def test_a_segment_being_loaded_in_the_background_is_held(tmp_path: Path) -> None:
     disk = SlowDisk()
     log = start(tmp_path, disk=disk, background=BackgroundThread(lambda: None)).log
     values = filled(log, 60)
@@ -178,7 +178,7 @@ def test_what_must_be_loaded_is_read_in_the_background_and_held_meanwhile(tmp_pa
         log.load(run, got.append)
         log.sealing.advance(1, 50, 1)
         log.checkpoint()
-        log.background.wait_a_job(Lane.TABLES)
+        log.background.wait_a_job(JobLane.TABLES)
         assert log.wal.segments[0].pins == 1
         assert not got
     log.background.wait()
@@ -196,7 +196,7 @@ def test_frames_that_only_the_ring_has_are_read_like_others(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("gathers", [False, True])
-def test_a_damaged_batch_is_told_once_put_aside_and_passed_over(
+def test_a_damaged_batch_is_reported_once_quarantined_and_skipped(
     tmp_path: Path, gathers: bool
 ) -> None:
     log = start(tmp_path, levels={1: OS, 2: OS}).log

@@ -8,10 +8,10 @@ import pytest
 
 from smq.log import record_search
 from smq.log.log import Log
-from smq.log.reading import DamagedFrame, Run
+from smq.log.reading import DamagedFrame, WalRange
 from smq.log.record_search import search_batch
 from smq.log.times import BatchPlace, first_batch_at
-from smq.wire.batch_search import Searched, Wanted
+from smq.wire.batch_search import Searched, WantedRecord
 from smq.wire.compression import Codec
 from tests.log.logs import append, start, turn
 from tests.wire.test_batch_search import batch_at
@@ -27,7 +27,7 @@ def searched_in(log: Log, timestamp: int) -> Searched | DamagedFrame:
     place = first_batch_at(log, 1, 0, ALL, timestamp)
     assert isinstance(place, BatchPlace)
     results: list[Searched | DamagedFrame] = []
-    search_batch(log, place, Wanted(timestamp, 0, ALL), MiB, results.append)
+    search_batch(log, place, WantedRecord(timestamp, 0, ALL), MiB, results.append)
     log.background.wait()
     [result] = results
     return result
@@ -57,7 +57,7 @@ def test_a_large_batch_is_read_from_the_wal_and_not_copied_in_the_loop(
     loaded: list[int] = []
     load = log.load
 
-    def counted(run: Run, done: Callable[[np.ndarray], None]) -> None:
+    def counted(run: WalRange, done: Callable[[np.ndarray], None]) -> None:
         loaded.append(1)
         load(run, done)
 

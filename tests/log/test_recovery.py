@@ -217,9 +217,7 @@ def test_a_checkpoint_behind_the_wal_costs_a_scan_and_nothing_else(tmp_path: Pat
 
 
 @pytest.mark.parametrize("lost", ["checkpoint", "both", "damaged", "tables", "boot"])
-def test_whatever_is_lost_beside_the_frames_the_frames_are_served(
-    tmp_path: Path, lost: str
-) -> None:
+def test_the_frames_are_served_when_other_files_are_lost(tmp_path: Path, lost: str) -> None:
     before = filled(tmp_path)
     if lost in {"checkpoint", "both"}:
         (tmp_path / FILE_NAME).unlink()

@@ -155,7 +155,7 @@ def test_a_full_disk_is_waited_out(tmp_path: Path, disk: FailingDisk) -> None:
     assert values(start(tmp_path, generation=1, levels=LEVELS).log) == expected(count + 1)
 
 
-def test_what_the_ring_no_longer_has_is_not_written_again(disk: FailingDisk, log: Log) -> None:
+def test_repair_fails_when_the_ring_lost_unsynced_frames(disk: FailingDisk, log: Log) -> None:
     synced = log.words[WORD_SYNCED]
     while log.words[WORD_WRITTEN] - synced <= RING_BYTES:
         append(log, 2, batch(b"x" * 700))

@@ -44,7 +44,7 @@ def test_retention_may_drop_what_was_never_sealed(tmp_path: Path) -> None:
     assert int(row(log)[P_LOG_START]) == 30
 
 
-def test_what_stays_unsealed_is_as_old_as_the_seal(tmp_path: Path) -> None:
+def test_unsealed_bytes_are_as_old_as_the_last_seal(tmp_path: Path) -> None:
     log = start(tmp_path).log
     fill(log, count=10)
     size = sum(len(batch(b"%d" % i * 200)) for i in range(10))
@@ -65,7 +65,7 @@ def test_sealed_segments_that_reach_further_than_the_log_are_believed(tmp_path: 
     assert append(log, 1, batch(b"next")) == 8
 
 
-def test_what_is_compacted_is_not_read_from_the_log_even_after_a_restart(tmp_path: Path) -> None:
+def test_compacted_records_are_not_read_from_the_log_even_after_a_restart(tmp_path: Path) -> None:
     """Data fault 22: kept segments of the WAL have a value whose tombstone is gone."""
     log = start(tmp_path, bytes_max=1 << 20, keep_bytes_max=1 << 20).log
     fill(log)
@@ -121,7 +121,7 @@ def test_a_thousand_partitions_cost_the_loop_little(tmp_path: Path) -> None:
     assert snapshot_s < 2
 
 
-def test_what_is_sealed_as_sent_keeps_its_transactions(tmp_path: Path) -> None:
+def test_records_sealed_undecided_keep_their_transactions(tmp_path: Path) -> None:
     """Use fault 2: which are open and which were aborted is known from the decided end on, also
     after a restart without the log's frames."""
     log = start(tmp_path).log

@@ -13,7 +13,7 @@ from shm.kernels.log.producers import (
     R_PRODUCER_ID,
     restore_producers,
 )
-from smq.log.files.background import InlineBackground, Lane
+from smq.log.files.background import InlineBackground, JobLane
 from smq.log.files.checkpoint import FILE_NAME, Checkpoint
 from smq.log.log import Log
 from smq.log.producers import ROWS_AT_ONCE
@@ -28,9 +28,9 @@ class SteppedBackground(InlineBackground):
     def __init__(self) -> None:
         self.jobs: deque[Job] = deque()
 
-    def submit(self, lane: Lane, job: Callable[[], object], done: Callable[..., None]) -> None:
+    def submit(self, lane: JobLane, job: Callable[[], object], done: Callable[..., None]) -> None:
         """See Background."""
-        if lane is Lane.TABLES:
+        if lane is JobLane.TABLES:
             self.jobs.append((job, done))
         else:
             super().submit(lane, job, done)
@@ -38,7 +38,7 @@ class SteppedBackground(InlineBackground):
     def step(self) -> None:
         """Run the oldest."""
         job, done = self.jobs.popleft()
-        super().submit(Lane.TABLES, job, done)
+        super().submit(JobLane.TABLES, job, done)
 
     def wait(self) -> None:
         """See Background."""

@@ -231,7 +231,7 @@ def second_life_without_tables(directory: Path) -> Log:
 
 
 @pytest.mark.parametrize("number", [LOST, NEW])
-def test_a_checkpoint_ahead_of_the_file_forgets_nobody_whom_the_ring_has(
+def test_a_checkpoint_ahead_of_the_wal_loses_no_producer_of_the_ring(
     tmp_path: Path, number: int
 ) -> None:
     """A shard takes a checkpoint in the midst of a turn, and dies before it writes."""

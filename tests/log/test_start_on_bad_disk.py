@@ -125,7 +125,7 @@ def inodes(log: Log) -> list[int]:
 
 @pytest.mark.parametrize("knows_boot", [True, False])
 @pytest.mark.parametrize("fails_again", [False, True])
-def test_what_a_failed_sync_left_in_doubt_is_written_anew_by_the_next_start(
+def test_a_start_rewrites_frames_that_a_failed_sync_left_in_doubt(
     tmp_path: Path, disk: FailingDisk, fails_again: bool, knows_boot: bool
 ) -> None:
     """Else its sync of the same file would succeed, of pages that the kernel has given up."""

@@ -79,7 +79,7 @@ def test_the_proof_may_lie_in_a_later_segment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("synced", [1024, 2048])
-def test_what_was_synced_and_is_gone_is_damage_up_to_there(tmp_path: Path, synced: int) -> None:
+def test_synced_frames_that_are_missing_are_damage(tmp_path: Path, synced: int) -> None:
     log = start(tmp_path).log
     at, _ = bad_frame(log, 1, 0)
     assert verdict(log, at, OTHER_BOOT, synced) == synced

@@ -15,7 +15,9 @@ from tests.shard.transactional_bench import transactional_batch
 NUMBER = 1
 
 
-def test_batches_open_markers_end_and_what_is_neither_is_told(tmp_path: Path) -> None:
+def test_replayed_batches_open_transactions_markers_end_them_and_others_are_reported(
+    tmp_path: Path,
+) -> None:
     log = new_shard(tmp_path, topic("one")).logs[0]
     broken = bytearray(write_marker(Marker(7, 0, committed=True, coordinator_epoch=0), NOW_MS))
     broken[65] = 0x7F  # The key's length.

@@ -113,7 +113,9 @@ def test_a_log_that_was_cut_has_the_transactions_of_what_is_left(tmp_path: Path,
     assert with_checkpoint[1] == without[1]
 
 
-def test_what_is_sealed_is_forgotten_when_the_log_gives_it_no_more(shard: Shard) -> None:
+def test_aborted_transactions_are_forgotten_when_the_log_has_lost_their_records(
+    shard: Shard,
+) -> None:
     play(shard)
     log = shard.logs[0]
     log.sealing.advance(NUMBER, 2, NOW_MS)
@@ -162,7 +164,7 @@ def test_an_ordinary_batch_opens_nothing(shard: Shard) -> None:
     assert facts(shard.logs[0]) == ([], [], 0, 0)
 
 
-def test_after_a_start_a_retry_is_known_whatever_markers_are_before_it(
+def test_a_retry_is_recognized_after_a_start_behind_older_markers(
     shard: Shard, tmp_path: Path
 ) -> None:
     """Each end bumps the epoch (KIP-890): the batch of the last epoch is behind older markers."""

@@ -15,7 +15,7 @@ def test_a_burst_is_free_and_a_debt_is_waited_for() -> None:
     assert buckets.use("a", 1000.0, 0, 501) == 0
 
 
-def test_nobody_waits_for_ever() -> None:
+def test_a_bucket_limits_the_wait() -> None:
     buckets = Buckets()
     assert buckets.use("a", 1.0, 1_000_000_000, 0) == WAIT_MS_MAX
     assert buckets.use("none", 0.0, 1, 0) == WAIT_MS_MAX
@@ -35,7 +35,7 @@ def test_buckets_are_bounded() -> None:
 
 
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=50))
-def test_who_waits_as_told_stays_within_the_rate(amounts: list[int]) -> None:
+def test_a_client_that_waits_as_asked_stays_within_the_rate(amounts: list[int]) -> None:
     bucket, now_ms, used = Bucket(1000.0, 1000.0, 0), 0, 0
     for amount in amounts:
         wait_ms = bucket.use(amount, now_ms, 1.0)

@@ -22,7 +22,7 @@ def topics(draw: st.DrawFn) -> Topic:
 
 
 @given(st.lists(topics(), max_size=5, unique_by=lambda topic: topic.name), st.integers(0, 2**62))
-def test_what_is_encoded_is_decoded(listed: list[Topic], version: int) -> None:
+def test_a_decoded_catalog_equals_the_encoded_one(listed: list[Topic], version: int) -> None:
     catalog = Catalog("cluster", version, {topic.name: topic for topic in listed})
     decoded = Catalog.decode(catalog.encode())
     assert (decoded.cluster_id, decoded.version) == ("cluster", version)
@@ -46,7 +46,7 @@ def test_however_many_topics_did_not_change_they_are_the_same_objects() -> None:
     assert Catalog.decode(published).without(before) == []
 
 
-def test_what_another_catalog_lacks_or_has_otherwise_is_what_it_is_without() -> None:
+def test_without_returns_topics_that_another_catalog_lacks_or_has_different() -> None:
     kept, changed = Topic("kept", SPACE, (1,), (0,)), Topic("changed", UUID(int=1), (2,), (0,))
     before = Catalog("c", 1, {"kept": kept, "changed": changed})
     grown, new = replace(changed, configs={"a": "b"}), Topic("new", UUID(int=2), (3,), (0,))
@@ -54,7 +54,7 @@ def test_what_another_catalog_lacks_or_has_otherwise_is_what_it_is_without() -> 
     assert (after.without(before), before.without(after)) == ([grown, new], [changed])
 
 
-def test_logs_go_to_nodes_in_turn_whatever_their_number() -> None:
+def test_logs_are_assigned_to_nodes_in_turn() -> None:
     assert [Catalog.leader(log, range(5, 8)) for log in range(7)] == [5, 6, 7, 5, 6, 7, 5]
     assert {Catalog.leader(log, range(1, 2)) for log in range(7)} == {1}
 

@@ -6,27 +6,27 @@ from smq.model.client_metrics import (
     INTERVAL_MS_DEFAULT,
     ClientFacts,
     Subscription,
-    Wanted,
+    WantedMetrics,
     wanted_of,
 )
 
 CLIENT = ClientFacts("an-id", "app-1", "apache-kafka-java", "4.3.1", "10.0.0.9", "4711")
 
 
-def wanted(*configs: dict[str, str]) -> Wanted:
+def wanted(*configs: dict[str, str]) -> WantedMetrics:
     return wanted_of((Subscription.of(each) for each in configs), CLIENT)
 
 
 def test_without_subscriptions_nothing_is_wanted() -> None:
-    assert wanted() == wanted({}) == Wanted((), INTERVAL_MS_DEFAULT)
+    assert wanted() == wanted({}) == WantedMetrics((), INTERVAL_MS_DEFAULT)
 
 
 def test_subscriptions_add_up_at_the_shortest_interval() -> None:
     first = {"metrics": "b., a.", "interval.ms": "5000"}
-    assert wanted(first, {"metrics": "c.,b.", "interval.ms": "700"}) == Wanted(
+    assert wanted(first, {"metrics": "c.,b.", "interval.ms": "700"}) == WantedMetrics(
         ("a.", "b.", "c."), 700
     )
-    assert wanted(first, {"metrics": "*"}) == Wanted(("*",), 5000)
+    assert wanted(first, {"metrics": "*"}) == WantedMetrics(("*",), 5000)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tests.model.configs import config_of, sized
         ({"advertise": "[fd00::1]:7000"}, 1, ("fd00::1", 7000)),
     ],
 )
-def test_clients_are_told_the_advertised_address(
+def test_the_advertised_address_follows_the_settings(
     given: dict[str, str], node_id: int, address: tuple[str, int]
 ) -> None:
     assert config_of(command_line=given).advertised(node_id, 555) == address
@@ -33,7 +33,7 @@ def test_the_text_of_a_config_gives_the_same_config() -> None:
     assert tomllib.loads(config.text())["ring"]["bytes"] == config.ring_bytes
 
 
-def test_what_was_changed_is_told_apart() -> None:
+def test_changed_returns_settings_that_differ_from_their_defaults() -> None:
     changed = config_of(command_line={"port": 9092, "seal.ms": 7}).changed()
     assert changed["seal.ms"] == 7
     assert "port" not in changed

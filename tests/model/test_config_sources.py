@@ -93,7 +93,7 @@ def test_paths_are_absolute_and_the_current_directory_is_one() -> None:
 
 
 @pytest.mark.parametrize("path", ["", "a\0b", "~nobody-of-this-name/data"])
-def test_what_is_no_path_is_refused(path: str) -> None:
+def test_an_invalid_path_is_refused(path: str) -> None:
     (problem,) = problems_of(command_line={"data.dir": path})
     assert problem.startswith("data.dir (command line): ")
 

@@ -45,7 +45,7 @@ def test_a_text_is_a_value_of_its_type(kind: T, text: str, value: Value) -> None
         (T.LONG, "\u00a05", "type LONG"),
     ],
 )
-def test_what_is_none_is_refused(kind: T, text: str, word: str) -> None:
+def test_a_text_that_is_no_value_of_its_type_is_refused(kind: T, text: str, word: str) -> None:
     with pytest.raises(ValueError, match=word):
         parsed(kind, text)
 

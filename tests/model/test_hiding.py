@@ -12,7 +12,7 @@ URLS = [
 
 
 @pytest.mark.parametrize("url", URLS)
-def test_what_libraries_repeat_of_a_url_is_hidden(url: str) -> None:
+def test_secrets_of_a_url_are_hidden_in_library_errors(url: str) -> None:
     """Door fault 7: the address of a catalog was told in the error of its connection."""
     host, _, path = url.partition("://")[2].partition("/")
     for text in (
@@ -26,7 +26,7 @@ def test_what_libraries_repeat_of_a_url_is_hidden(url: str) -> None:
         assert "s3cret" not in hide(text, parts_of_url(url)), text
 
 
-def test_what_is_no_secret_stays() -> None:
+def test_text_without_secrets_is_unchanged() -> None:
     said = "iceberg: no answer of catalog.example:8181 (connection refused)"
     assert hide(said, parts_of_url("http://catalog.example:8181/iceberg")) == said
     assert hide(said, parts_of_url("http://catalog.example:8181")) == said

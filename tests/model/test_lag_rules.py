@@ -28,7 +28,7 @@ def test_rules_name_a_group_a_measure_a_limit_and_a_time() -> None:
         "billing: records > 9999999999999999 for 1m",
     ],
 )
-def test_what_is_no_rule_is_refused(text: str) -> None:
+def test_an_invalid_lag_rule_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no rule such as"):
         parse_lag_rules(text)
 

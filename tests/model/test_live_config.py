@@ -19,7 +19,7 @@ STARTED = Config(
 )
 
 
-def test_what_a_node_has_of_its_own_is_before_that_of_all_nodes() -> None:
+def test_a_nodes_own_setting_precedes_that_of_all_nodes() -> None:
     changed = {"": {"seal.ms": "5", "num.partitions": "3"}, "2": {"seal.ms": "7"}}
     assert in_force(STARTED, changed) == replace(STARTED, seal_ms=5, num_partitions=3)
     assert in_force(STARTED, changed, "1").seal_ms == 5
@@ -43,7 +43,7 @@ def test_no_more_is_kept_of_the_wal_than_it_may_have(text: str, kept: int) -> No
         ("", "seal.ms", "0", "Invalid value 0 for configuration seal.ms: 0 is too small"),
     ],
 )
-def test_what_cannot_be_changed_is_a_sentence(
+def test_an_impossible_change_is_refused_with_a_sentence(
     node: str, name: str, text: str, sentence: str
 ) -> None:
     assert sentence in problem_of_change(node, {}, {name: text})

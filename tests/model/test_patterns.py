@@ -15,7 +15,7 @@ def test_a_whole_name_must_match() -> None:
 
 
 @pytest.mark.parametrize("text", ["(", "[a", "*", r"(a)\1", "(?=a)", "a" * 100_000, "(a{9}){99}"])
-def test_what_is_none_or_is_too_large_is_refused(text: str) -> None:
+def test_an_invalid_or_too_large_pattern_is_refused(text: str) -> None:
     with pytest.raises(BrokerError) as refusal:
         Pattern(text)
     assert refusal.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION

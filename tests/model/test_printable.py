@@ -9,7 +9,7 @@ from smq.model.printable import printable, say_error
 
 
 @given(st.text(st.characters(codec=None)))
-def test_what_is_printed_is_printable(text: str) -> None:
+def test_printable_text_contains_only_printable_characters(text: str) -> None:
     assert printable(text).isprintable()
 
 
@@ -31,12 +31,12 @@ def test_json_means_the_same(facts: dict[str, str]) -> None:
         ("\udcff", "\\udcff"),
     ],
 )
-def test_what_acts_is_escaped(text: str, shown: str) -> None:
+def test_control_characters_are_escaped(text: str, shown: str) -> None:
     """Door fault 13."""
     assert printable(text) == shown
 
 
-def test_what_is_kept_is_kept() -> None:
+def test_kept_characters_are_not_escaped() -> None:
     assert printable("a\n\tb\x1b", keep="\n\t") == "a\n\tb\\u001b"
 
 

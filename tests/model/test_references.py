@@ -34,7 +34,7 @@ def changed(**fields: object) -> bytes:
     st.integers(0, 2**32 - 1),
     CONTENT_TYPES,
 )
-def test_what_is_written_is_read(
+def test_a_written_handle_is_read_back(
     now_ms: int, chance: bytes, length: int, crc32c: int, content_type: str
 ) -> None:
     reference = Reference.of(now_ms, chance, length, crc32c, content_type)
@@ -122,7 +122,9 @@ def test_an_id_names_nothing_outside(bad: str) -> None:
         ({"more": 1}, "a handle is an object with"),
     ],
 )
-def test_what_does_not_agree_is_no_handle(fields: dict[str, object], words: str) -> None:
+def test_a_handle_whose_fields_contradict_its_id_is_refused(
+    fields: dict[str, object], words: str
+) -> None:
     with pytest.raises(NotAHandle, match=words):
         Reference.of_handle(changed(**fields))
 

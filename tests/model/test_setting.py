@@ -34,6 +34,6 @@ def test_a_place_is_a_directory_or_a_bucket(given: str, expected: str) -> None:
 @pytest.mark.parametrize(
     "given", ["s3://", "s3://Bucket", "s3://b", "s3://bucket//x", "gs://bucket", "", 7]
 )
-def test_what_is_neither_is_refused(given: object) -> None:
+def test_a_value_that_is_neither_directory_nor_bucket_is_refused(given: object) -> None:
     with pytest.raises(ValueError, match=r"is not a directory or|is not a path"):
         value_of(ROOT, given)

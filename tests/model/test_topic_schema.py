@@ -58,7 +58,7 @@ def test_a_schema_is_its_columns_and_is_written_as_it_was() -> None:
         (PRICE.replace('"double"', '{"list": ' * 9 + '"bool"' + "}" * 9), "at most 5 deep"),
     ],
 )
-def test_what_is_no_schema_is_refused_with_a_sentence(text: str, said: str) -> None:
+def test_an_invalid_schema_is_refused_with_a_sentence(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         parse_schema(text)
 

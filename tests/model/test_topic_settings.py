@@ -106,7 +106,7 @@ def test_a_stored_topic_with_values_that_are_refused_now_still_loads(own: dict[s
 
 
 @pytest.mark.parametrize("name", ["flush.messages", "flush.ms"])
-def test_what_kafka_would_sync_at_times_is_synced_before_it_is_acknowledged(name: str) -> None:
+def test_kafkas_flush_configs_mean_durability_disk(name: str) -> None:
     """Data fault 33: smq.durability of its own takes precedence."""
     assert TopicSettings.of({name: "1000"}, BROKER).durability == "disk"
     assert TopicSettings.of({name: str(2**63 - 1)}, BROKER).durability == "os"

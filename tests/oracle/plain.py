@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from smq.wire.codec import Message
-from smq.wire.records import Batch, Record, read_batches
+from smq.wire.records import BatchView, Record, read_batches
 
 CLOSED = "the connection is closed"
 SILENT = "no answer"
@@ -119,7 +119,7 @@ _BATCH_NUMBERS = ("base_offset", "leader_epoch", "attributes", "last_offset_delt
 _BATCH_OPTIONAL = ("producer_epoch", "base_sequence")
 
 
-def _batch(batch: Batch, names: Names) -> dict[str, Any]:
+def _batch(batch: BatchView, names: Names) -> dict[str, Any]:
     fields: dict[str, Any] = {field: getattr(batch, field) for field in _BATCH_NUMBERS}
     fields |= {
         field: _time(getattr(batch, field), names) for field in ("base_timestamp", "max_timestamp")

@@ -48,7 +48,7 @@ def test_a_stream_that_inflates_far_does_not_fit(compression: str) -> None:
     assert (columns[0].to_pylist(), misfits) == ([None], 1)
 
 
-def test_what_takes_no_bytes_becomes_no_other_type() -> None:
+def test_a_column_that_takes_no_bytes_is_not_cast() -> None:
     nulls = pa.nulls(MANY)
     runs = pa.RunEndEncodedArray.from_arrays(pa.array([MANY], pa.int64()), pa.array([1]))
     of_views = pa.ListViewArray.from_arrays(
@@ -62,7 +62,7 @@ def test_what_takes_no_bytes_becomes_no_other_type() -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000
 
 
-def test_what_fits_is_cast() -> None:
+def test_a_column_that_fits_is_cast() -> None:
     many = pa.array([True, False, None] * 100)
     rows = {
         "numbers": (one_list(pa.array([1, 2, None], pa.int8())), [1, 2, None]),
@@ -105,7 +105,7 @@ def test_objects_that_get_many_columns_are_counted_with_them() -> None:
     assert row_of(stream(many), wide) is None
 
 
-def test_what_python_says_without_a_type_fits() -> None:
+def test_a_row_made_from_python_values_fits_its_schema() -> None:
     """No list, or no value of a field, has a type of its own: null becomes any."""
     point = pa.struct([("x", pa.int64()), ("y", pa.string())])
     schema = pa.schema([("tags", pa.list_(pa.string())), ("a", point), ("b", pa.list_(point))])

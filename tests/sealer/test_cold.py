@@ -19,10 +19,10 @@ from smq.sealer.cold import (
     CACHE_KEEP_MS,
     NO_FILE,
     ONCE_KEEP_MS,
+    BatchRange,
     Cache,
     ColdReader,
     Damaged,
-    Found,
     open_segment,
 )
 from smq.sealer.parquet_segment import ParquetSegment, Span
@@ -81,7 +81,7 @@ def test_any_offset_is_found_in_whole_batches(
     assert reader.read(77, 0, 100) is None
 
 
-def test_what_is_in_a_gap_is_answered_with_what_follows(
+def test_an_offset_in_a_gap_is_answered_with_the_next_batch(
     store: Store, manifest: WritableManifest, tmp_path: Path
 ) -> None:
     _seal(store, manifest, [batch(10), batch(20)])
@@ -119,7 +119,7 @@ def test_segments_without_records_are_passed_over(
         assert found is not None
         data = found.path.read_bytes()[found.at : found.at + found.length]
         assert next(read_batches(data)).base_offset == base, offset
-    assert reader.read(1, 21, 1) == Found(NO_FILE, 0, 0, 30)
+    assert reader.read(1, 21, 1) == BatchRange(NO_FILE, 0, 0, 30)
     assert reader.read(1, 30, 1) is None
 
 
@@ -155,7 +155,7 @@ def test_clients_with_other_limits_get_other_batches(
         assert shared_bytes // 2 < max(sizes) <= shared_bytes
 
 
-def test_who_reads_on_finds_the_next_row_group_decoded(
+def test_sequential_reads_find_the_next_row_group_decoded(
     store: Store, manifest: WritableManifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 5)
@@ -332,7 +332,7 @@ class TestCache:
         assert len(held) == len(list(cache.directory.iterdir()))
         return held
 
-    def test_what_is_asked_for_once_goes_soon_the_least_recently_used_first(
+    def test_entries_read_once_are_dropped_soon_least_recently_used_first(
         self, cache: Cache, now: list[int]
     ) -> None:
         for number in range(2):
@@ -342,7 +342,7 @@ class TestCache:
         self._put(cache, 2)
         assert self._kept(cache) == {0, 2}
 
-    def test_what_is_asked_for_again_is_held_for_long(self, cache: Cache, now: list[int]) -> None:
+    def test_entries_read_twice_are_kept_longer(self, cache: Cache, now: list[int]) -> None:
         for number in range(6):
             self._put(cache, number)
             now[0] += ONCE_KEEP_MS + 1
@@ -355,7 +355,7 @@ class TestCache:
         self._put(cache, 3)
         assert self._kept(cache) == {2, 3, 8, 9}
 
-    def test_what_was_just_named_to_a_shard_stays(self, cache: Cache, now: list[int]) -> None:
+    def test_an_entry_just_named_to_a_shard_stays(self, cache: Cache, now: list[int]) -> None:
         self._put(cache, *range(5))
         now[0] += ONCE_KEEP_MS
         assert self._kept(cache) == set(range(5))
@@ -363,7 +363,7 @@ class TestCache:
         self._put(cache, 5, 0)
         assert self._kept(cache) == {0, 4, 5}
 
-    def test_what_an_earlier_life_left_is_gone(self, tmp_path: Path) -> None:
+    def test_the_files_of_an_earlier_life_are_removed(self, tmp_path: Path) -> None:
         (tmp_path / "cache").mkdir()
         (tmp_path / "cache" / "0.batches").write_bytes(b"x")
         Cache(tmp_path / "cache", 100, lambda: 0, "a")
@@ -395,7 +395,7 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
-def test_what_is_sealed_is_read_while_the_disk_is_full(
+def test_sealed_records_are_read_while_the_disk_is_full(
     manifest: WritableManifest, tmp_path: Path, full_disk: Path
 ) -> None:
     """Data fault 19: a full disk ended the reading worker, though the records could be sent."""

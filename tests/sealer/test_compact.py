@@ -252,7 +252,7 @@ def test_records_without_a_key_go_as_in_kafka(log: Log) -> None:
     assert log.read() == [(3, b"a", b"v0")]
 
 
-def test_what_is_young_or_little_stays(log: Log) -> None:
+def test_young_or_few_dirty_records_are_not_compacted(log: Log) -> None:
     log.append(*pairs(b"aa"))
     young = SETTINGS._replace(compaction_lag_min_ms=NOW_MS)
     assert log.compact(young) == 0
@@ -404,7 +404,7 @@ Step = Callable[[Log], None]
         max_size=12,
     )
 )
-def test_whatever_comes_in_which_order_the_last_of_each_key_is_there(
+def test_the_last_record_of_each_key_survives_any_order_of_steps(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str | list[tuple[int, bool]]]
 ) -> None:
     directory = tmp_path_factory.mktemp("log")

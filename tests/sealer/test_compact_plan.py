@@ -65,7 +65,7 @@ def test_young_records_wait_and_what_is_behind_them_too() -> None:
     assert chosen(segments[1:], min_compaction_lag_ms="100") == []
 
 
-def test_what_is_young_makes_nothing_due() -> None:
+def test_young_segments_are_not_due() -> None:
     segments = [segment(0, 100, compacted_ms=1), segment(1, 90), segment(2, 1000, age_ms=1)]
     assert chosen(segments, min_compaction_lag_ms="50") == []
 

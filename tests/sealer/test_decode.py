@@ -16,7 +16,7 @@ from shm.kernels.record.records import (
 )
 from shm.kernels.twin import records as plain
 from smq.model.errors import PeerError
-from smq.sealer.decode import READER, SEALER, Bounds, Kind, cut
+from smq.sealer.decode import READER, SEALER, InflationBounds, Kind, cut
 from smq.testing.records import plain_batches
 from smq.wire.compression import Codec, compress
 from smq.wire.records import Record, write_batch
@@ -45,7 +45,7 @@ def test_batches_of_one_kind_are_one_piece() -> None:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_what_is_compressed_is_inflated(codec: Codec) -> None:
+def test_compressed_batches_are_inflated(codec: Codec) -> None:
     records = [plain.PlainRecord(i, i, b"key" * 20, b"value" * 50) for i in range(20)]
     bodies = [plain.record_body(record, 0, 0) for record in records]
     payload = b"".join(plain.varint(len(body)) + body for body in bodies)
@@ -82,7 +82,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD.keys())
-def test_what_cannot_be_rows_is_raw_and_its_neighbours_are_not(bad: bytes) -> None:
+def test_batches_that_cannot_be_rows_are_raw_and_their_neighbours_are_not(bad: bytes) -> None:
     data = _batch(3) + _batch(4) + bad + bad + _batch(6)
     runs = {kind: list(pieces) for kind, pieces in groupby(cut(data), lambda piece: piece.kind)}
     assert b"".join(bytes(piece.batches) for piece in runs[Kind.RAW]) == bad + bad
@@ -97,7 +97,7 @@ def test_a_batch_without_records_is_raw() -> None:
     assert _kinds(bytes(empty)) == [(Kind.RAW, 5, 6)]
 
 
-def test_what_a_transaction_has_written_is_rows_for_it_is_committed() -> None:
+def test_transactional_batches_are_rows() -> None:
     data = _batch(0) + _batch(1, attributes=TRANSACTIONAL) + _batch(2)
     assert _kinds(data) == [(Kind.ROWS, 0, 3)]
 
@@ -116,7 +116,7 @@ def test_a_lossy_reader_gets_rows_wherever_there_are_any() -> None:
     assert _kinds(data, lossy=True) == [(Kind.ROWS, 0, 6)]
 
 
-def test_what_is_no_batch_at_all_is_the_peers_error() -> None:
+def test_bytes_that_are_no_batch_raise_peer_error() -> None:
     with pytest.raises(PeerError, match="at byte 73"):
         list(cut(_batch(0) + b"garbage"))
     assert len(_batch(0)) == 73
@@ -160,7 +160,7 @@ def _records(count: int, *, size: int = 0, headers: int = 0, offset: int = 0) ->
     return write_batch(made, compression=Codec.ZSTD)
 
 
-def test_what_is_inflated_at_a_time_is_bounded_and_not_what_is_compressed() -> None:
+def test_the_inflated_bytes_of_one_piece_are_bounded() -> None:
     """Data fault 12: a megabyte of batches was cut at once, whatever it inflated to."""
     data = b"".join(_records(6, size=1 << 20, offset=6 * i) for i in range(20))
     assert len(data) < 1 << 20
@@ -172,7 +172,7 @@ def test_what_is_inflated_at_a_time_is_bounded_and_not_what_is_compressed() -> N
 
 def test_columns_and_headers_of_a_piece_are_bounded() -> None:
     """Data fault 12: ten bytes of a record take 72 as a column, two of a header 32."""
-    bounds = Bounds(1 << 20, records=10, headers=30)
+    bounds = InflationBounds(1 << 20, records=10, headers=30)
     data = b"".join(_records(4, headers=i % 5, offset=4 * i) for i in range(20))
     pieces = list(cut(data, bounds=bounds))
     assert {piece.kind for piece in pieces} == {Kind.ROWS}
@@ -185,14 +185,14 @@ def test_columns_and_headers_of_a_piece_are_bounded() -> None:
 @pytest.mark.parametrize(
     ("bounds", "data"),
     [
-        (Bounds(batch_records=9), _records(10, offset=3)),
-        (Bounds(headers=29), _records(10, headers=3, offset=3)),
-        (Bounds(field_bytes=99), _records(10, size=100, offset=3)),
+        (InflationBounds(batch_records=9), _records(10, offset=3)),
+        (InflationBounds(headers=29), _records(10, headers=3, offset=3)),
+        (InflationBounds(field_bytes=99), _records(10, size=100, offset=3)),
     ],
     ids=["records", "headers", "fields"],
 )
 def test_a_batch_that_no_memory_is_kept_for_is_raw_and_its_neighbours_are_not(
-    bounds: Bounds, data: bytes
+    bounds: InflationBounds, data: bytes
 ) -> None:
     """Data fault 12: such a batch ended the worker; now it is stored as it was sent."""
     whole = _batch(0) + data + _batch(13)

@@ -179,7 +179,7 @@ def test_retention_that_comes_late_deletes_no_segment_that_has_taken_the_place(
     assert manifest.segments(1) == [merged]
 
 
-def test_what_could_not_be_sealed_is_dropped_behind_sealed_segments_that_go_too(
+def test_unsealable_records_are_dropped_behind_sealed_segments_that_are_due(
     manifest: WritableManifest, shard: FakeShard, store: MemoryStore
 ) -> None:
     shard.append(batch(4, time=4))
@@ -261,7 +261,7 @@ def test_a_sweep_reads_no_segments(
     assert len(list(store.list(SEGMENTS_PREFIX))) == 8
 
 
-def test_what_a_shard_has_deleted_goes_from_the_manifest_too(
+def test_records_that_the_shard_deleted_are_deleted_from_the_manifest(
     manifest: WritableManifest, shard: FakeShard, store: MemoryStore
 ) -> None:
     shard.start = 3
@@ -317,7 +317,7 @@ def kept(retention_bytes: int, retention_ms: int = -1) -> TopicSettings:
     return TopicSettings.of(names, Config(shards=1))
 
 
-def test_what_lies_under_an_open_transaction_counts_and_stays(
+def test_undecided_records_count_for_retention_and_stay(
     manifest: WritableManifest, shard: FakeShard
 ) -> None:
     """Use fault 2: a topic whose transactions stay open keeps its retention, as in Kafka, and no

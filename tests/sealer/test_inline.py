@@ -18,7 +18,7 @@ from smq.testing.memory_store import MemoryStore
 from smq.testing.payloads import CONTENT_TYPE, HANDLE_HEADERS, handle_batch, reference_to, uploaded
 from smq.wire.codec import Buffer
 from smq.wire.markers import write_empty
-from smq.wire.records import Batch, Record, read_batches, write_batch
+from smq.wire.records import BatchView, Record, read_batches, write_batch
 
 CONTENT = ((b"content-type", CONTENT_TYPE.encode()),)
 
@@ -29,7 +29,7 @@ def from_dict(payloads: dict[str, bytes]) -> Callable[[Reference], Buffer | None
 
 def delivered(
     batches: bytes, offset: int, bytes_max: int, payloads: dict[str, bytes]
-) -> tuple[list[Batch], int]:
+) -> tuple[list[BatchView], int]:
     made = deliver(batches, offset, bytes_max, from_dict(payloads))
     data = b"".join(made.pieces)
     [place] = made.places(offset)
@@ -57,13 +57,13 @@ def test_its_own_headers_stay() -> None:
     assert record.headers == ((b"a", b"1"), (b"content-type", b"own"))
 
 
-def test_what_is_gone_stays_a_handle() -> None:
+def test_a_missing_payload_stays_a_handle() -> None:
     batch = handle_batch([reference_to(b"payload")])
     [made], _ = delivered(batch, 0, 1 << 20, {})
     assert list(made.records()) == [*next(read_batches(batch)).records()]
 
 
-def test_what_is_larger_than_the_client_asks_for_stays_a_handle() -> None:
+def test_a_payload_larger_than_the_clients_limit_stays_a_handle() -> None:
     large, small = reference_to(bytes(5000)), reference_to(b"small", 1)
     payloads = {large.id: bytes(5000), small.id: b"small"}
     [made], end = delivered(handle_batch([large, small]), 0, 5000, payloads)
@@ -85,7 +85,7 @@ def test_the_time_of_the_append_stays_the_batches() -> None:
     assert [each.timestamp_ms for each in made.records()] == [77]
 
 
-def test_a_gap_at_a_batchs_end_is_told() -> None:
+def test_a_gap_at_the_end_of_a_batch_is_covered() -> None:
     reference = reference_to(b"payload")
     batch = handle_batch([reference], offset=3)
     gapped = next(read_batches(batch))._replace(last_offset_delta=4)
@@ -98,7 +98,7 @@ def test_a_gap_at_a_batchs_end_is_told() -> None:
         assert made[-1].last_offset == 7
 
 
-def test_what_stands_for_aborted_records_is_passed_over() -> None:
+def test_empty_batches_in_place_of_aborted_records_are_skipped() -> None:
     """Data fault 27, its kind: aiokafka raised at a control batch without records."""
     reference = reference_to(b"payload")
     batches = (

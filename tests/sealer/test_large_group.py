@@ -73,7 +73,7 @@ def _old_segment(batches: list[bytes], end: int) -> ParquetSegment:
 
 
 @pytest.mark.usefixtures("as_before")
-def test_slices_have_what_was_sent_whoever_begins_where(shape: Any) -> None:
+def test_slices_from_any_start_have_the_sent_records(shape: Any) -> None:
     """Data fault 12: files of earlier versions, of any content."""
     end = 3 * ROWS_A_BATCH
     segment = _old_segment(_batches(shape, 3), end)

@@ -86,7 +86,7 @@ def test_each_kind_is_merged_with_its_own() -> None:
     assert chosen(segments[2:]) == [1, 2, 3, 4]
 
 
-def test_what_is_no_neighbour_is_not_merged() -> None:
+def test_segments_that_are_not_adjacent_are_not_merged() -> None:
     segments = [segment(0), segment(1), segment(5), segment(6), segment(7)]
     assert chosen(segments) == [0, 1]
 

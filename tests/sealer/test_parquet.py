@@ -167,7 +167,7 @@ def test_leader_epochs_come_back() -> None:
     assert [batch.last_offset for each in back for batch in read_batches(each)] == [3, 7, 11]
 
 
-def test_a_gap_at_the_end_is_covered_whatever_leader_epochs_begin_in_it() -> None:
+def test_a_gap_at_the_end_is_covered_across_leader_epochs() -> None:
     aborted = write_empty(2, 28, 1, -1) + write_empty(28, 30, 2, -1)
     sealed = _sealed(_sent([_one(0), _one(1)], leader_epoch=1) + aborted)
     assert ParquetSegment(read_only(sealed)).epochs == [[0, 1], [28, 2]]

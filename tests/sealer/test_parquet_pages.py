@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from smq.sealer.parquet import HEADER_KEYS, HEADER_VALUES, SCHEMA
-from smq.sealer.parquet_pages import Column, Shape, Values, longest_in_dictionary
+from smq.sealer.parquet_pages import ColumnReader, PageValues, Shape, longest_in_dictionary
 
 PLACES = {
     "_key": (3, Shape(0, 1)),
@@ -66,7 +66,7 @@ def test_values_are_those_that_arrow_reads(options: dict[str, object]) -> None:
     group = pq.ParquetFile(pa.BufferReader(data)).metadata.row_group(0)
     for path, (place, shape) in PLACES.items():
         for first in (0, 1, 1300, 2499):
-            values, column = Values(data, group.column(place), shape), Column()
+            values, column = ColumnReader(data, group.column(place), shape), PageValues()
             values.skip(first)
             counts = [values.row_into(column) for _ in range(first, len(rows))]
             found = column.array().to_pylist()
@@ -95,7 +95,7 @@ def test_the_longest_of_a_dictionary_is_known() -> None:
 def test_a_column_that_ends_too_early_is_damage() -> None:
     data = _file(_rows(3, 10))
     group = pq.ParquetFile(pa.BufferReader(data)).metadata.row_group(0)
-    values = Values(data, group.column(4), Shape(0, 1))
+    values = ColumnReader(data, group.column(4), Shape(0, 1))
     values.skip(10)
     with pytest.raises(pa.ArrowInvalid, match="ends before its rows"):
-        values.row_into(Column())
+        values.row_into(PageValues())

@@ -80,7 +80,7 @@ def test_payloads_are_looked_up_together() -> None:
     assert found == {"none": None, **{key: (len(key), 7) for key in keys}}
 
 
-def test_what_the_store_does_not_say_is_left_out() -> None:
+def test_a_key_whose_lookup_fails_is_left_out() -> None:
     store = Flaky({"away"})
     store.put("there", b"1234")
     assert look_up(store, ["there", "away"]) == {"there": (4, 7)}
@@ -106,7 +106,7 @@ def test_handles_of_every_kind_of_piece_are_found() -> None:
     assert named(rows + raw + compressed) == [first.id, second.id, third.id]
 
 
-def test_what_is_no_handle_names_nothing() -> None:
+def test_malformed_handles_name_no_payload() -> None:
     bad = write_batch([Record(0, 0, None, b"no handle", HANDLE_HEADERS)])
     looks = handle_batch([b"\x0esmq-ref"], offset=1)
     malformed = plain.batch(
@@ -118,7 +118,9 @@ def test_what_is_no_handle_names_nothing() -> None:
 # What is swept.
 
 
-def test_what_no_record_names_goes_when_no_record_can_name_it(manifest: WritableManifest) -> None:
+def test_an_unnamed_payload_is_deleted_once_no_record_may_name_it(
+    manifest: WritableManifest,
+) -> None:
     store, shard = MemoryStore(), FakeShard([batch(0)])
     reference = uploaded(store, PLACE.topic, b"payload")
     assert sweep(store, shard, manifest, ORPHAN_MS) == []
@@ -126,7 +128,7 @@ def test_what_no_record_names_goes_when_no_record_can_name_it(manifest: Writable
     assert list(store.list()) == []
 
 
-def test_what_a_record_names_stays_before_and_after_it_is_sealed(
+def test_a_named_payload_stays_until_its_record_is_deleted(
     manifest: WritableManifest,
 ) -> None:
     store = MemoryStore()
@@ -144,7 +146,7 @@ def test_what_a_record_names_stays_before_and_after_it_is_sealed(
     assert sweep(store, shard, manifest) == [reference.key(PLACE.topic)]
 
 
-def test_whatever_lies_among_payloads_goes_like_them(manifest: WritableManifest) -> None:
+def test_any_file_among_the_payloads_is_swept_like_a_payload(manifest: WritableManifest) -> None:
     store, shard = MemoryStore(), FakeShard([batch(0)])
     store.put(f"{PREFIX}kafka/{PLACE.topic}/notes.txt", b"x")
     store.put("topics/kafka/orders/a", b"x")
@@ -152,7 +154,7 @@ def test_whatever_lies_among_payloads_goes_like_them(manifest: WritableManifest)
     assert [facts.key for facts in store.list()] == ["topics/kafka/orders/a"]
 
 
-def test_a_topic_that_cannot_be_swept_is_told_and_holds_up_no_other(
+def test_a_topic_that_cannot_be_swept_raises_and_does_not_stop_others(
     manifest: WritableManifest,
 ) -> None:
     store = MemoryStore()
@@ -205,7 +207,7 @@ class Unseen(FakeShard):
         return b""
 
 
-def test_what_nobody_may_see_yet_keeps_what_it_names_and_nothing_else(
+def test_records_not_yet_visible_protect_their_payloads(
     manifest: WritableManifest,
 ) -> None:
     store = MemoryStore()
@@ -222,7 +224,7 @@ class Unread(FakeShard):
         return b""
 
 
-def test_what_cannot_be_read_keeps_all(manifest: WritableManifest) -> None:
+def test_payloads_stay_while_records_cannot_be_read(manifest: WritableManifest) -> None:
     store = MemoryStore()
     uploaded(store, PLACE.topic, b"payload")
     assert sweep(store, Unread([batch(0)]), manifest) == []
@@ -244,7 +246,7 @@ class SealsMeanwhile(FakeShard):
         return ends
 
 
-def test_what_is_sealed_meanwhile_is_not_missed(manifest: WritableManifest) -> None:
+def test_a_payload_of_records_sealed_during_the_sweep_stays(manifest: WritableManifest) -> None:
     store = MemoryStore()
     handles = [handle_batch([uploaded(store, PLACE.topic, b"payload")])]
     assert sweep(store, SealsMeanwhile(handles, store, manifest), manifest) == []
@@ -266,7 +268,7 @@ class TakesMeanwhile(FakeShard):
         return ends
 
 
-def test_what_is_condemned_is_named_no_more_whatever_the_clock_says(
+def test_a_condemned_payload_cannot_be_named_after_the_clock_was_set_back(
     manifest: WritableManifest,
 ) -> None:
     """Data fault 8: a clock that was set back between a sweep's look and its deletion let a new
@@ -284,7 +286,7 @@ def test_what_is_condemned_is_named_no_more_whatever_the_clock_says(
     assert manifest.condemned_payloads([key]) == set(), "it may be uploaded again"
 
 
-def test_what_others_have_deleted_is_condemned_no_more(manifest: WritableManifest) -> None:
+def test_a_condemned_payload_that_others_deleted_is_forgotten(manifest: WritableManifest) -> None:
     """Data fault 8, its kind: its condemnation stayed for ever, and a page's list says that it is
     gone. Not so young ones, whose deletion may be on its way, and those of other pages."""
     store, owner = MemoryStore(lambda: 0), OWNER
@@ -466,7 +468,7 @@ STEPS = st.one_of(
 @settings(max_examples=300, deadline=None)
 @given(st.lists(STEPS, max_size=25))
 @example([("upload",), ("submit", 0), ("wait", 20_001), ("seal", 2, True), ("retain", 0, False)])
-def test_neither_orphans_nor_dangling_handles_whoever_is_killed(
+def test_any_order_of_kills_leaves_neither_orphans_nor_dangling_handles(
     steps: list[tuple[object, ...]],
 ) -> None:
     with TemporaryDirectory() as directory, manifest_in(Path(directory)) as manifest:

@@ -61,7 +61,7 @@ def test_a_partition_that_still_grows_waits_for_its_time_or_for_want_of_space() 
     assert due(state, lambda _: settings, 10**9, before={2: shorter}) == [full]
 
 
-def test_what_was_sealed_as_it_was_sent_is_sealed_again_once_all_of_it_is_decided() -> None:
+def test_records_sealed_undecided_are_due_once_they_are_decided() -> None:
     """Use fault 2: a quiet topic's table got it `seal.ms` later, however much it was."""
     undecided = _partition(1)._replace(undecided_end=9, high_watermark=20)
     assert _due(_state(undecided), 1, _settings()) == [1]
@@ -69,7 +69,7 @@ def test_what_was_sealed_as_it_was_sent_is_sealed_again_once_all_of_it_is_decide
     assert _due(_state(undecided._replace(undecided_end=5)), 1, _settings()) == []
 
 
-def test_what_retention_would_delete_is_sealed_before() -> None:
+def test_records_are_sealed_before_retention_deletes_them() -> None:
     assert _due(_state(_partition(1)), 500, _settings(retention_ms=500)) == [1]
     assert _due(_state(_partition(1)), 499, _settings(retention_ms=500)) == []
 
@@ -156,7 +156,7 @@ def test_unsealed_bytes_count_and_are_not_deleted() -> None:
     assert _kept(_retain(segments, settings, 0, unsealed_bytes=50)) == (10, ["s0"])
 
 
-def test_what_was_sealed_since_the_log_was_asked_counts_once() -> None:
+def test_bytes_sealed_since_the_last_answer_of_the_log_count_once() -> None:
     """Data fault 10: 60 bytes were unsealed; by now the second segment has them, as 40."""
     segments = _segments((40, 0), (40, 0))
     asked = partial(_retain, segments, now_ms=0, unsealed_bytes=60, sealed_end=10)
@@ -165,7 +165,7 @@ def test_what_was_sealed_since_the_log_was_asked_counts_once() -> None:
     assert _kept(asked(_settings(retention_bytes=0))) == (10, ["s0"]), "the other stays for now"
 
 
-def test_what_was_merged_across_the_sealed_end_stays_until_the_log_is_asked_again() -> None:
+def test_a_segment_merged_across_the_sealed_end_stays_until_the_log_answers_again() -> None:
     """Data fault 10: a part of the merged segment counts as unsealed."""
     segments = _segments((80, 0))
     settings = _settings(retention_bytes=0)
@@ -173,7 +173,7 @@ def test_what_was_merged_across_the_sealed_end_stays_until_the_log_is_asked_agai
     assert _kept(_retain(segments, settings, 0, unsealed_bytes=60, sealed_end=10)) == (10, ["s0"])
 
 
-def test_what_is_below_the_log_start_goes_whatever_the_settings() -> None:
+def test_segments_below_the_log_start_are_deleted() -> None:
     segments = _segments((1, 9), (1, 9))
     assert _kept(_retain(segments, _settings(), 0, log_start=15)) == (15, ["s0"])
 
@@ -184,7 +184,7 @@ def test_what_is_below_the_log_start_goes_whatever_the_settings() -> None:
     st.integers(-1, 200),
     st.integers(0, 100),
 )
-def test_what_is_deleted_is_a_beginning_and_the_log_starts_behind_it(
+def test_retention_deletes_a_prefix_and_the_log_starts_after_it(
     sizes_and_times: list[tuple[int, int]], retention_ms: int, retention_bytes: int, log_start: int
 ) -> None:
     segments = _segments(*sizes_and_times)
@@ -237,11 +237,13 @@ PARTS = [
         (_settings(retention_bytes=0, retention_ms=0), 40),
     ],
 )
-def test_what_could_not_be_sealed_goes_by_the_same_rules(settings: TopicSettings, end: int) -> None:
+def test_unsealable_records_are_deleted_by_the_rules_of_retention(
+    settings: TopicSettings, end: int
+) -> None:
     assert retain_unsealed(UnsealedParts(0, 110, PARTS, 0, 40), settings, 1000) == end
 
 
-def test_what_lies_under_an_open_transaction_does_not_go_unsealed() -> None:
+def test_undecided_records_are_not_deleted_unsealed() -> None:
     """Use fault 2: it counts, as in Kafka, and stays until it is decided."""
     settings = _settings(retention_bytes=0)
     starts = [

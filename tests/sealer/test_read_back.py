@@ -7,7 +7,7 @@ import pytest
 
 from shm.kernels.twin import records as plain
 from smq.model.segments import BatchLimits
-from smq.sealer.read_back import Batches, fitting
+from smq.sealer.read_back import BatchCollector, fitting
 from smq.wire.compression import Codec
 from smq.wire.records import read_batches
 
@@ -18,7 +18,7 @@ def _batch(offset: int, value: bytes, end: int) -> np.ndarray:
 
 
 def test_places_tell_the_last_record_and_the_gap_behind_it() -> None:
-    batches, sizes = Batches(), []
+    batches, sizes = BatchCollector(), []
     for offset, end in ((3, 7), (9, 10)):
         batches.add(_batch(offset, b"v", end), offset)
         sizes.append(len(_batch(offset, b"v", end)))

@@ -37,7 +37,7 @@ def _values(*offsets: int) -> list[tuple[int, bytes | None]]:
     return [(offset, b"value %d" % offset) for offset in offsets]
 
 
-def test_a_partition_is_sealed_and_its_shard_told(
+def test_a_sealed_partition_advances_its_shards_sealed_end(
     manifest: WritableManifest, tmp_path: Path
 ) -> None:
     store, shard = MemoryStore(), FakeShard([batch(0, 3, time=50), batch(3, 2, time=20)])
@@ -94,7 +94,7 @@ def test_a_shard_with_nothing_to_give_ends_the_job(manifest: WritableManifest) -
     assert seal(MemoryStore(), FakeShard([]), manifest, sealed_end=0, end=9) == 0
 
 
-def test_what_must_be_raw_is_a_segment_of_its_own(
+def test_batches_that_must_be_raw_get_a_segment_of_their_own(
     manifest: WritableManifest, tmp_path: Path
 ) -> None:
     raw = [batch(2, key=b"\xff"), batch(3, key=b"\xff")]
@@ -152,7 +152,7 @@ def test_a_kill_at_any_step_loses_and_doubles_nothing(
     assert [each.base_offset for each in segments] == [0, 2, 3]
 
 
-def test_a_line_the_shard_has_not_heard_of_is_told_again(manifest: WritableManifest) -> None:
+def test_a_sealed_end_that_the_shard_lacks_is_sent_again(manifest: WritableManifest) -> None:
     store, shard = MemoryStore(), FakeShard([batch(0, 5)])
     seal(store, shard, manifest, sealed_end=0, end=5)
     shard.sealed_end = 0
@@ -205,7 +205,7 @@ def test_a_name_that_is_taken_is_not_overwritten(manifest: WritableManifest) -> 
     assert store.get(left_behind) == b"somebody else's"
 
 
-def test_a_file_sealed_again_has_another_name_whatever_the_clock_says(
+def test_a_file_sealed_again_has_another_name_at_the_same_clock_time(
     manifest: WritableManifest,
 ) -> None:
     """Data fault 8: a name that comes again makes an old line one of a new file."""
@@ -221,7 +221,7 @@ def test_a_file_sealed_again_has_another_name_whatever_the_clock_says(
     assert names[0] != names[1]
 
 
-def test_a_file_where_the_topics_should_be_is_told_of(
+def test_a_file_in_place_of_the_topics_directory_raises_unavailable(
     manifest: WritableManifest, tmp_path: Path
 ) -> None:
     (tmp_path / "filer").mkdir()
@@ -292,7 +292,7 @@ def alternating(kinds: str, count: int) -> list[bytes]:
 
 @pytest.mark.parametrize("kinds", ["rrh", "rh", "h", "rs", "rsh", "hs", "rrrrrrrrrrh"])
 @pytest.mark.parametrize("bytes_each", [1 << 20, 4000])
-def test_the_number_of_files_is_bounded_by_bytes_whatever_their_content(
+def test_the_number_of_files_of_a_seal_is_bounded_by_their_bytes(
     manifest: WritableManifest,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

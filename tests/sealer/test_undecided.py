@@ -9,7 +9,7 @@ from shm.kernels.base.words import ATTRIBUTE_TRANSACTIONAL, BATCH_ATTRIBUTES_AT
 from smq.filer.store import CREATE, Data, Facts, Mode, Store
 from smq.model.errors import Unavailable
 from smq.model.references import PREFIX
-from smq.model.segments import Reach
+from smq.model.segments import SegmentReach
 from smq.sealer.cold import Cache, ColdReader
 from smq.sealer.housekeeping import Housekeeping
 from smq.sealer.payloads import PayloadSweep
@@ -51,7 +51,7 @@ def sealing_of(
     return Sealing(store, shard, fused, lambda: 1, draw, Room())
 
 
-def test_what_is_sealed_as_it_was_sent_is_read_in_place_of_the_log(
+def test_undecided_segments_are_read_in_place_of_the_log(
     manifest: WritableManifest,
 ) -> None:
     """Use fault 2: a shard that has nothing of it any more is asked for nothing."""
@@ -149,7 +149,9 @@ def test_a_kill_at_any_step_of_sealing_what_is_decided_is_made_good_by_the_next(
     assert all_of(store, manifest, tmp_path / "c") == [*range(END)]
 
 
-def test_a_shard_is_not_told_again_what_it_knows(manifest: WritableManifest) -> None:
+def test_an_undecided_end_that_the_shard_knows_is_not_sent_again(
+    manifest: WritableManifest,
+) -> None:
     """Use fault 2: each report costs the shard a checkpoint, and came with each seal."""
     store, shard = MemoryStore(), FakeShard(made()[:2])
     sealing_of(store, shard, manifest).seal_undecided(PLACE, 0, 4, SMALL)
@@ -194,7 +196,7 @@ def marker(offset: int, producer_id: int, *, committed: bool) -> bytes:
     return bytes(data)
 
 
-def test_what_was_aborted_is_left_out_once_it_is_decided(
+def test_aborted_records_are_left_out_once_decided(
     manifest: WritableManifest, tmp_path: Path
 ) -> None:
     """Use fault 2: the undecided segment has it, and the shard knows it."""
@@ -224,7 +226,7 @@ def test_what_was_aborted_is_left_out_once_it_is_decided(
     assert values == [b"committed", b"value 4"]
 
 
-def test_what_is_sealed_meanwhile_is_not_taken_from_an_undecided_segment(
+def test_records_sealed_during_the_read_are_not_read_from_an_undecided_segment(
     manifest: WritableManifest,
 ) -> None:
     """Use fault 2: the shard forgets what was aborted once it is sealed, so a reader of the
@@ -289,15 +291,15 @@ def test_of_an_undecided_segment_is_read_what_is_within_reach(
     sealing.seal_undecided(PLACE, 0, END, 1 << 20)
     reader = ColdReader(store, sealing.manifest, Cache(tmp_path, 1 << 20, lambda: 0, "a"))
 
-    def end(offset: int, reach: Reach) -> int:
+    def end(offset: int, reach: SegmentReach) -> int:
         found = reader.read(NUMBER, offset, 1 << 20, reach=reach)
         return -1 if found is None else found.next_offset
 
-    assert end(0, Reach()) == END
-    assert end(1, Reach(limit=6)) == 6
-    assert end(4, Reach(limit=4)) == -1
-    assert end(0, Reach(6, told_end=4)) == 4
-    assert end(4, Reach(6, told_end=5)) == 6
+    assert end(0, SegmentReach()) == END
+    assert end(1, SegmentReach(limit=6)) == 6
+    assert end(4, SegmentReach(limit=4)) == -1
+    assert end(0, SegmentReach(6, told_end=4)) == 4
+    assert end(4, SegmentReach(6, told_end=5)) == 6
 
 
 ORPHAN_MS = 5000

@@ -33,7 +33,7 @@ def test_the_first_question_is_for_everything_and_the_next_for_what_is_new() -> 
     assert (state.wal_bytes, state.wal_bytes_max) == (40, 100)
 
 
-def test_what_is_not_told_again_stays_as_it_was() -> None:
+def test_a_partition_missing_in_an_answer_is_unchanged() -> None:
     states: dict[int, PartitionState] = {}
     watched = Watched(states)
     watched.take(answer(row(1), row(2), row(3), since=0))
@@ -59,7 +59,7 @@ def test_how_it_was_is_how_it_was_before_the_first_of_several_answers() -> None:
     assert watched.take_before() == {1: row(1)}
 
 
-def test_what_is_gone_is_forgotten() -> None:
+def test_a_deleted_partition_is_forgotten() -> None:
     states: dict[int, PartitionState] = {}
     watched, other = Watched(states), Watched(states)
     watched.take(answer(row(1), row(2), since=0))
@@ -69,7 +69,7 @@ def test_what_is_gone_is_forgotten() -> None:
     assert sorted(states) == [1, 3]
 
 
-def test_when_all_is_told_anew_what_is_not_among_it_is_gone_but_not_before_its_end() -> None:
+def test_partitions_missing_in_a_full_answer_are_forgotten_at_its_end() -> None:
     states: dict[int, PartitionState] = {}
     watched = Watched(states)
     watched.take(answer(row(1), row(2), row(3), since=0))

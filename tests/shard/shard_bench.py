@@ -17,7 +17,7 @@ from smq.log.sync import InlineSyncer, Syncer
 from smq.model.catalog import Catalog, Node, Topic
 from smq.model.config import Config
 from smq.model.now import Now
-from smq.shard.checks import Room
+from smq.shard.checks import TurnRoom
 from smq.shard.produce import Left, Produced, Producing
 from smq.shard.references import Handles
 from smq.shard.shard import Shard
@@ -159,7 +159,7 @@ class Producer:
     def __init__(self, shard: Shard, handles: Handles | None = None, **others: Any) -> None:
         needs = shard.logs, shard.config, shard.drain, shard.throttle
         given = () if handles is None else (handles,)
-        self.shard, self.room = shard, getattr(handles, "room", Room())
+        self.shard, self.room = shard, getattr(handles, "room", TurnRoom())
         self.producing = Producing(*needs, *given, **others)
         self.in_steps = Producing(*needs, *given, **others, in_steps=True)
         self.steps = self.jobs = 0

@@ -77,13 +77,13 @@ def test_no_answer_is_longer_than_it_may_be(bench: Bench, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("since", [-1, 10**9])
-def test_a_version_nobody_was_told_is_answered_with_all(bench: Bench, since: int) -> None:
+def test_an_unknown_version_is_answered_with_all_partitions(bench: Bench, since: int) -> None:
     bench.after(0)
     told = bench.after(since)
     assert (told.since, len(told.partitions)) == (0, COUNT)
 
 
-def test_partitions_that_are_gone_are_told_also_where_their_rows_are_used_again(
+def test_deleted_partitions_are_listed_even_if_their_rows_are_reused(
     bench: Bench,
 ) -> None:
     version = bench.after(0).version
@@ -96,7 +96,7 @@ def test_partitions_that_are_gone_are_told_also_where_their_rows_are_used_again(
     assert bench.after(told.version).gone == []
 
 
-def test_who_has_missed_too_many_that_are_gone_is_told_all_anew(
+def test_a_sealer_that_missed_too_many_deletions_gets_all_partitions(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "GONE_MAX", 10)
@@ -126,7 +126,7 @@ def test_a_question_looks_at_some_rows_and_there_is_more_until_it_has_looked_at_
     assert sorted(number for each in answers for number in bench.numbers(each)) == [1, 12, 29]
 
 
-def test_what_is_known_is_told_without_another_look(
+def test_a_full_answer_in_slices_examines_the_rows_once(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Data fault 13, its kind: a sealer that had started anew was told all in a hundred answers,

@@ -1,10 +1,10 @@
 """All clients together may have so much inflated in the loop in one turn."""
 
-from smq.shard.checks import ROOM_BYTES, Room
+from smq.shard.checks import ROOM_BYTES, TurnRoom
 
 
-def test_what_is_taken_is_taken_until_the_next_turn() -> None:
-    room = Room()
+def test_room_is_taken_until_the_next_turn() -> None:
+    room = TurnRoom()
     assert room.take(ROOM_BYTES - 10)
     assert not room.take(11)
     assert room.take(10)

@@ -14,7 +14,7 @@ from smq.shard.client_metrics import (
     TELEMETRY_BYTES_MAX,
     ClientMetrics,
     Instance,
-    Kept,
+    KeptPush,
     Push,
     kept_of,
 )
@@ -115,7 +115,7 @@ def test_a_changed_subscription_is_asked_for_again_at_once(metrics: ClientMetric
         (Codec.ZSTD, b"garbage", E.INVALID_RECORD),
     ],
 )
-def test_what_cannot_be_kept_is_refused(
+def test_a_push_that_cannot_be_kept_is_refused(
     metrics: ClientMetrics, codec: int, data: bytes, error: ErrorCode
 ) -> None:
     assert push(metrics, data, codec=codec) == error
@@ -132,11 +132,11 @@ def test_a_push_is_read_inflated(metrics: ClientMetrics, codec: Codec) -> None:
     assert instance.inflated_bytes == len(data)
 
 
-def test_what_is_kept_of_many_frames_is_one() -> None:
+def test_a_push_of_many_frames_is_kept_as_one() -> None:
     """data fault 11: a megabyte of empty frames took 0.7 s of the loop at each look at it."""
     frames = compress(Codec.GZIP, b"") * 50_000
     kept = kept_of(Push(1, is_last=False, compression=Codec.GZIP, metrics=frames))
-    assert isinstance(kept, Kept)
+    assert isinstance(kept, KeptPush)
     assert (kept.compression, kept.inflated_bytes) == (Codec.ZSTD, 0)
     assert len(kept.metrics) < 100
 

@@ -26,7 +26,7 @@ def test_an_empty_catalog_has_nothing() -> None:
     assert codes(build_directory(Catalog("", 0, {}), lambda _: None, SECRET), b"any") is None
 
 
-def test_partitions_led_elsewhere_are_told_apart_from_ours() -> None:
+def test_partitions_led_elsewhere_have_a_code_of_their_own() -> None:
     directory = build_directory(
         catalog(topic("three", range(5, 8))), {5: 1 << 32 | 9, 7: 4}.get, SECRET
     )
@@ -75,7 +75,9 @@ def catalogs(draw: st.DrawFn) -> dict[str, Topic]:
 
 @settings(deadline=None)
 @given(st.lists(catalogs(), max_size=8))
-def test_it_follows_whatever_changes(versions: list[dict[str, Topic]]) -> None:
+def test_the_directory_follows_every_change_of_the_catalog(
+    versions: list[dict[str, Topic]],
+) -> None:
     directory, before = Directory(SECRET), Catalog("c", 0, {})
     for version, topics in enumerate(versions, 1):
         after = Catalog("c", version, topics)
@@ -110,7 +112,7 @@ def test_a_change_asks_for_the_codes_of_what_has_changed() -> None:
     assert asked == [9001, 9002, 9003]
 
 
-def test_what_comes_and_goes_takes_no_more_room() -> None:
+def test_topics_created_and_deleted_take_no_more_room() -> None:
     directory = Directory(SECRET)
     directory.take((), [topic(f"kept{i}", range(10 * i + 1, 10 * i + 9)) for i in range(50)], int)
     sizes, moves, words = set[int](), 0, directory.words

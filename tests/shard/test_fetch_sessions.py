@@ -36,7 +36,7 @@ def bench(tmp_path: Path) -> ShardBench:
     return ShardBench(tmp_path, topic("a", range(1, 9)), topic("b", range(9, 17)))
 
 
-def test_news_is_what_was_not_told(bench: ShardBench) -> None:
+def test_news_lists_partitions_that_changed_since_their_answer(bench: ShardBench) -> None:
     session = session_of(*(asked(index) for index in (3, 1, 2)))
     assert [each.partition for each in tell_all(session, bench.shard)] == [3, 1, 2]
     assert tell_all(session, bench.shard) == []
@@ -63,7 +63,7 @@ def test_an_epoch_that_is_not_ours_is_news(bench: ShardBench) -> None:
     assert [each.partition for each in session.news(bench.shard, is_committed=False)] == [2]
 
 
-def test_what_is_not_here_is_news_until_it_comes(bench: ShardBench) -> None:
+def test_an_unknown_partition_is_news_until_it_exists(bench: ShardBench) -> None:
     session = session_of(asked(0), asked(0, name="c"), asked(-1))
     tell_all(session, bench.shard)
     assert tell_all(session, bench.shard) == [asked(0, name="c"), asked(-1)]
@@ -75,7 +75,9 @@ def test_what_is_not_here_is_news_until_it_comes(bench: ShardBench) -> None:
     assert tell_all(session, bench.shard) == []
 
 
-def test_who_was_answered_comes_last(bench: ShardBench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answered_partition_moves_to_the_end(
+    bench: ShardBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fetch_sessions, "ANSWERED_MAX", 3)
     session = session_of(*(asked(index) for index in range(8)))
     for index in range(8):

@@ -95,7 +95,7 @@ def test_any_cut_goes_on_where_it_was_also_when_the_ring_moves_on_meanwhile(
     assert sent.data == expected
 
 
-def test_what_is_held_is_not_recycled_and_what_is_released_is(bench: Appender) -> None:
+def test_a_held_segment_is_not_recycled_until_its_release(bench: Appender) -> None:
     bench.append("one", 0, batch(LARGE))
     part, expected = lent(bench)
     part.hold()
@@ -122,7 +122,7 @@ def recycle(bench: Appender) -> None:
     bench.end_turn()
 
 
-def test_what_is_on_the_disk_is_loaded_and_a_slow_socket_s_part_is_not_kept(
+def test_a_part_on_the_disk_is_loaded_and_not_kept_for_a_slow_socket(
     bench: Appender,
 ) -> None:
     bench.append("one", 0, batch(LARGE, LARGE))
@@ -204,7 +204,7 @@ def test_a_loan_releases_all_its_parts_at_once_and_may_hold_them_again(
         assert (segment.loans, opened(cache_file)) == (0, 0)
 
 
-def test_what_was_recycled_raises_and_never_gives_other_bytes(bench: Appender) -> None:
+def test_a_recycled_segment_raises_damaged_frame(bench: Appender) -> None:
     bench.append("one", 0, batch(LARGE))
     part, _ = lent(bench)
     overtake(bench)

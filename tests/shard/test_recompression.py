@@ -16,7 +16,7 @@ from smq.shard.references import NoFiler
 from smq.shard.validation import Validation
 from smq.testing.payloads import handle_batch, reference_to
 from smq.wire.compression import Codec
-from smq.wire.records import Batch, Record, read_batches, write_batch
+from smq.wire.records import BatchView, Record, read_batches, write_batch
 from tests.oracle.batches import with_crc
 from tests.shard.shard_bench import (
     NOW_MS,
@@ -58,7 +58,7 @@ class Recompressing(Appender):
             shard.logs, shard.config, shard.drain, shard.throttle, checks
         )
 
-    def stored(self) -> list[Batch]:
+    def stored(self) -> list[BatchView]:
         [led] = self.shard.led()
         found = led.log.find(led.number, 0, 1 << 40, 1 << 30)
         assert found is not None
@@ -99,7 +99,7 @@ def test_records_are_looked_into(tmp_path: Path) -> None:
     assert answer.error_code == ErrorCode.INVALID_RECORD
 
 
-def test_what_inflates_to_too_much_and_what_may_hold_handles_stays_as_it_was_sent() -> None:
+def test_a_batch_that_inflates_too_far_or_may_have_handles_is_stored_as_sent() -> None:
     noise = random.Random(1).randbytes(Compression(Codec.GZIP).bytes_max)
     large = array(write_batch([Record(0, NOW_MS, None, noise)]))
     assert recompressed(large, Compression(Codec.GZIP)) is None

@@ -23,11 +23,11 @@ from smq.shard.references import (
     PATIENCE_MS,
     REASONS_MAX,
     REFUSED_MAX,
-    Later,
+    BadHandleLimit,
     NoFiler,
-    Patience,
+    NotYetKnown,
+    PayloadFacts,
     References,
-    Seen,
 )
 from smq.testing.payloads import handle_batch, reference_to
 from smq.wire.compression import Codec
@@ -51,17 +51,17 @@ GOOD = reference_to(b"payload")
 class FakePayloads:
     """A filer; `later` are keys it does not know of yet."""
 
-    there: dict[str, Seen] = field(default_factory=dict)
+    there: dict[str, PayloadFacts] = field(default_factory=dict)
     later: set[str] = field(default_factory=set)
     looks: int = 0
 
     def add(self, reference: Reference, name: str = "one", at_ms: int = NOW_MS) -> None:
-        self.there[reference.key(name)] = Seen(reference.length, at_ms)
+        self.there[reference.key(name)] = PayloadFacts(reference.length, at_ms)
 
-    def look(self, key: str) -> Seen | None:
+    def look(self, key: str) -> PayloadFacts | None:
         self.looks += 1
         if key in self.later:
-            raise Later
+            raise NotYetKnown
         return self.there.get(key)
 
     def directory(self, _prefix: str) -> bytes | None:
@@ -81,13 +81,13 @@ class Files(FakePayloads):
         file.write_bytes(bytes(reference.length))
         os.utime(file, ns=(at_ms * 1_000_000, at_ms * 1_000_000))
 
-    def look(self, key: str) -> Seen | None:
+    def look(self, key: str) -> PayloadFacts | None:
         self.looks += 1
         try:
             found = (self.root / key).stat()
         except FileNotFoundError:
             return None
-        return Seen(found.st_size, found.st_mtime_ns // 1_000_000)
+        return PayloadFacts(found.st_size, found.st_mtime_ns // 1_000_000)
 
     def directory(self, prefix: str) -> bytes | None:
         return f"{self.root}/{prefix}".encode() if self._is_shown else None
@@ -207,7 +207,7 @@ def test_a_payload_of_another_topic_is_none_of_this_one(bench: Bench) -> None:
 
 
 def test_a_payload_of_another_length_is_not_complete(bench: Bench) -> None:
-    bench.payloads.there[GOOD.key("one")] = Seen(3, NOW_MS)
+    bench.payloads.there[GOOD.key("one")] = PayloadFacts(3, NOW_MS)
     assert "has 3 bytes: it is not complete" in bench.refusal(GOOD)
 
 
@@ -223,7 +223,7 @@ def test_a_payload_from_the_future_would_never_be_swept(bench: Bench) -> None:
     assert "was not uploaded within" in bench.refusal(GOOD)
 
 
-def test_what_is_no_handle_is_refused(bench: Bench) -> None:
+def test_an_invalid_handle_is_refused(bench: Bench) -> None:
     record = Record(0, 0, None, b"../../etc/passwd", ((b"smq-ref", b"1"),))
     answer = bench.send(write_batch([record]))
     assert answer.error_code == ErrorCode.INVALID_RECORD
@@ -243,7 +243,7 @@ def test_a_malformed_batch_that_may_hold_a_handle_is_refused(bench: Bench) -> No
     assert answer.error_message == "its records are malformed, and it may hold a handle"
 
 
-def test_while_the_filer_is_asked_the_producer_is_told_to_send_again(bench: Bench) -> None:
+def test_a_producer_gets_a_storage_error_while_the_filer_is_asked(bench: Bench) -> None:
     bench.payloads.later.add(GOOD.key("one"))
     answer = bench.send(handle_batch([GOOD]))
     assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -261,7 +261,7 @@ def test_all_that_a_batch_names_is_looked_at_before_it_is_sent_again(bench: Benc
     assert bench.payloads.looks == 21
 
 
-def test_what_is_known_to_be_bad_is_refused_whatever_the_others_are(bench: Bench) -> None:
+def test_a_missing_payload_is_refused_even_beside_undecided_ones(bench: Bench) -> None:
     later, gone = reference_to(b"later"), reference_to(b"gone")
     bench.payloads.later.add(later.key("one"))
     assert f"no payload {gone.id}" in bench.refusal(later, gone, later)
@@ -281,7 +281,7 @@ def test_a_batch_may_not_ask_for_more_than_is_ever_known_together(bench: Bench) 
     ]
 
 
-def test_of_very_many_bad_handles_some_are_told(bench: Bench) -> None:
+def test_a_bounded_number_of_bad_handles_is_named(bench: Bench) -> None:
     answer = bench.send(handle_batch([reference_to(b"gone", i) for i in range(3 * REASONS_MAX)]))
     assert len(answer.record_errors) == bench.payloads.looks == REASONS_MAX
 
@@ -292,7 +292,7 @@ def test_a_compressed_batch_is_appended_as_it_is(bench: Bench) -> None:
     assert bench.payloads.looks == 0
 
 
-def test_what_was_taken_once_is_not_looked_at_again(bench: Bench) -> None:
+def test_a_duplicate_batch_is_accepted_without_its_payload(bench: Bench) -> None:
     batch = write_batch(
         [Record(0, 0, None, GOOD.handle(), ((b"smq-ref", b"1"),))],
         producer_id=7,
@@ -342,7 +342,7 @@ def test_without_a_filer_every_handle_is_refused() -> None:
     assert ended.value.value.error == ErrorCode.INVALID_RECORD
 
 
-def test_what_was_refused_is_counted(bench: Bench) -> None:
+def test_refused_handles_are_counted(bench: Bench) -> None:
     gone = reference_to(b"gone")
     for references, count in (([GOOD, gone, gone], 2), ([GOOD], 0), ([gone], 1)):
         request = produce_request({"one": {0: handle_batch(references)}})
@@ -364,7 +364,7 @@ def test_errors_are_counted_once_also_of_answers_in_words(bench: Bench) -> None:
 
 
 def test_patience_is_for_so_many_a_second() -> None:
-    patience = Patience()
+    patience = BadHandleLimit()
     assert not patience.ends(REFUSED_MAX, NOW_MS)
     assert not patience.ends(REFUSED_MAX, NOW_MS + PATIENCE_MS)
     assert patience.ends(1, NOW_MS + PATIENCE_MS + 1)
@@ -384,7 +384,7 @@ def test_where_handles_were_good_a_kernel_looks_from_then_on(tmp_path: Path) -> 
     assert bench.payloads.looks == 2
 
 
-def test_what_a_kernel_does_not_find_good_is_refused_in_words(tmp_path: Path) -> None:
+def test_a_handle_that_the_kernel_left_is_refused_with_a_reason(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "shard", payloads=Files(tmp_path / "filer"))
     bench.send(handle_batch([GOOD]))
     gone = reference_to(b"gone")

@@ -66,7 +66,7 @@ def test_a_topic_made_again_under_its_name_has_none_of_the_old_records(tmp_path:
     assert appender.append("again", 0, batch(b"new")) == 0
 
 
-def test_what_was_led_keeps_its_offsets_when_the_catalog_changes(tmp_path: Path) -> None:
+def test_a_partition_keeps_its_offsets_when_the_catalog_changes(tmp_path: Path) -> None:
     kept = topic("kept")
     shard = new_shard(tmp_path, kept)
     Appender(shard).append("kept", 0, batch(b"a", b"b"))
@@ -100,7 +100,7 @@ def test_a_change_of_the_catalog_touches_the_topics_that_have_changed(
     assert (adopted, dropped) == ([5, 6, 7], [[4, 5, 6, 7]])  # At once.
 
 
-def test_what_a_log_still_has_of_topics_that_are_gone_goes_with_the_first_catalog(
+def test_the_first_catalog_drops_a_logs_rows_of_deleted_topics(
     tmp_path: Path,
 ) -> None:
     log = new_log(tmp_path)
@@ -161,7 +161,7 @@ def with_level(level: str) -> Catalog:
     return catalog(topic("one", range(1, 2), {"smq.durability": level}), topic("two", range(2, 3)))
 
 
-def test_what_another_level_lets_see_is_shown_when_a_topic_gets_it(tmp_path: Path) -> None:
+def test_records_become_visible_when_their_topic_gets_a_lower_level(tmp_path: Path) -> None:
     shard = new_shard(tmp_path)
     shard.take_catalog(with_level("disk"), 2)
     log, appender = shard.logs[0], Appender(shard)
@@ -175,7 +175,7 @@ def test_what_another_level_lets_see_is_shown_when_a_topic_gets_it(tmp_path: Pat
     assert shard.take_moved() == {(0, led(shard, "one").slot)}
 
 
-def test_what_was_visible_stays_so_when_a_topic_gets_a_higher_level(tmp_path: Path) -> None:
+def test_visible_records_stay_visible_when_their_topic_gets_a_higher_level(tmp_path: Path) -> None:
     shard = new_shard(tmp_path)
     shard.take_catalog(with_level("os"), 2)
     log, appender = shard.logs[0], Appender(shard)

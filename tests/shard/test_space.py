@@ -43,7 +43,7 @@ def small_shard(directory: Path) -> Shard:
     return new_shard(directory, topic("a"), topic("b", range(2, 3)), wal_bytes_max=LIMIT)
 
 
-def test_what_sealing_does_is_said_as_room_goes() -> None:
+def test_the_pace_of_sealing_rises_as_room_shrinks() -> None:
     paces = [pace(room, LIMIT) for room in range(LIMIT, -1, -(LIMIT // 64))]
     assert list(dict.fromkeys(paces)) == [
         "trails",

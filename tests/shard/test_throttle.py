@@ -22,7 +22,7 @@ def leave(log: Log, left: int) -> None:
     log.words[WORD_SPACE_END] = log.tail + left
 
 
-def test_nobody_is_slowed_while_enough_is_free(log: Log) -> None:
+def test_the_throttle_is_off_while_enough_is_free(log: Log) -> None:
     throttle = Throttle([log])
     for left in (BYTES_MAX, int(BYTES_MAX * SLOW_BELOW)):
         leave(log, left)
@@ -33,7 +33,7 @@ def test_nobody_is_slowed_while_enough_is_free(log: Log) -> None:
     assert throttle.is_on
 
 
-def test_what_is_left_lasts_however_many_ask_for_however_much(log: Log) -> None:
+def test_the_throttle_makes_the_remaining_space_last(log: Log) -> None:
     throttle, now_ms = Throttle([log]), NOW_MS
     left = start = 256 * MiB
     while left > start // 8:
@@ -45,7 +45,7 @@ def test_what_is_left_lasts_however_many_ask_for_however_much(log: Log) -> None:
     assert now_ms - NOW_MS >= 2 * LEFT_LASTS_MS  # Halved three times, e-folded twice.
 
 
-def test_many_connections_wait_for_each_other_and_nobody_longer_than_a_second(log: Log) -> None:
+def test_the_delays_of_connections_add_up_to_at_most_the_maximum(log: Log) -> None:
     throttle = Throttle([log])
     leave(log, 500 * MiB)
     delays = [throttle.charge(10 * MiB, NOW_MS) for _ in range(20)]

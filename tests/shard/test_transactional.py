@@ -85,7 +85,7 @@ def test_a_client_that_adds_partitions_itself_has_them_only_verified(shard: Shar
         (12, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
     ],
 )
-def test_what_the_coordinator_refuses_is_told_as_kafka_tells_it(
+def test_an_error_of_the_coordinator_is_translated_as_in_kafka(
     shard: Shard, version: int, said: ErrorCode, told: ErrorCode
 ) -> None:
     record = {"one": {0: transactional_batch(b"a", producer=PRODUCER)}}
@@ -183,7 +183,7 @@ def test_a_batch_without_a_transaction_of_a_producer_that_has_one_open_is_refuse
     assert error == ErrorCode.INVALID_TXN_STATE
 
 
-def test_what_is_open_is_never_stable_though_the_log_is_drained_in_the_midst(
+def test_open_transactions_are_never_stable_while_the_log_is_drained(
     tmp_path: Path,
 ) -> None:
     shard = new_shard(tmp_path, topic("one", range(1, 65)))
@@ -208,7 +208,7 @@ def test_what_is_open_is_never_stable_though_the_log_is_drained_in_the_midst(
 
 
 @pytest.mark.parametrize("cut", [9, 20, 40])
-def test_what_is_cut_breaks_the_protocol(shard: Shard, cut: int) -> None:
+def test_a_truncated_request_raises_peer_error(shard: Shard, cut: int) -> None:
     whole = transactional_request({"one": {0: transactional_batch(b"a", producer=PRODUCER)}})
     body = whole[4:-cut]
     data = np.frombuffer(bytearray(len(body).to_bytes(4) + body), np.uint8)
@@ -227,7 +227,7 @@ def test_a_transaction_aborts_what_is_open_of_an_earlier_one(shard: Shard) -> No
     assert [each[:4] for each in transactions.aborted_in(1, 0, 9, 9).rows] == [(1, 7, 3, 0)]
 
 
-def test_what_is_open_of_an_earlier_one_is_aborted_though_a_later_epoch_is_known(
+def test_an_open_transaction_of_an_earlier_epoch_is_aborted_before_the_next(
     shard: Shard,
 ) -> None:
     """The power loss took later transactions too, and the checkpoint had their epoch."""
@@ -255,7 +255,7 @@ def test_a_batch_does_not_join_an_earlier_transaction_that_cannot_be_aborted(
     assert (opened.epoch, opened.first_offset) == (3, 0)
 
 
-def test_what_is_open_stays_where_the_coordinator_refuses_the_next_transaction(
+def test_an_open_transaction_stays_when_the_coordinator_refuses_the_next(
     shard: Shard,
 ) -> None:
     producers = Producers(shard)

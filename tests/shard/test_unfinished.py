@@ -15,7 +15,7 @@ from shm.kernels.base.words import (
 )
 from smq.model.errors import ErrorCode, PeerError
 from smq.shard import recompression, validation
-from smq.shard.checks import Room
+from smq.shard.checks import TurnRoom
 from smq.shard.produce import Mark, Produced
 from smq.shard.references import References
 from smq.shard.shard import Shard
@@ -58,7 +58,7 @@ def rows(answers: bytes) -> list[PartitionProduceResponse]:
 
 
 def new_producer(shard: Shard) -> Producer:
-    room = Room()
+    room = TurnRoom()
     references = References(FakePayloads(), shard.topic_of, shard.config, room)
     return Producer(shard, Validation(references, shard.topic_of, shard.config, room))
 
@@ -315,7 +315,7 @@ def test_without_acks_an_error_in_a_later_step_closes(tmp_path: Path) -> None:
     assert not finished.answers
 
 
-def test_what_is_malformed_breaks_the_protocol(tmp_path: Path) -> None:
+def test_a_malformed_request_raises_peer_error(tmp_path: Path) -> None:
     shard = new_shard(tmp_path, topic("one"))
     producer = Producer(shard)
     body = produce_request({"one": {0: batch(b"a")}})[4:-3]

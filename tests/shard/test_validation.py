@@ -89,7 +89,7 @@ def test_so_many_are_named_and_no_more(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("name", ["one", "three"])
-def test_what_is_malformed_or_inflates_to_too_much_is_refused(bench: Bench, name: str) -> None:
+def test_a_malformed_batch_or_one_that_inflates_too_far_is_refused(bench: Bench, name: str) -> None:
     garbled = bytearray(batch(b"a", b"b", b"c"))
     garbled[70] = 0xFF
     bad = with_crc(bytes(garbled))

@@ -66,7 +66,7 @@ def test_payload_lies_where_it_lay() -> None:
         ),
     ],
 )
-def test_what_is_not_plain_is_refused_and_named(batch: bytes, said: str) -> None:
+def test_a_batch_that_is_not_plain_is_refused_with_its_reason(batch: bytes, said: str) -> None:
     with pytest.raises(NotPlain, match=said):
         views(read_only(batch))
 

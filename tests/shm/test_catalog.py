@@ -59,7 +59,7 @@ def test_no_reader_sees_a_torn_value_while_another_process_publishes() -> None:
     assert len(seen) > 1
 
 
-def test_whoever_is_handed_the_memory_reads_it_and_cannot_write() -> None:
+def test_a_process_with_the_descriptor_reads_the_catalog_and_cannot_write() -> None:
     block = CatalogBlock.create(100)
     block.publish(b"one")
     reader = CatalogBlock.attach(os.open(f"/proc/self/fd/{block.fd}", os.O_RDWR))

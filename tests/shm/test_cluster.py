@@ -14,7 +14,7 @@ def test_the_numbers_of_the_map_are_pinned() -> None:
     assert (cluster.HEADER_BYTES, cluster.NODE_BYTES) == (64, 128)
 
 
-def test_what_the_supervisor_writes_everybody_reads() -> None:
+def test_every_process_reads_the_nodes_that_the_supervisor_wrote() -> None:
     block = ClusterBlock.create(range(1, 3), supervisor_pid=7, started_ms=8)
     assert block.nodes() == [Node(1, 0, 0, 0, 0), Node(2, 0, 0, 0, 0)]
     node = Node(2, pid=99, port=9093, generation=3, changed_ms=5)
@@ -49,7 +49,7 @@ def test_a_reader_cannot_write() -> None:
         ClusterBlock.attach(block.fd).set_connections(1, 1)
 
 
-def test_whoever_is_handed_the_memory_can_neither_write_nor_cut_it() -> None:
+def test_a_process_with_the_descriptor_can_neither_write_nor_truncate() -> None:
     block = ClusterBlock.create(range(1, 2), 1, 1)
     again = os.open(f"/proc/self/fd/{block.fd}", os.O_RDWR)
     size = os.fstat(again).st_size

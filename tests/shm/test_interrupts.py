@@ -41,7 +41,7 @@ def test_a_handler_of_the_users_is_called_with_what_it_would_have_been() -> None
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_what_fails_fails_and_where_there_is_nothing_to_keep_off_nothing_is_done() -> None:
+def test_without_interrupts_passes_exceptions_on_and_does_nothing_off_the_main_thread() -> None:
     @without_interrupts
     def fail() -> None:
         raise ValueError("of the work")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shm.peer import Peer, check_ours, is_ours, peer_of
+from shm.peer import PeerIdentity, check_ours, is_ours, peer_of
 
 NOBODY = 65534
 CONNECTING = """
@@ -29,8 +29,8 @@ def test_our_own_process_is_known() -> None:
 
 
 def test_root_is_welcome_and_another_user_is_not() -> None:
-    assert Peer(1, 0).is_ours
-    assert not Peer(1, os.getuid() + 1).is_ours
+    assert PeerIdentity(1, 0).is_ours
+    assert not PeerIdentity(1, os.getuid() + 1).is_ours
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")

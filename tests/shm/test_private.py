@@ -20,26 +20,26 @@ def ours(tmp_path: Path) -> Path:
     return made
 
 
-def test_what_only_we_can_write_is_private(ours: Path) -> None:
+def test_a_directory_that_only_we_can_write_is_private(ours: Path) -> None:
     assert is_private(ours)
     ours.parent.chmod(0o1777)
     assert is_private(ours), "others may add to a sticky directory, and replace nothing of ours"
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o707, 0o1777])
-def test_what_others_may_write_is_not_private(ours: Path, mode: int) -> None:
+def test_a_directory_that_others_may_write_is_not_private(ours: Path, mode: int) -> None:
     ours.chmod(mode)
     assert not is_private(ours)
 
 
 @pytest.mark.parametrize("mode", [0o775, 0o757])
-def test_what_others_may_replace_is_not_private(ours: Path, mode: int) -> None:
+def test_a_directory_that_others_may_replace_is_not_private(ours: Path, mode: int) -> None:
     ours.parent.chmod(mode)
     assert not is_private(ours)
 
 
 @as_root
-def test_what_another_user_owns_is_not_private(ours: Path) -> None:
+def test_a_directory_of_another_user_is_not_private(ours: Path) -> None:
     os.chown(ours, NOBODY, NOBODY)
     assert not is_private(ours)
     os.chown(ours, 0, 0)

@@ -15,7 +15,7 @@ def _address(array: np.ndarray) -> int:
     return int(array.ctypes.data)
 
 
-def test_memory_that_nobody_looks_at_is_used_again() -> None:
+def test_unreferenced_memory_is_reused() -> None:
     first = _address(empty_words(COUNT))
     assert first in {_address(empty_words(COUNT + i)) for i in range(BLOCKS_MAX)}
 
@@ -38,7 +38,7 @@ def test_memory_under_an_arrow_array_is_not_used_again() -> None:
     assert array.unique().to_pylist() == [7]
 
 
-def test_what_is_very_small_or_large_is_not_kept() -> None:
+def test_very_small_and_very_large_arrays_are_not_kept() -> None:
     for count in (0, 1, BLOCK_WORDS_MIN - 1, BLOCK_WORDS_MAX + 1):
         array = empty_words(count)
         assert array.shape == (count,)

@@ -44,7 +44,7 @@ def test_no_line_has_words_of_both_sides_and_those_waited_for_have_one_each() ->
     assert len(set(lines)) == len(lines)
 
 
-def test_what_one_side_writes_the_other_reads(shard: SessionMemory) -> None:
+def test_each_side_reads_the_words_that_the_other_writes(shard: SessionMemory) -> None:
     client = SessionMemory.attach(shard.fd)
     assert client.request_bytes_max == shard.request_bytes_max == INBOX_BYTES // 2
     assert np.array_equal(client.side, shard.side)

@@ -45,7 +45,7 @@ def test_processors_have_one_name(theirs: str, ours: str) -> None:
     assert done.stdout.strip() == ours
 
 
-def test_what_a_fork_must_do_is_done_in_order() -> None:
+def test_at_fork_runs_its_functions_in_order() -> None:
     done: list[str] = []
     at_fork(
         before=lambda: done.append("before"),

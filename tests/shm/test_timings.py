@@ -11,7 +11,7 @@ def a_slow_one(number: int, client: str = "c") -> SlowRequest:
     return SlowRequest(1, 12, 1_700_000_000_000, number, 2, 3, 4, client)
 
 
-def test_another_process_reads_what_a_node_counts_and_nobody_else_may_write() -> None:
+def test_another_process_reads_a_nodes_timings_and_cannot_write() -> None:
     ours = Timings.create(range(1, 3))
     theirs = Timings.attach(ours.fd)
     ours.node(2).count(3, 5_000)

@@ -66,7 +66,7 @@ def rows_of(spark: SparkSession, records: Records) -> DataFrame:
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("reader", ["read_topic", "format"])
-def test_what_is_read_is_what_was_sent(
+def test_spark_reads_the_records_that_were_sent(
     spark: SparkSession, places: dict[str, Place], state: str, reader: str
 ) -> None:
     place = places[state]
@@ -82,9 +82,7 @@ def test_what_is_read_is_what_was_sent(
     assert of_rows(rows) == [*map(of_sql, RECORDS)]
 
 
-def test_what_is_written_is_what_the_frame_has(
-    spark: SparkSession, places: dict[str, Place]
-) -> None:
+def test_spark_writes_the_rows_of_the_frame(spark: SparkSession, places: dict[str, Place]) -> None:
     """Use fault 6: times before 1970 were refused."""
     place = replace(places["live"], topic="written")
     with place.broker.connect() as client:

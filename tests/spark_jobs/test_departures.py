@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import SparkSession, functions as f
 
-from spark_jobs.departures import Seen, transform
+from spark_jobs.departures import DepartureCounts, transform
 from tests.spark_jobs.conftest import frame
 
 pytestmark = pytest.mark.spark
@@ -18,7 +18,7 @@ def test_batches_add_up(spark: SparkSession) -> None:
     records = records.withColumn("timestamp", f.lit(datetime.now(UTC)))
     found = {row["carrier"]: row["flights"] for row in transform(records).collect()}
     assert found == {"UA": 2, "B6": 1}
-    seen = Seen(until=6)
+    seen = DepartureCounts(until=6)
     seen.take(records, 0)
     assert not seen.is_over.is_set()
     seen.take(records, 1)

@@ -150,7 +150,7 @@ def drive(smq_broker: SmqBroker, tmp_path: Path) -> Iterator[Drive]:
 @pytest.mark.parametrize(
     "kills", [pytest.param(3, marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.long)]
 )
-def test_every_row_once_whatever_is_killed(
+def test_every_row_arrives_once_after_any_kills(
     smq_broker: SmqBroker, tmp_path: Path, drive: Drive, kills: int
 ) -> None:
     chance = random.Random(kills)

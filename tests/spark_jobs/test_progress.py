@@ -41,14 +41,14 @@ class FakeQuery:
         self.is_stopped = True
 
 
-def test_each_batch_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_batch_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     observed = watch(FakeQuery(3))
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert said == [{"batchId": n, "numInputRows": 10 * n, "durationMs": {}} for n in range(4)]
     assert observed == {"rows": 0 + 1 + 2 + 3}
 
 
-def test_how_far_a_query_is_behind_is_told_as_kafkas_source_does() -> None:
+def test_the_lag_of_a_query_is_computed_as_by_kafkas_source() -> None:
     ids = {"": {"orders": "an id"}}
     source = {
         "endOffset": ids | {"orders": {"0": 5, "1": 9}},

@@ -88,7 +88,7 @@ def test_raw_segments_are_decoded_too(
     assert _offsets(spark, tmp_path, starting={0: 3}, ending={0: 4}) == [3]
 
 
-def test_what_cannot_be_decoded_is_named(
+def test_undecodable_records_are_named(
     spark: SparkSession, seal_topic: SealTopic, tmp_path: Path
 ) -> None:
     garbage = plain.batch([plain.PlainRecord(2, 0, None, None)], end_offset=4, inflated=b"garbage")

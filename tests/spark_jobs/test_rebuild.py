@@ -97,7 +97,7 @@ def unfinished(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_was_begun_is_completed_only_if_it_can_be(unfinished: Path) -> None:
+def test_an_unfinished_rebuild_is_completed_only_with_the_same_plan(unfinished: Path) -> None:
     assert Table(unfinished, LATER).progress.made == FIRST
     retained = replace(LATER, ranges={"0": [1, 4], "1": [0, 5]})
     for other in (retained, replace(FIRST, topic_id="new"), replace(FIRST, options={})):

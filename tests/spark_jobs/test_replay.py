@@ -79,7 +79,7 @@ def test_rows_of_a_table_become_json(
     assert {value: key for value, (key, *_) in found.items()} == wanted
 
 
-def test_what_is_wrong_is_said(
+def test_wrong_arguments_are_refused_with_a_sentence(
     spark: SparkSession, smq_broker: SmqBroker, tmp_path: Path, run_job: RunJob
 ) -> None:
     with pytest.raises(Unreadable, match="there is no column user; the columns are key, value"):

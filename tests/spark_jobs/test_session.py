@@ -27,7 +27,7 @@ def test_the_version_is_what_java_says(tmp_path: Path, said: str, major: int) ->
     assert java_version(_fake_java(tmp_path, said) / "bin" / "java") == major
 
 
-def test_what_is_no_program_is_no_java(tmp_path: Path) -> None:
+def test_a_missing_java_has_version_0(tmp_path: Path) -> None:
     assert java_version(tmp_path / "java") == 0
 
 
@@ -56,7 +56,7 @@ def test_java_home_wins_then_the_path_then_the_packaged_one(
         BrokerUnavailable("no broker serves d"),
     ],
 )
-def test_what_cannot_be_read_ends_a_program_with_a_sentence(reason: Exception) -> None:
+def test_an_unreadable_topic_ends_a_program_with_a_sentence(reason: Exception) -> None:
     with pytest.raises(SystemExit, match=f"smq: {reason}"), refusals():
         raise reason
 

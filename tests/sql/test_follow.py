@@ -11,14 +11,14 @@ import pytest
 from smq.client.client import Client
 from smq.filer.location import Location
 from smq.sql.follow import results
-from smq.sql.session import Bounds, Refused, Topics, running
+from smq.sql.session import QueryBounds, QueryRefused, TopicSource, running
 from smq.testing.smq_broker import SmqBroker
 
-BOUNDS = Bounds(256 << 20)
+BOUNDS = QueryBounds(256 << 20)
 
 
-def topics_of(broker: SmqBroker, client: Client) -> Topics:
-    return Topics(broker.data_dir, Location(str(broker.data_dir / "filer")), client)
+def topics_of(broker: SmqBroker, client: Client) -> TopicSource:
+    return TopicSource(broker.data_dir, Location(str(broker.data_dir / "filer")), client)
 
 
 @contextmanager
@@ -61,7 +61,7 @@ def test_a_query_over_no_topic_or_two_is_refused(smq_broker: SmqBroker) -> None:
         client.create_topic("a", 1)
         client.create_topic("b", 1)
         for query in ("SELECT 1", "SELECT * FROM a, b", "SELECT * FROM nope", "DROP TABLE a"):
-            with pytest.raises(Refused):
+            with pytest.raises(QueryRefused):
                 next(results(query, topics_of(smq_broker, client), client, BOUNDS, 0.1))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from smq.filer.location import Location
-from smq.sql.session import Bounds, Refused, Topics, mentioned, running
+from smq.sql.session import QueryBounds, QueryRefused, TopicSource, mentioned, running
 from smq.tables.live import TooMuch
 from smq.tables.plan import Unreadable
 from smq.testing.smq_broker import SmqBroker
@@ -18,24 +18,26 @@ from tests.spark_jobs.conftest import SealTopic, seal_topic
 __all__ = ["seal_topic"]
 
 MiB = 1024 * 1024
-BOUNDS = Bounds(256 * MiB)
+BOUNDS = QueryBounds(256 * MiB)
 
 
 @pytest.fixture
-def sealed(tmp_path: Path, seal_topic: SealTopic) -> Topics:
+def sealed(tmp_path: Path, seal_topic: SealTopic) -> TopicSource:
     """The topic "orders": offsets 0 to 9, of which 4 and 5 are in a raw segment."""
     seal_topic([batch(0, 4), batch(4, 2, key=b"\xff"), batch(6, 4)])
-    return Topics(tmp_path, Location(str(tmp_path / "filer")), None)
+    return TopicSource(tmp_path, Location(str(tmp_path / "filer")), None)
 
 
-def rows_of(query: str, topics: Topics, bounds: Bounds = BOUNDS) -> list[dict[str, object]]:
+def rows_of(
+    query: str, topics: TopicSource, bounds: QueryBounds = BOUNDS
+) -> list[dict[str, object]]:
     with running(query, topics, bounds) as rows:
         found: list[dict[str, object]] = rows.read_all().to_pylist()
     return found
 
 
 @pytest.fixture
-def live(smq_broker: SmqBroker) -> Iterator[Topics]:
+def live(smq_broker: SmqBroker) -> Iterator[TopicSource]:
     with smq_broker.connect() as client:
         client.create_topic("my-topic", 2)
         with client.producer() as producer:
@@ -43,17 +45,17 @@ def live(smq_broker: SmqBroker) -> Iterator[Topics]:
                 producer.send("my-topic", b'{"n": %d}' % number, key=b"k%d" % (number % 2))
             producer.send("my-topic", b"\xff\x00", partition=0, key=None)
             producer.flush()
-        yield Topics(smq_broker.data_dir, Location(str(smq_broker.data_dir / "filer")), client)
+        yield TopicSource(smq_broker.data_dir, Location(str(smq_broker.data_dir / "filer")), client)
 
 
-def test_sealed_rows_of_both_kinds_are_one_table(sealed: Topics) -> None:
+def test_sealed_rows_of_both_kinds_are_one_table(sealed: TopicSource) -> None:
     found = rows_of('SELECT "offset" AS o, value FROM orders ORDER BY o', sealed)
     assert [row["o"] for row in found] == list(range(10))
     [row] = rows_of("SELECT count(*) AS n, min(partition) AS p FROM orders", sealed)
     assert (row["n"], row["p"]) == (10, 0)
 
 
-def test_live_rows_are_read_and_json_is_text(live: Topics) -> None:
+def test_live_rows_are_read_and_json_is_text(live: TopicSource) -> None:
     query = """
         SELECT (value->>'n')::INTEGER AS n, key FROM "my-topic" WHERE key IS NOT NULL ORDER BY n
     """
@@ -61,13 +63,13 @@ def test_live_rows_are_read_and_json_is_text(live: Topics) -> None:
     assert found == [(number, f"k{number % 2}") for number in range(6)]
 
 
-def test_bytes_that_are_no_text_are_escaped_and_raw_has_them(live: Topics) -> None:
+def test_bytes_that_are_no_text_are_escaped_and_raw_has_them(live: TopicSource) -> None:
     where = "WHERE key IS NULL"
     assert rows_of(f'SELECT value FROM "my-topic" {where}', live) == [{"value": "\\xFF\\x00"}]
     assert rows_of(f'SELECT value FROM raw."my-topic" {where}', live) == [{"value": b"\xff\x00"}]
 
 
-def test_topics_join_and_windows_work(live: Topics) -> None:
+def test_topics_join_and_windows_work(live: TopicSource) -> None:
     query = """
         SELECT a."offset" AS o, row_number() OVER (ORDER BY a.partition, a."offset") AS r
         FROM "my-topic" a JOIN "my-topic" b USING (partition, "offset")
@@ -75,7 +77,7 @@ def test_topics_join_and_windows_work(live: Topics) -> None:
     assert sorted(row["r"] for row in rows_of(query, live)) == list(range(1, 8))  # type: ignore[type-var]
 
 
-def test_lists_of_topics_and_their_columns(live: Topics) -> None:
+def test_lists_of_topics_and_their_columns(live: TopicSource) -> None:
     assert rows_of("SHOW  tables;", live) == [{"name": "my-topic"}]
     assert rows_of("show databases", live) == [{"database_name": "kafka"}]
     assert rows_of("SHOW TABLES FROM kafka", live) == [{"name": "my-topic"}]
@@ -90,7 +92,7 @@ def test_lists_of_topics_and_their_columns(live: Topics) -> None:
     ]
 
 
-def test_explain_names_segments_and_live_offsets(sealed: Topics, live: Topics) -> None:
+def test_explain_names_segments_and_live_offsets(sealed: TopicSource, live: TopicSource) -> None:
     [first, *plan] = rows_of("EXPLAIN SELECT count(*) FROM orders", sealed)
     assert first["explain_key"] == "segments of orders"
     assert str(first["explain_value"]).count("partition=0/") == 3
@@ -140,55 +142,57 @@ def test_explain_names_segments_and_live_offsets(sealed: Topics, live: Topics) -
         "SELECT no_such_column FROM orders",
     ],
 )
-def test_only_topics_are_read_and_nothing_is_written(sealed: Topics, query: str) -> None:
+def test_only_topics_are_read_and_nothing_is_written(sealed: TopicSource, query: str) -> None:
     (segment,) = list(sealed.data_dir.rglob("00000000000000000000-*.parquet"))
     before = segment.read_bytes()
-    with pytest.raises(Refused):
+    with pytest.raises(QueryRefused):
         rows_of(query.format(data_dir=sealed.data_dir, segment=segment), sealed)
     assert segment.read_bytes() == before
     assert not (sealed.data_dir / "x").exists()
     assert not (sealed.data_dir / "x.db").exists()
 
 
-def test_a_missing_topic_is_named_with_those_that_are_there(sealed: Topics) -> None:
-    with pytest.raises(Refused, match="the topics are orders"):
+def test_a_missing_topic_is_named_with_those_that_are_there(sealed: TopicSource) -> None:
+    with pytest.raises(QueryRefused, match="the topics are orders"):
         rows_of("SELECT * FROM nope", sealed)
 
 
-def test_a_query_ends_at_its_time_and_at_its_memory(sealed: Topics) -> None:
-    with pytest.raises(Refused, match=r"longer than 0\.2 s"):
-        rows_of("SELECT sum(range) FROM range(1_000_000_000_000)", sealed, Bounds(256 << 20, 0.2))
-    with pytest.raises(Refused, match="emory"):
-        rows_of("SELECT list(range) FROM range(100_000_000)", sealed, Bounds(64 << 20))
+def test_a_query_ends_at_its_time_and_at_its_memory(sealed: TopicSource) -> None:
+    with pytest.raises(QueryRefused, match=r"longer than 0\.2 s"):
+        rows_of(
+            "SELECT sum(range) FROM range(1_000_000_000_000)", sealed, QueryBounds(256 << 20, 0.2)
+        )
+    with pytest.raises(QueryRefused, match="emory"):
+        rows_of("SELECT list(range) FROM range(100_000_000)", sealed, QueryBounds(64 << 20))
 
 
-def test_more_live_bytes_than_half_the_memory_are_refused(live: Topics) -> None:
+def test_more_live_bytes_than_half_the_memory_are_refused(live: TopicSource) -> None:
     with pytest.raises(TooMuch):
-        rows_of('SELECT * FROM "my-topic"', live, Bounds(200))
+        rows_of('SELECT * FROM "my-topic"', live, QueryBounds(200))
 
 
 def test_a_batch_that_inflates_beyond_the_memory_is_named_sealed_or_not(
-    tmp_path: Path, seal_topic: SealTopic, live: Topics
+    tmp_path: Path, seal_topic: SealTopic, live: TopicSource
 ) -> None:
     """Data fault 16."""
     far = [Record(1, 0, None, bytes(65 * MiB))]
     seal_topic([batch(0), write_batch(far, compression=Codec.ZSTD), batch(2)])
-    sealed = Topics(tmp_path, Location(str(tmp_path / "filer")), None)
+    sealed = TopicSource(tmp_path, Location(str(tmp_path / "filer")), None)
     query = 'SELECT sum(octet_length(value)) AS n FROM raw.orders WHERE "offset" = 1'
-    assert rows_of(query, sealed, Bounds(512 * MiB)) == [{"n": 65 * MiB}]
+    assert rows_of(query, sealed, QueryBounds(512 * MiB)) == [{"n": 65 * MiB}]
     with pytest.raises(Unreadable, match="orders-0: the records at offsets 1 to 2 inflate to more"):
-        rows_of(query, sealed, Bounds(128 * MiB))
+        rows_of(query, sealed, QueryBounds(128 * MiB))
     assert live.client is not None
     with live.client.producer(compression="zstd") as producer:
         producer.send("my-topic", bytes(200_000), partition=0).result()
     with pytest.raises(TooMuch, match=r"my-topic-0 has a batch at offsets .* than 100000 bytes"):
-        rows_of('SELECT * FROM "my-topic"', live, Bounds(200_000))
+        rows_of('SELECT * FROM "my-topic"', live, QueryBounds(200_000))
 
 
-def test_a_segment_that_is_gone_is_an_error_that_names_it(sealed: Topics) -> None:
+def test_a_segment_that_is_gone_is_an_error_that_names_it(sealed: TopicSource) -> None:
     files = sorted((sealed.data_dir / "filer").rglob("*.parquet"))
     files[0].unlink()
-    with pytest.raises((Refused, Unreadable), match=files[0].name):
+    with pytest.raises((QueryRefused, Unreadable), match=files[0].name):
         rows_of("SELECT count(value) FROM orders", sealed)
 
 
@@ -198,14 +202,14 @@ def test_the_topics_that_a_query_mentions() -> None:
     assert mentioned("FROM raw.D", topics) == ["d"]
     assert mentioned("SELECT 1", topics) == []
     assert mentioned('FROM "e"', topics) == ["e"]
-    with pytest.raises(Refused, match="differ only by case"):
+    with pytest.raises(QueryRefused, match="differ only by case"):
         mentioned('FROM "e" JOIN "E"', topics)
 
 
 @pytest.mark.parametrize("function", ["pandas_scan(NULL)", "arrow_scan(NULL, NULL, NULL)"])
 def test_a_function_that_takes_addresses_of_memory_is_refused(
-    sealed: Topics, function: str
+    sealed: TopicSource, function: str
 ) -> None:
     """Door fault 15: below DuckDB 2 it ended the process."""
-    with pytest.raises(Refused, match="No function matches"):
+    with pytest.raises(QueryRefused, match="No function matches"):
         rows_of(f"SELECT * FROM {function}", sealed)

@@ -58,7 +58,7 @@ def test_rows_between_raw_batches_are_read_wherever_they_lie(
     assert offsets_in(tmp_path) == list(range(60))
 
 
-def test_what_cannot_be_decoded_is_an_error_that_names_it(
+def test_undecodable_records_raise_an_error_that_names_them(
     tmp_path: Path,
     seal_topic: SealTopic,
 ) -> None:

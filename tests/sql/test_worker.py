@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from smq.sql.worker import Task, answer, plain
+from smq.sql.worker import QueryTask, answer, plain
 from tests.sealer.sealed import batch
 from tests.spark_jobs.conftest import SealTopic, seal_topic
 
 __all__ = ["seal_topic"]
 
 
-def task(data_dir: Path, query: str, rows_max: int = 100, bytes_max: int = 1 << 20) -> Task:
+def task(data_dir: Path, query: str, rows_max: int = 100, bytes_max: int = 1 << 20) -> QueryTask:
     filer = [str(data_dir / "filer"), "", ""]
-    return Task(query, str(data_dir), filer, 256 << 20, 10.0, rows_max, bytes_max)
+    return QueryTask(query, str(data_dir), filer, 256 << 20, 10.0, rows_max, bytes_max)
 
 
 def test_rows_of_a_stopped_brokers_topics(tmp_path: Path, seal_topic: SealTopic) -> None:
@@ -55,7 +55,7 @@ def test_a_failure_is_a_sentence(tmp_path: Path, seal_topic: SealTopic) -> None:
     assert "the topics are orders" in answer(task(tmp_path, "SELECT * FROM nope"))["error"]
 
 
-def run(task: Task) -> dict[str, Any]:
+def run(task: QueryTask) -> dict[str, Any]:
     ended = subprocess.run(
         [sys.executable, "-m", "smq.sql.worker"],
         input=json.dumps(task._asdict()),

@@ -129,7 +129,7 @@ def test_a_transactional_id_of_a_copy_has_another_producer(tmp_path: Path) -> No
     assert fresh == set(range(1020, 1025))
 
 
-def test_damage_and_what_is_no_store_are_told(tmp_path: Path) -> None:
+def test_a_damaged_or_foreign_store_raises_store_error(tmp_path: Path) -> None:
     store_with(tmp_path / "a", "t").close()
     data = bytearray((tmp_path / "a").read_bytes())
     data[4096 : 4096 + 200] = bytes(200)

@@ -29,7 +29,7 @@ def test_a_database_of_a_newer_version_is_refused_with_a_sentence_and_not_touche
         Database.open_read_only(path)
 
 
-def test_a_reader_is_told_that_an_older_database_is_for_an_older_smq(tmp_path: Path) -> None:
+def test_an_older_database_is_refused_with_its_version(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
     Database.open(path).close()
     with sqlite3.connect(path) as connection:
@@ -176,7 +176,7 @@ def test_no_commit_is_durable_before_the_names_of_the_files_are(
     Database.open(tmp_path / "store.sqlite").close()
 
 
-def test_what_an_owner_left_without_a_sync_is_durable_before_the_next_one_serves(
+def test_an_unsynced_commit_of_a_dead_owner_is_durable_before_the_next_one_serves(
     tmp_path: Path, synced: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Data fault 8, its kind: the next owner built its state, and answered, from a commit that no
@@ -218,7 +218,7 @@ def test_a_log_that_a_reader_made_long_is_short_again(tmp_path: Path) -> None:
     database.close()
 
 
-def test_what_a_failed_sync_left_in_doubt_is_written_again(tmp_path: Path) -> None:
+def test_a_commit_whose_sync_failed_is_written_again(tmp_path: Path) -> None:
     """The kernel may have marked the pages clean: a second sync would succeed and mean nothing."""
     path = tmp_path / "store.sqlite"
     log = path.with_name("store.sqlite-wal")
@@ -244,7 +244,7 @@ def test_what_a_failed_sync_left_in_doubt_is_written_again(tmp_path: Path) -> No
     database.close()
 
 
-def test_what_is_lazy_is_durable_when_somebody_asks(tmp_path: Path, synced: list[int]) -> None:
+def test_a_lazy_commit_is_durable_after_sync_next(tmp_path: Path, synced: list[int]) -> None:
     """Data fault 8, its kind: whoever acts on what shows asks before."""
     database = Database.open(tmp_path / "store.sqlite")
     database.change(INSERT, ("1", "lazy"), lazy=True)

@@ -17,7 +17,7 @@ LINE = Segment(1, 0, 100, "parquet", "topics/kafka/a/a", 10, 99, 100, -1, 2**62,
 
 
 @pytest.mark.parametrize("kept_ms", [NOW_MS + YEAR_MS, NOW_MS, NOW_MS - YEAR_MS])
-def test_what_is_in_the_future_is_the_present(tmp_path: Path, kept_ms: int) -> None:
+def test_times_in_the_future_are_clamped_to_now(tmp_path: Path, kept_ms: int) -> None:
     """Data fault 2: after a start whose time line is a year behind, or ahead."""
     store = Store.open(tmp_path / "store.sqlite")
     store.add_topic(Topic("a", UUID(int=7), (1, 2), (0, 0)), created_ms=0)

@@ -299,7 +299,7 @@ def test_a_walk_asks_for_pages_as_they_are_wanted(many: WritableManifest) -> Non
     assert list(walk(many, 9)) == []
 
 
-def test_files_that_are_segments_are_told_from_others(many: WritableManifest) -> None:
+def test_named_files_returns_the_files_that_are_segments(many: WritableManifest) -> None:
     assert many.named_files(["topics/2/1", "topics/1/7", "x"]) == {"topics/2/1", "topics/1/7"}
     assert many.named_files([]) == set()
     assert len(many.named_files([f"topics/1/{i}" for i in range(1999, -1, -1)])) == 2000
@@ -335,7 +335,7 @@ def test_one_segment_takes_the_place_of_several_with_their_payloads(store: Store
     assert manifest.named_payloads(["p", "q", "r", "s"]) == {"s"}
 
 
-def test_what_is_not_there_is_not_replaced(manifest: WritableManifest) -> None:
+def test_missing_segments_are_not_replaced(manifest: WritableManifest) -> None:
     name_and_commit(manifest, {FIRST: ["p"], SECOND: ["q"]})
     another = replace(SECOND, path="topics/kafka/flights/e")
     for old in ([FIRST, another], [FIRST, replace(SECOND, base_offset=120)]):

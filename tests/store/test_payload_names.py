@@ -122,7 +122,7 @@ def test_a_line_that_is_refused_or_skipped_keeps_no_names(store: Store) -> None:
     assert manifest.named_payloads(["m", "n"]) == set()
 
 
-def test_what_is_half_forgotten_is_forgotten_after_a_restart(store: Store, tmp_path: Path) -> None:
+def test_half_forgotten_names_are_forgotten_after_a_restart(store: Store, tmp_path: Path) -> None:
     """data fault 13: a kill between two portions, and one before the first is committed."""
     for some in portions(IDS):
         store.manifest.name_payloads(LINE.path, some)

@@ -11,7 +11,7 @@ PROTOCOLS = st.lists(st.tuples(st.text(), st.binary())).map(tuple)
 
 
 @given(PROTOCOLS)
-def test_what_was_packed_comes_back(protocols: Protocols) -> None:
+def test_packed_protocols_are_unpacked(protocols: Protocols) -> None:
     assert unpacked(packed(protocols)) == protocols
 
 

@@ -87,7 +87,7 @@ def test_nothing_may_be_where_its_column_allows_that(tmp_path: Path) -> None:
     Database.open(path).close()
 
 
-def test_what_a_planner_has_learned_may_be_there(tmp_path: Path) -> None:
+def test_the_tables_of_a_query_planner_are_allowed(tmp_path: Path) -> None:
     path = crafted(tmp_path / "store.sqlite", "ANALYZE; VACUUM")
     with closing(sqlite3.connect(path)) as connection:
         check_schema(connection, path)

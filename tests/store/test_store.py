@@ -37,7 +37,7 @@ def reopened(store: Store, path: Path) -> Store:
     return Store.open(path)
 
 
-def test_what_was_committed_is_there_after_the_process_has_gone(store: Store, path: Path) -> None:
+def test_committed_rows_are_present_after_the_process_is_gone(store: Store, path: Path) -> None:
     store.add_topic(TOPIC, created_ms=5)
     store.commit()
     store.delete_topic(TOPIC.id)  # Never committed.

@@ -38,7 +38,7 @@ def test_there_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"hello, " * 100, b"SQLite format 3\0"])
-def test_what_is_no_database_has_none(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_database_has_version_0(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "store.sqlite").write_bytes(content)
     (tmp_path / "store.sqlite-wal").write_bytes(content)
     assert stored_version(tmp_path / "store.sqlite") == 0

@@ -57,7 +57,7 @@ def test_a_transactional_id_comes_back_as_it_was_saved(store: Store) -> None:
     assert sorted(store.transactions.all(), key=lambda txn: txn.transactional_id) == [wider, other]
 
 
-def test_what_is_closed_touches_nothing(store: Store) -> None:
+def test_a_closed_transaction_has_no_partitions(store: Store) -> None:
     closed = replace(TXN, partitions=frozenset(), groups=frozenset(), state="CompleteCommit")
     saved(store, TXN, closed)
     assert store.transactions.all() == [closed]
@@ -135,7 +135,7 @@ def test_of_two_transactions_the_later_offsets_stay_whichever_ends_last(store: S
     assert store.committed_offsets("g") == {2: later}
 
 
-def test_what_is_undecided_takes_a_look_for_each_partition(store: Store) -> None:
+def test_undecided_costs_a_look_up_for_each_partition(store: Store) -> None:
     """Data fault 13, its kind: all that open transactions hold of a partition was read, 50 ms of
     the coordinator with 500 of them."""
     for number in range(300):

@@ -9,7 +9,7 @@ from smq.sealer.typed import Typing
 from smq.tables.infer import inferred
 
 
-def test_what_all_values_say_of_a_key_is_its_type() -> None:
+def test_a_key_of_the_same_type_in_all_values_gets_that_type() -> None:
     values = [
         b'{"id": 1, "price": 2, "ok": true, "name": "a", "at": "2026-01-02T03:04:05Z"}',
         b'{"id": 2, "price": 2.5, "tags": ["x", null], "buyer": {"id": 7}, "none": null}',

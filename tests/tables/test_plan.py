@@ -69,7 +69,7 @@ def test_segments_are_cut_where_offsets_say_so() -> None:
     assert _planned(SEALED, {0: 10, 1: 5}, {0: 20}) == [("7/10", 10, 20, False)]
 
 
-def test_what_retention_has_cut_is_cut() -> None:
+def test_offsets_deleted_by_retention_are_left_out() -> None:
     manifest = SEALED._replace(starts={7: 15})
     assert _planned(manifest, {1: 5})[0] == ("7/10", 15, 20, True)
 
@@ -88,7 +88,9 @@ def test_nothing_sealed_is_nothing_to_read() -> None:
         ("earliest", {-1: 0}, "orders has no partition -1"),
     ],
 )
-def test_what_cannot_be_given_is_named(starting: Starting, ending: Ending, said: str) -> None:
+def test_offsets_that_cannot_be_read_are_refused_with_a_reason(
+    starting: Starting, ending: Ending, said: str
+) -> None:
     with pytest.raises(Unreadable, match=said):
         plan(SEALED._replace(starts={7: 15}), TOPIC, starting, ending)
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from shm.kernels.twin import records as plain
 from smq.filer.local import LocalStore
-from smq.tables.plan import Part
-from smq.tables.raw_rows import RawRows, Undecodable, raw_rows
+from smq.tables.plan import SegmentPart
+from smq.tables.raw_rows import RawRows, UndecodableRange, raw_rows
 from smq.wire.compression import Codec
 from smq.wire.records import Record, write_batch
 from tests.sealer.sealed import batch
@@ -20,7 +20,7 @@ def test_a_part_of_a_raw_segment_has_only_its_rows(tmp_path: Path, seal_topic: S
     [segment] = seal_topic([batch(0, 6, key=b"\xff")])
     assert segment.kind == "raw"
     store = LocalStore(tmp_path / "filer")
-    [found] = raw_rows(store, Part(0, segment, 2, 4), MiB)
+    [found] = raw_rows(store, SegmentPart(0, segment, 2, 4), MiB)
     assert isinstance(found, RawRows)
     assert found.rows["_offset"].to_pylist() == [2, 3]
     assert not found.log_append_time
@@ -30,8 +30,8 @@ def test_records_that_cannot_be_decoded_are_named(tmp_path: Path, seal_topic: Se
     garbage = plain.batch([plain.PlainRecord(2, 0, None, None)], end_offset=5, inflated=b"garbage")
     [segment] = seal_topic([garbage])
     store = LocalStore(tmp_path / "filer")
-    assert [*raw_rows(store, Part(0, segment, 2, 5), MiB)] == [Undecodable(2, 5)]
-    assert [*raw_rows(store, Part(0, segment, 5, 9), MiB)] == []
+    assert [*raw_rows(store, SegmentPart(0, segment, 2, 5), MiB)] == [UndecodableRange(2, 5)]
+    assert [*raw_rows(store, SegmentPart(0, segment, 5, 9), MiB)] == []
 
 
 def test_a_batch_is_read_as_far_as_the_reader_lets_it_inflate(
@@ -47,13 +47,13 @@ def test_a_batch_is_read_as_far_as_the_reader_lets_it_inflate(
             for offset, value in enumerate(values)
         ]
     )
-    store, part = LocalStore(tmp_path / "filer"), Part(0, segment, 0, 3)
+    store, part = LocalStore(tmp_path / "filer"), SegmentPart(0, segment, 0, 3)
     found = [*raw_rows(store, part, 66 * MiB)]
     assert [
         n for each in found if isinstance(each, RawRows) for n in each.rows["_offset"].to_pylist()
     ] == [0, 1, 2]
     found = [*raw_rows(store, part, 64 * MiB)]
-    assert found[1] == Undecodable(1, 2, is_too_large=True)
+    assert found[1] == UndecodableRange(1, 2, is_too_large=True)
     assert [each.rows["_offset"].to_pylist() for each in found if isinstance(each, RawRows)] == [
         [0],
         [2],

@@ -56,7 +56,7 @@ def test_copies_are_made_once_and_checked(manifest: WritableManifest, tmp_path: 
     assert files.path(segments[0]).stat().st_size == segments[0].bytes
 
 
-def test_what_is_not_what_was_sealed_is_not_kept(
+def test_a_file_that_differs_from_its_segment_is_not_kept(
     manifest: WritableManifest, tmp_path: Path
 ) -> None:
     store = MemoryStore()
@@ -75,7 +75,7 @@ def test_what_is_not_what_was_sealed_is_not_kept(
     assert not [path for path in (tmp_path / "staging").rglob("*") if path.is_file()]
 
 
-def test_a_staging_that_cannot_be_a_directory_is_told(
+def test_a_staging_path_that_is_no_directory_is_refused(
     manifest: WritableManifest, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_bytes(b"")

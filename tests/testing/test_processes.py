@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from smq.testing.processes import Child, Ports, answers, free_port
+from smq.testing.processes import Child, ReservedPorts, answers, free_port
 
 SAYS_AND_STAYS = "import sys, time; print('hello', flush=True); time.sleep(60)"
 
@@ -36,8 +36,8 @@ def test_a_child_that_is_never_ready_is_killed_at_the_deadline(tmp_path: Path) -
     assert not one.running
 
 
-def test_reserved_ports_are_their_brokers_and_nobody_elses() -> None:
-    with Ports(3) as ports:
+def test_reserved_ports_can_be_bound_by_their_broker_only() -> None:
+    with ReservedPorts(3) as ports:
         for port in range(ports.first, ports.first + 3):
             for _ in range(2):  # A broker may come back.
                 with socket.create_server(("127.0.0.1", port)) as broker:
@@ -48,5 +48,5 @@ def test_reserved_ports_are_their_brokers_and_nobody_elses() -> None:
         stranger.bind(("127.0.0.1", ports.first))
 
 
-def test_nobody_answers_on_a_port_that_is_free() -> None:
+def test_answers_is_false_for_a_free_port() -> None:
     assert not answers(free_port())

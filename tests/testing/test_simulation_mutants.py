@@ -10,7 +10,7 @@ from smq.testing.simulation.events import events_of
 from smq.testing.simulation.mutants import (
     MUTANTS,
     SEEDS_MAX,
-    Found,
+    Detection,
     look_for,
     planted,
     told,
@@ -54,11 +54,13 @@ def test_every_mutant_changes_methods_that_exist() -> None:
     assert len(names) == len(set(names))
 
 
-def test_what_is_told_says_who_has_found_it() -> None:
+def test_the_report_of_a_defect_names_its_finder() -> None:
     by_assertion = Outcome(
         7, "", "AssertionError: no\n  acks.py:1 write\n  acks.py:9 invariants", [], 0
     )
     by_client = Outcome(8, "", "Broken: gone\n  rules.py:9 claimed_is_there", [], 0)
-    assert told(Found(7, by_assertion)) == "7 seeds (seed 7, by an assertion): AssertionError: no"
-    assert told(Found(3, by_client)) == "3 seeds (seed 8): Broken: gone"
-    assert told(Found(9, None)) == "not in 9 seeds"
+    assert (
+        told(Detection(7, by_assertion)) == "7 seeds (seed 7, by an assertion): AssertionError: no"
+    )
+    assert told(Detection(3, by_client)) == "3 seeds (seed 8): Broken: gone"
+    assert told(Detection(9, None)) == "not in 9 seeds"

@@ -65,7 +65,7 @@ def test_a_thread_waits_until_it_is_ready_or_its_time_is_over(program: Program) 
     assert seen == [("late", False), ("ready", True)]
 
 
-def test_what_a_thread_raises_the_simulation_raises(program: Program) -> None:
+def test_the_simulation_raises_the_exception_of_a_thread(program: Program) -> None:
     def fails() -> None:
         raise ValueError("no")
 

@@ -44,7 +44,7 @@ def test_every_setting_may_be_given() -> None:
         assert create_topic(cluster, "t") == 3
 
 
-def test_wrong_settings_are_all_told_at_once() -> None:
+def test_wrong_settings_are_all_named_at_once() -> None:
     with pytest.raises(ValueError, match="no such setting; did you mean shards") as raised:
         broker(shard=2, durability="none").__enter__()
     assert "'none' is not one of memory, os, disk" in str(raised.value)
@@ -77,7 +77,7 @@ def test_the_command_is_a_broker_like_the_others(tmp_path: Path) -> None:
         assert len(one.pids()) == 5
 
 
-def test_what_pytest_imports_at_every_start_is_light() -> None:
+def test_the_pytest_plugin_imports_no_heavy_module() -> None:
     code = "import sys, smq.testing.pytest_plugin; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"numpy", "numba", "pyarrow", "typer", "psutil"} & set(run.stdout.split())

@@ -20,7 +20,7 @@ def test_twice_the_work_is_about_twice_the_lines() -> None:
     assert 1.9 < twice / once < 2.1
 
 
-def test_whoever_traced_before_traces_after_a_failure() -> None:
+def test_lines_run_restores_the_trace_function_after_a_failure() -> None:
     before = sys.gettrace()
 
     def fail() -> None:

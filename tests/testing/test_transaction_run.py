@@ -22,7 +22,7 @@ def test_kills_at_random_tear_no_transaction(tmp_path: Path) -> None:
     assert fates[Fate.ABORTED] > 20
 
 
-def test_a_program_that_hung_starts_again_and_one_that_failed_is_told(tmp_path: Path) -> None:
+def test_a_hung_program_is_restarted_and_a_failed_one_raises(tmp_path: Path) -> None:
     with closing(Programs("127.0.0.1:1", tmp_path, seed=1)) as programs:  # Nobody is there.
         lives = len(programs.tasks)
         os.kill(programs.pid(2), signal.SIGALRM)

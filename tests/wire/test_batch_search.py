@@ -14,7 +14,7 @@ from shm.kernels.base.words import (
     BATCH_OVERHEAD_BYTES,
     BATCH_RECORD_COUNT_AT,
 )
-from smq.wire.batch_search import Searched, Wanted, find_in_batch
+from smq.wire.batch_search import Searched, WantedRecord, find_in_batch
 from smq.wire.compression import PIECE_BYTES, Codec, compress
 from smq.wire.records import Record, write_batch
 
@@ -57,14 +57,14 @@ def test_the_first_record_of_a_time_or_later_is_found(
     codec: int, timestamp: int, offset: int, limit: int, found: tuple[int, int] | None
 ) -> None:
     batch = batch_at(*TIMES, codec=codec)
-    searched = find_in_batch(batch, Wanted(timestamp, offset, limit), MiB)
+    searched = find_in_batch(batch, WantedRecord(timestamp, offset, limit), MiB)
     assert (searched.found, searched.end_offset) == (found, 106)
 
 
 @codecs
 def test_records_larger_than_a_piece_are_passed_over(codec: int) -> None:
     batch = batch_at(1, 2, 3, codec=codec, size=PIECE_BYTES + 1000)
-    assert find_in_batch(batch, Wanted(3, 0, ALL), 2 * MiB).found == (102, 3)
+    assert find_in_batch(batch, WantedRecord(3, 0, ALL), 2 * MiB).found == (102, 3)
 
 
 BOMB_RECORD = bytes([12, 0, 0, 0, 1, 1, 0])  # No key, no value, no headers, offset delta 0.
@@ -79,20 +79,20 @@ def bomb(request: pytest.FixtureRequest) -> bytes:
 
 
 def test_of_a_bomb_no_more_is_inflated_than_up_to_the_record(bomb: bytes) -> None:
-    searched = find_in_batch(bomb, Wanted(7, 0, ALL), 64 * MiB)
+    searched = find_in_batch(bomb, WantedRecord(7, 0, ALL), 64 * MiB)
     assert searched.found == (100, 7)
     assert searched.bytes_looked_at <= len(bomb) + PIECE_BYTES
 
 
 def test_of_a_bomb_no_more_is_inflated_than_allowed_and_the_header_answers(bomb: bytes) -> None:
-    searched = find_in_batch(bomb, Wanted(8, 0, ALL), 2 * MiB)
+    searched = find_in_batch(bomb, WantedRecord(8, 0, ALL), 2 * MiB)
     assert searched.found == (100, 9)
     assert searched.bytes_looked_at <= len(bomb) + 2 * MiB + PIECE_BYTES
-    assert find_in_batch(bomb, Wanted(8, 0, ALL), 64 * MiB).found is None
+    assert find_in_batch(bomb, WantedRecord(8, 0, ALL), 64 * MiB).found is None
 
 
 def test_with_nothing_allowed_nothing_is_looked_at() -> None:
-    searched = find_in_batch(batch_at(*TIMES), Wanted(6, 102, ALL), 0)
+    searched = find_in_batch(batch_at(*TIMES), WantedRecord(6, 102, ALL), 0)
     assert searched == Searched((102, 20), 106, len(batch_at(*TIMES)))
 
 
@@ -100,6 +100,6 @@ def test_with_nothing_allowed_nothing_is_looked_at() -> None:
 def test_records_that_are_none_or_too_few_are_answered_by_the_header(codec: int) -> None:
     batch = batch_at(*TIMES, codec=codec)
     for payload in (b"\xff" * 100, compress(codec, BOMB_RECORD * 3), compress(codec, b"\xff" * 99)):
-        searched = find_in_batch(with_payload(batch, payload, 6), Wanted(10, 102, ALL), MiB)
+        searched = find_in_batch(with_payload(batch, payload, 6), WantedRecord(10, 102, ALL), MiB)
         assert searched.found == (102, 20)
-    assert find_in_batch(with_payload(batch, b"", 0), Wanted(0, 0, ALL), MiB).found is None
+    assert find_in_batch(with_payload(batch, b"", 0), WantedRecord(0, 0, ALL), MiB).found is None

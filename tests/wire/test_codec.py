@@ -52,7 +52,7 @@ FORMS: list[tuple[str, st.SearchStrategy[Any]]] = [
 
 @pytest.mark.parametrize("form", [name for name, _ in FORMS])
 @given(data=st.data())
-def test_what_is_written_is_read(form: str, data: st.DataObject) -> None:
+def test_a_written_value_is_read_back(form: str, data: st.DataObject) -> None:
     value = data.draw(dict(FORMS)[form])
     encoded = written(getattr(codec, f"write_{form}"), value)
     for buffer in (encoded, memoryview(encoded)):
@@ -61,7 +61,7 @@ def test_what_is_written_is_read(form: str, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("form", [name for name, _ in FORMS])
 @given(data=st.data())
-def test_what_is_cut_is_refused(form: str, data: st.DataObject) -> None:
+def test_a_truncated_value_is_refused(form: str, data: st.DataObject) -> None:
     encoded = written(getattr(codec, f"write_{form}"), data.draw(dict(FORMS)[form]))
     cut = encoded[: data.draw(st.integers(0, len(encoded) - 1))]
     with pytest.raises((Malformed, *codec.READ_ERRORS)):
@@ -200,7 +200,7 @@ def test_tagged_fields_carry_their_length() -> None:
     assert codec.skip_tags(data, 0) == 6
 
 
-def test_messages_are_compared_by_value_whatever_sequence_they_hold() -> None:
+def test_messages_are_compared_by_value_across_sequence_types() -> None:
     one = FetchTopic(topic="a", partitions=[FetchPartition(partition=1)])
     assert one == FetchTopic(topic="a", partitions=(FetchPartition(partition=1),))
     assert one != FetchTopic(topic="a", partitions=[FetchPartition(partition=2)])

@@ -29,7 +29,7 @@ each_codec = pytest.mark.parametrize("codec", COMPRESSED, ids=lambda codec: code
 
 @pytest.mark.parametrize("codec", Codec, ids=lambda codec: codec.name)
 @pytest.mark.parametrize("data", [b"", b"a", DATA], ids=["empty", "short", "long"])
-def test_what_is_compressed_is_inflated(codec: Codec, data: bytes) -> None:
+def test_compressed_data_is_inflated_unchanged(codec: Codec, data: bytes) -> None:
     assert decompress(codec, compress(codec, data), len(data)) == data
 
 
@@ -63,7 +63,7 @@ def test_garbage_is_undecodable_or_inflates_to_something(codec: Codec, garbage: 
 @each_codec
 @settings(deadline=None)
 @given(place=st.integers(0, 2**16))
-def test_what_is_cut_is_undecodable(codec: Codec, place: int) -> None:
+def test_truncated_data_raises_undecodable(codec: Codec, place: int) -> None:
     data = compress(codec, DATA)
     with pytest.raises(Undecodable):
         decompress(codec, data[: 1 + place % (len(data) - 1)], len(DATA))
@@ -172,7 +172,7 @@ def test_pieces_of_several_frames_and_of_snappy_of_java_follow_each_other() -> N
 
 
 @each_codec
-def test_who_stops_early_has_no_more_inflated(codec: Codec) -> None:
+def test_a_reader_that_stops_early_inflates_no_more(codec: Codec) -> None:
     bomb = compress(codec, bytes(16 * MiB if codec != Codec.SNAPPY else MiB))
     first = next(inflate_pieces(codec, bomb, 16 * MiB))
     assert len(first) <= (MiB // 4 if codec != Codec.SNAPPY else MiB)

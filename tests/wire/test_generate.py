@@ -53,7 +53,7 @@ def samples(api: Api, name: str) -> list[tuple[int, Message]]:
     ]
 
 
-def test_what_is_committed_is_what_the_table_gives() -> None:
+def test_the_generated_files_are_those_of_the_table() -> None:
     assert {path.name: path.read_text() for path in FOLDER.glob("*.py")} == generate()
 
 

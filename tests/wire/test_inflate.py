@@ -26,7 +26,7 @@ def records(arena: np.ndarray, facts: np.ndarray) -> list[bytes]:
     return [arena[start:end].tobytes() for start, end in spans]
 
 
-def test_what_is_plain_stays_where_it_is() -> None:
+def test_a_plain_batch_is_not_copied() -> None:
     data = read_only(PLAIN * 2)
     arena, facts, _ = inflate(data, facts_of(data))
     assert arena is data

@@ -48,7 +48,7 @@ def test_a_damaged_marker_is_what_its_checksum_says(*, committed: bool) -> None:
     assert unknown < 40
 
 
-def test_what_is_no_marker_or_an_unlikely_one_is_not_restored() -> None:
+def test_a_foreign_or_unlikely_marker_is_not_restored() -> None:
     plain = write_batch([Record(0, 5, None, b"v" * 4)])
     assert restored_marker(plain) is None
     assert restored_marker(write_empty(5, 9, 3, 1_700)) is None
@@ -71,7 +71,7 @@ def test_a_closing_marker_is_one_of_no_transaction() -> None:
     assert batch.record_count == 1
 
 
-def test_what_is_no_marker_is_the_peers_error() -> None:
+def test_a_malformed_marker_raises_peer_error() -> None:
     whole = write_marker(COMMIT, 5)
     refused = 0
     for at in range(61, len(whole)):
@@ -88,7 +88,7 @@ def test_what_is_no_marker_is_the_peers_error() -> None:
         read_marker(next(read_batches(write_empty(0, 1, 0, 0))))
 
 
-def test_what_aborted_transactions_have_written_becomes_empty() -> None:
+def test_batches_of_aborted_transactions_become_empty() -> None:
     def sent(offset: int, producer_id: int) -> bytes:
         records = [Record(offset + i, 7, None, b"x") for i in range(2)]
         batch = bytearray(write_batch(records, producer_id=producer_id, producer_epoch=0))
@@ -104,7 +104,7 @@ def test_what_aborted_transactions_have_written_becomes_empty() -> None:
     assert bytes(found[0].data) == batches[0]
 
 
-def test_many_aborted_transactions_of_one_producer_are_told_apart() -> None:
+def test_aborted_transactions_of_one_producer_are_kept_apart() -> None:
     one = bytearray(write_batch([Record(0, 7, None, b"x")], producer_id=1, producer_epoch=0))
     one[22] |= 16
     batches = []

@@ -113,7 +113,7 @@ def test_an_element_that_is_not_cut_holds_few_others() -> None:
 
 
 @pytest.mark.parametrize("name", CUT)
-def test_what_is_cut_is_malformed_and_nothing_else(name: str) -> None:
+def test_a_truncated_request_raises_malformed(name: str) -> None:
     api, random = BY_NAME[name], Random(8)
     version = api.versions[-1]
     data = written(api, random_message(random, api, f"{name}Request", version), version)

@@ -8,21 +8,21 @@ from smq.model.errors import PeerError
 from smq.testing.records import plain_batches
 from smq.wire.codec import Malformed
 from smq.wire.compression import Codec, InflatesTooFar
-from smq.wire.record_stream import RECORDS_A_STEP, Limits, _Reader, records_from
-from smq.wire.records import Batch, Record, read_batches, write_batch
+from smq.wire.record_stream import RECORDS_A_STEP, InflationLimits, _Reader, records_from
+from smq.wire.records import BatchView, Record, read_batches, write_batch
 
 KiB = 1024
 BEFORE_ALL = -(2**32)  # Garbage may have negative offsets; what is passed over is not parsed.
-LIMITS = Limits(4 * KiB * KiB, KiB * KiB)
+LIMITS = InflationLimits(4 * KiB * KiB, KiB * KiB)
 
 
-def batch_of(values: list[bytes], codec: Codec = Codec.GZIP) -> Batch:
+def batch_of(values: list[bytes], codec: Codec = Codec.GZIP) -> BatchView:
     records = [Record(each, 7, None, value) for each, value in enumerate(values)]
     [batch] = read_batches(write_batch(records, compression=codec))
     return batch
 
 
-def read(batch: Batch, start: int = 0, limits: Limits = LIMITS) -> list[Record]:
+def read(batch: BatchView, start: int = 0, limits: InflationLimits = LIMITS) -> list[Record]:
     return [each for each in records_from(batch, start, limits) if each is not None]
 
 
@@ -73,7 +73,7 @@ def test_a_record_that_is_too_large_is_refused_where_it_is_wanted_and_passed_els
     assert [each.offset for each in read(batch, 2)] == [2]
 
 
-def test_what_is_passed_over_takes_steps() -> None:
+def test_skipping_records_takes_steps() -> None:
     """Data fault 16: a fetch passes millions of records in steps."""
     batch = batch_of([b""] * 10 * RECORDS_A_STEP)
     assert [*records_from(batch, 10 * RECORDS_A_STEP, LIMITS)].count(None) >= 10

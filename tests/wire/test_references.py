@@ -46,7 +46,7 @@ def test_other_headers_of_seven_bytes_are_not_it() -> None:
     assert of(one(REFERENCE.handle(), headers)) == [(0, REFERENCE)]
 
 
-def test_a_header_of_another_format_is_told() -> None:
+def test_a_header_of_another_version_is_refused() -> None:
     for header in (b"2", b"", None):
         [(place, reason)] = of(one(REFERENCE.handle(), ((b"smq-ref", header),))) or []
         assert place == 0
@@ -54,13 +54,13 @@ def test_a_header_of_another_format_is_told() -> None:
         assert str(reason) == "the header smq-ref must be 1, and occur once"
 
 
-def test_a_value_that_is_no_handle_is_told() -> None:
+def test_an_invalid_handle_is_refused() -> None:
     for value in (None, b"", b"{}"):
         [(_, reason)] = of(one(value, HANDLE_HEADERS)) or []
         assert isinstance(reason, NotAHandle)
 
 
-def test_a_malformed_batch_has_no_handles_to_be_told_of() -> None:
+def test_a_malformed_batch_has_no_handles() -> None:
     batch = bytearray(handle_batch([REFERENCE]))
     batch[61] ^= 0x40  # The record's length.
     assert of(bytes(batch)) is None
@@ -126,7 +126,7 @@ def test_it_finds_what_is_found_among_columns(
 
 @settings(deadline=None)
 @given(st.binary(max_size=200), st.integers(0, 3))
-def test_garbage_is_malformed_or_has_handles_to_be_told_of(garbage: bytes, count: int) -> None:
+def test_garbage_raises_nothing(garbage: bytes, count: int) -> None:
     header = bytearray(handle_batch([REFERENCE])[:61])
     header[57:61] = count.to_bytes(4)
     handles_of_batch(np.frombuffer(bytes(header) + garbage, np.uint8), 0, 61 + len(garbage))

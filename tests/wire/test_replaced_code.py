@@ -143,7 +143,7 @@ WITHOUT_REPLACEMENT = {
 }
 
 
-def test_what_ends_names_its_replacement() -> None:
+def test_a_field_that_ends_names_its_replacement() -> None:
     def ending(field: Field, last: int) -> Iterator[Field]:
         for each in field.fields:
             if last in each.versions:

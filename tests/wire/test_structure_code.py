@@ -32,7 +32,7 @@ def test_names_are_snaked_as_in_python() -> None:
     assert snake("OffsetForLeaderEpochRequest") == "offset_for_leader_epoch_request"
 
 
-def test_what_fits_a_line_stands_on_one() -> None:
+def test_parts_that_fit_a_line_are_put_on_one() -> None:
     assert wrapped(4, "f(", ["a", "b"], ")") == ["    f(a, b)"]
     parts = ["x" * 30] * 3
     assert wrapped(0, "long_name(", parts, ")") == ["long_name(", f"    {', '.join(parts)}", ")"]

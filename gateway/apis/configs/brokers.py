@@ -16,7 +16,7 @@ from gateway.apis.configs.entries import (
     text_of,
     type_of,
 )
-from gateway.apis.configs.kind import Configs, Kind
+from gateway.apis.configs.kind import Configs, ResourceKind
 from gateway.coordinator_context import CoordinatorContext
 from smq.model.catalog import BROKER, Node
 from smq.model.config import SETTINGS, Config, bracketed
@@ -148,4 +148,4 @@ def _replace(
         coordinator.take_settings()
 
 
-BROKERS = Kind(_describe, _own, _listed, _replace)
+BROKERS = ResourceKind(_describe, _own, _listed, _replace)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from gateway.apis.configs.entries import Source, invalid, invalid_config, synonym
-from gateway.apis.configs.kind import Configs, Kind
+from gateway.apis.configs.kind import Configs, ResourceKind
 from gateway.coordinator_context import CoordinatorContext
 from smq.model.catalog import CLIENT_METRICS as RESOURCE
 from smq.model.client_metrics import (
@@ -85,4 +85,4 @@ def _check(name: str, configs: Mapping[str, str]) -> None:
         )
 
 
-CLIENT_METRICS = Kind(_describe, _own, _listed, _replace)
+CLIENT_METRICS = ResourceKind(_describe, _own, _listed, _replace)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from gateway.apis.configs.entries import invalid, invalid_config
-from gateway.apis.configs.kind import Configs, Kind
+from gateway.apis.configs.kind import Configs, ResourceKind
 from gateway.coordinator_context import CoordinatorContext
 from smq.store.config_changes import Changer
 from smq.wire.generated.describe_configs import DescribeConfigsResourceResult
@@ -41,4 +41,4 @@ def _replace(
         )
 
 
-GROUPS = Kind(_describe, _own, _listed, _replace)
+GROUPS = ResourceKind(_describe, _own, _listed, _replace)

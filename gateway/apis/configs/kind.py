@@ -25,7 +25,7 @@ class Replace(Protocol):
     ) -> None: ...
 
 
-class Kind(NamedTuple):
+class ResourceKind(NamedTuple):
     """What can be done with the resources of one type.
 
     own      the configs set on a resource

@@ -6,7 +6,7 @@ from enum import IntEnum
 from gateway.apis.configs.brokers import BROKERS
 from gateway.apis.configs.client_metrics import CLIENT_METRICS
 from gateway.apis.configs.groups import GROUPS
-from gateway.apis.configs.kind import Kind
+from gateway.apis.configs.kind import ResourceKind
 from gateway.apis.configs.loggers import LOGGERS
 from gateway.apis.configs.topics import TOPICS
 
@@ -21,7 +21,7 @@ class Resource(IntEnum):
     GROUP = 32
 
 
-KINDS: Mapping[int, Kind] = {
+KINDS: Mapping[int, ResourceKind] = {
     Resource.TOPIC: TOPICS,
     Resource.BROKER: BROKERS,
     Resource.BROKER_LOGGER: LOGGERS,

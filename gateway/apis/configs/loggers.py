@@ -6,7 +6,7 @@ Tools find the logger `root` with level INFO. Other levels are refused.
 from collections.abc import Mapping
 
 from gateway.apis.configs.entries import Source, check_broker, invalid, invalid_config
-from gateway.apis.configs.kind import Configs, Kind
+from gateway.apis.configs.kind import Configs, ResourceKind
 from gateway.coordinator_context import CoordinatorContext
 from smq.store.config_changes import Changer
 from smq.wire.generated.describe_configs import DescribeConfigsResourceResult
@@ -64,4 +64,4 @@ def _replace(
             )
 
 
-LOGGERS = Kind(_describe, _own, _listed, _replace)
+LOGGERS = ResourceKind(_describe, _own, _listed, _replace)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from gateway.apis.configs.entries import Layers, Source, broker_synonyms, invalid, synonym
-from gateway.apis.configs.kind import Configs, Kind
+from gateway.apis.configs.kind import Configs, ResourceKind
 from gateway.coordinator_context import CoordinatorContext
 from smq.model.catalog import Topic
 from smq.model.config_values import ConfigType
@@ -72,4 +72,4 @@ def _replace(
     context.coordinator.topics.configure(topic, configs, by, validate_only=validate_only)
 
 
-TOPICS = Kind(_describe, _own, _listed, _replace)
+TOPICS = ResourceKind(_describe, _own, _listed, _replace)

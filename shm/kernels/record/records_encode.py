@@ -41,7 +41,7 @@ RECORD_HEAD_BYTES_MAX = 32  # More than a record's varints take, without those o
 assert RECORD_HEAD_BYTES_MAX >= 4 * 5 + 3
 
 
-class Rows(NamedTuple):
+class RecordRows(NamedTuple):
     """Columns as `records` makes them. Keys, values and headers may lie in different arrays."""
 
     columns: np.ndarray
@@ -52,7 +52,7 @@ class Rows(NamedTuple):
     header_values: np.ndarray
 
 
-class Values(NamedTuple):
+class ValueRows(NamedTuple):
     """Records with a value only: that of row i is data[offsets[i]:offsets[i + 1]].
 
     These offsets are int32, as in Arrow, and were checked by `are_offsets`. The records get the
@@ -262,7 +262,7 @@ def are_offsets(offsets, size):
 
 @kernel
 def encode_values(values, first, run, bytes_max, out, at):
-    """`encode_batch` for Values: filling columns would take as long as encoding the rows."""
+    """`encode_batch` for ValueRows: filling columns would take as long as encoding the rows."""
     data, offsets, start, row, limit = values.data, values.offsets, at, first, len(out)
     at += words.BATCH_HEADER_BYTES
     while row < run.end:

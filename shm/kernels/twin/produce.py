@@ -169,7 +169,7 @@ def parse(data: bytes, request_bytes_max: int) -> tuple[list[PlainRequest], int,
 
 
 @dataclass(frozen=True)
-class Limits:
+class TopicLimits:
     """The limits of a topic; times in ms."""
 
     batch_bytes_max: int
@@ -178,7 +178,7 @@ class Limits:
     after_max_ms: int = 2**62
 
 
-class Refused(Exception):
+class BatchRefused(Exception):
     """A batch is not appended. Kafka says where the log starts if the log refused it."""
 
     def __init__(self, error: int, *, by_log: bool = False) -> None:
@@ -187,29 +187,29 @@ class Refused(Exception):
 
 
 def next_batch(records: bytes) -> bytes | None:
-    """The first batch of some bytes if it is whole. Raises Refused."""
+    """The first batch of some bytes if it is whole. Raises BatchRefused."""
     if len(records) < 12:
         return None
     length = int.from_bytes(records[8:12], signed=True)
     if length < 14 or (len(records) > 16 and records[16] > 2):
-        raise Refused(CORRUPT_MESSAGE)
+        raise BatchRefused(CORRUPT_MESSAGE)
     return records[: 12 + length] if len(records) >= max(17, 12 + length) else None
 
 
 def shape(records: bytes | None, version: int, *, is_transactional: bool) -> bytes:
-    """The one batch of a partition. Raises Refused."""
+    """The one batch of a partition. Raises BatchRefused."""
     batch = next_batch(records or b"")
     if batch is None or batch[16] != 2:
-        raise Refused(INVALID_RECORD)
+        raise BatchRefused(INVALID_RECORD)
     if next_batch((records or b"")[len(batch) :]) is not None:
-        raise Refused(INVALID_RECORD)
+        raise BatchRefused(INVALID_RECORD)
     if len(batch) < _BATCH.size:
-        raise Refused(CORRUPT_MESSAGE)
+        raise BatchRefused(CORRUPT_MESSAGE)
     attributes = read_header(batch).attributes
     if attributes & 16 and not is_transactional:
-        raise Refused(NOT_AUTHORIZED)
+        raise BatchRefused(NOT_AUTHORIZED)
     if attributes & 7 == 4 and version < 7:
-        raise Refused(UNSUPPORTED_COMPRESSION)
+        raise BatchRefused(UNSUPPORTED_COMPRESSION)
     return batch
 
 
@@ -231,7 +231,7 @@ def check_content(batch: bytes) -> int:
     return NONE
 
 
-def check_times(batch: bytes, limits: Limits, wall_ms: int) -> int:
+def check_times(batch: bytes, limits: TopicLimits, wall_ms: int) -> int:
     """Check a batch's timestamps against its topic: an error, or NONE."""
     header = read_header(batch)
     too_new = header.max_timestamp - wall_ms > limits.after_max_ms
@@ -241,17 +241,21 @@ def check_times(batch: bytes, limits: Limits, wall_ms: int) -> int:
 
 
 def check_batch(
-    request: PlainRequest, records: bytes | None, limits: Limits, frame_bytes_max: int, wall_ms: int
+    request: PlainRequest,
+    records: bytes | None,
+    limits: TopicLimits,
+    frame_bytes_max: int,
+    wall_ms: int,
 ) -> bytes:
-    """The batch to append. Raises Refused."""
+    """The batch to append. Raises BatchRefused."""
     batch = shape(records, request.version, is_transactional=request.is_transactional)
     frame_bytes = -(-(48 + len(batch)) // 64) * 64
     if len(batch) > limits.batch_bytes_max or frame_bytes > frame_bytes_max:
-        raise Refused(MESSAGE_TOO_LARGE)
+        raise BatchRefused(MESSAGE_TOO_LARGE)
     if not batch_is_good(batch):
-        raise Refused(CORRUPT_MESSAGE)
+        raise BatchRefused(CORRUPT_MESSAGE)
     if error := check_content(batch) or check_times(batch, limits, wall_ms):
-        raise Refused(error, by_log=True)
+        raise BatchRefused(error, by_log=True)
     return batch
 
 
@@ -274,19 +278,19 @@ class Producers:
     known: dict[int, tuple[int, list[Appended]]] = field(default_factory=dict)
 
     def check(self, producer_id: int, epoch: int, first: int, last: int) -> Appended | None:
-        """The batch that this one repeats, None: it is new and follows. Raises Refused."""
+        """The batch that this one repeats, None: it is new and follows. Raises BatchRefused."""
         if producer_id not in self.known:
             return None
         newest_epoch, batches = self.known[producer_id]
         if epoch < newest_epoch:
-            raise Refused(INVALID_PRODUCER_EPOCH, by_log=True)
+            raise BatchRefused(INVALID_PRODUCER_EPOCH, by_log=True)
         if epoch == newest_epoch:
             for batch in batches:
                 if (batch.first, batch.last) == (first, last):
                     return batch
         follows = (batches[-1].last + 1) % SEQUENCES if epoch == newest_epoch else 0
         if first != follows:
-            raise Refused(OUT_OF_ORDER, by_log=True)
+            raise BatchRefused(OUT_OF_ORDER, by_log=True)
         return None
 
     def remember(self, producer_id: int, epoch: int, batch: Appended) -> None:
@@ -353,7 +357,7 @@ class Row(NamedTuple):
 class PlainPartition:
     """Its limits, and its batches as they are stored."""
 
-    limits: Limits
+    limits: TopicLimits
     leader_epoch: int = 0
     log_start: int = 0
     log_end: int = 0
@@ -421,19 +425,19 @@ class PlainBroker:
             limits = partition.limits
             batch = check_batch(request, records, limits, self.frame_bytes_max, wall_ms)
             base_offset, append_time = partition.append(batch, wall_ms)
-        except Refused as why:
+        except BatchRefused as why:
             return Row(index, why.error, log_start=log_start if why.by_log else -1)
         return Row(index, NONE, base_offset, append_time, log_start)
 
     def _partition(self, request: PlainRequest, key: bytes, index: int) -> PlainPartition:
         if not -1 <= request.acks <= 1:
-            raise Refused(INVALID_REQUIRED_ACKS)
+            raise BatchRefused(INVALID_REQUIRED_ACKS)
         partitions = self.topics.get(key)
         if partitions is None and request.version >= IDS_FROM:
-            raise Refused(UNKNOWN_TOPIC_ID)
+            raise BatchRefused(UNKNOWN_TOPIC_ID)
         if partitions is None or not 0 <= index < len(partitions):
-            raise Refused(UNKNOWN_TOPIC_OR_PARTITION)
+            raise BatchRefused(UNKNOWN_TOPIC_OR_PARTITION)
         partition = partitions[index]
         if partition is None or partition.read_only:
-            raise Refused(NOT_LEADER if partition is None else STORAGE_ERROR)
+            raise BatchRefused(NOT_LEADER if partition is None else STORAGE_ERROR)
         return partition

@@ -18,7 +18,7 @@ assert _HEADER.size == 61
 Field = bytes | None
 
 
-class Malformed(Exception):
+class MalformedRecord(Exception):
     """These bytes are no record."""
 
 
@@ -32,7 +32,7 @@ class PlainRecord(NamedTuple):
     headers: tuple[tuple[bytes, Field], ...] = ()
 
 
-class Reader:
+class FieldReader:
     """Takes fields off the front of some bytes."""
 
     def __init__(self, data: bytes) -> None:
@@ -40,7 +40,7 @@ class Reader:
 
     def take(self, length: int) -> bytes:
         if not 0 <= length <= len(self.left):
-            raise Malformed
+            raise MalformedRecord
         taken, self.left = self.left[:length], self.left[length:]
         return taken
 
@@ -53,51 +53,51 @@ class Reader:
                 if value >= 1 << bits:
                     break
                 return (value >> 1) ^ -(value & 1)
-        raise Malformed
+        raise MalformedRecord
 
     def field(self) -> Field:
         length = self.varint(32)
         return None if length == -1 else self.take(length)
 
     def record(self, base_offset: int, base_timestamp: int) -> PlainRecord:
-        inside = Reader(self.take(self.varint(32)))
+        inside = FieldReader(self.take(self.varint(32)))
         inside.take(1)
         timestamp = base_timestamp + inside.varint(64)
         offset = base_offset + inside.varint(32)
         key, value = inside.field(), inside.field()
         headers = tuple(inside.header() for _ in range(inside.count()))
         if inside.left or not -(2**63) <= timestamp < 2**63:
-            raise Malformed
+            raise MalformedRecord
         return PlainRecord(offset, timestamp, key, value, headers)
 
     def count(self) -> int:
         count = self.varint(32)
         if count < 0:
-            raise Malformed
+            raise MalformedRecord
         return count
 
     def header(self) -> tuple[bytes, Field]:
         key = self.field()
         if key is None:
-            raise Malformed
+            raise MalformedRecord
         return key, self.field()
 
 
 def records(data: bytes, base_offset: int, base_timestamp: int, count: int) -> list[PlainRecord]:
-    """The records that fill `data`. Raises Malformed."""
+    """The records that fill `data`. Raises MalformedRecord."""
     if count < 0:
-        raise Malformed
-    reader, read = Reader(data), list[PlainRecord]()
+        raise MalformedRecord
+    reader, read = FieldReader(data), list[PlainRecord]()
     for _ in range(count):
         read.append(reader.record(base_offset, base_timestamp))
         if read[-1].offset <= (read[-2].offset if len(read) > 1 else base_offset - 1):
-            raise Malformed
+            raise MalformedRecord
     if reader.left:
-        raise Malformed
+        raise MalformedRecord
     return read
 
 
-class Limits(NamedTuple):
+class RecordLimits(NamedTuple):
     """What a topic requires of its records; times in ms."""
 
     needs_key: bool
@@ -105,7 +105,7 @@ class Limits(NamedTuple):
     last_ms: int
 
 
-def refused(read: list[PlainRecord], limits: Limits) -> tuple[list[int], list[int]]:
+def refused(read: list[PlainRecord], limits: RecordLimits) -> tuple[list[int], list[int]]:
     """The places of records that must have a key and have none, and of those out of time."""
     keyless = [i for i, each in enumerate(read) if limits.needs_key and each.key is None]
     late = [

@@ -10,7 +10,7 @@ from typing import Any
 
 from shm.kernels.base import words
 from smq.app.process.status import read_status
-from smq.client.kafka.connection import Connection
+from smq.client.kafka.connection import KafkaConnection
 from smq.front.debug import Look
 from smq.model.errors import BrokerError, PeerError
 
@@ -53,7 +53,7 @@ def _checks(data_dir: Path, look: Look) -> Iterator[tuple[str, str]]:
 
 def _shard_problem(host: str, port: int) -> str:
     try:
-        Connection(host, port, ANSWER_S_MAX).close()
+        KafkaConnection(host, port, ANSWER_S_MAX).close()
     except (BrokerError, PeerError) as reason:
         return f"it does not answer: {reason}"
     return ""

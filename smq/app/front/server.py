@@ -24,8 +24,8 @@ from smq.app.front.telemetry import telemetry
 from smq.app.process.inheritance import Inheritance
 from smq.app.process.status import read_status
 from smq.filer.location import Location
-from smq.front.application import Broker, application, keep_counting
-from smq.front.connection import REST_S, Connection
+from smq.front.application import FrontBroker, application, keep_counting
+from smq.front.connection import REST_S, HttpConnection
 from smq.front.console.console import Console
 from smq.front.console.guard import Guard
 from smq.front.console.routes import console_routes
@@ -75,7 +75,7 @@ async def _serve(inheritance: Inheritance) -> None:
     metrics = Metrics(Observer(inheritance.data_dir))
     settings = FrontSettings(inheritance, space, metrics)
     settings.look()
-    broker = Broker(
+    broker = FrontBroker(
         health=partial(health, inheritance.data_dir),
         readiness=partial(readiness, inheritance.data_dir, metrics.look),
         metrics=metrics.page,
@@ -96,7 +96,7 @@ async def _serve(inheritance: Inheritance) -> None:
     server = OurServer(
         UvicornConfig(
             app,
-            http=Connection,
+            http=HttpConnection,
             loop="asyncio",
             ws="none",
             lifespan="off",

@@ -18,7 +18,7 @@ RECEIVE_BYTES = 1 << 20
 A = TypeVar("A")
 
 
-class Refused(StoreError):
+class QuestionRefused(StoreError):
     """The other process refused the request, with a sentence."""
 
 
@@ -32,7 +32,7 @@ class Asker:
     def ask(self, question: Question[A]) -> tuple[A, bytes]:
         """The answer, and the bytes after it.
 
-        Raises Refused; Unavailable without an answer, which leaves the outcome unknown.
+        Raises QuestionRefused; Unavailable without an answer, which leaves the outcome unknown.
         """
         name, asked = self._path.stem, name_of(type(question))
         try:
@@ -43,7 +43,7 @@ class Asker:
         line, _, data = body.partition(b"\n")
         answer = decode_answer(type(question), line)
         if isinstance(answer, Failed):
-            raise Refused(name, f"{asked}: {answer.error}")
+            raise QuestionRefused(name, f"{asked}: {answer.error}")
         return answer, data
 
     def close(self) -> None:

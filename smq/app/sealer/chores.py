@@ -48,7 +48,7 @@ RETENTIONS_MAX = 500
 SWEEP_CHORES = 3  # Of unfinished writes, segments and payloads.
 
 
-class Known(Protocol):
+class KnownPartitions(Protocol):
     """The catalog by partition number."""
 
     def place(self, number: int) -> tuple[SealedPartition, TopicSettings, int] | None: ...
@@ -56,7 +56,7 @@ class Known(Protocol):
     def owners(self) -> list[Owner]: ...
 
 
-class Pages(NamedTuple):
+class SweepPages(NamedTuple):
     """How to sweep a part of the filer, a page at a time."""
 
     sightings: Sightings
@@ -74,7 +74,7 @@ class Chores:
         self,
         hands: Jobs,
         config: Config,
-        known: Known,
+        known: KnownPartitions,
         states: Mapping[int, PartitionState],
         say_problem: Callable[[object], None],
         changed: Callable[[int], None] = lambda _number: None,
@@ -213,18 +213,18 @@ class Chores:
         def sweep_orphans(keys: list[str]) -> SweepPayloads:
             return SweepPayloads(self._known.owners(), keys, config.filer_sweep_ms)
 
-        files = Pages(
+        files = SweepPages(
             self._sightings,
             lambda after: FindUnnamed(before_ms, after),
             lambda paths: Sweep(paths, before_ms),
         )
-        payloads = Pages(self._orphans, orphans, sweep_orphans)
+        payloads = SweepPages(self._orphans, orphans, sweep_orphans)
 
         self._line.append(lambda: self._give(ForgetUnfinished(idle), left))
         self._line.append(lambda: self._give_page(files, ""))
         self._line.append(lambda: self._give_page(payloads, ""))
 
-    def _give_page(self, pages: "Pages", after: str) -> None:
+    def _give_page(self, pages: "SweepPages", after: str) -> None:
         """Find what is unnamed of a page, and sweep what the last sweep has seen too."""
 
         def answered(answer: Unnamed | Failed) -> None:

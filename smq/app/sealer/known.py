@@ -9,7 +9,7 @@ from itertools import repeat
 from typing import NamedTuple
 
 from smq.app.process.inheritance import Inheritance
-from smq.app.sealer.tables import Name
+from smq.app.sealer.tables import TableKey
 from smq.model.catalog import BROKER, Catalog, Topic
 from smq.model.config import Config
 from smq.model.live_config import Changed, in_force
@@ -42,8 +42,8 @@ class Known:
     def __init__(self) -> None:
         self.version = 0
         self.config: Config | None = None
-        self.tables: dict[Name, PublishTable] = {}
-        self.table_of: dict[int, Name] = {}
+        self.tables: dict[TableKey, PublishTable] = {}
+        self.table_of: dict[int, TableKey] = {}
         self._catalog = Catalog("", 0, {})
         self._topics: dict[int, Topic] = {}
         self._node_ids: range = range(1)
@@ -124,5 +124,5 @@ class Known:
         return Owner(topic.namespace, topic.name, orphan_ms, led)
 
 
-def _table(topic: Topic) -> Name:
-    return Name(topic.namespace, topic.name, table_of(topic.configs))
+def _table(topic: Topic) -> TableKey:
+    return TableKey(topic.namespace, topic.name, table_of(topic.configs))

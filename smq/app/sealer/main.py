@@ -26,7 +26,7 @@ from smq.app.process.notices import Lately
 from smq.app.process.peers import Peer
 from smq.app.sealer.chores import Chores
 from smq.app.sealer.known import Known
-from smq.app.sealer.tables import Name, Tables
+from smq.app.sealer.tables import TableKey, Tables
 from smq.app.sealer.worker import Surroundings
 from smq.app.sealer.workers import PATIENCE, Hands, Hire, Readers, Sealers, sealers_of
 from smq.filer.location import Location
@@ -98,7 +98,9 @@ class Sealer:
         self._tables = Tables(
             self.publishing,
             self._known,
-            lambda: (Name(each.namespace, each.topic, each.format) for each in states(at.data_dir)),
+            lambda: (
+                TableKey(each.namespace, each.topic, each.format) for each in states(at.data_dir)
+            ),
             self._say_problem,
             config.log_retention_check_interval_ms,
         )

@@ -20,7 +20,7 @@ INTERVAL_MS = 5000  # Between two commits of a table: each is some files in the 
 RETRY_MS, RETRY_MS_MAX = 1000, 300_000
 
 
-class Name(NamedTuple):
+class TableKey(NamedTuple):
     """The identity of a table."""
 
     namespace: str
@@ -28,12 +28,12 @@ class Name(NamedTuple):
     format: str
 
 
-class Known(Protocol):
+class KnownTables(Protocol):
     """The part of the catalog that concerns tables."""
 
     version: int
-    tables: dict[Name, PublishTable]
-    table_of: dict[int, Name]
+    tables: dict[TableKey, PublishTable]
+    table_of: dict[int, TableKey]
     """By the number of a partition."""
 
 
@@ -51,14 +51,14 @@ class Tables:
     def __init__(
         self,
         hands: Jobs,
-        known: Known,
-        published: Callable[[], Iterable[Name]],
+        known: KnownTables,
+        published: Callable[[], Iterable[TableKey]],
         say_problem: Callable[[object], None],
         check_ms: int,
     ) -> None:
         self._hands, self._known, self._published = hands, known, published
         self._say_problem, self.check_ms = say_problem, check_ms
-        self._tables: dict[Name, _Table] = {}
+        self._tables: dict[TableKey, _Table] = {}
         self._is_in_hand = False
         self._version, self._checked_ms = -1, 0
 
@@ -98,7 +98,7 @@ class Tables:
             table.is_due |= check or name in unwanted
             table.check |= check
 
-    def _give(self, name: Name, now_ms: int) -> None:
+    def _give(self, name: TableKey, now_ms: int) -> None:
         table = self._tables[name]
         job = self._known.tables.get(name)
         table.is_due = False

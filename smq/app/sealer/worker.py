@@ -26,7 +26,7 @@ from smq.filer.s3 import S3Store, Unfit
 from smq.filer.store import Store
 from smq.model.errors import PeerError, StoreError, Unavailable
 from smq.model.references import PREFIX, directory_of
-from smq.model.segments import ATTEMPT_BITS, SEGMENTS_PREFIX, Reach
+from smq.model.segments import ATTEMPT_BITS, SEGMENTS_PREFIX, SegmentReach
 from smq.sealer.housekeeping import Housekeeping, drop_unsealed
 from smq.sealer.lake.catalog import CatalogSettings
 from smq.sealer.lake.state import in_step, states
@@ -69,7 +69,7 @@ from smq.wire.internal.reads import (
 )
 
 if TYPE_CHECKING:
-    from smq.sealer.cold import Cache, ColdReader, Found
+    from smq.sealer.cold import BatchRange, Cache, ColdReader
     from smq.sealer.compact import Compaction
     from smq.sealer.lake.publish import Publishing
 
@@ -313,7 +313,7 @@ class Worker:
 
     def inline(self, job: MakeInline) -> BatchFile:
         """Batches with handles replaced by their payloads, as a range of a file."""
-        from smq.sealer.cold import Found  # noqa: PLC0415  (It imports pyarrow.)
+        from smq.sealer.cold import BatchRange  # noqa: PLC0415  (It imports pyarrow.)
         from smq.sealer.inline import deliver, payload_in  # noqa: PLC0415  (For a rare topic.)
 
         at, asked = job.place, job.asked
@@ -322,7 +322,7 @@ class Worker:
         is_cached = (kept := self._cache.get(key)) is not None
         if kept is None:
             batches = self._batches(job.node, asked)
-            if isinstance(batches, Found):
+            if isinstance(batches, BatchRange):
                 return _answer(batches, asked)
             if not batches:  # Undecided yet: do not cache that.
                 return BatchFile("", 0, 0, offset)
@@ -348,9 +348,9 @@ class Worker:
         if "_reader" in self.__dict__:
             self._reader.read_ahead()
 
-    def _batches(self, node: int, asked: Inline) -> "bytes | Found":
+    def _batches(self, node: int, asked: Inline) -> "bytes | BatchRange":
         """A partition's batches with a first record at `offset` or later, from the log or from
-        segments; Found: the segments have no records there."""
+        segments; BatchRange: the segments have no records there."""
         number, offset = asked.number, asked.offset
         bytes_max = min(asked.bytes_max, INLINE_BATCHES_BYTES)
         try:
@@ -360,7 +360,7 @@ class Worker:
         except StoreError:  # They are no longer in the log.
             if offset >= asked.limit:
                 return b""
-            reach = Reach(asked.limit)
+            reach = SegmentReach(asked.limit)
             found = self._found(Cold(number, offset, bytes_max, asked.limits, reach=reach))
         if not found.length:
             return found
@@ -374,7 +374,7 @@ class Worker:
         with found.path.open("rb") as file:
             return os.pread(file.fileno(), found.length, found.at)
 
-    def _found(self, asked: Cold) -> "Found":
+    def _found(self, asked: Cold) -> "BatchRange":
         how = asked.bytes_max, asked.limits, asked.reach
         found = self._reader.read(asked.number, asked.offset, *how)
         if found is None:
@@ -459,7 +459,7 @@ def _described(reason: Exception) -> str:
     return f"{type(reason).__name__}: {reason} ({Path(at.filename).name}:{at.lineno})"
 
 
-def _answer(found: "Found", asked: Cold | Inline) -> BatchFile:
+def _answer(found: "BatchRange", asked: Cold | Inline) -> BatchFile:
     if found.length > asked.bytes_max and not asked.must_give:
         return BatchFile("", 0, 0, asked.offset)
     how = found.is_cached, found.is_undecided

@@ -37,7 +37,7 @@ READERS_MAX = 3  # Each may hold pyarrow's memory, and a cache of its own.
 A = TypeVar("A")
 
 
-class Patience(NamedTuple):
+class JobTimeouts(NamedTuple):
     """Timeouts of work."""
 
     slow_ms: int = 1000
@@ -64,7 +64,7 @@ class _Progress:
     since_ms: int = 0
 
 
-PATIENCE = Patience()
+PATIENCE = JobTimeouts()
 
 
 class Jobs(Protocol):
@@ -278,7 +278,7 @@ class Readers:
         loop: Loop,
         name: str,
         at: Surroundings,
-        patience: Patience = PATIENCE,
+        patience: JobTimeouts = PATIENCE,
         hire: Hire = Hands,
     ) -> None:
         self._loop, self._name, self._at, self._patience = loop, name, at, patience

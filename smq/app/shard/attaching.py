@@ -8,7 +8,7 @@ import select
 import socket
 from typing import Protocol
 
-from shm.peer import Peer, peer_of
+from shm.peer import PeerIdentity, peer_of
 from shm.session import SessionMemory
 from smq.app.process.acceptor import Acceptor
 from smq.app.process.loop import Loop
@@ -122,7 +122,7 @@ class Attaching:
         pid, uid = peer_of(sock)
         self._holder.note(f"process {pid} of user {uid} may not attach: {reason}")
 
-    def _refusal(self, hello: Hello, peer: Peer) -> str:
+    def _refusal(self, hello: Hello, peer: PeerIdentity) -> str:
         if not peer.is_ours:
             return "this broker belongs to another user"
         if hello != self._identity:

@@ -7,7 +7,7 @@ from smq.app.process.acceptor import Acceptor
 from smq.app.process.clock import monotonic_ms, monotonic_ns
 from smq.app.process.loop import Loop
 from smq.app.process.machine import room_for
-from smq.app.shard.connection import Connection, Owner
+from smq.app.shard.connection import Connection, ConnectionOwner
 from smq.app.shard.limited import look
 from smq.app.shard.quick_turns import QuickTurns
 from smq.app.shard.touched import Touched
@@ -25,7 +25,7 @@ class Clients:
         self,
         loop: Loop,
         shard: Shard,
-        owner: Owner,
+        owner: ConnectionOwner,
         quick_turns: QuickTurns,
         touched: Touched,
     ) -> None:

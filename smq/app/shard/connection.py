@@ -19,13 +19,13 @@ from smq.app.shard.receive import Rest
 from smq.log.reading import DamagedFrame
 from smq.model.caller import Caller
 from smq.shard.loans import Loan, Sendable
-from smq.shard.references import Patience
+from smq.shard.references import BadHandleLimit
 from smq.wire.codec import joined
 
 if TYPE_CHECKING:
     from smq.app.shard.long_polls import LongPoll
     from smq.app.shard.request_times import Timing
-    from smq.shard.quotas import Limits
+    from smq.shard.quotas import ClientLimits
 
 PROGRESS_MS = 30_000  # While answers are stuck, in each such interval the client must take …
 PROGRESS_BYTES = 256 * 1024  # … this much: far less than Kafka's clients need for their timeouts.
@@ -124,7 +124,7 @@ def _length(piece: "bytes | memoryview | Sendable") -> int:
     return len(piece) if isinstance(piece, (bytes, memoryview)) else piece.length
 
 
-class Owner(Protocol):
+class ConnectionOwner(Protocol):
     """Serves the connection."""
 
     def readable(self, connection: "Connection") -> None:
@@ -177,7 +177,9 @@ class Connection:
         "working",
     )
 
-    def __init__(self, loop: Loop, sock: socket.socket, caller: Caller, owner: Owner) -> None:
+    def __init__(
+        self, loop: Loop, sock: socket.socket, caller: Caller, owner: ConnectionOwner
+    ) -> None:
         self._loop, self._owner = loop, owner
         self.socket, self.fd, self.caller = sock, sock.fileno(), caller
         self.rest = Rest()
@@ -188,9 +190,9 @@ class Connection:
         self.working = 0  # Answers that are made in parts; the next request waits for them.
         self.acks_due = self.last_used_ns = 0
         self.relayed_count = self.relayed_bytes = self.spent = 0
-        self.patience = Patience()
+        self.patience = BadHandleLimit()
         self.client_id: str | None = None  # Once it is known.
-        self.limits: Limits | None = None
+        self.limits: ClientLimits | None = None
         self.is_limited = False  # It has limits, or may have: see smq.app.shard.limited.
         self.throttled_until_ms = 0
         self._sent_bytes = self._taken_before = 0

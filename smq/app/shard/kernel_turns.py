@@ -22,7 +22,7 @@ from smq.model.config import Config
 from smq.shard.produce import Produced, Producing
 
 
-class Door(Protocol):
+class LocalDoor(Protocol):
     """The local door of the shard (smq.app.shard.sessions)."""
 
     @property
@@ -65,7 +65,7 @@ class KernelTurns:
         self._producing, self._buffers, self._acks = producing, buffers, acks
         self._answering, self._parked, self._touched = answering, parked, touched
         self._by_fd, self._resume = clients.by_fd, resume
-        self.door: Door | None = None
+        self.door: LocalDoor | None = None
         loop.quick, loop.sleep = self._take_turns, self._sleep
 
     def take_awake(self) -> bool:

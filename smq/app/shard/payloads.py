@@ -17,7 +17,7 @@ from smq.app.process.peers import Peers
 from smq.filer.location import Location
 from smq.model.config import Config
 from smq.model.references import SETTLED_MS
-from smq.shard.references import CHECK_MS_MAX, LATER_MAX, Later, Payloads, Seen
+from smq.shard.references import CHECK_MS_MAX, LATER_MAX, NotYetKnown, PayloadFacts, PayloadLookup
 from smq.wire.internal.form import Failed
 from smq.wire.internal.messages import FindPayloads
 
@@ -39,20 +39,20 @@ class LocalPayloads:
     def __init__(self, root: str) -> None:
         self._root = root
 
-    def look(self, key: str) -> Seen | None:
-        """See `Payloads`."""
+    def look(self, key: str) -> PayloadFacts | None:
+        """See `PayloadLookup`."""
         try:
             found = os.stat(f"{self._root}/{key}")  # noqa: PTH116  (A Path costs as much again.)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as reason:
-            raise Later from reason
+            raise NotYetKnown from reason
         if not stat.S_ISREG(found.st_mode):
             return None
-        return Seen(found.st_size, found.st_mtime_ns // NANOSECONDS_PER_MS)
+        return PayloadFacts(found.st_size, found.st_mtime_ns // NANOSECONDS_PER_MS)
 
     def directory(self, prefix: str) -> bytes:
-        """See `Payloads`."""
+        """See `PayloadLookup`."""
         return os.fsencode(f"{self._root}/{prefix}")
 
 
@@ -61,12 +61,12 @@ class AskedPayloads:
 
     def __init__(self, peers: Peers, now_ms: Callable[[], int]) -> None:
         self._peers, self._now_ms = peers, now_ms
-        self._known: OrderedDict[str, tuple[int, Seen | None]] = OrderedDict()
+        self._known: OrderedDict[str, tuple[int, PayloadFacts | None]] = OrderedDict()
         self._wanted: dict[str, None] = {}  # In order. The first ones are in flight, if any.
         self._is_asking = False
 
-    def look(self, key: str) -> Seen | None:
-        """See `Payloads`."""
+    def look(self, key: str) -> PayloadFacts | None:
+        """See `PayloadLookup`."""
         known = self._known.get(key)
         if known is not None and self._now_ms() - known[0] < KNOWN_MS:
             if known[1] is None:
@@ -76,10 +76,10 @@ class AskedPayloads:
             self._wanted[key] = None
         if not self._is_asking:
             self._ask()
-        raise Later
+        raise NotYetKnown
 
     def directory(self, _prefix: str) -> None:
-        """See `Payloads`."""
+        """See `PayloadLookup`."""
 
     def _ask(self) -> None:
         self._is_asking, asked_ms = True, self._now_ms()
@@ -98,7 +98,7 @@ class AskedPayloads:
         for key in keys:
             del self._wanted[key]
         for key, seen in said.items():
-            self._known[key] = asked_ms, Seen(*seen) if seen else None
+            self._known[key] = asked_ms, PayloadFacts(*seen) if seen else None
             self._known.move_to_end(key)
         while len(self._known) > KNOWN_MAX:
             self._known.popitem(last=False)
@@ -106,7 +106,7 @@ class AskedPayloads:
             self._ask()
 
 
-def payloads_of(config: Config, peers: Peers, now_ms: Callable[[], int]) -> Payloads:
+def payloads_of(config: Config, peers: Peers, now_ms: Callable[[], int]) -> PayloadLookup:
     """The payloads of the configured filer."""
     location = Location.of(config)
     return AskedPayloads(peers, now_ms) if location.is_s3 else LocalPayloads(location.root)

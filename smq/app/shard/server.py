@@ -42,7 +42,7 @@ from smq.app.shard.transactional import Additions
 from smq.app.shard.unfinished import UnfinishedRequests
 from smq.model.config import Config
 from smq.model.now import Now
-from smq.shard.checks import Room
+from smq.shard.checks import TurnRoom
 from smq.shard.loans import Loan
 from smq.shard.produce import Produced, Producing
 from smq.shard.references import References
@@ -73,7 +73,7 @@ class ShardServer:
         self._loop, self._shard, self._read_catalog = loop, shard, read_catalog
         self._config, self._quotas_version = shard.config, shard.quotas.version
         payloads = payloads_of(shard.config, peers, monotonic_ms)
-        room = self._room = Room()
+        room = self._room = TurnRoom()
         references = self._references = References(payloads, shard.topic_of, shard.config, room)
         checks = self._checks = Validation(references, shard.topic_of, shard.config, room)
         needs = shard.logs, shard.config, shard.drain, shard.throttle, checks
@@ -256,7 +256,7 @@ class ShardServer:
             if self.turns.door is not None:
                 self.turns.door.moved(places)
 
-    # --- for the local door (smq.app.shard.sessions.Producer) ------------------------------------
+    # --- for the local door (smq.app.shard.sessions.RequestHandler) -------------------------------
 
     def produce(
         self, session: Session, data: np.ndarray, end: int, first: Produced | None = None

@@ -37,7 +37,7 @@ from shm.kernels.turn.words import LOOPS, SESSION
 from shm.session import SessionMemory
 from smq.app.process.loop import Loop, Timer
 from smq.app.shard.connection import SLOTS_MAX, Slot
-from smq.shard.references import Patience
+from smq.shard.references import BadHandleLimit
 
 PUT_BYTES = 64 * 1024  # Answers joined per call: those put back are copied again.
 BELLS_IN_VAIN_MAX = 4096  # In a row, without requests: the program is hostile.
@@ -50,7 +50,7 @@ _FAULTS = {
 }
 
 
-class Owner(Protocol):
+class SessionOwner(Protocol):
     """Serves the session."""
 
     def take(self, session: "Session") -> bool:
@@ -94,7 +94,7 @@ class Session:
     )
 
     def __init__(
-        self, loop: Loop, sock: socket.socket, pid: int, memory: SessionMemory, owner: Owner
+        self, loop: Loop, sock: socket.socket, pid: int, memory: SessionMemory, owner: SessionOwner
     ) -> None:
         self._loop, self._owner = loop, owner
         self.socket, self.fd, self.pid = sock, sock.fileno(), pid
@@ -103,7 +103,7 @@ class Session:
         self.watched: set[int] = set()
         self.working = 0  # Requests that are finished in steps; the next ones wait for them.
         self.acks_due, self.row = 0, -1  # In the table of the sessions that a kernel serves.
-        self.patience = Patience()
+        self.patience = BadHandleLimit()
         self.is_held = self.closed = self.is_closing = self._is_blocked = self._has_hung_up = False
         self.is_stalled = False  # Neither asleep nor awake: it was full at the last check.
         self._unsent: deque[bytes | memoryview] = deque()  # Answers, or the rest of one: acks.

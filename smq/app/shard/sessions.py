@@ -30,7 +30,7 @@ LOOK_OVER_MS = 500  # While there are sessions; a harmful one is dropped within 
 SPIN_ROUNDS = 200  # Some microseconds: then sockets and timers have their turn.
 
 
-class Producer(Protocol):
+class RequestHandler(Protocol):
     """Handles the requests: the shard's server."""
 
     @property
@@ -66,7 +66,7 @@ class Sessions:
         identity: Hello,
         shard: Shard,
         descriptors: list[int],
-        producer: Producer,
+        producer: RequestHandler,
     ) -> None:
         self._loop, self._producer, self._table = loop, producer, producer.sessions
         self.attaching = Attaching(loop, identity, shard.config, descriptors, self)

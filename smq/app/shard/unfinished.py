@@ -21,7 +21,7 @@ from smq.app.shard.receive import BufferPool
 from smq.app.shard.session import Session
 from smq.app.shard.touched import Touched
 from smq.app.shard.transactional import Additions
-from smq.log.files.background import Lane
+from smq.log.files.background import JobLane
 from smq.model.errors import PeerError
 from smq.shard.checks import Job
 from smq.shard.produce import Left, Produced, Producing
@@ -143,7 +143,7 @@ class UnfinishedRequests:
             self._steps.add(partial(self._step, work))
 
         log = next(iter(self._shard.logs.values()))  # One lane: requests take turns in it.
-        log.background.submit(Lane.CHECKS, job, done)
+        log.background.submit(JobLane.CHECKS, job, done)
 
     def _known(self, work: _Work, said: list[int] | Failed) -> None:
         """The coordinator has answered."""

@@ -35,14 +35,14 @@ class Moment(NamedTuple):
     wall_ms: int
 
 
-class Kept(NamedTuple):
+class KeptMoment(NamedTuple):
     """A moment, and where it was on the time line."""
 
     now_ms: int
     moment: Moment
 
 
-def continued(kept: Kept | None, moment: Moment) -> int:
+def continued(kept: KeptMoment | None, moment: Moment) -> int:
     """Where a moment is on the time line."""
     if kept is None:
         return moment.wall_ms
@@ -60,26 +60,26 @@ def resume(directory: Path) -> None:
 
 def keep(directory: Path) -> None:
     """Note durably where this process's time line is. Raises OSError."""
-    replace_durably(directory / FILE, text_of(Kept(monotonic_ms(), _moment())))
+    replace_durably(directory / FILE, text_of(KeptMoment(monotonic_ms(), _moment())))
 
 
-def present(directory: Path) -> Kept:
+def present(directory: Path) -> KeptMoment:
     """Where a data directory's time line is now, for a process that has not resumed it."""
     moment = _moment()
-    return Kept(continued(read(directory), moment), moment)
+    return KeptMoment(continued(read(directory), moment), moment)
 
 
-def text_of(kept: Kept) -> bytes:
+def text_of(kept: KeptMoment) -> bytes:
     """The content of the file."""
     return json.dumps({"now_ms": kept.now_ms, **kept.moment._asdict()}).encode() + b"\n"
 
 
-def read(directory: Path) -> Kept | None:
+def read(directory: Path) -> KeptMoment | None:
     """What was kept; None: nothing that can be read."""
     try:
         fields = json.loads((directory / FILE).read_bytes())
         now_ms, passed_ms, wall_ms = (_ms(fields[f"{name}_ms"]) for name in _NUMBERS)
-        return Kept(now_ms, Moment(str(fields["boot_id"]), passed_ms, wall_ms))
+        return KeptMoment(now_ms, Moment(str(fields["boot_id"]), passed_ms, wall_ms))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 

@@ -18,7 +18,7 @@ UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class PartitionRange:
     """A partition's offsets: `first` to `end` (exclusive)."""
 
     first: int
@@ -51,7 +51,7 @@ class Move:
 def plan(
     wanted: Mapping[TopicPartition, int],
     committed: Mapping[TopicPartition, int],
-    ranges: Mapping[TopicPartition, Range],
+    ranges: Mapping[TopicPartition, PartitionRange],
 ) -> list[Move]:
     """The moves to these offsets, each brought into its partition's range."""
     return [

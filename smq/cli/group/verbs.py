@@ -138,7 +138,7 @@ def reset(  # noqa: PLR0913  (Each is an option.)
 
     with cluster_at(bootstrap) as cluster:
         try:
-            wanted = work.Wanted(cluster, group, topic or [], partition)
+            wanted = work.WantedReset(cluster, group, topic or [], partition)
             moves = wanted.moves(to=to, by=by, duration=duration, from_file=from_file)
         except ValueError as error:
             raise refusal(str(error)) from error

@@ -7,7 +7,7 @@ from typing import Any
 
 from smq.app.process.clock import wall_ms
 from smq.cli.client import refusal
-from smq.cli.group.offset_plan import Move, Range, duration_ms, plan, read_offsets, shifted
+from smq.cli.group.offset_plan import Move, PartitionRange, duration_ms, plan, read_offsets, shifted
 from smq.cli.places import place
 from smq.client.consuming.group.group_protocol import read_assignment
 from smq.client.kafka.cluster import Cluster, check
@@ -18,13 +18,13 @@ from smq.client.kafka.group_admin import (
     delete_offsets as ask_to_delete_offsets,
     describe_group,
 )
-from smq.client.kafka.offsets import EARLIEST, LATEST, Place, resolve
+from smq.client.kafka.offsets import EARLIEST, LATEST, OffsetPlace, resolve
 from smq.client.names import TopicPartition, by_topic
 from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.generated.describe_groups import DescribedGroup
 
 
-class Wanted:
+class WantedReset:
     """The partitions of a reset, and their state at the brokers."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Wanted:
         elif by is not None:
             wanted = shifted(self._committed, self._names(), by)
         elif duration is not None:
-            where = Place(timestamp=max(0, wall_ms() - duration_ms(duration)))
+            where = OffsetPlace(timestamp=max(0, wall_ms() - duration_ms(duration)))
             wanted = resolved(self._cluster, self._names(), where)
         else:
             assert to is not None
@@ -85,7 +85,7 @@ def _offsets_of(path: Path) -> dict[TopicPartition, int]:
 
 
 def resolved(
-    cluster: Cluster, names: Iterable[TopicPartition], where: Place
+    cluster: Cluster, names: Iterable[TopicPartition], where: OffsetPlace
 ) -> dict[TopicPartition, int]:
     """The offset of a place in each of these partitions."""
     return {
@@ -95,10 +95,12 @@ def resolved(
     }
 
 
-def _ranges(cluster: Cluster, names: Iterable[TopicPartition]) -> dict[TopicPartition, Range]:
+def _ranges(
+    cluster: Cluster, names: Iterable[TopicPartition]
+) -> dict[TopicPartition, PartitionRange]:
     names = list(names)
     first, end = resolved(cluster, names, EARLIEST), resolved(cluster, names, LATEST)
-    return {name: Range(first[name], end[name]) for name in names}
+    return {name: PartitionRange(first[name], end[name]) for name in names}
 
 
 def commit(cluster: Cluster, group: str, moves: list[Move]) -> None:

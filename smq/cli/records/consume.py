@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from smq.client.client import Client
     from smq.client.consuming.batch.chunk import Record
     from smq.client.consuming.consumer import Consumer
-    from smq.client.kafka.offsets import Place
+    from smq.client.kafka.offsets import OffsetPlace
     from smq.client.names import TopicPartition
 
 JSON = (
@@ -191,7 +191,7 @@ def _records(
     client: "Client",
     topic: str,
     partitions: list[int] | None,
-    places: "tuple[Place, Place | None]",
+    places: "tuple[OffsetPlace, OffsetPlace | None]",
     *,
     follow: bool,
 ) -> "Iterator[Record]":

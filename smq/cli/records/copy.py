@@ -23,10 +23,10 @@ from smq.model.errors import BrokerError, StoreError
 
 if TYPE_CHECKING:
     from smq.cli.records.copy_payloads import PayloadCopy
-    from smq.cli.records.copy_state import Name, State
-    from smq.cli.records.copying import Copy, Lane, Side
-    from smq.cli.records.raw_batches import Producer
-    from smq.client.kafka.offsets import Place
+    from smq.cli.records.copy_state import ClusterTopic, State
+    from smq.cli.records.copying import CopyRun, PartitionCopy, Side
+    from smq.cli.records.raw_batches import ProducerIdentity
+    from smq.client.kafka.offsets import OffsetPlace
 
 JSON = (
     'JSON: {"source", "destination", "partitions", "records", "bytes", "payloads", '
@@ -88,7 +88,7 @@ def copy(  # noqa: PLR0913  (Each is an option.)
         began_ms, total = monotonic_ms(), sum(each.end - each.position for each in lanes.values())
         with progress(f"{source} → {destination}", total) as advance:
             payloads = PayloadCopy(*sides)
-            work = copying.Copy(
+            work = copying.CopyRun(
                 *(*sides, lanes, advance, saving.save),
                 bring=payloads.bring,
                 source_id=UUID(saving.source.topic_id),
@@ -117,7 +117,7 @@ def _bytes_max(side: "Side") -> int | None:
         return None
 
 
-def _run(work: "Copy", saving: "Saving") -> None:
+def _run(work: "CopyRun", saving: "Saving") -> None:
     """Copy and save progress. Refuses if the destination differs from the saved state."""
     from smq.cli.records import copying  # noqa: PLC0415  (NumPy)
 
@@ -134,7 +134,7 @@ def _run(work: "Copy", saving: "Saving") -> None:
     saving.save_now()
 
 
-def _say_done(work: "Copy", payloads: "PayloadCopy", seconds: float) -> None:
+def _say_done(work: "CopyRun", payloads: "PayloadCopy", seconds: float) -> None:
     rate = work.bytes / max(seconds, 0.001) / 1e6
     plural = "" if payloads.count == 1 else "s"
     also = f", and {payloads.count:,} payload{plural} of {payloads.bytes:,} bytes"
@@ -142,7 +142,7 @@ def _say_done(work: "Copy", payloads: "PayloadCopy", seconds: float) -> None:
     say(f"copied {work.records:,} records, {work.bytes:,} bytes, {rate:,.0f} MB/s{brought}")
 
 
-def _counts(work: "Copy", payloads: "PayloadCopy") -> dict[str, int]:
+def _counts(work: "CopyRun", payloads: "PayloadCopy") -> dict[str, int]:
     records = {"records": work.records, "bytes": work.bytes}
     return records | {"payloads": payloads.count, "payload_bytes": payloads.bytes}
 
@@ -153,27 +153,27 @@ class Saving:
     def __init__(
         self,
         path: Path | None,
-        source: "Name",
-        destination: "Name",
-        lanes: "dict[int, Lane]",
-        producer: "Producer | None",
+        source: "ClusterTopic",
+        destination: "ClusterTopic",
+        lanes: "dict[int, PartitionCopy]",
+        producer: "ProducerIdentity | None",
     ) -> None:
         self._path, self._lanes, self.producer = path, lanes, producer
         self.source, self._destination = source, destination
         self.save_now()  # With the destination's first offsets, before anything is copied.
 
-    def save(self, producer: "Producer | None") -> None:
+    def save(self, producer: "ProducerIdentity | None") -> None:
         """Save what is acknowledged and what is under way, of this producer."""
         self.producer = producer
         self.save_now()
 
     def save_now(self) -> None:
         """Save it again."""
-        from smq.cli.records.copy_state import Known, State, write_state  # noqa: PLC0415
+        from smq.cli.records.copy_state import CopiedPartition, State, write_state  # noqa: PLC0415
 
         if self._path is not None:
             partitions = {
-                number: Known(
+                number: CopiedPartition(
                     lane.acknowledged,
                     lane.destination - lane.skip,
                     lane.began,
@@ -186,19 +186,19 @@ class Saving:
             write_state(self._path, self.source, self._destination, state)
 
 
-def name_of(side: "Side") -> "Name":
+def name_of(side: "Side") -> "ClusterTopic":
     """The identity of a cluster's topic."""
-    from smq.cli.records.copy_state import Name  # noqa: PLC0415
+    from smq.cli.records.copy_state import ClusterTopic  # noqa: PLC0415
 
     cluster, topic = side
     with side.told():
         found = cluster.retrying(lambda: cluster.topic(topic))
-    return Name(str(cluster.cluster_id), topic, str(found.topic_id))
+    return ClusterTopic(str(cluster.cluster_id), topic, str(found.topic_id))
 
 
 def _begun(
-    source: "Side", destination: "Side", where: "Place", path: Path | None
-) -> "tuple[dict[int, Lane], Saving]":
+    source: "Side", destination: "Side", where: "OffsetPlace", path: Path | None
+) -> "tuple[dict[int, PartitionCopy], Saving]":
     """What is to be copied, and the state, of which `path` may know an earlier run."""
     from smq.cli.records.copy_state import State, read_state  # noqa: PLC0415
 
@@ -209,11 +209,11 @@ def _begun(
 
 
 def _lanes(
-    source: "Side", destination: "Side", where: "Place", state: "State"
-) -> "dict[int, Lane]":
+    source: "Side", destination: "Side", where: "OffsetPlace", state: "State"
+) -> "dict[int, PartitionCopy]":
     """A lane for each partition, from the state where there is one."""
-    from smq.cli.records.copy_state import Known  # noqa: PLC0415
-    from smq.cli.records.copying import Lane  # noqa: PLC0415  (as above)
+    from smq.cli.records.copy_state import CopiedPartition  # noqa: PLC0415
+    from smq.cli.records.copying import PartitionCopy  # noqa: PLC0415  (as above)
     from smq.client.kafka.offsets import (  # noqa: PLC0415  (as above)
         LATEST,
         LATEST_TIMESTAMP,
@@ -231,7 +231,7 @@ def _lanes(
     lanes = {}
     for number in partitions:
         end = there[number]
-        known = state.partitions.get(number) or Known(firsts[number], end, end)
+        known = state.partitions.get(number) or CopiedPartition(firsts[number], end, end)
         if end < known.destination:
             raise refusal(
                 f"partition {number} of {destination.topic} ends at {end}, but "
@@ -243,7 +243,7 @@ def _lanes(
                 f"partition {number} of {source.topic} ends at {ends[number]}, but was copied up "
                 f"to {position}: it has lost records; copy it to another destination"
             )
-        lanes[number] = Lane(
+        lanes[number] = PartitionCopy(
             partition=number,
             position=position,
             end=ends[number],
@@ -257,7 +257,7 @@ def _lanes(
     return lanes
 
 
-def destination_of(source: "Side", destination: "Side") -> "Name":
+def destination_of(source: "Side", destination: "Side") -> "ClusterTopic":
     """The identity of the destination, which is created if it does not exist."""
     from smq.client.errors import NoSuchTopic  # noqa: PLC0415  (as above)
     from smq.client.kafka.admin import create_topic  # noqa: PLC0415  (as above)

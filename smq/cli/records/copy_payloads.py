@@ -13,7 +13,7 @@ from shm.arrow import read_only
 from shm.kernels.record.references import may_refer
 from smq.cli.records.copying import Side
 from smq.client.facts import BrokerFacts, broker_facts
-from smq.client.reference import Payloads, Space, StoredPayload
+from smq.client.reference import Payloads, PayloadSpace, StoredPayload
 from smq.filer.store import CONDEMNED, CREATE, OUTDATED_MS, OVERWRITE, Mode
 from smq.filer.upload import UploadTarget
 from smq.model.errors import AlreadyExists
@@ -30,7 +30,7 @@ class PayloadCopy:
 
     def __init__(self, source: Side, destination: Side) -> None:
         self._sides = source, destination
-        self._spaces: tuple[Space, Space] | None = None
+        self._spaces: tuple[PayloadSpace, PayloadSpace] | None = None
         self._is_possible = True
         self._known: set[str] = set()
         self.count = self.bytes = 0
@@ -47,7 +47,7 @@ class PayloadCopy:
             for each in references:
                 self._bring(*spaces, each)
 
-    def _found(self) -> tuple[Space, Space] | None:
+    def _found(self) -> tuple[PayloadSpace, PayloadSpace] | None:
         """Both payload spaces; None if a broker has no filer, and thus no handles."""
         if self._spaces is None:
             facts = [broker_facts(side.cluster) for side in self._sides]
@@ -57,7 +57,7 @@ class PayloadCopy:
                 self._spaces = source, destination
         return self._spaces
 
-    def _bring(self, source: Space, destination: Space, reference: Reference) -> None:
+    def _bring(self, source: PayloadSpace, destination: PayloadSpace, reference: Reference) -> None:
         if reference.id in self._known:
             return
         payload, key = StoredPayload(source, reference).view(), destination.keys + reference.id
@@ -87,5 +87,5 @@ def _refuse_condemned(store: UploadTarget, key: str) -> None:
             raise AlreadyExists(key, CONDEMNED)
 
 
-def _space_of(side: Side, facts: BrokerFacts) -> Space:
-    return Space.of(Payloads(lambda: facts).store, side.topic)
+def _space_of(side: Side, facts: BrokerFacts) -> PayloadSpace:
+    return PayloadSpace.of(Payloads(lambda: facts).store, side.topic)

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from smq.cli.client import refusal
-from smq.cli.records.raw_batches import Producer
+from smq.cli.records.raw_batches import ProducerIdentity
 
 VERSION = 3
 
 
-class Name(NamedTuple):
+class ClusterTopic(NamedTuple):
     """A topic of a cluster."""
 
     cluster_id: str
@@ -35,7 +35,7 @@ class Name(NamedTuple):
         return "/".join(self[:2] if version == 1 else self)
 
 
-class Known(NamedTuple):
+class CopiedPartition(NamedTuple):
     """What is known of a partition: corresponding offsets, see Lane for the others."""
 
     source: int
@@ -54,11 +54,11 @@ class Known(NamedTuple):
 class State(NamedTuple):
     """The content of the file."""
 
-    partitions: Mapping[int, Known] = {}
-    producer: Producer | None = None
+    partitions: Mapping[int, CopiedPartition] = {}
+    producer: ProducerIdentity | None = None
 
 
-def read_state(path: Path, source: Name, destination: Name) -> State:
+def read_state(path: Path, source: ClusterTopic, destination: ClusterTopic) -> State:
     """What a file says; nothing if it does not exist. Refuses the file of a different copy."""
     try:
         found = json.loads(path.read_text())
@@ -81,7 +81,7 @@ def read_state(path: Path, source: Name, destination: Name) -> State:
     try:
         partitions = {int(number): _known(*row) for number, row in found["partitions"].items()}
         producer = found.get("producer")
-        return State(partitions, producer and Producer(*map(int, producer)))
+        return State(partitions, producer and ProducerIdentity(*map(int, producer)))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise refusal(f"{path} is damaged; remove it to start over") from error
 
@@ -92,13 +92,13 @@ def _known(  # (as they were read)
     began: Any = None,  # noqa: ANN401
     under_way: Any = (),  # noqa: ANN401
     epoch: Any = -1,  # noqa: ANN401
-) -> Known:
+) -> CopiedPartition:
     pairs = [(int(after), int(next_)) for after, next_ in under_way]
     began = destination if began is None else began
-    return Known(int(source), int(destination), int(began), pairs, int(epoch))
+    return CopiedPartition(int(source), int(destination), int(began), pairs, int(epoch))
 
 
-def write_state(path: Path, source: Name, destination: Name, state: State) -> None:
+def write_state(path: Path, source: ClusterTopic, destination: ClusterTopic, state: State) -> None:
     """Replace the file atomically."""
     content = {
         "version": VERSION,

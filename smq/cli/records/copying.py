@@ -24,10 +24,10 @@ from typing import NamedTuple
 from uuid import UUID
 
 from smq.cli.client import BadPeer
-from smq.cli.records.raw_batches import Producer, Ready, Sizes, from_producer, to_produce
+from smq.cli.records.raw_batches import ProducerIdentity, Ready, Sizes, from_producer, to_produce
 from smq.client.consuming.silence import Silence
 from smq.client.kafka.cluster import Cluster, check
-from smq.client.kafka.connection import Connection
+from smq.client.kafka.connection import KafkaConnection
 from smq.client.kafka.offsets import READ_COMMITTED
 from smq.client.kafka.questions import FETCH, FETCH_BY_NAME, INIT_PRODUCER_ID, PRODUCE
 from smq.client.names import TopicPartition
@@ -84,7 +84,7 @@ class Side(NamedTuple):
 
 
 @dataclass(slots=True)
-class Lane:
+class PartitionCopy:
     """The copy of one partition.
 
     position     the source's next offset to read, and `end` where to stop
@@ -114,15 +114,15 @@ class Lane:
 
 
 @dataclass(slots=True)
-class Asked:
+class FetchConnection:
     """A connection for the fetches of some partitions, and how long none of them has moved."""
 
-    connection: Connection
+    connection: KafkaConnection
     partitions: list[int]
     silence: Silence
 
 
-Sent = tuple[Lane, Ready]
+Sent = tuple[PartitionCopy, Ready]
 
 
 class Interloper(Exception):
@@ -133,7 +133,7 @@ class OffsetsNotKept(Exception):
     """A record would change its offset. The message says which."""
 
 
-class Copy:
+class CopyRun:
     """One run, of a `producer` that an earlier run has begun, or of a new one. `saving` is called
     before each round of requests, when all that it will produce is `under_way`, and at the end;
     `bring` with each batch before that.
@@ -147,13 +147,13 @@ class Copy:
         self,
         source: Side,
         destination: Side,
-        lanes: Mapping[int, Lane],
+        lanes: Mapping[int, PartitionCopy],
         progress: Progress,
-        saving: Callable[[Producer | None], None],
+        saving: Callable[[ProducerIdentity | None], None],
         *,
         bring: Callable[[Buffer], None],
         source_id: UUID = ZERO_UUID,
-        producer: Producer | None = None,
+        producer: ProducerIdentity | None = None,
         batch_bytes_max: int | None = None,
         keep_offsets: bool = False,
         inflated_bytes_max: int | None = None,
@@ -167,7 +167,7 @@ class Copy:
         self._source, self._source_id, self._destination = source, source_id, destination
         self._lanes = lanes
         self._progress, self._saving, self._bring = progress, saving, bring
-        self._producing: dict[int, Producing] = {}
+        self._producing: dict[int, CopyRequests] = {}
         self._producer_known = producer
         self.records = 0
         self.bytes = 0
@@ -179,13 +179,13 @@ class Copy:
         """
         wanted = [lane.partition for lane in self._lanes.values() if not lane.is_done]
         cluster, topic = self._source
-        asked: list[Asked] = []
+        asked: list[FetchConnection] = []
         try:
             with self._source.told():
                 leaders = cluster.retrying(lambda: cluster.by_leader(topic, wanted))
                 for leader, partitions in leaders.items():
                     silence = Silence(cluster.clock)
-                    asked.append(Asked(cluster.connect(leader), partitions, silence))
+                    asked.append(FetchConnection(cluster.connect(leader), partitions, silence))
             self._run(asked)
         finally:
             for each in asked:
@@ -193,7 +193,7 @@ class Copy:
             for producing in self._producing.values():
                 producing.connection.close()
 
-    def _run(self, asked: list[Asked]) -> None:
+    def _run(self, asked: list[FetchConnection]) -> None:
         under_way = deque(each for each in asked if self._ask(each))
         while under_way:
             fetching = under_way.popleft()
@@ -210,7 +210,7 @@ class Copy:
                 self._await(producing, 0)
         self._saving(self._producer_known)
 
-    def _fetched(self, fetching: Asked) -> list[list[Sent]]:
+    def _fetched(self, fetching: FetchConnection) -> list[list[Sent]]:
         """The batches of an answer, of each partition that it has. Raises BrokerError, PeerError.
 
         What it says is believed only of what was asked: a partition that came twice would be sent
@@ -237,11 +237,11 @@ class Copy:
         )
         return ready
 
-    def _left(self, fetching: Asked) -> list[Lane]:
+    def _left(self, fetching: FetchConnection) -> list[PartitionCopy]:
         lanes = [self._lanes[each] for each in fetching.partitions]
         return [lane for lane in lanes if not lane.is_done]
 
-    def _ask(self, fetching: Asked) -> bool:
+    def _ask(self, fetching: FetchConnection) -> bool:
         """Send the next fetch; False if all these partitions are done."""
         left = self._left(fetching)
         left.sort(key=lambda lane: lane.position - lane.end)  # The longest remainder first.
@@ -305,7 +305,7 @@ class Copy:
         return found
 
     def _to_produce(
-        self, lane: Lane, records: memoryview, aborted: list[tuple[int, int]]
+        self, lane: PartitionCopy, records: memoryview, aborted: list[tuple[int, int]]
     ) -> Iterator[Ready]:
         """See `to_produce`. Raises BadPeer."""
         try:
@@ -319,7 +319,7 @@ class Copy:
                 f"{lane.position} on: {error}; {advice}"
             ) from error
 
-    def _plan(self, lane: Lane, ready: Ready) -> int:
+    def _plan(self, lane: PartitionCopy, ready: Ready) -> int:
         """Record which offsets the records will get; returns the first one."""
         planned = self._planned[lane.partition]
         self._planned[lane.partition] = after = planned + ready.record_count
@@ -334,7 +334,7 @@ class Copy:
             )
         return planned
 
-    def _pass_over(self, lane: Lane, ready: Ready) -> None:
+    def _pass_over(self, lane: PartitionCopy, ready: Ready) -> None:
         if ready.record_count > lane.skip:
             raise self._interloper(lane)
         lane.skip -= ready.record_count
@@ -355,7 +355,7 @@ class Copy:
                 is_known = all(lane.is_known for lane, _ in batches)
                 self._await(producing, IN_FLIGHT_MAX if is_known else 0)
 
-    def _producer(self) -> Producer:
+    def _producer(self) -> ProducerIdentity:
         """This copy's producer; asks for it once."""
         if self._producer_known is None:
             cluster = self._destination.cluster
@@ -363,12 +363,12 @@ class Copy:
                 self._producer_known = cluster.retrying(lambda: _new_producer(cluster))
         return self._producer_known
 
-    def _producing_at(self, leader: int) -> "Producing":
+    def _producing_at(self, leader: int) -> "CopyRequests":
         if leader not in self._producing:
-            self._producing[leader] = Producing(self._destination.cluster.connect(leader))
+            self._producing[leader] = CopyRequests(self._destination.cluster.connect(leader))
         return self._producing[leader]
 
-    def _await(self, producing: "Producing", in_flight_max: int) -> None:
+    def _await(self, producing: "CopyRequests", in_flight_max: int) -> None:
         """Wait until at most `in_flight_max` requests are unanswered."""
         while len(producing.owed) > in_flight_max:
             for (lane, ready), base_offset in producing.finish():
@@ -382,17 +382,17 @@ class Copy:
                 self.bytes += len(ready.data)
                 self._progress(len(ready.data))
 
-    def _interloper(self, lane: Lane) -> Interloper:
+    def _interloper(self, lane: PartitionCopy) -> Interloper:
         return Interloper(
             f"somebody else has written to partition {lane.partition} of "
             f"{self._destination.topic} since the copy began"
         )
 
 
-class Producing:
+class CopyRequests:
     """The requests in flight to one broker, oldest first."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: KafkaConnection) -> None:
         self.connection = connection
         self.owed: deque[list[Sent]] = deque()
 
@@ -425,12 +425,12 @@ class Producing:
             yield sent, answer.base_offset
 
 
-def _new_producer(cluster: Cluster) -> Producer:
+def _new_producer(cluster: Cluster) -> ProducerIdentity:
     answer = cluster.anyone().ask(INIT_PRODUCER_ID, InitProducerIdRequest(transactional_id=None))
     check(answer.error_code)
     if answer.producer_id < 0 or answer.producer_epoch < 0:
         raise PeerError(f"it gives {answer.producer_id} as a producer's id")
-    return Producer(answer.producer_id, answer.producer_epoch)
+    return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
 
 def _check(sent: Sent, answer: PartitionProduceResponse) -> None:

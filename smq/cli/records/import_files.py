@@ -86,7 +86,7 @@ def import_files(  # noqa: PLR0913  (Each is an option.)
     ):
         for path in files:
             check = partial(_check_partition, client, topic)
-            rows = Rows(producer, topic, key, None if repartition else check)
+            rows = RowSender(producer, topic, key, None if repartition else check)
             try:
                 if path.suffix in LINES:
                     objects = Objects(key, keeps_partitions=not repartition)
@@ -198,7 +198,7 @@ def _check_partition(client: "Client", topic: str, highest: int) -> None:
         )
 
 
-class Rows:
+class RowSender:
     """Sends the rows of files, with a few batches in flight.
 
     `check_partition` is called with the partitions that a file names; None ignores them.

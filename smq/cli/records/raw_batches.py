@@ -27,8 +27,8 @@ from shm.kernels.base.words import (
     BATCH_PRODUCER_ID_AT,
 )
 from smq.wire.codec import Buffer, Malformed
-from smq.wire.record_stream import Limits, records_from
-from smq.wire.records import INFLATED_BYTES_MAX, Batch, Record, read_batches, write_batch
+from smq.wire.record_stream import InflationLimits, records_from
+from smq.wire.records import INFLATED_BYTES_MAX, BatchView, Record, read_batches, write_batch
 
 NO_PRODUCER = -1
 PIECE_BYTES = 8 * 1024 * 1024  # Of records that are decoded at a time; one may be larger.
@@ -50,7 +50,7 @@ class Ready(NamedTuple):
     epoch: int
 
 
-class Producer(NamedTuple):
+class ProducerIdentity(NamedTuple):
     """An idempotent producer."""
 
     id: int
@@ -66,7 +66,7 @@ class Sizes(NamedTuple):
 
 
 @dataclass(slots=True)
-class Committed:
+class CommittedBatches:
     """Tells committed batches from aborted ones, by the fetch response's list.
 
     `aborted` has (producer id, first offset), ordered by offset.
@@ -76,7 +76,7 @@ class Committed:
     _next: int = 0
     _open: set[int] = field(default_factory=set)  # Producers whose transaction was aborted.
 
-    def has(self, batch: Batch) -> bool:
+    def has(self, batch: BatchView) -> bool:
         """Whether readers of committed records see the batch. Call it with batches in order."""
         while self._next < len(self.aborted) and self.aborted[self._next][1] <= batch.last_offset:
             self._open.add(self.aborted[self._next][0])
@@ -100,7 +100,7 @@ def to_produce(
     divided, down to single records. `records` is writable and is changed in place. Raises
     Malformed, Undecodable; InflatesTooFar.
     """
-    committed, behind = Committed(aborted), 0
+    committed, behind = CommittedBatches(aborted), 0
     for batch in read_batches(records):
         _check_offsets(batch, behind)
         behind = batch.last_offset + 1
@@ -118,7 +118,7 @@ def to_produce(
             yield from _encoded(batch, position, sizes)
 
 
-def _check_offsets(batch: Batch, behind: int) -> None:
+def _check_offsets(batch: BatchView, behind: int) -> None:
     """Raise Malformed if a batch has offsets before this one, or more records than offsets."""
     if not behind <= batch.base_offset <= batch.last_offset < OFFSET_END:
         raise Malformed(
@@ -132,7 +132,7 @@ def _check_offsets(batch: Batch, behind: int) -> None:
         )
 
 
-def _may_stay(batch: Batch, position: int, bytes_max: int) -> bool:
+def _may_stay(batch: BatchView, position: int, bytes_max: int) -> bool:
     return (
         batch.base_offset >= position
         and (len(batch.data) <= bytes_max or batch.record_count == 1)
@@ -141,7 +141,7 @@ def _may_stay(batch: Batch, position: int, bytes_max: int) -> bool:
     )
 
 
-def _anonymous(batch: Batch) -> memoryview:
+def _anonymous(batch: BatchView) -> memoryview:
     """The batch as from a producer without an id, changed in place."""
     data = batch.data
     checked = np.frombuffer(data, np.uint8)
@@ -157,7 +157,7 @@ def _anonymous(batch: Batch) -> memoryview:
     return data
 
 
-def from_producer(data: Buffer, producer: Producer, sequence: int) -> Buffer:
+def from_producer(data: Buffer, producer: ProducerIdentity, sequence: int) -> Buffer:
     """A batch as from a producer, its first record with this sequence. Changed in place where it
     is writable."""
     view = memoryview(data)
@@ -168,7 +168,7 @@ def from_producer(data: Buffer, producer: Producer, sequence: int) -> Buffer:
     return view
 
 
-def _encoded(batch: Batch, position: int, sizes: Sizes) -> Iterator[Ready]:
+def _encoded(batch: BatchView, position: int, sizes: Sizes) -> Iterator[Ready]:
     """The batch's records from `position` on, anew.
 
     It is divided in the same way whatever the position: a copy that goes on between two parts finds
@@ -187,10 +187,10 @@ def _encoded(batch: Batch, position: int, sizes: Sizes) -> Iterator[Ready]:
                 yield Ready(data, len(kept), end, batch.leader_epoch)
 
 
-def _pieces(batch: Batch, sizes: Sizes) -> Iterator[tuple[Sequence[Record], int]]:
+def _pieces(batch: BatchView, sizes: Sizes) -> Iterator[tuple[Sequence[Record], int]]:
     """The records, some at a time, and where those end: a few kilobytes may inflate to
     gigabytes."""
-    limits = Limits(sizes.inflated_bytes_max, sizes.inflated_bytes_max)
+    limits = InflationLimits(sizes.inflated_bytes_max, sizes.inflated_bytes_max)
     piece: list[Record] = []
     piece_bytes, before = 0, batch.base_offset - 1
     for record in records_from(batch, -OFFSET_END, limits):

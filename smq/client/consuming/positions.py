@@ -12,7 +12,7 @@ from smq.client.consuming.source.beginnings import Beginnings
 from smq.client.consuming.source.reading import Reading
 from smq.client.consuming.source.source import Partition
 from smq.client.kafka.cluster import Cluster
-from smq.client.kafka.offsets import Place
+from smq.client.kafka.offsets import OffsetPlace
 from smq.client.names import TopicPartition
 from smq.client.reach import Reach
 from smq.model.errors import BrokerError
@@ -51,12 +51,12 @@ class Positions:
         self._reading.assign(self._beginnings.positions(names))
         self._whole = whole
 
-    def seek(self, name: TopicPartition, place: Place) -> None:
+    def seek(self, name: TopicPartition, place: OffsetPlace) -> None:
         """Continue a partition at a place."""
         self._cluster.forget_topics()  # As in `assign`.
         self._reading.seek(name, self._beginnings.find([name], place)[name])
 
-    def find(self, place: Place) -> dict[TopicPartition, int]:
+    def find(self, place: OffsetPlace) -> dict[TopicPartition, int]:
         """The offset of a place in each assigned partition."""
         return self._beginnings.find(self.names(), place)
 

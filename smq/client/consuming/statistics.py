@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Self
 
-from smq.client.consuming.source.reading import Counts
+from smq.client.consuming.source.reading import ReadCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,6 @@ class ConsumerStatistics:
     rebalances: int
 
     @classmethod
-    def of(cls, counts: Counts, resets: int, rebalances: int) -> Self:
+    def of(cls, counts: ReadCounts, resets: int, rebalances: int) -> Self:
         """A snapshot of the counts."""
         return cls(**asdict(counts), resets=resets, rebalances=rebalances)

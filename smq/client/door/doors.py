@@ -55,7 +55,7 @@ class ReadingDoor(Protocol):
         """End the session."""
 
 
-class Found(NamedTuple):
+class FoundPartition(NamedTuple):
     """Where a partition is."""
 
     node: int
@@ -85,7 +85,7 @@ class Doors:
         self._catalog: Catalog | None = None
         self.has_lost = False  # A door was dropped; reset by the code that read through it.
 
-    def find(self, name: TopicPartition) -> Found | None:
+    def find(self, name: TopicPartition) -> FoundPartition | None:
         """Where a partition is; None: no door leads to it now."""
         some = next(iter(self._doors.values()), None) or self._open(self._first_node)
         if some is None:
@@ -99,7 +99,7 @@ class Doors:
         reader = None if door is None else door.readers.get(log)
         if reader is None:
             return None
-        return Found(node, log, reader, topic.partition_numbers[name.partition], topic.id)
+        return FoundPartition(node, log, reader, topic.partition_numbers[name.partition], topic.id)
 
     def at(self, node: int) -> ReadingDoor | None:
         """The door to a node, if it is open."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from smq.client.errors import NoSuchTopic
 from smq.client.kafka.answers import number_of, only
 from smq.client.kafka.cluster import Cluster, check
-from smq.client.kafka.connection import Connection
+from smq.client.kafka.connection import KafkaConnection
 from smq.client.kafka.offsets import LATEST, resolve
 from smq.client.kafka.questions import (
     CREATE_TOPICS,
@@ -123,7 +123,7 @@ def broker_configs(cluster: Cluster) -> Sequence[DescribeConfigsResourceResult]:
 
 
 def configs_of(
-    broker: Connection, resource_type: int, name: str
+    broker: KafkaConnection, resource_type: int, name: str
 ) -> Sequence[DescribeConfigsResourceResult]:
     """All configs of a resource, as a broker describes it. Raises BrokerError."""
     resource = DescribeConfigsResource(

@@ -17,7 +17,7 @@ from smq.client.kafka.answers import only
 from smq.client.kafka.connection import (
     ANSWER_SECONDS_MAX,
     PORT_MAX,
-    Connection,
+    KafkaConnection,
 )
 from smq.client.kafka.questions import METADATA, Question
 from smq.model.errors import BrokerError, ErrorCode, PeerError
@@ -102,7 +102,7 @@ class Cluster:
         self.clock = clock
         self.cluster_id = ""  # From Metadata.
         self._addresses: dict[int, tuple[str, int]] = {}
-        self._connections: dict[tuple[str, int], Connection] = {}
+        self._connections: dict[tuple[str, int], KafkaConnection] = {}
         self._topics: dict[str, TopicFacts] = {}
         self._silent: set[tuple[str, int]] = set()  # They did not answer the last time.
         self._deadline: float | None = None  # Of the work in progress.
@@ -171,11 +171,11 @@ class Cluster:
         """Drop the metadata of topics: they may have got more partitions."""
         self._topics.clear()
 
-    def anyone(self) -> Connection:
+    def anyone(self) -> KafkaConnection:
         """A connection to any broker that answers."""
         return self.within(self._deadline_seconds, self._anyone)
 
-    def _anyone(self) -> Connection:
+    def _anyone(self) -> KafkaConnection:
         self._drop_broken()
         failure: BrokerError | None = None
         left = self._known()
@@ -195,13 +195,13 @@ class Cluster:
         known = [*self._connections, *self._bootstrap, *self._addresses.values()]
         return sorted(dict.fromkeys(known), key=self._silent.__contains__)
 
-    def broker(self, node_id: int) -> Connection:
+    def broker(self, node_id: int) -> KafkaConnection:
         """The connection to the broker with this id."""
         return self._connection(self.address(node_id))
 
-    def connect(self, node_id: int) -> Connection:
+    def connect(self, node_id: int) -> KafkaConnection:
         """A new connection, for questions that the broker answers late."""
-        connection = Connection(*self.address(node_id), self._patience(), self.clock)
+        connection = KafkaConnection(*self.address(node_id), self._patience(), self.clock)
         connection.wait_at_most(ANSWER_SECONDS_MAX)
         return connection
 
@@ -211,16 +211,16 @@ class Cluster:
             raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"there is no broker {node_id} now")
         return self._addresses[node_id]
 
-    def brokers(self) -> list[Connection]:
+    def brokers(self) -> list[KafkaConnection]:
         """Connections to all brokers."""
         self.metadata([])
         return [self.broker(node_id) for node_id in sorted(self._addresses)]
 
-    def some_broker(self) -> tuple[int, Connection]:
+    def some_broker(self) -> tuple[int, KafkaConnection]:
         """A broker from Metadata and its id; one that has answered, if there is any."""
         return self.within(self._deadline_seconds, self._some_broker)
 
-    def _some_broker(self) -> tuple[int, Connection]:
+    def _some_broker(self) -> tuple[int, KafkaConnection]:
         def is_new(node_id: int) -> tuple[bool, bool]:
             address = self._addresses[node_id]
             return address in self._silent, address not in self._connections
@@ -308,11 +308,11 @@ class Cluster:
         for address in self._connections.keys() - known:
             self._connections.pop(address).close()
 
-    def _connection(self, address: tuple[str, int], others: int = 0) -> Connection:
+    def _connection(self, address: tuple[str, int], others: int = 0) -> KafkaConnection:
         connection = self._connections.get(address)
         if connection is None or connection.is_closed:
             self._silent.add(address)  # Until it answers.
-            connection = Connection(*address, self._patience(others), self.clock)
+            connection = KafkaConnection(*address, self._patience(others), self.clock)
             self._connections[address] = connection
             self._silent.remove(address)
         connection.wait_at_most(self._patience())

@@ -6,7 +6,7 @@ from enum import IntEnum
 from smq.client.kafka.admin import RESOURCE_BROKER, configs_of
 from smq.client.kafka.answers import only
 from smq.client.kafka.cluster import Cluster, check
-from smq.client.kafka.connection import Connection
+from smq.client.kafka.connection import KafkaConnection
 from smq.client.kafka.questions import INCREMENTAL_ALTER_CONFIGS
 from smq.wire.generated.describe_configs import DescribeConfigsResourceResult
 from smq.wire.generated.incremental_alter_configs import (
@@ -26,7 +26,7 @@ class Operation(IntEnum):
 
 
 def alter_configs(
-    broker: Connection,
+    broker: KafkaConnection,
     resource_type: int,
     name: str,
     new: Mapping[str, str],
@@ -60,7 +60,7 @@ def changed_settings(cluster: Cluster, broker: str) -> Sequence[DescribeConfigsR
     return configs_of(_asked(cluster, broker), RESOURCE_BROKER, broker)
 
 
-def _asked(cluster: Cluster, broker: str) -> Connection:
+def _asked(cluster: Cluster, broker: str) -> KafkaConnection:
     """Who answers about a broker: itself; about all of them: any."""
     if broker == ALL_BROKERS:
         return cluster.anyone()

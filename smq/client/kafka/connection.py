@@ -44,7 +44,7 @@ def connected(host: str, port: int, seconds_max: float) -> socket.socket:
         raise OSError("that is no address") from error
 
 
-class Connection:
+class KafkaConnection:
     """One socket. Raises BrokerUnavailable, and is closed, if the broker does not answer in time.
 
     Invariant: the broker owes exactly the answers that `_owed` names, in that order.

@@ -1,7 +1,7 @@
 """Places in partitions, and the offsets that brokers resolve them to.
 
-A `Place` is an offset or a timestamp. A timestamp stands for the first record at or after it. Two
-special ones stand for the first record and for the end of the log.
+An `OffsetPlace` is an offset or a timestamp. A timestamp stands for the first record at or after
+it. Two special ones stand for the first record and for the end of the log.
 """
 
 from collections.abc import Iterable
@@ -29,35 +29,35 @@ NOT_FOUND = -1  # No record is that late.
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class OffsetPlace:
     """A place in every partition: an offset, or a timestamp for ListOffsets."""
 
     offset: int | None = None
     timestamp: int | None = None
 
 
-EARLIEST = Place(timestamp=EARLIEST_TIMESTAMP)
-LATEST = Place(timestamp=LATEST_TIMESTAMP)
+EARLIEST = OffsetPlace(timestamp=EARLIEST_TIMESTAMP)
+LATEST = OffsetPlace(timestamp=LATEST_TIMESTAMP)
 _NAMED = {"earliest": EARLIEST, "latest": LATEST}
 
-Start = str | int | datetime | Place
+Start = str | int | datetime | OffsetPlace
 """How a caller names a place: "earliest", "latest", an offset, or a time with a time zone."""
 
 
-def place_of(start: object, name: str = "start") -> Place:
+def place_of(start: object, name: str = "start") -> OffsetPlace:
     """The place that a caller names. Raises TypeError, ValueError with the argument's name."""
-    if isinstance(start, Place):
+    if isinstance(start, OffsetPlace):
         return start
     if isinstance(start, str):
         if start not in _NAMED:
             raise ValueError(f"{name}: {start!r} is neither 'earliest' nor 'latest'")
         return _NAMED[start]
     if isinstance(start, datetime):
-        return Place(timestamp=max(0, milliseconds_of(name, start)))  # No record is older.
+        return OffsetPlace(timestamp=max(0, milliseconds_of(name, start)))  # No record is older.
     if not hasattr(start, "__index__") or isinstance(start, bool):
         kind = type(start).__name__
         raise TypeError(f"{name} is 'earliest', 'latest', an offset or a datetime, not {kind}")
-    return Place(offset=whole_number(f"{name}, an offset,", start, 0, INT63_END))
+    return OffsetPlace(offset=whole_number(f"{name}, an offset,", start, 0, INT63_END))
 
 
 def timestamp_of(name: str, time: object) -> int:
@@ -76,7 +76,7 @@ def resolve(
     cluster: Cluster,
     topic: str,
     partitions: Iterable[int],
-    place: Place,
+    place: OffsetPlace,
     *,
     isolation_level: int = READ_UNCOMMITTED,
 ) -> dict[int, int]:

@@ -7,7 +7,7 @@ from smq.client.producing.channel.links import Links
 from smq.client.producing.delivery.futures import BufferFull
 from smq.client.producing.outbox import Outbox
 from smq.client.producing.parts import Parts
-from smq.client.producing.topics import Topic
+from smq.client.producing.topics import SentTopic
 from smq.client.producing.waiters import Waiters, without
 
 
@@ -29,7 +29,7 @@ class Admission:
         self._exchange.poll_answers()
         return self._topics.find(topic) is None or not self._open_parcels.has_room(size_bytes)
 
-    def await_topic(self, topic: str) -> Topic:
+    def await_topic(self, topic: str) -> SentTopic:
         """Wait until the topic is known. Raises NoSuchTopic, Closed, BrokerError."""
         self._state.check_open()
         while (known := self._topics.find(topic)) is None:

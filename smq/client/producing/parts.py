@@ -7,7 +7,7 @@ from smq.client.producing.batching.accumulator import Accumulator
 from smq.client.producing.delivery.unreported import UnreportedFailures
 from smq.client.producing.exchange import Exchange
 from smq.client.producing.producer_state import ProducerState
-from smq.client.producing.topics import Topics
+from smq.client.producing.topics import SentTopics
 from smq.wire.compression import Codec
 
 
@@ -38,5 +38,5 @@ class Parts(NamedTuple):
     state: ProducerState
     accumulator: Accumulator
     exchange: Exchange
-    topics: Topics
+    topics: SentTopics
     unreported: UnreportedFailures

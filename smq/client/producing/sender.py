@@ -25,7 +25,7 @@ from smq.client.producing.parts import Options, Parts
 from smq.client.producing.producer_state import ProducerState
 from smq.client.producing.sender_thread import SenderThread
 from smq.client.producing.single_sender import SingleSender
-from smq.client.producing.topics import Topics
+from smq.client.producing.topics import SentTopics
 from smq.client.producing.transactions.coordinator import TransactionCoordinator
 from smq.client.producing.transactions.transaction import Transacting
 
@@ -56,7 +56,7 @@ class Sender:
         )
         self._exchange = Exchange(self._accumulator, clock)
         # Not all producers begin with partition 0.
-        self._topics = Topics(links.metadata_max_age_ms, first_partition=producer[0])
+        self._topics = SentTopics(links.metadata_max_age_ms, first_partition=producer[0])
         self._unreported = UnreportedFailures()
         shared = self._accumulator, self._exchange, self._topics, self._unreported
         parts = Parts(options, clock, state, *shared)

@@ -6,7 +6,7 @@ AGE_CHECK_MS = 1000  # How often to look for topics whose metadata is old.
 GONE_MS = 3000  # A topic missing for this long has been deleted; else it has just been created.
 
 
-class Topic:
+class SentTopic:
     """A topic to send to. Records without key all go to one partition, until it rotates."""
 
     __slots__ = ("facts", "keyless", "learnt_ms", "missing_since_ms")
@@ -27,11 +27,11 @@ class Topic:
         self.keyless = (self.keyless + 1) % len(self.facts.leaders)
 
 
-class Topics:
+class SentTopics:
     """The topics that the producer has sent to, by name."""
 
     def __init__(self, metadata_max_age_ms: int, first_partition: int) -> None:
-        self._known: dict[str, Topic] = {}
+        self._known: dict[str, SentTopic] = {}
         # By name: a topic that may be unknown, and one that is known. The dict's own methods save a
         # call.
         self.find, self.get = self._known.get, self._known.__getitem__
@@ -41,7 +41,7 @@ class Topics:
 
     def learn(self, name: str, facts: ProducerTopic, now_ms: int) -> None:
         """Take a topic's metadata."""
-        known = self._known.setdefault(name, Topic(facts, self._first_partition))
+        known = self._known.setdefault(name, SentTopic(facts, self._first_partition))
         known.facts, known.learnt_ms, known.missing_since_ms = facts, now_ms, 0
 
     def drop(self, name: str) -> None:

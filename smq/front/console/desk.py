@@ -16,7 +16,7 @@ PARTITIONS_AT_ONCE = 64  # That one list reads; beyond, the operator selects a p
 NEWEST, EARLIEST = "newest", "earliest"
 
 
-class Seen(NamedTuple):
+class ShownRecord(NamedTuple):
     """A record with its key, value and headers, perhaps truncated."""
 
     topic: str
@@ -60,20 +60,20 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundRecords:
     """Records, and how far the search got.
 
     cursor    where to continue, by partition; empty at the end
     looked    the number of records examined, and their bytes
     """
 
-    records: Sequence[Seen]
+    records: Sequence[ShownRecord]
     cursor: Mapping[int, int]
     looked: int
     looked_bytes: int
 
 
-class Setting(NamedTuple):
+class ShownSetting(NamedTuple):
     """A setting and its origin: `is_set` here, or a default."""
 
     name: str
@@ -92,7 +92,7 @@ class BrokerSetting(NamedTuple):
     is_secret: bool
 
 
-class Reference(NamedTuple):
+class ShownReference(NamedTuple):
     """A sealed segment with offsets in [base, end) that refers to a payload."""
 
     topic: str
@@ -101,7 +101,7 @@ class Reference(NamedTuple):
     end: int
 
 
-class Member(NamedTuple):
+class ShownMember(NamedTuple):
     """A member of a group and its partitions."""
 
     member_id: str
@@ -111,13 +111,13 @@ class Member(NamedTuple):
     partitions: tuple[tuple[str, int], ...]
 
 
-class GroupState(NamedTuple):
+class ShownGroup(NamedTuple):
     """A group as its coordinator describes it."""
 
     group: str
     state: str
     protocol: str
-    members: tuple[Member, ...]
+    members: tuple[ShownMember, ...]
 
 
 class GroupRow(NamedTuple):
@@ -150,11 +150,11 @@ class NewRecord(NamedTuple):
 class Desk(Protocol):
     """The broker."""
 
-    def read(self, wanted: Wanted) -> Found:
+    def read(self, wanted: Wanted) -> FoundRecords:
         """Search for records within the bounds."""
         ...
 
-    def record(self, topic: str, partition: int, offset: int) -> Seen | None:
+    def record(self, topic: str, partition: int, offset: int) -> ShownRecord | None:
         """One whole record."""
         ...
 
@@ -162,7 +162,7 @@ class Desk(Protocol):
         """Append a record; returns its partition and offset."""
         ...
 
-    def settings(self, topic: str) -> list[Setting]:
+    def settings(self, topic: str) -> list[ShownSetting]:
         """The settings of a topic."""
         ...
 
@@ -178,7 +178,7 @@ class Desk(Protocol):
         """The newest configuration changes of all resources."""
         ...
 
-    def references(self, payload: str) -> list[Reference]:
+    def references(self, payload: str) -> list[ShownReference]:
         """The sealed segments that refer to a payload, by payload id."""
         ...
 
@@ -202,7 +202,7 @@ class Desk(Protocol):
         """All groups."""
         ...
 
-    def group(self, group: str) -> GroupState:
+    def group(self, group: str) -> ShownGroup:
         """A group and its members."""
         ...
 

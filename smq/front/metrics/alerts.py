@@ -11,7 +11,7 @@ from smq.model.lag_rules import LagRule
 from smq.model.now import Now
 
 
-class Lag(NamedTuple):
+class GroupLag(NamedTuple):
     """A group's lag: the sum of records over partitions, the maximum of seconds."""
 
     records: int
@@ -24,7 +24,7 @@ class Event(NamedTuple):
     is_firing: bool
     rule: LagRule
     group: str
-    lag: Lag
+    lag: GroupLag
     since_ms: int
 
     @property
@@ -82,16 +82,18 @@ class Alerts:
         return sorted(events, key=lambda event: (event.group, event.rule.text))
 
     def _event(
-        self, of: tuple[int, str], lags: dict[str, Lag], since_ms: int, *, is_firing: bool
+        self, of: tuple[int, str], lags: dict[str, GroupLag], since_ms: int, *, is_firing: bool
     ) -> Event:
         number, group = of
-        return Event(is_firing, self.rules[number], group, lags.get(group, Lag(0, 0)), since_ms)
+        return Event(
+            is_firing, self.rules[number], group, lags.get(group, GroupLag(0, 0)), since_ms
+        )
 
 
-def lags_of(offsets: Iterable[GroupOffset]) -> dict[str, Lag]:
+def lags_of(offsets: Iterable[GroupOffset]) -> dict[str, GroupLag]:
     """The lag of each group."""
-    lags: dict[str, Lag] = {}
+    lags: dict[str, GroupLag] = {}
     for each in offsets:
-        records, seconds = lags.get(each.group, Lag(0, 0.0))
-        lags[each.group] = Lag(records + each.lag, max(seconds, each.lag_s or 0.0))
+        records, seconds = lags.get(each.group, GroupLag(0, 0.0))
+        lags[each.group] = GroupLag(records + each.lag, max(seconds, each.lag_s or 0.0))
     return lags

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 T = TypeVar("T")
 
 
-class Lane(Enum):
+class JobLane(Enum):
     """The purpose of a job: WAL files, tables and checkpoints, reads, the ring's pages, searches in
     batches, checks of batches before they are appended."""
 
@@ -30,14 +30,14 @@ class Background(Protocol):
     """Runs jobs and reports back in the loop's own thread."""
 
     def submit(
-        self, lane: Lane, /, job: Callable[[], T], done: Callable[[T | OSError], None]
+        self, lane: JobLane, /, job: Callable[[], T], done: Callable[[T | OSError], None]
     ) -> None:
         """Run `job` elsewhere; collect() calls `done(result)`, with an OSError if it failed."""
 
     def collect(self) -> int:
         """Call `done` of finished jobs; returns how many there were."""
 
-    def wait_a_job(self, lane: Lane, /) -> None:
+    def wait_a_job(self, lane: JobLane, /) -> None:
         """Return when the lane's next job has finished and been collected; at once if it has
         none."""
 
@@ -48,7 +48,7 @@ class Background(Protocol):
 class InlineBackground:
     """Runs the job in submit(): for tests, the simulator and start-up."""
 
-    def submit(self, _: Lane, job: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
+    def submit(self, _: JobLane, job: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
         """See Background."""
         try:
             result: T | OSError = job()
@@ -60,7 +60,7 @@ class InlineBackground:
         """See Background."""
         return 0
 
-    def wait_a_job(self, _: Lane) -> None:
+    def wait_a_job(self, _: JobLane) -> None:
         """See Background."""
 
     def wait(self) -> None:
@@ -71,9 +71,11 @@ class BackgroundThread:
     """A thread for each lane; `wake` is called in it when something has finished."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
-        self._lanes = {lane: _Worker(lane.name.lower(), wake) for lane in Lane}
+        self._lanes = {lane: _Worker(lane.name.lower(), wake) for lane in JobLane}
 
-    def submit(self, lane: Lane, job: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
+    def submit(
+        self, lane: JobLane, job: Callable[[], T], done: Callable[[T | OSError], None]
+    ) -> None:
         """See Background."""
         self._lanes[lane].submit(job, done)
 
@@ -81,7 +83,7 @@ class BackgroundThread:
         """See Background."""
         return sum(worker.collect() for worker in self._lanes.values())
 
-    def wait_a_job(self, lane: Lane) -> None:
+    def wait_a_job(self, lane: JobLane) -> None:
         """See Background."""
         self._lanes[lane].wait_a_job()
 

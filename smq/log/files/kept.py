@@ -6,7 +6,7 @@ They count as free space. Tables of kept segments stay in memory, so their rows 
 from bisect import insort
 from typing import Protocol
 
-from smq.log.files.segment import Segment
+from smq.log.files.segment import WalSegment
 
 ROWS_MAX = 100_000  # Rows of their tables, one per partition and segment, some 500 bytes each.
 
@@ -24,7 +24,7 @@ class Kept:
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
-        self.segments: list[Segment] = []
+        self.segments: list[WalSegment] = []
         self.bytes = self._rows = 0
         self.reclaim: Reclaim = _nothing
 
@@ -34,7 +34,7 @@ class Kept:
         assert self.bytes == sum(segment.end - segment.start for segment in self.segments)
         assert self._rows == sum(map(_rows, self.segments))
 
-    def add(self, segment: Segment) -> None:
+    def add(self, segment: WalSegment) -> None:
         """All of a full segment is sealed."""
         assert not segment.is_kept
         segment.is_kept = True
@@ -42,7 +42,7 @@ class Kept:
         self.bytes += segment.end - segment.start
         self._rows += _rows(segment)
 
-    def remove(self, segment: Segment) -> None:
+    def remove(self, segment: WalSegment) -> None:
         """It is being freed; its table is still there."""
         self.segments.remove(segment)
         self.bytes -= segment.end - segment.start
@@ -55,7 +55,7 @@ class Kept:
                 return
 
 
-def _rows(segment: Segment) -> int:
+def _rows(segment: WalSegment) -> int:
     return 0 if segment.index is None else len(segment.index.ends)
 
 

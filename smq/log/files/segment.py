@@ -14,7 +14,7 @@ class NoSegment(OSError):
 
 
 @dataclass(slots=True, eq=False)
-class Segment:
+class WalSegment:
     """One file of the WAL.
 
     first_entry   of the log's index that lies in it; -1: not looked up yet

@@ -12,10 +12,10 @@ from itertools import count
 from pathlib import Path
 
 from shm.kernels.base.words import SPACE_UNLIMITED
-from smq.log.files.background import Background, Lane
+from smq.log.files.background import Background, JobLane
 from smq.log.files.disk import Disk, told
 from smq.log.files.kept import Kept
-from smq.log.files.segment import NoSegment, Segment
+from smq.log.files.segment import NoSegment, WalSegment
 
 WRITE_AHEAD_BYTES = 4 * 1024 * 1024
 SPARES_READY = 2  # A burst fills a segment sooner than a file of its size is allocated.
@@ -42,9 +42,9 @@ class SegmentFiles:
         self.directory, self.disk, self.background = directory, disk, background
         self.segment_bytes, self.bytes_max = segment_bytes, bytes_max
         self._disk_bytes_max = SPACE_UNLIMITED
-        self.segments: list[Segment] = []
+        self.segments: list[WalSegment] = []
         self.kept = Kept(keep_bytes_max)
-        self._next: Segment | None = None
+        self._next: WalSegment | None = None
         self._spares: list[Path] = []
         self._preparing_next = self._preparing_spare = False
         self._recycling = 0  # Files of freed segments that are neither spares nor deleted yet.
@@ -70,7 +70,7 @@ class SegmentFiles:
                 continue
             start, size = int(path.stem), path.stat().st_size
             if size:
-                self.segments.append(Segment(start, start + size, self.disk.open(path), path))
+                self.segments.append(WalSegment(start, start + size, self.disk.open(path), path))
             else:
                 self.disk.remove(path)
         self._clean()
@@ -148,7 +148,7 @@ class SegmentFiles:
 
     # --- the next one -----------------------------------------------------------------------------
 
-    def begin(self, start: int) -> Segment:
+    def begin(self, start: int) -> WalSegment:
         """Begin the segment at `start`. Raises NoSegment."""
         segment = self._take_next()
         while segment is None:
@@ -164,16 +164,16 @@ class SegmentFiles:
         self.prepare_next()
         return segment
 
-    def _take_next(self) -> Segment | None:
+    def _take_next(self) -> WalSegment | None:
         """The file that is ready or being made; None: there is none."""
         if self._next is None:
             self.make_room()
         while self._preparing_next or (self._next is None and self._recycling):
-            self.background.wait_a_job(Lane.FILES)
+            self.background.wait_a_job(JobLane.FILES)
         segment, self._next = self._next, None
         return segment
 
-    def _prepare(self, start: int, spare: Path | None) -> Segment:
+    def _prepare(self, start: int, spare: Path | None) -> WalSegment:
         """The file of the segment at `start`, made of a spare if there is one."""
         path = self.directory / f"{start:020d}.wal"
         if spare is None:
@@ -186,7 +186,7 @@ class SegmentFiles:
         except OSError:
             self.disk.close(fd)
             raise
-        return Segment(start, start + self.segment_bytes, fd, path)
+        return WalSegment(start, start + self.segment_bytes, fd, path)
 
     def new_path(self) -> Path:
         """The path of a file that is no segment yet."""
@@ -205,9 +205,9 @@ class SegmentFiles:
         spare = self._spares.pop() if self._spares else None
         self._preparing_next = True
 
-        def done(result: Segment | OSError) -> None:
+        def done(result: WalSegment | OSError) -> None:
             self._preparing_next = False
-            if isinstance(result, Segment):
+            if isinstance(result, WalSegment):
                 self._next = result
                 self._prepare_spare()
             elif spare is not None:
@@ -215,7 +215,7 @@ class SegmentFiles:
             else:  # The disk has no room for a new file: a kept segment's will do.
                 self.kept.reclaim(even_lent=True)
 
-        self.background.submit(Lane.FILES, lambda: self._prepare(start, spare), done)
+        self.background.submit(JobLane.FILES, lambda: self._prepare(start, spare), done)
 
     def _prepare_spare(self) -> None:
         if len(self._spares) >= SPARES_READY or self._preparing_spare:
@@ -241,13 +241,13 @@ class SegmentFiles:
                 return
             size = min(WRITE_AHEAD_BYTES, self.segment_bytes - at)
             self.background.submit(
-                Lane.FILES,
+                JobLane.FILES,
                 lambda: self.disk.fill(path, at, size),
                 lambda failure: write(at + size) if failure is None else made(None),
             )
 
         self.background.submit(
-            Lane.FILES, make, lambda failure: write(0) if failure is None else made(failure)
+            JobLane.FILES, make, lambda failure: write(0) if failure is None else made(failure)
         )
 
     # --- freeing ----------------------------------------------------------------------------------
@@ -268,9 +268,9 @@ class SegmentFiles:
         self.prepare_next()
         while self._spares and self.files_bytes > self.limit:
             path = self._spares.pop()
-            self.background.submit(Lane.FILES, partial(self.disk.remove, path), lambda _: None)
+            self.background.submit(JobLane.FILES, partial(self.disk.remove, path), lambda _: None)
 
-    def free(self, segment: Segment) -> None:
+    def free(self, segment: WalSegment) -> None:
         """Give up a segment that is not needed: its file becomes a spare, in the background."""
         assert segment.pins == 0
         assert segment is not self.segments[-1]
@@ -286,15 +286,15 @@ class SegmentFiles:
                 self._spares.append(result)
             self.prepare_next()
 
-        self.background.submit(Lane.FILES, lambda: self._recycle(segment, spare), done)
+        self.background.submit(JobLane.FILES, lambda: self._recycle(segment, spare), done)
 
-    def _spare_for(self, segment: Segment) -> Path | None:
+    def _spare_for(self, segment: WalSegment) -> Path | None:
         """The name under which an unneeded file becomes a spare; None: delete it."""
         fits = segment.end - segment.start == self.segment_bytes
         fits &= self.files_bytes + self.segment_bytes <= self.limit
         return self.new_path() if fits and self._may_keep_a_spare() else None
 
-    def _recycle(self, segment: Segment, spare: Path | None) -> Path | None:
+    def _recycle(self, segment: WalSegment, spare: Path | None) -> Path | None:
         self.disk.close(segment.fd)
         self.disk.remove(segment.index_path)
         if spare is None:

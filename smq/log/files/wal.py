@@ -10,9 +10,9 @@ from contextlib import suppress
 
 import numpy as np
 
-from smq.log.files.background import Lane
+from smq.log.files.background import JobLane
 from smq.log.files.salvage import salvage
-from smq.log.files.segment import Segment
+from smq.log.files.segment import WalSegment
 from smq.log.files.segment_files import WRITE_AHEAD_BYTES, SegmentFiles
 
 LOANS_END_BELOW = 0.375  # Of wal.bytes.max, free; see space.py.
@@ -44,14 +44,14 @@ class Wal:
 
     # --- reading --------------------------------------------------------------------------------
 
-    def find(self, position: int) -> Segment | None:
+    def find(self, position: int) -> WalSegment | None:
         """The segment that covers a position; None: it was freed, or not begun."""
         i = bisect_right(self.segments, position, key=lambda segment: segment.start) - 1
         if i >= 0 and position < self.segments[i].end:
             return self.segments[i]
         return None
 
-    def covering(self, positions: np.ndarray) -> list[Segment]:
+    def covering(self, positions: np.ndarray) -> list[WalSegment]:
         """The segments that cover any of these positions (int64, ascending)."""
         first = self.find(int(positions[0])) if len(positions) else None
         if first is not None and positions[-1] < first.end:
@@ -114,9 +114,9 @@ class Wal:
                 self._disk.will_read(fd, length + READ_AHEAD_BYTES, at)
             return salvage(self._disk, fd, length, at)[0]
 
-        self._background.submit(Lane.READS, read, loaded)
+        self._background.submit(JobLane.READS, read, loaded)
 
-    def is_held(self, segment: Segment, space_left: int) -> bool:
+    def is_held(self, segment: WalSegment, space_left: int) -> bool:
         """Whether a segment that is no longer needed must stay. A loan counts only while there is
         space: after that the log takes it, and its reader finds nothing."""
         is_lent = segment.loans > 0 and space_left >= LOANS_END_BELOW * self.files.limit
@@ -146,7 +146,7 @@ class Wal:
             self._disk.write(fd, ring[place : place + stop - start], start - first_position)
             start = stop
 
-    def write_again(self, segment: Segment, ring: memoryview, start: int, end: int) -> int:
+    def write_again(self, segment: WalSegment, ring: memoryview, start: int, end: int) -> int:
         """Replace a segment's file by a fresh, synced one: [start, end) from the ring, the bytes
         before from the old file. Returns its descriptor, for swap(). Runs in the background.
 
@@ -168,10 +168,10 @@ class Wal:
             raise
         return fd
 
-    def swap(self, segment: Segment, fd: int) -> None:
+    def swap(self, segment: WalSegment, fd: int) -> None:
         """Use the fresh file. The old one is closed after the reads that may still use it."""
         old, segment.fd = segment.fd, fd
-        self._background.submit(Lane.READS, lambda: self._disk.close(old), lambda _: None)
+        self._background.submit(JobLane.READS, lambda: self._disk.close(old), lambda _: None)
 
     def own_last(self, end: int) -> None:
         """Before a new life writes after the log's `end`: if a snapshot shares the last file,

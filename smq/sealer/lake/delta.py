@@ -23,7 +23,7 @@ from smq.model.segments import directory_of
 from smq.sealer.lake.errors import LakeError
 from smq.sealer.lake.plan import NewFile, range_of
 from smq.sealer.lake.seen import Seen
-from smq.sealer.lake.table import COUNTED, PARTITION, TOPIC_ID, Commit, Held, TableName
+from smq.sealer.lake.table import COUNTED, PARTITION, TOPIC_ID, Held, LakeCommit, TableName
 from smq.sealer.years import within_years
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class DeltaTable:
             self._log.alter.set_table_properties(_CONFIGURATION)
             self._follow(version)
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: LakeCommit) -> None:
         """See LakeTable."""
         assert self._log is not None, "it was read or created"
         library = _library("deltalake.transaction")

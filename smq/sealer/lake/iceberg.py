@@ -27,7 +27,7 @@ from smq.sealer.lake.errors import LakeError
 from smq.sealer.lake.own_files import Elsewhere, keep_to, refuse_foreign_schema
 from smq.sealer.lake.plan import NewFile, range_of
 from smq.sealer.lake.seen import Mark, Seen
-from smq.sealer.lake.table import COUNTED, PARTITION, TOPIC_ID, Commit, Held, TableName
+from smq.sealer.lake.table import COUNTED, PARTITION, TOPIC_ID, Held, LakeCommit, TableName
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -147,7 +147,7 @@ class IcebergTable:
     def renew(self) -> None:
         """See LakeTable. Its properties have not changed."""
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: LakeCommit) -> None:
         """See LakeTable."""
         assert self._table is not None, "it was read or created"
         added = [self._data_file(new, commit.footers) for new in commit.change.added]

@@ -32,8 +32,8 @@ from smq.sealer.lake.state import TableState, forget_state, path_of, read_state,
 from smq.sealer.lake.table import (
     OFFSETS,
     RAW_RECORDS,
-    Commit,
     Held,
+    LakeCommit,
     LakeTable,
     TableName,
     columns_of,
@@ -186,13 +186,13 @@ class Publishing(NamedTuple):
             table.add_columns(missing)
         return held
 
-    def _commit(self, change: Change, lines: Lines) -> Commit:
+    def _commit(self, change: Change, lines: Lines) -> LakeCommit:
         footers = {new.segment.path: footer(self.store, new.segment) for new in change.added}
         properties = {
             OFFSETS: json.dumps({str(each): end for each, end in sorted(change.ends.items())}),
             RAW_RECORDS: str(raw_records(lines)),
         }
-        return Commit(change, footers, properties, self.now().wall_ms)
+        return LakeCommit(change, footers, properties, self.now().wall_ms)
 
 
 def _check_owner(held: Held, job: PublishTable) -> None:

@@ -47,7 +47,7 @@ class Held(NamedTuple):
     is_dated: bool = False
 
 
-class Commit(NamedTuple):
+class LakeCommit(NamedTuple):
     """A change, the footers of the files that it adds by key, the snapshot's properties, and its
     time for people."""
 
@@ -76,7 +76,7 @@ class LakeTable(Protocol):
         """Give it the properties of this version."""
         ...
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: LakeCommit) -> None:
         """Commit on top of what `read` returned; fails if another writer was quicker."""
         ...
 

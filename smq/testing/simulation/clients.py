@@ -30,7 +30,7 @@ Message: TypeAlias = Any
 Answered = Callable[[Message], None]
 
 
-class Asked(NamedTuple):
+class RequestInFlight(NamedTuple):
     """A request in flight."""
 
     correlation: int
@@ -41,15 +41,15 @@ class Asked(NamedTuple):
     wait_ms: int
 
 
-class Connection:
+class SimConnection:
     """A connection to one node, until it breaks. Answers come in the order of the requests."""
 
-    def __init__(self, client: "Client", node: int) -> None:
+    def __init__(self, client: "SimClient", node: int) -> None:
         world = client.world
         self.client, self.node = client, node
         self.socket = world.network.connect(node_address(node), (client.name, 1))
         self.socket.owner = client
-        self.asked: deque[Asked] = deque()
+        self.asked: deque[RequestInFlight] = deque()
         self._out, self._received = bytearray(), bytearray()
         self.is_open, self.is_paused = True, False
 
@@ -66,7 +66,7 @@ class Connection:
         self._out += len(body).to_bytes(4) + body
         now_ns = self.client.world.clock.now_ns
         self.client.is_touched = True
-        self.asked.append(Asked(correlation, name, version, answered, now_ns, wait_ms))
+        self.asked.append(RequestInFlight(correlation, name, version, answered, now_ns, wait_ms))
         self.turn()
 
     def turn(self) -> None:
@@ -140,13 +140,13 @@ class Connection:
         return None if self.is_paused else self.socket.next_due_ns()
 
 
-class Client:
+class SimClient:
     """A client, with a connection to each node it needs."""
 
     def __init__(self, world: Environment, name: str) -> None:
         self.world, self.name = world, name
         self.chance = Random(f"{world.seed} {name}")  # noqa: S311
-        self.connections: dict[int, Connection] = {}
+        self.connections: dict[int, SimConnection] = {}
         self._home = self.chance.randrange(4)
         self.not_before: dict[int, int] = {}
         self.correlations = count(1)
@@ -173,19 +173,19 @@ class Client:
         self.in_vain += 1
         self.later(PAUSE_MS if self.in_vain < VAIN_MAX else LONG_PAUSE_MS, action)
 
-    def connection(self, node: int) -> Connection | None:
+    def connection(self, node: int) -> SimConnection | None:
         """A connection to a node; None if there is none now."""
         if node not in self.connections:
             if self.world.clock.now_ns < self.not_before.get(node, 0):
                 return None
             try:
-                self.connections[node] = Connection(self, node)
+                self.connections[node] = SimConnection(self, node)
             except OSError:
                 self.not_before[node] = self.after_ns(PAUSE_MS)
                 return None
         return self.connections[node]
 
-    def any_connection(self) -> Connection | None:
+    def any_connection(self) -> SimConnection | None:
         """A connection to any node: always the same one until it fails."""
         connection = self.connection(1 + self._home % self.world.host.config.shards)
         if connection is None:

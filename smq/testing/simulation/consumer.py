@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from smq.model.errors import ErrorCode
 from smq.model.setting import INT64_MAX
-from smq.testing.simulation.clients import PAUSE_MS, Client, Message
+from smq.testing.simulation.clients import PAUSE_MS, Message, SimClient
 from smq.testing.simulation.environment import Environment
 from smq.testing.simulation.ledger import Broken, Commits, Incarnation, Part
 from smq.testing.simulation.removed import removed_offsets
@@ -32,7 +32,7 @@ COMMIT_VERSION, OFFSETS_VERSION = 8, 7
 FETCH_BYTES_MAX, LARGE_FETCH_BYTES = 1 << 14, 1 << 16
 
 
-class Consumer(Client):
+class SimConsumer(SimClient):
     """Reads partitions from its positions."""
 
     def __init__(self, world: Environment, name: str) -> None:
@@ -140,7 +140,7 @@ def records_of(data: bytes | memoryview | None) -> Records:
     return Records(rows, end)
 
 
-class Reader(Client):
+class FinalReader(SimClient):
     """Reads whole partitions at the end of a run; `found` has their records, `removed` the offsets
     that compaction had removed before the first was read."""
 
@@ -213,7 +213,7 @@ class Reader(Client):
             self.unread.discard(place)
 
 
-class Committer(Client):
+class Committer(SimClient):
     """A group that commits each offset at most once. `unchecked`: those it has asked for."""
 
     def __init__(self, world: Environment, name: str) -> None:
@@ -264,7 +264,7 @@ class Committer(Client):
         self.ask_until("OffsetFetch", OFFSETS_VERSION, request, is_enough, 1000)
 
 
-class Administrator(Client):
+class Administrator(SimClient):
     """Creates and deletes topics."""
 
     def create(self, name: str, partitions: int, level: str, attempts: int = 30) -> None:

@@ -19,8 +19,8 @@ from smq.log.losses import BOOT_FILE
 from smq.testing.disk import (
     PAGE_BYTES,
     SECTOR_BYTES,
+    DiskOperation,
     Files,
-    Operation,
     pieces_of,
     read_image,
     write_image,
@@ -86,7 +86,7 @@ class SimulatedDisk(OsDisk):
         self._call("create")
         fd = super().create(path, size)
         self._opened[fd] = self._new_file(path.name)
-        self.files.apply(Operation("create", self._opened[fd], path.name, data=bytes(size)))
+        self.files.apply(DiskOperation("create", self._opened[fd], path.name, data=bytes(size)))
         return fd
 
     def fill(self, path: Path, at: int, size: int) -> None:
@@ -113,7 +113,7 @@ class SimulatedDisk(OsDisk):
         self._write(fd, data, at)
 
     def _write(self, fd: int, data: memoryview, at: int) -> None:
-        self.files.apply(Operation("write", self._opened[fd], at=at, data=bytes(data)))
+        self.files.apply(DiskOperation("write", self._opened[fd], at=at, data=bytes(data)))
         super().write(fd, data, at)
 
     def read(self, fd: int, length: int, at: int) -> np.ndarray:
@@ -148,7 +148,7 @@ class SimulatedDisk(OsDisk):
             lost = self.files.unsynced.pop(file, [])
             self.files.land(file, [write for write in lost if self.chance.random() < 0.5])
             raise
-        self.files.apply(Operation("sync", file))
+        self.files.apply(DiskOperation("sync", file))
 
     def replace(self, path: Path, data: bytes | memoryview) -> None:
         """See Disk."""
@@ -159,7 +159,7 @@ class SimulatedDisk(OsDisk):
             raise
         path.write_bytes(data)
         file = self._new_file(path.name)
-        self.files.apply(Operation("replace", file, path.name, data=bytes(data)))
+        self.files.apply(DiskOperation("replace", file, path.name, data=bytes(data)))
 
     def rename(self, path: Path, target: Path) -> None:
         """See Disk. The directory is synced after it, unless the process dies between."""
@@ -167,7 +167,7 @@ class SimulatedDisk(OsDisk):
         path.rename(target)
         assert target.parent == self.directory
         self._names[target.name] = file = self._names.pop(path.name)
-        self.files.apply(Operation("rename", file, path.name, target=target.name))
+        self.files.apply(DiskOperation("rename", file, path.name, target=target.name))
         self.sync_directory(target.parent)
 
     def remove(self, path: Path) -> None:
@@ -175,7 +175,7 @@ class SimulatedDisk(OsDisk):
         self._call("remove")
         super().remove(path)
         if self._names.pop(path.name, None) is not None:
-            self.files.apply(Operation("remove", name=path.name))
+            self.files.apply(DiskOperation("remove", name=path.name))
 
     def space(self, path: Path) -> tuple[int, int]:  # noqa: ARG002
         """See Disk. The real disk is shared with other programs."""
@@ -186,7 +186,7 @@ class SimulatedDisk(OsDisk):
         """See Disk."""
         assert path == self.directory
         self._call("sync_directory")
-        self.files.apply(Operation("directory"))
+        self.files.apply(DiskOperation("directory"))
 
     def _new_file(self, name: str) -> int:
         self._names[name] = self._next_file

@@ -15,7 +15,7 @@ from smq.testing.simulation.clock import MS, SimulatedClock
 from smq.testing.simulation.host import Host
 from smq.testing.simulation.ledger import Broken, Incarnation, Ledger, said
 from smq.testing.simulation.network import Network
-from smq.testing.simulation.processes import Process, ShardProcess
+from smq.testing.simulation.processes import ShardProcess, SimProcess
 
 TOPICS = 3
 LATE_MS = 400  # The longest delivery of an answer over a slow connection.
@@ -36,7 +36,7 @@ class Environment:
         self.network = Network(self.clock, seed)
         logs = self.chance.choice((1, 1, 2, 2, 3))
         self.host = Host(directory, self.clock, self.network, self.chance, logs)
-        self.processes: dict[str, Process] = {}
+        self.processes: dict[str, SimProcess] = {}
         self.ledger = Ledger()
         self.trail: list[str] = []
         self.tells_details = False

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from smq.app.process.inheritance import COORDINATOR
 from smq.model.errors import ErrorCode
-from smq.testing.simulation.clients import PAUSE_MS, Client, Message
+from smq.testing.simulation.clients import PAUSE_MS, Message, SimClient
 from smq.testing.simulation.clock import MS
 from smq.testing.simulation.environment import Environment
 from smq.testing.simulation.ledger import Broken
@@ -23,7 +23,7 @@ SESSION_MS, REBALANCE_MS, HEARTBEAT_MS = 6_000, 20_000, 1_500
 SURE_MS = SESSION_MS / 2  # Less than a session, by more than any message is late.
 
 
-class GroupMember(Client):
+class SimMember(SimClient):
     """A member. It comes under a new id after it has vanished."""
 
     def __init__(self, world: Environment, name: str) -> None:

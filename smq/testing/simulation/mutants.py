@@ -49,7 +49,7 @@ MUTANTS: tuple[Mutant, ...] = (
 )
 
 
-class Found(NamedTuple):
+class Detection(NamedTuple):
     """After how many seeds the defect was found; None if it was not."""
 
     seeds: int
@@ -71,18 +71,18 @@ def planted(mutant: Mutant) -> Iterator[None]:
 
 def look_for(
     mutant: Mutant, seeds: Iterable[int], place: Workplace, *, asserts: bool = True
-) -> Found:
+) -> Detection:
     """Run seeds until one fails."""
     count = 0
     with planted(mutant):
         for count, seed in enumerate(seeds, 1):
             outcome = simulate(seed, place, events_of(seed, mutant.kinds), asserts=asserts)
             if outcome.why:
-                return Found(count, outcome)
-    return Found(count, None)
+                return Detection(count, outcome)
+    return Detection(count, None)
 
 
-def told(found: Found) -> str:
+def told(found: Detection) -> str:
     """A table cell."""
     if found.outcome is None:
         return f"not in {found.seeds} seeds"

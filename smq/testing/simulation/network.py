@@ -23,7 +23,7 @@ FIRST_FD = 1000
 _GONE = select.EPOLLHUP | select.EPOLLERR
 
 
-class Owner(Protocol):
+class SocketOwner(Protocol):
     """A user of sockets. `is_touched`: something happened to one of them since its last turn."""
 
     is_touched: bool
@@ -101,7 +101,7 @@ class SimulatedSocket:
         self.outgoing: _Stream
         self.other: SimulatedSocket
         self.is_reset = self.is_closed = False
-        self.owner: Owner | None = None
+        self.owner: SocketOwner | None = None
 
     def fileno(self) -> int:
         """See socket."""
@@ -204,7 +204,7 @@ class Listener:
 
     def __init__(self, network: "Network", address: Address) -> None:
         self.fd, self.address = network.next_fd(), address
-        self.owner: Owner | None = None  # Of the connections it accepts.
+        self.owner: SocketOwner | None = None  # Of the connections it accepts.
         self.backlog: deque[SimulatedSocket] = deque()
 
     def fileno(self) -> int:
@@ -285,7 +285,7 @@ class Network:
         assert isinstance(sock, SimulatedSocket)
         return sock.outgoing.length
 
-    def sockets_of(self, owner: Owner) -> list[SimulatedSocket]:
+    def sockets_of(self, owner: SocketOwner) -> list[SimulatedSocket]:
         """The open sockets of a process."""
         found = (each for each in self.by_fd.values() if isinstance(each, SimulatedSocket))
         return [sock for sock in found if sock.owner is owner]
@@ -296,7 +296,7 @@ class Network:
         return [sock for sock in found if not sock.is_reset]
 
 
-class Poller:
+class SimPoller:
     """The simulated epoll of a loop; see smq.app.process.loop.Poller."""
 
     def __init__(self, network: Network) -> None:
@@ -304,22 +304,22 @@ class Poller:
         self.watched: dict[int, int] = {}
 
     def register(self, fd: int, eventmask: int, /) -> None:
-        """See Poller."""
+        """See SimPoller."""
         assert fd not in self.watched
         assert fd in self._network.by_fd
         self.watched[fd] = eventmask
 
     def modify(self, fd: int, eventmask: int, /) -> None:
-        """See Poller."""
+        """See SimPoller."""
         assert fd in self.watched
         self.watched[fd] = eventmask
 
     def unregister(self, fd: int, /) -> None:
-        """See Poller."""
+        """See SimPoller."""
         del self.watched[fd]
 
     def poll(self, _timeout: float, maxevents: int, /) -> list[tuple[int, int]]:
-        """See Poller."""
+        """See SimPoller."""
         ready = []
         for fd, wanted in self.watched.items():
             mask = self._network.by_fd[fd].events() & (wanted | _GONE)
@@ -340,8 +340,8 @@ class Poller:
         return min(dues, default=None)
 
     def fileno(self) -> int:
-        """See Poller. Kernels that would use it do not run here."""
+        """See SimPoller. Kernels that would use it do not run here."""
         return -1
 
     def close(self) -> None:
-        """See Poller."""
+        """See SimPoller."""

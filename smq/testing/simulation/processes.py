@@ -40,7 +40,7 @@ from smq.testing.simulation.clock import MS
 from smq.testing.simulation.cost import Inflated
 from smq.testing.simulation.disk import Killed
 from smq.testing.simulation.host import PARTITIONS_PER_LOG_MAX, Host
-from smq.testing.simulation.network import Listener, Poller
+from smq.testing.simulation.network import Listener, SimPoller
 from smq.testing.simulation.store import SimulatedStore
 from smq.testing.simulation.threads import SteppedBackground, SteppedSyncer
 
@@ -62,8 +62,8 @@ class _NeverSpins(Spin):
 class SimulatedLoop(Loop):
     """A process's loop, with its ready events in random order."""
 
-    def __init__(self, process: "Process") -> None:
-        self.poller = Poller(process.host.network)
+    def __init__(self, process: "SimProcess") -> None:
+        self.poller = SimPoller(process.host.network)
         super().__init__(self.poller)
         self.spin = _NeverSpins()
         self._process = process
@@ -81,7 +81,7 @@ class SimulatedLoop(Loop):
         return self._process.host.network.unsent_bytes(fd)
 
 
-class Process:
+class SimProcess:
     """A process. `fuse` is the number of system calls before it dies; then `ends` happens."""
 
     ends: Ends
@@ -205,7 +205,7 @@ class KernelAcks(Acks):
         return self._chance.random() < KERNEL_TURNS_SHARE
 
 
-class ShardProcess(Process):
+class ShardProcess(SimProcess):
     """Like smq.app.shard.main, but without threads, descriptors and the local door."""
 
     def __init__(self, host: Host, node_id: int, fuse: int | None = None) -> None:
@@ -234,12 +234,12 @@ class ShardProcess(Process):
         self._serve(f"tcp-{node_id}")
 
     def turn(self) -> None:
-        """See Process."""
+        """See SimProcess."""
         with self._inflated.turn():
             super().turn()
 
     def at_work(self) -> list[str]:
-        """See Process."""
+        """See SimProcess."""
         shard = self.shard
         states = {
             "hurried sealing": shard.hurried_logs,
@@ -290,17 +290,17 @@ class ShardProcess(Process):
             self.loop.call_later(CATALOG_WAIT_MS, partial(self._serve, listener))
 
     def invariants(self) -> None:
-        """See Process."""
+        """See SimProcess."""
         self.shard.invariants()
         self.server.invariants()
 
     def is_ready(self, now_ns: int) -> bool:
-        """See Process."""
+        """See SimProcess."""
         is_behind = self.inheritance.catalog.has_moved(self.shard.catalog_version)
         return is_behind or super().is_ready(now_ns)
 
     def next_due_ns(self) -> int | None:
-        """See Process."""
+        """See SimProcess."""
         dues = [super().next_due_ns(), *(self._due_ns(each) for each in self._threads)]
         return min((due for due in dues if due is not None), default=None)
 
@@ -309,7 +309,7 @@ class ShardProcess(Process):
         return thread.due_ns if isinstance(thread, SteppedSyncer) else thread.next_due_ns()
 
     def step_threads(self, now_ns: int) -> None:
-        """See Process."""
+        """See SimProcess."""
         for thread in self._threads:
             due_ns = self._due_ns(thread)
             if due_ns is None or due_ns > now_ns:
@@ -330,19 +330,19 @@ class ShardProcess(Process):
             log.close()
 
     def release(self) -> None:
-        """See Process."""
+        """See SimProcess."""
         super().release()
         for number in self._numbers:
             self.host.disks[number].drop_descriptors()
 
 
-def logs_of(processes: Iterable[Process]) -> list[Log]:
+def logs_of(processes: Iterable[SimProcess]) -> list[Log]:
     """The logs of the shards among some processes."""
     shards = [each.shard for each in processes if isinstance(each, ShardProcess)]
     return [log for shard in shards for log in shard.logs.values()]
 
 
-class CoordinatorProcess(Process):
+class CoordinatorProcess(SimProcess):
     """Like smq.app.coordinator.main, but with a seeded random generator."""
 
     def __init__(self, host: Host) -> None:
@@ -375,12 +375,12 @@ class CoordinatorProcess(Process):
         Acceptor(self.loop, self.listener(COORDINATOR), server.accepted)
 
     def invariants(self) -> None:
-        """See Process."""
+        """See SimProcess."""
         self.coordinator.groups.invariants()
         self.coordinator.transactions.invariants()
 
     def release(self) -> None:
-        """See Process. What was not committed is forgotten."""
+        """See SimProcess. What was not committed is forgotten."""
         super().release()
         self.host.store_image = self.store.image(self.host.store_chance)
         self.store.close()

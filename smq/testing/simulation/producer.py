@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from smq.model.errors import ErrorCode
-from smq.testing.simulation.clients import Client, Message
+from smq.testing.simulation.clients import Message, SimClient
 from smq.testing.simulation.environment import Environment
 from smq.testing.simulation.ledger import Broken, Incarnation
 from smq.wire.compression import Codec
@@ -32,7 +32,7 @@ PLAIN_BYTES_MAX = 2048  # Larger values are compressed: message.max.bytes is sma
 
 
 @dataclass(eq=False)
-class Batch:
+class SimBatch:
     """Records of one batch. `is_sent`: in flight on an open connection."""
 
     first: int
@@ -42,7 +42,7 @@ class Batch:
 
 
 @dataclass(eq=False)
-class Lane:
+class ProducerLane:
     """The stream of a producer id to a partition.
 
     `losses` is the incarnation's count when the lane opened: a later sequence gap may be a loss.
@@ -53,7 +53,7 @@ class Lane:
     partition: int
     producer_id: int = -1
     next_sequence: int = 0
-    batches: deque[Batch] = field(default_factory=deque)
+    batches: deque[SimBatch] = field(default_factory=deque)
     losses: int = 0
     told: ErrorCode = ErrorCode.NONE  # The last one.
     is_known: bool = False
@@ -66,7 +66,7 @@ class Lane:
     def where(self) -> str:
         return self.incarnation.where(self.partition)
 
-    def ready(self) -> Batch | None:
+    def ready(self) -> SimBatch | None:
         """The next one to send."""
         # A broker accepts any sequence of an unknown producer: until it knows it, one at a time.
         in_flight_max = IN_FLIGHT_MAX if self.is_known else 1
@@ -87,13 +87,13 @@ class Lane:
             batch.is_sent = False
 
 
-class Producer(Client):
+class SimProducer(SimClient):
     """Sends records to any topics."""
 
     def __init__(self, world: Environment, name: str, lane_numbers: Iterator[int]) -> None:
         super().__init__(world, name)
         self._lane_numbers = lane_numbers
-        self.lanes: dict[tuple[Incarnation, int], Lane] = {}
+        self.lanes: dict[tuple[Incarnation, int], ProducerLane] = {}
         self._is_pausing = False
 
     def produce(
@@ -108,7 +108,7 @@ class Producer(Client):
                 b"%d:%d:" % (lane.number, n) + b"." * size for n in range(first, first + records)
             ]
             self.world.ledger.sent.setdefault(incarnation.topic.name, set()).update(values)
-            lane.batches.append(Batch(first, values, b""))
+            lane.batches.append(SimBatch(first, values, b""))
         self._pump()
 
     def stop_flooding(self) -> None:
@@ -116,9 +116,9 @@ class Producer(Client):
         for lane in self.lanes.values():
             lane.forget_unoffered()
 
-    def _open(self, incarnation: Incarnation, partition: int) -> Lane:
+    def _open(self, incarnation: Incarnation, partition: int) -> ProducerLane:
         number = next(self._lane_numbers)
-        lane = Lane(number, incarnation, partition, losses=incarnation.losses)
+        lane = ProducerLane(number, incarnation, partition, losses=incarnation.losses)
         self.lanes[incarnation, partition] = lane
 
         def given(response: Message) -> bool:
@@ -131,7 +131,7 @@ class Producer(Client):
         self.ask_until("InitProducerId", 4, request, given, 1000, lambda: self._is_wanted(lane))
         return lane
 
-    def _is_wanted(self, lane: Lane) -> bool:
+    def _is_wanted(self, lane: ProducerLane) -> bool:
         return self.lanes.get((lane.incarnation, lane.partition)) is lane
 
     def _pause(self) -> None:
@@ -160,7 +160,7 @@ class Producer(Client):
             if not sent:
                 self._pause()
 
-    def _next(self) -> dict[Lane, Batch]:
+    def _next(self) -> dict[ProducerLane, SimBatch]:
         found = {}
         for key, lane in list(self.lanes.items()):
             if lane.incarnation.is_dying:
@@ -169,7 +169,7 @@ class Producer(Client):
                 found[lane] = batch
         return found
 
-    def _send(self, node: int, ready: dict[Lane, Batch]) -> bool:
+    def _send(self, node: int, ready: dict[ProducerLane, SimBatch]) -> bool:
         connection = self.connection(node)
         if connection is None:
             return False
@@ -185,7 +185,7 @@ class Producer(Client):
         connection.ask("Produce", VERSION, request, lambda r: self._answered(ready, losses, r))
         return True
 
-    def _encoded(self, lane: Lane, batch: Batch) -> bytes:
+    def _encoded(self, lane: ProducerLane, batch: SimBatch) -> bytes:
         now_ms = self.world.clock.wall_ns() // 1_000_000
         key_of = lane.incarnation.key_of
         records = [
@@ -201,7 +201,10 @@ class Producer(Client):
         )
 
     def _answered(
-        self, sent: dict[Lane, Batch], losses: dict[Lane, int], response: ProduceResponse | None
+        self,
+        sent: dict[ProducerLane, SimBatch],
+        losses: dict[ProducerLane, int],
+        response: ProduceResponse | None,
     ) -> None:
         if response is None:
             for lane in sent:
@@ -224,7 +227,7 @@ class Producer(Client):
                     self._settle(lane, batch, code, -1 if is_of_before else offset)
         self._pump()
 
-    def _settle(self, lane: Lane, batch: Batch, code: ErrorCode, offset: int) -> None:
+    def _settle(self, lane: ProducerLane, batch: SimBatch, code: ErrorCode, offset: int) -> None:
         if code != lane.told or code == ErrorCode.NONE:
             lane.told = code
             self.world.detail(
@@ -253,7 +256,7 @@ class Producer(Client):
         else:
             raise Broken(f"{self.name} gets {code.name} for a batch as all others")
 
-    def _gap(self, lane: Lane, first: int, code: ErrorCode) -> None:
+    def _gap(self, lane: ProducerLane, first: int, code: ErrorCode) -> None:
         """The next batch does not follow what was acked. Raises Broken if nothing may be lost."""
         incarnation = lane.incarnation
         is_excused = incarnation.is_dying or self.world.ledger.is_damaged
@@ -263,7 +266,7 @@ class Producer(Client):
                 "although nothing may be lost"
             )
 
-    def _leave(self, lane: Lane) -> None:
+    def _leave(self, lane: ProducerLane) -> None:
         """Start over: unacked records stay in doubt."""
         self.lanes.pop((lane.incarnation, lane.partition), None)
         lane.batches.clear()

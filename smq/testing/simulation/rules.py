@@ -6,7 +6,7 @@ Each gets the world, whose reader has read every existing topic, and raises Brok
 from collections.abc import Callable
 
 from smq.testing.simulation.ledger import Broken, said
-from smq.testing.simulation.transactor import ABORTED, COMMITTED, Places
+from smq.testing.simulation.transactor import ABORTED, COMMITTED, TransactionTopics
 from smq.testing.simulation.world import World
 
 Rule = Callable[[World], None]
@@ -99,7 +99,7 @@ def transactions_are_whole(world: World) -> None:
     a later record of each key; nothing of an aborted one; all or nothing of one with an unknown
     outcome. A failure that none of its topics' levels survives may tear it.
     """
-    places = Places(world)
+    places = TransactionTopics(world)
     if places.are_damaged:
         return
     found = world.committed_reader.found

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import TypeAlias
 
-from smq.testing.simulation.clients import Client
+from smq.testing.simulation.clients import SimClient
 from smq.testing.simulation.clock import MS
 from smq.testing.simulation.disk import Killed
 from smq.testing.simulation.environment import Environment
 from smq.testing.simulation.ledger import Broken
-from smq.testing.simulation.processes import Process
+from smq.testing.simulation.processes import SimProcess
 from smq.testing.simulation.sdk.programs import SdkProgram
 
-Participant: TypeAlias = Client | SdkProgram
+Participant: TypeAlias = SimClient | SdkProgram
 
 PAUSES_SHARE, PAUSE_MS_MAX = 0.03, 5.0  # After a turn the process may lose the CPU.
 ROUNDS_MAX = 1_000_000
@@ -101,7 +101,7 @@ class Scheduler:
                 has_moved |= self._let(process, now_ns)
         return has_moved
 
-    def _let(self, process: Process, now_ns: int) -> bool:
+    def _let(self, process: SimProcess, now_ns: int) -> bool:
         """Let one process act; returns whether it could."""
         self._run(process, lambda: process.step_threads(now_ns))
         if self._processes.get(process.name) is not process or not process.is_ready(now_ns):
@@ -115,7 +115,7 @@ class Scheduler:
                 self._pause(process.name, self._chance.random() * PAUSE_MS_MAX)
         return True
 
-    def _run(self, process: Process, action: Callable[[], None]) -> None:
+    def _run(self, process: SimProcess, action: Callable[[], None]) -> None:
         """Run a process's code, which may kill it as planned."""
         try:
             action()

@@ -20,7 +20,7 @@ from smq.testing.simulation.clock import MS
 from smq.testing.simulation.disk import Killed
 from smq.testing.simulation.host import Host
 from smq.testing.simulation.network import SimulatedSocket
-from smq.testing.simulation.processes import Process
+from smq.testing.simulation.processes import SimProcess
 from smq.wire.internal.form import (
     Failed,
     Question,
@@ -159,7 +159,7 @@ def _body_of(encoded: bytes) -> bytes:
     return frame.body
 
 
-class SealerProcess(Process):
+class SealerProcess(SimProcess):
     """Like smq.app.sealer.main. `let_others` runs while a worker waits."""
 
     def __init__(self, host: Host, let_others: Callable[[int], None]) -> None:
@@ -180,7 +180,7 @@ class SealerProcess(Process):
         self.is_woken = True
 
     def at_work(self) -> list[str]:
-        """See Process."""
+        """See SimProcess."""
         return [job for hand in self._hands if (job := hand.job)]
 
     def answered(self, question: Question[Any]) -> None:
@@ -196,12 +196,12 @@ class SealerProcess(Process):
             raise Killed(self.name)
 
     def next_due_ns(self) -> int | None:
-        """See Process."""
+        """See SimProcess."""
         dues = [super().next_due_ns(), *(hand.due_ns for hand in self._hands)]
         return min((due for due in dues if due is not None), default=None)
 
     def step_threads(self, now_ns: int) -> None:
-        """See Process."""
+        """See SimProcess."""
         for hand in list(self._hands):
             if hand.due_ns is not None and hand.due_ns <= now_ns and self.is_alive:
                 hand.step()

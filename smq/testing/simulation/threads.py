@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from shm.kernels.base.words import WORD_SYNCED
 from shm.segment import LogMemory
-from smq.log.files.background import Lane
+from smq.log.files.background import JobLane
 from smq.log.files.disk import Disk
 
 T = TypeVar("T")
@@ -73,13 +73,15 @@ class SteppedBackground:
 
     def __init__(self, when: When) -> None:
         self._when = when
-        self._jobs: dict[Lane, deque[tuple[Callable[[], Any], Callable[..., None]]]] = {}
-        self._dues: dict[Lane, int] = {}
-        self._finished: dict[Lane, deque[tuple[Callable[..., None], object]]] = {}
-        for lane in Lane:
+        self._jobs: dict[JobLane, deque[tuple[Callable[[], Any], Callable[..., None]]]] = {}
+        self._dues: dict[JobLane, int] = {}
+        self._finished: dict[JobLane, deque[tuple[Callable[..., None], object]]] = {}
+        for lane in JobLane:
             self._jobs[lane], self._finished[lane] = deque(), deque()
 
-    def submit(self, lane: Lane, job: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
+    def submit(
+        self, lane: JobLane, job: Callable[[], T], done: Callable[[T | OSError], None]
+    ) -> None:
         """See Background."""
         self._jobs[lane].append((job, done))
         self._dues.setdefault(lane, self._when())
@@ -94,7 +96,7 @@ class SteppedBackground:
                 count += 1
         return count
 
-    def wait_a_job(self, lane: Lane) -> None:
+    def wait_a_job(self, lane: JobLane) -> None:
         """See Background."""
         if not self._finished[lane] and self._jobs[lane]:
             self._run(lane)
@@ -105,7 +107,7 @@ class SteppedBackground:
     def wait(self) -> None:
         """See Background."""
         while any(self._jobs.values()) or any(self._finished.values()):
-            for lane in Lane:
+            for lane in JobLane:
                 self.wait_a_job(lane)
 
     def has_finished(self) -> bool:
@@ -121,7 +123,7 @@ class SteppedBackground:
         for lane in [lane for lane, due_ns in self._dues.items() if due_ns <= now_ns]:
             self._run(lane)
 
-    def _run(self, lane: Lane) -> None:
+    def _run(self, lane: JobLane) -> None:
         job, done = self._jobs[lane].popleft()
         del self._dues[lane]
         if self._jobs[lane]:

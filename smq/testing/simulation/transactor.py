@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from shm.kernels.base.words import BATCH_ATTRIBUTES_AT
 from smq.model.errors import ErrorCode
-from smq.testing.simulation.clients import PAUSE_MS, Answered, Client, Message
+from smq.testing.simulation.clients import PAUSE_MS, Answered, Message, SimClient
 from smq.testing.simulation.clock import MS
 from smq.testing.simulation.environment import Environment
 from smq.testing.simulation.ledger import Broken, Commits, Incarnation
@@ -55,7 +55,7 @@ RETRIED = {
 }
 
 
-class Places:
+class TransactionTopics:
     """The topics of transactions, once both certainly exist."""
 
     def __init__(self, world: Environment) -> None:
@@ -103,7 +103,7 @@ class Who(NamedTuple):
 
 
 @dataclass(eq=False)
-class Attempt:
+class TransactionAttempt:
     """A transaction: its record in each place, and its outcome as far as known.
 
     losses       how often its topics had lost what it must not lose when it began
@@ -120,12 +120,12 @@ class Attempt:
     written: set[int] = field(default_factory=set)
 
 
-class Transactor(Client):
+class Transactor(SimClient):
     """One transactional id."""
 
     def __init__(self, world: Environment, name: str, lane_numbers: Iterator[int]) -> None:
         super().__init__(world, name)
-        self.attempts: list[Attempt] = []
+        self.attempts: list[TransactionAttempt] = []
         self.is_busy = False
         self._lane = next(lane_numbers)
         self._wanted: deque[tuple[int, bool]] = deque()
@@ -173,8 +173,8 @@ class Transactor(Client):
             raise Broken(f"{self.name} cannot begin: {code.name}")
 
     @property
-    def _places(self) -> Places:
-        return Places(self.world)
+    def _places(self) -> TransactionTopics:
+        return TransactionTopics(self.world)
 
     def _ask(self, name: str, version: int, request: Message, answered: Answered) -> None:
         """Ask any node; `answered` gets None without an answer."""
@@ -196,14 +196,14 @@ class Transactor(Client):
             (places.losses(chosen, commits=commits), places.all_losses),
             self.world.clock.now_ns,
         )
-        attempt = Attempt(values, commits, *losses, now_ns)
+        attempt = TransactionAttempt(values, commits, *losses, now_ns)
         self.attempts.append(attempt)
         for place, value in values.items():
             self.world.ledger.sent.setdefault(PLACES[place][0], set()).add(value)
         for place in chosen:
             self._write(attempt, place)
 
-    def _write(self, attempt: Attempt, place: int) -> None:
+    def _write(self, attempt: TransactionAttempt, place: int) -> None:
         who = self._who
         if who is None or attempt is not self.attempts[-1]:
             return  # It was abandoned meanwhile.
@@ -233,7 +233,7 @@ class Transactor(Client):
         data[17:21] = crc_of(data).to_bytes(4)
         return bytes(data)
 
-    def _wrote(self, attempt: Attempt, place: int, who: Who, answer: Message) -> None:
+    def _wrote(self, attempt: TransactionAttempt, place: int, who: Who, answer: Message) -> None:
         if who != self._who or attempt is not self.attempts[-1]:
             return
         code = None
@@ -249,7 +249,7 @@ class Transactor(Client):
         else:
             self._give_up(attempt, code)
 
-    def _commit_offset(self, attempt: Attempt) -> None:
+    def _commit_offset(self, attempt: TransactionAttempt) -> None:
         """Send the group's next offset with the transaction."""
         who = self._who
         assert who is not None
@@ -285,7 +285,7 @@ class Transactor(Client):
 
     # --- the end ---------------------------------------------------------------------------------
 
-    def _end(self, attempt: Attempt) -> None:
+    def _end(self, attempt: TransactionAttempt) -> None:
         if (left_ns := self._held_until_ns - self.world.clock.now_ns) > 0:
             self.later(left_ns / MS, lambda: self._end(attempt))
             return
@@ -299,7 +299,7 @@ class Transactor(Client):
         )
         self._ask("EndTxn", END, request, lambda answer: self._ended(attempt, answer))
 
-    def _ended(self, attempt: Attempt, answer: Message) -> None:
+    def _ended(self, attempt: TransactionAttempt, answer: Message) -> None:
         code = None if answer is None else ErrorCode(answer.error_code)
         if code == ErrorCode.NONE:
             attempt.fate = COMMITTED if attempt.commits else ABORTED
@@ -319,7 +319,7 @@ class Transactor(Client):
         else:
             self._give_up(attempt, code)
 
-    def _give_up(self, attempt: Attempt, code: ErrorCode) -> None:
+    def _give_up(self, attempt: TransactionAttempt, code: ErrorCode) -> None:
         """Reinitialize: this aborts the open transaction. A requested commit stays undecided.
 
         A power loss may take the newest epochs of an id that writes to no `disk` topic.
@@ -329,7 +329,7 @@ class Transactor(Client):
         self._who, self.is_busy = None, False
         self._go_on()
 
-    def _check_lost(self, attempt: Attempt, code: ErrorCode) -> None:
+    def _check_lost(self, attempt: TransactionAttempt, code: ErrorCode) -> None:
         lost = self._places.all_losses != min(self._losses, attempt.all_losses)
         lost |= self.world.clock.now_ns - attempt.began_ns >= TIMEOUT_MS * MS
         lost |= any(each.boot_is_unknown for each in self.world.host.faults)
@@ -337,7 +337,7 @@ class Transactor(Client):
             raise Broken(f"{self.name} is refused with {code.name}, although nothing may be lost")
 
 
-class CommittedReader(Client):
+class CommittedReader(SimClient):
     """Reads topics with `read_committed`: `found` is each place's records by offset, `ever` what it
     has seen at any time."""
 

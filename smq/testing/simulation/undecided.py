@@ -11,7 +11,7 @@ from smq.app.process.inheritance import SEALER
 from smq.testing.simulation.compacting import SHARDS, THE_SEALER, die_after
 from smq.testing.simulation.sealer import SealerProcess
 from smq.testing.simulation.transacting import TRANSACT
-from smq.testing.simulation.transactor import Places
+from smq.testing.simulation.transactor import TransactionTopics
 from smq.testing.simulation.world import World
 from smq.wire.internal.manifest import CommitSegments, CommitUndecided
 from smq.wire.internal.messages import MarkSealed
@@ -38,7 +38,7 @@ def is_short(world: World) -> None:
 
 def look_on(world: World) -> None:
     """A reader of committed records reads the topics of transactions."""
-    for incarnation in Places(world).all:
+    for incarnation in TransactionTopics(world).all:
         world.onlooker.read(incarnation)
 
 

@@ -10,16 +10,16 @@ read                     everything, from the start; the rules decide
 from itertools import count
 from pathlib import Path
 
-from smq.testing.simulation.consumer import Administrator, Committer, Consumer, Reader
+from smq.testing.simulation.consumer import Administrator, Committer, FinalReader, SimConsumer
 from smq.testing.simulation.environment import TOPICS, Environment, name_of
 from smq.testing.simulation.ledger import Broken
 from smq.testing.simulation.lives import RESTART_MS_MAX, Lives
-from smq.testing.simulation.members import GroupMember
+from smq.testing.simulation.members import SimMember
 from smq.testing.simulation.processes import ShardProcess, logs_of
-from smq.testing.simulation.producer import Producer
+from smq.testing.simulation.producer import SimProducer
 from smq.testing.simulation.scheduler import Participant, Scheduler
-from smq.testing.simulation.sdk.programs import GROUP, SdkConsumer, SdkProducer, SdkProgram
-from smq.testing.simulation.transactor import CommittedReader, Places, Transactor
+from smq.testing.simulation.sdk.programs import GROUP, SdkProgram, SimSdkConsumer, SimSdkProducer
+from smq.testing.simulation.transactor import CommittedReader, TransactionTopics, Transactor
 
 QUIET_MS = 15_000  # Longer than any answer of a healthy broker may take.
 HANGING_MS = 90_000  # Longer than smq.app.shard.hanging lets a transaction be open.
@@ -33,22 +33,22 @@ class World(Environment):
     def __init__(self, seed: int, directory: Path) -> None:
         super().__init__(seed, directory)
         lanes = count(1)
-        self.producers = [Producer(self, f"producer-{i}", lanes) for i in range(3)]
-        self.consumers = [Consumer(self, f"consumer-{i}") for i in range(2)]
+        self.producers = [SimProducer(self, f"producer-{i}", lanes) for i in range(3)]
+        self.consumers = [SimConsumer(self, f"consumer-{i}") for i in range(2)]
         self.committers = [Committer(self, f"group-{i}") for i in range(2)]
         self.administrator = Administrator(self, "administrator")
-        self.reader = Reader(self, "reader")
+        self.reader = FinalReader(self, "reader")
         names = "committed-reader", "onlooker"
         self.committed_reader, self.onlooker = (CommittedReader(self, each) for each in names)
         topics = [name_of(number) for number in range(TOPICS)]
-        self.sdk_producer = SdkProducer(self, "sdk-producer", lanes)
+        self.sdk_producer = SimSdkProducer(self, "sdk-producer", lanes)
         self.sdk_consumers = [
-            SdkConsumer(self, "sdk-consumer", topics, None),
-            SdkConsumer(self, "sdk-member-0", topics, GROUP),
-            SdkConsumer(self, "sdk-member-1", topics, GROUP),
+            SimSdkConsumer(self, "sdk-consumer", topics, None),
+            SimSdkConsumer(self, "sdk-member-0", topics, GROUP),
+            SimSdkConsumer(self, "sdk-member-1", topics, GROUP),
         ]
         self.transactors = [Transactor(self, f"transactor-{i}", lanes) for i in range(2)]
-        self.members = [GroupMember(self, f"member-{i}") for i in range(4)]
+        self.members = [SimMember(self, f"member-{i}") for i in range(4)]
         groups = [each.group for each in self.transactors]
         self.checkers = [*self.committers, *(Committer(self, name) for name in groups)]
         self._programs: list[SdkProgram] = [self.sdk_producer, *self.sdk_consumers]
@@ -140,7 +140,7 @@ class World(Environment):
         for incarnation in standing:
             for partition in range(incarnation.topic.partition_count):
                 self.reader.read(incarnation, partition)
-        for transactions in Places(self).all:
+        for transactions in TransactionTopics(self).all:
             self.committed_reader.read(transactions)
         self._check_groups()
         readers, have = (self.reader, self.committed_reader), -1

@@ -76,7 +76,7 @@ class Given(NamedTuple):
     value: bytes
 
 
-class Session(Protocol):
+class CopierSession(Protocol):
     """One producer with a transactional id, and a reader positioned at its group's commits.
 
     Any exception of the two clients ends the session: the next attempt needs a new one.
@@ -254,7 +254,7 @@ class SmqSession:
         self._client.close()
 
 
-SESSIONS: Mapping[str, Callable[[str, Task], Session]] = {
+SESSIONS: Mapping[str, Callable[[str, Task], CopierSession]] = {
     "confluent": ConfluentSession,
     "smq": SmqSession,
 }
@@ -280,7 +280,7 @@ class Copier:
                 finally:
                     session.close()
 
-    def _transact(self, session: Session) -> bool:
+    def _transact(self, session: CopierSession) -> bool:
         """One transaction; returns whether the session may continue."""
         given = session.read(self._chance.randint(1, BATCH_MAX))
         if not given:

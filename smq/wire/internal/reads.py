@@ -7,8 +7,8 @@ from smq.model.segments import (
     ANY_SIZE,
     NO_LIMIT,
     BatchLimits,
-    Reach,
     SealedPartition,
+    SegmentReach,
 )
 from smq.wire.internal.form import Question
 
@@ -41,7 +41,7 @@ class Cold(Question[BatchFile]):
     bytes_max: int
     limits: BatchLimits = ANY_SIZE
     must_give: bool = True
-    reach: Reach = ANY_REACH
+    reach: SegmentReach = ANY_REACH
 
 
 @dataclass(frozen=True, slots=True)

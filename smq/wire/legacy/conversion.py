@@ -14,8 +14,8 @@ from smq.model.errors import ErrorCode, PeerError
 from smq.wire.codec import Buffer, Malformed
 from smq.wire.compression import Codec, InflatesTooFar, Undecodable
 from smq.wire.legacy.records import OldMessage, read_messages, write_message
-from smq.wire.record_stream import Limits, records_from
-from smq.wire.records import Batch, BatchBody, Record, read_batches
+from smq.wire.record_stream import InflationLimits, records_from
+from smq.wire.records import BatchBody, BatchView, Record, read_batches
 
 MiB = 1024 * 1024
 BYTES_MAX = 4 * MiB  # Inflated bytes per Produce request, per record, and per Fetch answer.
@@ -29,7 +29,7 @@ BATCHES_A_STEP = 256  # Markers, which take a microsecond or two each.
 COMPRESSED_BYTES_MAX = {Codec.GZIP: MiB // 4, Codec.SNAPPY: 2 * MiB, Codec.LZ4: 2 * MiB}
 
 
-class Made(NamedTuple):
+class Conversion(NamedTuple):
     """The result of a conversion, or its error; `inflated`: the bytes that count towards the
     limit; `end_offset`: behind the last batch that was read, unless that has records."""
 
@@ -39,24 +39,24 @@ class Made(NamedTuple):
     end_offset: int = -1
 
 
-def to_batch(data: Buffer, bytes_max: int) -> Generator[None, None, Made]:
+def to_batch(data: Buffer, bytes_max: int) -> Generator[None, None, Conversion]:
     """A Produce's message set as a batch."""
     if len(data) > bytes_max:
-        return Made(b"", 0, ErrorCode.MESSAGE_TOO_LARGE)
+        return Conversion(b"", 0, ErrorCode.MESSAGE_TOO_LARGE)
     try:
         return (yield from _batch_of(data, bytes_max))
     except InflatesTooFar:
-        return Made(b"", bytes_max, ErrorCode.MESSAGE_TOO_LARGE)
+        return Conversion(b"", bytes_max, ErrorCode.MESSAGE_TOO_LARGE)
     except (Malformed, Undecodable):
-        return Made(b"", 0, ErrorCode.CORRUPT_MESSAGE)
+        return Conversion(b"", 0, ErrorCode.CORRUPT_MESSAGE)
 
 
-def _batch_of(data: Buffer, bytes_max: int) -> Generator[None, None, Made]:
+def _batch_of(data: Buffer, bytes_max: int) -> Generator[None, None, Conversion]:
     body: BatchBody | None = None
     codec = Codec.NONE
     for number, message in enumerate(read_messages(data, bytes_max)):
         if message.is_log_append_time:  # Only brokers set it.
-            return Made(b"", 0, ErrorCode.INVALID_TIMESTAMP)
+            return Conversion(b"", 0, ErrorCode.INVALID_TIMESTAMP)
         record = Record(number, message.timestamp_ms, message.key, message.value)
         body = BatchBody(record) if body is None else body
         body.add(record)
@@ -64,16 +64,16 @@ def _batch_of(data: Buffer, bytes_max: int) -> Generator[None, None, Made]:
         if number % MESSAGES_A_STEP == MESSAGES_A_STEP - 1:
             yield
     if body is None:
-        return Made(b"", 0, ErrorCode.CORRUPT_MESSAGE)
+        return Conversion(b"", 0, ErrorCode.CORRUPT_MESSAGE)
     yield
     if len(body) > COMPRESSED_BYTES_MAX.get(codec, 0):
         codec = Codec.NONE
-    return Made(body.batch(codec), len(body))
+    return Conversion(body.batch(codec), len(body))
 
 
 def to_messages(
     batches: Buffer, magic: int, start: int, bytes_max: int
-) -> Generator[None, None, Made]:
+) -> Generator[None, None, Conversion]:
     """The records of batches from the offset `start` on, as a message set.
 
     It ends after the record that reaches `bytes_max`: the client asks again.
@@ -94,16 +94,16 @@ def to_messages(
         error = ErrorCode.CORRUPT_MESSAGE
     if made:  # Good batches go first; the error follows when the client asks on from there.
         error = ErrorCode.NONE
-    return Made(bytes(made), len(made), error, end)
+    return Conversion(bytes(made), len(made), error, end)
 
 
 def _add_messages(
-    made: bytearray, batch: Batch, asked: tuple[int, int], bytes_max: int
+    made: bytearray, batch: BatchView, asked: tuple[int, int], bytes_max: int
 ) -> Generator[None, None, None]:
     """Add a batch's records to a message set. `asked`: the format, and the first offset."""
     magic, start = asked
     inflated_bytes = BATCH_BYTES_MAX.get(batch.codec, ONE_PIECE_BYTES_MAX)
-    limits = Limits(inflated_bytes, max(BYTES_MAX, len(batch.data)))
+    limits = InflationLimits(inflated_bytes, max(BYTES_MAX, len(batch.data)))
     for number, record in enumerate(records_from(batch, start, limits)):
         if record is not None:
             message = OldMessage(

@@ -118,7 +118,7 @@ def test_markers_say_who_and_how_it_ended(bench: Bench) -> None:
         [],
     ],
 )
-def test_what_a_shard_has_not_done_it_is_asked_again(bench: Bench, answer: object) -> None:
+def test_an_order_is_sent_again_until_the_shard_has_done_it(bench: Bench, answer: object) -> None:
     producer = bench.driver.begin()
     bench.driver.add(producer, 1, 3)
     bench.driver.end(producer, bumps=False, commits=False)

@@ -107,7 +107,9 @@ def test_a_kill_loses_nothing_that_was_answered(estate: Estate) -> None:
         estate.kill()
 
 
-def test_who_asks_while_it_is_away_is_answered_by_the_next_one(estate: Estate) -> None:
+def test_a_question_asked_while_the_coordinator_is_down_is_answered_after_its_start(
+    estate: Estate,
+) -> None:
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(DEADLINE_S)
         sock.connect(str(estate.directory / "c.sock"))

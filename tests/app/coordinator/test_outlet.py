@@ -69,7 +69,7 @@ def test_work_waits_in_order_while_there_is_no_room() -> None:
 
 
 @pytest.mark.usefixtures("no_collector")
-def test_what_waits_for_a_link_that_is_closed_is_freed() -> None:
+def test_a_closed_outlet_frees_its_unmade_answers() -> None:
     """It refers to the outlet, and the coordinator's collector looks only at what is young: each
     shard that died left its unmade answers, 100 MB at most, for ever."""
     link = FakeLink()

@@ -286,7 +286,7 @@ def test_two_processes_are_answered_each_for_its_own(bench: Bench, peer: Peer) -
     [b"", b"\x00\x0b\x00\x63\x00\x00\x00\x01\xff\xff", b"\x7f\xff\x00\x00\x00\x00\x00\x01\xff\xff"],
     ids=["nothing", "a version that is not", "a key that is not"],
 )
-def test_what_is_no_request_closes_the_clients_connection_alone(
+def test_an_invalid_relayed_request_closes_only_its_clients_connection(
     bench: Bench, peer: Peer, request_bytes: bytes
 ) -> None:
     asked = peer.relay(request_bytes)
@@ -346,7 +346,7 @@ def _fail(_fd: int) -> None:
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-def test_a_process_that_takes_no_answers_makes_nobody_wait(bench: Bench, peer: Peer) -> None:
+def test_a_process_that_reads_no_answers_does_not_delay_others(bench: Bench, peer: Peer) -> None:
     hung = Peer(bench)
     hung.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     for number in range(200):
@@ -425,7 +425,7 @@ def read_all(peer: Peer, asked: set[int]) -> dict[int, bytes]:
     return found
 
 
-def test_a_leader_is_told_its_members_as_its_shard_takes_them(bench: Bench, peer: Peer) -> None:
+def test_large_join_answers_wait_until_the_shard_reads_them(bench: Bench, peer: Peer) -> None:
     """Data fault 12, its kind: a turn counted answers. Requests of 100 bytes, of which nobody read
     the answers, had the coordinator hold all these, and close the link of their shard."""
     leader = leader_of_a_large_group(bench, peer)

@@ -55,7 +55,7 @@ def test_nothing_is_asked_so_a_shard_that_hangs_hides_nothing(
     assert not facts.missing
 
 
-def test_a_directory_that_nobody_serves_has_no_facts(tmp_path: Path) -> None:
+def test_an_observer_finds_no_facts_in_an_unserved_directory(tmp_path: Path) -> None:
     facts = Observer(tmp_path).look()
     assert not facts.is_ready
     assert not facts.nodes

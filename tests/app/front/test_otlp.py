@@ -64,7 +64,7 @@ def collector() -> Iterator[Collector]:
     server.server_close()
 
 
-def test_what_the_library_says_of_a_failure_names_no_secret(
+def test_a_logged_export_failure_names_no_secret(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Door fault 7: it repeats the endpoint, in a traceback too."""

@@ -55,7 +55,7 @@ def test_a_query_is_answered_as_json(broker: SmqBroker) -> None:
         (b"-" * (QUERY_BYTES_MAX + 1), 413, "at most"),
     ],
 )
-def test_what_is_wrong_is_a_sentence(
+def test_a_failed_query_is_answered_with_status_and_sentence(
     broker: SmqBroker, query: bytes, status: int, sentence: str
 ) -> None:
     told = ask_sql(broker, query)

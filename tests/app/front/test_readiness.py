@@ -43,7 +43,7 @@ def test_a_shard_that_hangs_a_full_disk_and_a_full_log_are_said(
     assert reasons["log-0"] == "wal.bytes.max is reached: the sealer is behind"
 
 
-def test_a_directory_that_nobody_serves_is_not_ready(tmp_path: Path) -> None:
+def test_an_unserved_directory_is_not_ready(tmp_path: Path) -> None:
     told = readiness(tmp_path, lambda: Facts(version="1", is_ready=False, started_ms=0))
     assert told["checks"]["broker"]["reason"] == "no broker serves this directory"
     assert not told["ready"]

@@ -78,7 +78,7 @@ def test_a_redirect_is_not_followed(capsys: pytest.CaptureFixture[str]) -> None:
     assert asked == ["/hook"] * TRIES
 
 
-def test_one_that_hangs_delays_nobody_and_holds_few_events(
+def test_a_hanging_webhook_delays_no_alert_and_keeps_few_waiting(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     go, sent = threading.Event(), []
@@ -121,7 +121,7 @@ def test_one_that_fails_is_tried_again_and_then_given_up(
         *("http://s3cret.invalid/", "http://127.0.0.1:1/s3cret"),
     ],
 )
-def test_what_is_said_of_a_failure_names_no_part_of_the_url(
+def test_a_failed_webhook_is_reported_without_its_url(
     capsys: pytest.CaptureFixture[str], url: str
 ) -> None:
     """Door fault 7: exceptions repeat the URL that they are about."""

@@ -53,7 +53,7 @@ def no_descriptors() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_what_is_accepted_never_blocks(bench: Bench) -> None:
+def test_an_accepted_socket_does_not_block(bench: Bench) -> None:
     bench.connect()
     assert bench.loop.run_once(5) == 1
     with pytest.raises(BlockingIOError):
@@ -69,7 +69,7 @@ def test_without_descriptors_those_who_connect_wait_until_there_are_some(bench: 
         assert bench.loop.run_once(5)
 
 
-def test_nobody_is_accepted_after_the_end(bench: Bench) -> None:
+def test_a_stopped_acceptor_accepts_no_client(bench: Bench) -> None:
     bench.acceptor.stop()
     bench.connect()
     assert bench.loop.run_once(0) == 0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from smq.app.process.asker import Asker, Refused
+from smq.app.process.asker import Asker, QuestionRefused
 from smq.model.errors import Unavailable
 from smq.wire.internal.form import Failed, decode_question
 from smq.wire.internal.frames import InternalFrame
@@ -47,7 +47,7 @@ def test_an_answer_is_json_and_perhaps_bytes(tmp_path: Path) -> None:
 def test_a_refusal_has_its_sentence(tmp_path: Path) -> None:
     with answered_by_a_thread(tmp_path / "s.sock", _shard):
         asker = Asker(tmp_path / "s.sock")
-        with pytest.raises(Refused, match="s: mark_sealed: no, because"):
+        with pytest.raises(QuestionRefused, match="s: mark_sealed: no, because"):
             asker.ask(REFUSE)
         asker.close()
 
@@ -55,7 +55,9 @@ def test_a_refusal_has_its_sentence(tmp_path: Path) -> None:
 def test_an_answer_of_another_type_is_a_refusal(tmp_path: Path) -> None:
     with answered_by_a_thread(tmp_path / "s.sock", _shard):
         asker = Asker(tmp_path / "s.sock")
-        with pytest.raises(Refused, match="the answer to raise_log_start is malformed: 'yes'"):
+        with pytest.raises(
+            QuestionRefused, match="the answer to raise_log_start is malformed: 'yes'"
+        ):
             asker.ask(GARBLED)
         asker.close()
 
@@ -69,7 +71,7 @@ def test_after_a_break_the_next_question_connects_again(tmp_path: Path) -> None:
         asker.close()
 
 
-def test_nobody_there_is_unavailable(tmp_path: Path) -> None:
+def test_asking_an_absent_process_raises_unavailable(tmp_path: Path) -> None:
     with pytest.raises(Unavailable):
         Asker(tmp_path / "nobody.sock").ask(ENDS)
 

@@ -27,7 +27,7 @@ def collections() -> Iterator[list[dict[str, int]]]:
     gc.set_threshold(*before)
 
 
-def test_what_is_held_is_never_looked_at_however_much_it_is(
+def test_the_collector_never_examines_old_objects(
     collections: list[dict[str, int]],
 ) -> None:
     held: list[Any] = [[i] for i in range(40 * YOUNG)]
@@ -43,7 +43,7 @@ def test_cycles_are_freed_while_they_are_young(collections: list[dict[str, int]]
     assert sum(facts["collected"] for facts in collections) >= 8 * YOUNG
 
 
-def test_what_was_dropped_as_a_whole_can_be_collected(collections: list[dict[str, int]]) -> None:
+def test_collect_all_frees_an_old_cycle(collections: list[dict[str, int]]) -> None:
     cycle: list[Any] = [[] for _ in range(YOUNG)]
     cycle.append(cycle)
     cycle.extend([[] for _ in range(2 * YOUNG)])  # It grows old.

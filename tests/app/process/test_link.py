@@ -104,7 +104,7 @@ def test_a_turn_sends_its_share_of_a_frame_of_many_pieces() -> None:
     theirs.close()
 
 
-def test_what_waits_is_sent_in_order_large_and_small() -> None:
+def test_a_link_sends_large_and_small_frames_in_order() -> None:
     loop = Loop()
     left, right = pair(loop)
     sizes = [3 << 20, 5, 70_000, 1, 2, 1 << 20, 200_000, 0, 9]
@@ -115,7 +115,7 @@ def test_what_waits_is_sent_in_order_large_and_small() -> None:
     assert left.link.unsent_bytes == 0
 
 
-def test_the_other_sides_end_is_told_once_and_our_own_not_at_all() -> None:
+def test_a_link_reports_the_peers_close_once_and_its_own_never() -> None:
     loop = Loop()
     left, right = pair(loop)
     left.link.close()
@@ -186,6 +186,6 @@ def test_connecting_and_accepting_meet_at_a_path(tmp_path: Path) -> None:
     listener.close()
 
 
-def test_nobody_listening_is_an_os_error(tmp_path: Path) -> None:
+def test_connecting_to_an_absent_socket_raises_file_not_found(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Link.connect(Loop(), tmp_path / "nobody", lambda _link, _frame: None, lambda _link: None)

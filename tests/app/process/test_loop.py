@@ -109,7 +109,7 @@ def test_after_a_short_turn_an_event_is_waited_for_awake() -> None:
     assert spin.take_ns() == 0  # It holds for one turn.
 
 
-def test_what_comes_while_waiting_awake_is_handled_in_that_turn() -> None:
+def test_an_event_that_arrives_while_the_loop_spins_is_handled_in_that_turn() -> None:
     loop, seen = Loop(), []
     read, write = os.pipe()
     loop.register(read, select.EPOLLIN, lambda _events: seen.append(os.read(read, 1)))

@@ -25,7 +25,7 @@ def test_a_sentence_is_said_once_and_again_after_a_while() -> None:
     assert log.notices == other.notices == []
 
 
-def test_what_was_told_is_new_after_a_while() -> None:
+def test_a_notice_is_new_again_after_the_repeat_interval() -> None:
     lately = Lately()
     told = [lately.is_new("full", at) for at in (0, 0, REPEAT_MS - 1, REPEAT_MS, REPEAT_MS)]
     assert told == [True, False, False, True, False]

@@ -87,14 +87,16 @@ def test_a_break_answers_with_nothing_and_the_next_question_connects_again(
     peer.close()
 
 
-def test_nobody_there_answers_with_nothing(loop: TidyLoop, tmp_path: Path) -> None:
+def test_a_question_to_an_absent_peer_is_answered_with_nothing(
+    loop: TidyLoop, tmp_path: Path
+) -> None:
     peer = Peer(loop, tmp_path / "nobody.sock")
     answers: list[bytes] = []
     peer.ask(question(b"x"), answers.append)
     assert answers == [b""]
 
 
-def test_who_asks_a_peer_that_takes_nothing_is_refused_and_nobody_else(
+def test_a_question_is_refused_while_too_many_bytes_wait_for_a_stopped_peer(
     loop: TidyLoop, tmp_path: Path
 ) -> None:
     path = tmp_path / "stopped.sock"

@@ -33,7 +33,7 @@ def status_of(block: ClusterBlock, processes: Mapping[str, ProcessStatus]) -> St
     )
 
 
-def test_what_was_written_is_read_with_its_memory(tmp_path: Path) -> None:
+def test_a_written_status_is_read_with_its_cluster_block(tmp_path: Path) -> None:
     block = ClusterBlock.create(range(1, 2), os.getpid(), 5)
     block.set_connections(1, 3)
     status = status_of(block, {"sealer": ProcessStatus(pid=7, ready=True, restarts=1)})

@@ -40,7 +40,7 @@ def test_work_is_done_in_rotation_and_a_turn_takes_one_step(loop: TidyLoop) -> N
     assert turns >= len(done)
 
 
-def test_what_is_added_when_nothing_is_left_is_done(loop: TidyLoop) -> None:
+def test_a_step_added_after_all_others_are_done_is_done(loop: TidyLoop) -> None:
     steps, done = Steps(loop), list[str]()
     for name in "ab":
         steps.add(work(name, 1, done))
@@ -48,7 +48,7 @@ def test_what_is_added_when_nothing_is_left_is_done(loop: TidyLoop) -> None:
     assert done == ["a", "b"]
 
 
-def test_what_is_cleared_is_not_done(loop: TidyLoop) -> None:
+def test_clear_drops_the_waiting_steps(loop: TidyLoop) -> None:
     steps, done = Steps(loop), list[str]()
     steps.add(work("a", 1, done))
     steps.clear()

@@ -245,7 +245,7 @@ def test_an_unfinished_write_is_idle_when_nothing_touched_it_by_our_clock() -> N
     assert sweep(BEGIN_MS + 2 * idle_ms + 10_000, {}) == {"b": 2}
 
 
-def test_a_sweep_that_fails_is_told_of_and_begun_anew_the_next_time() -> None:
+def test_a_failed_sweep_is_reported_and_starts_over_at_the_next_look() -> None:
     rig = Rig(partitions=0)
     rig.look(BEGIN_MS)
     rig.hands.answer()
@@ -362,7 +362,7 @@ def test_jobs_that_fail_at_once_do_not_pile_up() -> None:
     assert [type(job) for job in hands.done].count(Retain) == RETENTIONS_MAX
 
 
-def test_what_cannot_be_retained_or_merged_is_told_of_and_tried_the_next_time(rig: Rig) -> None:
+def test_a_failed_retain_or_merge_is_reported_and_tried_at_the_next_look(rig: Rig) -> None:
     rig.look(BEGIN_MS)
     rig.hands.answer(Failed("the filer is away"))
     while not isinstance(rig.hands.jobs[0][0], Merge):
@@ -374,7 +374,7 @@ def test_what_cannot_be_retained_or_merged_is_told_of_and_tried_the_next_time(ri
     assert rig.drain() == [Retain] * 3 + [Merge] * 3
 
 
-def test_what_is_overdue_is_dropped_at_once_and_before_it_is_retained() -> None:
+def test_overdue_records_are_dropped_before_retention() -> None:
     rig = Rig(partitions=3, oldest_ms=1)
     rig.hands.do(SEAL, lambda _: None)
     rig.look(BEGIN_MS)

@@ -7,7 +7,7 @@ from uuid import UUID
 from hypothesis import given, strategies as st
 
 from smq.app.sealer.known import Known, Place
-from smq.app.sealer.tables import Name
+from smq.app.sealer.tables import TableKey
 from smq.model.catalog import BROKER, Catalog, Published, Topic
 from smq.model.config import Config
 from smq.model.segments import SealedPartition
@@ -49,7 +49,7 @@ def test_a_topic_that_did_not_change_costs_nothing() -> None:
     taken(known, *kept)
     jobs = {name: known.tables[name] for name in known.tables}
     taken(known, *kept, topic("one-more", 99, configs=WITH_TABLE))
-    new = Name("kafka", "one-more", "delta")
+    new = TableKey("kafka", "one-more", "delta")
     assert known.tables.keys() - jobs.keys() == {new}
     assert all(known.tables[name] is job for name, job in jobs.items())
     topics = known._catalog.by_name.values()
@@ -60,7 +60,7 @@ def test_settings_that_change_hold_for_all_partitions_or_those_of_a_node() -> No
     known = Known()
     topics = topic("a", 1, 2), topic("b", 3, configs=WITH_TABLE)
     taken(known, *topics)
-    name = Name("kafka", "b", "delta")
+    name = TableKey("kafka", "b", "delta")
     assert known.tables[name].keep_ms == CONFIG.filer_sweep_ms
     changed = {"": {"filer.sweep.ms": "7000"}, "2": {"log.retention.ms": "5000"}}
     taken(known, *topics, settings={BROKER: changed})
@@ -84,7 +84,7 @@ def catalogs(draw: st.DrawFn) -> list[Topic]:
 
 
 @given(st.lists(catalogs(), max_size=5))
-def test_whatever_changes_is_known(versions: list[list[Topic]]) -> None:
+def test_each_new_catalog_version_updates_the_known_places(versions: list[list[Topic]]) -> None:
     known = Known()
     for topics in versions:
         taken(known, *topics)

@@ -14,7 +14,7 @@ from smq.app.process.inheritance import SEALER
 from smq.app.process.link import Link
 from smq.app.sealer.main import Sealer, empty
 from smq.app.sealer.worker import Worker
-from smq.app.sealer.workers import Patience
+from smq.app.sealer.workers import JobTimeouts
 from smq.filer.location import Location
 from smq.filer.store import Store
 from smq.testing.faulty_store import Slow
@@ -95,7 +95,7 @@ def _read(found: BatchFile) -> bytes:
     return Path(found.path).read_bytes()[found.at : found.at + found.length]
 
 
-def test_what_is_old_is_sealed_and_read_back(loop: TidyLoop, start: Any) -> None:
+def test_old_records_are_sealed_and_read_back(loop: TidyLoop, start: Any) -> None:
     batches = [batch(0, 3, time=10), batch(3, key=b"\xff", time=20), batch(4, 2, time=30)]
     broker, _ = start(batches)
     turn_until(loop, lambda: broker.shard.sealed_end == 6)
@@ -108,7 +108,7 @@ def test_what_is_old_is_sealed_and_read_back(loop: TidyLoop, start: Any) -> None
     assert _ask(loop, broker, OffsetForTime(NUMBER, timestamp=99)) is None
 
 
-def test_what_cannot_be_done_is_an_error_in_words(loop: TidyLoop, start: Any) -> None:
+def test_a_job_that_cannot_be_done_is_answered_with_a_sentence(loop: TidyLoop, start: Any) -> None:
     broker, _ = start([batch(0)])
     answer = _ask(loop, broker, Cold(99, offset=0, bytes_max=1))
     assert answer == Failed("partition 99: no segment has offset 0")
@@ -135,7 +135,7 @@ def test_a_shard_asks_for_payloads_and_for_batches_with_them(loop: TidyLoop, sta
     assert gone == Failed("the topic is gone")
 
 
-def test_a_problem_is_told_once_a_minute_whatever_met_it(
+def test_a_problem_is_reported_once_a_minute_for_all_its_keys(
     start: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, sealer = start([batch(0)])
@@ -144,7 +144,7 @@ def test_a_problem_is_told_once_a_minute_whatever_met_it(
     assert capsys.readouterr().err == "sealer: a: it is away\n"
 
 
-def test_what_is_young_waits_until_space_is_wanted(loop: TidyLoop, start: Any) -> None:
+def test_young_records_are_sealed_only_under_pressure(loop: TidyLoop, start: Any) -> None:
     broker, sealer = start([batch(0)])
     broker.oldest_ms = wall_ms() + HOUR_MS
     broker.asked.clear()
@@ -200,7 +200,7 @@ def test_a_worker_whose_filer_hangs_is_replaced_and_others_read_meanwhile(
     broker, sealer = start([batch(0)])
     turn_until(loop, lambda: broker.shard.sealed_end == 1)
     filer.sign.touch()
-    sealer.reading._patience = Patience(slow_ms=1, hung_ms=2000)
+    sealer.reading._patience = JobTimeouts(slow_ms=1, hung_ms=2000)
     answers: list[BatchFile | Failed] = []
     question = Cold(NUMBER, offset=0, bytes_max=1)
     sealer.reading.do(question, answers.append)
@@ -213,7 +213,7 @@ def test_a_worker_whose_filer_hangs_is_replaced_and_others_read_meanwhile(
     assert isinstance(_ask(loop, broker, question), BatchFile)
 
 
-def test_what_an_earlier_sealer_cached_is_removed(
+def test_a_start_removes_the_cache_of_an_earlier_sealer(
     loop: TidyLoop, start: Any, tmp_path: Path
 ) -> None:
     old = tmp_path / "cache" / "cold-2"
@@ -224,7 +224,9 @@ def test_what_an_earlier_sealer_cached_is_removed(
     assert list((tmp_path / "cache").iterdir()) == []
 
 
-def test_what_lies_behind_a_link_is_left_alone(loop: TidyLoop, start: Any, tmp_path: Path) -> None:
+def test_a_start_unlinks_a_symlinked_cache_and_keeps_its_target(
+    loop: TidyLoop, start: Any, tmp_path: Path
+) -> None:
     """Door fault 2: a cache that is a link had everything behind it deleted."""
     precious = tmp_path / "home" / "precious"
     precious.parent.mkdir()

@@ -2,24 +2,24 @@
 
 from dataclasses import dataclass, field
 
-from smq.app.sealer.tables import INTERVAL_MS, RETRY_MS, RETRY_MS_MAX, Name, Tables
+from smq.app.sealer.tables import INTERVAL_MS, RETRY_MS, RETRY_MS_MAX, TableKey, Tables
 from smq.wire.internal.form import Failed
 from smq.wire.internal.messages import PublishTable, WithdrawTable
 from tests.app.sealer.test_chores import FakeHands
 
-ORDERS, CLICKS = Name("kafka", "orders", "delta"), Name("kafka", "clicks", "iceberg")
+ORDERS, CLICKS = TableKey("kafka", "orders", "delta"), TableKey("kafka", "clicks", "iceberg")
 BEGIN_MS, CHECK_MS = 1_000_000, 600_000
 
 
-def job_of(name: Name, number: int) -> PublishTable:
+def job_of(name: TableKey, number: int) -> PublishTable:
     return PublishTable("id", *name, [number], 1000)
 
 
 @dataclass
 class FakeKnown:
     version: int = 1
-    tables: dict[Name, PublishTable] = field(default_factory=dict)
-    table_of: dict[int, Name] = field(default_factory=dict)
+    tables: dict[TableKey, PublishTable] = field(default_factory=dict)
+    table_of: dict[int, TableKey] = field(default_factory=dict)
 
 
 class Setting:
@@ -31,7 +31,7 @@ class Setting:
             tables={ORDERS: job_of(ORDERS, 1), CLICKS: job_of(CLICKS, 2)},
             table_of={1: ORDERS, 2: CLICKS},
         )
-        self.published: list[Name] = []
+        self.published: list[TableKey] = []
         self.problems: list[object] = []
         self.tables = Tables(
             self.hands, self.known, lambda: self.published, self.problems.append, CHECK_MS
@@ -86,7 +86,7 @@ def test_a_change_has_the_table_of_its_topic_published() -> None:
     assert len(at.hands.jobs) == 1
 
 
-def test_what_was_left_of_many_files_follows_at_once() -> None:
+def test_a_topic_with_many_files_left_is_published_again_at_once() -> None:
     at = Setting()
     at.settle()
     at.tables.changed(2)

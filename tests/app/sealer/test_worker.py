@@ -78,7 +78,7 @@ def test_without_the_others_a_job_is_an_error_in_words(at: Surroundings) -> None
     assert "store.sqlite" in _failed(Worker(at).do(JOB)).error
 
 
-def test_a_filer_that_is_away_is_one_problem_whatever_is_wanted(at: Surroundings) -> None:
+def test_an_unavailable_filer_gives_one_problem_for_all_jobs(at: Surroundings) -> None:
     Path(at.filer.root).symlink_to(at.filer.root)  # Whatever is below it cannot be looked at.
     worker = Worker(at)
     one, other = (_failed(worker.do(FindPayloads([key]))) for key in ("a/b", "c/d"))
@@ -105,7 +105,7 @@ def test_a_partition_that_is_gone_is_sealed_as_far_as_anybody_cares(at: Surround
         worker.manifest._coordinator.close()
 
 
-def test_files_nobody_names_are_swept(at: Surroundings) -> None:
+def test_an_unnamed_file_is_swept(at: Surroundings) -> None:
     at.filer.open().put("topics/kafka/gone/partition=0/x.parquet", b"x")
     with manifest_in(at.data_dir) as manifest:
         manifest._database.commit()
@@ -133,7 +133,7 @@ def test_each_life_of_a_worker_draws_names_of_its_own(at: Surroundings) -> None:
     assert len(names) == 2
 
 
-def test_what_was_made_of_other_records_at_an_offset_is_not_sent_for_them(
+def test_cached_inline_batches_are_not_used_for_other_records_at_the_same_offset(
     at: Surroundings,
 ) -> None:
     """Data fault 9: compaction replaces a segment, and a log that has lost its end goes on."""
@@ -165,7 +165,7 @@ def test_what_was_made_of_other_records_at_an_offset_is_not_sent_for_them(
         worker._shards[1]._asker.close()
 
 
-def test_what_is_not_decided_when_it_is_asked_for_is_made_afterwards(at: Surroundings) -> None:
+def test_an_undecided_inline_answer_is_not_cached(at: Surroundings) -> None:
     """Data fault 9, its kind: an empty answer was kept for the offset. What was committed then
     was delivered to nobody until it was sealed."""
     place, decided = PLACE._replace(topic="orders"), [b"", batch(0)]
@@ -189,7 +189,7 @@ def test_what_is_not_decided_when_it_is_asked_for_is_made_afterwards(at: Surroun
     assert after.length > 0
 
 
-def test_work_answers_frame_by_frame_until_nobody_is_there(at: Surroundings) -> None:
+def test_work_answers_each_frame_until_the_peer_disconnects(at: Surroundings) -> None:
     ours, theirs = socket.socketpair()
     thread = Thread(target=work, args=(theirs, at))
     thread.start()
@@ -207,7 +207,7 @@ def test_work_answers_frame_by_frame_until_nobody_is_there(at: Surroundings) -> 
     theirs.close()
 
 
-def test_work_ends_when_nobody_is_there_to_be_answered(at: Surroundings) -> None:
+def test_work_ends_when_the_peer_has_disconnected(at: Surroundings) -> None:
     ours, theirs = socket.socketpair()
     with theirs:
         ours.sendall(encode_question(5, FindPayloads([])))
@@ -221,7 +221,7 @@ def test_work_ends_when_nothing_comes(at: Surroundings) -> None:
         work(theirs, at, idle_s=0.01)
 
 
-def test_a_worker_frees_cycles_of_any_age_whatever_the_sealer_does(at: Surroundings) -> None:
+def test_a_worker_collects_cycles_of_any_age(at: Surroundings) -> None:
     """The tables of an Iceberg catalog have cycles: while one was published all the time, its
     worker grew without end."""
     before = gc.get_threshold()
@@ -236,7 +236,7 @@ def test_a_worker_frees_cycles_of_any_age_whatever_the_sealer_does(at: Surroundi
         gc.set_threshold(*before)
 
 
-def test_what_nobody_foresaw_ends_one_job_with_an_error_that_says_which(at: Surroundings) -> None:
+def test_an_unexpected_exception_ends_one_job_with_an_error_that_names_it(at: Surroundings) -> None:
     """Data fault 19: it ended the worker, whatever other jobs waited."""
     worker = Worker(at)
     worker.__dict__["_cache"] = cache = object()

@@ -20,7 +20,7 @@ from smq.app.sealer.workers import (
     READERS_MAX,
     SEALERS_MAX,
     Hands,
-    Patience,
+    JobTimeouts,
     Readers,
     Sealers,
     sealers_of,
@@ -247,7 +247,7 @@ def readers(
     made: list[Readers] = []
 
     def make(**patience: int) -> Readers:
-        made.append(Readers(loop, "cold", surroundings(tmp_path), Patience(**patience)))
+        made.append(Readers(loop, "cold", surroundings(tmp_path), JobTimeouts(**patience)))
         return made[-1]
 
     yield make

@@ -9,7 +9,7 @@ import pytest
 
 from shm.kernels.base.words import DURABILITY_DISK, DURABILITY_OS, WORD_TAIL, WORD_WRITTEN
 from smq.app.shard.acks import Acks
-from smq.log.files.background import InlineBackground, Lane
+from smq.log.files.background import InlineBackground, JobLane
 from smq.log.files.disk import OsDisk
 from smq.shard.produce import Produced, marks_of
 from smq.testing.disk import FailingDisk
@@ -121,11 +121,13 @@ class HeldBackground(InlineBackground):
     def __init__(self) -> None:
         self._held: list[Callable[[], None]] = []
 
-    def submit(self, lane: Lane, job: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
+    def submit(
+        self, lane: JobLane, job: Callable[[], T], done: Callable[[T | OSError], None]
+    ) -> None:
         inline = super().submit
         self._held.append(lambda: inline(lane, job, done))
 
-    def wait_a_job(self, _: Lane) -> None:
+    def wait_a_job(self, _: JobLane) -> None:
         self._held.pop(0)()
 
     def release(self) -> None:
@@ -309,7 +311,7 @@ def test_a_log_that_fails_while_a_request_is_appended_holds_what_it_has_taken(
     assert two.high_watermark(1) == len(taken)
 
 
-def test_what_nobody_waits_for_is_shown_after_the_repair_as_well(two: LogsBench) -> None:
+def test_an_unwatched_batch_becomes_visible_after_the_repair(two: LogsBench) -> None:
     two.append(one={0: batch(b"x")})
     two.disks[0].fail("write", 1)
     two.turn()

@@ -42,7 +42,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
         yield make
 
 
-def test_what_the_coordinator_says_goes_out_as_it_is_and_once(make: Make) -> None:
+def test_an_answer_of_the_coordinator_is_relayed_unchanged_and_once(make: Make) -> None:
     bench = make()
     client = bench.client()
     client.send(request("FindCoordinator", 3, FindCoordinatorRequest(coordinator_keys=["g"]), 7))
@@ -122,7 +122,7 @@ def test_one_question_may_lead_to_the_next_many_times(make: Make) -> None:
     assert (len(answer), found) == (count, {(0, 0, NOW_MS)})
 
 
-def test_who_has_gone_while_a_record_is_looked_for_holds_up_nobody(make: Make) -> None:
+def test_a_client_that_leaves_during_a_search_by_time_does_not_delay_others(make: Make) -> None:
     bench = make(topic("one"))
     client, neighbour = bench.client(), bench.client()
     client.send(produce_request({"one": {0: batch(b"x")}}))
@@ -169,7 +169,7 @@ class Recycling(InlineBackground):
         return 1
 
 
-def test_what_a_turn_lends_is_not_recycled_in_it(make: Make) -> None:
+def test_a_segment_lent_in_a_turn_is_not_recycled_in_that_turn(make: Make) -> None:
     bench = make(topic("one"), topic("other", range(2, 3)))
     write_past_the_ring(bench)
     [log] = bench.shard.logs.values()
@@ -181,7 +181,7 @@ def test_what_a_turn_lends_is_not_recycled_in_it(make: Make) -> None:
     assert log.wal.find(0) is None
 
 
-def test_what_is_lent_behind_an_answer_that_is_not_known_yet_is_not_recycled(make: Make) -> None:
+def test_a_segment_lent_to_an_answer_behind_an_open_one_is_not_recycled(make: Make) -> None:
     bench = make(topic("one"), topic("other", range(2, 3)))
     write_past_the_ring(bench)
     reader = bench.client()
@@ -202,7 +202,7 @@ def fetch_of(*names: str) -> bytes:
     return request("Fetch", 12, FetchRequest(max_bytes=1 << 20, topics=topics))
 
 
-def test_what_is_lent_beside_records_that_the_sealer_brings_is_not_recycled(
+def test_a_segment_lent_to_an_answer_that_waits_for_the_sealer_is_not_recycled(
     make: Make, tmp_path: Path
 ) -> None:
     bench = make(topic("one"), topic("other", range(2, 3)), topic("cold", range(3, 4)))
@@ -396,7 +396,7 @@ def test_damage_found_by_a_large_fetch_costs_that_client_its_connection(make: Ma
     assert {row.partition_index for row in rows if row.records} == {0}, "within its bounds"
 
 
-def test_who_leaves_while_a_large_fetch_waits_is_forgotten(make: Make) -> None:
+def test_a_client_that_leaves_during_a_large_fetch_is_not_watched_for(make: Make) -> None:
     bench = make(topic("wide", range(1, WIDE + 1)))
     client = bench.client()
     client.send(wide_fetch(3))

@@ -26,7 +26,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
         yield make
 
 
-def test_who_says_the_right_thing_gets_memory_and_descriptors(make: Make) -> None:
+def test_a_valid_hello_gets_memory_and_descriptors(make: Make) -> None:
     bench = make(topic("one"))
     sock, answer, descriptors = bench.greet(IDENTITY.encode())
     assert answer == AttachReply(4)
@@ -39,7 +39,7 @@ def test_who_says_the_right_thing_gets_memory_and_descriptors(make: Make) -> Non
 
 
 @pytest.mark.parametrize("hello", [Hello(2, "a-cluster"), Hello(1, "another")])
-def test_another_broker_s_program_is_told_so(make: Make, hello: Hello) -> None:
+def test_a_program_of_another_broker_is_refused_with_a_reason(make: Make, hello: Hello) -> None:
     bench = make()
     _, answer, descriptors = bench.greet(hello.encode())
     assert answer == AttachReply(0, "this is another broker or node")
@@ -49,14 +49,14 @@ def test_another_broker_s_program_is_told_so(make: Make, hello: Hello) -> None:
 @pytest.mark.parametrize(
     "hello", [b"GET / HTTP/1.1\r\n", bytes(HELLO_BYTES), IDENTITY.encode()[:-1], b"\0"]
 )
-def test_whoever_says_anything_else_gets_no_answer(make: Make, hello: bytes) -> None:
+def test_an_invalid_hello_gets_no_answer(make: Make, hello: bytes) -> None:
     bench = make()
     _, answer, descriptors = bench.greet(hello)
     assert (answer, descriptors, bench.sessions.count()) == (None, [], 0)
     assert ["not an attach handshake" in notice for notice in bench.sessions.notices] == [True]
 
 
-def test_whoever_speaks_another_version_gets_no_answer(make: Make) -> None:
+def test_a_hello_of_another_version_gets_no_answer(make: Make) -> None:
     bench = make()
     hello = bytearray(IDENTITY.encode())
     hello[4:6] = (VERSION + 1).to_bytes(2, "little")
@@ -66,7 +66,7 @@ def test_whoever_speaks_another_version_gets_no_answer(make: Make) -> None:
     assert notice.endswith(f"may not attach: the other side speaks {versions}")
 
 
-def test_who_hangs_up_before_he_says_anything_is_no_news(make: Make) -> None:
+def test_a_program_that_hangs_up_without_a_hello_causes_no_notice(make: Make) -> None:
     bench = make()
     bench.connect().close()
     turn_until(bench.loop, lambda: not bench.sessions.attaching.waiting)
@@ -74,7 +74,7 @@ def test_who_hangs_up_before_he_says_anything_is_no_news(make: Make) -> None:
     assert bench.sessions.notices == []
 
 
-def test_whoever_says_nothing_is_sent_away(make: Make) -> None:
+def test_a_program_that_sends_no_hello_is_disconnected(make: Make) -> None:
     bench = make()
     started_ms = monotonic_ms()
     _, answer, _ = bench.greet(b"")
@@ -83,7 +83,7 @@ def test_whoever_says_nothing_is_sent_away(make: Make) -> None:
     assert ["has said nothing" in notice for notice in bench.sessions.notices] == [True]
 
 
-def test_only_so_many_are_let_in_and_the_next_one_is_told(make: Make) -> None:
+def test_a_program_beyond_max_sessions_is_refused_with_a_reason(make: Make) -> None:
     bench = make(topic("one"), max_sessions=3)
     inside = [bench.attach() for _ in range(3)]
     _, answer, _ = bench.greet(IDENTITY.encode())
@@ -113,7 +113,7 @@ def test_an_inbox_holds_two_requests_with_the_largest_batch() -> None:
     assert compressed // 2 > BatchWriter(Codec.SNAPPY).room(15 * MiB, 0, 15 * MiB)
 
 
-def test_who_comes_while_the_shard_stops_is_not_let_in(make: Make) -> None:
+def test_a_stopping_shard_lets_no_program_attach(make: Make) -> None:
     bench = make(topic("one"))
     sock = bench.connect()
     bench.sessions.stop()

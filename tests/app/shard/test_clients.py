@@ -69,7 +69,7 @@ def test_clients_beyond_the_limit_are_closed_and_idle_ones_after_their_time(make
     assert len(bench.server.clients) == 1
 
 
-def test_what_goes_to_a_client_on_this_host_goes_through_a_buffer_that_caches_hold(
+def test_a_connection_from_this_host_has_a_bounded_send_buffer(
     make: Make,
 ) -> None:
     bench = make()

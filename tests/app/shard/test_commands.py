@@ -142,7 +142,9 @@ def test_partitions_say_what_is_not_sealed_and_how_full_the_wal_is(bench: Bench)
     assert answer.wal_bytes_max == bench.shard.config.wal_bytes_max
 
 
-def test_partitions_are_told_when_they_have_changed_in_the_same_life(bench: Bench) -> None:
+def test_partitions_returns_only_those_changed_since_a_version_of_the_same_life(
+    bench: Bench,
+) -> None:
     first = bench.ask(Partitions())
     asked = Partitions(first.life, first.version)
     assert bench.ask(asked).partitions == []
@@ -213,7 +215,7 @@ def test_batches_of_a_log_that_has_failed_are_refused_at_once(bench: Bench) -> N
     assert decode_answer(Batches, answers[0]) == Failed("log 0: EIO")
 
 
-def test_what_nobody_may_see_yet_is_given_to_who_asks_for_it(bench: Bench) -> None:
+def test_batches_returns_invisible_records_on_request(bench: Bench) -> None:
     bench.shard.take_catalog(
         catalog(topic("one", range(NUMBER, NUMBER + 1), {"smq.durability": "disk"})), 2
     )
@@ -235,7 +237,7 @@ def test_batches_do_not_wait_for_what_is_behind_them(bench: Bench) -> None:
     assert bench.batches(first) == synced
 
 
-def test_what_is_sealed_is_not_unsealed_any_more(bench: Bench) -> None:
+def test_sealed_records_no_longer_count_as_unsealed(bench: Bench) -> None:
     bench.append(b"a", b"b")
     assert bench.ask(MarkSealed(NUMBER, end=2)) is True
     [partition] = bench.partitions()
@@ -243,7 +245,7 @@ def test_what_is_sealed_is_not_unsealed_any_more(bench: Bench) -> None:
     bench.shard.invariants()
 
 
-def test_what_is_about_to_be_compacted_is_durably_not_read_here(bench: Bench) -> None:
+def test_a_compacted_end_is_durable_and_the_log_is_not_read_below_it(bench: Bench) -> None:
     """Data fault 22."""
     bench.append(b"a", b"b", b"c")
     for end in (2, 1):  # The second comes late.
@@ -353,7 +355,7 @@ def test_the_sealer_gets_empty_batches_for_what_was_aborted_and_others_get_all(
 
 
 @pytest.mark.parametrize("durability", ["os", "disk"])
-def test_logs_are_synced_whatever_their_topics_promise(tmp_path: Path, durability: str) -> None:
+def test_sync_logs_syncs_a_log_at_every_durability_level(tmp_path: Path, durability: str) -> None:
     bench = Bench(tmp_path)
     bench.shard.take_catalog(
         catalog(topic("one", range(NUMBER, NUMBER + 1), {"smq.durability": durability})), 2
@@ -377,7 +379,7 @@ def test_logs_are_synced_whatever_their_topics_promise(tmp_path: Path, durabilit
 
 
 @pytest.mark.parametrize(("durability", "may_lose"), [("memory", True), ("disk", False)])
-def test_what_is_synced_is_told_with_the_partitions_that_may_have_lost_records(
+def test_sync_logs_returns_the_partitions_that_may_have_lost_records(
     tmp_path: Path, durability: str, *, may_lose: bool
 ) -> None:
     """Data fault 21: the log alone does not show what is missing at its end."""
@@ -445,7 +447,7 @@ def test_each_question_of_the_table_has_a_handler_of_its_type(bench: Bench) -> N
         (b'{"do": "mark_sealed", "number": 5}', "mark_sealed is malformed: end missing"),
     ],
 )
-def test_what_is_not_understood_is_answered_with_a_sentence(
+def test_a_malformed_command_is_answered_with_a_sentence(
     bench: Bench, body: bytes, why: str
 ) -> None:
     assert why in bench.answer_to_raw(body).error
@@ -462,7 +464,7 @@ def test_what_is_not_understood_is_answered_with_a_sentence(
         (Batches(99, offset=0, bytes_max=1), "partition 99 is not led here"),
     ],
 )
-def test_what_cannot_be_done_is_answered_with_a_sentence(
+def test_a_command_that_cannot_be_done_is_answered_with_a_sentence(
     bench: Bench, question: Question[Any], why: str
 ) -> None:
     assert bench.answer_to(question) == Failed(why)

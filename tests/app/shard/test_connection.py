@@ -264,7 +264,7 @@ def test_its_deadline_does_not_depend_on_how_much_it_has_asked_for(
     assert delays == [module.PROGRESS_MS]
 
 
-def test_what_lies_in_the_socket_s_buffer_is_not_taken_yet(bench: Bench) -> None:
+def test_bytes_in_the_sockets_buffer_do_not_count_as_taken(bench: Bench) -> None:
     bench.slot(bytes(LARGE_BYTES))
     bench.connection.flush()
     assert bench.connection._sent_bytes > 0
@@ -292,7 +292,7 @@ def test_only_the_answer_that_is_being_sent_holds_what_is_lent(bench: Bench) -> 
     bench.connection.invariants()
 
 
-def test_what_comes_while_the_socket_is_full_is_not_held_and_what_waits_for_others_is(
+def test_a_loan_is_held_behind_an_open_answer_and_not_while_the_socket_is_full(
     bench: Bench,
 ) -> None:
     waiting, stuck, later = (FakeLent(bytes(LARGE_BYTES)) for _ in range(3))
@@ -334,7 +334,7 @@ def test_no_more_requests_are_taken_while_large_answers_are_due(bench: Bench) ->
     bench.connection.invariants()
 
 
-def test_of_one_answer_not_much_is_copied_whatever_it_is_made_of(bench: Bench) -> None:
+def test_the_copied_bytes_of_one_answer_are_bounded(bench: Bench) -> None:
     parts = [FakeLent(bytes(COPIED_BYTES_MAX)) for _ in range(100)]
     slot = bench.slot(*parts)
     copied = sum(len(piece) for piece in slot.pieces if isinstance(piece, bytes))
@@ -343,7 +343,7 @@ def test_of_one_answer_not_much_is_copied_whatever_it_is_made_of(bench: Bench) -
     assert len(bench.receive(100 * COPIED_BYTES_MAX)) == 100 * COPIED_BYTES_MAX
 
 
-def test_closing_gives_back_all_that_is_lent_and_is_told_once(bench: Bench) -> None:
+def test_close_releases_all_loans_and_notifies_the_owner_once(bench: Bench) -> None:
     waiting, stuck = FakeLent(bytes(LARGE_BYTES)), FakeLent(bytes(LARGE_BYTES))
     bench.slot(stuck)
     bench.slot(waiting, is_open=False)
@@ -364,7 +364,7 @@ def test_a_client_that_leaves_while_its_answers_are_stuck_is_gone(bench: Bench) 
     assert (lent.is_held, bench.owner.gone_count) == (False, 1)
 
 
-def test_what_cannot_be_read_any_more_closes_the_connection(bench: Bench) -> None:
+def test_a_damaged_loan_closes_the_connection(bench: Bench) -> None:
     lent = DamagedLent(bytes(LARGE_BYTES))
     bench.slot(lent)
     bench.connection.flush()

@@ -63,7 +63,7 @@ def bench(tmp_path: Path, clocks: SetClocks) -> Bench:
     return Bench(tmp_path)
 
 
-def test_what_the_coordinator_does_not_know_is_aborted(bench: Bench) -> None:
+def test_a_transaction_unknown_to_the_coordinator_is_aborted(bench: Bench) -> None:
     bench.hanging.look()
     bench.hanging.look()
     bench.answer([False, True])
@@ -92,7 +92,7 @@ def test_without_a_clear_answer_all_stays(bench: Bench, said: list[bool] | Faile
     assert bench.open() == [A[0], B[0]]
 
 
-def test_what_has_ended_meanwhile_is_not_ended_again(bench: Bench) -> None:
+def test_a_transaction_that_ended_after_the_question_is_not_aborted(bench: Bench) -> None:
     bench.hanging.look()
     bench.producers.end(NUMBER, Marker(*A, committed=True, coordinator_epoch=0))
     bench.producers.write([b"next"], A, 1)
@@ -100,7 +100,7 @@ def test_what_has_ended_meanwhile_is_not_ended_again(bench: Bench) -> None:
     assert sorted(bench.open()) == [A[0], B[0]], "the next one of the same producer"
 
 
-def test_what_the_producer_has_begun_since_the_question_is_not_aborted(
+def test_a_producers_next_transaction_begun_after_the_question_is_not_aborted(
     bench: Bench, clocks: SetClocks
 ) -> None:
     """Its next transaction, of the same epoch, was aborted in part, and then committed."""
@@ -115,7 +115,7 @@ def test_what_the_producer_has_begun_since_the_question_is_not_aborted(
 
 
 @pytest.mark.parametrize("step_ms", [0, -3_600_000, 3_600_000])
-def test_nobody_asks_again_about_what_is_young(
+def test_a_young_transaction_is_not_asked_about_again(
     bench: Bench, clocks: SetClocks, step_ms: int
 ) -> None:
     """Data fault 5: after a step back nobody asked until the wall clock had caught up."""
@@ -133,7 +133,7 @@ def test_nobody_asks_again_about_what_is_young(
     bench.answer([True, True])
 
 
-def test_what_is_open_since_before_the_start_is_asked_about_until_it_ends(
+def test_a_transaction_open_since_before_the_start_is_asked_about_until_it_ends(
     bench: Bench, clocks: SetClocks
 ) -> None:
     """A marker was lost, and the next transaction of its producer and epoch was taken for it."""

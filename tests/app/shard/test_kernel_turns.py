@@ -105,7 +105,7 @@ def test_while_the_kernel_sleeps_everything_else_has_its_turn(make: Make) -> Non
         os.close(fd)
 
 
-def test_who_hangs_up_or_is_reset_is_forgotten(make: Make) -> None:
+def test_a_client_that_closes_or_resets_its_connection_is_forgotten(make: Make) -> None:
     bench = make(topic("one"))
     quick = Quick(bench)
     for is_reset in (False, True):

@@ -53,7 +53,7 @@ def test_clients_that_read_nothing_hold_no_more_together_than_the_bound(
     assert 2 <= len(bench.server.clients) <= 4
 
 
-def test_who_reads_is_not_disconnected_for_those_who_do_not(
+def test_a_reading_client_is_not_disconnected_for_large_answers_of_others(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "HELD_BYTES_MAX", 20_000_000)

@@ -97,7 +97,7 @@ def records(bench: ServerBench) -> list[Record]:
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_what_an_old_producer_sends_a_new_consumer_reads(
+def test_a_new_consumer_reads_records_of_an_old_producer(
     make: Make, version: int, codec: Codec
 ) -> None:
     bench, magic = make(topic("one"), legacy_formats=True), int(version == 2)
@@ -112,7 +112,7 @@ def test_what_an_old_producer_sends_a_new_consumer_reads(
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_what_a_new_producer_sends_an_old_consumer_reads(make: Make, version: int) -> None:
+def test_an_old_consumer_reads_records_of_a_new_producer(make: Make, version: int) -> None:
     bench = make(topic("one"), legacy_formats=True)
     sent = [Record(i, NOW_MS + i, b"k", b"v%d" % i, ((b"h", b"lost"),)) for i in range(3)]
     for codec in Codec:
@@ -274,7 +274,7 @@ def test_without_the_setting_old_versions_close_the_connection(make: Make, data:
     assert client.frames() == []
 
 
-def test_what_the_coordinator_answers_is_asked_in_the_newer_version(make: Make) -> None:
+def test_an_old_request_for_the_coordinator_is_relayed_in_a_newer_version(make: Make) -> None:
     bench = make(topic("one"), legacy_formats=True)
     client = bench.client()
     client.send(asked(9, 0, text("g") + struct.pack(">i", 0)))

@@ -110,7 +110,7 @@ def test_the_time_of_requests_is_charged() -> None:
     assert connection.until_ms == 1000
 
 
-def test_what_the_coordinator_says_of_changes_is_obeyed() -> None:
+def test_the_throttle_time_in_the_coordinators_answer_mutes_the_connection() -> None:
     connection = slow()
     create = memoryview(b"\x00\x13\x00\x07")
     obey(connection, create, INT32.pack(7) + b"\0" + INT32.pack(500), 0)

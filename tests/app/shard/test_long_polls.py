@@ -103,7 +103,7 @@ def test_a_poll_waits_where_its_partitions_are_once_their_topic_is_created_again
     loop.close()
 
 
-def test_a_poll_of_many_partitions_is_told_which_have_moved() -> None:
+def test_a_poll_of_many_partitions_gets_those_that_have_moved() -> None:
     loop = TidyLoop()
     polls = LongPolls(loop, SLOTS)
     wide = Asked(*((0, slot) for slot in range(FEW_MAX + 1, 0, -1)))

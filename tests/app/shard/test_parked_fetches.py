@@ -115,7 +115,7 @@ def parked() -> ParkedTable:
     return parked
 
 
-def test_those_whom_a_partition_concerns_are_found(parked: ParkedTable) -> None:
+def test_concerned_returns_the_fetches_that_wait_for_a_partition(parked: ParkedTable) -> None:
     assert sorted(parked.clients()) == [5, 6, 7]
     assert sorted(parked.concerned([2])) == [5, 7]
     assert parked.concerned([5]) == []  # Nobody: and no row has it by accident …
@@ -123,7 +123,7 @@ def test_those_whom_a_partition_concerns_are_found(parked: ParkedTable) -> None:
     assert sorted(parked.concerned([4, 3, 0])) == [5, 6, 7]
 
 
-def test_who_is_taken_out_waits_no_longer(parked: ParkedTable) -> None:
+def test_a_taken_fetch_no_longer_waits(parked: ParkedTable) -> None:
     request, slots, due_ns = parked.take(5)
     assert (bytes(request), slots, due_ns) == (b"five", [2, 4], 30 * MS)
     assert len(parked) == 2

@@ -18,7 +18,7 @@ from smq.app.shard.payloads import (
 from smq.filer.local import LocalStore
 from smq.model.config import Config
 from smq.model.setting import PathOrUrl
-from smq.shard.references import LATER_MAX, Later, Seen
+from smq.shard.references import LATER_MAX, NotYetKnown, PayloadFacts
 from smq.testing.payloads import uploaded
 from smq.wire.internal.form import Failed
 from smq.wire.internal.messages import FindPayloads
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 def test_on_this_host_a_payload_is_a_file(tmp_path: Path) -> None:
     store, payloads = LocalStore(tmp_path), LocalPayloads(str(tmp_path))
     key = uploaded(store, "images", b"payload").key("images")
-    assert payloads.look(key) == Seen(7, store.head(key).modified_ms)
+    assert payloads.look(key) == PayloadFacts(7, store.head(key).modified_ms)
     for other in (key + "0", "payloads/kafka/other/x", f"{key}/below", "payloads/kafka/images"):
         assert payloads.look(other) is None
 
 
 def test_where_the_filer_cannot_be_looked_at_the_producer_is_to_try_again(tmp_path: Path) -> None:
-    with pytest.raises(Later):
+    with pytest.raises(NotYetKnown):
         LocalPayloads(str(tmp_path)).look("x" * 5000)
 
 
@@ -67,7 +67,7 @@ class Bench:
     def is_later(self, key: str = "a") -> bool:
         try:
             self.payloads.look(key)
-        except Later:
+        except NotYetKnown:
             return True
         return False
 
@@ -82,14 +82,14 @@ def test_elsewhere_it_is_asked_for_once_and_known_for_a_while() -> None:
     assert bench.is_later()
     assert [keys for keys, _ in bench.sealer.asked] == [["a"]]
     bench.sealer.answer((7, 1000))
-    assert bench.payloads.look("a") == Seen(7, 1000)
+    assert bench.payloads.look("a") == PayloadFacts(7, 1000)
     bench.now_ms = KNOWN_MS - 1
     assert not bench.is_later()
     bench.now_ms = KNOWN_MS
     assert bench.is_later()
 
 
-def test_what_is_not_there_is_said_once_and_asked_for_again() -> None:
+def test_a_missing_payload_is_reported_once_and_asked_for_again() -> None:
     bench = Bench()
     assert bench.is_later()
     bench.sealer.answer(None)
@@ -107,7 +107,7 @@ def test_a_sealer_that_cannot_say_is_asked_again() -> None:
     assert bench.sealer.answer((7, 1000)) == ["a"]
 
 
-def test_what_it_does_not_say_of_some_is_asked_again() -> None:
+def test_a_payload_missing_in_the_sealers_answer_is_asked_for_again() -> None:
     bench = Bench()
     assert bench.later(3) == 3
     bench.sealer.answer((7, 1000))
@@ -116,7 +116,7 @@ def test_what_it_does_not_say_of_some_is_asked_again() -> None:
     assert bench.later(3) == 1
 
 
-def test_what_is_wanted_meanwhile_is_asked_for_together() -> None:
+def test_payloads_wanted_during_a_question_are_asked_for_together() -> None:
     bench = Bench()
     assert bench.later(KEYS_MAX + 2) == KEYS_MAX + 2
     asked = [bench.sealer.answer((7, 1000)) for _ in range(3)]

@@ -114,7 +114,7 @@ def held(bench: ServerBench, name: str) -> tuple[bytes, list[int]]:
 
 @settings(max_examples=60, deadline=None)
 @given(script=steps)
-def test_clients_see_the_same_whoever_takes_the_turns(
+def test_turns_of_the_kernel_and_of_the_loop_send_clients_the_same_bytes(
     tmp_path_factory: pytest.TempPathFactory, script: list[Step]
 ) -> None:
     with benches(tmp_path_factory.mktemp("pair"), ServerBench) as make:
@@ -186,7 +186,9 @@ def test_fetches_that_wait_are_answered_by_the_kernel_turn_after_turn(make: Make
     assert awaited(bench) == 0
 
 
-def test_who_waits_in_the_loop_gets_the_records_in_the_turn_that_wrote_them(make: Make) -> None:
+def test_a_fetch_waiting_in_the_loop_is_answered_in_the_turn_that_wrote_its_records(
+    make: Make,
+) -> None:
     bench = make(topic("one"))
     quick, reader, writer = Quick(bench), bench.client(), bench.client()
     reader.send(fetch("one", wait_ms=60_000) + fetch("one", wait_ms=60_000))
@@ -199,7 +201,7 @@ def test_who_waits_in_the_loop_gets_the_records_in_the_turn_that_wrote_them(make
     assert b"awaited" in bytes(fetched(reader.frames()[0]).records)
 
 
-def test_who_waits_in_the_kernel_is_not_idle_and_who_was_served_by_it_is_not_yet(
+def test_a_connection_served_by_the_kernel_is_not_closed_as_idle(
     make: Make,
 ) -> None:
     bench = make(topic("one"), connections_max_idle_ms=60_000)

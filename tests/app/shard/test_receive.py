@@ -99,7 +99,7 @@ def feed(pool: BufferPool, rest: Rest, data: bytes, piece_bytes: int) -> int:
 
 @pytest.mark.parametrize("piece_bytes", [1000, 30_000, RECEIVE_BYTES])
 @pytest.mark.parametrize("others", [0, LENT_MAX])
-def test_what_a_large_request_costs_is_linear_in_its_bytes(piece_bytes: int, others: int) -> None:
+def test_receiving_a_large_request_costs_linear_time(piece_bytes: int, others: int) -> None:
     pool, rest = BufferPool(0), Rest()
     made = senders(pool, *[SHORT_REST_BYTES + 1] * others)
     size = 41 * piece_bytes * 10 if piece_bytes < RECEIVE_BYTES else 41 * RECEIVE_BYTES
@@ -110,7 +110,7 @@ def test_what_a_large_request_costs_is_linear_in_its_bytes(piece_bytes: int, oth
     assert held(pool.take(rest)) == request
 
 
-def test_what_a_shrinking_rest_costs_is_linear_in_its_bytes() -> None:
+def test_a_shrinking_rest_is_copied_in_linear_time() -> None:
     pool, rest = BufferPool(0), Rest()
     made = senders(pool, *[SHORT_REST_BYTES + 1] * LENT_MAX)
     copied, total = 0, RECEIVE_BYTES

@@ -35,7 +35,7 @@ def test_a_slow_request_says_where_its_time_went(times: RequestTimes) -> None:
     assert times.node.counts[3].sum() == 1
 
 
-def test_what_a_client_wants_to_wait_is_not_counted(times: RequestTimes) -> None:
+def test_a_long_poll_is_not_counted_as_request_time(times: RequestTimes) -> None:
     timing = times.begin(FETCH, 12, monotonic_ns(), 40, "c")
     timing.handled()
     for _ in range(9):
@@ -54,7 +54,7 @@ def test_a_quick_request_is_only_counted(times: RequestTimes) -> None:
     assert times.node.counts[3].sum() == 1
 
 
-def test_what_the_kernel_has_counted_is_added_once() -> None:
+def test_the_kernels_request_times_are_added_once() -> None:
     times = RequestTimes(NodeTimings.private(), slow_ms=100)
     turn = np.zeros(TURN_WORDS, np.int64)
     turn[TIMES_AT + 4] = 3

@@ -74,7 +74,7 @@ BAD = {
 }
 
 
-def test_answers_keep_the_order_of_the_requests_whoever_is_slow(make: Make) -> None:
+def test_answers_keep_the_order_of_the_requests(make: Make) -> None:
     bench = make(topic("one"), topic("safe", range(2, 3), DISK))
     log = bench.shard.logs[0]
     log.syncs.syncer = HeldSyncer(log.memory)
@@ -99,7 +99,7 @@ def test_answers_keep_the_order_of_the_requests_whoever_is_slow(make: Make) -> N
 
 
 @pytest.mark.parametrize("garbage", BAD.values(), ids=BAD)
-def test_who_breaks_the_protocol_is_closed_after_its_answers_and_neighbours_go_on(
+def test_a_protocol_error_closes_its_connection_after_earlier_answers_and_no_other(
     make: Make, garbage: bytes
 ) -> None:
     bench = make()
@@ -148,9 +148,7 @@ def test_python_s_steps_depend_on_wake_ups_and_not_on_requests_or_partitions(mak
 
 
 @pytest.mark.parametrize("step_ms", [-3_600_000, 3_600_000])
-def test_a_quota_slows_for_as_long_as_it_says_whatever_the_wall_clock_does(
-    make: Make, step_ms: int
-) -> None:
+def test_a_quotas_throttle_time_does_not_depend_on_the_wall_clock(make: Make, step_ms: int) -> None:
     """Data fault 4: after an hour back each answer said 3,599,999 ms, and nobody was limited."""
     wall_ms = [1_700_000_000_000]
     with replaced(lambda: wall_ms[0] * 1_000_000, time.monotonic_ns):

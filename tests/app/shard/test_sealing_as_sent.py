@@ -23,7 +23,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     bench.close()
 
 
-def test_what_is_not_decided_is_given_to_who_seals_it_as_it_was_sent(bench: Bench) -> None:
+def test_undecided_batches_are_returned_as_sent_on_request(bench: Bench) -> None:
     """Use fault 2: up to the high watermark, with what was aborted and the markers."""
     producers = Producers(bench.shard)
     producers.write([b"open"], (7, 0), 0)
@@ -54,7 +54,7 @@ def test_the_sealer_gets_an_empty_batch_for_an_aborted_one_into_which_records_we
     assert next(read_batches(found)).record_count == 0
 
 
-def test_what_many_aborted_transactions_overlap_is_given_to_the_sealer_at_once(
+def test_a_batch_that_overlaps_many_aborted_transactions_is_returned_in_one_answer(
     bench: Bench,
 ) -> None:
     """Data fault 14, its kind: of what more than a thousand overlapped each question had one batch,

@@ -300,7 +300,7 @@ def test_parts_of_requests_are_bounded_together_and_the_slowest_pay(make: Make) 
     assert len(steady.wait(1)) == 1
 
 
-def test_who_takes_no_more_requests_keeps_nothing_of_what_still_comes(make: Make) -> None:
+def test_a_closing_connection_keeps_no_received_bytes(make: Make) -> None:
     bench = make(topic("one"))
     client = bench.client()
     client.send(fetch("one", wait_ms=60_000) + (2**31 - 1).to_bytes(4) + bytes(100_000))

@@ -186,7 +186,7 @@ def test_a_request_that_is_no_produce_request_ends_the_session(
     assert_serves(bench)
 
 
-def test_a_failure_that_nobody_would_be_told_of_ends_the_session(make: Make) -> None:
+def test_a_failed_produce_with_acks_0_ends_the_session(make: Make) -> None:
     bench = make(topic("one"))
     program = bench.attach()
     program.put(produced(acks=0, name="none"))
@@ -243,9 +243,7 @@ def test_bells_for_room_are_not_in_vain(make: Make) -> None:
     assert_serves(bench)
 
 
-def test_what_handing_over_costs_does_not_grow_with_what_is_due(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_flushing_a_session_costs_linear_time(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = make(topic("one"))
     program = bench.attach()
     (session,) = bench.sessions._sessions
@@ -289,7 +287,7 @@ def test_a_flood_of_bells_does_not_keep_others_waiting(make: Make) -> None:
     assert client.correlations() == list(range(20))
 
 
-def test_a_program_that_hears_no_bells_and_plays_with_its_socket_blocks_nobody(make: Make) -> None:
+def test_a_program_that_reads_no_bells_does_not_block_the_shard(make: Make) -> None:
     bench = make(topic("one"))
     program = bench.attach()
     program.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)

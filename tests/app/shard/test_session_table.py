@@ -34,7 +34,7 @@ def test_each_has_a_row_until_it_is_removed(bench: DoorBench) -> None:
     assert first.row == 0
 
 
-def test_who_comes_when_all_rows_are_taken_is_served_by_the_loop(bench: DoorBench) -> None:
+def test_a_session_beyond_the_tables_rows_is_served_by_the_loop(bench: DoorBench) -> None:
     programs = [bench.attach() for _ in range(SESSIONS_MAX)]
     watching = [bench.sessions.is_watching]
     late = bench.attach()

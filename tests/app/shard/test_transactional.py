@@ -116,7 +116,9 @@ def test_a_coordinator_that_ends_the_transaction_before_is_asked_again(make: Mak
     assert errors_of(with_size(frame)) == [(0, 0)]
 
 
-def test_a_coordinator_that_stays_busy_is_told_to_the_client(make: Make) -> None:
+def test_a_producer_gets_concurrent_transactions_while_the_coordinator_stays_busy(
+    make: Make,
+) -> None:
     bench = make(topic("one"))
     client = bench.client()
     client.send(transactional(b"a"))
@@ -149,7 +151,7 @@ def test_without_acks_a_failure_closes_the_connection(make: Make) -> None:
     client.wait_closed()
 
 
-def test_a_client_that_leaves_while_the_coordinator_is_asked_harms_nobody(make: Make) -> None:
+def test_a_client_that_leaves_during_the_coordinators_check_harms_no_partition(make: Make) -> None:
     bench = make(topic("one"))
     client = bench.client()
     client.send(transactional(b"a"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from smq.log.files.background import InlineBackground, Lane
+from smq.log.files.background import InlineBackground, JobLane
 from smq.model.errors import ErrorCode
 from smq.shard.markers import end_transaction
 from smq.shard.validation import LOOP_BYTES_MAX
@@ -31,8 +31,8 @@ class HeldLane(InlineBackground):
     def __init__(self) -> None:
         self.jobs: deque[tuple[Callable[[], Any], Callable[[Any], None]]] = deque()
 
-    def submit(self, lane: Lane, job: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        if lane is Lane.CHECKS:
+    def submit(self, lane: JobLane, job: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        if lane is JobLane.CHECKS:
             self.jobs.append((job, done))
         else:
             super().submit(lane, job, done)
@@ -203,7 +203,7 @@ def test_a_program_s_next_requests_wait_as_well(bench: DoorBench, lane: HeldLane
     assert program.wait(4) == [1, 2, 3, 4]
 
 
-def test_what_a_program_has_handed_over_counts_though_it_hangs_up_meanwhile(
+def test_requests_handed_over_before_a_program_hangs_up_are_appended(
     bench: DoorBench, lane: HeldLane
 ) -> None:
     program = bench.attach()

@@ -76,7 +76,7 @@ def test_another_list_costs_the_partitions_in_which_it_differs(make: Make) -> No
     assert words.touched == 3
 
 
-def test_who_watches_no_longer_or_is_gone_is_not_rung(make: Make) -> None:
+def test_a_session_that_watches_no_longer_or_is_gone_is_not_rung(make: Make) -> None:
     bench = make(topic("one"))
     former, gone, writer = watching(bench, [1]), watching(bench, [1]), bench.attach()
     former.session.watch([])
@@ -120,7 +120,7 @@ class Two:
         return [int(word) for word in self.table.arrays[1]]
 
 
-def test_what_it_watches_is_a_bit_at_each_partition(make: Make) -> None:
+def test_a_sessions_watched_partitions_are_bits_in_the_table(make: Make) -> None:
     two = Two(make(topic("one")), {100: 0, 101: 1, 103: 3})
     two.watchers.watch(two.first, {101, 103})
     two.watchers.watch(two.second, {103})

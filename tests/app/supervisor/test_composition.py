@@ -94,7 +94,7 @@ def test_of_two_first_starts_one_compiles_and_the_other_waits_and_loads(cache: C
     assert cache.done == ["compiling the", "load", "the kernels"]
 
 
-def test_what_is_imported_before_the_forks_has_no_library_that_starts_threads() -> None:
+def test_the_supervisor_imports_no_library_that_starts_threads_before_forks() -> None:
     """Arrow and lake libraries start threads of their own: workers import them when asked."""
     script = "import sys, smq.app.supervisor.composition; print(*sys.modules, sep='\\n')"
     loaded = subprocess.run(

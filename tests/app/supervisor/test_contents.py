@@ -63,7 +63,7 @@ def test_a_pipe_is_refused_before_anybody_opens_it(tmp_path: Path, name: str) ->
         "filer/topics/default/t/_delta_log/_last_checkpoint",
     ],
 )
-def test_what_is_read_whole_is_not_large(tmp_path: Path, name: str) -> None:
+def test_a_huge_file_that_is_read_whole_is_refused(tmp_path: Path, name: str) -> None:
     """Door fault 15, its kind: a sparse file in an archive took its length in memory."""
     file = tmp_path / name
     file.parent.mkdir(parents=True, exist_ok=True)

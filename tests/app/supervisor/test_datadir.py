@@ -69,7 +69,7 @@ def test_logs_are_never_fewer(tmp_path: Path) -> None:
     assert counts == [2, 3, 3]
 
 
-def test_a_second_server_is_told_who_serves(tmp_path: Path) -> None:
+def test_a_second_server_exits_with_the_pid_of_the_first(tmp_path: Path) -> None:
     directory = DataDirectory(tmp_path)
 
     def second() -> None:
@@ -215,9 +215,7 @@ def test_a_place_where_no_directory_can_be_is_said_so() -> None:
         (errno.EIO, "[Errno 5] Input/output error; choose another with --data-dir"),
     ],
 )
-def test_why_a_directory_cannot_be_used_is_told_apart_from_what_to_do(
-    number: int, sentence: str
-) -> None:
+def test_unusable_names_the_directory_and_the_reason(number: int, sentence: str) -> None:
     told = unusable(Path("/x"), OSError(number, os.strerror(number)))
     assert told == f"the data directory /x cannot be used: {sentence}"
 

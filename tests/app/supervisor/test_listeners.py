@@ -83,7 +83,7 @@ def home() -> Iterator[Path]:
         yield Path(name)
 
 
-def test_what_killed_brokers_have_left_is_removed_and_nothing_else(home: Path) -> None:
+def test_deserted_runtime_directories_are_removed_and_no_others(home: Path) -> None:
     """Data fault 5: a clock set ahead had a directory removed whose broker was just starting, and
     one set back kept all. Whoever starts holds a lock."""
 

@@ -143,7 +143,7 @@ def test_a_filer_elsewhere_keeps_the_mode_of_its_root(tmp_path: Path) -> None:
     assert modes == {"": 0o755, "topics": 0o700, "reports": 0o755}
 
 
-def test_what_a_link_of_the_operators_points_to_stays_as_it_is(tmp_path: Path) -> None:
+def test_the_target_of_an_operators_link_keeps_its_mode(tmp_path: Path) -> None:
     """Door fault 8: in a filer elsewhere; in a data directory there are none (links.py)."""
     elsewhere, data_dir, lake = (tmp_path / name for name in ("elsewhere", "data", "lake"))
     for each in (elsewhere, data_dir, lake):

@@ -27,7 +27,7 @@ def test_sizes_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         module.serve(config, 4 * GiB, NOBODY, never)
 
 
-def test_what_the_number_of_logs_and_the_place_of_the_filer_refuse_is_named_at_once(
+def test_serve_names_all_wrong_settings_of_logs_and_filer_at_once(
     tmp_path: Path,
 ) -> None:
     datadir = DataDirectory(tmp_path)
@@ -51,7 +51,7 @@ def test_a_refused_start_takes_no_generation(tmp_path: Path) -> None:
     assert not (tmp_path / "meta.json").exists()
 
 
-def test_nobody_reading_the_news_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_say_ignores_a_closed_standard_output(monkeypatch: pytest.MonkeyPatch) -> None:
     class Closed:
         def write(self, _text: str) -> None:
             raise BrokenPipeError

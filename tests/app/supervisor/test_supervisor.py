@@ -64,7 +64,7 @@ def test_a_killed_shard_comes_back_with_the_next_generation(tmp_path: Path) -> N
         assert broker.status().processes["shard-2"].restarts == 1
 
 
-def test_the_front_has_the_http_listener_and_nobody_s_memory(tmp_path: Path) -> None:
+def test_the_front_inherits_the_http_listener_and_no_shared_memory(tmp_path: Path) -> None:
     with running(tmp_path, 1, "front=") as broker:
         console, ready = broker.lines[-2:]
         assert console.startswith(f"console http://{broker.status().http}/#token=")
@@ -82,7 +82,7 @@ def test_the_front_has_the_http_listener_and_nobody_s_memory(tmp_path: Path) -> 
         assert (broker.status().http, "front" in broker.status().processes) == ("", False)
 
 
-def test_the_console_is_told_under_an_address_where_it_answers() -> None:
+def test_the_console_address_is_one_at_which_the_console_answers() -> None:
     """Door fault 1, its sibling: under a name, and other addresses, browsers mark no request."""
     assert console_address("0.0.0.0", 80) == "127.0.0.1:80"
     assert console_address("::", 80) == "[::1]:80"
@@ -172,7 +172,9 @@ def test_a_process_that_refuses_stops_the_start_with_its_sentence(tmp_path: Path
         broker.close()
 
 
-def test_a_bug_is_told_with_its_traceback_and_the_process_restarted(tmp_path: Path) -> None:
+def test_an_exception_in_a_process_is_printed_with_its_traceback_and_the_process_restarts(
+    tmp_path: Path,
+) -> None:
     broker = Running(tmp_path, 1, "sealer=bug")
     try:
         broker.wait_line("ended with exit code 1; it is restarted")

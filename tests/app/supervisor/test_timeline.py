@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from smq.app.process.clock import monotonic_ms, replaced
-from smq.app.supervisor.timeline import FILE, Kept, Moment, continued, keep, read, resume
+from smq.app.supervisor.timeline import FILE, KeptMoment, Moment, continued, keep, read, resume
 
 DAY_MS, YEAR_MS = 86_400_000, 365 * 86_400_000
 WALL_MS = 1_700_000_000_000
-KEPT = Kept(WALL_MS + 5, Moment("boot", 1000, WALL_MS))
+KEPT = KeptMoment(WALL_MS + 5, Moment("boot", 1000, WALL_MS))
 
 
 class SetClocks:
@@ -87,7 +87,7 @@ def test_a_damaged_file_counts_as_none(tmp_path: Path, clocks: SetClocks, conten
     assert monotonic_ms() == clocks.wall_ms
 
 
-def test_what_is_kept_is_durable(
+def test_the_time_line_is_kept_durably(
     tmp_path: Path, clocks: SetClocks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Data fault 2: a power loss right after a start left an empty file, and a new line began."""

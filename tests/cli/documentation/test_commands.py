@@ -15,7 +15,7 @@ def test_every_verb_has_a_section_with_its_options() -> None:
                 assert parameter.help, f"{path} {parameter.opts[0]} has no help"
 
 
-def test_what_can_print_json_says_its_shape() -> None:
+def test_a_verb_with_json_output_documents_its_shape() -> None:
     for path, command in verbs():
         if any("--json" in each.opts for each in command.params):
             assert (command.epilog or "").startswith("JSON"), path

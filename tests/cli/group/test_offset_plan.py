@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from smq.cli.group.offset_plan import Range, duration_ms, plan, read_offsets, shifted
+from smq.cli.group.offset_plan import PartitionRange, duration_ms, plan, read_offsets, shifted
 from smq.client.names import TopicPartition
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 
 
 def test_a_plan_stays_within_what_a_partition_has() -> None:
-    ranges = {A0: Range(5, 9), A1: Range(5, 9)}
+    ranges = {A0: PartitionRange(5, 9), A1: PartitionRange(5, 9)}
     moves = plan({A1: 100, A0: 0}, {A0: 7}, ranges)
     assert [(each.name, each.before, each.after, each.lag) for each in moves] == [
         (A0, 7, 5, 4),
@@ -34,7 +34,7 @@ def test_durations_have_a_unit(text: str, meant: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "5", "s", "-5s", "5 s", "5w", "9" * 13 + "s"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="a duration is"):
         duration_ms(text)
 
@@ -66,6 +66,6 @@ def test_csv_json_and_plans_hold_offsets() -> None:
         '[{"topic": "a", "partition": true, "offset": 1}]',
     ],
 )
-def test_what_is_no_offset_is_refused(text: str) -> None:
+def test_an_invalid_offsets_file_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         read_offsets(text)

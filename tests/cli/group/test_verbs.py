@@ -141,7 +141,7 @@ def test_offsets_of_a_topic_are_forgotten(committed: Committed) -> None:
     assert "there is no group" in committed.run("delete-offsets", "no", "--topic", "t", exit_code=1)
 
 
-def test_what_cannot_be_is_a_sentence(committed: Committed, tmp_path: Path) -> None:
+def test_a_wrong_group_argument_exits_with_a_sentence(committed: Committed, tmp_path: Path) -> None:
     group, file = committed.group, tmp_path / "offsets"
     file.write_text("no offsets")
     for arguments, sentence in [
@@ -158,7 +158,7 @@ def test_what_cannot_be_is_a_sentence(committed: Committed, tmp_path: Path) -> N
         assert sentence in committed.run(*arguments, exit_code=1)
 
 
-def test_no_verb_shows_a_traceback_where_nobody_answers() -> None:
+def test_an_unreachable_broker_is_reported_without_a_traceback() -> None:
     options: list[Any] = ["group", "list", "--bootstrap", "127.0.0.1:1"]
     done = CliRunner().invoke(app, options)
     assert done.exit_code == 1

@@ -113,7 +113,7 @@ def test_stats_count_instead_of_printing(kafka: FakeKafka) -> None:
         (["--header", "x"], b"--header takes name=value"),
     ],
 )
-def test_what_chooses_nothing_sensible_is_refused(
+def test_wrong_selections_are_refused_with_a_sentence(
     kafka: FakeKafka, arguments: list[str], sentence: bytes
 ) -> None:
     assert sentence in consume(kafka, *arguments, exit_code=1)
@@ -165,7 +165,7 @@ def test_json_gives_all_of_a_record(kafka: FakeKafka) -> None:
     assert json.loads(consume(kafka, "--partition", "1", "--json"))["value"] is None
 
 
-def test_what_is_read_to_its_end_is_one_topic(
+def test_consume_ends_when_its_topic_is_deleted_and_created_again(
     smq_session_broker: SmqBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Data fault 8, its kind: it went on in a topic that had got the name meanwhile."""
@@ -215,7 +215,7 @@ def test_its_json_lines_copy_a_topic(kafka: FakeKafka, tmp_path: Path) -> None:
         (["--from", "soon"], "--from takes earliest"),
     ],
 )
-def test_what_cannot_be_read_is_exit_code_1(
+def test_a_failed_consume_exits_with_code_1_and_a_sentence(
     kafka: FakeKafka, arguments: list[str], sentence: str
 ) -> None:
     output = consume(kafka, *arguments, exit_code=1).decode()

@@ -119,17 +119,17 @@ def test_a_copy_that_was_interrupted_goes_on_where_it_was(
     is_state_old: bool,
 ) -> None:
     state, command = tmp_path / "state", [topic, f"{topic}-to", "--state", str(tmp_path / "state")]
-    send = copying.Producing.send
+    send = copying.CopyRequests.send
     sent: list[object] = []
 
-    def fails(self: copying.Producing, topic: str, batches: list[copying.Sent]) -> None:
+    def fails(self: copying.CopyRequests, topic: str, batches: list[copying.Sent]) -> None:
         if len(sent) == 1:
             raise KeyboardInterrupt
         sent.append(batches)
         send(self, topic, batches)
 
     with monkeypatch.context() as patch:
-        patch.setattr(copying.Producing, "send", fails)
+        patch.setattr(copying.CopyRequests, "send", fails)
         copy(smq_session_broker, *command, exit_code=130)
     if is_state_old:  # As after a power loss: only the state before the first record is left.
         saved = json.loads(state.read_text())
@@ -161,7 +161,7 @@ def test_records_that_somebody_else_has_written_are_noticed(
     assert f"somebody else has written to partition 0 of {topic}-to" in output
 
 
-def test_what_cannot_be_copied_is_a_sentence(
+def test_a_copy_that_is_impossible_exits_with_a_sentence(
     smq_session_broker: SmqBroker, topic: str, tmp_path: Path
 ) -> None:
     state = tmp_path / "state"
@@ -217,7 +217,7 @@ def test_a_source_that_is_created_again_meanwhile_ends_the_copy(
     """Data fault 8, its kind: a name outlives its topic. The copy went on in the new one, and said
     that it was done."""
     source, to = (uuid4().hex[:8] for _ in range(2))
-    send, sent = copying.Producing.send, 0
+    send, sent = copying.CopyRequests.send, 0
 
     def fill_with(client: Client, value: bytes) -> None:
         client.create_topic(source, 1)
@@ -227,7 +227,7 @@ def test_a_source_that_is_created_again_meanwhile_ends_the_copy(
 
     with smq_session_broker.connect() as client:
 
-        def sends(self: copying.Producing, topic: str, batches: list[copying.Sent]) -> None:
+        def sends(self: copying.CopyRequests, topic: str, batches: list[copying.Sent]) -> None:
             nonlocal sent
             sent += 1
             if sent == 1:
@@ -238,7 +238,7 @@ def test_a_source_that_is_created_again_meanwhile_ends_the_copy(
         fill_with(client, b"old")
         with monkeypatch.context() as patch:
             patch.setattr(copying, "PARTITION_BYTES", 1)  # A batch with each answer.
-            patch.setattr(copying.Producing, "send", sends)
+            patch.setattr(copying.CopyRequests, "send", sends)
             said = copy(smq_session_broker, source, to, exit_code=1)
         assert f"topic {source} was deleted since the copy began" in " ".join(said.split())
         found = [each[4] for each in records(client, to)]
@@ -257,15 +257,15 @@ def test_a_copy_that_was_killed_goes_on_behind_what_it_has_sent(
     """Data fault 24, its kind: the next run counted records, which the source may have lost by
     then. Data fault 8, its kind: it doubled what did not show yet, since a sync was slow."""
     state, command = tmp_path / "state", [topic, f"{topic}-to", "--state", str(tmp_path / "state")]
-    send = copying.Producing.send
+    send = copying.CopyRequests.send
     kept: list[str] = []
 
-    def sends(self: copying.Producing, topic: str, batches: list[copying.Sent]) -> None:
+    def sends(self: copying.CopyRequests, topic: str, batches: list[copying.Sent]) -> None:
         kept.append(state.read_text())
         send(self, topic, batches)
 
     with monkeypatch.context() as patch:
-        patch.setattr(copying.Producing, "send", sends)
+        patch.setattr(copying.CopyRequests, "send", sends)
         copy(smq_session_broker, *command)
     state.write_text(kept[0])
     with smq_session_broker.connect() as client:
@@ -336,7 +336,7 @@ def test_a_destination_that_takes_less_gets_smaller_batches(smq_session_broker: 
     assert "refuses the last 1 records of partition 0 before offset 1: MESSAGE_TOO_LARGE" in output
 
 
-def test_what_follows_a_refused_batch_is_refused_and_comes_with_the_next_run(
+def test_batches_behind_a_refused_one_are_not_appended_and_come_with_the_next_run(
     smq_session_broker: SmqBroker, tmp_path: Path
 ) -> None:
     """Data fault 16: the batches in flight behind it were appended; the next run lost a record."""

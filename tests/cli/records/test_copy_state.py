@@ -4,16 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from smq.cli.records.copy_state import Known, Name, State, read_state, write_state
-from smq.cli.records.raw_batches import Producer
+from smq.cli.records.copy_state import ClusterTopic, CopiedPartition, State, read_state, write_state
+from smq.cli.records.raw_batches import ProducerIdentity
 
-A, B = Name("cluster", "a", "1"), Name("cluster", "b", "2")
+A, B = ClusterTopic("cluster", "a", "1"), ClusterTopic("cluster", "b", "2")
 
 
 def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "state"
     assert read_state(path, A, B) == State()
-    state = State({0: Known(5, 3, 0, [(4, 6), (9, 20)], 8), 1: Known(0, 0, 0, [])}, Producer(7, 1))
+    state = State(
+        {0: CopiedPartition(5, 3, 0, [(4, 6), (9, 20)], 8), 1: CopiedPartition(0, 0, 0, [])},
+        ProducerIdentity(7, 1),
+    )
     write_state(path, A, B, state)
     assert read_state(path, A, B) == state
     write_state(path, A, B, State({}, None))
@@ -26,7 +29,7 @@ def test_a_state_of_version_1_has_pairs_and_names_without_ids(tmp_path: Path) ->
         '{"version": 1, "source": "cluster/a", "destination": "cluster/b", '
         '"partitions": {"0": [5, 3]}}'
     )
-    assert read_state(path, A, B) == State({0: Known(5, 3, 3, [])}, None)
+    assert read_state(path, A, B) == State({0: CopiedPartition(5, 3, 3, [])}, None)
 
 
 def test_a_state_of_version_2_has_no_epochs(tmp_path: Path) -> None:
@@ -35,7 +38,7 @@ def test_a_state_of_version_2_has_no_epochs(tmp_path: Path) -> None:
         '{"version": 2, "source": "cluster/a/1", "destination": "cluster/b/2", '
         '"partitions": {"0": [5, 3, 1, [[4, 6]]]}}'
     )
-    assert read_state(path, A, B) == State({0: Known(5, 3, 1, [(4, 6)])}, None)
+    assert read_state(path, A, B) == State({0: CopiedPartition(5, 3, 1, [(4, 6)])}, None)
 
 
 @pytest.mark.parametrize(("end", "place"), [(3, (5, 0)), (4, (6, 0)), (9, (20, 0)), (7, (5, 4))])
@@ -44,7 +47,7 @@ def test_where_the_destination_ends_tells_the_sources_offset(
 ) -> None:
     """Data fault 24, its kind: as many records of the source as the destination had beyond the pair
     were passed over, though compaction had removed some of those."""
-    assert Known(5, 3, 0, [(4, 6), (9, 20)]).place(end) == place
+    assert CopiedPartition(5, 3, 0, [(4, 6), (9, 20)]).place(end) == place
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def run(broker: SmqBroker, *arguments: str, exit_code: int = 0) -> str:
 
 
 @pytest.mark.parametrize("name", ["out.parquet", "out.arrow", "out.ndjson"])
-def test_what_is_exported_is_imported_as_it_was(
+def test_an_exported_file_is_imported_unchanged(
     smq_session_broker: SmqBroker, topic: str, tmp_path: Path, name: str
 ) -> None:
     file = str(tmp_path / name)
@@ -94,7 +94,7 @@ def test_a_part_of_a_topic_is_exported(
     assert pq.read_table(file).num_rows == 0
 
 
-def test_what_cannot_be_exported_is_a_sentence(
+def test_an_export_that_is_impossible_exits_with_a_sentence(
     smq_session_broker: SmqBroker, topic: str, tmp_path: Path
 ) -> None:
     for arguments, sentence in [

@@ -61,7 +61,7 @@ def test_lines_of_json_become_values_unless_they_are_records(
         assert sentence in output
 
 
-def test_what_cannot_be_imported_is_a_sentence(
+def test_an_import_that_is_impossible_exits_with_a_sentence(
     smq_session_broker: SmqBroker, tmp_path: Path
 ) -> None:
     topic = uuid4().hex[:8]
@@ -90,7 +90,7 @@ def test_what_cannot_be_imported_is_a_sentence(
     assert run(smq_session_broker, "consume", topic) == ""
 
 
-def test_what_was_sent_before_a_refusal_is_said(
+def test_a_refused_import_says_how_many_records_were_sent(
     smq_session_broker: SmqBroker, tmp_path: Path
 ) -> None:
     """Use fault 7."""

@@ -85,7 +85,7 @@ def test_a_verb_ends_well_or_with_a_sentence(brokers: Brokers, verb: str, seed: 
     assert {each.name for each in Path().iterdir()} <= {"lines", "state", "t.ndjson"}
 
 
-def test_what_is_copied_is_what_was_there(brokers: Brokers) -> None:
+def test_a_copy_from_a_broker_that_lies_about_records_is_right_or_fails(brokers: Brokers) -> None:
     """With a broker that tells its ends truly, and lies about its records."""
     lying, honest = brokers
     lying.apis, lying.share = ["Fetch"], 0.3

@@ -50,7 +50,7 @@ def test_a_separator_cuts_off_the_key() -> None:
         keyed.record(b"k:v")
 
 
-def test_who_means_a_tab_learns_how_to_write_one() -> None:
+def test_a_backslash_t_separator_is_refused_with_the_spelling_of_a_tab() -> None:
     with pytest.raises(ValueError, match=r"; a tab is \$'\\t'$"):
         PLAIN._replace(key_separator=rb"\t").record(b"k\tv")
 
@@ -134,7 +134,7 @@ def test_a_time_may_be_below_0(timestamp: int | None) -> None:
     assert JSON.record(line).timestamp_ms == timestamp
 
 
-def test_a_time_that_cannot_be_is_told_with_its_line(kafka: FakeKafka, tmp_path: Path) -> None:
+def test_an_invalid_timestamp_is_refused_with_its_line(kafka: FakeKafka, tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_bytes(b'{"value": "v", "timestamp": -1}\n{"value": "v", "timestamp": 1.5}\n')
     output = produce(kafka, str(path), "--json-lines", exit_code=1)
@@ -153,7 +153,7 @@ def test_a_separator_that_is_not_utf8_is_refused() -> None:
         app(["produce", "a", "--key-separator", "\udcff"], standalone_mode=False)
 
 
-def test_a_file_that_cannot_be_read_is_told(kafka: FakeKafka, tmp_path: Path) -> None:
+def test_an_unreadable_input_file_exits_with_the_reason(kafka: FakeKafka, tmp_path: Path) -> None:
     output = produce(kafka, str(tmp_path / "nope"), exit_code=1)
     assert output.endswith("cannot be read: No such file or directory\n")
 

@@ -20,8 +20,8 @@ from shm.kernels.base.words import (
 )
 from smq.cli.records.raw_batches import (
     PIECE_BYTES,
-    Committed,
-    Producer,
+    CommittedBatches,
+    ProducerIdentity,
     Ready,
     Sizes,
     from_producer,
@@ -29,7 +29,7 @@ from smq.cli.records.raw_batches import (
 )
 from smq.wire.codec import Malformed
 from smq.wire.compression import Codec, InflatesTooFar
-from smq.wire.records import HEADERS_MAX, Batch, Record, crc_of, read_batches, write_batch
+from smq.wire.records import HEADERS_MAX, BatchView, Record, crc_of, read_batches, write_batch
 
 END = 10**9
 
@@ -56,7 +56,7 @@ def produced(
     position: int = 0,
     aborted: Sequence[tuple[int, int]] = (),
     bytes_max: int = END,
-) -> list[tuple[Ready, Batch | None]]:
+) -> list[tuple[Ready, BatchView | None]]:
     found = []
     for ready in to_produce(memoryview(bytearray(data)), position, END, aborted, Sizes(bytes_max)):
         (parsed,) = read_batches(ready.data) if ready.data else (None,)
@@ -122,7 +122,7 @@ def test_aborted_transactions_and_markers_are_left_out_but_move_the_position() -
 
 
 def test_a_producer_is_aborted_only_from_its_first_offset_on() -> None:
-    committed = Committed([(1, 4)])
+    committed = CommittedBatches([(1, 4)])
     (early, late) = read_batches(
         batch([2], ATTRIBUTE_TRANSACTIONAL, 1) + batch([4], ATTRIBUTE_TRANSACTIONAL, 1)
     )
@@ -225,7 +225,7 @@ def test_a_batch_gets_a_producer_and_a_sequence(is_writable: bool) -> None:
     """Data fault 16: what follows a refused batch is refused by its sequence."""
     sent = batch([0, 1])
     data = memoryview(bytearray(sent)) if is_writable else sent
-    given = from_producer(data, Producer(9, 2), 40)
+    given = from_producer(data, ProducerIdentity(9, 2), 40)
     (parsed,) = read_batches(given)
     assert (parsed.producer_id, parsed.producer_epoch, parsed.base_sequence) == (9, 2, 40)
     assert parsed.crc == crc_of(parsed.data)

@@ -82,7 +82,7 @@ def test_any_timestamp_can_be_printed(timestamp_ms: int) -> None:
     assert Template("{time}{timestamp}").line(record).endswith(b"%d" % timestamp_ms)
 
 
-def test_chosen_fields_are_json_whatever_their_bytes() -> None:
+def test_chosen_fields_with_any_bytes_are_json() -> None:
     assert chosen(given(b"\xff"), ["value", "offset"]) == (
         b'{"value": {"base64": "/w=="}, "offset": 5}\n'
     )
@@ -102,7 +102,7 @@ def test_counts_keep_the_range_of_times() -> None:
     assert (row["records"], row["bytes"], row["nulls"]) == (2, 3, 1)
 
 
-def test_headers_are_json_whatever_their_names() -> None:
+def test_headers_with_any_names_are_json() -> None:
     """Awkward records: a name that is not UTF-8 made lines that no JSON parser reads."""
     record = Given(headers=(("\udcff", b"\xff"), ("a", None)))
     expected = [[{"base64": "/w=="}, {"base64": "/w=="}], ["a", None]]

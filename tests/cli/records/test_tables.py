@@ -122,7 +122,7 @@ def test_a_repeated_column_is_refused(tmp_path: Path) -> None:
         (pa.array([[0], [2**55]], pa.list_(pa.timestamp("ms"))), "row 11, column 'a' cannot be"),
     ],
 )
-def test_what_json_cannot_say_is_refused_with_row_and_column(
+def test_a_value_without_json_form_is_refused_with_row_and_column(
     column: list[Any] | pa.Array, sentence: str
 ) -> None:
     """Use fault 7."""
@@ -226,7 +226,7 @@ def test_records_of_csv_have_texts_as_they_are(tmp_path: Path) -> None:
             to_send(rows, None, keeps_partitions=True)
 
 
-def test_what_is_wrong_with_a_line_of_csv_is_said_with_its_number(tmp_path: Path) -> None:
+def test_a_wrong_csv_line_is_refused_with_its_number(tmp_path: Path) -> None:
     """Use fault 7."""
     for text, sentence in {
         "a,b\n1,2\n3\n": "line 3: it has 1 fields, not 2",

@@ -170,7 +170,7 @@ class HeldTake:
         return batch
 
 
-def test_what_comes_after_a_cancelled_poll_waits_for_its_end(
+def test_a_call_after_a_cancelled_poll_waits_for_its_end(
     running: SmqBroker, transport: str, request: pytest.FixtureRequest
 ) -> None:
     async def talk(topic: str) -> list[int]:
@@ -194,7 +194,7 @@ def test_what_comes_after_a_cancelled_poll_waits_for_its_end(
     assert asyncio.run(talk(name_of(request))) == [0]
 
 
-def test_what_a_cancelled_poll_has_taken_is_still_to_come(
+def test_records_taken_by_a_cancelled_poll_come_with_the_next(
     running: SmqBroker, transport: str, request: pytest.FixtureRequest
 ) -> None:
     async def talk(topic: str) -> None:

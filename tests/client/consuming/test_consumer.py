@@ -83,7 +83,7 @@ def test_nothing_in_time_is_an_empty_batch(client: smq.Client, topic: str) -> No
         assert list(batch.copy()) == []
 
 
-def test_who_waits_is_woken(client: smq.Client, topic: str) -> None:
+def test_a_waiting_poll_wakes_for_a_record(client: smq.Client, topic: str) -> None:
     with client.consumer(topic) as consumer, client.producer() as producer:
         consumer.poll(0.01)
         asleep = threading.Event()
@@ -103,7 +103,7 @@ def test_who_waits_is_woken(client: smq.Client, topic: str) -> None:
             sending.join()
 
 
-def test_who_spins_gets_the_same(client: smq.Client, topic: str) -> None:
+def test_a_spinning_consumer_reads_every_record(client: smq.Client, topic: str) -> None:
     with client.consumer(topic, start="earliest", spin_us=2000) as consumer:
         consumer.poll(0.01)
         fill(client, topic)
@@ -144,7 +144,7 @@ def test_tables_and_arrays_come_back(client: smq.Client, topic: str) -> None:
                 record.array()
 
 
-def test_a_topic_that_is_not_there_is_told_at_once(client: smq.Client) -> None:
+def test_a_consumer_of_a_missing_topic_raises_no_such_topic(client: smq.Client) -> None:
     with pytest.raises(smq.NoSuchTopic, match="there is no topic nowhere"):
         client.consumer("nowhere")
 
@@ -158,7 +158,7 @@ def test_a_closed_consumer_says_so(client: smq.Client, topic: str) -> None:
             use()
 
 
-def test_a_forked_child_is_told_to_make_its_own(client: smq.Client, topic: str) -> None:
+def test_a_consumer_inherited_by_a_fork_is_closed(client: smq.Client, topic: str) -> None:
     fill(client, topic, 3)
     with client.consumer(topic, start="earliest") as consumer:
         child = os.fork()
@@ -192,7 +192,7 @@ def test_a_forked_child_is_told_to_make_its_own(client: smq.Client, topic: str) 
         ({"nonsense": 1}, TypeError),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(
+def test_a_wrong_setting_is_refused_with_its_name(
     client: smq.Client, topic: str, settings: dict[str, Any], error: type[Exception]
 ) -> None:
     with pytest.raises(error, match=[*settings][-1]):
@@ -218,7 +218,7 @@ WRONG_CALLS: list[tuple[Callable[[Any], object], type[Exception], str]] = [
 ]
 
 
-def test_wrong_arguments_are_told_at_the_call(client: smq.Client, topic: str) -> None:
+def test_wrong_arguments_are_refused_at_the_call(client: smq.Client, topic: str) -> None:
     with client.consumer(topic) as consumer:
         for call, error, words in WRONG_CALLS:
             with pytest.raises(error, match=words):
@@ -262,7 +262,7 @@ def test_shards_that_die_cost_nothing(
             consumer.poll(0.1)
 
 
-def test_a_broker_that_stays_away_is_told(client: smq.Client) -> None:
+def test_an_unreachable_broker_raises_broker_unavailable(client: smq.Client) -> None:
     with smq.testing.broker() as gone:
         other = smq.connect(gone.bootstrap, transport=client.transport, timeout_s=0.5)
         other.create_topic("away", 1)

@@ -47,7 +47,7 @@ def test_the_defaults_are_kafkas() -> None:
         ({"linger": 1}, TypeError),
     ],
 )
-def test_what_cannot_be_is_told_with_its_name(
+def test_a_wrong_setting_is_refused_with_its_name(
     settings: dict[str, Any], error: type[Exception]
 ) -> None:
     with pytest.raises(error, match=f"{[*settings][-1]}|an assignor is text"):

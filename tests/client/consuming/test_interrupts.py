@@ -54,7 +54,7 @@ def looped(consumer: smq.Consumer, left: int, given: list[Record]) -> None:
 
 
 @pytest.mark.parametrize("read", [polled, looped])
-def test_what_an_interrupt_has_broken_off_comes_again(
+def test_records_of_an_interrupted_poll_come_once_and_in_order(
     client: smq.Client, topic: str, read: Callable[[smq.Consumer, int, list[Record]], None]
 ) -> None:
     seen: list[tuple[int, int]] = []
@@ -78,7 +78,7 @@ def test_what_an_interrupt_has_broken_off_comes_again(
     assert sent > 20
 
 
-def test_what_an_interrupted_poll_has_taken_is_still_to_come(
+def test_records_taken_by_an_interrupted_poll_come_with_the_next(
     client: smq.Client, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take = Reading.take

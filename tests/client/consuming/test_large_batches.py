@@ -15,7 +15,9 @@ def values(batch: smq.Batch) -> list[bytes]:
     return [bytes(record.value or b"") for record in batch]
 
 
-def test_a_batch_that_inflates_too_far_is_told_and_passed(client: smq.Client, topic: str) -> None:
+def test_a_batch_that_inflates_too_far_raises_until_a_seek_passes_it(
+    client: smq.Client, topic: str
+) -> None:
     """Data fault 16: it stopped the topic's readers for ever."""
     with client.producer(compression="zstd") as producer:
         for value in (b"a", bytes(20_000), b"b"):

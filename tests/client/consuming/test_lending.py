@@ -36,7 +36,7 @@ def rest(consumer: smq.Consumer, count: int) -> list[int]:
 
 
 @pytest.mark.parametrize("taken", [0, 1, 7, 20, 21, 59, 60])
-def test_who_leaves_a_loop_goes_on_behind_what_he_had(
+def test_a_loop_that_ends_early_continues_with_the_next_record(
     client: smq.Client, filled: str, taken: int
 ) -> None:
     with client.consumer(filled, start="earliest") as consumer:
@@ -143,7 +143,7 @@ def test_pausing_and_resuming_at_each_record_doubles_nothing(
     assert sorted(found) == [*range(RECORDS)]
 
 
-def test_what_the_ring_has_overtaken_is_read_again_and_nobody_sees_it(
+def test_a_batch_overtaken_during_its_copy_is_read_again(
     client: smq.Client, filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy, times = Batch.copy, iter([True, False])

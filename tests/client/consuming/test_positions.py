@@ -90,9 +90,7 @@ def test_partitions_can_be_chosen(client: smq.Client, topic: str) -> None:
             consumer.assign([(topic, 3)])
 
 
-def test_a_position_that_is_not_there_begins_anew_or_is_told(
-    client: smq.Client, topic: str
-) -> None:
+def test_an_offset_out_of_range_resets_or_raises(client: smq.Client, topic: str) -> None:
     fill(client, topic)
     with client.consumer(topic, start="earliest") as consumer:
         consumer.seek(topic, 0, 99)

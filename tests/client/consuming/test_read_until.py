@@ -54,7 +54,7 @@ def test_the_consumer_goes_on_behind_it(
 
 
 @pytest.mark.parametrize("taken", [0, 1, 3, 4])
-def test_who_leaves_it_has_the_rest_and_the_others(
+def test_records_left_by_read_until_come_with_the_next_poll(
     consumer: smq.Consumer, topic: str, taken: int
 ) -> None:
     reading = consumer.read_until({(topic, 0): 4})
@@ -65,7 +65,9 @@ def test_who_leaves_it_has_the_rest_and_the_others(
     assert rest == every(0, taken, 20) + every(1, 0, 20) + every(2, 0, 20)
 
 
-def test_what_is_paused_is_read_and_is_paused_again(consumer: smq.Consumer, topic: str) -> None:
+def test_read_until_reads_a_paused_partition_and_pauses_it_again(
+    consumer: smq.Consumer, topic: str
+) -> None:
     consumer.pause(topic, 0)
     consumer.pause(topic, 1)
     assert places(consumer.read_until({(topic, 0): 7})) == every(0, 0, 7)
@@ -76,7 +78,9 @@ def test_what_is_paused_is_read_and_is_paused_again(consumer: smq.Consumer, topi
     assert places(islice(consumer, 33)) == every(0, 7, 20) + every(1, 0, 20)
 
 
-def test_what_is_paused_meanwhile_is_paused_afterwards(consumer: smq.Consumer, topic: str) -> None:
+def test_a_partition_paused_during_read_until_is_paused_afterwards(
+    consumer: smq.Consumer, topic: str
+) -> None:
     found = []
     for record in consumer.read_until({(topic, 0): 7, (topic, 1): 3}):
         found.append((record.partition, record.offset))
@@ -86,7 +90,9 @@ def test_what_is_paused_meanwhile_is_paused_afterwards(consumer: smq.Consumer, t
     assert not consumer.poll(0.05)
 
 
-def test_what_is_resumed_meanwhile_is_read_afterwards(consumer: smq.Consumer, topic: str) -> None:
+def test_a_partition_resumed_during_read_until_is_read_afterwards(
+    consumer: smq.Consumer, topic: str
+) -> None:
     for partition in range(3):
         consumer.pause(topic, partition)
     found = []
@@ -99,7 +105,9 @@ def test_what_is_resumed_meanwhile_is_read_afterwards(consumer: smq.Consumer, to
     assert not consumer.poll(0.05)
 
 
-def test_what_is_behind_its_end_stays_there(consumer: smq.Consumer, topic: str) -> None:
+def test_read_until_does_not_move_a_position_past_the_end(
+    consumer: smq.Consumer, topic: str
+) -> None:
     consumer.seek(topic, 0, 9)
     assert places(consumer.read_until({(topic, 0): 4, (topic, 1): 2})) == every(1, 0, 2)
     assert consumer.position(topic, 0) == 9

@@ -118,7 +118,7 @@ def rig() -> Iterator[Rig]:
     assert not rig.member.events
 
 
-def test_what_is_given_up_is_committed_and_then_joined_without(rig: Rig) -> None:
+def test_a_revoked_partition_is_committed_before_the_join_without_it(rig: Rig) -> None:
     rig.tell(Assigned(frozenset({ONE})))
     rig.sharing.turn()
     assert rig.has(ONE)
@@ -186,7 +186,7 @@ def test_nothing_is_on_its_way_when_a_group_joins_anew(*, is_automatic: bool) ->
     assert rig.log == [waited, ("join", frozenset())]
 
 
-def test_who_is_out_is_told_and_joins_again(rig: Rig) -> None:
+def test_a_member_that_lost_its_membership_raises_and_joins_again(rig: Rig) -> None:
     error = BrokerError(ErrorCode.FENCED_INSTANCE_ID)
     rig.tell(Failed(error, is_out=False), Failed(error, is_out=True))
     with pytest.raises(BrokerError):

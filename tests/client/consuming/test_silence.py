@@ -26,7 +26,7 @@ def test_it_is_over_when_nothing_has_moved_for_long() -> None:
     assert raised.value.code == ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_who_waits_for_nothing_is_never_kept_waiting() -> None:
+def test_an_empty_check_never_runs_out_of_time() -> None:
     clock = SteppedClock()
     silence = Silence(clock, 5)
     clock.step(9)

@@ -97,7 +97,7 @@ def test_answers_taken_while_the_shard_leaves_are_not_lost(
         door.answers()
 
 
-def test_what_is_acknowledged_can_be_read_from_the_log(door: Door) -> None:
+def test_an_acknowledged_record_is_visible_in_the_log(door: Door) -> None:
     topic = door.catalog().by_name[TOPIC]
     number, reader = topic.partition_numbers[0], door.readers[topic.logs[0]]
     before = reader.high_watermarks().get(number, 0)
@@ -205,7 +205,7 @@ def pretender(tmp_path: Path, answer: bytes) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("answer", [b"hello", bytes(ANSWER_BYTES)])
-def test_who_answers_something_else_is_no_broker(tmp_path: Path, answer: bytes) -> None:
+def test_a_wrong_hello_answer_raises_door_unavailable(tmp_path: Path, answer: bytes) -> None:
     with (
         pretender(tmp_path, answer),
         pytest.raises(DoorUnavailable, match="attach handshake"),
@@ -279,7 +279,7 @@ def test_a_full_inbox_says_so_at_the_deadline_and_goes_on_later(
     assert len(answered(door, count)) == count
 
 
-def test_who_waits_for_room_notices_that_the_shard_is_gone() -> None:
+def test_a_wait_for_room_ends_when_the_shard_is_killed() -> None:
     with broker(shards=1) as running, opened(running) as door:
         with Cluster(running.bootstrap) as cluster:
             create_topic(cluster, TOPIC, 1)

@@ -76,7 +76,7 @@ def test_a_door_that_is_gone_is_dropped(house: House) -> None:
     assert doors.filenos() == []
 
 
-def test_what_is_watched_is_told_once(house: House) -> None:
+def test_a_watch_list_is_sent_once(house: House) -> None:
     doors = Doors(house.open_door)
     doors.find(NAME)
     (door,) = house.opened

@@ -19,7 +19,9 @@ def test_a_topic_is_created_and_deleted(kafka: FakeKafka, cluster: Cluster) -> N
         admin.delete_topic(cluster, "a")
 
 
-def test_a_topic_that_exists_is_told(kafka: FakeKafka, cluster: Cluster) -> None:
+def test_creating_an_existing_topic_raises_topic_already_exists(
+    kafka: FakeKafka, cluster: Cluster
+) -> None:
     kafka.add_topic("a")
     with pytest.raises(BrokerError, match="topic_already_exists") as raised:
         admin.create_topic(cluster, "a")

@@ -23,7 +23,7 @@ def test_a_setting_is_a_number_or_its_default() -> None:
 
 
 @pytest.mark.parametrize("said", ["x", "1e5", "9" * 5000])
-def test_a_setting_that_is_no_number_is_told(said: str) -> None:
+def test_a_setting_that_is_no_number_raises_peer_error(said: str) -> None:
     """Of the kind of door fault 12."""
     with pytest.raises(PeerError, match=r"it says that a is '.*', which is no number"):
         number_of({"a": said}, "a", 1)

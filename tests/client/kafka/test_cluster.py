@@ -72,7 +72,7 @@ def test_a_bootstrap_address_that_answers_is_enough(kafka: FakeKafka) -> None:
 
 
 @pytest.mark.parametrize("bootstrap", ["", "localhost", "host:port", ":9092", "a:1,"])
-def test_an_address_that_is_none_is_told(bootstrap: str) -> None:
+def test_an_address_without_port_is_refused(bootstrap: str) -> None:
     with pytest.raises(ValueError, match="host:port"):
         Cluster(bootstrap)
 
@@ -85,7 +85,7 @@ def test_an_address_that_is_none_is_told(bootstrap: str) -> None:
         ("\udcff:9092", r"'\\udcff' is no name of a host"),
     ],
 )
-def test_an_address_that_cannot_be_is_told_why(bootstrap: str, sentence: str) -> None:
+def test_an_invalid_address_is_refused_with_the_reason(bootstrap: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         Cluster(bootstrap)
 
@@ -264,7 +264,7 @@ def test_any_number_of_brokers_that_are_none_are_tried_until_the_deadline(
                 cluster.clock.sleep(0.05)
                 raise BrokerUnavailable(host)
 
-            monkeypatch.setattr(module, "Connection", connection)
+            monkeypatch.setattr(module, "KafkaConnection", connection)
             with pytest.raises(BrokerUnavailable):
                 cluster.anyone()
             assert 0 < len(tried) < 50

@@ -8,7 +8,7 @@ from struct import pack
 
 import pytest
 
-from smq.client.kafka.connection import BYTES_A_SECOND_MIN, Connection
+from smq.client.kafka.connection import BYTES_A_SECOND_MIN, KafkaConnection
 from smq.client.kafka.questions import ANSWER_BYTES_MAX, FETCH, METADATA
 from smq.client.producing.channel.wire_channel import WireChannel
 from smq.model.errors import BrokerError, ErrorCode, PeerError
@@ -18,9 +18,9 @@ from smq.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
 from tests.client.fake_kafka import FakeKafka
 
 
-def connect(kafka: FakeKafka) -> Connection:
+def connect(kafka: FakeKafka) -> KafkaConnection:
     host, _, port = kafka.bootstrap.split(",")[0].partition(":")
-    return Connection(host, int(port))
+    return KafkaConnection(host, int(port))
 
 
 def test_answers_come_in_the_order_of_the_questions(kafka: FakeKafka) -> None:
@@ -41,17 +41,17 @@ def test_an_api_that_the_broker_has_not_is_a_clear_error(kafka: FakeKafka) -> No
     connection.close()
 
 
-def test_nobody_at_an_address_is_a_broker_that_is_not_available() -> None:
+def test_an_address_where_nothing_listens_raises_broker_not_available() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with pytest.raises(BrokerError, match="no broker answers") as raised:
-        Connection("127.0.0.1", port)
+        KafkaConnection("127.0.0.1", port)
     assert raised.value.code == ErrorCode.BROKER_NOT_AVAILABLE
 
 
 @pytest.mark.parametrize("host", ["a" * 64, "\N{REPLACEMENT CHARACTER}"])
-@pytest.mark.parametrize("connect", [Connection, WireChannel])
-def test_what_is_no_address_is_a_broker_that_is_not_available(
+@pytest.mark.parametrize("connect", [KafkaConnection, WireChannel])
+def test_an_invalid_host_name_raises_broker_not_available(
     connect: Callable[[str, int], object], host: str
 ) -> None:
     """Metadata may name any host; programs ended with a UnicodeError."""
@@ -103,13 +103,13 @@ def answer_with(data: bytes) -> int:
     [b"HTTP/1.1 400 Bad Request\r\n", b"\xff\xff\xff\xff", b"\0\0\0\4\0\0\0\x63", b"\0\0\0\1x"],
     ids=["http", "negative", "other id", "cut"],
 )
-def test_what_is_no_kafka_broker_is_a_broken_peer(data: bytes) -> None:
+def test_a_server_that_is_no_kafka_broker_raises_peer_error(data: bytes) -> None:
     with pytest.raises(PeerError):
-        Connection("127.0.0.1", answer_with(data))
+        KafkaConnection("127.0.0.1", answer_with(data))
 
 
 @pytest.mark.parametrize("port", [-1, 0, 65_536, 2**31 - 1])
-@pytest.mark.parametrize("connect", [Connection, WireChannel])
+@pytest.mark.parametrize("connect", [KafkaConnection, WireChannel])
 def test_a_port_that_is_none_is_a_broker_that_is_not_available(
     connect: Callable[[str, int], object], port: int
 ) -> None:
@@ -134,12 +134,12 @@ def test_an_answer_that_comes_byte_by_byte_ends_at_a_deadline() -> None:
 
     threading.Thread(target=serve, daemon=True).start()
     with pytest.raises(BrokerError, match="its answer comes too slowly"):
-        Connection("127.0.0.1", listener.getsockname()[1], 5.0, clock)
+        KafkaConnection("127.0.0.1", listener.getsockname()[1], 5.0, clock)
 
 
 def test_an_answer_may_be_as_large_as_its_question_lets_it() -> None:
     """Of the kind of door fault 12: an answer about topics, 18 bytes each, had 256 MiB."""
     port = answer_with(pack(">i", ANSWER_BYTES_MAX + 1))
     with pytest.raises(PeerError, match=f"an answer of {ANSWER_BYTES_MAX + 1} bytes"):
-        Connection("127.0.0.1", port)
+        KafkaConnection("127.0.0.1", port)
     assert FETCH.answer_bytes_max > ANSWER_BYTES_MAX

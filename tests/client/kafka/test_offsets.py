@@ -10,7 +10,7 @@ from smq.client.kafka.cluster import Cluster
 from smq.client.kafka.offsets import (
     EARLIEST,
     LATEST,
-    Place,
+    OffsetPlace,
     find_offsets,
     place_of,
     resolve,
@@ -24,18 +24,18 @@ from tests.client.fake_kafka import HANDLERS, FakeKafka
 def test_a_start_is_a_word_an_offset_a_time_or_a_place() -> None:
     assert place_of("earliest") is EARLIEST
     assert place_of("latest") is LATEST
-    assert place_of(0) == Place(offset=0)
-    assert place_of(datetime.fromtimestamp(1.5, UTC)) == Place(timestamp=1500)
+    assert place_of(0) == OffsetPlace(offset=0)
+    assert place_of(datetime.fromtimestamp(1.5, UTC)) == OffsetPlace(timestamp=1500)
     assert place_of(EARLIEST) is EARLIEST
-    assert place_of(np.int64(7)) == Place(offset=7)
-    assert place_of(datetime(1960, 1, 1, tzinfo=UTC)) == Place(timestamp=0)
+    assert place_of(np.int64(7)) == OffsetPlace(offset=7)
+    assert place_of(datetime(1960, 1, 1, tzinfo=UTC)) == OffsetPlace(timestamp=0)
 
 
 @pytest.mark.parametrize(
     ("time", "error"),
     [(-5, ValueError), (2**63, ValueError), ("earliest", TypeError), (True, TypeError)],
 )
-def test_what_is_no_time_is_told(time: object, error: type[Exception]) -> None:
+def test_an_invalid_time_is_refused(time: object, error: type[Exception]) -> None:
     with pytest.raises(error, match="milliseconds since 1970"):
         timestamp_of("the time", time)
     assert timestamp_of("the time", datetime.fromtimestamp(1.5, UTC)) == 1500
@@ -53,7 +53,7 @@ def test_what_is_no_time_is_told(time: object, error: type[Exception]) -> None:
         (None, TypeError),
     ],
 )
-def test_what_is_no_start_is_told(start: object, error: type[Exception]) -> None:
+def test_an_invalid_start_is_refused(start: object, error: type[Exception]) -> None:
     with pytest.raises(error, match="start"):
         place_of(start)
 
@@ -64,14 +64,14 @@ def test_places_become_offsets(kafka: FakeKafka, cluster: Cluster) -> None:
         kafka.append("a", partition, [Record(each, 1000 + each, None, b"") for each in range(10)])
     assert resolve(cluster, "a", [0, 1], EARLIEST) == {0: 0, 1: 0}
     assert resolve(cluster, "a", [0, 1], LATEST) == {0: 10, 1: 10}
-    assert resolve(cluster, "a", [1], Place(offset=7)) == {1: 7}
-    assert resolve(cluster, "a", [0, 1], Place(timestamp=1004)) == {0: 4, 1: 4}
-    assert resolve(cluster, "a", [0, 1], Place(timestamp=9999)) == {0: 10, 1: 10}
+    assert resolve(cluster, "a", [1], OffsetPlace(offset=7)) == {1: 7}
+    assert resolve(cluster, "a", [0, 1], OffsetPlace(timestamp=1004)) == {0: 4, 1: 4}
+    assert resolve(cluster, "a", [0, 1], OffsetPlace(timestamp=9999)) == {0: 10, 1: 10}
     assert find_offsets(cluster, "a", [1], 9999) == {1: -1}
 
 
 @pytest.mark.parametrize("index", [-2147483647, 7])
-def test_a_partition_that_nobody_asked_for_is_no_answer(
+def test_an_answer_about_other_partitions_raises_peer_error(
     kafka: FakeKafka, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, index: int
 ) -> None:
     """`smq consume` ended with a ValueError when a broker told the offset of a partition below
@@ -106,4 +106,4 @@ def test_a_place_that_cannot_be_is_of_no_broker(
     monkeypatch.setitem(HANDLERS, "ListOffsets", other)
     kafka.add_topic("a")
     with pytest.raises(PeerError, match=f"it says that a-0 has {offset}"):
-        resolve(cluster, "a", [0], Place(timestamp=timestamp))
+        resolve(cluster, "a", [0], OffsetPlace(timestamp=timestamp))

@@ -24,7 +24,7 @@ from smq.wire.generated.delete_records import (
 from tests.client.fake_kafka import HANDLERS, FakeKafka
 
 
-def test_what_is_changed_is_there_at_once(smq_session_broker: SmqBroker) -> None:
+def test_a_change_of_a_topic_is_visible_at_once(smq_session_broker: SmqBroker) -> None:
     name = uuid4().hex[:8]
     with Cluster(smq_session_broker.bootstrap) as cluster:
         create_topic(cluster, name, 1, {"retention.ms": "77"})

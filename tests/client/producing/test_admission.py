@@ -17,7 +17,7 @@ def values(kafka: FakeKafka) -> list[list[int]]:
     return [[int(each.value or b"") for each in there.records()] for there in kafka.topics["t"]]
 
 
-def test_a_topic_that_is_not_there_is_told_by_send(open_producer: Open) -> None:
+def test_send_to_a_missing_topic_raises_no_such_topic(open_producer: Open) -> None:
     producer = open_producer()
     with pytest.raises(NoSuchTopic):
         producer.send("nope", b"0")
@@ -41,7 +41,9 @@ def test_a_full_buffer_waits_and_then_refuses(kafka: FakeKafka, open_producer: O
     assert values(kafka) == [[*range(len(taken) + 1)]]
 
 
-def test_who_may_wait_is_let_in_when_there_is_room(kafka: FakeKafka, open_producer: Open) -> None:
+def test_a_send_that_may_block_continues_when_there_is_room(
+    kafka: FakeKafka, open_producer: Open
+) -> None:
     kafka.add_topic("t")
     producer = open_producer(block_s=WAIT_S, buffer_bytes=2 * OPTIONS.batch_bytes)
     kafka.takes_records.clear()
@@ -54,7 +56,7 @@ def test_who_may_wait_is_let_in_when_there_is_room(kafka: FakeKafka, open_produc
     assert values(kafka) == [[*range(10)]]
 
 
-def test_a_topic_that_is_deleted_while_a_record_waits_for_room_is_told(
+def test_a_topic_deleted_while_a_record_waits_for_room_raises_no_such_topic(
     kafka: FakeKafka, open_producer: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka.add_topic("t")
@@ -77,7 +79,7 @@ def test_a_topic_that_is_deleted_while_a_record_waits_for_room_is_told(
         producer.send("t", b"1")
 
 
-def test_a_callback_that_finds_no_room_is_told_at_once(
+def test_a_send_in_a_callback_without_room_raises_buffer_full_at_once(
     kafka: FakeKafka, open_producer: Open
 ) -> None:
     kafka.add_topic("t")

@@ -95,7 +95,7 @@ def rig() -> Iterator[Rig]:
         yield made
 
 
-def test_who_has_sent_and_is_not_asked_naps_and_hears_nothing(rig: Rig) -> None:
+def test_a_sender_without_waiters_naps_and_does_not_listen(rig: Rig) -> None:
     parcel = rig.send()
     assert rig.fall_asleep() == NAP_MS
     assert rig.exchange.is_napping
@@ -109,7 +109,7 @@ def test_who_has_sent_and_is_not_asked_naps_and_hears_nothing(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("who", ["a thread", "a callback", "a record", "a socket", "a parcel"])
-def test_who_is_asked_listens(rig: Rig, who: str) -> None:
+def test_a_sender_with_a_waiter_listens(rig: Rig, who: str) -> None:
     parcel = rig.send()
     if who == "a callback":
         parcel.call_when_done(0, lambda: None)
@@ -135,7 +135,7 @@ def test_a_channel_that_is_found_to_be_gone_on_waking_is_given_up(rig: Rig) -> N
     assert rig.exchange.missing() == {NODE}
 
 
-def test_whoever_asks_hears_what_has_come(rig: Rig) -> None:
+def test_poll_answers_takes_the_answers_that_arrived(rig: Rig) -> None:
     parcel = rig.send()
     rig.fall_asleep()
     rig.exchange.poll_answers()
@@ -146,7 +146,7 @@ def test_whoever_asks_hears_what_has_come(rig: Rig) -> None:
     assert not rig.is_woken
 
 
-def test_who_waits_has_the_thread_woken_by_the_next_answer(rig: Rig) -> None:
+def test_enabling_wakeups_arms_the_channels(rig: Rig) -> None:
     rig.send()
     rig.fall_asleep()
     rig.exchange.enable_wakeups()
@@ -155,7 +155,7 @@ def test_who_waits_has_the_thread_woken_by_the_next_answer(rig: Rig) -> None:
     assert not rig.is_woken
 
 
-def test_who_is_interrupted_before_the_thread_listens_leaves_it_deaf(
+def test_an_interrupt_while_enabling_wakeups_leaves_the_sender_unlistening(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parcel = rig.send()
@@ -172,7 +172,7 @@ def test_who_is_interrupted_before_the_thread_listens_leaves_it_deaf(
     assert parcel.is_resolved()
 
 
-def test_what_a_broker_owes_is_sent_again_if_the_taking_of_answers_was_interrupted() -> None:
+def test_an_interrupted_take_of_answers_loses_the_channel_and_its_batches_are_resent() -> None:
     codes = code_of(Exchange.poll_answers, Channels.answers, Exchange.settle, FakeChannel.answers)
     is_there, number, again = True, 0, 0
     while is_there:
@@ -191,7 +191,7 @@ def test_what_a_broker_owes_is_sent_again_if_the_taking_of_answers_was_interrupt
     assert number > again > 3
 
 
-def test_who_waits_for_an_answer_that_came_just_then_wakes_the_thread(rig: Rig) -> None:
+def test_enabling_wakeups_after_an_answer_arrived_wakes_the_thread(rig: Rig) -> None:
     rig.send()
     rig.fall_asleep()
     rig.deliver()
@@ -215,7 +215,7 @@ def test_an_answer_is_not_slept_over(rig: Rig) -> None:
     assert rig.fall_asleep(is_asked=True) == 0
 
 
-def test_whoever_finds_a_channel_gone_has_the_thread_mourn_it(rig: Rig) -> None:
+def test_poll_answers_on_a_lost_channel_wakes_the_thread_which_drops_it(rig: Rig) -> None:
     parcel = rig.send()
     rig.fall_asleep()
     rig.channel.is_gone = True
@@ -248,14 +248,14 @@ def test_it_sleeps_until_it_is_woken_or_rung(rig: Rig) -> None:
     rig.exchange.sleep(LONG_MS)
 
 
-def test_nobody_sleeps_on_a_channel_that_was_closed(rig: Rig) -> None:
+def test_sleep_returns_when_a_channel_was_closed(rig: Rig) -> None:
     os.close(rig.channel.descriptor)
     rig.channel.descriptor = -1
     rig.exchange.sleep(LONG_MS)
     rig.channel.descriptor = os.eventfd(0)
 
 
-def test_what_a_socket_has_not_taken_is_to_be_pushed(
+def test_the_exchange_must_push_while_a_socket_has_unsent_bytes(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not rig.exchange.must_push()
@@ -263,7 +263,7 @@ def test_what_a_socket_has_not_taken_is_to_be_pushed(
     assert rig.exchange.must_push()
 
 
-def test_in_a_fork_nobody_takes_the_parents_answers() -> None:
+def test_a_fork_does_not_take_the_parents_answers() -> None:
     rig = Rig()
     parcel = rig.send()
     rig.fall_asleep()

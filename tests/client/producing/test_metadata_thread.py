@@ -88,7 +88,7 @@ def test_a_broker_that_falls_asleep_holds_up_its_own_records_only(
     assert late.result(WAIT_S).offset == 1
 
 
-def test_who_closes_does_not_wait_for_a_broker_that_is_silent(
+def test_close_does_not_wait_for_a_silent_broker(
     kafka: FakeKafka, open_producer: Open, silence: Silence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka.add_topic("t", 2)
@@ -131,7 +131,7 @@ def test_a_channel_that_comes_after_the_end_is_closed(
     assert [each.fileno() for each in opened] == [-1]
 
 
-def test_records_are_given_up_when_nobody_can_ask_for_them(
+def test_records_fail_when_the_metadata_thread_has_died(
     kafka: FakeKafka, open_producer: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka.add_topic("t")

@@ -42,7 +42,7 @@ def test_records_that_linger_in_many_topics_fill_the_buffer(
     ) == (0, 0)
 
 
-def test_who_waits_for_room_does_not_wait_for_records_that_linger(
+def test_a_send_that_waits_for_room_does_not_wait_for_linger(
     kafka: FakeKafka, open_producer: Open
 ) -> None:
     producer = open_producer(block_s=WAIT_S, buffer_bytes=4 * FIRST_BYTES, linger_ms=60_000)
@@ -52,7 +52,7 @@ def test_who_waits_for_room_does_not_wait_for_records_that_linger(
     assert kafka.wait_for(lambda: any(kafka.topics[each][0].end for each in TOPICS), WAIT_S)
 
 
-def test_what_lingers_makes_room_as_soon_as_what_is_on_its_way_would_leave_enough(
+def test_lingering_records_are_sent_once_records_in_flight_would_leave_enough_room(
     kafka: FakeKafka, open_producer: Open
 ) -> None:
     producer = open_producer(
@@ -71,7 +71,7 @@ def test_what_lingers_makes_room_as_soon_as_what_is_on_its_way_would_leave_enoug
     producer.flush(WAIT_S)
 
 
-def test_what_lingers_does_not_keep_out_a_record_as_large_as_the_buffer(
+def test_lingering_records_are_sent_for_a_record_as_large_as_the_buffer(
     kafka: FakeKafka, open_producer: Open
 ) -> None:
     producer = open_producer(block_s=WAIT_S, buffer_bytes=10_000, linger_ms=60_000)

@@ -116,7 +116,7 @@ def test_a_table_arrives_row_by_row(client: smq.Client, running: SmqBroker, topi
         assert len(rows) == len(set(rows)) > 0
 
 
-def test_acks_that_nobody_asks_for_are_taken_all_the_same(
+def test_acks_are_taken_without_a_waiter(
     client: smq.Client, running: SmqBroker, topic: str
 ) -> None:
     with client.producer() as producer:
@@ -128,9 +128,7 @@ def test_acks_that_nobody_asks_for_are_taken_all_the_same(
     assert len(records(running, topic, 50)) == 50
 
 
-def test_futures_of_records_sent_one_by_one_are_done_for_whoever_looks_waits_or_is_called(
-    client: smq.Client, topic: str
-) -> None:
+def test_a_future_is_done_for_polling_waiting_and_callbacks(client: smq.Client, topic: str) -> None:
     called: list[int] = []
     with client.producer() as producer:
         for number in range(0, 300, 3):
@@ -145,7 +143,7 @@ def test_futures_of_records_sent_one_by_one_are_done_for_whoever_looks_waits_or_
     assert called == list(range(2, 300, 3))
 
 
-def test_what_was_sent_before_a_batch_is_before_it(
+def test_records_sent_before_a_batch_precede_it(
     client: smq.Client, running: SmqBroker, topic: str
 ) -> None:
     with client.producer(linger_ms=1000) as producer:
@@ -178,7 +176,9 @@ def test_nothing_is_uploaded_for_a_record_that_cannot_be_sent(
     assert sent.headers == (("a", b"1"), ("smq-ref", b"1"))
 
 
-def test_a_time_far_away_is_told_with_what_is_allowed(client: smq.Client, topic: str) -> None:
+def test_a_timestamp_out_of_range_is_refused_with_the_topics_limits(
+    client: smq.Client, topic: str
+) -> None:
     with client.producer() as producer:
         sent = producer.send(topic, b"", timestamp_ms=2**62)
         with pytest.raises(smq.BrokerError, match=r"message\.timestamp\.after\.max\.ms allow"):
@@ -218,7 +218,7 @@ def test_a_batch_larger_than_the_buffer_goes_through_it(
     assert len({*zip(result.partitions.tolist(), result.offsets.tolist(), strict=True)}) == 20_000
 
 
-def test_a_record_too_large_is_told(client: smq.Client, topic: str) -> None:
+def test_a_record_that_is_too_large_raises_record_too_large(client: smq.Client, topic: str) -> None:
     with client.producer() as producer:
         with pytest.raises(smq.RecordTooLarge, match=r"max\.message\.bytes"):
             producer.send(topic, bytes(2_000_000)).result(WAIT_S)
@@ -274,7 +274,7 @@ def test_a_wrong_argument_raises_at_the_call_and_harms_nothing(
         assert producer.send(topic, b"right", partition=0).result(WAIT_S).offset == 0
 
 
-def test_a_topic_that_is_not_there_is_told(client: smq.Client) -> None:
+def test_sending_to_a_missing_topic_raises_no_such_topic(client: smq.Client) -> None:
     with client.producer() as producer:
         with pytest.raises(smq.NoSuchTopic):
             producer.send("nope", b"")

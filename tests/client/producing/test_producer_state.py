@@ -17,7 +17,7 @@ def test_a_producer_that_drains_or_is_closed_takes_nothing(end: str) -> None:
         state.check_open()
 
 
-def test_a_fork_leaves_a_lock_behind_that_nobody_here_can_release() -> None:
+def test_renew_lock_replaces_a_lock_held_at_the_fork() -> None:
     state = ProducerState(SYSTEM_CLOCK)
     held = state.lock
     with held:

@@ -71,7 +71,7 @@ def test_a_broker_that_is_away_for_long_fails_what_waits(
         producer.send("t", b"1").result(WAIT_S)
 
 
-def test_a_refusal_is_told_to_the_future_or_else_by_flush(
+def test_a_refused_record_raises_in_its_future_or_in_flush(
     kafka: FakeKafka, open_producer: Open
 ) -> None:
     kafka.add_topic("t")

@@ -75,7 +75,7 @@ def test_a_callback_that_would_end_its_process_does_not_end_the_thread(
     assert producer.send("t", b"1").result(WAIT_S).offset == 1
 
 
-def test_what_a_dropped_producer_cannot_send_is_logged(
+def test_a_record_lost_with_a_dropped_producer_is_logged(
     kafka: FakeKafka, caplog: pytest.LogCaptureFixture
 ) -> None:
     kafka.add_topic("t")

@@ -11,7 +11,7 @@ from tests.client.interrupts import code_of, is_free, is_interrupted
 WAIT_S = 20.0
 
 
-def test_who_waits_sleeps_without_the_lock_until_he_is_told() -> None:
+def test_wait_for_sleeps_without_the_lock_until_a_change() -> None:
     changes: list[int] = []
     lock = threading.RLock()
     waiters = Waiters(lock, SYSTEM_CLOCK)
@@ -33,7 +33,7 @@ def test_who_waits_sleeps_without_the_lock_until_he_is_told() -> None:
     assert is_free(lock)
 
 
-def test_who_waits_too_long_gives_up() -> None:
+def test_wait_for_returns_false_after_its_timeout() -> None:
     lock = threading.RLock()
     with lock:
         assert not Waiters(lock, SYSTEM_CLOCK).wait_for(lambda: False, 0.001)
@@ -42,7 +42,7 @@ def test_who_waits_too_long_gives_up() -> None:
         assert Waiters(lock, SYSTEM_CLOCK).wait_for(lambda: True, None)
 
 
-def test_what_is_done_without_the_lock_may_fail() -> None:
+def test_without_holds_the_lock_again_after_an_exception() -> None:
     lock = threading.RLock()
     with lock:
         assert without(lock, lambda: is_free(lock))

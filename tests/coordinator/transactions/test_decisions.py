@@ -99,7 +99,7 @@ def test_after_the_last_epoch_comes_another_id() -> None:
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_nobody_begins_while_a_decision_is_written(commits: bool) -> None:
+def test_init_producer_id_is_refused_while_a_decision_is_being_written(commits: bool) -> None:
     decided = end(opened(fresh()), commits=commits)
     assert refused(E.CONCURRENT_TRANSACTIONS, begin, decided)
 
@@ -146,7 +146,7 @@ def test_partitions_and_groups_join() -> None:
     assert widened(wider, me(txn), frozenset({2}), frozenset({"g"}), NOW + 9) is wider
 
 
-def test_who_may_not_add() -> None:
+def test_a_wrong_producer_cannot_add_partitions() -> None:
     txn = fresh(3)
     for producer, error in (
         (ProducerEpoch(OLD + 1, 3), E.INVALID_PRODUCER_ID_MAPPING),
@@ -176,7 +176,7 @@ def test_each_end_bumps_the_epoch_and_again_is_answered_the_same(commits: bool) 
     assert refused(E.INVALID_TXN_STATE, end, done, me(txn), commits=not commits)
 
 
-def test_what_is_late_never_reaches_the_next_transaction() -> None:
+def test_a_late_request_never_changes_the_next_transaction() -> None:
     """KAFKA-17754: a doubled EndTxn, and a doubled AddPartitionsToTxn."""
     first = opened(fresh(3))
     second = opened(completed(end(first), NOW))

@@ -87,7 +87,7 @@ def test_a_decision_outlives_the_coordinator_and_its_markers_are_sent_again(
     assert [each.offset for each in offsets.values()] == ([17] if commits else [])
 
 
-def test_what_was_not_committed_to_the_store_is_as_if_never_asked(
+def test_an_end_that_the_store_did_not_commit_is_undone_by_a_restart(
     driver: TransactionsDriver,
 ) -> None:
     producer = driver.begin()
@@ -143,7 +143,7 @@ def test_an_abort_syncs_nothing(driver: TransactionsDriver) -> None:
     assert driver.syncs == []
 
 
-def test_what_could_not_be_synced_is_not_decided_and_may_be_tried_again(
+def test_a_commit_whose_sync_failed_is_not_decided_and_may_be_repeated(
     driver: TransactionsDriver,
 ) -> None:
     producer = driver.begin()
@@ -205,7 +205,7 @@ def test_a_commit_of_which_a_log_has_lost_records_aborts(
     assert driver.commit(again).id == producer.id
 
 
-def test_a_node_is_told_in_which_generations_partitions_got_their_first_records(
+def test_a_sync_order_names_the_generations_of_the_first_records(
     driver: TransactionsDriver,
 ) -> None:
     """Data fault 21: a partition that was added and never written is no reason to abort."""
@@ -276,7 +276,7 @@ def test_notes_are_durable_once_a_topic_may_have_become_disk(driver: Transaction
     assert order.written == {3: 8}
 
 
-def test_notes_that_were_not_synced_are_not_believed_whatever_the_configs_are_now(
+def test_notes_that_were_not_synced_do_not_count_after_a_restart(
     driver: TransactionsDriver,
 ) -> None:
     """Data fault 21, its kind: a start with another `durability` found that a transaction must not

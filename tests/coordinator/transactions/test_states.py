@@ -19,7 +19,7 @@ def test_only_what_is_open_is_committed() -> None:
     assert [state for state in S if S.PREPARE_COMMIT in NEXT[state]] == [S.ONGOING]
 
 
-def test_what_is_open_or_decided_is_never_forgotten() -> None:
+def test_an_open_or_decided_transaction_is_never_forgotten() -> None:
     forgotten = {state for state in S if S.DEAD in NEXT[state]}
     assert forgotten == {S.EMPTY} | COMPLETE
     assert not forgotten & DECIDED

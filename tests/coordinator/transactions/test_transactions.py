@@ -39,7 +39,7 @@ def test_a_producer_that_begins_aborts_what_the_one_before_left_open(
     assert driver.store.committed_offsets("g") == {}
 
 
-def test_what_is_over_has_no_cycles(driver: TransactionsDriver) -> None:
+def test_ended_transactions_leave_no_cycles(driver: TransactionsDriver) -> None:
     """The collector looks only at what is young (smq.app.process.collector)."""
 
     def live(count: int) -> None:
@@ -56,7 +56,9 @@ def test_what_is_over_has_no_cycles(driver: TransactionsDriver) -> None:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_what_is_open_for_too_long_is_aborted(driver: TransactionsDriver, restarts: bool) -> None:
+def test_a_transaction_past_its_timeout_is_aborted(
+    driver: TransactionsDriver, restarts: bool
+) -> None:
     producer = driver.begin()
     driver.add(producer, 1)
     driver.turn()
@@ -79,7 +81,9 @@ def test_what_is_open_for_too_long_is_aborted(driver: TransactionsDriver, restar
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_an_id_that_nobody_uses_is_forgotten(driver: TransactionsDriver, restarts: bool) -> None:
+def test_an_unused_transactional_id_is_forgotten(
+    driver: TransactionsDriver, restarts: bool
+) -> None:
     producer = driver.begin()
     driver.add(producer, 1)
     driver.wait(10)
@@ -182,7 +186,9 @@ def may_lose(driver: TransactionsDriver) -> bool:
     return driver.store.may_lose
 
 
-def test_what_a_power_loss_may_take_of_a_transaction(driver: TransactionsDriver) -> None:
+def test_a_power_loss_may_take_the_records_of_an_ended_transaction_but_of_no_open_one(
+    driver: TransactionsDriver,
+) -> None:
     producer = driver.begin()
     driver.add(producer, 1)
     assert not may_lose(driver), "else its records might be committed with the next transaction's"
@@ -224,7 +230,7 @@ DAY_MS = 24 * 3_600_000
 
 @pytest.mark.parametrize("step_ms", [-365 * DAY_MS, -DAY_MS, 3_600_000, 8 * DAY_MS])
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_transaction_is_as_old_as_it_is_whatever_the_wall_clock_says(
+def test_a_transactions_timeout_does_not_depend_on_the_wall_clock(
     driver: TransactionsDriver, step_ms: int, *, restarts: bool
 ) -> None:
     """Data fault 2: the second AddPartitions computed the deadline anew from wall time."""
@@ -246,7 +252,7 @@ def test_a_transaction_is_as_old_as_it_is_whatever_the_wall_clock_says(
 
 
 @pytest.mark.parametrize("step_ms", [-8 * DAY_MS, 8 * DAY_MS])
-def test_an_unused_id_is_forgotten_after_its_time_whatever_the_wall_clock_says(
+def test_the_expiration_of_an_unused_id_does_not_depend_on_the_wall_clock(
     driver: TransactionsDriver, step_ms: int
 ) -> None:
     """Data fault 2: a restart 8 days ahead forgot ids."""

@@ -14,14 +14,14 @@ from smq.filer.store import Store
 from smq.front.console.console import Console
 from smq.front.console.desk import (
     BrokerSetting,
-    Found,
+    FoundRecords,
     GroupRow,
-    GroupState,
     Move,
     NewRecord,
-    Reference,
-    Seen,
-    Setting,
+    ShownGroup,
+    ShownRecord,
+    ShownReference,
+    ShownSetting,
     Wanted,
 )
 from smq.front.console.guard import Guard
@@ -47,9 +47,11 @@ FACTS = Facts(
 )
 
 
-def seen(offset: int, value: bytes | None, **fields: Any) -> Seen:
+def seen(offset: int, value: bytes | None, **fields: Any) -> ShownRecord:
     """A record of clicks-0."""
-    made = Seen("clicks", 0, offset, 1_700_000_000_000, b"k", value, (), 1, len(value or b""))
+    made = ShownRecord(
+        "clicks", 0, offset, 1_700_000_000_000, b"k", value, (), 1, len(value or b"")
+    )
     return made._replace(**fields)
 
 
@@ -57,20 +59,20 @@ def seen(offset: int, value: bytes | None, **fields: Any) -> Seen:
 class FakeDesk:
     """Remembers what it was asked to do."""
 
-    records: list[Seen] = field(default_factory=list)
+    records: list[ShownRecord] = field(default_factory=list)
     cursor: dict[int, int] = field(default_factory=dict)
     done: list[Any] = field(default_factory=list)
     members: tuple[Any, ...] = ()
     of_broker: list[BrokerSetting] = field(default_factory=list)
     changed: list[ConfigChange] = field(default_factory=list)
 
-    def read(self, wanted: Wanted) -> Found:
+    def read(self, wanted: Wanted) -> FoundRecords:
         self.done.append(wanted)
         if wanted.topic != "clicks":
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no {wanted.topic}")
-        return Found(records=self.records, cursor=self.cursor, looked=7, looked_bytes=70)
+        return FoundRecords(records=self.records, cursor=self.cursor, looked=7, looked_bytes=70)
 
-    def record(self, topic: str, partition: int, offset: int) -> Seen | None:
+    def record(self, topic: str, partition: int, offset: int) -> ShownRecord | None:
         at = (topic, partition, offset)
         return next((x for x in self.records if (x.topic, x.partition, x.offset) == at), None)
 
@@ -78,10 +80,13 @@ class FakeDesk:
         self.done.append(record)
         return 0, 41
 
-    def settings(self, topic: str) -> list[Setting]:
+    def settings(self, topic: str) -> list[ShownSetting]:
         if topic != "clicks":
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no {topic}")
-        return [Setting("retention.ms", "5", True, False), Setting("x", HOSTILE, False, True)]
+        return [
+            ShownSetting("retention.ms", "5", True, False),
+            ShownSetting("x", HOSTILE, False, True),
+        ]
 
     def broker_settings(self) -> list[BrokerSetting]:
         return self.of_broker
@@ -92,8 +97,8 @@ class FakeDesk:
     def changes(self, count: int) -> list[ConfigChange]:
         return self.changed[:count]
 
-    def references(self, payload: str) -> list[Reference]:
-        return [Reference("clicks", 1, 100, 200)] if payload == "known" else []
+    def references(self, payload: str) -> list[ShownReference]:
+        return [ShownReference("clicks", 1, 100, 200)] if payload == "known" else []
 
     def create(self, topic: str, partitions: int | None, configs: Mapping[str, str]) -> int:
         self.done.append(("create", topic, partitions, dict(configs)))
@@ -112,8 +117,8 @@ class FakeDesk:
     def groups(self) -> list[GroupRow]:
         return [GroupRow("readers", "Stable"), GroupRow(HOSTILE, "Empty")]
 
-    def group(self, group: str) -> GroupState:
-        return GroupState(group, "Stable", "consumer range", self.members)
+    def group(self, group: str) -> ShownGroup:
+        return ShownGroup(group, "Stable", "consumer range", self.members)
 
     def moves(self, group: str, topic: str, place: str) -> list[Move]:
         self.done.append(("moves", group, topic, place))

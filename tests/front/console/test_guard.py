@@ -16,7 +16,7 @@ ACTIONS = [
 
 
 @pytest.mark.parametrize("path", ["/", "/topics", "/groups", "/topics/clicks/messages"])
-def test_other_hosts_are_told_how_to_come_in(path: str) -> None:
+def test_other_hosts_are_refused_with_a_hint_to_ssh(path: str) -> None:
     answer = Browser(host="192.168.0.7").get(path)
     assert answer.status == 403
     assert b"ssh -L" in answer.body

@@ -36,6 +36,6 @@ def test_links_keep_the_rest_of_the_query() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.5", "x", "9" * 30, "\u0664"])
-def test_what_is_no_number_is_refused(text: str) -> None:
+def test_a_parameter_that_is_no_number_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="whole number"):
         whole(text, "it")

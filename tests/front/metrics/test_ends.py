@@ -56,7 +56,7 @@ def test_a_clock_that_is_set_back_gives_no_negative_lag() -> None:
     assert ends.lag_s(1, 150, 4_000) == 0.0
 
 
-def test_a_partition_is_found_by_its_number_whatever_others_there_are() -> None:
+def test_the_lag_of_a_partition_is_found_by_its_number() -> None:
     """Numbers are never used again: those of a broker that is years old are large."""
     ends, high = Ends(), 2**40
     ends.add(10_000, np.array([3, high]), np.array([5, 100]))

@@ -106,7 +106,7 @@ def test_lists_grow_and_shrink(bench: CoordinatorBench) -> None:
         ([("retention.ms", OP.SET, "7")] * 2, E.INVALID_REQUEST),
     ],
 )
-def test_what_is_refused_changes_nothing(
+def test_a_refused_change_changes_nothing(
     bench: CoordinatorBench, changes: list[tuple[str, int, str | None]], code: ErrorCode
 ) -> None:
     assert change(bench, *changes) == code
@@ -119,7 +119,7 @@ def test_a_check_changes_nothing(bench: CoordinatorBench) -> None:
     assert own(bench) == {"retention.bytes": "5"}
 
 
-def test_what_cannot_be_changed_says_so(bench: CoordinatorBench) -> None:
+def test_a_resource_that_cannot_be_changed_gets_its_error_code(bench: CoordinatorBench) -> None:
     wanted = ("retention.ms", OP.SET, "7")
     assert change(bench, wanted, name="none") == E.UNKNOWN_TOPIC_OR_PARTITION
     assert change(bench, wanted, name="a b") == E.INVALID_TOPIC_EXCEPTION

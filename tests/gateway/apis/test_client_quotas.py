@@ -78,14 +78,14 @@ def test_the_parts_of_an_entity_and_its_values_stand_in_a_fixed_order(
         ([("user", "u")], ("coffee", 1.0)),
     ],
 )
-def test_what_is_no_quota_is_refused(
+def test_an_invalid_quota_is_refused(
     bench: CoordinatorBench, parts: list[Part], op: tuple[str, float]
 ) -> None:
     assert alter(bench, parts, op) == ErrorCode.INVALID_REQUEST
     assert described(bench) == []
 
 
-def test_who_makes_too_many_partitions_waits(bench: CoordinatorBench) -> None:
+def test_creating_partitions_beyond_the_quota_is_throttled(bench: CoordinatorBench) -> None:
     alter(bench, [("client-id", "client")], (RATE, 1.0))
     assert create(bench, 7, "one", 20) == (0, 10_001)
     assert create(bench, 7, "one", 20)[0] == ErrorCode.TOPIC_ALREADY_EXISTS

@@ -75,7 +75,7 @@ def test_a_request_adds_a_bounded_number_of_partitions(
     assert answers == [("a", E.NONE), ("b", E.POLICY_VIOLATION)]
 
 
-def test_what_is_refused_changes_nothing(bench: CoordinatorBench) -> None:
+def test_a_refused_increase_changes_nothing(bench: CoordinatorBench) -> None:
     topic = make_topic(bench, "t", 3)
     for count in (3, 2, -1):
         wanted = wanted_topic("t", count)

@@ -32,7 +32,7 @@ def create(
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_a_topic_is_made_and_told(bench: CoordinatorBench, version: int) -> None:
+def test_a_created_topic_is_described_in_the_answer(bench: CoordinatorBench, version: int) -> None:
     wanted = topic("t", configs=[CreatableTopicConfig(name="retention.ms", value="5")])
     [result] = create(bench, version, wanted)
     made = bench.coordinator.topics.catalog.by_name["t"]

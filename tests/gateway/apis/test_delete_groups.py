@@ -53,7 +53,7 @@ def test_an_empty_group_goes_and_takes_its_offsets_along(
     assert bench.store.committed_offsets("g") == {}
 
 
-def test_a_group_with_many_offsets_goes_in_steps_and_nobody_uses_it_meanwhile(
+def test_a_group_with_many_offsets_is_deleted_in_steps_and_refuses_requests_meanwhile(
     bench: CoordinatorBench,
 ) -> None:
     """data fault 13: 100,000 offsets were deleted by one statement, which held the coordinator."""
@@ -96,7 +96,7 @@ def test_a_group_goes_though_its_asker_has_gone(bench: CoordinatorBench) -> None
 
 
 @pytest.mark.parametrize("version", [1, 2, 7, 8, 9])
-def test_what_is_left_of_a_group_amid_its_deletion_is_told_to_nobody(
+def test_offset_fetch_is_refused_while_a_group_is_being_deleted(
     bench: CoordinatorBench, version: int
 ) -> None:
     """Data fault 13, its kind: OffsetFetch told the half that was left, without an error."""

@@ -85,12 +85,12 @@ def test_the_answer_is_durable(bench: ShardBench, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("offset", [RECORDS + 1, -2])
-def test_what_is_out_of_range_deletes_nothing(bench: ShardBench, offset: int) -> None:
+def test_an_offset_out_of_range_deletes_nothing(bench: ShardBench, offset: int) -> None:
     assert delete(bench, offset) == (E.OFFSET_OUT_OF_RANGE, -1)
     assert log_start(bench) == 0
 
 
-def test_what_is_not_there_is_unknown(bench: ShardBench) -> None:
+def test_a_missing_partition_is_unknown(bench: ShardBench) -> None:
     for index in (2, -1):
         assert delete(bench, 0, index=index) == (E.UNKNOWN_TOPIC_OR_PARTITION, -1)
     assert delete(bench, 0, name="none") == (E.UNKNOWN_TOPIC_OR_PARTITION, -1)

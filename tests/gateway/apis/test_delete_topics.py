@@ -49,7 +49,7 @@ def test_a_topic_goes_by_its_id(bench: CoordinatorBench) -> None:
         ([DeleteTopicState(topic_id=UUID(int=9))] * 2, "Duplicate topic id."),
     ],
 )
-def test_what_is_unclear_deletes_nothing(
+def test_an_ambiguous_request_deletes_nothing(
     bench: CoordinatorBench, states: list[DeleteTopicState], sentence: str
 ) -> None:
     make_topic(bench, "t")

@@ -49,7 +49,7 @@ def test_only_brokers_can_be_asked_for(
 @pytest.mark.parametrize(
     ("is_asked", "operations"), [(True, CLUSTER_OPERATIONS), (False, NO_OPERATIONS_ASKED)]
 )
-def test_operations_are_told_when_asked_for(
+def test_authorized_operations_are_returned_on_request(
     tmp_path: Path, is_asked: bool, operations: int
 ) -> None:
     request = DescribeClusterRequest(include_cluster_authorized_operations=is_asked)

@@ -127,7 +127,7 @@ def test_for_all_brokers_only_the_replicas_in_sync_are_set(bench: CoordinatorBen
         (0, "", E.INVALID_REQUEST),
     ],
 )
-def test_what_is_not_there_is_an_error(
+def test_a_missing_resource_has_an_error_and_no_configs(
     bench: CoordinatorBench, resource_type: int, name: str, error: ErrorCode
 ) -> None:
     result = describe(bench, 4, resource_type, name)

@@ -13,7 +13,7 @@ E = ErrorCode
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_a_stable_group_is_told_with_members_and_assignments(
+def test_a_stable_group_is_described_with_members_and_assignments(
     bench: CoordinatorBench, version: int
 ) -> None:
     member_id = stable_member(bench, group_instance_id="i")
@@ -35,7 +35,7 @@ def test_a_stable_group_is_told_with_members_and_assignments(
     ]
 
 
-def test_while_it_rebalances_metadata_is_not_told_but_the_assignments_of_before(
+def test_a_rebalancing_group_is_described_without_metadata_but_with_the_last_assignments(
     bench: CoordinatorBench,
 ) -> None:
     """data fault 37, of answers: Apache Kafka keeps them, and its tools show who had what."""

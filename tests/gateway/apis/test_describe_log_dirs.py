@@ -45,7 +45,7 @@ def sizes(answer: Any) -> dict[str, list[tuple[int, int]]]:
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-def test_what_is_sealed_counts_beside_what_is_not(tmp_path: Path, version: int) -> None:
+def test_sealed_and_unsealed_bytes_are_added(tmp_path: Path, version: int) -> None:
     bench = ShardBench(tmp_path, topic("t", range(1, 3)), config=Config(data_dir=tmp_path))
     bench.appender.append("t", 1, data := batch(b"a", b"b"))
     asked = ask(bench, {"t": [1]}, version)

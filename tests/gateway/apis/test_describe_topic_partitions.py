@@ -83,7 +83,7 @@ def test_an_impossible_cursor_is_refused(bench: ShardBench, cursor: tuple[str, i
     assert [(each.name, each.error_code) for each in answer.topics] == [("a", E.INVALID_REQUEST)]
 
 
-def test_what_is_not_there_is_told_apart_from_what_cannot_be(bench: ShardBench) -> None:
+def test_a_missing_and_an_invalid_topic_have_different_errors(bench: ShardBench) -> None:
     answer = ask(bench, "none", "no/name", "b")
     errors = {each.name: each.error_code for each in answer.topics}
     unknown = E.UNKNOWN_TOPIC_OR_PARTITION

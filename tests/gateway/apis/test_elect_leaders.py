@@ -39,7 +39,7 @@ def test_no_election_is_needed(bench: ShardBench, version: int) -> None:
     assert elect(bench, {"t": [0, 1]}, version) == (E.NONE, {"t": rows})
 
 
-def test_what_is_not_there_has_no_leader(bench: ShardBench) -> None:
+def test_a_missing_partition_gets_unknown_topic_or_partition(bench: ShardBench) -> None:
     unknown = E.UNKNOWN_TOPIC_OR_PARTITION
     rows = {"t": [(2, unknown), (-1, unknown)], "none": [(0, unknown)]}
     assert elect(bench, {"t": [2, -1], "none": [0]}) == (E.NONE, rows)

@@ -41,7 +41,9 @@ def test_with_too_little_to_say_it_waits_and_answers_when_enough_has_come(
     assert offsets(row(bench.read(wait.look(codes)))) == [0]
 
 
-def test_nobody_waits_with_an_error_without_time_or_without_partitions(bench: ShardBench) -> None:
+def test_a_fetch_with_an_error_or_without_time_or_partitions_does_not_wait(
+    bench: ShardBench,
+) -> None:
     waiting = {"max_wait_ms": 500, "min_bytes": 1}
     both = bench.ask("Fetch", 12, fetch(wanted("u"), wanted("t", fetch_offset=9), **waiting))
     assert [each.error_code for each in rows(both)] == [0, ErrorCode.OFFSET_OUT_OF_RANGE]

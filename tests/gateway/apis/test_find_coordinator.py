@@ -12,7 +12,9 @@ GROUPS = [f"group-{number}" for number in range(50)]
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_one_key_has_one_node_whoever_asks(bench: CoordinatorBench, version: int) -> None:
+def test_a_key_has_the_same_coordinator_at_every_node(
+    bench: CoordinatorBench, version: int
+) -> None:
     request = FindCoordinatorRequest(coordinator_keys=["g"])
     answers = [bench.ask("FindCoordinator", version, request, node_id=node) for node in (1, 2)]
     assert answers[0] == answers[1]

@@ -35,7 +35,7 @@ def test_a_member_is_heard_of(bench: CoordinatorBench, version: int) -> None:
         (3, {"member_id": "old", "group_instance_id": "i"}, E.FENCED_INSTANCE_ID),
     ],
 )
-def test_what_is_wrong_is_said(
+def test_a_wrong_heartbeat_gets_its_error_code(
     bench: CoordinatorBench, version: int, wrong: dict[str, Any], error: ErrorCode
 ) -> None:
     member_id = stable_member(bench, group_instance_id="i")
@@ -45,7 +45,7 @@ def test_what_is_wrong_is_said(
     )
 
 
-def test_a_member_is_told_to_rejoin(bench: CoordinatorBench) -> None:
+def test_a_heartbeat_during_a_rebalance_gets_rebalance_in_progress(bench: CoordinatorBench) -> None:
     member_id = stable_member(bench)
     bench.ask("JoinGroup", 3, join_request())
     answer = bench.ask("Heartbeat", 4, request(member_id))

@@ -37,7 +37,7 @@ def test_an_idempotent_producer_that_brings_an_id_gets_another(bench: Coordinato
         ({"transactional_id": None, "producer_epoch": 5}, E.INVALID_REQUEST),
     ],
 )
-def test_what_cannot_be_is_refused(
+def test_an_invalid_request_is_refused(
     bench: CoordinatorBench, fields: dict[str, int | str | None], error: ErrorCode
 ) -> None:
     answer = bench.ask("InitProducerId", 4, InitProducerIdRequest(**fields))  # type: ignore[arg-type]

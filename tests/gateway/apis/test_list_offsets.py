@@ -198,7 +198,9 @@ def test_behind_a_batch_that_has_no_such_record_the_next_is_looked_at(bench: Sha
     assert found(bench.ask("ListOffsets", 7, request(later))) == (8, later)
 
 
-def test_what_lies_below_the_log_start_in_its_batch_hides_nothing(bench: ShardBench) -> None:
+def test_records_below_the_log_start_do_not_hide_later_ones_of_their_batch(
+    bench: ShardBench,
+) -> None:
     bench.appender.append("t", 0, lying(0, NOW_MS + 500, NOW_MS, promised_ms=NOW_MS + 500))
     bench.appender.append("t", 0, batch(b"x", first_ms=NOW_MS + 500))
     bench.shard.logs[0].sealing.set_log_start(1, 7)
@@ -313,7 +315,9 @@ def test_the_largest_timestamp_is_left_within_a_batch(bench: ShardBench) -> None
         assert found(answer) == (base + expected[0], NOW_MS + expected[1])
 
 
-def test_what_is_sealed_while_the_sealer_looks_is_asked_of_it_too(bench: ShardBench) -> None:
+def test_records_sealed_during_a_search_by_time_are_asked_of_the_sealer_again(
+    bench: ShardBench,
+) -> None:
     """Data fault 30: the log may have lost it by then, and an earlier seal did not have it."""
     ask = asked_of_the_sealer(bench, NOW_MS + 50)
     bench.shard.logs[0].sealing.advance(1, 5, NOW_MS)

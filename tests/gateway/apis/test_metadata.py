@@ -67,7 +67,7 @@ def test_leader_and_only_replica_is_the_node_of_the_log_with_its_epoch(bench: Sh
     assert response.topics[0].topic_id == A.id
 
 
-def test_unknown_and_impossible_names_are_told_apart_and_a_name_is_answered_once(
+def test_unknown_and_invalid_names_have_different_errors_and_repeated_names_one_row(
     bench: ShardBench,
 ) -> None:
     assert rows(bench.ask("Metadata", 9, request("a", "none", "bad name", "a"))) == [
@@ -107,7 +107,9 @@ def test_neither_name_nor_id_is_an_unknown_server_error(bench: ShardBench) -> No
 
 
 @pytest.mark.parametrize(("version", "create"), [(3, False), (4, True), (13, True)])
-def test_what_is_to_be_created_is_relayed(bench: ShardBench, version: int, create: bool) -> None:
+def test_a_request_that_creates_topics_is_relayed(
+    bench: ShardBench, version: int, create: bool
+) -> None:
     assert bench.ask("Metadata", version, request("new", create=create)) == Relay()
 
 
@@ -127,7 +129,7 @@ def test_nothing_is_relayed_that_the_client_the_name_or_the_broker_forbids(
     ]
 
 
-def test_operations_are_told_when_asked_for(bench: ShardBench) -> None:
+def test_authorized_operations_are_returned_on_request(bench: ShardBench) -> None:
     asked = request("a")
     response = bench.ask("Metadata", 8, asked)
     assert response.topics[0].topic_authorized_operations == NO_OPERATIONS_ASKED

@@ -47,7 +47,7 @@ def commit(bench: CoordinatorBench, version: int, **fields: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_what_is_committed_is_kept(bench: CoordinatorBench, version: int) -> None:
+def test_a_committed_offset_is_stored(bench: CoordinatorBench, version: int) -> None:
     number = make_topic(bench).partition_numbers[0]
     member_id = stable_member(bench)
     assert commit(bench, version, generation_id_or_member_epoch=1, member_id=member_id) == [E.NONE]
@@ -82,7 +82,7 @@ def test_a_retention_that_the_client_names_is_kept(bench: CoordinatorBench) -> N
         (9, {"group_id": "none"}, E.GROUP_ID_NOT_FOUND),
     ],
 )
-def test_what_is_wrong_with_the_group_is_said_of_every_partition(
+def test_a_group_error_is_returned_for_every_partition(
     bench: CoordinatorBench, version: int, wrong: dict[str, Any], error: ErrorCode
 ) -> None:
     make_topic(bench)
@@ -92,7 +92,7 @@ def test_what_is_wrong_with_the_group_is_said_of_every_partition(
     assert bench.store.committed_offsets("g") == {}
 
 
-def test_what_is_wrong_with_a_partition_is_said_of_that_one(bench: CoordinatorBench) -> None:
+def test_a_partition_error_is_returned_for_that_partition_only(bench: CoordinatorBench) -> None:
     make_topic(bench)
     topics = [
         OffsetCommitRequestTopic(name="none", partitions=[partition()]),

@@ -54,7 +54,9 @@ def test_only_what_is_asked_for_is_forgotten(bench: CoordinatorBench) -> None:
 
 
 @pytest.mark.parametrize("said", [read("t")["range"], b"", b"\0", b"\0\0\0\0\0\1", b"\0\0" * 400])
-def test_what_a_member_reads_or_may_read_stays(bench: CoordinatorBench, said: bytes) -> None:
+def test_offsets_of_a_topic_that_a_member_may_read_are_not_deleted(
+    bench: CoordinatorBench, said: bytes
+) -> None:
     [number, *_] = make_topic(bench).partition_numbers
     stable_member(bench, protocols=[JoinGroupRequestProtocol(name="range", metadata=said)])
     bench.store.commit_offsets("g", {number: CommittedOffset(1, -1, "", 0)})

@@ -63,7 +63,7 @@ def _committed(bench: CoordinatorBench) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 11))
-def test_what_was_committed_comes_back(bench: CoordinatorBench, version: int) -> None:
+def test_committed_offsets_are_returned(bench: CoordinatorBench, version: int) -> None:
     epoch = 3 if version >= 5 else -1
     assert fetch(bench, version, [("t", [0, 1, 7, -1])]) == [
         ("t", 0, 42, epoch, "note", E.NONE),
@@ -74,7 +74,7 @@ def test_what_was_committed_comes_back(bench: CoordinatorBench, version: int) ->
 
 
 @pytest.mark.parametrize("version", [1, 8, 10])
-def test_metadata_is_told_once_however_often_its_partition_is_named(
+def test_metadata_is_returned_once_for_a_repeated_partition(
     bench: CoordinatorBench, version: int
 ) -> None:
     """A partition that was named 19,000 times grew a request of 76 KB to an answer of 78 MB."""
@@ -126,9 +126,7 @@ def test_a_topic_made_again_has_none_of_the_old_ones_offsets(bench: CoordinatorB
 
 
 @pytest.mark.parametrize("version", [7, 8, 10])
-def test_what_is_left_of_a_deleted_topic_is_not_listed(
-    bench: CoordinatorBench, version: int
-) -> None:
+def test_offsets_of_a_deleted_topic_are_not_listed(bench: CoordinatorBench, version: int) -> None:
     """data fault 13: its offsets are forgotten some at a time."""
     topics = bench.coordinator.topics
     other = make_topic(bench, "other").partition_numbers[2]

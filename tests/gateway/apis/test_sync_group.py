@@ -47,7 +47,7 @@ def test_a_member_of_a_stable_group_gets_its_assignment(
         (5, {"protocol_type": "connect"}, E.INCONSISTENT_GROUP_PROTOCOL),
     ],
 )
-def test_what_is_wrong_is_said(
+def test_a_wrong_sync_gets_its_error_code(
     bench: CoordinatorBench, version: int, wrong: dict[str, Any], error: ErrorCode
 ) -> None:
     answer = bench.ask("SyncGroup", version, request(**{"member_id": stable_member(bench)} | wrong))

@@ -30,7 +30,7 @@ def bench(tmp_path: Path) -> ShardBench:
 
 
 @pytest.mark.parametrize("fields", [{"max_bytes": 1}, {}])
-def test_the_first_batch_is_given_whatever_its_size(
+def test_the_first_batch_is_returned_even_if_too_large(
     bench: ShardBench, fields: dict[str, int]
 ) -> None:
     topics = wanted(partition_max_bytes=1)
@@ -44,7 +44,9 @@ def test_only_the_first_partition_that_has_anything_may_exceed_the_limit(bench: 
     assert [len(offsets(each)) for each in data] == [0, 3, 0]
 
 
-def test_what_has_left_the_wal_is_asked_of_the_sealer(bench: ShardBench, tmp_path: Path) -> None:
+def test_records_that_left_the_wal_are_asked_of_the_sealer(
+    bench: ShardBench, tmp_path: Path
+) -> None:
     bench.shard.logs[0].sealing.advance(3, 8, NOW_MS)  # Sealed segments reach further than the log.
     ask = bench.ask("Fetch", 12, fetch(wanted("u", fetch_offset=2), wanted()))
     assert isinstance(ask, Ask)
@@ -59,7 +61,7 @@ def test_what_has_left_the_wal_is_asked_of_the_sealer(bench: ShardBench, tmp_pat
     assert [data[0].records, len(offsets(data[1]))] == [cold, 6]
 
 
-def test_what_the_sealer_reads_is_counted_and_whether_its_cache_had_it(
+def test_a_fetch_from_sealed_segments_is_counted_with_its_cache_hit(
     bench: ShardBench, tmp_path: Path
 ) -> None:
     bench.shard.logs[0].sealing.advance(3, 8, NOW_MS)
@@ -107,7 +109,7 @@ def test_a_sealer_that_cannot_say_is_a_storage_error(bench: ShardBench, said: An
     assert row(bench.read(ask.then([said]))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_what_is_there_is_given_when_the_time_is_over(bench: ShardBench) -> None:
+def test_a_timed_out_fetch_returns_the_records_there_are(bench: ShardBench) -> None:
     wait = bench.ask("Fetch", 12, fetch(wanted(), max_wait_ms=500, min_bytes=LARGE_BYTES))
     assert wait.attempt(is_last=False) is None
     assert len(offsets(row(bench.read(wait.attempt(is_last=True))))) == 6

@@ -13,7 +13,7 @@ from gateway.fetch.cold import storage_error
 from shm.kernels.base.words import COUNTER_BYTES_OUT, P_DECIDED_END
 from smq.log.files.checkpoint import TransactionsCopy
 from smq.model.errors import ErrorCode
-from smq.model.segments import BATCH_BYTES, BatchLimits, Reach
+from smq.model.segments import BATCH_BYTES, BatchLimits, SegmentReach
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from smq.wire.internal.form import Failed
 from smq.wire.internal.reads import BatchFile, Cold
@@ -71,7 +71,7 @@ def test_behind_a_gap_the_answer_goes_on_in_the_log(bench: ShardBench) -> None:
     assert counted[COUNTER_BYTES_OUT] - before == len(records)
 
 
-def test_what_was_sealed_meanwhile_is_asked_of_the_sealer(
+def test_records_sealed_after_the_question_are_asked_of_the_sealer_again(
     bench: ShardBench, tmp_path: Path
 ) -> None:
     asked = ask(bench)
@@ -93,7 +93,9 @@ def aborted_before_and_behind_the_gap(bench: ShardBench) -> None:
     bench.shard.logs[0].transactions.restore(TransactionsCopy([], [rows]))
 
 
-def test_what_was_aborted_in_a_gap_does_not_hide_what_follows(bench: ShardBench) -> None:
+def test_an_aborted_transaction_in_a_gap_does_not_hide_committed_records_after_it(
+    bench: ShardBench,
+) -> None:
     """The marker in the gap is not given, so a client went on to leave out what the same producer
     had committed behind it."""
     aborted_before_and_behind_the_gap(bench)
@@ -159,7 +161,7 @@ def test_a_topic_that_is_deleted_meanwhile_is_unknown(bench: ShardBench) -> None
     assert data.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_old_clients_are_told_of_a_storage_error_in_words_that_they_know(bench: ShardBench) -> None:
+def test_a_storage_error_is_not_leader_or_follower_below_version_6(bench: ShardBench) -> None:
     """Data fault 26: below version 6 they know no KAFKA_STORAGE_ERROR, and give up."""
     asked = FetchTopic(topic="t", partitions=[FetchPartition(fetch_offset=3)])
     for version, error in ((5, ErrorCode.NOT_LEADER_OR_FOLLOWER), (6, 56)):
@@ -178,14 +180,16 @@ def undecided(bench: ShardBench, tmp_path: Path, end: int) -> BatchFile:
     return BatchFile(str(path), 0, path.stat().st_size, end, is_undecided=True)
 
 
-def test_what_was_aborted_is_told_with_undecided_records(bench: ShardBench, tmp_path: Path) -> None:
+def test_undecided_batches_are_returned_with_their_aborted_transactions(
+    bench: ShardBench, tmp_path: Path
+) -> None:
     """Use fault 2: of what is answered, as from the log; the log may have forgotten it since."""
     aborted_before_and_behind_the_gap(bench)
     said = undecided(bench, tmp_path, 8)
     asked = ask(bench, isolation_level=1, max_bytes=1 << 20)
     [question] = asked.questions
     assert isinstance(question, Cold)
-    assert question.reach == Reach(10, 10)
+    assert question.reach == SegmentReach(10, 10)
     bench.shard.logs[0].sealing.advance(1, 10, NOW_MS)
     data = row(bench, asked.then([said]))
     assert [each.producer_id for each in data.aborted_transactions or ()] == [5]
@@ -200,17 +204,17 @@ def test_undecided_records_end_where_too_many_were_aborted(
     undecided(bench, tmp_path, 8)
     [question] = ask(bench, isolation_level=1, max_bytes=1 << 20).questions
     assert isinstance(question, Cold)
-    assert question.reach == Reach(10, 8)
+    assert question.reach == SegmentReach(10, 8)
 
 
-def test_who_reads_all_is_told_of_nothing_aborted(bench: ShardBench, tmp_path: Path) -> None:
+def test_read_uncommitted_gets_no_aborted_transactions(bench: ShardBench, tmp_path: Path) -> None:
     aborted_before_and_behind_the_gap(bench)
     said = undecided(bench, tmp_path, 8)
     data = row(bench, ask(bench, isolation_level=0, max_bytes=1 << 20).then([said]))
     assert data.aborted_transactions is None
 
 
-def test_of_too_many_over_one_undecided_batch_those_of_its_producer_are_told(
+def test_an_undecided_batch_with_too_many_aborted_transactions_lists_its_producers(
     bench: ShardBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Use fault 2: as from the log."""

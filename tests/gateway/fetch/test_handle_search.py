@@ -55,7 +55,7 @@ def test_batches_before_the_first_handle_are_lent(tmp_path: Path) -> None:
     assert [lendable(shard, offset) for offset in range(5)] == [2, 1, None, None, 1]
 
 
-def test_what_has_left_the_ring_is_left_to_the_reader(tmp_path: Path) -> None:
+def test_batches_that_left_the_ring_are_not_lendable(tmp_path: Path) -> None:
     shard = new_shard(tmp_path, INLINE)
     appender = Appender(shard)
     for _ in range(8):

@@ -86,7 +86,7 @@ def read(data: PartitionData) -> Iterator[tuple[int, list[bytes]]]:
 
 @pytest.mark.parametrize("bytes_max", [1, 300, ALL_BYTES])
 @pytest.mark.parametrize("producer_count", [2, 5, 40])
-def test_what_is_committed_is_read_and_few_are_told(
+def test_read_committed_returns_committed_records_and_few_aborted_transactions(
     bench: ShardBench, producer_count: int, bytes_max: int
 ) -> None:
     """data fault 14: all that overlapped were told, however little was read."""
@@ -101,7 +101,7 @@ def test_what_is_committed_is_read_and_few_are_told(
     assert found == expected
 
 
-def test_an_aborted_transaction_is_told_from_the_batch_on_that_the_answer_begins_with(
+def test_an_aborted_transaction_is_listed_from_the_first_batch_of_the_answer(
     bench: ShardBench,
 ) -> None:
     """Data fault 29, its other side: records were deleted up to the middle of its first batch. It
@@ -128,7 +128,9 @@ def left_by_the_ring(bench: ShardBench) -> list[bytes]:
     return expected
 
 
-def test_few_are_told_of_what_the_ring_has_left(bench: ShardBench) -> None:
+def test_few_aborted_transactions_are_listed_for_batches_that_left_the_ring(
+    bench: ShardBench,
+) -> None:
     """data fault 14: 32,000 over one batch were all told, in one step. The WAL says whose it is."""
     expected = left_by_the_ring(bench)
     offset, found = 0, list[bytes]()

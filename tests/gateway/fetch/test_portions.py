@@ -51,7 +51,7 @@ def answer(parts: Parts) -> list[Any]:
     return list(only.partitions)
 
 
-def test_what_is_there_is_answered_with_every_partition(bench: ShardBench) -> None:
+def test_a_large_fetch_with_records_is_answered_with_every_partition(bench: ShardBench) -> None:
     for index in (0, 450, PARTITIONS - 1):
         bench.appender.append("wide", index, batch(b"%d" % index))
     parts = begin(bench, request())
@@ -90,7 +90,7 @@ def test_when_the_time_is_over_it_answers_with_nothing(bench: ShardBench) -> Non
     assert not any(row.records for row in answer(parts))
 
 
-def test_what_moves_behind_its_back_is_not_missed(bench: ShardBench) -> None:
+def test_a_record_appended_behind_a_large_fetch_is_not_missed(bench: ShardBench) -> None:
     parts = begin(bench, request())
     for _ in range(4):  # The first portions are read, and found empty.
         assert not parts.step()
@@ -100,7 +100,7 @@ def test_what_moves_behind_its_back_is_not_missed(bench: ShardBench) -> None:
     assert wait.has_moved
 
 
-def test_who_does_not_want_to_wait_is_answered_at_once(bench: ShardBench) -> None:
+def test_a_large_fetch_without_max_wait_is_answered_at_once(bench: ShardBench) -> None:
     parts = begin(bench, request(max_wait_ms=0))
     assert run(parts) is None
     assert len(answer(parts)) == PARTITIONS

@@ -71,7 +71,7 @@ def test_the_leader_epoch_a_client_believes_in_is_checked(
     assert data.error_code == error
 
 
-def test_a_log_that_was_cut_is_told_where_it_diverges(bench: ShardBench) -> None:
+def test_a_fetch_from_a_truncated_epoch_returns_the_diverging_epoch(bench: ShardBench) -> None:
     def ask(epoch: int) -> PartitionData:
         return row(bench.ask("Fetch", 12, fetch(wanted(fetch_offset=6, last_fetched_epoch=epoch))))
 
@@ -102,7 +102,7 @@ def test_a_topic_twice_is_one_row_and_the_last_of_a_partition_counts(bench: Shar
 
 
 @pytest.mark.parametrize("version", [12, 15])
-def test_a_follower_is_told_that_nobody_follows(bench: ShardBench, version: int) -> None:
+def test_a_followers_fetch_gets_not_leader_or_follower(bench: ShardBench, version: int) -> None:
     who = ReplicaState(replica_id=2)
     data = row(bench.ask("Fetch", version, fetch(wanted(), replica_state=who)))
     assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -140,7 +140,7 @@ def test_many_changes_at_once_are_taken_in_portions(bench: ShardBench) -> None:
     assert news(found) == {77: len(batch(b"x"))}
 
 
-def test_a_topic_that_is_created_again_is_told_anew(bench: ShardBench) -> None:
+def test_a_topic_created_again_is_answered_again(bench: ShardBench) -> None:
     id_ = begin(bench)
     bench.shard.take_catalog(catalog(), 2)
     gone = ask(bench, request(session_id=id_, session_epoch=1))
@@ -163,7 +163,7 @@ def test_names_that_no_topic_has_are_not_kept(bench: ShardBench) -> None:
     assert ask(bench, asked).session_id == 0
 
 
-def test_who_grows_too_large_begins_anew(
+def test_a_session_that_grows_too_large_is_refused(
     bench: ShardBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetch_sessions, "SESSION_ROWS_MAX", SMALL)

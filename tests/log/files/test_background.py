@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from smq.log.files.background import BackgroundThread, InlineBackground, Lane
+from smq.log.files.background import BackgroundThread, InlineBackground, JobLane
 
 DEADLINE_S = 10
 
@@ -12,7 +12,7 @@ DEADLINE_S = 10
 def test_a_job_in_place_is_done_when_submit_returns() -> None:
     results: list[object] = []
     background = InlineBackground()
-    background.submit(Lane.FILES, lambda: 3, results.append)
+    background.submit(JobLane.FILES, lambda: 3, results.append)
     assert results == [3]
 
 
@@ -21,9 +21,9 @@ def test_a_failed_job_gives_its_error() -> None:
         raise OSError(28, "no space")
 
     results: list[int | OSError] = []
-    InlineBackground().submit(Lane.FILES, fail, results.append)
+    InlineBackground().submit(JobLane.FILES, fail, results.append)
     threads = BackgroundThread(lambda: None)
-    threads.submit(Lane.TABLES, fail, results.append)
+    threads.submit(JobLane.TABLES, fail, results.append)
     threads.wait()
     assert [result.errno for result in results if isinstance(result, OSError)] == [28, 28]
 
@@ -32,7 +32,7 @@ def test_results_are_given_in_the_thread_that_collects() -> None:
     finished, seen = threading.Event(), list[tuple[object, int]]()
     background = BackgroundThread(finished.set)
     background.submit(
-        Lane.FILES, threading.get_ident, lambda r: seen.append((r, threading.get_ident()))
+        JobLane.FILES, threading.get_ident, lambda r: seen.append((r, threading.get_ident()))
     )
     assert finished.wait(DEADLINE_S)
     while not background.collect():
@@ -40,7 +40,7 @@ def test_results_are_given_in_the_thread_that_collects() -> None:
     assert seen[0][1] == threading.get_ident() != seen[0][0]
 
 
-def test_what_finishes_while_results_are_given_waits_for_the_next_time() -> None:
+def test_a_job_that_finishes_during_collect_is_collected_next_time() -> None:
     finished, results = threading.Event(), list[int]()
     background = BackgroundThread(finished.set)
 
@@ -49,10 +49,10 @@ def test_what_finishes_while_results_are_given_waits_for_the_next_time() -> None
         results.append(result)
         if result:
             finished.clear()
-            background.submit(Lane.SEARCHES, lambda: result - 1, again)
+            background.submit(JobLane.SEARCHES, lambda: result - 1, again)
             assert finished.wait(DEADLINE_S)
 
-    background.submit(Lane.SEARCHES, lambda: 2, again)
+    background.submit(JobLane.SEARCHES, lambda: 2, again)
     assert finished.wait(DEADLINE_S)
     assert [background.collect() for _ in range(4)] == [1, 1, 1, 0]
     assert results == [2, 1, 0]
@@ -61,9 +61,9 @@ def test_what_finishes_while_results_are_given_waits_for_the_next_time() -> None
 def test_a_lane_does_not_wait_for_the_other() -> None:
     gate, results = threading.Event(), list[object]()
     background = BackgroundThread(lambda: None)
-    background.submit(Lane.TABLES, lambda: gate.wait(DEADLINE_S), results.append)
-    background.submit(Lane.FILES, lambda: "file", results.append)
-    background.wait_a_job(Lane.FILES)
+    background.submit(JobLane.TABLES, lambda: gate.wait(DEADLINE_S), results.append)
+    background.submit(JobLane.FILES, lambda: "file", results.append)
+    background.wait_a_job(JobLane.FILES)
     assert results == ["file"]
     gate.set()
     background.wait()
@@ -72,13 +72,15 @@ def test_a_lane_does_not_wait_for_the_other() -> None:
 
 def test_waiting_for_a_lane_without_jobs_returns_at_once() -> None:
     background = BackgroundThread(lambda: None)
-    background.wait_a_job(Lane.FILES)
+    background.wait_a_job(JobLane.FILES)
     background.wait()
     assert background.collect() == 0
 
 
-@pytest.mark.parametrize("lanes", [(Lane.FILES, Lane.TABLES), (Lane.TABLES, Lane.FILES)])
-def test_wait_waits_for_jobs_that_jobs_have_submitted(lanes: tuple[Lane, Lane]) -> None:
+@pytest.mark.parametrize(
+    "lanes", [(JobLane.FILES, JobLane.TABLES), (JobLane.TABLES, JobLane.FILES)]
+)
+def test_wait_waits_for_jobs_that_jobs_have_submitted(lanes: tuple[JobLane, JobLane]) -> None:
     background, results = BackgroundThread(lambda: None), list[object]()
     background.submit(
         lanes[0], lambda: 1, lambda _: background.submit(lanes[1], lambda: 2, results.append)

@@ -91,7 +91,7 @@ def test_a_checkpoint_of_version_2_has_aborted_transactions_in_its_text(tmp_path
     assert (loaded.producers == written.producers).all()
 
 
-def test_whatever_is_sealed_may_be_compacted_where_a_checkpoint_does_not_know(
+def test_the_sealed_end_replaces_a_missing_compacted_end(
     tmp_path: Path,
 ) -> None:
     """Data fault 22: a data directory of an earlier version."""

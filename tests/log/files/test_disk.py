@@ -11,7 +11,7 @@ from smq.log.files.disk import OsDisk, told
 DISK = OsDisk()
 
 
-def test_what_was_written_is_read_back_and_no_more(tmp_path: Path) -> None:
+def test_written_bytes_are_read_back(tmp_path: Path) -> None:
     fd = DISK.create(tmp_path / "file", 100)
     DISK.write(fd, memoryview(b"hello"), 10)
     DISK.sync(fd)
@@ -37,7 +37,7 @@ def test_a_file_that_does_not_fit_is_not_left_behind(tmp_path: Path) -> None:
     ("number", "remedy"),
     [(errno.ENOSPC, " (free some space)"), (errno.EDQUOT, " (free some space)"), (errno.EIO, "")],
 )
-def test_what_helps_a_full_disk_is_said(number: int, remedy: str) -> None:
+def test_an_error_of_the_disk_names_its_remedy(number: int, remedy: str) -> None:
     assert told(OSError(number, "it failed")) == f"[Errno {number}] it failed{remedy}"
 
 
@@ -76,7 +76,7 @@ def test_an_opened_file_can_be_renamed_under_its_descriptor(tmp_path: Path) -> N
     DISK.close(fd)
 
 
-def test_what_the_page_cache_lacks_is_not_waited_for(tmp_path: Path) -> None:
+def test_read_cached_returns_none_for_uncached_pages(tmp_path: Path) -> None:
     disk, path = OsDisk(), tmp_path / "file"
     path.write_bytes(bytes(range(256)) * 4096)
     fd = disk.open(path)

@@ -47,7 +47,7 @@ def files_bytes(directory: Path) -> int:
     return sum(path.stat().st_size for path in files)
 
 
-def test_what_is_sealed_is_read_from_the_wal_and_counts_as_free(tmp_path: Path) -> None:
+def test_sealed_segments_are_read_from_the_wal_and_count_as_free(tmp_path: Path) -> None:
     log = keeping(tmp_path)
     free_before = log.space_left
     fill(log)
@@ -103,7 +103,7 @@ def test_tables_of_kept_segments_are_bounded(
     assert len(log.wal.files.kept.segments) == 3
 
 
-def test_what_is_lent_stays_while_others_can_go(tmp_path: Path) -> None:
+def test_a_lent_segment_stays_while_others_can_be_recycled(tmp_path: Path) -> None:
     log = keeping(tmp_path)
     fill(log)
     seal(log)
@@ -118,7 +118,7 @@ def test_what_is_lent_stays_while_others_can_go(tmp_path: Path) -> None:
     assert log.wal.segments[0] is not lent
 
 
-def test_what_only_lent_segments_could_give_is_taken_from_them(tmp_path: Path) -> None:
+def test_lent_segments_are_recycled_when_no_others_are_left(tmp_path: Path) -> None:
     log = keeping(tmp_path)
     fill(log, count=60)
     seal(log)
@@ -130,7 +130,7 @@ def test_what_only_lent_segments_could_give_is_taken_from_them(tmp_path: Path) -
     assert log.failed is None
 
 
-def test_what_nobody_can_read_any_more_is_freed(tmp_path: Path) -> None:
+def test_segments_without_readable_records_are_freed(tmp_path: Path) -> None:
     log = keeping(tmp_path, levels={1: OS, 2: OS})
     fill(log, 1, count=30)
     fill(log, 2, count=30)

@@ -113,7 +113,7 @@ def test_frames_that_may_be_skipped_stay_byte_for_byte_and_the_others_are_served
         assert FiledIndex.load(path, int(path.stem)) is not None
 
 
-def test_they_are_told_once_a_start_with_their_kinds(tmp_path: Path) -> None:
+def test_unknown_frame_kinds_are_reported_once_a_start(tmp_path: Path) -> None:
     log = start(tmp_path, levels=LEVELS).log
     assert log.notices == []
     for kind in (SKIPPABLE, ANOTHER, SKIPPABLE):
@@ -308,7 +308,7 @@ def test_a_newer_checkpoint_stops_the_start_before_anything_is_written(tmp_path:
     assert snapshot(tmp_path) == before
 
 
-def test_what_is_no_log_is_nothing_to_refuse(tmp_path: Path) -> None:
+def test_a_directory_without_a_log_is_not_refused(tmp_path: Path) -> None:
     refuse_newer(tmp_path / "absent", OsDisk())
     (tmp_path / f"{0:020d}.wal").touch()
     (tmp_path / "other.wal").write_bytes(b"somebody's")

@@ -11,7 +11,7 @@ from smq.testing.disk import FailingDisk
 from tests.log.files.wals import RING, SIZE, HeldBackground, names, new_wal
 
 
-def test_what_was_written_is_read_across_rings_and_segments(tmp_path: Path) -> None:
+def test_written_frames_are_read_across_rings_and_segments(tmp_path: Path) -> None:
     wal = new_wal(tmp_path)
     for start in range(0, 5 * SIZE, SIZE // 2):
         wal.write(RING, start, start + SIZE // 2)
@@ -65,7 +65,7 @@ def test_few_loads_pin_at_once_and_those_that_wait_find_nothing_when_it_was_free
     wal.invariants()
 
 
-def test_what_is_lent_is_held_while_there_is_space_and_what_is_pinned_always(
+def test_lent_segments_are_held_while_there_is_space_and_pinned_ones_always(
     tmp_path: Path,
 ) -> None:
     wal = new_wal(tmp_path)

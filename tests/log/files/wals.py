@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from shm.kernels.base.words import SPACE_UNLIMITED
-from smq.log.files.background import Background, InlineBackground, Lane
+from smq.log.files.background import Background, InlineBackground, JobLane
 from smq.log.files.disk import OsDisk
 from smq.log.files.segment_files import SegmentFiles
 from smq.log.files.wal import Wal
@@ -41,10 +41,10 @@ class HeldBackground(InlineBackground):
     def __init__(self) -> None:
         self.jobs: deque[Callable[[], None]] = deque()
 
-    def submit(self, lane: Lane, job: Callable[[], Any], done: Callable[[Any], None]) -> None:
+    def submit(self, lane: JobLane, job: Callable[[], Any], done: Callable[[Any], None]) -> None:
         self.jobs.append(partial(super().submit, lane, job, done))
 
-    def wait_a_job(self, _: Lane) -> None:
+    def wait_a_job(self, _: JobLane) -> None:
         if self.jobs:
             self.jobs.popleft()()
 

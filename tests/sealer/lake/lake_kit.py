@@ -26,7 +26,7 @@ from smq.sealer.lake.catalog import CatalogSettings
 from smq.sealer.lake.publish import Publishing
 from smq.sealer.lake.seen import Seen
 from smq.sealer.lake.state import TableState, path_of, read_state
-from smq.sealer.lake.table import Commit, LakeTable, TableName
+from smq.sealer.lake.table import LakeCommit, LakeTable, TableName
 from smq.sealer.merge import Merging
 from smq.sealer.room import Room
 from smq.sealer.seal import Sealing
@@ -63,7 +63,7 @@ class FusedTable:
     def renew(self) -> None:
         self._fuse.step(self._table.renew)
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: LakeCommit) -> None:
         self._fuse.step(lambda: self._table.commit(commit))
 
     def tidy(self, seen: Seen, now_ms: int, keep_ms: int) -> Seen:

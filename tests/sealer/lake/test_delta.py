@@ -19,7 +19,7 @@ def newest_commit(lake: Lake) -> list[dict[str, object]]:
     return [json.loads(each) for each in text.splitlines()]
 
 
-def test_who_streams_changes_sees_no_merge(tmp_path: Path) -> None:
+def test_a_merge_changes_no_data_for_streaming_readers(tmp_path: Path) -> None:
     with lake_in(tmp_path, "delta") as lake:
         lake.seal(0, 4)
         lake.publish()

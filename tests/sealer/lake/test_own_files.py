@@ -155,7 +155,7 @@ def test_a_catalog_with_more_than_its_tables_is_refused(lake: Lake, script: str)
     assert_follows(lake)
 
 
-def test_what_others_keep_in_the_same_file_is_theirs(lake: Lake) -> None:
+def test_other_tables_in_the_catalogs_file_are_left_alone(lake: Lake) -> None:
     change_catalog(
         lake, "CREATE TABLE other (a INT DEFAULT (1)); CREATE VIEW v AS SELECT a FROM other"
     )

@@ -101,7 +101,7 @@ def test_the_state_names_no_secret_of_the_catalog(tmp_path: Path, uri: str) -> N
 
 
 @pytest.mark.parametrize("is_created_again", [False, True])
-def test_a_first_publishing_that_fails_is_told_of_its_topic(
+def test_a_failed_first_publishing_is_recorded_in_the_topics_state(
     tmp_path: Path, *, is_created_again: bool
 ) -> None:
     """Use fault 5: the state named no topic, or the one before: `smq tables list` told of a table

@@ -26,7 +26,7 @@ DEEP = pytest.param("[" * 200_000, id="deep")
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"table": "a", "marks": [1], "unnamed": []}', DEEP]
 )
-def test_what_cannot_be_understood_counts_as_nothing(tmp_path: Path, text: str) -> None:
+def test_an_unreadable_file_counts_as_nothing_seen(tmp_path: Path, text: str) -> None:
     (tmp_path / "iceberg.seen").write_text(text)
     assert read_seen(tmp_path / "iceberg.seen") == Seen()
 

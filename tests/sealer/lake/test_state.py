@@ -117,7 +117,7 @@ def test_fields_of_a_later_version_are_passed_over(tmp_path: Path) -> None:
     assert read_state(path) == STATE
 
 
-def test_what_was_replaced_before_the_table_followed_may_be_swept() -> None:
+def test_files_replaced_before_the_table_followed_may_be_swept() -> None:
     assert in_step([STATE], IDS, NOW_MS) == {"topics/a/b/": NOW_MS - SLACK_MS}
 
 

@@ -85,10 +85,10 @@ SMALL = Topic("\u00e9-small", UUID(int=0xE), (20,), (LOG,))
 TOPICS = {topic.name: topic for topic in (TOPIC, SMALL)}
 SLOTS = {10: 0, 11: 1, 12: 2, 20: 3}
 LIMITS = {
-    10: plain.Limits(2000),
-    11: plain.Limits(1 << 20),
-    12: plain.Limits(2000, log_append_time=True),
-    20: plain.Limits(300, before_max_ms=1000, after_max_ms=500),
+    10: plain.TopicLimits(2000),
+    11: plain.TopicLimits(1 << 20),
+    12: plain.TopicLimits(2000, log_append_time=True),
+    20: plain.TopicLimits(300, before_max_ms=1000, after_max_ms=500),
 }
 LEVELS = {10: 1, 11: 2, 12: 1, 20: 0}
 

@@ -7,7 +7,7 @@ from numba.core import event
 
 from shm.warm.reader import warm_reader
 from smq.client.consuming.batch.batch import Batch
-from smq.client.consuming.batch.chunk import Room, cut
+from smq.client.consuming.batch.chunk import PollRoom, cut
 from smq.client.consuming.source.lane import Lane
 from smq.client.consuming.source.source import Partition
 from smq.client.names import TopicPartition
@@ -29,7 +29,7 @@ def main() -> None:
     lane.add([(NUMBERS[0], Partition(TopicPartition("t", 0), 1))])
     taken, _ = lane.take()
     assert taken is not None
-    chunks, _ = cut(taken.batches, Room(64 << 20))
+    chunks, _ = cut(taken.batches, PollRoom(64 << 20))
     assert taken.is_intact()
     lane.is_ready()
     log.snapshot().is_intact()

@@ -48,7 +48,7 @@ def test_a_value_is_a_row() -> None:
 
 
 @pytest.mark.parametrize("value", [b"\x0a\xff", b"\x0a\x01\xff", b"abc", WHOLE[:-1]])
-def test_what_cannot_be_parsed_is_a_misfit(value: bytes) -> None:
+def test_a_value_that_cannot_be_parsed_raises_misfit(value: bytes) -> None:
     with pytest.raises(Misfit, match=r"not a shop\.Order"):
         FORM.decode(value)
 

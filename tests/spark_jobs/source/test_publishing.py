@@ -12,12 +12,12 @@ from smq.client.names import GroupOffsets, TopicPartition
 from smq.tables.plan import Unreadable
 from smq.testing.smq_broker import SmqBroker
 from spark_jobs.source.options import WrongOption
-from spark_jobs.source.publishing import PREFIX, Place, Publisher, place_of
+from spark_jobs.source.publishing import PREFIX, Publisher, SinkPlace, place_of
 
 KILLS = 12
 
 
-def checkpoint(directory: Path, query: str = "q", batches: int = 10, made: str = "") -> Place:
+def checkpoint(directory: Path, query: str = "q", batches: int = 10, made: str = "") -> SinkPlace:
     """The checkpoint of a query whose batches are planned; `made` tells one from another."""
     (directory / "offsets").mkdir(parents=True, exist_ok=True)
     (directory / "metadata").write_text(f'{{"id":"{query}"}}')
@@ -65,7 +65,9 @@ def test_a_batch_is_published_once(broker: SmqBroker, tmp_path: Path) -> None:
     assert values(broker) == [*range(20), *range(30, 40)]
 
 
-def test_what_a_dead_driver_left_open_is_aborted(broker: SmqBroker, tmp_path: Path) -> None:
+def test_a_transaction_that_a_dead_driver_left_open_is_aborted(
+    broker: SmqBroker, tmp_path: Path
+) -> None:
     place = checkpoint(tmp_path)
     with broker.connect() as client:
         dead = client.producer(transactional_id=place.name())
@@ -95,7 +97,7 @@ def test_batches_of_another_checkpoint_are_refused(
     with pytest.raises(Unreadable, match=rf"batch {batch} of .*-q was published from another"):
         Publisher(broker.bootstrap, copy, "orders").publish(batch, [file])
     assert values(broker) == list(range(30))
-    exact = Place(tmp_path / "second", None, "q")  # Not a directory: only numbers are compared.
+    exact = SinkPlace(tmp_path / "second", None, "q")  # Not a directory: only numbers are compared.
     file = stage(exact.directory, "a.arrow", 20, 10)
     Publisher(broker.bootstrap, exact, "orders").publish(2, [file])
     assert values(broker) == list(range(30))
@@ -139,7 +141,9 @@ def test_rows_name_topics_keys_partitions_and_headers(broker: SmqBroker, tmp_pat
     assert found[0, b"2"][1] == ()
 
 
-def test_what_cannot_be_published_is_said(broker: SmqBroker, tmp_path: Path) -> None:
+def test_an_impossible_publishing_is_refused_with_a_sentence(
+    broker: SmqBroker, tmp_path: Path
+) -> None:
     place = checkpoint(tmp_path, batches=1)
     publisher = Publisher(broker.bootstrap, place, None)
     nowhere = stage(place.directory, "a.arrow", 0, 1, topic=["nowhere"])
@@ -160,19 +164,19 @@ def test_what_cannot_be_published_is_said(broker: SmqBroker, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("options", "place"),
     [
-        ({"checkpointLocation": "/c", "stagingDir": "/a"}, Place(Path("/a"), Path("/c"), None)),
-        ({"CheckpointLocation": "/c"}, Place(Path("/c/smq-sink"), Path("/c"), None)),
+        ({"checkpointLocation": "/c", "stagingDir": "/a"}, SinkPlace(Path("/a"), Path("/c"), None)),
+        ({"CheckpointLocation": "/c"}, SinkPlace(Path("/c/smq-sink"), Path("/c"), None)),
         (
             {"checkpointLocation": "file:///c", "queryId": "q"},
-            Place(Path("/c/smq-sink"), Path("/c"), "q"),
+            SinkPlace(Path("/c/smq-sink"), Path("/c"), "q"),
         ),
         (
             {"checkpointLocation": "s3a://b/c", "stagingDir": "/a", "queryId": "q"},
-            Place(Path("/a"), None, "q"),
+            SinkPlace(Path("/a"), None, "q"),
         ),
     ],
 )
-def test_rows_wait_beside_the_checkpoint(options: dict[str, str], place: Place) -> None:
+def test_rows_wait_beside_the_checkpoint(options: dict[str, str], place: SinkPlace) -> None:
     assert place_of(options) == place
 
 
@@ -191,7 +195,7 @@ def test_a_place_for_the_rows_is_needed(options: dict[str, str], said: str) -> N
 
 def test_a_query_has_one_name(tmp_path: Path) -> None:
     assert checkpoint(tmp_path, query="a").name() == PREFIX + "a"
-    assert Place(tmp_path, None, "b").name() == PREFIX + "b"
+    assert SinkPlace(tmp_path, None, "b").name() == PREFIX + "b"
 
 
 PROGRAM = """

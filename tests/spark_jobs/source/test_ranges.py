@@ -7,9 +7,9 @@ from hypothesis import given, strategies as st
 
 from smq.client.names import TopicPartition
 from smq.model.segments import Segment
-from smq.tables.plan import Part, Unreadable
+from smq.tables.plan import SegmentPart, Unreadable
 from spark_jobs.source import ranges
-from spark_jobs.source.options import Admission, WrongOption
+from spark_jobs.source.options import BatchAdmission, WrongOption
 from spark_jobs.source.ranges import (
     Edges,
     admitted,
@@ -31,7 +31,7 @@ def piece(partition: int, start: int, end: int, size: int | None = None) -> Piec
     if size is None:
         return Piece("t", None, partition, start, end)
     segment = Segment(partition, start, end, "parquet", "x", size, 0, end - start, 0, 0, 0, 0)
-    return Piece("t", Part(partition, segment, start, end), partition, start, end)
+    return Piece("t", SegmentPart(partition, segment, start, end), partition, start, end)
 
 
 def test_named_offsets_are_of_all_partitions() -> None:
@@ -40,7 +40,7 @@ def test_named_offsets_are_of_all_partitions() -> None:
         named_offsets("startingOffsets", {A: 1}, EDGES)
 
 
-def test_what_can_be_read_is_read() -> None:
+def test_existing_offsets_are_read() -> None:
     found = clamped({A: 10, B: 7}, {A: 100, B: 7}, EDGES, losses(fails=True))
     assert found == {A: (10, 100)}
 
@@ -53,7 +53,7 @@ def test_what_can_be_read_is_read() -> None:
         (90, 120, (90, 100), "t-0 ends at offset 100, before 120"),
     ],
 )
-def test_what_is_gone_fails_or_is_said(
+def test_missing_offsets_fail_or_are_logged(
     start: int,
     end: int,
     kept: tuple[int, int] | None,
@@ -68,7 +68,7 @@ def test_what_is_gone_fails_or_is_said(
     assert said in caplog.text
 
 
-def test_admission_is_in_proportion_and_starves_nobody() -> None:
+def test_admission_is_in_proportion_and_starves_no_partition() -> None:
     ends = {A: 1000, B: 10}
     assert admitted({A: 0, B: 0}, ends, 101) == {A: 100, B: 1}
     assert admitted({A: 0, B: 0}, ends, 2000) == ends
@@ -92,12 +92,12 @@ def test_admission_makes_progress_within_its_bound(
 
 
 def test_few_records_wait_until_the_delay() -> None:
-    admission = Admission(None, 100, 5000)
+    admission = BatchAdmission(None, 100, 5000)
     assert must_wait({A: 0}, {A: 99}, admission, 10)
     assert not must_wait({A: 0}, {A: 100}, admission, 10)
     assert not must_wait({A: 0}, {A: 99}, admission, 5000)
     assert not must_wait({A: 0}, {A: 99}, admission, None)
-    assert not must_wait({A: 0}, {A: 1}, Admission(5, None, 5000), 10)
+    assert not must_wait({A: 0}, {A: 1}, BatchAdmission(5, None, 5000), 10)
 
 
 def test_many_small_segments_share_a_task() -> None:

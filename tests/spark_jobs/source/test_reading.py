@@ -99,7 +99,7 @@ def test_a_read_has_as_many_tasks_as_asked_for(
         ({"schema": "value string"}, "the schema has value string; the columns are key binary"),
     ],
 )
-def test_what_is_wrong_is_said(
+def test_wrong_options_are_refused_with_a_sentence(
     spark: SparkSession,
     seal_topic: SealTopic,
     tmp_path: Path,

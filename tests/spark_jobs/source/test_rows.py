@@ -17,9 +17,9 @@ from smq.tables.plan import Unreadable
 from smq.testing.smq_broker import SmqBroker
 from smq.wire.compression import Codec
 from smq.wire.records import Record, write_batch
-from spark_jobs.source.options import Location
-from spark_jobs.source.rows import Rows, _headers
-from spark_jobs.source.topics import Place, Topics, find_place
+from spark_jobs.source.options import BrokerLocation
+from spark_jobs.source.rows import PieceReader, _headers
+from spark_jobs.source.topics import BrokerPlace, SparkTopics, find_place
 from tests.sealer.sealed import batch
 from tests.spark_jobs.conftest import SealTopic
 
@@ -37,7 +37,7 @@ SCHEMA = pa.schema(
 
 
 def rows_of(  # noqa: PLR0913  (each is an option)
-    place: Place,
+    place: BrokerPlace,
     start: int,
     end: int,
     *,
@@ -45,9 +45,9 @@ def rows_of(  # noqa: PLR0913  (each is an option)
     fails_on_loss: bool = True,
     inflated_bytes_max: int = INFLATED_BYTES_MAX,
 ) -> list[dict[str, object]]:
-    with Topics(place, reads_live=live) as topics:
+    with SparkTopics(place, reads_live=live) as topics:
         pieces = topics.pieces({NAME: (start, end)}, topics.ids([NAME]))
-    reader = Rows(
+    reader = PieceReader(
         place,
         SCHEMA,
         fails_on_loss=fails_on_loss,
@@ -63,7 +63,7 @@ def test_sealed_rows_of_both_kinds(tmp_path: Path, seal_topic: SealTopic) -> Non
     log_append_time = 8
     batches = [batch(0, 4), batch(4, 2, key=b"\xff"), batch(6, 4, attributes=log_append_time)]
     seal_topic(batches)
-    place = find_place(Location(None, str(tmp_path), None))
+    place = find_place(BrokerLocation(None, str(tmp_path), None))
     found = rows_of(place, 3, 8)
     assert [row["offset"] for row in found] == [3, 4, 5, 6, 7]
     assert [row["value"] for row in found] == [b"value %d" % each for each in range(3, 8)]
@@ -71,12 +71,12 @@ def test_sealed_rows_of_both_kinds(tmp_path: Path, seal_topic: SealTopic) -> Non
     assert {(row["topic"], row["partition"]) for row in found} == {("orders", 0)}
 
 
-def test_what_cannot_be_decoded_fails_or_is_left_out(
+def test_undecodable_records_fail_or_are_left_out(
     tmp_path: Path, seal_topic: SealTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
     garbage = plain.batch([plain.PlainRecord(2, 0, None, None)], end_offset=4, inflated=b"garbage")
     seal_topic([batch(0, 2), garbage, batch(4)])
-    place = find_place(Location(None, str(tmp_path), None))
+    place = find_place(BrokerLocation(None, str(tmp_path), None))
     with pytest.raises(Unreadable, match="orders-0: the records at offsets 2 to 4 cannot be dec"):
         rows_of(place, 0, 5)
     with caplog.at_level(logging.WARNING):
@@ -90,7 +90,7 @@ def test_a_batch_that_inflates_too_far_fails_or_is_left_out(
     """Data fault 16."""
     far = write_batch([Record(2, 0, None, bytes(129 << 20))], compression=Codec.ZSTD)
     seal_topic([batch(0, 2), far, batch(3)])
-    place = find_place(Location(None, str(tmp_path), None))
+    place = find_place(BrokerLocation(None, str(tmp_path), None))
     with pytest.raises(
         Unreadable, match=r"orders-0: the records at offsets 2 to 3 inflate .*Max\)"
     ):
@@ -109,15 +109,15 @@ def test_typed_columns_of_old_files_are_null_and_of_raw_ones_cast(
 
     segments = seal_topic([record(0, b"h"), record(1, b"\xff")])
     assert [segment.kind for segment in segments] == ["parquet", "raw"]
-    place = find_place(Location(None, str(tmp_path), None))
-    with Topics(place, reads_live=False) as topics:
+    place = find_place(BrokerLocation(None, str(tmp_path), None))
+    with SparkTopics(place, reads_live=False) as topics:
         assert topics.schema("orders") == ""
         with pytest.raises(Unreadable, match="there is no topic none"):
             topics.schema("none")
         pieces = topics.pieces({NAME: (0, 2)}, {})
     columns = pa.schema([("price", pa.float64()), ("offset", pa.int64())])
     schema = '{"fields": [{"name": "price", "type": "double"}, {"name": "n", "type": "int32"}]}'
-    reader = Rows(place, columns, schema, fails_on_loss=True, silence_ms=2000)
+    reader = PieceReader(place, columns, schema, fails_on_loss=True, silence_ms=2000)
     found = [row for each in reader.read(pieces) for row in each.to_pylist()]
     assert found == [{"price": None, "offset": 0}, {"price": 1.5, "offset": 1}]
 
@@ -129,7 +129,7 @@ def test_a_damaged_segment_is_named(tmp_path: Path, seal_topic: SealTopic) -> No
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
     with pytest.raises(Damaged, match=segment.path):
-        rows_of(find_place(Location(None, str(tmp_path), None)), 0, 3)
+        rows_of(find_place(BrokerLocation(None, str(tmp_path), None)), 0, 3)
 
 
 def test_live_rows_end_where_they_should(smq_broker: SmqBroker) -> None:
@@ -139,7 +139,7 @@ def test_live_rows_end_where_they_should(smq_broker: SmqBroker) -> None:
             for each in range(9):
                 producer.send("orders", b"%d" % each, headers=[("h", b"1")] if each == 3 else [])
                 producer.flush()
-    place = find_place(Location(smq_broker.bootstrap, None, None))
+    place = find_place(BrokerLocation(smq_broker.bootstrap, None, None))
     found = rows_of(place, 2, 6, live=True)
     assert [row["value"] for row in found] == [b"2", b"3", b"4", b"5"]
     assert [row["headers"] for row in found][:2] == [None, [{"key": "h", "value": b"1"}]]
@@ -154,7 +154,7 @@ def test_a_live_batch_that_inflates_too_far_fails_or_is_left_out(
         client.create_topic("orders", 1)
         for value in (b"a", bytes(200_000), b"b"):
             producer.send("orders", value, partition=0).result()
-    place = find_place(Location(smq_broker.bootstrap, None, None))
+    place = find_place(BrokerLocation(smq_broker.bootstrap, None, None))
     with pytest.raises(Unreadable, match="orders-0: the records at offsets 1 to 2 inflate to"):
         rows_of(place, 0, 3, live=True, inflated_bytes_max=100_000)
     with caplog.at_level(logging.WARNING):
@@ -167,7 +167,7 @@ def test_a_topic_that_was_created_again_is_not_read(
     smq_broker: SmqBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Data fault 8, its kind: a task read as many records of the new topic."""
-    place = find_place(Location(smq_broker.bootstrap, None, None))
+    place = find_place(BrokerLocation(smq_broker.bootstrap, None, None))
     place = place._replace(data_dir=None)
 
     def fill(value: bytes) -> None:
@@ -177,15 +177,15 @@ def test_a_topic_that_was_created_again_is_not_read(
                 producer.send("orders", value, partition=0)
 
     fill(b"old")
-    with Topics(place, reads_live=True) as topics:
+    with SparkTopics(place, reads_live=True) as topics:
         pieces = topics.pieces({NAME: (0, 3)}, topics.ids([NAME]))
     with smq_broker.connect() as client:
         client.delete_topic("orders")
     fill(b"new")
-    reader = Rows(place, SCHEMA, fails_on_loss=True, silence_ms=20_000)
+    reader = PieceReader(place, SCHEMA, fails_on_loss=True, silence_ms=20_000)
     with pytest.raises(Unreadable, match="topic orders was deleted and created again"):
         list(reader.read(pieces))
-    reader = Rows(place, SCHEMA, fails_on_loss=False, silence_ms=20_000)
+    reader = PieceReader(place, SCHEMA, fails_on_loss=False, silence_ms=20_000)
     with caplog.at_level(logging.WARNING):
         assert list(reader.read(pieces)) == []
     assert "topic orders was deleted and created again" in caplog.text
@@ -194,7 +194,7 @@ def test_a_topic_that_was_created_again_is_not_read(
 def test_records_that_do_not_come_are_said(smq_broker: SmqBroker) -> None:
     with smq_broker.connect() as client:
         client.create_topic("orders", 1)
-    place = find_place(Location(smq_broker.bootstrap, None, None))
+    place = find_place(BrokerLocation(smq_broker.bootstrap, None, None))
     with pytest.raises(BrokerUnavailable, match="offsets of orders-0 up to 5 did not arrive"):
         rows_of(place, 0, 5, live=True)
 

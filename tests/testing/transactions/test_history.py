@@ -11,7 +11,7 @@ def test_a_copy_is_packed_and_unpacked() -> None:
         assert Copy.unpacked(copy.packed()) == copy
 
 
-def test_what_a_life_noted_says_how_each_attempt_ended(tmp_path: Path) -> None:
+def test_the_notes_of_a_life_give_the_fate_of_each_attempt(tmp_path: Path) -> None:
     notes = Notes(tmp_path / "notes")
     items = [Item(0, 1), Item(0, 2)]
     for fate in (Fate.COMMITTED, Fate.ABORTED, None):

@@ -32,7 +32,7 @@ def test_all_that_is_committed_is_read_and_nothing_else(
     assert {seen.partition for seen in reader.seen} == {0, 1}
 
 
-def test_what_a_reader_along_meets_is_raised() -> None:
+def test_an_exception_of_a_parallel_reader_is_raised() -> None:
     class Failing:
         name, seen = "failing", ()
 

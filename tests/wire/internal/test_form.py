@@ -91,7 +91,7 @@ def test_bytes_stand_behind_a_line_of_json() -> None:
     assert data == b"a\nb"
 
 
-def test_what_failed_is_known_by_its_problem_or_by_its_sentence() -> None:
+def test_a_failure_is_identified_by_its_problem_or_else_by_its_sentence() -> None:
     assert Failed("a/b: it is away", "it is away").what == "it is away"
     assert Failed("a/b: it is damaged").what == "a/b: it is damaged"
 

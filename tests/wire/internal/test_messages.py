@@ -38,7 +38,7 @@ def test_each_question_is_answered_by_somebody() -> None:
     assert set(KINDS) == found
 
 
-def test_those_whom_two_answer_are_handed_on() -> None:
+def test_questions_of_both_sealer_and_worker_are_forwarded() -> None:
     assert set(FOR_SEALER) & set(FOR_WORKER) == {
         "cold", "describe_storage", "find_payloads", "newest_record", "offset_for_time",
     }  # fmt: skip

@@ -11,7 +11,7 @@ from smq.wire.legacy.conversion import (
     BYTES_MAX,
     COMPRESSED_BYTES_MAX,
     MESSAGES_A_STEP,
-    Made,
+    Conversion,
     to_batch,
     to_messages,
 )
@@ -23,7 +23,7 @@ from tests.wire.legacy.test_records import NOW, plain, wrapped
 MiB = 1024 * 1024
 
 
-def run(conversion: Generator[None, None, Made]) -> tuple[Made, int]:
+def run(conversion: Generator[None, None, Conversion]) -> tuple[Conversion, int]:
     """What it has made, and in how many steps."""
     steps = 1
     while True:
@@ -71,7 +71,9 @@ def test_each_direction_takes_steps() -> None:
         (b"", ErrorCode.CORRUPT_MESSAGE),
     ],
 )
-def test_what_cannot_be_a_batch_is_an_error(data: bytes, error: ErrorCode) -> None:
+def test_a_message_set_that_cannot_become_a_batch_gives_an_error(
+    data: bytes, error: ErrorCode
+) -> None:
     made, _ = run(to_batch(data, BYTES_MAX))
     assert (made.data, made.error) == (b"", error)
 

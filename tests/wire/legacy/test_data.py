@@ -87,7 +87,7 @@ def test_garbage_raises_nothing_but_its_own_error(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 3])
-def test_an_error_of_a_partition_is_told(version: int) -> None:
+def test_a_partition_error_is_returned_in_the_old_version(version: int) -> None:
     found = newer_of(request(FETCH, version, BODIES[FETCH, version]))
     row = PartitionData(partition_index=3, error_code=1, high_watermark=-1, records=b"")
     answer = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[row])])

@@ -57,7 +57,7 @@ def plain(magic: int, offset: int, value: bytes | None = b"v") -> OldMessage:
     # kafka-python writes the LZ4 of format 0 with a library only that is not here.
     [pair for pair in product([0, 1], CODECS) if pair != (0, Codec.LZ4)],
 )
-def test_what_kafka_python_writes_is_read(magic: int, codec: Codec) -> None:
+def test_message_sets_written_by_kafka_python_are_read(magic: int, codec: Codec) -> None:
     builder = LegacyRecordBatchBuilder(magic, int(codec), MiB)
     said = [(b"k", b"v" * 1000), (None, b"w"), (b"", None)]
     for offset, (key, value) in enumerate(said):
@@ -75,7 +75,7 @@ def test_what_kafka_python_writes_is_read(magic: int, codec: Codec) -> None:
     rows=st.lists(st.tuples(st.integers(0, 2**62), st.integers(-1, 2**62), fields, fields)),
     appended=st.booleans(),
 )
-def test_what_is_written_is_read_by_both(
+def test_written_message_sets_are_read_by_us_and_by_kafka_python(
     magic: int, rows: list[tuple[int, int, Any, Any]], appended: bool
 ) -> None:
     said = [
@@ -173,7 +173,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_what_is_broken_is_refused(case: str) -> None:
+def test_a_broken_message_set_is_refused(case: str) -> None:
     data, said = BROKEN[case]
     with pytest.raises(Malformed, match=said):
         list(read_messages(data, MiB))

@@ -18,21 +18,21 @@ from smq.client.kafka.group_admin import (
     delete_group,
     describe_group,
 )
-from smq.client.kafka.offsets import EARLIEST, LATEST, Place, resolve
+from smq.client.kafka.offsets import EARLIEST, LATEST, OffsetPlace, resolve
 from smq.client.kafka.topic_changes import add_partitions, alter_topic
 from smq.client.locate import KAFKA, bootstrap_of
 from smq.client.names import TopicPartition, by_topic
 from smq.front.console.desk import (
     BrokerSetting,
-    Found,
+    FoundRecords,
     GroupRow,
-    GroupState,
-    Member,
     Move,
     NewRecord,
-    Reference,
-    Seen,
-    Setting,
+    ShownGroup,
+    ShownMember,
+    ShownRecord,
+    ShownReference,
+    ShownSetting,
     Wanted,
 )
 from smq.model.config_values import SOURCES
@@ -62,13 +62,13 @@ class SdkDesk:
 
     # --- records ---------------------------------------------------------------------------------
 
-    def read(self, wanted: Wanted) -> Found:
+    def read(self, wanted: Wanted) -> FoundRecords:
         """Search for records within the bounds."""
         count = self._partition_count(wanted.topic)
         with self._client() as client:
             return read(client, count, wanted, _clock_s)
 
-    def record(self, topic: str, partition: int, offset: int) -> Seen | None:
+    def record(self, topic: str, partition: int, offset: int) -> ShownRecord | None:
         """One whole record."""
         if partition >= self._partition_count(topic):
             return None
@@ -91,13 +91,13 @@ class SdkDesk:
 
     # --- topics ----------------------------------------------------------------------------------
 
-    def settings(self, topic: str) -> list[Setting]:
+    def settings(self, topic: str) -> list[ShownSetting]:
         """The settings of a topic."""
         with self._cluster() as cluster:
             cluster.retrying(lambda: cluster.topic(topic))
             found = admin.topic_configs(cluster, topic)
         return [
-            Setting(
+            ShownSetting(
                 each.name,
                 "" if each.value is None else each.value,
                 each.config_source == admin.SOURCE_TOPIC,
@@ -135,11 +135,11 @@ class SdkDesk:
         finally:
             table.close()
 
-    def references(self, payload: str) -> list[Reference]:
+    def references(self, payload: str) -> list[ShownReference]:
         """The sealed segments that refer to a payload, by payload id."""
         overview = open_overview(self._data_dir / "store.sqlite")
         try:
-            return [Reference(*each) for each in overview.references(payload)]
+            return [ShownReference(*each) for each in overview.references(payload)]
         finally:
             overview.close()
 
@@ -176,13 +176,13 @@ class SdkDesk:
         with self._cluster() as cluster:
             return [GroupRow(each.group_id, each.group_state) for each in admin.groups(cluster)]
 
-    def group(self, group: str) -> GroupState:
+    def group(self, group: str) -> ShownGroup:
         """A group and its members."""
         with self._cluster() as cluster:
             found = describe_group(cluster, group)
             if found.group_state == "Dead" and not committed_offsets(cluster, group):
                 raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group}")
-        return GroupState(
+        return ShownGroup(
             group,
             found.group_state,
             f"{found.protocol_type} {found.protocol_data}".strip(),
@@ -235,7 +235,7 @@ def _clock_s() -> float:
 
 
 def _resolved(
-    cluster: Cluster, names: list[TopicPartition], place: Place
+    cluster: Cluster, names: list[TopicPartition], place: OffsetPlace
 ) -> dict[TopicPartition, int]:
     return {
         TopicPartition(topic, partition): offset
@@ -253,9 +253,9 @@ def _has_members(cluster: Cluster, group: str) -> bool:
         raise
 
 
-def _members(group: DescribedGroup) -> list[Member]:
+def _members(group: DescribedGroup) -> list[ShownMember]:
     return [
-        Member(
+        ShownMember(
             each.member_id,
             each.group_instance_id or "",
             each.client_id,

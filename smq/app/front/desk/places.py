@@ -3,20 +3,20 @@
 import re
 from datetime import UTC, datetime, timedelta
 
-from smq.client.kafka.offsets import EARLIEST, LATEST, Place
+from smq.client.kafka.offsets import EARLIEST, LATEST, OffsetPlace
 from smq.model.setting import INT64_MAX
 
 WORDS = {"newest": LATEST, "latest": LATEST, "earliest": EARLIEST}
 EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-def place_of(text: str) -> Place:
+def place_of(text: str) -> OffsetPlace:
     """Parse a place. Raises ValueError with a sentence."""
     if text in WORDS:
         return WORDS[text]
     if re.fullmatch(r"@?[0-9]{1,19}", text) and int(text.lstrip("@")) <= INT64_MAX:
         number = int(text.lstrip("@"))
-        return Place(timestamp=number) if text[0] == "@" else Place(offset=number)
+        return OffsetPlace(timestamp=number) if text[0] == "@" else OffsetPlace(offset=number)
     at, sign, time_text = text.partition("@")
     try:
         time = datetime.fromisoformat(time_text.strip() if sign and not at else "")
@@ -26,4 +26,4 @@ def place_of(text: str) -> Place:
             f"not {text[:60]!r}"
         ) from None
     time_ms = (time.replace(tzinfo=time.tzinfo or UTC) - EPOCH) // timedelta(milliseconds=1)
-    return EARLIEST if time_ms < 0 else Place(timestamp=time_ms)  # Negative: special values.
+    return EARLIEST if time_ms < 0 else OffsetPlace(timestamp=time_ms)  # Negative: special values.

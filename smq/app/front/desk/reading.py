@@ -15,15 +15,15 @@ from smq.app.front.desk.places import place_of
 from smq.client.client import Client
 from smq.client.consuming.batch.chunk import Record
 from smq.client.consuming.consumer import Consumer
-from smq.client.kafka.offsets import Place
+from smq.client.kafka.offsets import OffsetPlace
 from smq.client.names import TopicPartition
 from smq.front.console.desk import (
     HEADERS_MAX,
     NEWEST,
     PARTITIONS_AT_ONCE,
     PREVIEW_BYTES,
-    Found,
-    Seen,
+    FoundRecords,
+    ShownRecord,
     Wanted,
 )
 from smq.model.errors import BrokerError, ErrorCode
@@ -92,9 +92,9 @@ class Looking:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_matches", matcher(self.wanted))
 
-    def forward(self, starts: Positions, ends: Positions) -> Found:
+    def forward(self, starts: Positions, ends: Positions) -> FoundRecords:
         """Records from `starts` up to `ends`, in arrival order."""
-        found: list[Seen] = []
+        found: list[ShownRecord] = []
         positions = dict(starts)
         for record in self._records(positions, ends):
             if self._matches(record):
@@ -105,9 +105,9 @@ class Looking:
         cursor = {name.partition: at for name, at in positions.items()} if left else {}
         return self._found(found, cursor)
 
-    def newest(self, firsts: Positions, ends: Positions) -> Found:
+    def newest(self, firsts: Positions, ends: Positions) -> FoundRecords:
         """The newest records below `ends`, newest first."""
-        found: list[Seen] = []
+        found: list[ShownRecord] = []
         highs = dict(ends)
         window = WINDOW if self.wanted.is_search else self.wanted.limit
         while len(found) < self.wanted.limit and any(highs[x] > firsts[x] for x in highs):
@@ -133,7 +133,7 @@ class Looking:
         cursor = {name.partition: high for name, high in highs.items()} if is_more else {}
         return self._found(taken, cursor)
 
-    def _window(self, lows: Positions, highs: Positions, *, is_least: bool) -> list[Seen]:
+    def _window(self, lows: Positions, highs: Positions, *, is_least: bool) -> list[ShownRecord]:
         """All matching records of a window. Raises _TooMuch unless it has the minimum size."""
         found = []
         for record in self._records(dict(lows), highs):
@@ -170,8 +170,8 @@ class Looking:
                 left.remove(name)
                 self.consumer.pause(*name)
 
-    def _found(self, records: list[Seen], cursor: Mapping[int, int]) -> Found:
-        return Found(
+    def _found(self, records: list[ShownRecord], cursor: Mapping[int, int]) -> FoundRecords:
+        return FoundRecords(
             records=records,
             cursor=cursor,
             looked=self.bounds.looked,
@@ -179,7 +179,7 @@ class Looking:
         )
 
 
-def read(client: Client, count: int, wanted: Wanted, clock_s: Callable[[], float]) -> Found:
+def read(client: Client, count: int, wanted: Wanted, clock_s: Callable[[], float]) -> FoundRecords:
     """Search for the wanted records within the bounds; `count` is the topic's number of partitions.
 
     Raises ValueError, BrokerError.
@@ -204,7 +204,7 @@ def read(client: Client, count: int, wanted: Wanted, clock_s: Callable[[], float
         return looking.forward(at, ends)
 
 
-def record(client: Client, name: TopicPartition, offset: int) -> Seen | None:
+def record(client: Client, name: TopicPartition, offset: int) -> ShownRecord | None:
     """A record, whole up to WHOLE_BYTES_MAX; None if the offset has no record."""
     with client.consumer(**_CONSUMER) as consumer:
         consumer.assign([name])
@@ -231,7 +231,9 @@ def _names(count: int, wanted: Wanted) -> list[TopicPartition]:
     return [TopicPartition(wanted.topic, each) for each in range(count)]
 
 
-def _clamped(consumer: Consumer, place: Place, firsts: Positions, ends: Positions) -> Positions:
+def _clamped(
+    consumer: Consumer, place: OffsetPlace, firsts: Positions, ends: Positions
+) -> Positions:
     found = consumer.find(place)
     return {name: min(max(found[name], firsts[name]), ends[name]) for name in firsts}
 
@@ -255,14 +257,14 @@ def matcher(wanted: Wanted) -> Callable[[Record], bool]:
     return matches
 
 
-def seen_of(record: Record, bytes_max: int) -> Seen:
+def seen_of(record: Record, bytes_max: int) -> ShownRecord:
     """A copy of a record; key, value and each header are cut to `bytes_max`."""
     key, value = record.key, record.value
     headers = tuple(
         (name[:PREVIEW_BYTES], None if each is None else each[:PREVIEW_BYTES])
         for name, each in record.headers[:HEADERS_MAX]
     )
-    return Seen(
+    return ShownRecord(
         record.topic,
         record.partition,
         record.offset,

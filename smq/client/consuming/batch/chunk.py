@@ -65,7 +65,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 Places = tuple[list[int], list[int]]
 
 
-class Stop(Enum):
+class CutStop(Enum):
     """Why cutting stopped before the end: the next batch is malformed or inflates beyond the limit,
     or this poll has inflated enough."""
 
@@ -74,7 +74,7 @@ class Stop(Enum):
     BEYOND = 2
 
 
-class Room:
+class PollRoom:
     """How much a poll may still inflate. A batch may inflate to `bytes_max`; the poll ends with the
     batch that brings all its records and their columns to so much."""
 
@@ -82,7 +82,7 @@ class Room:
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = self.left = bytes_max
-        self.stop = Stop.MALFORMED
+        self.stop = CutStop.MALFORMED
 
     def renew(self) -> None:
         """Begin a poll."""
@@ -93,7 +93,7 @@ class Room:
         self.left -= chunk.memory.nbytes + chunk.columns.nbytes
 
 
-class Batches(NamedTuple):
+class PlacedBatches(NamedTuple):
     """Record batches in place.
 
     facts    as in shm.kernels.reader.lend; F_ROW is an index of `names`
@@ -212,7 +212,7 @@ _new_record = partial(tuple.__new__, Record)
 class Chunk:
     """Records of some batches, in log order; `counts` has the number of records of each batch."""
 
-    def __init__(self, batches: Batches, columns: np.ndarray, counts: np.ndarray) -> None:
+    def __init__(self, batches: PlacedBatches, columns: np.ndarray, counts: np.ndarray) -> None:
         self.batches = batches
         self.memory = batches.memory
         self.columns = columns
@@ -332,13 +332,13 @@ class Chunk:
         return chunk
 
 
-def cut(batches: Batches, room: Room) -> tuple[list[Chunk], int]:
+def cut(batches: PlacedBatches, room: PollRoom) -> tuple[list[Chunk], int]:
     """Chunks of the records of some batches, and the number of batches that were cut.
 
     These are all batches, or those before the first that is unreadable or finds no room;
     `room.stop` then says which.
     """
-    facts, chunks, room.stop = batches.facts, list[Chunk](), Stop.MALFORMED
+    facts, chunks, room.stop = batches.facts, list[Chunk](), CutStop.MALFORMED
     first, count = 0, facts.shape[1]
     while first < count:
         end, is_compressed, records = run_of(facts, first)
@@ -347,7 +347,7 @@ def cut(batches: Batches, room: Room) -> tuple[list[Chunk], int]:
         elif room.left > 0:
             chunk, end = _inflated_run(batches, first, end, room)
         else:
-            room.stop = Stop.FULL
+            room.stop = CutStop.FULL
             break
         if len(chunk.counts):
             chunks.append(chunk)
@@ -357,7 +357,9 @@ def cut(batches: Batches, room: Room) -> tuple[list[Chunk], int]:
     return chunks, first
 
 
-def _inflated_run(batches: Batches, first: int, end: int, room: Room) -> tuple[Chunk, int]:
+def _inflated_run(
+    batches: PlacedBatches, first: int, end: int, room: PollRoom
+) -> tuple[Chunk, int]:
     """The records of the first of some compressed batches, and the end of these batches: behind
     the chunk's if it had to stop."""
     memory, facts, names, _ = batches
@@ -365,14 +367,14 @@ def _inflated_run(batches: Batches, first: int, end: int, room: Room) -> tuple[C
     memory, run, is_beyond = inflate(memory, facts[:, first:end], room.bytes_max, arena_bytes)
     end = first + run.shape[1]
     records = records_announced(run)
-    chunk = _cut_run(Batches(memory, run, names, is_lent=False), 0, run.shape[1], records)
+    chunk = _cut_run(PlacedBatches(memory, run, names, is_lent=False), 0, run.shape[1], records)
     room.take(chunk)
     if is_beyond and len(chunk.counts) == run.shape[1] - 1:
-        room.stop = Stop.BEYOND
+        room.stop = CutStop.BEYOND
     return chunk, end
 
 
-def _cut_run(batches: Batches, first: int, end: int, records: int) -> Chunk:
+def _cut_run(batches: PlacedBatches, first: int, end: int, records: int) -> Chunk:
     memory, facts = batches.memory, batches.facts
     columns = empty_words(C_FIELDS * records).reshape(C_FIELDS, records)
     counts = np.empty(end - first + 1, np.int64)

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 from smq.client.clock import SYSTEM_CLOCK, Clock
 from smq.client.kafka.admin import coordinator
 from smq.client.kafka.cluster import DEADLINE_SECONDS, RETRY_SECONDS, Cluster, check
-from smq.client.kafka.connection import Connection
+from smq.client.kafka.connection import KafkaConnection
 from smq.client.kafka.questions import OFFSET_COMMIT, OFFSET_FETCH
 from smq.client.names import TopicPartition, by_topic
 from smq.model.errors import BrokerError, ErrorCode
@@ -183,7 +183,7 @@ class Committing:
             self._cluster = self._open_cluster()
         return self._cluster.retrying(work)
 
-    def _coordinator(self) -> Connection:
+    def _coordinator(self) -> KafkaConnection:
         assert self._cluster is not None
         return self._cluster.broker(coordinator(self._cluster, self._group))
 

@@ -23,7 +23,7 @@ from smq.client.consuming.group.group_protocol import (
 from smq.client.facts import broker_facts
 from smq.client.kafka.admin import coordinator
 from smq.client.kafka.cluster import Cluster, check
-from smq.client.kafka.connection import Connection
+from smq.client.kafka.connection import KafkaConnection
 from smq.client.kafka.questions import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP, Question
 from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError, ErrorCode
@@ -68,7 +68,7 @@ class GroupSession:
         self._open_cluster = open_cluster
         self._await_readable = await_readable
         self._cluster: Cluster | None = None
-        self._connection: Connection | None = None
+        self._connection: KafkaConnection | None = None
         self.membership = Membership()
         self._counts: dict[str, int] | None = None  # Of partitions, as this leader assigned them.
 
@@ -201,7 +201,7 @@ class GroupSession:
         request = LeaveGroupRequest(group_id=self._group, members=members)
         self._coordinator().ask(LEAVE_GROUP, request)
 
-    def _coordinator(self) -> Connection:
+    def _coordinator(self) -> KafkaConnection:
         if self._cluster is None:
             self._cluster = self._open_cluster()
         if self._connection is None or self._connection.is_closed:

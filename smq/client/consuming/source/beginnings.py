@@ -12,7 +12,7 @@ from smq.client.kafka.offsets import (
     EARLIEST,
     LATEST,
     READ_UNCOMMITTED,
-    Place,
+    OffsetPlace,
     find_offsets,
     resolve,
     timestamp_of,
@@ -27,7 +27,7 @@ class Beginnings:
     def __init__(
         self,
         cluster: Cluster,
-        start: Place,
+        start: OffsetPlace,
         committing: Committing | None = None,
         *,
         isolation_level: int = READ_UNCOMMITTED,
@@ -67,7 +67,9 @@ class Beginnings:
         """Where partitions begin that were created later: at the first record, if at "latest"."""
         return self.find(names, EARLIEST if self._start == LATEST else self._start)
 
-    def find(self, names: Iterable[TopicPartition], place: Place) -> dict[TopicPartition, int]:
+    def find(
+        self, names: Iterable[TopicPartition], place: OffsetPlace
+    ) -> dict[TopicPartition, int]:
         """The offset of a place in each partition."""
         found: dict[TopicPartition, int] = {}
         level = self._isolation_level

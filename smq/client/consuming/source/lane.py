@@ -37,7 +37,7 @@ from shm.kernels.reader.lend_few import NOT_FEW, lend_few, new_few
 from shm.kernels.reader.sleep import ReaderState
 from shm.kernels.record.records import B_LAST_OFFSET
 from shm.reader import LogReader
-from smq.client.consuming.batch.chunk import Batches, Chunk
+from smq.client.consuming.batch.chunk import Chunk, PlacedBatches
 from smq.client.consuming.source.source import Partition, Taken
 from smq.client.door.doors import ReadingDoor
 
@@ -132,7 +132,7 @@ class Lane:
         facts, columns, counts, told = self._few
         records, position, moved, *moves = told.tolist()
         is_lent = True
-        batches = Batches(self._ring, facts[:, :count].copy(), self._names, is_lent)
+        batches = PlacedBatches(self._ring, facts[:, :count].copy(), self._names, is_lent)
         chunk = Chunk(batches, columns[:, :records].copy(), counts[:count].copy())
         ends = [(self.partitions[moves[i]], moves[i + 1]) for i in range(0, 2 * moved, 2)]
         is_intact = partial(has_from, self._memory, position)
@@ -142,7 +142,7 @@ class Lane:
         moved = self._wanted[W_MOVED, : self._cursor.item(CURSOR_MOVED)].tolist()
         after = self._wanted[W_AFTER]
         ends = [(self.partitions[row], after.item(row)) for row in moved]
-        batches = Batches(self._ring, facts, self._names, is_lent=True)
+        batches = PlacedBatches(self._ring, facts, self._names, is_lent=True)
         is_intact = partial(has_from, self._memory, facts.item(F_POSITION, 0))
         return Taken(batches, ends, partial(self._commit, facts), is_intact)
 

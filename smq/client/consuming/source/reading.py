@@ -20,7 +20,7 @@ from uuid import UUID
 from shm.kernels.reader.lend import F_ROW, F_START
 from shm.kernels.record.records import B_BASE_OFFSET, B_LAST_OFFSET
 from smq.client.clock import SYSTEM_CLOCK, Clock
-from smq.client.consuming.batch.chunk import Chunk, Room, Stop, cut
+from smq.client.consuming.batch.chunk import Chunk, CutStop, PollRoom, cut
 from smq.client.consuming.consumer_settings import INFLATED_BYTES_MAX
 from smq.client.consuming.source.local_source import LocalSource
 from smq.client.consuming.source.source import Partition, Taken
@@ -36,7 +36,7 @@ RETURN_SECONDS = 0.5  # How often a partition on the wire without new records lo
 
 
 @dataclass(slots=True)
-class Counts:
+class ReadCounts:
     """Counters of the records read so far. Records that are read again count again."""
 
     records: int = 0
@@ -85,7 +85,7 @@ class Reading:
     ) -> None:
         self._topic_ids = topic_ids  # Of topics that no other of their name may replace.
         self.partitions: dict[TopicPartition, Partition] = {}
-        self.counts = Counts()
+        self.counts = ReadCounts()
         self.is_given, self.is_torn = True, False
         self.moves: list[Move] = []
         self._local = local
@@ -100,7 +100,7 @@ class Reading:
         self._return_at = 0.0
         self._stopped: tuple[TopicPartition, int, BrokerError] | None = None
         self._wire_error: BrokerError | PeerError | None = None  # To be raised by the next take.
-        self._room = Room(inflated_bytes_max)
+        self._room = PollRoom(inflated_bytes_max)
         self._waiting: list[TopicPartition] = []  # The last take had no room for any of theirs.
 
     def close(self) -> None:
@@ -334,7 +334,7 @@ class Reading:
             return None
         taken = taken._replace(chunks=chunks)
         if good < taken.batches.facts.shape[1]:
-            if self._room.stop is Stop.FULL:
+            if self._room.stop is CutStop.FULL:
                 self._waiting += _names_of(taken) if good == 0 else ()
             else:
                 self._stopped = _unreadable(taken, good, self._room)
@@ -398,12 +398,14 @@ def _names_of(taken: Taken) -> Iterator[TopicPartition]:
     return (partition.name for partition, _ in taken.ends)
 
 
-def _unreadable(taken: Taken, batch: int, room: Room) -> tuple[TopicPartition, int, BrokerError]:
+def _unreadable(
+    taken: Taken, batch: int, room: PollRoom
+) -> tuple[TopicPartition, int, BrokerError]:
     """A partition, its position before a batch that cannot be read, and the error for it."""
     facts = [B_BASE_OFFSET, B_LAST_OFFSET, F_ROW, F_START]
     first, last, row, start = taken.batches.facts[facts, batch].tolist()
     name = taken.batches.names[row]
     offsets = first, last + 1
-    if room.stop is Stop.BEYOND:
+    if room.stop is CutStop.BEYOND:
         return name, max(first, start), BatchTooLarge(name, offsets, room.bytes_max)
     return name, max(first, start), UnreadableBatch(name, offsets)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from smq.client.consuming.batch.chunk import Batches, Chunk
+from smq.client.consuming.batch.chunk import Chunk, PlacedBatches
 from smq.client.names import TopicPartition
 from smq.wire.codec import ZERO_UUID
 
@@ -52,7 +52,7 @@ class Taken(NamedTuple):
     chunks     the records of the batches that were cut; None: none has been cut yet
     """
 
-    batches: Batches
+    batches: PlacedBatches
     ends: list[tuple[Partition, int]]
     commit: Callable[[int], None]
     is_intact: Callable[[], bool]

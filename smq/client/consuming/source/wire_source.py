@@ -31,14 +31,14 @@ from shm.kernels.record.records import (
     B_LAST_OFFSET,
     scan_batches,
 )
-from smq.client.consuming.batch.chunk import Batches
+from smq.client.consuming.batch.chunk import PlacedBatches
 from smq.client.consuming.source.aborted import in_aborted
 from smq.client.consuming.source.beginnings import Beginnings
 from smq.client.consuming.source.fetch_session import FetchSession, Spot
 from smq.client.consuming.source.source import Partition, Taken, always_intact
 from smq.client.errors import NoSuchTopic
 from smq.client.kafka.cluster import PASSING, Cluster, check
-from smq.client.kafka.connection import Connection
+from smq.client.kafka.connection import KafkaConnection
 from smq.client.kafka.offsets import READ_UNCOMMITTED
 from smq.client.kafka.questions import FETCH, FETCH_BY_NAME
 from smq.client.names import TopicPartition, by_topic
@@ -62,7 +62,7 @@ FETCH_BYTES_FACTOR = 4  # Per answer, which serves several partitions.
 class _Fetch:
     """A fetch in flight, or an idle connection for one (`asked` is None)."""
 
-    connection: Connection
+    connection: KafkaConnection
     session: FetchSession
     asked: dict[TopicPartition, Spot] | None = None
     has_ids: bool = True
@@ -292,7 +292,7 @@ def _passes(error: BrokerError) -> bool:
 
 def _batches(
     data: np.ndarray, partition: Partition, aborted: Sequence[AbortedTransaction] | None
-) -> tuple[Batches, int]:
+) -> tuple[PlacedBatches, int]:
     """The batches of an answer from the partition's position on, and the position after them.
 
     Omits those of transactions that the answer lists as aborted.
@@ -316,7 +316,9 @@ def _batches(
         wanted &= ~in_aborted(facts, aborted)
     facts = np.ascontiguousarray(facts[:, wanted])
     facts[F_ROW], facts[F_START] = 0, partition.position
-    return Batches(data, facts, [partition.name], is_lent=False), max(after, partition.position)
+    return PlacedBatches(data, facts, [partition.name], is_lent=False), max(
+        after, partition.position
+    )
 
 
 def _is_in_order(facts: np.ndarray) -> bool:

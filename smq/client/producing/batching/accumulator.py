@@ -26,7 +26,7 @@ A channel that can never take a request is treated as lost, and replaced by one 
 from collections.abc import Sequence
 
 from smq.client.producing.batching.answers import AnswerHandler
-from smq.client.producing.batching.batch_queue import Batch
+from smq.client.producing.batching.batch_queue import ParcelBatch
 from smq.client.producing.batching.batch_sender import BatchSender
 from smq.client.producing.batching.expiry import Expiry
 from smq.client.producing.batching.in_flight import InFlightRequests
@@ -75,7 +75,7 @@ class Accumulator:
         parts = list(parcel.by_partition())
         left = iter(
             [
-                (self.queues.get(parcel.topic, partition), Batch(parcel, first, end))
+                (self.queues.get(parcel.topic, partition), ParcelBatch(parcel, first, end))
                 for partition, first, end in parts
             ]
         )

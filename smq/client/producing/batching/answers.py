@@ -2,7 +2,7 @@
 
 from smq.client.kafka.cluster import PASSING
 from smq.client.producing.batching import failures
-from smq.client.producing.batching.batch_queue import NEVER_SENT, Batch, PartitionQueue
+from smq.client.producing.batching.batch_queue import NEVER_SENT, ParcelBatch, PartitionQueue
 from smq.client.producing.batching.in_flight import InFlightRequests
 from smq.client.producing.batching.partition_queues import PartitionQueues
 from smq.client.producing.channel.produce_request import ProduceAnswer, read_answer
@@ -44,7 +44,7 @@ class AnswerHandler:
         self._queues.note_resolved(queue, batch.parcel)
 
     def _judge(
-        self, queue: PartitionQueue, batch: Batch, answer: ProduceAnswer, now_ms: int
+        self, queue: PartitionQueue, batch: ParcelBatch, answer: ProduceAnswer, now_ms: int
     ) -> None:
         code, parcel = answer.error_code, batch.parcel
         if code in _APPENDED:
@@ -67,7 +67,7 @@ class AnswerHandler:
             parcel.fail(batch.first, batch.end, _error(queue, batch, answer))
 
     @staticmethod
-    def _sequence_refused(queue: PartitionQueue, batch: Batch) -> None:
+    def _sequence_refused(queue: PartitionQueue, batch: ParcelBatch) -> None:
         """The batch overtook an older one, or must restart in a new epoch."""
         older = [each for each in [*queue.to_resend, *queue.in_flight] if each < batch]
         if not older and queue.last_failed_in_doubt != NEVER_SENT and batch.is_in_doubt:
@@ -93,7 +93,7 @@ class AnswerHandler:
             self._pending.note_resolved(parcel)
 
 
-def _error(queue: PartitionQueue, batch: Batch, answer: ProduceAnswer) -> Exception:
+def _error(queue: PartitionQueue, batch: ParcelBatch, answer: ProduceAnswer) -> Exception:
     if answer.error_code == ErrorCode.MESSAGE_TOO_LARGE and batch.end - batch.first == 1:
         size_bytes = BatchWriter.least_bytes(batch.parcel.bound(batch.first, batch.end))
         return failures.too_large_for_topic(queue, size_bytes)

@@ -18,7 +18,7 @@ NEVER_SENT = -1
 SEQUENCE_END = 2**31  # Sequences begin again at 0 after 2^31 - 1.
 
 
-class Batch:
+class ParcelBatch:
     """Rows [first, end) of a parcel's columns. Before it is sent it may be cut anywhere."""
 
     __slots__ = (
@@ -48,7 +48,7 @@ class Batch:
         self.is_in_doubt = False  # It was sent and has no answer: the broker may have it.
         self.is_expired = False  # In flight past its deadline: its rows have failed.
 
-    def __lt__(self, other: "Batch") -> bool:
+    def __lt__(self, other: "ParcelBatch") -> bool:
         return self.ordinal < other.ordinal
 
 
@@ -81,9 +81,9 @@ class PartitionQueue:
         """Begin with nothing to send, at sequence 0 of an epoch."""
         # Nothing is sent before the partition belongs to the transaction.
         self.is_barred = self.is_transactional
-        self.to_resend: list[Batch] = []
-        self.waiting: deque[Batch] = deque()
-        self.in_flight: list[Batch] = []
+        self.to_resend: list[ParcelBatch] = []
+        self.waiting: deque[ParcelBatch] = deque()
+        self.in_flight: list[ParcelBatch] = []
         self.epoch = epoch
         self.sequence = 0
         self.next_ordinal = 0
@@ -123,11 +123,11 @@ class PartitionQueue:
         distance = self.next_ordinal - in_flight[0].ordinal if in_flight else 0
         return not in_flight or (self.is_producer_known and distance < IN_FLIGHT_MAX)
 
-    def next(self) -> Batch:
+    def next(self) -> ParcelBatch:
         """The batch to send next."""
         return self.to_resend[0] if self.to_resend else self.waiting[0]
 
-    def stamp(self, batch: Batch, size_bytes: int) -> None:
+    def stamp(self, batch: ParcelBatch, size_bytes: int) -> None:
         """Give a new batch that is sent the next sequence."""
         batch.size_bytes = size_bytes
         batch.epoch, batch.sequence = self.epoch, self.sequence
@@ -135,22 +135,22 @@ class PartitionQueue:
         self.next_ordinal += 1
         self.sequence = (self.sequence + batch.end - batch.first) % SEQUENCE_END
 
-    def split_next(self, batch: Batch, row: int) -> None:
+    def split_next(self, batch: ParcelBatch, row: int) -> None:
         """Send the next, new batch up to `row`; the rest stays as another batch."""
         if row < batch.end:
-            rest = Batch(batch.parcel, row, batch.end)
+            rest = ParcelBatch(batch.parcel, row, batch.end)
             self.waiting[0] = rest  # Uninterruptible with the next; see shm.interrupts.
             batch.end = row
         else:
             self.waiting.popleft()
 
-    def remove(self, batch: Batch) -> None:
+    def remove(self, batch: ParcelBatch) -> None:
         """The next batch has no rows left. A second call does nothing."""
         for batches in (self.to_resend, self.waiting):
             if batches and batches[0] is batch:
                 del batches[0]
 
-    def requeue(self, batch: Batch) -> None:
+    def requeue(self, batch: ParcelBatch) -> None:
         """Queue a batch that was refused, or whose result is unknown, to be sent again.
 
         Sending it twice is safe: the producer is idempotent. A second call does nothing.
@@ -158,7 +158,7 @@ class PartitionQueue:
         if batch not in self.to_resend:
             insort(self.to_resend, batch)
 
-    def restore(self, batch: Batch) -> None:
+    def restore(self, batch: ParcelBatch) -> None:
         """Put back the next batch, which was not sent, unless it is there."""
         if batch in {*self.to_resend, *self.waiting}:
             return
@@ -167,13 +167,13 @@ class PartitionQueue:
         else:
             self.requeue(batch)
 
-    def note_acknowledged(self, batch: Batch) -> None:
+    def note_acknowledged(self, batch: ParcelBatch) -> None:
         """The broker has a batch, and so all batches sent before it."""
         self.is_producer_known = True
         if self.last_failed_in_doubt < batch.ordinal:
             self.last_failed_in_doubt = NEVER_SENT
 
-    def note_failed(self, batch: Batch) -> None:
+    def note_failed(self, batch: ParcelBatch) -> None:
         """A sent batch fails. If it is in doubt, the broker may still take it."""
         if batch.is_in_doubt:
             self.last_failed_in_doubt = max(self.last_failed_in_doubt, batch.ordinal)
@@ -187,7 +187,7 @@ class PartitionQueue:
         """Begin a new epoch with all batches if a sequence was refused and nothing is in flight."""
         if self.in_flight or not self.to_resend or not self.to_resend[0].is_refused:
             return
-        anew = [Batch(each.parcel, each.first, each.end) for each in self.to_resend]
+        anew = [ParcelBatch(each.parcel, each.first, each.end) for each in self.to_resend]
         waiting = deque([*anew, *self.waiting])
         self.epoch += 1  # Uninterruptible from here on; see shm.interrupts.
         self.sequence, self.is_producer_known, self.last_failed_in_doubt = 0, False, NEVER_SENT

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from shm.kernels.base.words import BATCH_HEADER_BYTES
 from smq.client.errors import ChannelGone
-from smq.client.producing.batching.batch_queue import NEVER_SENT, Batch, PartitionQueue
+from smq.client.producing.batching.batch_queue import NEVER_SENT, ParcelBatch, PartitionQueue
 from smq.client.producing.batching.failures import (
     out_of_epochs,
     too_large_for_channels,
@@ -48,7 +48,10 @@ class BatchSender:
         room = len(queue.head) + BATCH_HEADER_BYTES + size
         if room > channel.request_bytes_max:
             return False
-        batch, stamp = Batch(single, 0, 1), Stamp(self.producer_id, queue.epoch, queue.sequence)
+        batch, stamp = (
+            ParcelBatch(single, 0, 1),
+            Stamp(self.producer_id, queue.epoch, queue.sequence),
+        )
         in_flight = self._in_flight
         try:
             self._pending.add(single)
@@ -64,7 +67,7 @@ class BatchSender:
             raise
         return True
 
-    def _give_up_channel(self, queue: PartitionQueue, batch: Batch) -> None:
+    def _give_up_channel(self, queue: PartitionQueue, batch: ParcelBatch) -> None:
         """Sending a batch was interrupted: it is unknown how far it got.
 
         Once its channel is closed, all requests without an answer are sent again over a new one.
@@ -128,7 +131,7 @@ class BatchSender:
             raise
         return True
 
-    def _outgrow(self, queue: PartitionQueue, batch: Batch, size: int) -> bool:
+    def _outgrow(self, queue: PartitionQueue, batch: ParcelBatch, size: int) -> bool:
         """The channel can never take the next batch, nor its first record alone if it is new."""
         if size > REQUEST_BYTES_MAX:
             self._queues.fail_next(queue, batch, too_large_for_channels(size), batch.first + 1)
@@ -144,7 +147,7 @@ class BatchSender:
     def _write(  # noqa: PLR0913, PLR0917  (as a kernel)
         self,
         queue: PartitionQueue,
-        batch: Batch,
+        batch: ParcelBatch,
         stamp: Stamp,
         bytes_max: int,
         channel: Channel,

@@ -3,7 +3,7 @@
 from smq.client.errors import NoSuchTopic
 from smq.client.names import TopicPartition
 from smq.client.producing.batching import failures
-from smq.client.producing.batching.batch_queue import Batch, PartitionQueue
+from smq.client.producing.batching.batch_queue import ParcelBatch, PartitionQueue
 from smq.client.producing.batching.in_flight import InFlightRequests
 from smq.client.producing.batching.partition_queues import PartitionQueues
 
@@ -34,7 +34,7 @@ class Expiry:
                 if batch.parcel.deadline_ms <= now_ms and not batch.is_expired:
                     self._expire_in_flight(queue, batch)
 
-    def _expire_in_flight(self, queue: PartitionQueue, batch: Batch) -> None:
+    def _expire_in_flight(self, queue: PartitionQueue, batch: ParcelBatch) -> None:
         """Fail the rows only. The batch stays in flight: later ones rely on its sequence."""
         batch.is_expired = batch.is_in_doubt = True
         if not batch.parcel.is_settled(batch.first):

@@ -1,7 +1,7 @@
 """The errors with which a producer fails records."""
 
 from smq.client.errors import BrokerUnavailable, RecordTooLarge, ReferenceRejected
-from smq.client.producing.batching.batch_queue import Batch, PartitionQueue
+from smq.client.producing.batching.batch_queue import ParcelBatch, PartitionQueue
 from smq.client.producing.channel.produce_request import ProduceAnswer
 from smq.model.errors import BrokerError, ErrorCode
 
@@ -11,7 +11,7 @@ _SENTENCES = {
 }
 
 
-def expired(queue: PartitionQueue, batch: Batch) -> BrokerUnavailable:
+def expired(queue: PartitionQueue, batch: ParcelBatch) -> BrokerUnavailable:
     """A batch is beyond its deadline."""
     place = f"{queue.topic}-{queue.partition}"
     if batch.is_in_doubt:

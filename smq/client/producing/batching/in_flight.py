@@ -6,13 +6,13 @@ A broker answers in the order of the requests.
 from collections import defaultdict, deque
 from typing import TypeAlias
 
-from smq.client.producing.batching.batch_queue import Batch, PartitionQueue
+from smq.client.producing.batching.batch_queue import ParcelBatch, PartitionQueue
 
 ANSWER_MS_MAX = 45_000  # Above PRODUCE_TIMEOUT_MS: a broker that is silent for longer is dead.
 CORRELATION_ID_MAX = 0x7FFFFFFF
 
 
-Request: TypeAlias = tuple[int, PartitionQueue, Batch]
+Request: TypeAlias = tuple[int, PartitionQueue, ParcelBatch]
 """A batch on its way to a broker: the correlation id, its queue, the batch."""
 
 
@@ -63,21 +63,21 @@ class InFlightRequests:
         """The id of the request that is sent next."""
         return (self.last_id + 1) & CORRELATION_ID_MAX
 
-    def add(self, queue: PartitionQueue, batch: Batch, now_ms: int) -> None:
+    def add(self, queue: PartitionQueue, batch: ParcelBatch, now_ms: int) -> None:
         """A batch is in flight, or will be at once, as the next request."""
         self.last_id = correlation_id = (self.last_id + 1) & CORRELATION_ID_MAX
         batch.sent_ms = now_ms
         queue.in_flight.append(batch)
         self._by_node[queue.leader].append((correlation_id, queue, batch))
 
-    def remove_last(self, queue: PartitionQueue) -> Batch:
+    def remove_last(self, queue: PartitionQueue) -> ParcelBatch:
         """Remove the last added request, which was not sent; returns its batch."""
         _, _, last = self._by_node[queue.leader].pop()
         batch = queue.in_flight.pop()
         assert batch is last, "the answer to another batch would be taken for this one's"
         return batch
 
-    def remove_half_added(self, queue: PartitionQueue, batch: Batch) -> bool:
+    def remove_half_added(self, queue: PartitionQueue, batch: ParcelBatch) -> bool:
         """Remove a batch that an interrupted `add` recorded in part.
 
         False: it was complete.

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 
 from smq.client.names import TopicPartition
-from smq.client.producing.batching.batch_queue import Batch, PartitionQueue
+from smq.client.producing.batching.batch_queue import ParcelBatch, PartitionQueue
 from smq.client.producing.batching.pending_parcels import Pending, PendingParcels
 
 
@@ -108,7 +108,7 @@ class PartitionQueues:
 
     # --- to send ----------------------------------------------------------------------------------
 
-    def enqueue(self, batches: Iterable[tuple[PartitionQueue, Batch]]) -> None:
+    def enqueue(self, batches: Iterable[tuple[PartitionQueue, ParcelBatch]]) -> None:
         """Append new batches to their queues."""
         for queue, batch in batches:
             self._ready[queue] = None
@@ -135,7 +135,9 @@ class PartitionQueues:
 
     # --- resolved ---------------------------------------------------------------------------------
 
-    def fail_next(self, queue: PartitionQueue, batch: Batch, error: Exception, end: int) -> None:
+    def fail_next(
+        self, queue: PartitionQueue, batch: ParcelBatch, error: Exception, end: int
+    ) -> None:
         """Fail the rows before `end` of a queue's next batch."""
         try:
             batch.parcel.fail(batch.first, end, error)
@@ -145,7 +147,7 @@ class PartitionQueues:
                 self._drop_rows(queue, batch, end)
             raise
 
-    def _drop_rows(self, queue: PartitionQueue, batch: Batch, end: int) -> None:
+    def _drop_rows(self, queue: PartitionQueue, batch: ParcelBatch, end: int) -> None:
         """The rows before `end` of a batch have failed. A second call does nothing."""
         batch.first = end
         if end == batch.end:

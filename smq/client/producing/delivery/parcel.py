@@ -16,7 +16,7 @@ import numpy as np
 
 from shm.kernels.record.partition import assign_partitions
 from shm.kernels.record.records import C_OFFSET, C_TIMESTAMP
-from shm.kernels.record.records_encode import Rows, Values
+from shm.kernels.record.records_encode import RecordRows, ValueRows
 from smq.client.producing.delivery.delivery_state import (
     FAILED,
     PENDING,
@@ -85,7 +85,7 @@ class Parcel(DeliveryState):
         self.extras: dict[int, Extras] = {}
         self.row_count = 0
         self.unresolved = -1
-        self.rows: Rows | Values | None = None
+        self.rows: RecordRows | ValueRows | None = None
         self.offsets: np.ndarray | None = None
         self.partitions: np.ndarray | int = 0
         self._timestamps: np.ndarray | int = now_ms
@@ -118,7 +118,9 @@ class Parcel(DeliveryState):
         """Whether it is closed: it takes no more rows."""
         return self.unresolved >= 0
 
-    def fill(self, rows: Rows, partitions: np.ndarray, partition_count: int, keyless: int) -> None:
+    def fill(
+        self, rows: RecordRows, partitions: np.ndarray, partition_count: int, keyless: int
+    ) -> None:
         """Take columns. A row goes to the partition it names; if that is negative, by its key."""
         assign_partitions(rows.columns, rows.keys, partition_count, keyless, partitions)
         self.partitions, self._timestamps = partitions, rows.columns[C_TIMESTAMP]
@@ -130,13 +132,13 @@ class Parcel(DeliveryState):
         self._bounds = bounds_of(rows)
         self._start(rows, len(partitions), int(self._bounds[-1]) if len(partitions) else 0)
 
-    def fill_one(self, values: Values, partition: int) -> None:
+    def fill_one(self, values: ValueRows, partition: int) -> None:
         """Take values for one partition. Common attributes are stored once."""
         row_count = len(values.offsets) - 1
         self.partitions, self._timestamps = partition, values.timestamp
         self._start(values, row_count, values_bound(values, 0, row_count))
 
-    def _start(self, rows: Rows | Values, row_count: int, size_bytes: int) -> None:
+    def _start(self, rows: RecordRows | ValueRows, row_count: int, size_bytes: int) -> None:
         self.rows, self.bytes = rows, size_bytes
         self.row_count = self.unresolved = row_count  # From here on it is closed.
         self.values, self.keys, self.extras = [], {}, {}
@@ -157,7 +159,7 @@ class Parcel(DeliveryState):
         """Bytes that suffice for the records [first, end) of the columns."""
         if end - first == self.row_count:
             return self.bytes
-        if isinstance(self.rows, Values):
+        if isinstance(self.rows, ValueRows):
             return values_bound(self.rows, first, end)
         before = self._bounds[first - 1] if first else 0
         return int(self._bounds[end - 1] - before)

@@ -22,9 +22,9 @@ from shm.kernels.base.words import (
 from shm.kernels.record.records_encode import (
     RECORD_HEAD_BYTES_MAX,
     One,
-    Rows,
+    RecordRows,
     Run,
-    Values,
+    ValueRows,
     encode_batch,
     encode_one,
     encode_values,
@@ -88,7 +88,7 @@ class BatchWriter:
 
     def write(  # noqa: PLR0913, PLR0917  (as a kernel)
         self,
-        rows: Rows | Values | One,
+        rows: RecordRows | ValueRows | One,
         part: tuple[int, int],
         stamp: Stamp,
         bytes_max: int,
@@ -124,7 +124,7 @@ class BatchWriter:
 
 
 def _encode(  # noqa: PLR0913, PLR0917  (as a kernel)
-    rows: Rows | Values | One,
+    rows: RecordRows | ValueRows | One,
     part: tuple[int, int],
     attributes: int,
     stamp: Stamp,
@@ -137,7 +137,7 @@ def _encode(  # noqa: PLR0913, PLR0917  (as a kernel)
         return 1, encode_one(*rows, attributes, *stamp, out, at)
     first, end = part
     run = Run(end, end, attributes, NO_LEADER_EPOCH, *stamp)
-    encode = encode_values if isinstance(rows, Values) else encode_batch
+    encode = encode_values if isinstance(rows, ValueRows) else encode_batch
     row, after = encode(rows, first, run, bytes_max, out, at)
     assert row > first
     _INT64.pack_into(out.data, at + BATCH_BASE_OFFSET_AT, 0)

@@ -28,7 +28,7 @@ from shm.kernels.record.records import (
     H_VALUE_AT,
     H_VALUE_LENGTH,
 )
-from shm.kernels.record.records_encode import RECORD_HEAD_BYTES_MAX, One, Rows, Values
+from shm.kernels.record.records_encode import RECORD_HEAD_BYTES_MAX, One, RecordRows, ValueRows
 from smq.wire.records import Headers, write_headers
 
 # Lengths of a header's key and value: a varint of 32 bits each.
@@ -124,14 +124,14 @@ def headers_of(headers: Mapping[int, Headers], count: int) -> HeaderColumn | Non
     )
 
 
-def values_of(values: Field, timestamp_ms: int) -> Values | None:
+def values_of(values: Field, timestamp_ms: int) -> ValueRows | None:
     """The rows to encode that have nothing but a value, if none is null."""
     if values.offsets is None:
         return None
-    return Values(values.data, values.offsets, timestamp_ms)
+    return ValueRows(values.data, values.offsets, timestamp_ms)
 
 
-def values_bound(values: Values, first: int, end: int) -> int:
+def values_bound(values: ValueRows, first: int, end: int) -> int:
     """Bytes that suffice for the records [first, end)."""
     size = int(values.offsets[end]) - int(values.offsets[first])
     return size + RECORD_HEAD_BYTES_MAX * (end - first)
@@ -139,7 +139,7 @@ def values_bound(values: Values, first: int, end: int) -> int:
 
 def rows_of(
     values: Field, keys: Field | None, headers: HeaderColumn | None, timestamps: np.ndarray | int
-) -> Rows:
+) -> RecordRows:
     """The rows to encode, with offsets from 0."""
     count = len(values)
     columns = np.empty((C_FIELDS, count), np.int64)  # Zeroed memory is new: each page is a fault.
@@ -154,13 +154,15 @@ def rows_of(
         columns[C_KEY_AT], columns[C_KEY_LENGTH] = keys.places
     key_data = _NOTHING if keys is None else keys.data
     if headers is None:
-        return Rows(columns, _NO_HEADERS, key_data, values.data, _NOTHING, _NOTHING)
+        return RecordRows(columns, _NO_HEADERS, key_data, values.data, _NOTHING, _NOTHING)
     columns[C_HEADER_COUNT] = headers.counts
     columns[C_HEADERS_FIRST] = headers.counts.cumsum() - headers.counts
     of_headers = np.zeros((H_FIELDS, len(headers.keys)), np.int64)
     of_headers[H_KEY_AT], of_headers[H_KEY_LENGTH] = headers.keys.places
     of_headers[H_VALUE_AT], of_headers[H_VALUE_LENGTH] = headers.values.places
-    return Rows(columns, of_headers, key_data, values.data, headers.keys.data, headers.values.data)
+    return RecordRows(
+        columns, of_headers, key_data, values.data, headers.keys.data, headers.values.data
+    )
 
 
 def one_of(value: bytes | None, key: bytes | None, headers: Headers, timestamp_ms: int) -> One:
@@ -180,7 +182,7 @@ def one_bound(one: One) -> int:
     return RECORD_HEAD_BYTES_MAX + len(one.value) + len(one.key) + len(one.headers)
 
 
-def bounds_of(rows: Rows) -> np.ndarray:
+def bounds_of(rows: RecordRows) -> np.ndarray:
     """Bytes that suffice for each record and all before it."""
     columns, headers = rows.columns, rows.headers
     bounds: np.ndarray = np.maximum(columns[C_KEY_LENGTH], 0)

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 from smq.client.errors import ProducerFenced
 from smq.client.kafka.admin import KEY_TYPE_TRANSACTION, coordinator
 from smq.client.kafka.cluster import Cluster, check
-from smq.client.kafka.connection import Connection
+from smq.client.kafka.connection import KafkaConnection
 from smq.client.kafka.questions import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -81,7 +81,7 @@ class TransactionCoordinator:
         has the transactional id by now.
         """
 
-        def ask(connection: Connection) -> ProducerEpoch:
+        def ask(connection: KafkaConnection) -> ProducerEpoch:
             request = InitProducerIdRequest(
                 transactional_id=self._name,
                 transaction_timeout_ms=self._timeout_ms,
@@ -103,7 +103,7 @@ class TransactionCoordinator:
             for topic, partitions in by_topic(names).items()
         ]
 
-        def ask(connection: Connection) -> None:
+        def ask(connection: KafkaConnection) -> None:
             asked = AddPartitionsToTxnTransaction(
                 transactional_id=self._name,
                 producer_id=self._producer.id,
@@ -127,7 +127,7 @@ class TransactionCoordinator:
     def commit_offsets(self, group: GroupOffsets) -> None:
         """A group's offsets are committed if and when the transaction is."""
 
-        def add(connection: Connection) -> None:
+        def add(connection: KafkaConnection) -> None:
             request = AddOffsetsToTxnRequest(
                 transactional_id=self._name,
                 producer_id=self._producer.id,
@@ -136,7 +136,7 @@ class TransactionCoordinator:
             )
             check(connection.ask(ADD_OFFSETS_TO_TXN, request).error_code)
 
-        def commit(connection: Connection) -> None:
+        def commit(connection: KafkaConnection) -> None:
             response = connection.ask(TXN_OFFSET_COMMIT, self._offsets_request(group))
             for topic in response.topics:
                 for each in topic.partitions:
@@ -180,7 +180,7 @@ class TransactionCoordinator:
         ask for the same, settles it.
         """
 
-        def ask(connection: Connection) -> ProducerEpoch | None:
+        def ask(connection: KafkaConnection) -> ProducerEpoch | None:
             request = EndTxnRequest(
                 transactional_id=self._name,
                 producer_id=self._producer.id,
@@ -200,7 +200,9 @@ class TransactionCoordinator:
             self._producer = found or self._producer
             return found
 
-    def _retrying(self, ask: Callable[[Connection], Result], of_group: str | None = None) -> Result:
+    def _retrying(
+        self, ask: Callable[[KafkaConnection], Result], of_group: str | None = None
+    ) -> Result:
         """Ask the coordinator of the transactional id, or of a group."""
         if self._cluster is None:
             self._cluster = self._reach.cluster()
@@ -225,7 +227,7 @@ class TransactionCoordinator:
                     raise
             self._clock.sleep(CONCURRENT_S)
 
-    def _connection(self, cluster: Cluster, group: str | None) -> Connection:
+    def _connection(self, cluster: Cluster, group: str | None) -> KafkaConnection:
         if group not in self._nodes:
             self._nodes[group] = (
                 coordinator(cluster, self._name, KEY_TYPE_TRANSACTION)

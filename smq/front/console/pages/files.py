@@ -22,7 +22,7 @@ _SEGMENT = re.compile(
 _PAYLOAD = re.compile(r"payloads/[^/]+/[^/]+/(?P<id>[^/]+)")
 
 
-class Row(NamedTuple):
+class FileRow(NamedTuple):
     """A folder (`facts` is None) or a file."""
 
     name: str
@@ -33,11 +33,11 @@ class Row(NamedTuple):
 class Listing(NamedTuple):
     """A part of a folder. `after` continues the list; "" at the end."""
 
-    rows: list[Row]
+    rows: list[FileRow]
     after: str
 
 
-class Segment(NamedTuple):
+class SegmentFile(NamedTuple):
     """A sealed segment from its file's name: the offsets in [base, end)."""
 
     topic: str
@@ -85,7 +85,7 @@ def _key(request: Request, name: str) -> str:
 
 def listing(store: Store, prefix: str, after: str) -> Listing:
     """The folders and files directly below `prefix` ("" or ending with a slash)."""
-    rows: list[Row] = []
+    rows: list[FileRow] = []
     at: str | None = after
     while at is not None:
         found, at = _listed(store, prefix, at, rows)
@@ -96,16 +96,16 @@ def listing(store: Store, prefix: str, after: str) -> Listing:
     return Listing(rows, "")
 
 
-def _listed(store: Store, prefix: str, after: str, rows: list[Row]) -> tuple[bool, str | None]:
+def _listed(store: Store, prefix: str, after: str, rows: list[FileRow]) -> tuple[bool, str | None]:
     """Add files up to and with the next folder; whether any exist, and where to continue."""
     is_any = False
     for facts in store.list(prefix, after):
         is_any = True
         name, slash, _ = facts.key[len(prefix) :].partition("/")
         if slash:
-            rows.append(Row(name, f"{prefix}{name}/", None))
+            rows.append(FileRow(name, f"{prefix}{name}/", None))
             return True, f"{prefix}{name}{BEHIND}"
-        rows.append(Row(name, facts.key, facts))
+        rows.append(FileRow(name, facts.key, facts))
         if len(rows) >= ROWS_A_PAGE:
             return True, facts.key
     return is_any, None
@@ -118,9 +118,11 @@ def crumbs(prefix: str) -> Iterator[tuple[str, str]]:
         yield name, "/".join(parts[:count]) + "/"
 
 
-def segment_of(key: str) -> Segment | None:
+def segment_of(key: str) -> SegmentFile | None:
     """Parse a sealed segment's key; None for other keys."""
     found = _SEGMENT.fullmatch(key)
     if found is None:
         return None
-    return Segment(found["topic"], int(found["partition"]), int(found["base"]), int(found["end"]))
+    return SegmentFile(
+        found["topic"], int(found["partition"]), int(found["base"]), int(found["end"])
+    )

@@ -8,10 +8,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from smq.front.console.console import Console, form_of, gone_to, told
-from smq.front.console.desk import GroupState, Move
+from smq.front.console.desk import Move, ShownGroup
 from smq.front.console.paging import paged, whole
 from smq.front.console.templates import COLORS, render
-from smq.front.metrics.alerts import Lag, lags_of
+from smq.front.metrics.alerts import GroupLag, lags_of
 from smq.front.metrics.facts import Facts, GroupOffset
 
 GROUPS_A_PAGE = 100
@@ -31,7 +31,7 @@ def _pages(console: Console) -> list[Route]:
         facts = await console.look()
         part, lags = request.query_params.get("q", ""), lags_of(facts.offsets)
         rows = [
-            (each, facts.members.get(each.group, 0), lags.get(each.group, Lag(0, 0.0)))
+            (each, facts.members.get(each.group, 0), lags.get(each.group, GroupLag(0, 0.0)))
             for each in listed
             if part in each.group
         ]
@@ -93,7 +93,7 @@ def moves_of(plan: str) -> list[Move]:
     ]
 
 
-def _values(group: GroupState, facts: Facts, rows: list[GroupOffset]) -> dict[str, Any]:
+def _values(group: ShownGroup, facts: Facts, rows: list[GroupOffset]) -> dict[str, Any]:
     lags = lags_of(rows)
     owners = {
         name: number for number, member in enumerate(group.members) for name in member.partitions
@@ -108,7 +108,7 @@ def _values(group: GroupState, facts: Facts, rows: list[GroupOffset]) -> dict[st
         "title": group.group,
         "here": "/groups",
         "group": group,
-        "lag": lags.get(group.group, Lag(0, 0.0)),
+        "lag": lags.get(group.group, GroupLag(0, 0.0)),
         "picture": [
             (topic, [(number, owner) for name, number, owner in cells[:CELLS_MAX] if name == topic])
             for topic in topics

@@ -11,7 +11,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from smq.front.console.console import Console, form_of, told
-from smq.front.console.desk import NEWEST, PREVIEW_BYTES, Found, NewRecord, Seen, Wanted
+from smq.front.console.desk import (
+    NEWEST,
+    PREVIEW_BYTES,
+    FoundRecords,
+    NewRecord,
+    ShownRecord,
+    Wanted,
+)
 from smq.front.console.paging import whole
 from smq.front.console.templates import render
 from smq.front.console.text import DECODED_KINDS, pretty, shown
@@ -101,7 +108,7 @@ def new_record(topic: str, form: Mapping[str, str]) -> NewRecord:
     )
 
 
-def _values(wanted: Wanted, found: Found, query: Mapping[str, str]) -> dict[str, Any]:
+def _values(wanted: Wanted, found: FoundRecords, query: Mapping[str, str]) -> dict[str, Any]:
     cursor = "-".join(f"{name}.{offset}" for name, offset in sorted(found.cursor.items()))
     here = {name: text for name, text in query.items() if name != "cursor"}
     return {
@@ -116,7 +123,7 @@ def _values(wanted: Wanted, found: Found, query: Mapping[str, str]) -> dict[str,
     }
 
 
-def _row(seen: Seen) -> dict[str, Any]:
+def _row(seen: ShownRecord) -> dict[str, Any]:
     key = None if seen.key is None else seen.key[:PREVIEW_BYTES]
     value = None if seen.value is None else seen.value[:PREVIEW_BYTES]
     return {
@@ -127,13 +134,13 @@ def _row(seen: Seen) -> dict[str, Any]:
     }
 
 
-def _headers(seen: Seen) -> list[tuple[str, Any]]:
+def _headers(seen: ShownRecord) -> list[tuple[str, Any]]:
     return [
         (name, shown(value, 0 if value is None else len(value))) for name, value in seen.headers
     ]
 
 
-async def _record_of(console: Console, request: Request) -> Seen:
+async def _record_of(console: Console, request: Request) -> ShownRecord:
     where = request.path_params
     topic, partition, offset = where["topic"], where["partition"], where["offset"]
     seen = await console.ask(console.desk.record, topic, partition, offset)
@@ -142,7 +149,7 @@ async def _record_of(console: Console, request: Request) -> Seen:
     return seen
 
 
-async def _details(console: Console, seen: Seen) -> dict[str, Any]:
+async def _details(console: Console, seen: ShownRecord) -> dict[str, Any]:
     value = None if seen.value is None else seen.value[:SHOWN_BYTES_MAX]
     text = pretty(value, seen.value_bytes, seen.headers)
     decoded: dict[str, Any] = {}
@@ -164,7 +171,7 @@ async def _details(console: Console, seen: Seen) -> dict[str, Any]:
     }
 
 
-def _line(seen: Seen) -> bytes:
+def _line(seen: ShownRecord) -> bytes:
     """A line of JSON, as `smq consume --json` prints it; more fields say what is cut."""
     fields = {
         "topic": seen.topic,

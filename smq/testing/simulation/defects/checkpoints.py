@@ -6,7 +6,7 @@ import numpy as np
 
 from shm.kernels.base.words import WORD_TAIL
 from smq.log.files.checkpoint import Checkpoint
-from smq.log.files.segment import Segment
+from smq.log.files.segment import WalSegment
 from smq.log.recovery import _Recovery
 from smq.testing.simulation.defects.mutant import CRASHES, Change, Mutant
 
@@ -22,7 +22,7 @@ def _end_nothing(_self: _Recovery, _position: int) -> None:
     """Nor does the recovered tail."""
 
 
-def _knows_by_position(self: _Recovery, segment: Segment, _following: Segment) -> bool:
+def _knows_by_position(self: _Recovery, segment: WalSegment, _following: WalSegment) -> bool:
     """Segments are known by their position only."""
     return bool(segment.end <= self._known_to)
 

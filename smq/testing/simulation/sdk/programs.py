@@ -23,7 +23,7 @@ from smq.testing.simulation.clock import MS
 from smq.testing.simulation.environment import Environment
 from smq.testing.simulation.host import node_address
 from smq.testing.simulation.ledger import Broken, Incarnation, Part
-from smq.testing.simulation.producer import Lane
+from smq.testing.simulation.producer import ProducerLane
 from smq.testing.simulation.sdk.fibers import Program
 
 TIMEOUT_S = 5.0
@@ -125,13 +125,13 @@ class SdkProgram(Program):
         self.wait(lambda: False, PAUSE_S)
 
 
-class SdkProducer(SdkProgram):
+class SimSdkProducer(SdkProgram):
     """Sends records one by one; callbacks check their outcomes."""
 
     def __init__(self, world: Environment, name: str, lane_numbers: Iterator[int]) -> None:
         super().__init__(world, name)
         self._lane_numbers = lane_numbers
-        self._lanes: dict[tuple[Incarnation, int], Lane] = {}
+        self._lanes: dict[tuple[Incarnation, int], ProducerLane] = {}
         self._delivery_timeout_s = self.chance.choice(DELIVERY_TIMEOUTS_S)
         self._linger_ms = self.chance.choice((0, 0, 5, 50))
         self._producer: Producer | None = None
@@ -144,7 +144,7 @@ class SdkProducer(SdkProgram):
         for partition in partitions:
             key = incarnation, partition
             if key not in self._lanes:
-                lane = Lane(next(self._lane_numbers), incarnation, partition)
+                lane = ProducerLane(next(self._lane_numbers), incarnation, partition)
                 self._lanes[key] = lane
             lane = self._lanes[key]
             first = lane.next_sequence
@@ -159,7 +159,7 @@ class SdkProducer(SdkProgram):
         """Also while records have no result."""
         return super().is_waiting() or self.in_flight > 0
 
-    def _send(self, lane: Lane, values: list[bytes]) -> None:
+    def _send(self, lane: ProducerLane, values: list[bytes]) -> None:
         for value in values:
             losses, sent_ns = lane.incarnation.losses, self.world.clock.now_ns
             try:
@@ -193,7 +193,7 @@ class SdkProducer(SdkProgram):
             self._producer._detach_after_fork()  # noqa: SLF001  (as where there is none, too)
 
     def _refused(
-        self, lane: Lane, value: bytes, error: Exception, losses: int, sent_ns: int
+        self, lane: ProducerLane, value: bytes, error: Exception, losses: int, sent_ns: int
     ) -> None:
         """`send` raised: it did not accept the record."""
         topic = lane.incarnation.topic.name
@@ -206,7 +206,9 @@ class SdkProducer(SdkProgram):
             raise Broken(f"{self.name}: `send` to {lane.where} raises {error!r}")
         self.tell(f"{value[:20]!r} is refused: {error}")
 
-    def _done(self, lane: Lane, value: bytes, losses: int, sent_ns: int, future: Future) -> None:
+    def _done(
+        self, lane: ProducerLane, value: bytes, losses: int, sent_ns: int, future: Future
+    ) -> None:
         self.in_flight -= 1
         if self.is_over:
             return
@@ -215,7 +217,9 @@ class SdkProducer(SdkProgram):
         except BaseException as reason:  # noqa: BLE001  (The SDK logs a callback's exceptions.)
             self.failure = self.failure or reason
 
-    def _judge(self, lane: Lane, value: bytes, losses: int, sent_ns: int, future: Future) -> None:
+    def _judge(
+        self, lane: ProducerLane, value: bytes, losses: int, sent_ns: int, future: Future
+    ) -> None:
         error = future.exception(0)
         self.tell(f"{value[:20]!r}: {error or future.result(0)}")
         if error is None:
@@ -235,13 +239,13 @@ class SdkProducer(SdkProgram):
         if waited_s < seconds - PARCEL_OPEN_S_MAX:
             raise Broken(f"{self.name} is told {error!r} after {waited_s:.3f} s of {seconds} s")
 
-    def _may_fail(self, lane: Lane, losses: int) -> bool:
+    def _may_fail(self, lane: ProducerLane, losses: int) -> bool:
         incarnation = lane.incarnation
         is_its = self.world.ledger.standing(incarnation.topic.name) is incarnation
         return not is_its or incarnation.losses != losses or self.world.ledger.is_damaged
 
 
-class SdkConsumer(SdkProgram):
+class SimSdkConsumer(SdkProgram):
     """Reads topics, alone or in a group."""
 
     def __init__(self, world: Environment, name: str, topics: list[str], group: str | None) -> None:

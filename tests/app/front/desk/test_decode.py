@@ -26,7 +26,7 @@ def test_an_array_of_any_shape_is_rows(shape: tuple[int, ...]) -> None:
     assert len(found["rows"]) == (shape[0] if shape else 1)
 
 
-def test_what_is_shown_is_bounded() -> None:
+def test_rows_columns_and_cells_of_a_decoded_value_are_bounded() -> None:
     wide = {f"c{n}": ["x" * 10_000] * 500 for n in range(100)}
     found = answer("Arrow", bytes(write_table(pa.table(wide))))
     assert (len(found["rows"]), len(found["columns"])) == (ROWS_MAX, COLUMNS_MAX)

@@ -10,7 +10,7 @@ from smq.app.front.desk import reading
 from smq.app.front.desk.reading import read, record
 from smq.client.client import Client
 from smq.client.names import TopicPartition
-from smq.front.console.desk import HEADERS_MAX, PREVIEW_BYTES, Found, Wanted
+from smq.front.console.desk import HEADERS_MAX, PREVIEW_BYTES, FoundRecords, Wanted
 from smq.testing.smq_broker import SmqBroker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -52,11 +52,11 @@ class Clock:
         return self.now_s
 
 
-def look(client: Client, step_s: float = 0.0, **fields: object) -> Found:
+def look(client: Client, step_s: float = 0.0, **fields: object) -> FoundRecords:
     return read(client, PARTITIONS, Wanted(topic="clicks", **fields), Clock(step_s))  # type: ignore[arg-type]
 
 
-def numbers(found: Found) -> list[int]:
+def numbers(found: FoundRecords) -> list[int]:
     return [int((each.value or b"").split()[1]) for each in found.records]
 
 
@@ -182,7 +182,7 @@ def test_only_records_of_committed_transactions_are_shown(client: Client) -> Non
         assert of_topic(client, "paid", "earliest") == [*kept, b"e1"]
 
 
-def test_what_cannot_be_read_is_said(client: Client) -> None:
+def test_an_invalid_partition_or_place_raises_value_error(client: Client) -> None:
     with pytest.raises(ValueError, match="no partition 3"):
         look(client, partition=3)
     with pytest.raises(ValueError, match="choose one"):

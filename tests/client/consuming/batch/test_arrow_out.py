@@ -14,7 +14,7 @@ from smq.client.consuming.batch.arrow_out import (
     are_header_keys_text,
     to_table,
 )
-from smq.client.consuming.batch.chunk import Chunk, Room, cut
+from smq.client.consuming.batch.chunk import Chunk, PollRoom, cut
 from smq.testing.records import plain_batches
 from smq.wire.compression import Codec
 from smq.wire.records import Record, write_batch
@@ -25,7 +25,7 @@ from tests.client.batches import NAME, batches_of, expected
 @given(plain_batches(), st.integers(0, 10))
 def test_columns_say_what_records_say(sent: list[bytes], start: int) -> None:
     data = b"".join(sent)
-    chunks, _ = cut(batches_of(data, start), Room(64 << 20))
+    chunks, _ = cut(batches_of(data, start), PollRoom(64 << 20))
     table = to_table(chunks)
     table.validate(full=True)
     assert table.schema == SCHEMA
@@ -47,7 +47,7 @@ def test_a_chunk_is_a_record_batch_over_its_memory() -> None:
     sent = [Record(each, 1000, b"key", b"v" * 100, ((b"\xff", b"1"),)) for each in range(3)]
     data = write_batch(sent) + write_batch(sent, compression=Codec.LZ4)
     batches = batches_of(data)
-    chunks, _ = cut(batches, Room(64 << 20))
+    chunks, _ = cut(batches, PollRoom(64 << 20))
     table = to_table(chunks)
     assert [len(each) for each in table.to_batches()] == [3, 3]
     values = table.column("value").chunks
@@ -58,7 +58,7 @@ def test_a_chunk_is_a_record_batch_over_its_memory() -> None:
 
 
 def chunk_of(records: list[Record]) -> Chunk:
-    [chunk], _ = cut(batches_of(write_batch(records)), Room(64 << 20))
+    [chunk], _ = cut(batches_of(write_batch(records)), PollRoom(64 << 20))
     return chunk
 
 
@@ -66,12 +66,12 @@ def test_nothing_is_a_table_without_rows() -> None:
     assert to_table([]).schema == SCHEMA
 
 
-def test_who_stamped_is_said_of_each_row() -> None:
+def test_are_append_times_marks_the_rows_of_log_append_time() -> None:
     log_append_time = 8
     sent = [plain.PlainRecord(each, 1, None, b"v") for each in range(3)]
     created = plain.batch(sent[:2], end_offset=2)
     appended = plain.batch(sent[2:], end_offset=3, attributes=log_append_time)
-    chunks, _ = cut(batches_of(created + appended), Room(64 << 20))
+    chunks, _ = cut(batches_of(created + appended), PollRoom(64 << 20))
     assert are_append_times(chunks).tolist() == [False, False, True]
     assert are_append_times([]).tolist() == []
 
@@ -82,9 +82,9 @@ def test_a_ring_beyond_what_views_reach_is_cut_to_what_they_need(
     sent = [Record(each, 1000, b"key %d" % each, b"v" * 100, ((b"h", b"1"),)) for each in range(3)]
     data = write_batch(sent)
     batches = batches_of(data * 3, is_lent=True)
-    (whole,), _ = cut(batches, Room(64 << 20))
+    (whole,), _ = cut(batches, PollRoom(64 << 20))
     (last,), _ = cut(
-        batches._replace(facts=np.ascontiguousarray(batches.facts[:, 2:])), Room(64 << 20)
+        batches._replace(facts=np.ascontiguousarray(batches.facts[:, 2:])), PollRoom(64 << 20)
     )
     expected_rows = to_table([whole]).to_pylist()
     monkeypatch.setattr("smq.client.consuming.batch.arrow_out.VIEW_OFFSET_MAX", len(data) + 10)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from smq.client.consuming.batch.batch import Batch
-from smq.client.consuming.batch.chunk import Room, cut
+from smq.client.consuming.batch.chunk import PollRoom, cut
 from smq.client.errors import BatchReleased, Overrun
 from smq.client.payload_formats import ARROW_STREAM, NPY, write_array, write_table
 from smq.wire.records import Record, write_batch
@@ -17,7 +17,7 @@ DATA = write_batch([Record(each, each, None, b"value %d" % each) for each in ran
 
 
 def batch_of(records: list[Record]) -> Batch:
-    return Batch(cut(batches_of(write_batch(records)), Room(64 << 20))[0])
+    return Batch(cut(batches_of(write_batch(records)), PollRoom(64 << 20))[0])
 
 
 class Ring:
@@ -28,7 +28,7 @@ class Ring:
         self.returned: list[bool] = []
 
     def lend(self) -> Batch:
-        chunks, _ = cut(batches_of(DATA, is_lent=True), Room(64 << 20))
+        chunks, _ = cut(batches_of(DATA, is_lent=True), PollRoom(64 << 20))
         return Batch(chunks, [lambda: self.is_intact], self.returned.append)
 
 
@@ -60,7 +60,7 @@ def test_an_overtaken_batch_raises_when_it_is_given_back(ring: Ring) -> None:
     batch.release()
 
 
-def test_a_copy_is_nobodys(ring: Ring) -> None:
+def test_a_copy_is_readable_after_the_ring_overtook_the_batch(ring: Ring) -> None:
     with ring.lend() as batch:
         copy = batch.copy()
     ring.is_intact = False

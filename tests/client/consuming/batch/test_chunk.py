@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from shm.kernels.twin.records import PlainRecord, batch
-from smq.client.consuming.batch.chunk import Chunk, Room, cut
+from smq.client.consuming.batch.chunk import Chunk, PollRoom, cut
 from smq.client.errors import BatchReleased
 from smq.testing.records import plain_batches
 from smq.wire.compression import Codec, compress
@@ -28,7 +28,7 @@ def test_records_are_those_of_the_plain_reader(
     sent: list[bytes], start: int, is_lent: bool
 ) -> None:
     data = b"".join(sent)
-    chunks, good = cut(batches_of(data, start, is_lent=is_lent), Room(64 << 20))
+    chunks, good = cut(batches_of(data, start, is_lent=is_lent), PollRoom(64 << 20))
     assert good == len(sent)
     found = [plain_of(record) for chunk in chunks for record in chunk.records()]
     assert found == expected(data, start)
@@ -36,9 +36,9 @@ def test_records_are_those_of_the_plain_reader(
     assert copies == found
 
 
-def test_what_is_compressed_comes_between_in_order() -> None:
+def test_compressed_batches_are_cut_in_order_with_plain_ones() -> None:
     data = b"".join(moved(each, 5 * i) for i, each in enumerate([PLAIN, ZSTD, ZSTD, PLAIN]))
-    chunks, good = cut(batches_of(data, 7), Room(64 << 20))
+    chunks, good = cut(batches_of(data, 7), PollRoom(64 << 20))
     assert good == 4
     found = [plain_of(record) for chunk in chunks for record in chunk.records()]
     assert found == expected(data, 7)
@@ -46,8 +46,8 @@ def test_what_is_compressed_comes_between_in_order() -> None:
 
 
 @pytest.mark.parametrize("taken", range(6))
-def test_what_is_left_of_a_run_is_gone_with_the_next(taken: int) -> None:
-    (chunk,), _ = cut(batches_of(PLAIN + moved(PLAIN, 5)), Room(64 << 20))
+def test_the_next_run_skips_unread_records_of_the_last(taken: int) -> None:
+    (chunk,), _ = cut(batches_of(PLAIN + moved(PLAIN, 5)), PollRoom(64 << 20))
     offsets = [[record.offset for record in islice(run, taken)] for _, run in chunk.runs()]
     assert offsets == [[*range(5)][:taken], [*range(5, 10)][:taken]]
 
@@ -57,7 +57,7 @@ def test_what_is_left_of_a_run_is_gone_with_the_next(taken: int) -> None:
 def test_a_broken_batch_ends_what_is_cut(place: int, kind: str) -> None:
     whole = [moved(PLAIN, 5 * each) for each in range(3)]
     whole[place] = moved(broken(kind), 5 * place)
-    chunks, good = cut(batches_of(b"".join(whole)), Room(64 << 20))
+    chunks, good = cut(batches_of(b"".join(whole)), PollRoom(64 << 20))
     assert good == place
     assert sum(map(len, chunks)) == 5 * place
 
@@ -80,13 +80,13 @@ def broken(kind: str) -> bytes:
 def test_the_log_gives_the_time_where_it_says_so() -> None:
     records = [PlainRecord(each, 10 * each, None, None) for each in range(3)]
     data = batch(records, end_offset=3, attributes=8)
-    ((chunk,), _) = cut(batches_of(data), Room(64 << 20))
+    ((chunk,), _) = cut(batches_of(data), PollRoom(64 << 20))
     assert [record.timestamp_ms for record in chunk.records()] == [20, 20, 20]
 
 
 def test_records_know_their_partition_and_values_where_they_lie() -> None:
     batches = batches_of(PLAIN)
-    ((chunk,), _) = cut(batches, Room(64 << 20))
+    ((chunk,), _) = cut(batches, PollRoom(64 << 20))
     record = list(chunk.records())[4]
     assert (record.topic, record.partition) == NAME
     assert chunk.partition_of(0) == NAME
@@ -94,7 +94,7 @@ def test_records_know_their_partition_and_values_where_they_lie() -> None:
 
 
 def test_a_released_chunk_gives_nothing() -> None:
-    ((chunk,), _) = cut(batches_of(PLAIN), Room(64 << 20))
+    ((chunk,), _) = cut(batches_of(PLAIN), PollRoom(64 << 20))
     record = next(chunk.records())
     chunk.release()
     for field in ("key", "value", "headers"):
@@ -105,7 +105,7 @@ def test_a_released_chunk_gives_nothing() -> None:
 
 def test_header_keys_that_are_no_text_come_back() -> None:
     data = write_batch([Record(0, 0, None, None, ((b"\xff", b"1"),))])
-    ((chunk,), _) = cut(batches_of(data), Room(64 << 20))
+    ((chunk,), _) = cut(batches_of(data), PollRoom(64 << 20))
     ((key, value),) = next(chunk.records()).headers
     assert (key.encode(errors="surrogateescape"), value) == (b"\xff", b"1")
 
@@ -114,7 +114,7 @@ def test_a_lent_chunk_is_copied_batch_by_batch() -> None:
     data = b"".join(moved(PLAIN, 5 * each) for each in range(3))
     batches = batches_of(data, is_lent=True)
     backwards = np.ascontiguousarray(batches.facts[:, ::-1])  # As a ring that has wrapped has them.
-    ((chunk,), _) = cut(batches._replace(facts=backwards), Room(64 << 20))
+    ((chunk,), _) = cut(batches._replace(facts=backwards), PollRoom(64 << 20))
     copy = chunk.copy()
     assert isinstance(copy, Chunk)
     assert not np.shares_memory(copy.memory, batches.memory)

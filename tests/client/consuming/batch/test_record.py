@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from smq.client.consuming.batch.chunk import Chunk, Record, Room, cut
+from smq.client.consuming.batch.chunk import Chunk, PollRoom, Record, cut
 from smq.client.errors import BatchReleased
 from smq.client.facts import BrokerFacts
 from smq.client.names import TopicPartition
@@ -17,7 +17,7 @@ from tests.client.batches import batches_of
 
 def test_a_record_has_its_fields_and_a_short_name() -> None:
     sent = plain.Record(7, 42, b"k", b"", ((b"h", None),))
-    ((chunk,), _) = cut(batches_of(plain.write_batch([sent])), Room(64 << 20))
+    ((chunk,), _) = cut(batches_of(plain.write_batch([sent])), PollRoom(64 << 20))
     (record,) = chunk.records()
     assert isinstance(record, Record)
     assert (record.topic, record.partition, record.offset, record.timestamp_ms) == ("t", 3, 7, 42)
@@ -29,7 +29,7 @@ def test_a_record_has_its_fields_and_a_short_name() -> None:
 
 def test_nulls_are_none() -> None:
     ((chunk,), _) = cut(
-        batches_of(plain.write_batch([plain.Record(0, 0, None, None)])), Room(64 << 20)
+        batches_of(plain.write_batch([plain.Record(0, 0, None, None)])), PollRoom(64 << 20)
     )
     (record,) = chunk.records()
     assert record.key is None
@@ -39,7 +39,7 @@ def test_nulls_are_none() -> None:
 
 def record_of(value: bytes | None) -> tuple[Record, Chunk]:
     ((chunk,), _) = cut(
-        batches_of(plain.write_batch([plain.Record(7, 0, None, value)])), Room(64 << 20)
+        batches_of(plain.write_batch([plain.Record(7, 0, None, value)])), PollRoom(64 << 20)
     )
     (record,) = chunk.records()
     return record, chunk
@@ -62,7 +62,7 @@ def test_an_array_and_a_table_are_read_from_the_value_where_it_lies() -> None:
     ("value", "why"),
     [(None, "its value is null"), (b"", "EOF|stream"), (b"neither" * 9, "magic|stream")],
 )
-def test_what_is_neither_is_told_with_topic_partition_and_offset(
+def test_a_value_that_is_neither_array_nor_table_is_refused_with_its_offset(
     value: bytes | None, why: str
 ) -> None:
     record, _ = record_of(value)
@@ -73,13 +73,13 @@ def test_what_is_neither_is_told_with_topic_partition_and_offset(
             read()
 
 
-def test_a_handle_that_is_none_is_told_with_topic_partition_and_offset() -> None:
+def test_an_invalid_handle_is_refused_with_its_offset() -> None:
     def no_filer() -> BrokerFacts:
         raise AssertionError("no filer is asked about what is no handle")
 
     headers = ((HEADER.encode(), HEADER_VALUE), (b"a", b"b"))
     sent = plain.Record(7, 0, None, b"no handle", headers)
-    ((chunk,), _) = cut(batches_of(plain.write_batch([sent])), Room(64 << 20))
+    ((chunk,), _) = cut(batches_of(plain.write_batch([sent])), PollRoom(64 << 20))
     chunk.payloads = Payloads(no_filer)
     (record,) = chunk.records()
     with pytest.raises(

@@ -140,7 +140,7 @@ def test_static_members_stand_first_by_their_names(assign: Assignor) -> None:
     assert assign(after, {"a": 2}) == {"m4": names("a", 0), "m2": names("a", 1), "m1": set()}
 
 
-def test_who_stays_keeps_what_it_has() -> None:
+def test_a_remaining_member_keeps_its_partitions() -> None:
     topics = frozenset("a")
     members = {each: Member(topics) for each in ("m1", "m2")}
     settled = stable(members, {"a": 4})

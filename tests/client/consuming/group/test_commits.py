@@ -43,14 +43,16 @@ def test_offsets_come_back(client: smq.Client, topic: str, committing: Committin
     assert committing.fetch(names) == {names[0]: 5, names[2]: 7}
 
 
-def test_who_is_no_member_is_told(client: smq.Client, topic: str, committing: Committing) -> None:
+def test_a_commit_of_a_non_member_fails(
+    client: smq.Client, topic: str, committing: Committing
+) -> None:
     stranger = Membership(3, "stranger")
     failed = committing.commit({TopicPartition(topic, 0): 1}, stranger).exception(10)
     assert isinstance(failed, BrokerError)
     assert failed.code in {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION}
 
 
-def test_what_has_not_moved_is_not_committed_again(
+def test_an_unmoved_position_is_not_committed_again(
     client: smq.Client, topic: str, committing: Committing
 ) -> None:
     name = TopicPartition(topic, 0)
@@ -66,7 +68,7 @@ def test_what_has_not_moved_is_not_committed_again(
     other.close()
 
 
-def test_what_has_failed_is_committed_again(
+def test_a_failed_automatic_commit_is_repeated(
     client: smq.Client, topic: str, committing: Committing
 ) -> None:
     name = TopicPartition(topic, 0)
@@ -89,7 +91,7 @@ def gate(committing: Committing, monkeypatch: pytest.MonkeyPatch) -> Iterator[th
     gate.set()
 
 
-def test_what_is_on_its_way_is_waited_for(
+def test_settle_waits_for_commits_in_flight(
     client: smq.Client, topic: str, committing: Committing, gate: threading.Event
 ) -> None:
     name, stranger = TopicPartition(topic, 0), Membership(3, "stranger")
@@ -120,7 +122,7 @@ def test_it_is_not_due_while_the_last_one_is_on_its_way(
     assert committing.is_due()
 
 
-def test_what_a_group_has_shared_anew_meanwhile_is_committed_as_who_one_is_then(
+def test_a_commit_during_a_rebalance_is_repeated_with_the_new_membership(
     running: SmqBroker, topic: str, committing: Committing
 ) -> None:
     names = [TopicPartition(topic, each) for each in range(3)]
@@ -141,7 +143,7 @@ def test_what_a_group_has_shared_anew_meanwhile_is_committed_as_who_one_is_then(
     session.close()
 
 
-def test_a_group_that_does_not_come_to_rest_is_told(running: SmqBroker, topic: str) -> None:
+def test_a_commit_fails_while_the_group_keeps_rebalancing(running: SmqBroker, topic: str) -> None:
     committing = Committing(partial(Cluster, running.bootstrap), topic, None, deadline_seconds=0.3)
     settings = ConsumerSettings(group=topic, session_timeout_s=6)
     session = GroupSession(partial(Cluster, running.bootstrap), settings, await_readable)

@@ -169,7 +169,9 @@ def test_cooperative_members_keep_what_they_have(client: smq.Client, topic: str)
             assert len(kept) == 2, "what stays is not taken away in between"
 
 
-def test_who_does_not_poll_is_out_and_comes_back(client: smq.Client, topic: str) -> None:
+def test_a_member_that_does_not_poll_loses_its_partitions_and_rejoins(
+    client: smq.Client, topic: str
+) -> None:
     settings = QUICK | {"group": topic, "start": "earliest", "poll_interval_s_max": 1}
     with client.consumer(topic, **settings) as slow:
         eventually(lambda: read(slow, []) and len(slow.assignment()) == 3, "one has all")
@@ -282,7 +284,7 @@ def test_partitions_that_a_topic_gets_are_shared_too(
             eventually(is_shared, "seven partitions are shared, and read")
 
 
-def test_members_without_an_assignor_in_common_are_told(client: smq.Client, topic: str) -> None:
+def test_a_member_without_a_common_assignor_gets_an_error(client: smq.Client, topic: str) -> None:
     with client.consumer(topic, group=topic, assignors=["range"]) as one:
         eventually(lambda: read(one, []) and len(one.assignment()) == 3, "one has all")
         with client.consumer(topic, group=topic, assignors=["roundrobin"]) as other:
@@ -310,7 +312,7 @@ def test_an_assignment_whose_offsets_cannot_be_asked_for_is_not_lost(
         eventually(lambda: read(consumer, []) and len(consumer.assignment()) == 3, "all its own")
 
 
-def test_what_is_given_up_in_an_assignment_that_fails_is_anothers(
+def test_partitions_revoked_in_a_failed_assignment_go_to_the_other_member(
     client: smq.Client, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = QUICK | {"group": topic, "assignors": ["cooperative-sticky"]}
@@ -337,7 +339,7 @@ def test_what_is_given_up_in_an_assignment_that_fails_is_anothers(
             assert share([first, second]) == [1, 2]
 
 
-def test_what_nobody_expected_of_a_group_is_told(
+def test_an_unexpected_exception_of_the_group_is_raised_by_poll(
     client: smq.Client, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -351,7 +353,7 @@ def test_what_nobody_expected_of_a_group_is_told(
         consumer.poll(10)
 
 
-def test_a_group_assigns_and_nobody_else(client: smq.Client, topic: str) -> None:
+def test_assign_is_refused_in_a_consumer_with_a_group(client: smq.Client, topic: str) -> None:
     with client.consumer(topic, group=topic) as consumer, pytest.raises(ValueError, match="assign"):
         consumer.assign([(topic, 0)])
 

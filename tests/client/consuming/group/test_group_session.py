@@ -44,7 +44,7 @@ def test_alone_one_gets_all(client: smq.Client, topic: str, session: GroupSessio
     session.leave()
 
 
-def test_who_leads_notices_that_a_topic_has_other_partitions(
+def test_the_leader_notices_new_partitions_of_a_topic(
     client: smq.Client, topic: str, session: GroupSession
 ) -> None:
     assert not session.has_other_partitions(), "nobody leads yet"
@@ -57,7 +57,7 @@ def test_who_leads_notices_that_a_topic_has_other_partitions(
 
 
 @pytest.mark.parametrize("seconds", [1, 2000])
-def test_a_timeout_that_the_broker_does_not_take_is_told_with_what_it_takes(
+def test_a_refused_session_timeout_names_the_brokers_limits(
     running: SmqBroker, seconds: int
 ) -> None:
     settings = ConsumerSettings(group="hasty", session_timeout_s=seconds)
@@ -85,7 +85,7 @@ def test_a_static_member_does_not_say_that_it_leaves(
         session.close()
 
 
-def test_a_member_that_is_unknown_is_told(
+def test_an_unknown_member_gets_an_error_until_it_resigns(
     client: smq.Client, topic: str, session: GroupSession
 ) -> None:
     session.membership = Membership(1, "stranger")
@@ -98,7 +98,7 @@ def test_a_member_that_is_unknown_is_told(
     assert len(session.join(frozenset({topic}), frozenset())) == 3
 
 
-def test_who_is_stopped_while_it_waits_can_still_leave(
+def test_a_member_interrupted_in_a_heartbeat_leaves(
     client: smq.Client, topic: str, session: GroupSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session.join(frozenset({topic}), frozenset())

@@ -45,5 +45,5 @@ def test_a_transaction_that_began_before_the_answer_is_aborted_from_its_first_ba
     assert found([(9, 7, OF_TRANSACTION), (10, 7, MARKER)], (7, 3)) == [9]
 
 
-def test_what_the_producer_sent_outside_of_transactions_stays() -> None:
+def test_a_producers_batches_outside_of_transactions_are_not_skipped() -> None:
     assert found([(1, 7, PLAIN), (2, 7, OF_TRANSACTION), (3, 7, MARKER)], (7, 2)) == [2]

@@ -52,7 +52,7 @@ def beginnings(kafka: FakeKafka, cluster: Cluster, start: Start) -> Beginnings:
         (datetime.fromtimestamp(9, UTC), 4, 4),
     ],
 )
-def test_what_is_not_committed_begins_at_start(
+def test_a_partition_without_a_commit_begins_at_start(
     kafka: FakeKafka, cluster: Cluster, start: Start, found: int, of_new: int
 ) -> None:
     made = beginnings(kafka, cluster, start)
@@ -61,7 +61,7 @@ def test_what_is_not_committed_begins_at_start(
     assert made.of_new([ZERO]) == {ZERO: of_new}
 
 
-def test_partitions_that_are_not_there_are_told(kafka: FakeKafka, cluster: Cluster) -> None:
+def test_a_missing_partition_or_topic_is_refused(kafka: FakeKafka, cluster: Cluster) -> None:
     made = beginnings(kafka, cluster, "latest")
     made.check([ZERO, ONE])
     with pytest.raises(BrokerError, match="has no partition 2, only 0 to 1"):
@@ -90,7 +90,7 @@ def test_a_topic_that_was_created_again_is_all_news(
     assert ONE not in made.positions([]), "what was committed is no longer"
 
 
-def test_who_wanted_something_else_of_the_old_topic_is_told(
+def test_a_start_offset_in_a_topic_created_again_is_out_of_range(
     kafka: FakeKafka, cluster: Cluster
 ) -> None:
     made = beginnings(kafka, cluster, 2)
@@ -99,7 +99,9 @@ def test_who_wanted_something_else_of_the_old_topic_is_told(
     assert told.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_else_it_is_told_what_there_is(kafka: FakeKafka, cluster: Cluster) -> None:
+def test_an_offset_out_of_range_is_refused_with_the_offsets_there_are(
+    kafka: FakeKafka, cluster: Cluster
+) -> None:
     made = beginnings(kafka, cluster, 99)
     with pytest.raises(BrokerError, match="t-0 has no offset 99: its records are from 0 up to 4"):
         made.reset(Partition(ZERO, 99))

@@ -47,7 +47,7 @@ def test_a_topic_that_was_created_again_is_another(session: FetchSession) -> Non
 
 
 @pytest.mark.parametrize("code", [70, 71, 106])
-def test_who_is_not_known_begins_anew_and_names_the_old_one(
+def test_a_refused_session_is_begun_again_and_names_the_old_one(
     session: FetchSession, code: int
 ) -> None:
     session.request(spots(5, 6))

@@ -3,7 +3,7 @@
 import pytest
 
 from shm.kernels.reader.lend_few import BATCHES_FEW
-from smq.client.consuming.batch.chunk import Room, cut
+from smq.client.consuming.batch.chunk import PollRoom, cut
 from smq.client.consuming.source.lane import Lane
 from smq.client.consuming.source.source import Partition, Taken
 from smq.client.names import TopicPartition
@@ -29,7 +29,7 @@ def offsets(taken: Taken | None) -> list[tuple[int, int]]:
     """(partition, offset) of all records; the partitions move on."""
     if taken is None:
         return []
-    chunks, good = cut(taken.batches, Room(64 << 20))
+    chunks, good = cut(taken.batches, PollRoom(64 << 20))
     assert taken.is_intact()
     taken.commit(good)
     for each, position in taken.ends:
@@ -68,7 +68,7 @@ def test_looking_takes_nothing(writer: Writer, lane: Lane) -> None:
     assert not lane.is_ready()
 
 
-def test_what_was_not_cut_is_lent_again(writer: Writer, lane: Lane) -> None:
+def test_batches_that_were_not_cut_are_lent_again(writer: Writer, lane: Lane) -> None:
     lane.add([partition(7)])
     for _ in range(BATCHES_FEW):
         writer.append(0)
@@ -102,7 +102,9 @@ def test_it_sleeps_at_its_door(writer: Writer, lane: Lane) -> None:
     assert door.slept == [(5, 100)]
 
 
-def test_what_the_ring_has_not_is_given_back(writer: Writer, lane: Lane) -> None:
+def test_partitions_whose_records_left_the_ring_are_returned_by_add(
+    writer: Writer, lane: Lane
+) -> None:
     for _ in range(40):
         writer.append(0, value=b"x" * 500)
     writer.show(0)

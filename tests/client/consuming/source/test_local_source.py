@@ -81,7 +81,7 @@ def test_values_are_views_over_the_ring_itself(client: smq.Client) -> None:
         assert offsets(kept) == [0, 1, 2]
 
 
-def test_who_is_too_slow_goes_on_over_the_wire_and_comes_back(client: smq.Client) -> None:
+def test_a_slow_consumer_goes_on_over_the_wire_and_returns_to_the_ring(client: smq.Client) -> None:
     client.create_topic("slow", 1)
     fill(client, "slow", 0, 10)
     with client.consumer("slow", start="earliest") as consumer:
@@ -116,7 +116,7 @@ def test_a_batch_that_is_overtaken_in_its_block_is_read_again(client: smq.Client
         assert consumer.statistics().overruns == 1
 
 
-def test_an_error_in_a_block_is_told_rather_than_the_overrun(client: smq.Client) -> None:
+def test_an_exception_in_a_batchs_block_hides_the_overrun(client: smq.Client) -> None:
     client.create_topic("error", 1)
     fill(client, "error", 0, 1)
     with client.consumer("error", start="earliest") as consumer:
@@ -137,7 +137,7 @@ def test_the_poll_after_an_overtaken_batch_says_so(client: smq.Client) -> None:
         read_to(consumer, 0, 801)
 
 
-def test_what_is_no_longer_in_the_ring_is_sought_over_the_wire(client: smq.Client) -> None:
+def test_records_that_left_the_ring_are_sought_over_the_wire(client: smq.Client) -> None:
     client.create_topic("old", 1)
     fill(client, "old", 0, 800)
     with client.consumer("old", start="latest") as consumer:
@@ -152,7 +152,7 @@ def test_what_is_no_longer_in_the_ring_is_sought_over_the_wire(client: smq.Clien
         read_to(consumer, 799, 801)
 
 
-def test_a_deleted_topic_is_told(client: smq.Client) -> None:
+def test_a_consumer_of_a_deleted_topic_raises_no_such_topic(client: smq.Client) -> None:
     client.create_topic("deleted", 1)
     with client.consumer("deleted") as consumer:
         assert not consumer.poll(0.05)

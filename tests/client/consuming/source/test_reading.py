@@ -136,7 +136,7 @@ def test_rings_are_read_and_watched(rig: Rig) -> None:
     assert rig.reading.counts.records_from_rings == rig.reading.counts.records == 4
 
 
-def test_what_the_ring_has_lost_comes_over_the_wire_until_it_is_caught_up(rig: Rig) -> None:
+def test_records_that_left_the_ring_are_read_over_the_wire_until_it_catches_up(rig: Rig) -> None:
     rig.reading.assign({ZERO: 0, ONE: 0})
     rig.append(1)
     rig.append(0, 40, 500)
@@ -186,7 +186,9 @@ def test_a_door_that_opens_to_other_memory_has_nothing_of_the_old_read() -> None
     assert [each[:2] for each in found if each[0] == 1] == [(1, 0), (1, 1)]
 
 
-def test_what_is_in_another_topic_by_now_goes_to_the_wire_until_it_begins_anew(rig: Rig) -> None:
+def test_a_partition_of_a_topic_created_again_is_read_over_the_wire_until_it_begins_again(
+    rig: Rig,
+) -> None:
     rig.append(0)
     rig.append(1)
     rig.reading.assign({ZERO: 0, ONE: 0})
@@ -239,14 +241,14 @@ def overtaken(rig: Rig) -> None:
     assert rig.read() == []
 
 
-def test_what_has_left_the_ring_is_not_read_once_it_is_dropped(rig: Rig) -> None:
+def test_a_dropped_partition_whose_records_left_the_ring_is_not_read(rig: Rig) -> None:
     overtaken(rig)
     rig.reading.drop([ZERO])
     assert rig.read() == rig.read() == []
     assert rig.wire.partitions.keys() <= {ONE}
 
 
-def test_what_has_left_the_ring_is_not_read_while_it_is_paused(rig: Rig) -> None:
+def test_a_paused_partition_whose_records_left_the_ring_is_not_read(rig: Rig) -> None:
     overtaken(rig)
     rig.reading.pause([ZERO])
     assert rig.read() == rig.read() == []
@@ -254,7 +256,7 @@ def test_what_has_left_the_ring_is_not_read_while_it_is_paused(rig: Rig) -> None
     assert rig.read()[:1] == [(0, 0, "wire")]
 
 
-def test_what_has_left_the_ring_and_is_sought_is_read_once(rig: Rig) -> None:
+def test_a_partition_that_left_the_ring_is_read_once_after_a_seek(rig: Rig) -> None:
     overtaken(rig)
     rig.reading.seek(ZERO, 78)
     rig.append(0)
@@ -274,7 +276,7 @@ def test_one_that_the_ring_overtakes_while_another_returns_goes_on(rig: Rig) -> 
     assert found == [(0, offset) for offset in range(80)]
 
 
-def test_what_is_assigned_anew_is_read_where_it_begins_and_not_where_it_stood(
+def test_a_partition_assigned_again_is_read_from_its_new_position(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig.append(0, 2)
@@ -305,7 +307,7 @@ def read_one_over_a_broken_wire(rig: Rig, broken: pytest.MonkeyPatch) -> None:
     broken.setattr(rig.wire, "take", fail)
 
 
-def test_an_error_of_the_wire_is_told_behind_what_the_rings_have(
+def test_an_error_of_the_wire_is_raised_after_the_rings_records(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as broken:
@@ -319,7 +321,7 @@ def test_an_error_of_the_wire_is_told_behind_what_the_rings_have(
     assert rig.read() == [(0, 2, "ring"), (0, 3, "ring")]
 
 
-def test_an_error_of_what_was_read_before_is_not_told_of_what_is_assigned_now(
+def test_an_error_of_an_earlier_assignment_is_dropped(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read_one_over_a_broken_wire(rig, monkeypatch)
@@ -374,7 +376,7 @@ def test_paused_partitions_keep_their_place(rig: Rig) -> None:
     assert rig.read() == [(0, 1, "ring")]
 
 
-def test_a_batch_that_cannot_be_read_is_told_behind_what_can(rig: Rig) -> None:
+def test_an_unreadable_batch_raises_after_the_records_before_it(rig: Rig) -> None:
     rig.reading.assign({ZERO: 0})
     rig.append(0)
     rig.append(0)
@@ -395,7 +397,7 @@ def zeros(offset: int, size: int) -> bytes:
     return write_batch([Record(offset, 0, None, bytes(size))], compression=Codec.ZSTD)
 
 
-def test_a_batch_that_inflates_too_far_is_told_and_can_be_passed() -> None:
+def test_a_batch_that_inflates_too_far_raises_until_a_seek_passes_it() -> None:
     """Data fault 16."""
     wire = FakeWire()
     reading = Reading(None, wire, SteppedClock(0), 1000)  # type: ignore[arg-type]
@@ -442,7 +444,7 @@ def test_a_batch_that_was_overwritten_while_it_was_cut_is_not_handed_out(rig: Ri
     assert rig.reading.partitions[ZERO].position == 0
 
 
-def test_what_comes_while_one_falls_asleep_is_noticed(rig: Rig) -> None:
+def test_a_record_appended_while_falling_asleep_is_noticed(rig: Rig) -> None:
     rig.reading.assign({ZERO: 0})
     assert rig.reading.fall_asleep() == [rig.door.fileno()]
     rig.append(0)
@@ -466,12 +468,12 @@ def test_it_does_not_sleep_over_what_is_to_be_left(rig: Rig) -> None:
     assert rig.door.slept == []
 
 
-def test_at_a_door_that_is_closed_nobody_sleeps(rig: Rig) -> None:
+def test_sleep_returns_at_once_at_a_closed_door(rig: Rig) -> None:
     rig.reading.assign({ZERO: 0})
     rig.door.close()
     assert not rig.reading.sleep(-1, 1)
 
 
-def test_away_from_the_broker_nobody_sleeps_in_one_step() -> None:
+def test_sleep_in_one_step_is_refused_without_a_door() -> None:
     reading = Reading(None, FakeWire())  # type: ignore[arg-type]
     assert not reading.sleep(-1, 1)

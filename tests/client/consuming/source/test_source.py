@@ -16,7 +16,7 @@ def test_a_position_is_in_the_first_topic_that_is_seen() -> None:
     assert partition.is_in(OLD)
 
 
-def test_who_knows_no_ids_cannot_tell_topics_apart() -> None:
+def test_a_partition_without_topic_ids_is_in_every_topic_of_its_name() -> None:
     partition = Partition(TopicPartition("t", 0), 5)
     assert partition.is_in(ZERO_UUID)
     assert partition.is_in(OLD)

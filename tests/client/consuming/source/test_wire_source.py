@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from smq.client.consuming.batch.chunk import Room, cut
+from smq.client.consuming.batch.chunk import PollRoom, cut
 from smq.client.consuming.source import wire_source
 from smq.client.consuming.source.beginnings import Beginnings
 from smq.client.consuming.source.source import Partition
 from smq.client.consuming.source.wire_source import WireSource
 from smq.client.errors import BrokerUnavailable, NoSuchTopic
 from smq.client.kafka.cluster import Cluster
-from smq.client.kafka.connection import Connection
+from smq.client.kafka.connection import KafkaConnection
 from smq.client.kafka.offsets import EARLIEST
 from smq.client.names import TopicPartition
 from smq.model.errors import BrokerError, ErrorCode, PeerError
@@ -51,7 +51,7 @@ def step(source: WireSource) -> list[int]:
     """What one look gives; the partitions move on."""
     found = []
     for taken in source.take():
-        chunks, good = cut(taken.batches, Room(64 << 20))
+        chunks, good = cut(taken.batches, PollRoom(64 << 20))
         taken.commit(good)
         for partition, position in taken.ends:
             partition.position = position
@@ -87,7 +87,7 @@ def test_records_of_several_brokers_come_as_they_are_ready(
 
 
 @pytest.mark.parametrize("fault", ["close", ErrorCode.NOT_LEADER_OR_FOLLOWER])
-def test_what_passes_is_tried_again(
+def test_a_fetch_with_a_passing_error_is_repeated(
     kafka: FakeKafka, source: WireSource, fault: ErrorCode | str
 ) -> None:
     (_, second) = kafka.add_topic("a", 2)
@@ -105,16 +105,16 @@ def test_a_look_that_is_interrupted_is_begun_again(
     kafka.add_topic("a")
     fill(kafka, 0, 9, 1)
     source.add(partitions(0))
-    whole = Connection._receive_exactly
+    whole = KafkaConnection._receive_exactly
     pieces = count()
 
-    def interrupted(connection: Connection, size: int) -> memoryview:
+    def interrupted(connection: KafkaConnection, size: int) -> memoryview:
         data = whole(connection, size)
         if next(pieces) % 2:
             raise KeyboardInterrupt
         return data
 
-    monkeypatch.setattr(Connection, "_receive_exactly", interrupted)
+    monkeypatch.setattr(KafkaConnection, "_receive_exactly", interrupted)
     with pytest.raises(KeyboardInterrupt):
         read(source, 9)
     monkeypatch.undo()
@@ -197,7 +197,9 @@ def test_an_answer_that_is_cut_is_taken_as_far_as_it_goes(
     assert read(source, 3) == [3, 4, 5]
 
 
-def test_what_is_no_batch_is_told(kafka: FakeKafka, source: WireSource) -> None:
+def test_fetched_bytes_that_are_no_batch_raise_peer_error(
+    kafka: FakeKafka, source: WireSource
+) -> None:
     (partition,) = kafka.add_topic("a", 1)
     fill(kafka, 0, 3, partitions=1)
     answer = partition.batches[0][:16] + b"\x07" + partition.batches[0][17:]
@@ -207,7 +209,7 @@ def test_what_is_no_batch_is_told(kafka: FakeKafka, source: WireSource) -> None:
         read(source, 1)
 
 
-def test_a_topic_that_is_deleted_is_told(kafka: FakeKafka, source: WireSource) -> None:
+def test_a_deleted_topic_raises_no_such_topic(kafka: FakeKafka, source: WireSource) -> None:
     kafka.add_topic("a", 1)
     source.add(partitions(0))
     source.take()
@@ -291,7 +293,7 @@ def test_brokers_without_ids_of_topics_are_asked_by_name(
     assert read(source, 3) == [10, 11, 12], "the position is not there"
 
 
-def test_what_does_not_pass_is_told_and_asked_again_a_little_later(
+def test_a_lasting_error_is_raised_and_the_fetch_repeated_later(
     kafka: FakeKafka, source: WireSource
 ) -> None:
     source._clock = SteppedClock(100 * 10**9)
@@ -353,7 +355,7 @@ def test_a_broker_that_is_there_again_may_say_that_a_topic_has_another_id(
     assert read(source, 1)
 
 
-def test_brokers_that_stay_away_are_told_after_the_deadline(
+def test_an_unreachable_broker_raises_after_the_deadline(
     kafka: FakeKafka, cluster: Cluster
 ) -> None:
     kafka.add_topic("a", 1)
@@ -368,7 +370,7 @@ def test_brokers_that_stay_away_are_told_after_the_deadline(
 
 
 @pytest.mark.parametrize("base_offsets", [(0, 0), (3, 0), (0, 2), (-3, 0), (0, 2**63 - 3)])
-def test_batches_with_offsets_that_do_not_grow_are_told(
+def test_batches_whose_offsets_do_not_grow_raise_peer_error(
     kafka: FakeKafka, source: WireSource, base_offsets: tuple[int, int]
 ) -> None:
     """Of the kind of door fault 12: their records were read twice, or from beyond the last

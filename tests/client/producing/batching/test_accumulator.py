@@ -91,7 +91,7 @@ def test_no_batch_goes_that_would_make_the_broker_forget_one_in_doubt() -> None:
 
 
 @pytest.mark.parametrize("is_single", [True, False], ids=["single", "parcel"])
-def test_whatever_is_interrupted_while_it_is_sent_arrives_once_or_was_not_taken(
+def test_a_send_interrupted_at_any_place_delivers_each_record_once_or_takes_none(
     *, is_single: bool
 ) -> None:
     codes = code_of_classes(*PARTS, without={"_give_up_channel", "drain", "invariants"})
@@ -125,7 +125,7 @@ def test_whatever_is_interrupted_while_it_is_sent_arrives_once_or_was_not_taken(
     "fault", [ErrorCode.NONE, FOR_GOOD, PASSING_WITHOUT_APPEND[0], PASSING_WITH_APPEND[0]]
 )
 @pytest.mark.parametrize("is_single", [True, False], ids=["single", "parcel"])
-def test_whatever_is_interrupted_while_an_answer_is_taken_is_done_or_done_again(
+def test_taking_answers_interrupted_at_any_place_is_completed_or_repeated(
     fault: ErrorCode, *, is_single: bool
 ) -> None:
     codes = code_of_classes(*PARTS, PartitionQueue, Parcel, SingleRecord, without={"invariants"})
@@ -158,7 +158,7 @@ def test_whatever_is_interrupted_while_an_answer_is_taken_is_done_or_done_again(
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_whatever_is_interrupted_while_records_fail_has_failed_or_fails_next(count: int) -> None:
+def test_failing_records_interrupted_at_any_place_is_completed_later(count: int) -> None:
     codes = code_of_classes(*PARTS, PartitionQueue, Parcel, without={"add", "invariants"})
     codes |= code_of(InFlightRequests.add, LostChannels.add_too_small)
     is_there, number = True, 0

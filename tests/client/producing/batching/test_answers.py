@@ -37,7 +37,7 @@ def test_a_lost_answer_is_asked_for_again_with_the_same_sequence() -> None:
     assert parcel.delivery(0).offset == 0
 
 
-def test_what_is_refused_for_good_fails_alone_and_what_is_behind_it_goes_on() -> None:
+def test_a_batch_refused_for_good_fails_alone_and_the_next_ones_are_sent() -> None:
     rig = Rig()
     rig.add([0])
     rig.settle()
@@ -54,7 +54,7 @@ def test_what_is_refused_for_good_fails_alone_and_what_is_behind_it_goes_on() ->
     assert good.delivery(0).offset == 1
 
 
-def test_a_broker_that_lost_its_last_records_is_told_from_a_new_epoch() -> None:
+def test_a_broker_that_lost_its_last_records_is_sent_a_new_epoch() -> None:
     rig = Rig()
     for _ in range(2):
         rig.add([0])

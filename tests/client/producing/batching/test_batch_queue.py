@@ -2,14 +2,14 @@
 
 import pytest
 
-from smq.client.producing.batching.batch_queue import IN_FLIGHT_MAX, Batch, PartitionQueue
+from smq.client.producing.batching.batch_queue import IN_FLIGHT_MAX, ParcelBatch, PartitionQueue
 from tests.client.parcels import closed
 
 RETRY_MS = 7
 
 
-def batch(ordinal: int = -1) -> Batch:
-    made = Batch(closed([(b"a", 0)]), 0, 1)
+def batch(ordinal: int = -1) -> ParcelBatch:
+    made = ParcelBatch(closed([(b"a", 0)]), 0, 1)
     made.ordinal = ordinal
     return made
 
@@ -56,7 +56,7 @@ def test_as_many_follow_as_the_broker_remembers(queue: PartitionQueue) -> None:
     assert not queue.is_free(0)
 
 
-def test_what_is_sent_again_goes_alone_and_before_what_is_new(queue: PartitionQueue) -> None:
+def test_a_batch_to_resend_is_sent_alone_and_before_new_ones(queue: PartitionQueue) -> None:
     queue.waiting.append(batch())
     for ordinal in (1, 0):
         queue.requeue(batch(ordinal))

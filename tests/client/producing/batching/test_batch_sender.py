@@ -41,7 +41,7 @@ def test_a_full_channel_is_no_loss() -> None:
     rig.check()
 
 
-def test_epochs_that_are_used_up_are_told() -> None:
+def test_exhausted_epochs_raise_invalid_producer_epoch() -> None:
     rig = Rig()
     rig.accumulator = Accumulator("test", (7, 2**15), BatchWriter(Codec.NONE), 10_000)
     rig.accumulator.learn("t", [NODE] * 3, 10_000)
@@ -104,7 +104,7 @@ def test_a_single_record_whose_channel_is_gone_is_sent_again() -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.SNAPPY])
-def test_what_a_channel_can_never_take_waits_for_another_one_and_the_rest_is_cut_to_fit(
+def test_a_batch_too_large_for_a_channel_waits_for_another_and_the_rest_is_split(
     codec: Codec,
 ) -> None:
     rig = Rig(batch_bytes=100_000, message_bytes_max=100_000)
@@ -130,7 +130,7 @@ def test_what_a_channel_can_never_take_waits_for_another_one_and_the_rest_is_cut
     assert offsets == [100, 101, 102]
 
 
-def test_what_was_sent_and_is_too_large_for_a_new_channel_waits_for_another_one() -> None:
+def test_a_sent_batch_too_large_for_a_new_channel_waits_for_another() -> None:
     rig = Rig()
     parcel = rig.add([0] * 10)
     rig.drain()
@@ -148,7 +148,7 @@ def test_what_was_sent_and_is_too_large_for_a_new_channel_waits_for_another_one(
     rig.check()
 
 
-def test_what_no_channel_can_take_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_too_large_for_every_channel_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_sender, "REQUEST_BYTES_MAX", 4000)
     rig = Rig()
     rig.channel.request_bytes_max = 4000

@@ -31,7 +31,7 @@ LATER = st.one_of(
 
 @settings(deadline=None, max_examples=300)
 @given(st.lists(LATER, min_size=10, max_size=40))
-def test_whatever_is_late_every_other_record_arrives_once_and_in_order(
+def test_records_that_expire_do_not_reorder_or_duplicate_others(
     steps: list[tuple[object, ...]],
 ) -> None:
     """Also with a broker that has slept: what lay unread in lost channels it reads later."""
@@ -78,7 +78,7 @@ def test_a_batch_in_flight_fails_at_its_deadline_and_those_behind_it_go_on_in_or
     assert rig.shard.partitions["t", 0].epochs[7] == 0
 
 
-def test_what_waits_behind_a_batch_in_flight_fails_at_its_deadline() -> None:
+def test_a_record_waiting_behind_a_batch_in_flight_fails_at_its_deadline() -> None:
     rig = Rig()
     rig.add([0])
     waits = rig.add([0], deadline_ms=500)
@@ -112,7 +112,7 @@ def test_a_batch_that_may_yet_be_taken_with_a_late_one_before_it_does_not_begin_
     assert values(rig) == [0, 1, 2, 3]
 
 
-def test_what_was_given_up_is_in_doubt_until_the_broker_takes_a_later_one() -> None:
+def test_an_expired_batch_in_flight_is_in_doubt_until_a_later_one_is_acknowledged() -> None:
     rig = Rig()
     rig.add([0])
     rig.settle()
@@ -154,7 +154,7 @@ def test_a_broker_that_takes_and_does_not_answer_fails_what_is_in_flight_and_wha
     assert found[:4] == [0, 1, 2, 3]
 
 
-def test_what_waits_too_long_fails_and_the_rest_arrives() -> None:
+def test_a_record_past_its_deadline_fails_and_others_arrive() -> None:
     rig = Rig()
     late, early = rig.add([0, 1], deadline_ms=500), rig.add([0])
     rig.now_ms = 500
@@ -175,7 +175,7 @@ def test_a_topic_that_is_gone_fails_what_waits() -> None:
     assert not rig.accumulator.pending
 
 
-def test_what_will_be_due_is_known() -> None:
+def test_next_due_ms_returns_the_earliest_deadline_or_retry() -> None:
     rig = Rig()
     assert rig.accumulator.next_due_ms(0) is None
     rig.add([0], deadline_ms=5000)

@@ -4,7 +4,7 @@ import pytest
 
 from smq.client.errors import ReferenceRejected
 from smq.client.producing.batching import failures
-from smq.client.producing.batching.batch_queue import Batch, PartitionQueue
+from smq.client.producing.batching.batch_queue import ParcelBatch, PartitionQueue
 from smq.client.producing.channel.produce_request import ProduceAnswer
 from smq.model.errors import ErrorCode
 from tests.client.parcels import closed
@@ -16,7 +16,7 @@ def answer(code: int, message: str | None = None) -> ProduceAnswer:
 
 @pytest.mark.parametrize("is_in_doubt", [True, False])
 def test_a_late_batch_says_whether_the_broker_may_have_it(*, is_in_doubt: bool) -> None:
-    batch = Batch(closed([(b"a", 0)]), 0, 1)
+    batch = ParcelBatch(closed([(b"a", 0)]), 0, 1)
     batch.is_in_doubt = is_in_doubt
     text = str(failures.expired(PartitionQueue("t", 3, "test"), batch))
     assert "t-3 " in text
@@ -41,13 +41,13 @@ def test_a_refusal_has_the_brokers_code_and_words() -> None:
     )
 
 
-def test_a_refused_handle_is_told_from_other_invalid_records() -> None:
+def test_a_refused_handle_raises_reference_rejected() -> None:
     told = failures.refused(answer(ErrorCode.INVALID_RECORD, "there is no such payload"))
     assert isinstance(told, ReferenceRejected)
     assert not isinstance(failures.refused(answer(ErrorCode.INVALID_RECORD)), ReferenceRejected)
 
 
-def test_a_code_that_nobody_knows_is_told_as_it_is() -> None:
+def test_an_unknown_error_code_is_kept_in_the_message() -> None:
     error = failures.refused(answer(12345))
     assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert "12345" in str(error)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from smq.client.producing.batching.batch_queue import Batch, PartitionQueue
+from smq.client.producing.batching.batch_queue import ParcelBatch, PartitionQueue
 from smq.client.producing.batching.expiry import EXPIRY_CHECK_MS
 from smq.client.producing.batching.in_flight import (
     ANSWER_MS_MAX,
@@ -31,8 +31,8 @@ def queue() -> PartitionQueue:
     return made
 
 
-def batch(queue: PartitionQueue) -> Batch:
-    made = Batch(closed([(b"a", 0)]), 0, 1)
+def batch(queue: PartitionQueue) -> ParcelBatch:
+    made = ParcelBatch(closed([(b"a", 0)]), 0, 1)
     queue.stamp(made, 100)
     return made
 
@@ -59,7 +59,7 @@ def test_a_request_that_was_not_sent_is_removed(queue: PartitionQueue) -> None:
     assert [each for _, _, each in in_flight.all()] == [one]
 
 
-def test_a_request_of_which_a_part_was_noted_is_told_from_one_that_was(
+def test_remove_half_added_removes_only_a_half_added_request(
     queue: PartitionQueue,
 ) -> None:
     in_flight, one, two = InFlightRequests(), batch(queue), batch(queue)

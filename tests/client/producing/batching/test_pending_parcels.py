@@ -23,7 +23,7 @@ def test_parcels_count_until_all_of_their_rows_are_resolved() -> None:
     assert (pending.buffered_bytes, pending.count("t")) == (two.bytes, 1)
 
 
-def test_parcels_with_resolved_rows_are_told_once() -> None:
+def test_parcels_with_resolved_rows_are_returned_once() -> None:
     pending, parcel = PendingParcels(), closed([(b"a", 0), (b"b", 1)])
     pending.add(parcel)
     assert not pending.changed

@@ -84,7 +84,9 @@ def test_answers_come_with_their_broker_and_so_does_the_end(
     assert isinstance(second[1], ChannelGone)
 
 
-def test_what_a_socket_has_not_taken_is_to_be_pushed(channels: Channels, two: list[Polled]) -> None:
+def test_channels_must_push_while_a_socket_has_unsent_bytes(
+    channels: Channels, two: list[Polled]
+) -> None:
     assert not channels.must_push()
     two[1].polled_for |= select.POLLOUT
     assert channels.must_push()
@@ -115,7 +117,7 @@ def test_all_are_disarmed_also_behind_one_that_is_found_to_be_gone(
     assert second == []
 
 
-def test_whoever_polls_is_told_that_one_is_gone(channels: Channels, two: list[Polled]) -> None:
+def test_watch_returns_false_for_a_lost_channel(channels: Channels, two: list[Polled]) -> None:
     watched: dict[int, int] = {}
     assert channels.watch(watched)
     os.eventfd_write(two[1].descriptor, 1)

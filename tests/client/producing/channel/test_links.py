@@ -28,7 +28,7 @@ def test_each_producer_has_an_id_of_its_own(links: Links) -> None:
     assert links.new_producer() != links.new_producer()
 
 
-def test_what_passes_is_asked_again(kafka: FakeKafka, links: Links) -> None:
+def test_a_question_with_a_passing_error_is_repeated(kafka: FakeKafka, links: Links) -> None:
     kafka.faults["InitProducerId"] += [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "close"]
     assert links.new_producer()[1] == 0
 
@@ -41,7 +41,7 @@ def test_a_topic_has_leaders_and_a_largest_batch(kafka: FakeKafka, links: Links)
     assert links.topic_now("t") == ProducerTopic((2, 2, 1), 77)
 
 
-def test_a_topic_that_is_not_there_is_told(links: Links) -> None:
+def test_asking_for_a_missing_topic_raises_no_such_topic(links: Links) -> None:
     for ask in (links.topic, links.topic_now):
         with pytest.raises(NoSuchTopic):
             ask("nope")

@@ -63,7 +63,7 @@ def answer(topic: str, correlation_id: int, *partitions: PartitionProduceRespons
     st.none() | st.text(max_size=9),
     st.booleans(),
 )
-def test_answers_are_read_whatever_they_say(  # noqa: PLR0913, PLR0917  (fields of an answer)
+def test_produce_answers_with_any_fields_are_read(  # noqa: PLR0913, PLR0917  (fields of an answer)
     topic: str,
     correlation_id: int,
     error_code: int,

@@ -83,7 +83,7 @@ def test_answers_are_cut_from_the_stream(pair: Pair) -> None:
     assert pair.answers(1) == [b"two"]
 
 
-def test_what_the_broker_does_not_take_is_kept_up_to_a_limit(pair: Pair) -> None:
+def test_unsent_bytes_are_kept_up_to_a_limit(pair: Pair) -> None:
     request, sent = bytes(range(256)) * 4096, 0
     while pair.send(request):
         sent += 1
@@ -130,7 +130,7 @@ def test_a_copy_that_is_forgotten_does_not_end_the_original(pair: Pair) -> None:
     copy.close()
 
 
-def test_nobody_to_connect_to_is_told() -> None:
+def test_connecting_where_nothing_listens_raises_broker_unavailable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = listener.getsockname()
     with pytest.raises(BrokerUnavailable, match=f"no broker answers at 127.0.0.1:{address[1]}"):

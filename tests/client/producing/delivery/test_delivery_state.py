@@ -44,21 +44,21 @@ def test_callbacks_are_called_once_by_one_of_both_sides() -> None:
     assert parcel.callbacks == {}
 
 
-def test_who_wants_to_be_called_makes_the_sender_listen() -> None:
+def test_a_callback_makes_the_sender_listen() -> None:
     parcel = closed([(b"a", 0)])
     resolver = listening(parcel)
     assert parcel.call_when_done(0, lambda: None)
     assert resolver.listened == 1
 
 
-def test_an_answer_that_is_heard_just_then_is_told_at_once() -> None:
+def test_a_callback_on_a_row_that_is_resolved_meanwhile_is_not_queued() -> None:
     parcel = closed([(b"a", 0)])
     listening(parcel).answer = lambda: parcel.resolve(0, 1, 7, -1)
     assert not parcel.call_when_done(0, lambda: None)
     assert parcel.due_callbacks() == []
 
 
-def test_the_error_of_a_row_is_told_and_seen() -> None:
+def test_reading_a_rows_error_marks_it_as_reported() -> None:
     parcel = closed([(b"a", 0), (b"b", 1)])
     error = ValueError("no")
     parcel.fail(1, 2, error)

@@ -51,7 +51,7 @@ def parcel(resolver: Waiting) -> Parcel:
     return made
 
 
-def test_a_record_that_arrived_is_told_at_once(resolver: Waiting, parcel: Parcel) -> None:
+def test_a_delivered_record_is_done_at_once(resolver: Waiting, parcel: Parcel) -> None:
     future = Future(parcel, 0)
     assert not future.done()
     with pytest.raises(TimeoutError):
@@ -89,7 +89,7 @@ def test_callbacks_get_the_future_once_it_is_done(resolver: Waiting, parcel: Par
     assert called == [future, future]
 
 
-def test_what_a_callback_raises_is_logged_also_where_the_future_is_done(
+def test_an_exception_in_a_callback_is_logged(
     parcel: Parcel, caplog: pytest.LogCaptureFixture
 ) -> None:
     def call_back(_: object) -> None:
@@ -102,7 +102,7 @@ def test_what_a_callback_raises_is_logged_also_where_the_future_is_done(
 
 
 @pytest.mark.parametrize("is_done", [False, True])
-def test_wrong_arguments_are_told_whether_it_is_done_or_not(
+def test_wrong_arguments_are_refused_before_and_after_the_end(
     resolver: Waiting, parcel: Parcel, *, is_done: bool
 ) -> None:
     if is_done:

@@ -3,7 +3,7 @@
 from hypothesis import given, settings, strategies as st
 
 from shm.kernels.record.records import C_OFFSET, C_TIMESTAMP
-from shm.kernels.record.records_encode import Rows, Values
+from shm.kernels.record.records_encode import RecordRows, ValueRows
 from smq.client.producing.delivery.delivery_state import Delivery
 from smq.client.producing.delivery.parcel import Parcel
 from smq.model.partitioner import partition_of_key
@@ -13,7 +13,7 @@ from tests.client.parcels import OPENED_MS, add, closed, open_parcel
 def values(parcel: Parcel, first: int, end: int) -> list[bytes]:
     """Of rows of the columns."""
     rows = parcel.rows
-    assert isinstance(rows, Rows)
+    assert isinstance(rows, RecordRows)
     places = zip(rows.columns[4, first:end], rows.columns[5, first:end], strict=True)
     return [rows.values[at : at + length].tobytes() for at, length in places]
 
@@ -29,7 +29,7 @@ def test_rows_are_sorted_by_partition_and_keep_their_order(partitions: list[int]
         partition: [b"%d" % i for i, each in enumerate(partitions) if each == partition]
         for partition in sorted(set(partitions))
     }
-    assert isinstance(parcel.rows, Rows)
+    assert isinstance(parcel.rows, RecordRows)
     assert parcel.rows.columns[C_OFFSET].tolist() == list(range(len(partitions)))
 
 
@@ -71,7 +71,7 @@ def test_rows_that_are_nothing_but_values_are_kept_as_such_and_learn_their_times
     for value in (b"0", b"", b"two"):
         add(parcel, value)
     parcel.close(7, 3)
-    assert isinstance(parcel.rows, Values)
+    assert isinstance(parcel.rows, ValueRows)
     assert list(parcel.by_partition()) == [(3, 0, 3)]
     assert parcel.bytes == parcel.bound(0, 3) == parcel.bound(0, 1) + parcel.bound(1, 3)
     parcel.resolve(0, 2, 10, -1)
@@ -86,7 +86,7 @@ def test_a_null_among_values_makes_them_rows() -> None:
     for value in (b"0", None):
         add(parcel, value)
     parcel.close(7, 3)
-    assert isinstance(parcel.rows, Rows)
+    assert isinstance(parcel.rows, RecordRows)
     assert parcel.deliveries()[0].tolist() == [3, 3]
 
 
@@ -95,14 +95,14 @@ def test_a_timestamp_is_the_rows_own_or_that_of_the_parcel_or_the_brokers() -> N
     add(parcel, b"a", timestamp_ms=5)
     add(parcel, b"b")
     parcel.close(1, 0)
-    assert isinstance(parcel.rows, Rows)
+    assert isinstance(parcel.rows, RecordRows)
     assert parcel.rows.columns[C_TIMESTAMP].tolist() == [5, OPENED_MS]
     parcel.resolve(0, 1, 0, -1)
     parcel.resolve(1, 2, 1, 77)
     assert [parcel.delivery(row).timestamp_ms for row in (0, 1)] == [5, 77]
 
 
-def test_an_offset_that_the_broker_does_not_know_is_told_as_unknown() -> None:
+def test_an_offset_unknown_to_the_broker_is_minus_one() -> None:
     parcel = closed([(b"a", 0)])
     parcel.resolve(0, 1, -1, -1)
     assert parcel.delivery(0).offset == -1
@@ -133,7 +133,7 @@ def test_an_empty_parcel_has_nothing_to_resolve() -> None:
     assert parcel.is_resolved()
 
 
-def test_what_is_given_up_fails_where_nothing_else_is_known() -> None:
+def test_give_up_fails_only_unresolved_rows() -> None:
     parcel = closed([(b"a", 1), (b"b", 0), (b"c", 1)])
     parcel.resolve(0, 1, 7, -1)
     parcel.give_up(ValueError("no"))

@@ -11,7 +11,7 @@ def failed() -> Parcel:
     return parcel
 
 
-def test_a_failure_that_nobody_has_seen_is_taken_once() -> None:
+def test_an_unseen_failure_is_taken_once() -> None:
     unseen, seen, other = UnreportedFailures(), failed(), failed()
     unseen.note([closed([(b"a", 0)]), seen, other])
     unseen.note([other])

@@ -198,7 +198,9 @@ def test_no_rows_are_no_pieces_or_empty_ones() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_told(batch: Any, error: type[Exception], words: str) -> None:
+def test_a_wrong_batch_is_refused_with_the_reason(
+    batch: Any, error: type[Exception], words: str
+) -> None:
     with pytest.raises(error, match=words):
         list(pieces_of(batch))
 
@@ -223,7 +225,7 @@ def test_arrays_without_bytes_of_their_own_are_refused(column: Any, words: str) 
     [None, 5, "text", b"text", {b"a"}, {0: b"a"}, deque([b"a"]), (each for each in [b"a"])],
     ids=["None", "number", "text", "bytes", "set", "dict", "deque", "generator"],
 )
-def test_what_is_no_column_is_told_by_its_name(name: str, wrong: Any) -> None:
+def test_a_wrong_column_is_refused_with_its_name(name: str, wrong: Any) -> None:
     words = f"the {name} column is a list or an array, not {type(wrong).__name__}"
     with pytest.raises(TypeError, match=words):
         list(pieces_of({"value": [b"a"], name: wrong}))
@@ -245,7 +247,7 @@ def test_what_is_no_column_is_told_by_its_name(name: str, wrong: Any) -> None:
     ids=["list", "larger", "least", "unsigned", "least of an array", "Arrow", "least of Arrow"],
 )
 @pytest.mark.parametrize("name", ["timestamp", "partition"])
-def test_numbers_that_are_not_allowed_are_told_as_they_are(name: str, numbers: Any) -> None:
+def test_a_number_out_of_range_is_refused_with_its_value(name: str, numbers: Any) -> None:
     values, wrong = [b""] * len(numbers), next(int(str(n)) for n in numbers if n is not None)
     batch = {"value": values, name: numbers}
     least = 0 if name == "partition" else -(2**63) + 1
@@ -254,7 +256,7 @@ def test_numbers_that_are_not_allowed_are_told_as_they_are(name: str, numbers: A
         list(pieces_of(pa.table(batch) if isinstance(numbers, pa.Array) else batch))
 
 
-def test_times_are_told_what_they_lack() -> None:
+def test_a_wrong_timestamp_is_refused_with_the_reason() -> None:
     naive, good = datetime(2026, 1, 1), datetime(2000, 1, 1, tzinfo=UTC)  # noqa: DTZ001
     times: list[tuple[Any, str]] = [
         ([good, naive], "column's row 1: 2026-01-01 00:00:00 has no time zone"),
@@ -295,7 +297,9 @@ def test_a_time_is_no_partition() -> None:
         list(pieces_of(table))
 
 
-def test_a_wrong_row_is_told_by_its_number_in_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_row_is_refused_with_its_number_in_the_whole_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(batch_input, "ROWS_MAX", 2)
     for column, wrong in (("value", "text"), ("partition", 1.5)):
         batch = {"value": [b""] * 4, column: [*[None] * 3, wrong]}

@@ -46,7 +46,7 @@ def test_other_buffers_of_bytes_are_items_too() -> None:
 
 
 @pytest.mark.parametrize("wrong", [["text"], [b"a", 1], [None, "text"]])
-def test_what_has_no_bytes_is_refused(wrong: list[bytes | None]) -> None:
+def test_a_value_without_bytes_is_refused(wrong: list[bytes | None]) -> None:
     with pytest.raises(TypeError):
         field_of(wrong)
 

@@ -39,7 +39,7 @@ def test_the_epoch_rises_with_each_end(coordinator: TransactionCoordinator) -> N
         producer = after
 
 
-def test_who_begins_later_fences_and_who_begins_again_does_not(
+def test_a_later_producer_fences_and_the_same_one_does_not(
     coordinator: TransactionCoordinator, reach: Reach
 ) -> None:
     first = coordinator.begin()
@@ -62,7 +62,7 @@ def test_who_begins_later_fences_and_who_begins_again_does_not(
     other.close()
 
 
-def test_what_the_coordinator_refuses_is_raised(
+def test_an_error_of_the_coordinator_is_raised(
     coordinator: TransactionCoordinator, reach: Reach
 ) -> None:
     greedy = TransactionCoordinator(reach, "y", 2**31 - 1)

@@ -7,7 +7,7 @@ import pytest
 
 from smq.client.clock import SYSTEM_CLOCK
 from smq.client.names import TopicPartition
-from smq.client.producing.batching.batch_queue import Batch
+from smq.client.producing.batching.batch_queue import ParcelBatch
 from smq.client.producing.batching.partition_queues import PartitionQueues
 from smq.client.producing.batching.pending_parcels import PendingParcels
 from smq.client.producing.producer_state import ProducerState
@@ -43,9 +43,9 @@ class Rig:
         coordinator = cast("TransactionCoordinator", self.coordinator)
         self.enlisting = Enlisting(ProducerState(SYSTEM_CLOCK), coordinator, self.queues)
 
-    def put(self) -> Batch:
+    def put(self) -> ParcelBatch:
         queue = self.queues.get(*NAME)
-        batch = Batch(closed([(b"v", NAME.partition)]), 0, 1)
+        batch = ParcelBatch(closed([(b"v", NAME.partition)]), 0, 1)
         self.queues.enqueue([(queue, batch)])
         return batch
 
@@ -68,7 +68,7 @@ def test_only_partitions_that_something_is_sent_to_are_enlisted(rig: Rig) -> Non
     assert rig.queues.barred() == [NAME]
 
 
-def test_what_the_coordinator_refuses_fails(rig: Rig) -> None:
+def test_a_batch_fails_when_the_coordinator_refuses_its_partition(rig: Rig) -> None:
     batch = rig.put()
 
     def refuse() -> None:

@@ -43,7 +43,7 @@ class Stop(Exception):
     """Ends a block."""
 
 
-def test_what_is_committed_is_there_and_what_is_aborted_never(
+def test_committed_records_are_visible_and_aborted_ones_never(
     client: smq.Client, topic: str
 ) -> None:
     wanted: list[int] = []
@@ -139,7 +139,7 @@ def test_offsets_are_committed_with_the_records(client: smq.Client, topic: str) 
         assert consumer.committed() == {(topic, 0): 7}
 
 
-def test_misuse_is_told(client: smq.Client, topic: str) -> None:
+def test_misuse_of_transactions_is_refused(client: smq.Client, topic: str) -> None:
     with client.producer() as producer, pytest.raises(ValueError, match="transactional_id"):
         producer.transaction()
     with client.producer(transactional_id=topic) as producer:
@@ -158,7 +158,7 @@ def test_misuse_is_told(client: smq.Client, topic: str) -> None:
         client.producer(transactional_id="")
 
 
-def test_what_is_open_when_the_producer_closes_is_aborted(client: smq.Client, topic: str) -> None:
+def test_a_transaction_open_at_close_is_aborted(client: smq.Client, topic: str) -> None:
     producer = client.producer(transactional_id=topic)
     transaction = producer.transaction()
     transaction.__enter__()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from smq.filer.local import LocalStore
-from smq.front.console.pages.files import ROWS_A_PAGE, Segment, crumbs, listing, segment_of
+from smq.front.console.pages.files import ROWS_A_PAGE, SegmentFile, crumbs, listing, segment_of
 from tests.front.console.fake_desk import HOSTILE, Browser
 
 SEGMENT = f"topics/kafka/clicks/partition=3/{5:020}-{25:020}-abc.parquet"
@@ -57,7 +57,7 @@ def test_an_empty_filer_says_what_will_be_there() -> None:
 def test_a_segment_leads_to_its_records(store: LocalStore) -> None:
     page = Browser(store=store).text(f"/files/one?key={SEGMENT}")
     assert "/topics/clicks/messages?partition=3&amp;start=5&amp;until=25" in page
-    assert segment_of(SEGMENT) == Segment("clicks", 3, 5, 25)
+    assert segment_of(SEGMENT) == SegmentFile("clicks", 3, 5, 25)
     assert segment_of("topics/kafka/clicks/other") is None
 
 

@@ -3,19 +3,19 @@
 import re
 from dataclasses import replace
 
-from smq.front.console.desk import Member, Move
+from smq.front.console.desk import Move, ShownMember
 from smq.front.console.pages.groups import CELLS_MAX, OFFSETS_A_PAGE
 from smq.front.metrics.facts import PartitionFacts
 from tests.front.console.fake_desk import HOSTILE, Browser, FakeDesk, with_groups
 
 MEMBERS = (
-    Member("id-1", "", HOSTILE, "/127.0.0.1", (("clicks", 0), ("clicks", 1))),
-    Member("id-2", "static", "two", "/127.0.0.1", (("clicks", 2),)),
+    ShownMember("id-1", "", HOSTILE, "/127.0.0.1", (("clicks", 0), ("clicks", 1))),
+    ShownMember("id-2", "static", "two", "/127.0.0.1", (("clicks", 2),)),
 )
 PATH = "/groups/one?group=readers"
 
 
-def test_groups_are_listed_with_their_lag_whatever_their_names() -> None:
+def test_groups_with_any_name_are_listed_with_their_lag() -> None:
     page = Browser().text("/groups")
     assert "<script>alert" not in page
     assert re.search(

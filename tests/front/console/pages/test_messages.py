@@ -32,7 +32,7 @@ def test_a_request_says_which_records_it_wants() -> None:
         {"cursor": "-".join(f"{n}.1" for n in range(1000))},
     ],
 )
-def test_what_means_nothing_is_refused(query: dict[str, str]) -> None:
+def test_a_meaningless_query_is_refused(query: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"."):
         wanted_of("clicks", query)
 
@@ -72,7 +72,7 @@ def test_records_are_downloaded_as_lines_of_json_and_values_as_they_are() -> Non
     assert browser.get(f"{PATH}/0/7/value").status != 200
 
 
-def test_what_a_download_or_a_page_cuts_is_said() -> None:
+def test_a_cut_record_is_marked_in_downloads_and_pages() -> None:
     """Awkward records: keys and headers were cut without a word."""
     whole = seen(5, b"v", headers=(("h", b"1"),))
     cut = whole._replace(offset=6, key_bytes=9, value_bytes=8, are_headers_cut=True)

@@ -34,7 +34,7 @@ def test_a_node_is_changed_by_its_id_only_where_it_is_asked(bench: CoordinatorBe
     assert change(bench, BROKER, "2", ("seal.ms", SET, "5"), node_id=2) == (0, None)
 
 
-def test_a_secret_is_told_to_no_client() -> None:
+def test_a_secret_setting_is_described_without_its_value() -> None:
     """Door fault 7: any client could read a webhook's token."""
     secrets = [each for each in SETTINGS.values() if each.secret]
     assert {each.name for each in secrets} >= {"lag.alert.webhook", "iceberg.catalog.uri"}
@@ -54,7 +54,7 @@ def test_a_webhook_is_set_at_the_start_only(bench: CoordinatorBench) -> None:
     assert "needs a restart" in sentence
 
 
-def test_what_needs_a_restart_says_so(bench: CoordinatorBench) -> None:
+def test_changing_a_setting_that_needs_a_restart_is_refused(bench: CoordinatorBench) -> None:
     code, sentence = change(bench, BROKER, "", ("ring.bytes", SET, "5"), ("seal.ms", SET, "5"))
     assert code == ErrorCode.INVALID_REQUEST
     assert "needs a restart" in sentence

@@ -53,7 +53,7 @@ def test_a_subscription_is_set_described_published_and_deleted(bench: Coordinato
         ("s" * 256, "interval.ms", "100", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_is_no_subscription_is_refused(
+def test_an_invalid_subscription_is_refused(
     bench: CoordinatorBench, name: str, key: str, value: str, code: ErrorCode
 ) -> None:
     assert change(bench, METRICS, name, (key, SET, value))[0] == code

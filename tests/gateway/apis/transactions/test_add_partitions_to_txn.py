@@ -52,7 +52,9 @@ def test_all_or_nothing(bench: CoordinatorBench) -> None:
 @pytest.mark.parametrize(
     ("version", "fenced"), [(1, E.INVALID_PRODUCER_EPOCH), (2, E.PRODUCER_FENCED)]
 )
-def test_who_may_not(bench: CoordinatorBench, version: int, fenced: ErrorCode) -> None:
+def test_a_wrong_producer_cannot_add_partitions(
+    bench: CoordinatorBench, version: int, fenced: ErrorCode
+) -> None:
     producer = begin(bench)
     later, other = producer._replace(epoch=9), producer._replace(id=producer.id + 1)
     assert ask(bench, adding(later, "t", 0), version) == [fenced]

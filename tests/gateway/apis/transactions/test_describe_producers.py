@@ -54,7 +54,7 @@ def test_after_its_marker_nothing_is_open_and_the_coordinator_is_known(bench: Sh
     assert (me.last_sequence, me.coordinator_epoch, me.current_txn_start_offset) == (0, 4, -1)
 
 
-def test_what_is_not_there_is_said(bench: ShardBench) -> None:
+def test_a_missing_partition_gets_an_error(bench: ShardBench) -> None:
     codes = {
         name: [each.error_code for each in partitions]
         for name, partitions in (

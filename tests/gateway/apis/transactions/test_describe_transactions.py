@@ -30,7 +30,7 @@ def test_an_open_transaction_says_what_it_has_touched(bench: CoordinatorBench) -
     assert topics == {"t": [0, 2], "__consumer_offsets": [98629247 % 50]}
 
 
-def test_what_is_not_open_has_touched_nothing(bench: CoordinatorBench) -> None:
+def test_a_transaction_that_is_not_open_has_no_topics(bench: CoordinatorBench) -> None:
     producer = begin(bench)
     [found] = describe(bench, "mine")
     assert (found.transaction_state, found.transaction_start_time_ms) == ("Empty", -1)

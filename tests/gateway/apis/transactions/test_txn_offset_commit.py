@@ -84,7 +84,7 @@ def test_offsets_wait_for_the_decision(
 
 @pytest.mark.parametrize("version", [7, 8, 9])
 @pytest.mark.parametrize("named", [True, False])
-def test_what_is_committed_already_is_unstable_too(
+def test_an_offset_with_a_pending_commit_is_unstable_even_after_an_earlier_commit(
     bench: CoordinatorBench, version: int, named: bool
 ) -> None:
     """Data fault 26: below version 8 the error was lost, and a copier read what was pending."""
@@ -109,7 +109,7 @@ def test_a_group_that_has_not_joined(
 
 
 @pytest.mark.parametrize("version", [3, 5])
-def test_who_may_not(bench: CoordinatorBench, version: int) -> None:
+def test_a_wrong_producer_or_group_cannot_commit(bench: CoordinatorBench, version: int) -> None:
     producer = begin(bench)
     add_group(bench, producer)
     later, other = producer._replace(epoch=9), producer._replace(id=producer.id + 1)
@@ -121,7 +121,7 @@ def test_who_may_not(bench: CoordinatorBench, version: int) -> None:
     assert commit(bench, producer, (0, 1), group_id="", **how) == [E.INVALID_GROUP_ID]
 
 
-def test_what_is_wrong_with_a_partition_is_said_of_it_alone(bench: CoordinatorBench) -> None:
+def test_a_partition_error_is_returned_for_that_partition_only(bench: CoordinatorBench) -> None:
     producer = begin(bench)
     unknown = E.UNKNOWN_TOPIC_OR_PARTITION
     assert commit(bench, producer, (0, 1), (3, 1)) == [unknown, E.NONE]

@@ -63,7 +63,7 @@ def last_stable(bench: ShardBench) -> tuple[int, int]:
     return led.offsets().last_stable, led.offsets().log_end
 
 
-def test_what_hangs_is_aborted_and_the_answer_waits_until_the_marker_is_durable(
+def test_a_hanging_transaction_is_aborted_and_the_answer_waits_for_the_durable_marker(
     bench: ShardBench, producers: Producers
 ) -> None:
     producers.write([b"a", b"b"], ME)
@@ -109,7 +109,7 @@ def test_a_coordinator_epoch_that_is_too_high_does_not_fence_our_coordinator(
     assert ending.outcome(bench.shard) == E.NONE
 
 
-def test_what_is_not_there_is_unknown(bench: ShardBench, producers: Producers) -> None:
+def test_a_missing_partition_is_unknown(bench: ShardBench, producers: Producers) -> None:
     elsewhere = [
         WritableTxnMarkerTopic(name="none", partition_indexes=[0]),
         WritableTxnMarkerTopic(name="one", partition_indexes=[9]),

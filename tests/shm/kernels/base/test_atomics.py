@@ -68,7 +68,7 @@ def test_the_same_in_two_steps_loses_so_that_these_tests_would_see_it() -> None:
     assert any(two_processes(race_many) < 2 * ROUNDS for _ in attempts(RACE_SECONDS_MAX))
 
 
-def test_who_acquires_a_word_sees_what_was_written_before_its_release() -> None:
+def test_an_acquire_sees_the_writes_before_the_release() -> None:
     words = shared_words()
     send_many(words, 0)
     receive_many(words, 0)

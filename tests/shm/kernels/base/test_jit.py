@@ -105,7 +105,7 @@ def test_every_directory_on_the_way_is_made_for_us_alone(
 
 
 @pytest.mark.parametrize("first", ["numba", "shm.kernels.base.crc32c", "shm.kernels.base.jit"])
-def test_numba_caches_there_whoever_imported_it_first(first: str, tmp_path: Path) -> None:
+def test_numba_uses_our_cache_directory_in_any_import_order(first: str, tmp_path: Path) -> None:
     code = f"import {first}, shm.kernels.base.jit, numba; print(numba.config.CACHE_DIR)"
     assert run(code, tmp_path).startswith(str(tmp_path / "smq" / "kernels"))
 

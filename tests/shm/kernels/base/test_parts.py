@@ -10,7 +10,7 @@ import numpy as np
 from shm.kernels.base.jit import kernel
 
 
-def test_what_a_kernel_calls_is_not_compiled_by_itself(tmp_path: Path) -> None:
+def test_a_kernel_called_by_kernels_only_is_not_compiled_by_itself(tmp_path: Path) -> None:
     code = (
         "import numpy; from shm.kernels.base.frames import frame_is_good;"
         "print(frame_is_good(numpy.zeros(64, numpy.uint8), 0, 64, 0))"

@@ -39,7 +39,7 @@ def test_the_best_that_the_processor_can_run_is_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("part", ["sources", "numba", "llvmlite", "python"])
-def test_what_was_made_of_anything_else_is_not_taken(tmp_path: Path, part: str) -> None:
+def test_kernels_of_other_sources_or_versions_are_not_used(tmp_path: Path, part: str) -> None:
     manifest = put(tmp_path, "x86-64-v2") / MANIFEST
     content = json.loads(manifest.read_text())
     content["made_of"][part] = "another"
@@ -48,7 +48,7 @@ def test_what_was_made_of_anything_else_is_not_taken(tmp_path: Path, part: str) 
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"made_of": 1}', "null"])
-def test_a_manifest_that_nobody_can_read_is_none(tmp_path: Path, text: str) -> None:
+def test_an_unreadable_manifest_counts_as_none(tmp_path: Path, text: str) -> None:
     (put(tmp_path, "x86-64-v2") / MANIFEST).write_text(text)
     assert found(tmp_path, V3) is None
 

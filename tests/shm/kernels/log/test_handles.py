@@ -117,14 +117,14 @@ def test_one_that_is_not_there_is_not(bench: Bench) -> None:
     assert not bench.finds_good(handle_batch([bench.good]))
 
 
-def test_what_has_another_length_is_not(bench: Bench) -> None:
+def test_a_payload_of_another_length_is_not_good(bench: Bench) -> None:
     for data in (PAYLOAD[1:], PAYLOAD + b"more"):
         bench.file(bench.good).write_bytes(data)
         os.utime(bench.file(bench.good), (NOW_MS / 1000, NOW_MS / 1000))
         assert not bench.finds_good(handle_batch([bench.good]))
 
 
-def test_what_is_no_file_is_not(bench: Bench) -> None:
+def test_a_payload_that_is_a_directory_is_not_good(bench: Bench) -> None:
     bench.file(bench.good).unlink()
     bench.file(bench.good).mkdir()
     length = bench.file(bench.good).stat().st_size
@@ -166,7 +166,7 @@ def test_a_path_that_is_too_long_or_none_makes_no_rule(bench: Bench) -> None:
         assert not bench.finds_good(handle_batch([bench.good]))
 
 
-def test_what_is_not_plain_is_left(bench: Bench) -> None:
+def test_a_handle_in_an_unusual_form_is_left_to_python(bench: Bench) -> None:
     value = bench.good.handle()
     for headers in (HANDLE_HEADERS * 2, ((b"smq-ref", b"2"),)):
         assert not bench.finds_good(write_batch([Record(0, 0, None, value, headers)]))

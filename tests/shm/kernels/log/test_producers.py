@@ -36,7 +36,7 @@ from shm.kernels.log.producers import (
     remember_batch,
     restore_producers,
 )
-from shm.kernels.twin.produce import Appended, Producers, Refused, sip_hash
+from shm.kernels.twin.produce import Appended, BatchRefused, Producers, sip_hash
 from shm.producer_table import new_producers
 from tests.oracle.batches import batch, changed
 
@@ -123,7 +123,7 @@ def test_any_batches_are_judged_as_by_the_twin(
         code = table.append(slot, producer_id, epoch, first, count)
         try:
             repeated = twin.check(producer_id, epoch, first, last)
-        except Refused as why:
+        except BatchRefused as why:
             assert code == why.error, "refused"  # noqa: PT017  (or accepted, below)
             continue
         assert code == (DUPLICATE if repeated else ACCEPT)
@@ -260,7 +260,7 @@ def test_partitions_that_are_gone_are_forgotten_in_one_walk() -> None:
         max_size=80,
     )
 )
-def test_whatever_comes_and_goes_the_table_is_a_list_by_age(
+def test_the_table_stays_a_list_by_age_under_any_events(
     events: list[tuple[str, int, int]],
 ) -> None:
     table = Table(capacity=16)
@@ -296,7 +296,7 @@ def filed(table: Table, numbers: list[int], ends: list[int]) -> np.ndarray:
     return out[:count]
 
 
-def test_what_is_filed_is_restored_under_any_key() -> None:
+def test_filed_producers_are_restored_under_another_secret() -> None:
     table, other = Table(), Table()
     for sequence in range(7):
         for number in (0, 2**31):
@@ -314,7 +314,7 @@ def test_what_is_filed_is_restored_under_any_key() -> None:
 
 @pytest.mark.parametrize("count", range(1, 9))
 @pytest.mark.parametrize("end", range(10))
-def test_what_lies_behind_the_end_is_forgotten_and_may_come_again(count: int, end: int) -> None:
+def test_batches_behind_the_end_are_forgotten_and_accepted_again(count: int, end: int) -> None:
     """Also by what is filed, while the table goes on."""
     table, other = Table(), Table()
     for sequence in range(count):
@@ -339,7 +339,7 @@ def test_what_lies_behind_the_end_is_forgotten_and_may_come_again(count: int, en
         assert each.append(4, 5, 2, 0, 1) == INVALID_PRODUCER_EPOCH
 
 
-def test_rows_of_partitions_nobody_knows_are_neither_filed_nor_kept() -> None:
+def test_producers_of_unknown_partitions_are_neither_filed_nor_kept() -> None:
     table = Table()
     table.append(4, 5, 3, 0, 1)
     table.append(6, 5, 3, 0, 1)

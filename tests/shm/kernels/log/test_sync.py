@@ -118,7 +118,9 @@ def test_a_full_box_takes_no_more_until_some_are_served(syncing: Syncing, file: 
     assert syncing.synced == 99
 
 
-def test_a_failed_sync_is_told_and_nothing_behind_it_counts(syncing: Syncing, file: int) -> None:
+def test_a_failed_sync_is_reported_and_later_requests_are_not_served(
+    syncing: Syncing, file: int
+) -> None:
     closed = os.dup(file)
     os.close(closed)
     post_sync(syncing.box, file, 64)

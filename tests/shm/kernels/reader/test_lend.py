@@ -116,7 +116,7 @@ def test_batches_come_in_the_order_of_the_log_and_only_once(writer: Writer) -> N
     assert reader.lend() == []
 
 
-def test_what_is_not_visible_yet_holds_up_its_own_partition_only(writer: Writer) -> None:
+def test_records_that_are_not_visible_hold_up_their_partition_only(writer: Writer) -> None:
     reader = Reader(writer)
     reader.place()
     for slot in (0, 1, 0, 1):
@@ -140,7 +140,7 @@ def test_other_partitions_are_passed_over_and_a_piece_has_its_bounds(writer: Wri
     assert reader.lend() == [(0, 4, 5)]
 
 
-def test_a_start_inside_a_batch_is_told(writer: Writer) -> None:
+def test_lending_from_inside_a_batch_gives_the_start_within_it(writer: Writer) -> None:
     reader = Reader(writer, NUMBERS[:1])
     for _ in range(3):
         writer.append(0, records=3)
@@ -176,7 +176,7 @@ def test_committed_records_end_before_an_open_transaction(writer: Writer) -> Non
     assert reader.lend() == [(0, 2, 3), (0, 4, 5)]
 
 
-def test_what_may_be_aborted_is_for_the_wire_to_say(writer: Writer) -> None:
+def test_a_partition_is_away_up_to_its_last_aborted_records(writer: Writer) -> None:
     reader = Reader(writer, NUMBERS[:1])
     reader.cursor[CURSOR_BOUND] = READ_COMMITTED
     reader.place()
@@ -196,7 +196,7 @@ def test_what_may_be_aborted_is_for_the_wire_to_say(writer: Writer) -> None:
     assert reader.place() == [W_HERE]
 
 
-def test_what_may_be_compacted_is_for_the_wire_to_say(writer: Writer) -> None:
+def test_a_partition_is_away_up_to_its_compacted_end(writer: Writer) -> None:
     """Data fault 22: the ring has a value whose tombstone is gone."""
     reader = Reader(writer, NUMBERS[:1])
     reader.place()
@@ -229,7 +229,7 @@ def test_a_transaction_that_stays_open_does_not_have_everything_looked_at_again(
     assert reader.wanted[W_NEXT, 1] == LOOKED_AHEAD_MAX
 
 
-def test_what_the_ring_no_longer_has_is_away_and_comes_back_at_its_end(writer: Writer) -> None:
+def test_a_partition_is_away_until_the_ring_has_its_next_records(writer: Writer) -> None:
     for _ in range(40):
         writer.append(0, value=b"x" * 500)
     writer.show(0)
@@ -259,7 +259,7 @@ def test_a_lap_is_noticed_before_and_after(writer: Writer) -> None:
     assert reader.place() == [W_AWAY, W_AWAY, W_HERE]
 
 
-def test_what_was_overwritten_before_it_was_visible_is_away(writer: Writer) -> None:
+def test_a_partition_overwritten_before_it_was_visible_is_away(writer: Writer) -> None:
     for _ in range(2):
         writer.append(0)
     reader = Reader(writer, NUMBERS[:2])
@@ -322,7 +322,7 @@ _STEPS = st.lists(
 @settings(max_examples=200, deadline=None)
 @example([("large", 0, 1), ("large", 0, 1), ("large", 1, 4), ("large", 1, 2), ("show", 0, 0)])
 @given(_STEPS)
-def test_whatever_happens_offsets_follow_each_other_and_stay_below_the_limit(
+def test_lent_offsets_are_contiguous_and_below_the_limit(
     steps: list[tuple[str, int, int]],
 ) -> None:
     writer = Writer()

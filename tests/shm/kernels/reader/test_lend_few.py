@@ -106,7 +106,7 @@ def a_lap(writer: Writer) -> None:
     "append",
     [compressed, garbage, many, a_lap, lambda writer: writer.append(0, RECORDS_FEW + 1)],
 )
-def test_what_is_not_of_this_kind_is_left_and_nothing_has_moved(
+def test_batches_that_are_not_few_and_small_are_left_unread(
     append: Callable[[Writer], None],
 ) -> None:
     writer = Writer()
@@ -119,7 +119,7 @@ def test_what_is_not_of_this_kind_is_left_and_nothing_has_moved(
     assert reader.cursor[CURSOR_ENTRY] == entry
 
 
-def test_what_was_taken_has_its_bounds_and_what_is_not_there_is_nothing() -> None:
+def test_lend_few_takes_no_more_than_its_bounds() -> None:
     writer = Writer()
     reader = Reader(writer, NUMBERS[:1])
     reader.place()

@@ -86,7 +86,7 @@ def woken_by(sleeper: Sleeper, act: Callable[[], object]) -> bool:
     return found
 
 
-def test_what_is_there_already_is_not_slept_over_and_not_taken(sleeper: Sleeper) -> None:
+def test_a_reader_with_an_event_or_records_does_not_sleep(sleeper: Sleeper) -> None:
     sleeper.append()
     entry = sleeper.reader.cursor[CURSOR_ENTRY]
     assert sleeper.sleep()  # The event.
@@ -112,7 +112,7 @@ def test_another_descriptor_wakes_it_too(sleeper: Sleeper) -> None:
     os.close(theirs)
 
 
-def test_it_sleeps_no_longer_than_it_is_told(sleeper: Sleeper) -> None:
+def test_sleep_ends_after_its_timeout(sleeper: Sleeper) -> None:
     assert sleeper.sleep(timeout_ms=1)
     assert sleeper.is_asleep  # Until it takes: who rings meanwhile costs nothing.
 
@@ -121,6 +121,6 @@ def test_another_catalog_is_not_slept_over(sleeper: Sleeper) -> None:
     assert sleeper.sleep(version=2)
 
 
-def test_a_shard_that_is_gone_is_told(sleeper: Sleeper) -> None:
+def test_sleep_ends_when_the_shard_is_gone(sleeper: Sleeper) -> None:
     assert woken_by(sleeper, sleeper.bell.close)
     assert not sleeper.sleep()

@@ -38,7 +38,7 @@ def span(data: bytes) -> tuple[int, int]:
 def test_a_whole_batch_is_found_where_the_twin_finds_it(data: bytes) -> None:
     try:
         expected = len(plain.next_batch(data) or b"")
-    except plain.Refused:
+    except plain.BatchRefused:
         expected = CORRUPT
     assert whole_batch(array(data), *span(data)) == expected
 
@@ -57,7 +57,7 @@ def test_shapes_are_refused_as_by_the_twin(
     error, size = check_shape(array(data), *span(data), version, is_transactional)
     try:
         expected = 0, len(plain.shape(data, version, is_transactional=is_transactional))
-    except plain.Refused as why:
+    except plain.BatchRefused as why:
         expected = why.error, size
     assert (error, size) == expected
 

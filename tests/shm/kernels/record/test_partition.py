@@ -38,7 +38,7 @@ def test_the_hash_is_that_of_the_twin(key: bytes, shift: int) -> None:
     st.lists(st.tuples(st.none() | st.binary(max_size=9), st.integers(-1, 6)), min_size=1),
     st.integers(1, 7),
 )
-def test_rows_go_where_they_are_told_or_where_their_key_goes(
+def test_a_row_goes_to_its_given_partition_or_to_that_of_its_key(
     rows: list[tuple[bytes | None, int]], partition_count: int
 ) -> None:
     def expected(key: bytes | None, told: int) -> int:

@@ -33,7 +33,7 @@ def facts_of(payload: bytes, count: int, last_offset: int, base_timestamp: int) 
 
 
 def checked(
-    payload: bytes, facts: np.ndarray, limits: plain.Limits, *, interpreted: bool
+    payload: bytes, facts: np.ndarray, limits: plain.RecordLimits, *, interpreted: bool
 ) -> Refused | None:
     """The places of refused records; None: they are malformed."""
     refused, kernel = new_refused(PLACES), cast("Any", check_records)
@@ -53,7 +53,7 @@ def test_records_are_checked_as_the_twin_checks_them(
 ) -> None:
     records = data.draw(plain_records(base_offset=BASE, base_timestamp=0))
     times = st.sampled_from([-(2**63), -1, 0, 2**63 - 1, *(each.timestamp for each in records)])
-    limits = plain.Limits(data.draw(st.booleans()), data.draw(times), data.draw(times))
+    limits = plain.RecordLimits(data.draw(st.booleans()), data.draw(times), data.draw(times))
     bodies = [plain.record_body(record, BASE, 0) for record in records]
     payload = b"".join(plain.varint(len(body)) + body for body in bodies)
     last = records[-1].offset if records else BASE
@@ -71,11 +71,11 @@ def test_records_are_checked_as_the_twin_checks_them(
 def test_garbage_is_malformed_for_the_twin_too(
     interpreted: bool, payload: bytes, count: int, last: int
 ) -> None:
-    limits = plain.Limits(needs_key=False, first_ms=-(2**63), last_ms=2**63 - 1)
+    limits = plain.RecordLimits(needs_key=False, first_ms=-(2**63), last_ms=2**63 - 1)
     found = checked(payload, facts_of(payload, count, last, 0), limits, interpreted=interpreted)
     try:
         read = plain.records(payload, BASE, 0, count)
-    except plain.Malformed:
+    except plain.MalformedRecord:
         read = None
     end = read[-1].offset if read else BASE - 1
     assert (found is not None) == (read is not None and end <= last)

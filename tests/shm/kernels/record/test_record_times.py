@@ -116,7 +116,7 @@ def test_the_append_time_of_a_batch_is_that_of_all_its_records() -> None:
         b"\x18\0" + b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\1" + bytes(40),  # A time of 65 bits.
     ],
 )
-def test_what_is_no_record_is_malformed(payload: bytes) -> None:
+def test_a_truncated_record_is_malformed(payload: bytes) -> None:
     assert looked_for(iter([payload]), new_search(1), (0, 1, NO_TIME), (0, 0, 9)) == MALFORMED
 
 

@@ -126,7 +126,7 @@ def test_of_garbage_among_similar_records_both_say_the_same(
     cut = bytes(payload[: len(payload) - data.draw(st.sampled_from([0, 0, 1, 5]))])
     try:
         expected: list[plain.PlainRecord] | int = plain.records(cut, BASE, 0, count)
-    except plain.Malformed:
+    except plain.MalformedRecord:
         expected = ~0
     facts = _facts_of_payload(cut, count, 2**40)
     assert _walk(cut, facts, interpreted=False) == expected
@@ -157,7 +157,7 @@ def test_of_garbage_all_say_the_same(interpreted: bool, data: st.DataObject) -> 
     count = data.draw(st.integers(-1, 5))
     try:
         expected: list[plain.PlainRecord] | int = plain.records(cut, BASE, 0, count)
-    except plain.Malformed:
+    except plain.MalformedRecord:
         expected = ~0
     facts = _facts_of_payload(cut, count, 2**40)
     assert _walk(cut, facts, interpreted=interpreted) == expected
@@ -168,10 +168,10 @@ def test_of_garbage_all_say_the_same(interpreted: bool, data: st.DataObject) -> 
 @given(st.binary(max_size=12), st.integers(-1, 12))
 def test_varints_are_read_as_the_twin_reads_them(interpreted: bool, data: bytes, at: int) -> None:
     for kernel, bits in ((get_varint, 32), (get_varlong, 64)):
-        reader = plain.Reader(data[at:] if at >= 0 else b"")
+        reader = plain.FieldReader(data[at:] if at >= 0 else b"")
         try:
             expected = (reader.varint(bits), len(data) - len(reader.left))
-        except plain.Malformed:
+        except plain.MalformedRecord:
             expected = (0, -1)
         assert _voice(kernel, interpreted)(read_only(data), at, len(data)) == expected
 

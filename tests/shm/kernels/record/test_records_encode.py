@@ -8,9 +8,9 @@ from shm.arrow import read_only
 from shm.kernels.record.records import C_FIELDS, H_FIELDS
 from shm.kernels.record.records_encode import (
     One,
-    Rows,
+    RecordRows,
     Run,
-    Values,
+    ValueRows,
     are_offsets,
     encode_batch,
     encode_one,
@@ -36,7 +36,7 @@ class _Bytes:
         return at, -1 if field is None else len(field)
 
 
-def rows_of(records: list[plain.PlainRecord]) -> Rows:
+def rows_of(records: list[plain.PlainRecord]) -> RecordRows:
     """Records as columns, keys, values and headers each in bytes of their own."""
     keys, values, header_keys, header_values = _Bytes(), _Bytes(), _Bytes(), _Bytes()
     columns, headers = list[list[int]](), list[list[int]]()
@@ -47,7 +47,7 @@ def rows_of(records: list[plain.PlainRecord]) -> Rows:
         times = [record.offset, record.timestamp]
         fields = [*keys.add(record.key), *values.add(record.value)]
         columns.append([*times, *fields, 0, first, len(record.headers)])
-    return Rows(
+    return RecordRows(
         np.array(columns, np.int64).reshape(-1, C_FIELDS).T.copy(),
         np.array(headers, np.int64).reshape(-1, H_FIELDS).T.copy(),
         *(read_only(bytes(each.data)) for each in (keys, values, header_keys, header_values)),
@@ -104,7 +104,9 @@ def test_batches_of_values_are_those_of_rows(
     while row < len(values):
         expected, found = np.zeros(100_000, np.uint8), np.zeros(100_000, np.uint8)
         whole = encode_batch(rows_of(records), row, run, bytes_max, expected, before)
-        assert encode_values(Values(data, ends, time), row, run, bytes_max, found, before) == whole
+        assert (
+            encode_values(ValueRows(data, ends, time), row, run, bytes_max, found, before) == whole
+        )
         row, end = whole
         assert found[:end].tobytes() == expected[:end].tobytes()
 
@@ -122,7 +124,7 @@ def test_records_further_apart_than_a_batch_spans_are_in_two(attributes: int) ->
 
 
 def test_values_without_room_are_not_begun() -> None:
-    values, run = Values(read_only(b"value"), np.array([0, 5]), 0), Run(1, 1, 0, 0)
+    values, run = ValueRows(read_only(b"value"), np.array([0, 5]), 0), Run(1, 1, 0, 0)
     whole = len(plain.batch([plain.PlainRecord(0, 0, None, b"value")], end_offset=1))
     for room in range(whole):
         assert encode_values(values, 0, run, 1000, np.zeros(room, np.uint8), 0) == (0, 0)

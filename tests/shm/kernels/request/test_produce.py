@@ -281,7 +281,7 @@ def test_a_partition_that_cannot_be_written_answers_with_a_storage_error() -> No
     assert rows_of(read_answers(answers, [9])[0][1]) == [[plain.Row(0, plain.STORAGE_ERROR)]]
 
 
-def test_what_does_not_fit_the_space_left_is_refused_and_what_was_appended_is_known_again() -> None:
+def test_a_batch_beyond_the_space_is_refused_and_a_duplicate_is_acknowledged() -> None:
     rig = Rig()
     first = batch(b"first", producer=(1, 0, 0))
     rig.receive(request_of([("a", [(0, first)])]))
@@ -322,7 +322,7 @@ def test_the_brokers_time_is_stamped_and_the_crc_is_right() -> None:
     assert stored == with_crc(stored)
 
 
-def test_what_follows_a_batch_is_not_stored() -> None:
+def test_bytes_after_a_batch_are_not_stored() -> None:
     rig = Rig()
     rig.receive(request_of([("a", [(0, GOOD + b"tail")])]))
     (stored,) = rig.stored()[10]
@@ -355,7 +355,7 @@ def test_acks_0_is_not_answered_and_an_error_there_ends_the_answers() -> None:
     assert rig.is_closed
 
 
-def test_unknown_topics_ids_and_partitions_are_told_apart() -> None:
+def test_unknown_topics_ids_and_partitions_have_different_error_codes() -> None:
     rows: list[tuple[int, bytes | None]] = [(0, GOOD), (4, GOOD), (-1, GOOD)]
     for version, unknown in ((9, plain.UNKNOWN_TOPIC_OR_PARTITION), (13, plain.UNKNOWN_TOPIC_ID)):
         answers, _, _ = Rig().receive(request_of([("a", rows), ("b", rows[:1])], version))
@@ -398,7 +398,7 @@ def test_no_topics_and_no_partitions_are_answered_with_none() -> None:
         pytest.param("0000", STOP_NEED_MORE, id="half a size"),
     ],
 )
-def test_what_is_no_produce_request_ends_the_plan_behind_those_before_it(
+def test_a_request_that_is_no_produce_ends_the_plan_after_those_before_it(
     head: str, stop: int
 ) -> None:
     before = request_of([("a", [(0, GOOD)])])
@@ -415,7 +415,7 @@ def test_bytes_behind_the_last_field_are_ignored() -> None:
     assert rows_of(read_answers(answers, [9])[0][1])[0][0].error == 0
 
 
-def test_nobody_gets_a_larger_plan_for_a_count_without_partitions() -> None:
+def test_a_count_without_partitions_does_not_grow_the_plan() -> None:
     whole = bytearray(request_of([("a", [])], 3) + bytes(10_000))
     whole[:4] = (len(whole) - 4).to_bytes(4)
     at = whole.index(b"\0\1a") + 3

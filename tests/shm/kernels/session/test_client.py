@@ -63,7 +63,7 @@ def test_an_empty_inbox_takes_the_largest_request_wherever_its_end_is(
         assert both.take(INBOX_BYTES) == largest
 
 
-def test_who_sends_little_at_a_time_uses_little_of_the_inbox(both: Pair) -> None:
+def test_small_requests_use_only_the_start_of_the_inbox(both: Pair) -> None:
     for number in range(5000):
         data = request(bytes([number % 255 + 1]) * 100)
         both.send(data)
@@ -73,7 +73,7 @@ def test_who_sends_little_at_a_time_uses_little_of_the_inbox(both: Pair) -> None
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(8, INBOX_BYTES // 2 - 4), st.booleans()), max_size=60))
-def test_what_is_sent_is_what_is_taken(steps: list[tuple[int, bool]]) -> None:
+def test_the_shard_takes_the_sent_requests(steps: list[tuple[int, bool]]) -> None:
     memory = SessionMemory.create(INBOX_BYTES, ANSWERS_BYTES)
     both = Pair(memory, SessionMemory.attach(memory.fd))
     waiting: deque[bytes] = deque()
@@ -89,7 +89,7 @@ def test_what_is_sent_is_what_is_taken(steps: list[tuple[int, bool]]) -> None:
     os.close(memory.fd)
 
 
-def test_who_waits_for_room_is_woken_when_there_is_some(both: Pair) -> None:
+def test_a_client_waiting_for_room_is_woken(both: Pair) -> None:
     largest = request(bytes(INBOX_BYTES // 2 - 4))
     both.send(largest)
     both.send(largest)

@@ -81,7 +81,7 @@ def expected(inbox: bytes, head: int, tail: int, room: int) -> tuple[int, bytes,
     st.sampled_from([INBOX_BYTES // 2, INBOX_BYTES]),
 )
 @example([(8, 1), (-1, 0)], INBOX_BYTES - 8, 8, INBOX_BYTES)
-def test_whatever_stands_in_the_inbox_kernel_and_twin_take_the_same(
+def test_kernel_and_twin_take_the_same_requests_from_any_inbox(
     pieces: list[tuple[int, int]], head: int, length: int, room: int
 ) -> None:
     with pair(head) as both:
@@ -125,7 +125,7 @@ def test_a_size_that_changes_after_the_look_is_the_one_that_was_checked() -> Non
         assert bytes(out[:4]) == (20).to_bytes(4)
 
 
-def test_what_does_not_fit_is_taken_next_time() -> None:
+def test_requests_beyond_the_room_are_taken_next_time() -> None:
     with pair() as both:
         sent = [request(bytes([i]) * 100) for i in range(5)]
         for each in sent:
@@ -138,7 +138,7 @@ def test_what_does_not_fit_is_taken_next_time() -> None:
         ]
 
 
-def test_who_falls_asleep_over_a_full_inbox_stays_awake() -> None:
+def test_the_shard_does_not_fall_asleep_with_a_request_in_the_inbox() -> None:
     with pair() as both:
         both.send(request(b"12345678"))
         assert not fall_asleep(both.shard.memory, both.shard.side)
@@ -146,7 +146,7 @@ def test_who_falls_asleep_over_a_full_inbox_stays_awake() -> None:
         assert fall_asleep(both.shard.memory, both.shard.side)
 
 
-def test_who_spins_sees_a_request_and_nothing_else() -> None:
+def test_spinning_finds_a_request_and_nothing_else() -> None:
     with pair() as both:
         assert not spin_for_requests(both.shard.memory, both.shard.side, 3)
         both.send(request(b"12345678"))
@@ -210,7 +210,7 @@ def test_answers_come_out_as_they_went_in_however_little_is_taken(
 
 
 @pytest.mark.parametrize("head", [1, ANSWERS_BYTES + 1, 2**63 - 1, -(2**63)])
-def test_a_client_that_takes_more_than_there_is_is_told(head: int) -> None:
+def test_a_client_that_takes_more_answers_than_there_are_is_a_fault(head: int) -> None:
     with pair() as both:
         both.shard.words[words.ANSWERS_HEAD] = head
         answers = np.frombuffer(b"x", np.uint8)

@@ -94,7 +94,7 @@ def test_a_full_socket_takes_a_part_and_then_nothing(pair: Pair) -> None:
     assert pull(client, taken) == answer.expected[:taken]
 
 
-def test_what_finds_room_while_the_client_reads_goes_in_order(pair: Pair) -> None:
+def test_an_answer_sent_while_the_client_reads_arrives_in_order(pair: Pair) -> None:
     ours, client = pair
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
     full, answer = Answer(MUCH).send(ours), Answer(MUCH)
@@ -111,7 +111,7 @@ def test_what_finds_room_while_the_client_reads_goes_in_order(pair: Pair) -> Non
     eventually(more_than_it_holds, "more has found room")
 
 
-def test_whoever_else_has_something_does_not_wait_for_room(pair: Pair) -> None:
+def test_send_does_not_wait_for_room_while_another_client_has_input(pair: Pair) -> None:
     ours, client = pair
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
     full, answer = Answer(MUCH).send(ours), Answer(MUCH)
@@ -123,7 +123,7 @@ def test_whoever_else_has_something_does_not_wait_for_room(pair: Pair) -> None:
     os.close(bell)
 
 
-def test_who_has_hung_up_takes_nothing(pair: Pair) -> None:
+def test_send_to_a_closed_connection_sends_nothing(pair: Pair) -> None:
     ours, client = pair
     client.close()
     assert Answer([(12, 64, b"a batch")]).send(ours) == 0

@@ -60,7 +60,7 @@ def held(parked: Waiting) -> dict[int, tuple[bytes, set[int]]]:
         max_size=40,
     )
 )
-def test_what_was_added_is_held_until_it_is_removed(
+def test_a_waiting_fetch_is_held_until_it_is_removed(
     steps: list[tuple[bytes, list[int]] | int],
 ) -> None:
     parked = new_parked(SLOTS)
@@ -87,7 +87,7 @@ def test_it_knows_when_the_first_is_due() -> None:
     assert parked[0][PARKED_DUE_NS] == parked[0][parked_at(1) + W_DUE_NS] == 20_000_000
 
 
-def test_what_it_has_no_room_for_is_not_taken() -> None:
+def test_a_fetch_without_room_in_the_table_is_refused() -> None:
     parked = new_parked(SLOTS)
     assert not add(parked, 1, b"x" * (REQUEST_BYTES_MAX + 1), [0])
     for fd in range(PARKED_MAX):

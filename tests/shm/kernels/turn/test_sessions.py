@@ -106,7 +106,7 @@ def test_of_answers_there_is_no_room_for_it_says_how_many_went(listed: Listed) -
     assert answer_session(listed.table, ROW, answers) == 0
 
 
-def test_who_has_requests_stays_awake(listed: Listed) -> None:
+def test_a_session_with_a_request_stays_awake(listed: Listed) -> None:
     assert let_sleep(listed.table, 1 << ROW) == 0
     assert listed.pair.shard.words[words.SHARD_SLEEP] & 1 == 1
     assert not any_requests(listed.table, 1 << ROW, 2)
@@ -117,7 +117,7 @@ def test_who_has_requests_stays_awake(listed: Listed) -> None:
     assert listed.pair.shard.words[words.SHARD_SLEEP] & 1 == 0
 
 
-def test_a_socket_that_is_gone_harms_nobody(listed: Listed) -> None:
+def test_telling_a_session_whose_socket_is_closed_does_nothing(listed: Listed) -> None:
     listed.sleep()
     listed.client.close()
     tell_sessions(listed.table, 1 << ROW)

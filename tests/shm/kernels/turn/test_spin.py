@@ -12,7 +12,7 @@ from shm.kernels.turn.spin import (
 )
 
 
-def test_who_waits_awake_in_vain_stops_trying_for_a_while() -> None:
+def test_spinning_in_vain_stops_for_a_while() -> None:
     spin, tried = new_spin(), []
     for _ in range(2 * SPIN_PAUSE_TURNS):
         may = may_spin(spin)
@@ -24,14 +24,14 @@ def test_who_waits_awake_in_vain_stops_trying_for_a_while() -> None:
     assert tried.index(False) == in_vain
 
 
-def test_who_mostly_succeeds_goes_on_trying() -> None:
+def test_spinning_with_frequent_success_continues() -> None:
     spin = new_spin()
     for i in range(3 * SPIN_PAUSE_TURNS):
         assert may_spin(spin)
         note_spin(spin, i % 3 != 0)
 
 
-def test_on_a_single_core_nobody_waits_awake(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_on_a_single_core_never_spins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {3})
     spin = new_spin()
     assert not any(may_spin(spin) for _ in range(3 * SPIN_PAUSE_TURNS))

@@ -58,7 +58,7 @@ def test_requests_are_written_shown_and_answered_until_nothing_comes(turns: Turn
 
 
 @pytest.mark.parametrize("is_any", [True, False])
-def test_who_waits_for_records_is_told_before_the_ack(turns: Turns, is_any: bool) -> None:
+def test_a_turn_returns_to_waiters_of_the_loop_before_the_acks(turns: Turns, is_any: bool) -> None:
     client, _ = turns.pairs[0]
     turns.turn[IS_WATCHED], turns.watched[SLOTS[10]] = is_any, not is_any
     client.send(ONE)
@@ -68,7 +68,7 @@ def test_who_waits_for_records_is_told_before_the_ack(turns: Turns, is_any: bool
     assert (turn[ROW], turn[ROW_COUNT], answered(client)) == (0, 1, 0)
 
 
-def test_who_waits_for_another_partition_keeps_nobody(turns: Turns) -> None:
+def test_a_waiter_for_another_partition_does_not_end_the_turn(turns: Turns) -> None:
     client, _ = turns.pairs[0]
     turns.watched[SLOTS[12]] = 1
     client.send(ONE)
@@ -86,7 +86,9 @@ def test_acks_of_disk_level_are_left_and_nothing_of_their_turn_is_written(turns:
 
 
 @pytest.mark.parametrize("word", [WAL_FD, WAL_END])
-def test_what_cannot_be_written_is_left_unsent_and_unseen(turns: Turns, word: int) -> None:
+def test_batches_that_cannot_be_written_are_neither_acknowledged_nor_visible(
+    turns: Turns, word: int
+) -> None:
     client, _ = turns.pairs[0]
     turns.turn[word] = 0 if word == WAL_END else -1
     client.send(ONE)

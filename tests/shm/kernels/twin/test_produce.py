@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from shm.kernels.twin import produce as plain
-from shm.kernels.twin.produce import Appended, Cut, Limits, PlainPartition, Producers, Refused
+from shm.kernels.twin.produce import (
+    Appended,
+    BatchRefused,
+    Cut,
+    PlainPartition,
+    Producers,
+    TopicLimits,
+)
 from smq.model.errors import PeerError
 from smq.wire.generated.produce import read_produce_request
 from smq.wire.headers import read_request_header
@@ -71,7 +78,7 @@ def test_a_producer_is_remembered_for_five_batches_of_its_newest_epoch() -> None
         producers.remember(1, 0, Appended(first, first, 10 * first, 0))
     assert producers.check(1, 0, 5, 5) == Appended(5, 5, 50, 0)
     for epoch, first, error in ((0, 0, 45), (0, 7, 45), (-1, 6, 47), (1, 6, 45)):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(BatchRefused) as refused:
             producers.check(1, epoch, first, first)
         assert refused.value.error == error
     assert producers.check(1, 0, 6, 6) is None
@@ -80,7 +87,7 @@ def test_a_producer_is_remembered_for_five_batches_of_its_newest_epoch() -> None
 
 
 def test_a_partition_stores_a_batch_at_its_end() -> None:
-    partition = PlainPartition(Limits(1000, log_append_time=True), leader_epoch=3, log_end=8)
+    partition = PlainPartition(TopicLimits(1000, log_append_time=True), leader_epoch=3, log_end=8)
     assert partition.append(batch(b"a", b"b"), wall_ms=99) == (8, 99)
     (stored,) = read_batches(partition.batches[0])
     assert (stored.base_offset, stored.leader_epoch, stored.max_timestamp) == (8, 3, 99)
@@ -89,7 +96,7 @@ def test_a_partition_stores_a_batch_at_its_end() -> None:
 
 
 def test_a_twin_answers_for_topics_by_name_and_by_id() -> None:
-    partition = PlainPartition(Limits(1000))
+    partition = PlainPartition(TopicLimits(1000))
     broker = plain.PlainBroker({b"a": [partition], TOPICS["a"].id.bytes: [partition]})
     for version in (9, 13):
         read = plain.parse_request(request_of([("a", [(0, batch())])], version)[4:])

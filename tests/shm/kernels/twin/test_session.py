@@ -28,7 +28,7 @@ def test_requests_follow_each_other_and_a_pad_leads_to_the_start() -> None:
         ((21).to_bytes(4).ljust(64), 64, FAULT_SIZE),
     ],
 )
-def test_what_cannot_stand_there_is_a_fault(inbox: bytes, tail: int, fault: int) -> None:
+def test_an_impossible_inbox_raises_fault(inbox: bytes, tail: int, fault: int) -> None:
     with pytest.raises(Fault, match=str(fault)):
         take(inbox, 0, tail, 20, room=100)
 
