@@ -1,6 +1,7 @@
 """The connections of a shard, from accept to close."""
 
 import socket
+from collections.abc import Callable
 from dataclasses import replace
 
 from smq.app.process.acceptor import Acceptor
@@ -9,8 +10,6 @@ from smq.app.process.loop import Loop
 from smq.app.process.machine import room_for
 from smq.app.shard.connection import Connection, ConnectionOwner
 from smq.app.shard.limited import look
-from smq.app.shard.quick_turns import QuickTurns
-from smq.app.shard.touched import Touched
 from smq.model.caller import Caller
 from smq.model.config import Config
 from smq.shard.shard import Shard
@@ -19,19 +18,23 @@ HOST_SEND_BYTES = 512 * 1024  # For a client on this host: it reads them while c
 
 
 class Clients:
-    """By descriptor in `by_fd`. `owner` serves them."""
+    """By descriptor in `by_fd`. `owner` serves them.
+
+    touch            this turn has touched a client
+    kernel_used_ns   when a kernel last took a descriptor's input (monotonic)
+    """
 
     def __init__(
         self,
         loop: Loop,
         shard: Shard,
         owner: ConnectionOwner,
-        quick_turns: QuickTurns,
-        touched: Touched,
+        touch: Callable[[Connection], None],
+        kernel_used_ns: Callable[[int], int],
     ) -> None:
         self._loop, self._config, self._owner = loop, shard.config, owner
         self._quotas = shard.quotas
-        self._quick_turns, self._touched = quick_turns, touched
+        self._touch, self._kernel_used_ns = touch, kernel_used_ns
         self._acceptor: Acceptor | None = None
         self.by_fd: dict[int, Connection] = {}
 
@@ -49,7 +52,7 @@ class Clients:
         connection = Connection(self._loop, sock, Caller(*address[:2]), self._owner)
         connection.last_used_ns = monotonic_ns()
         self.by_fd[connection.fd] = connection
-        self._touched.add(connection)
+        self._touch(connection)
         if self._quotas.is_on:
             look(connection, self._quotas)
             now_ms = monotonic_ms()
@@ -74,14 +77,12 @@ class Clients:
     def remove(self, connection: Connection) -> None:
         """Forget a closed connection."""
         del self.by_fd[connection.fd]
-        self._quick_turns.forget(connection.fd)
 
     def close_idle(self) -> None:
         """Close connections that have asked for nothing for too long."""
         idle_ns = self._config.connections_max_idle_ms * 1_000_000
         oldest = monotonic_ns() - idle_ns
         for connection in list(self.by_fd.values()):
-            used_ns = max(connection.last_used_ns, self._quick_turns.last_used_ns(connection.fd))
-            is_waiting = connection.slots or self._quick_turns.is_parked(connection.fd)
-            if used_ns < oldest and not is_waiting:
+            used_ns = max(connection.last_used_ns, self._kernel_used_ns(connection.fd))
+            if used_ns < oldest and not connection.slots:
                 connection.close()

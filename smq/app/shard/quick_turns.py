@@ -53,7 +53,7 @@ from shm.kernels.turn.words import (
     WAL_START,
     WATCH_ALL,
 )
-from smq.app.process.clock import ahead_ms
+from smq.app.process.clock import ahead_ms, monotonic_ns
 from smq.app.process.loop import Spin
 from smq.app.shard.connection import Connection
 from smq.app.shard.parked_fetches import ParkedTable
@@ -137,7 +137,10 @@ class QuickTurns:
             self.clients[fd] = LOOPS
 
     def last_used_ns(self, fd: int) -> int:
-        """When a client last sent something (monotonic), as far as the kernel knows."""
+        """When a client last used its connection (monotonic), as far as the kernel knows: one whose
+        fetch waits there does so now."""
+        if self.is_parked(fd):
+            return monotonic_ns()
         return int(self.clients[fd]) if fd < DESCRIPTORS_MAX else 0
 
     # --- turns -----------------------------------------------------------------------------------

@@ -93,8 +93,8 @@ class ShardServer:
         quick_turns = self._quick_turns = QuickTurns(
             loop.fileno(), shard, producing, fetching, self._polls.watched, published
         )
-        self.touched = Touched(quick_turns, self._answering)
-        self.clients = Clients(loop, shard, self, quick_turns, self.touched)
+        self.touched = Touched(quick_turns.note, self._answering)
+        self.clients = Clients(loop, shard, self, self.touched.add, quick_turns.last_used_ns)
         in_steps = Producing(
             *needs,
             leader_of=shard.leader_of,
@@ -132,6 +132,7 @@ class ShardServer:
     def gone(self, connection: Connection) -> None:
         """See Owner."""
         self.clients.remove(connection)
+        self._quick_turns.forget(connection.fd)
         self._buffers.drop(connection.rest)
         for poll in connection.polls:
             self._polls.drop(poll)

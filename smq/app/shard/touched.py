@@ -1,16 +1,18 @@
 """The clients that a turn of the loop has touched: the kernel must learn their new state."""
 
+from collections.abc import Callable
+
 from smq.app.shard.answering import Answering
 from smq.app.shard.connection import Connection
-from smq.app.shard.quick_turns import QuickTurns
 from smq.app.shard.session import Session
 
 
 class Touched:
-    """The touched clients of one shard."""
+    """The touched clients of one shard. `tell(client)` tells the kernel whether it may take the
+    client's next request."""
 
-    def __init__(self, quick_turns: QuickTurns, answering: Answering) -> None:
-        self._quick_turns, self._answering = quick_turns, answering
+    def __init__(self, tell: Callable[[Connection | Session], None], answering: Answering) -> None:
+        self._tell, self._answering = tell, answering
         self._clients: set[Connection | Session] = set()
 
     def add(self, client: Connection | Session) -> None:
@@ -25,7 +27,7 @@ class Touched:
     def note(self, client: Connection | Session) -> None:
         """Tell the kernel whether it may take a client's next request."""
         if not client.closed:
-            self._quick_turns.note(client)
+            self._tell(client)
 
     def end_turn(self) -> None:
         """The turn is over."""

@@ -6,12 +6,6 @@ from typing import Any, cast
 from smq.app.shard.touched import Touched
 
 
-class Noted(list[Any]):
-    """Stands for QuickTurns: who was noted."""
-
-    note = list.append
-
-
 def client(*, closed: bool = False) -> Any:
     class Client:
         pass
@@ -22,8 +16,9 @@ def client(*, closed: bool = False) -> Any:
 
 
 def test_all_of_a_turn_are_noted_and_forgotten_at_its_end() -> None:
-    quick, answering = Noted(), SimpleNamespace(dirty={})
-    touched = Touched(cast("Any", quick), cast("Any", answering))
+    quick: list[Any] = []
+    answering = SimpleNamespace(dirty={})
+    touched = Touched(quick.append, cast("Any", answering))
     one, other, gone = client(), client(), client(closed=True)
     touched.add(one)
     touched.add(gone)
