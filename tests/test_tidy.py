@@ -83,7 +83,7 @@ WALL_TIME = {
     # Files' times, of the filer's clock. The rules leave room for clocks that differ.
     "shm/kernels/log/handles.py": "whether a payload is young enough to be named",
     "smq/shard/references.py": "whether a payload is young enough to be named",
-    "smq/app/shard/payloads.py": "whether a payload is young enough to be named",
+    "smq/app/shard/waiting/payloads.py": "whether a payload is young enough to be named",
     "smq/sealer/payloads.py": "which payloads are so old that no record may name them any more",
     "smq/app/sealer/chores.py": "which payloads and unfinished uploads are old",
     "smq/filer": "files' times, and which unfinished uploads are old",
@@ -102,7 +102,7 @@ WALL_TIME = {
     "smq/store/config_changes.py": "who has changed what, and when",
     "gateway/apis/describe_quorum.py": "when a replica caught up: now",
     "smq/coordinator/topics.py": "when a topic was created",
-    "smq/app/shard/request_times.py": "when a slow request came",
+    "smq/app/shard/connections/request_times.py": "when a slow request came",
     "smq/app/supervisor/serve.py": "since when the broker runs",
     "smq/app/supervisor/supervisor.py": "since when a node runs",
     "smq/cli": "for how long the broker runs, how far tables are behind",

@@ -5,9 +5,9 @@ its bytes come from the ring if it still has them, otherwise from the WAL, check
 thread reads bytes that are not in the page cache, so that other clients do not wait for the disk.
 
 An answer has one Loan, which keeps the segments and files that its parts need: the answer's slot
-(smq.app.shard.connection) owns it, and releases it once the answer is sent or given up. It keeps
-segments only while the log has space without them (smq.log.files.wal). A connection whose bytes are
-gone is closed; its client asks again.
+(smq.app.shard.connections.connection) owns it, and releases it once the answer is sent or given up.
+It keeps segments only while the log has space without them (smq.log.files.wal). A connection whose
+bytes are gone is closed; its client asks again.
 """
 
 import os

@@ -2,7 +2,7 @@
 
 import pytest
 
-from smq.app.shard import quick_turns
+from smq.app.shard.turns import quick_turns
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from shm.cluster import ClusterBlock
 from shm.kernels.base.words import P_HIGH_WATERMARK
 from shm.kernels.session import client as kernels
 from shm.session import SessionMemory
-from smq.app.shard.session import Session
-from smq.app.shard.sessions import Sessions
+from smq.app.shard.door.session import Session
+from smq.app.shard.door.sessions import Sessions
 from smq.model.catalog import Topic
 from smq.wire.attach import ANSWER_BYTES, AttachReply, Hello
 from tests.app.fake_peers import listen, turn_until

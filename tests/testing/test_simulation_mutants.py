@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from smq.app.shard.acks import Acks
+from smq.app.shard.requests.acks import Acks
 from smq.testing.simulation.defects.mutant import Mutant
 from smq.testing.simulation.events import events_of
 from smq.testing.simulation.mutants import (

@@ -12,7 +12,7 @@ The kernel takes turn after turn. It returns when its time is over, when nothing
 next timer is due, when a new catalog was published, and when it meets a case of the loop: another
 connection or request, a partition of durability `disk`, a log without room, a full socket, records
 that a request of the loop waits for, a system call that failed. Then `turn` and `plan` say how far
-the turn got, and smq.app.shard.quick_turns hands the rest to the loop, which gives the same
+the turn got, and smq.app.shard.turns.quick_turns hands the rest to the loop, which gives the same
 answers. Descriptors are level-triggered: input that was not read is reported again.
 
 shm.kernels.turn.words describes the words and `clients`.

@@ -3,7 +3,7 @@
 A turn, in this order:
 
     sleep         is offered the wait until the next timer, and may handle events itself: the
-                  shard's kernel does (smq.app.shard.kernel_turns)
+                  shard's kernel does (smq.app.shard.turns.kernel_turns)
     wait          spin if `Spin` says so, then epoll
     turn_starts   hooks
     quick         is offered the turn's events, and may handle all of them

@@ -15,7 +15,7 @@ from smq.app.process.acceptor import Acceptor
 from smq.app.process.link import Link
 from smq.app.process.loop import Loop
 from smq.app.process.peers import Peers
-from smq.app.shard.hanging import Hanging
+from smq.app.shard.waiting.hanging import Hanging
 from smq.log.log import Log
 from smq.log.reading import DamagedFrame
 from smq.model.errors import PeerError

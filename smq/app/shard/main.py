@@ -15,8 +15,8 @@ from smq.app.process.machine import boot_id
 from smq.app.process.notices import Notices
 from smq.app.process.peers import Peers
 from smq.app.shard.commands import ShardCommands
+from smq.app.shard.door.sessions import Sessions
 from smq.app.shard.server import ShardServer
-from smq.app.shard.sessions import Sessions
 from smq.log.files.background import BackgroundThread
 from smq.log.files.disk import OsDisk
 from smq.log.log import Log

@@ -1,6 +1,6 @@
 """The outer layer of a shard: sockets, the turn, long polls, relays. Decisions are made elsewhere.
 
-A turn of the loop, where a kernel does not take it whole (smq.app.shard.quick_turns):
+A turn of the loop, where a kernel does not take it whole (smq.app.shard.turns.quick_turns):
 
     look at the catalog's version
     read what arrived     one recv a connection; all its Produce requests in one kernel call
@@ -23,23 +23,23 @@ from smq.app.process.clock import monotonic_ms, monotonic_ns
 from smq.app.process.loop import Loop
 from smq.app.process.peers import Peers
 from smq.app.process.steps import Steps
-from smq.app.shard.acks import Acks
-from smq.app.shard.answering import Answering
-from smq.app.shard.clients import Clients
-from smq.app.shard.connection import Connection
-from smq.app.shard.kernel_turns import KernelTurns
-from smq.app.shard.legacy import requests_of
-from smq.app.shard.limited import look
-from smq.app.shard.long_polls import LongPolls
-from smq.app.shard.parked_fetches import Parked, ParkedFetches
-from smq.app.shard.payloads import payloads_of
-from smq.app.shard.quick_turns import QuickTurns
-from smq.app.shard.receive import Buffer, BufferPool
-from smq.app.shard.request_times import PRODUCE_KEY, RequestTimes
-from smq.app.shard.session import Session
-from smq.app.shard.touched import Touched
-from smq.app.shard.transactional import Additions
-from smq.app.shard.unfinished import UnfinishedRequests
+from smq.app.shard.connections.clients import Clients
+from smq.app.shard.connections.connection import Connection
+from smq.app.shard.connections.limited import look
+from smq.app.shard.connections.receive import Buffer, BufferPool
+from smq.app.shard.connections.request_times import PRODUCE_KEY, RequestTimes
+from smq.app.shard.door.session import Session
+from smq.app.shard.requests.acks import Acks
+from smq.app.shard.requests.answering import Answering
+from smq.app.shard.requests.legacy import requests_of
+from smq.app.shard.requests.touched import Touched
+from smq.app.shard.requests.unfinished import UnfinishedRequests
+from smq.app.shard.turns.kernel_turns import KernelTurns
+from smq.app.shard.turns.quick_turns import QuickTurns
+from smq.app.shard.waiting.long_polls import LongPolls
+from smq.app.shard.waiting.parked_fetches import Parked, ParkedFetches
+from smq.app.shard.waiting.payloads import payloads_of
+from smq.app.shard.waiting.transactional import Additions
 from smq.model.config import Config
 from smq.model.now import Now
 from smq.shard.checks import TurnRoom
@@ -257,7 +257,7 @@ class ShardServer:
             if self.turns.door is not None:
                 self.turns.door.moved(places)
 
-    # --- for the local door (smq.app.shard.sessions.RequestHandler) -------------------------------
+    # --- for the local door (door/sessions.py, RequestHandler) -----------------------------------
 
     def produce(
         self, session: Session, data: np.ndarray, end: int, first: Produced | None = None

@@ -21,12 +21,12 @@ from smq.app.process.inheritance import COORDINATOR, SEALER, Inheritance, shard_
 from smq.app.process.loop import Loop, Spin
 from smq.app.process.notices import Notices
 from smq.app.process.peers import Peers
-from smq.app.shard.acks import Acks
 from smq.app.shard.commands import ShardCommands
-from smq.app.shard.connection import Connection, Slot
+from smq.app.shard.connections.connection import Connection, Slot
+from smq.app.shard.door.session import Session
 from smq.app.shard.main import CATALOG_WAIT_MS, housekeep
+from smq.app.shard.requests.acks import Acks
 from smq.app.shard.server import ShardServer
-from smq.app.shard.session import Session
 from smq.coordinator.coordinator import Coordinator
 from smq.coordinator.topics import Cluster
 from smq.log.log import Log
@@ -168,7 +168,8 @@ def nodes_of(inheritance: Inheritance) -> list[Node]:
 
 class KernelAcks(Acks):
     """The acks of a shard whose turns a kernel sometimes takes: it writes the acks below level
-    `disk`, and requests no sync (smq.app.shard.quick_turns.may_run, shm/kernels/turn/turns.py)."""
+    `disk`, and requests no sync (smq.app.shard.turns.quick_turns.may_run, shm.kernels.turn.turns).
+    """
 
     def __init__(self, shard: Shard, chance: Random) -> None:
         super().__init__(shard)

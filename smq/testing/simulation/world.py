@@ -22,7 +22,7 @@ from smq.testing.simulation.sdk.programs import GROUP, SdkProgram, SimSdkConsume
 from smq.testing.simulation.transactor import CommittedReader, TransactionTopics, Transactor
 
 QUIET_MS = 15_000  # Longer than any answer of a healthy broker may take.
-HANGING_MS = 90_000  # Longer than smq.app.shard.hanging lets a transaction be open.
+HANGING_MS = 90_000  # Longer than smq.app.shard.waiting.hanging lets a transaction be open.
 REPAIR_MS = 4000  # Logs are tended once a second.
 HANG_MS = 5000
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from shm.kernels.base.words import WORD_SPACE_END
 from smq.app.process.clock import monotonic_ms
-from smq.app.shard.receive import BUFFER_BYTES
+from smq.app.shard.connections.receive import BUFFER_BYTES
 from smq.model.errors import ErrorCode
 from smq.wire.generated.find_coordinator import FindCoordinatorRequest
 from tests.app.fake_peers import turn_until

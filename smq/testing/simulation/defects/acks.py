@@ -3,9 +3,9 @@
 # ruff: noqa: SLF001  (The defects lie inside.)
 
 from shm.kernels.base.words import DURABILITY_DISK, DURABILITY_OS, WORD_WRITTEN
-from smq.app.shard.acks import Acks, _Ack
-from smq.app.shard.connection import Connection, Slot
-from smq.app.shard.session import Session
+from smq.app.shard.connections.connection import Connection, Slot
+from smq.app.shard.door.session import Session
+from smq.app.shard.requests.acks import Acks, _Ack
 from smq.log.log import Log
 from smq.shard.produce import Marks
 from smq.testing.simulation.defects.mutant import DISKS, Change, Mutant

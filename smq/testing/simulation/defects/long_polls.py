@@ -1,6 +1,6 @@
 """Long polls that nothing wakes."""
 
-from smq.app.shard.long_polls import LongPolls
+from smq.app.shard.waiting.long_polls import LongPolls
 from smq.testing.simulation.defects.mutant import TOPICS, Change, Mutant
 
 

@@ -1,0 +1,1 @@
+"""Clients' sockets: what is received, what is sent, what each may hold."""

@@ -1,0 +1,1 @@
+"""Programs on this host, which hand us requests through shared memory."""

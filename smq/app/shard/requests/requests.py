@@ -1,0 +1,258 @@
+"""Takes whole requests from a connection's received bytes.
+
+take     all of a buffer's Produce requests in one kernel call, then what follows them
+answer   one request of another kind: a fetch of records in the ring by a kernel, all else by
+         its handler
+"""
+
+from struct import Struct
+
+import numpy as np
+
+from gateway.apis.table import API_BY_KEY
+from gateway.context import Relay
+from gateway.dispatch import Dispatched, dispatch
+from gateway.quick_fetch import QuickFetch
+from shm.kernels.base.wire import SIZE_BYTES
+from shm.kernels.base.words import (
+    STOP_FETCH_LEFT,
+    STOP_MALFORMED,
+    STOP_NEED_MORE,
+    STOP_OTHER_API,
+    STOP_PLAN_FULL,
+)
+from shm.kernels.request.fetch import FETCH_KEY
+from shm.kernels.request.produce import VERSION_MAX, VERSION_MIN
+from smq.app.process import clock
+from smq.app.process.clock import monotonic_ms, monotonic_ns
+from smq.app.shard.connections.connection import SHARE, Connection, Slot
+from smq.app.shard.connections.limited import (
+    API_KEY_BYTES,
+    charge_produce,
+    charge_time,
+    identify,
+    identify_by,
+)
+from smq.app.shard.connections.receive import Buffer
+from smq.app.shard.connections.request_times import RequestTimes
+from smq.app.shard.door.session import Session
+from smq.app.shard.requests.acks import Acks
+from smq.app.shard.requests.answering import Answering
+from smq.app.shard.requests.touched import Touched
+from smq.app.shard.requests.unfinished import UnfinishedRequests
+from smq.app.shard.waiting.parked_fetches import Parked
+from smq.model.errors import PeerError
+from smq.shard.produce import Left, Produced, Producing
+from smq.shard.shard import Shard
+from smq.wire.headers import read_request_header
+
+PRODUCE_KEY = 0
+KEY_AND_VERSION = Struct(">hh")
+WAIT_FOR_MEMBERS = {11, 14}  # JoinGroup and SyncGroup, which the coordinator answers.
+_FETCH = FETCH_KEY.to_bytes(API_KEY_BYTES)
+
+
+_OTHERS = {STOP_OTHER_API, STOP_FETCH_LEFT}
+_WRONG = {STOP_OTHER_API: "a request is no Produce of a version that we know"}
+
+
+class Requests:
+    """The requests of one shard's clients."""
+
+    def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the server)
+        self,
+        shard: Shard,
+        producing: Producing,
+        quick_fetch: QuickFetch,
+        acks: Acks,
+        answering: Answering,
+        touched: Touched,
+        unfinished: UnfinishedRequests,
+        times: RequestTimes,
+    ) -> None:
+        self._shard, self._producing, self._quick_fetch = shard, producing, quick_fetch
+        self._acks, self._answering, self._touched = acks, answering, touched
+        self._unfinished, self._times = unfinished, times
+
+    def take(self, connection: Connection, buffer: Buffer) -> None:
+        """Handle every whole request in a buffer, until the connection is full."""
+        directory, now, connection.spent = self._shard.directory, clock.now(), 0
+        while buffer.start < buffer.end and not (
+            connection.closed or connection.is_closing or connection.is_full
+        ):
+            begun_ns, quota_ms = 0, 0
+            if connection.is_limited:
+                identify_by(connection, buffer, self._shard.quotas)
+                begun_ns, quota_ms = (
+                    monotonic_ns(),
+                    charge_produce(connection, buffer, now.monotonic_ms),
+                )
+            produced = self._producing.run(
+                buffer.array, buffer.start, buffer.end, directory, now, quota_ms
+            )
+            self.go_on(connection, buffer, produced, now.monotonic_ms)
+            if produced.stop == STOP_NEED_MORE:
+                break
+            if produced.stop == STOP_PLAN_FULL:
+                connection.spent = SHARE  # A plan takes milliseconds.
+            if begun_ns:
+                charge_time(connection, monotonic_ns() - begun_ns, now.monotonic_ms)
+            connection.end_share()
+
+    def go_on(
+        self, connection: Connection, buffer: Buffer, produced: Produced, now_ms: int
+    ) -> None:
+        """Handle a kernel's results for a buffer's Produce requests, and what stopped it."""
+        throttle = self._shard.throttle
+        if produced.answers:
+            self._acks.queue(connection, bytes(produced.answers), produced.marks)
+        if throttle.is_on and produced.consumed_to > buffer.start:
+            connection.mute(throttle.charge(produced.consumed_to - buffer.start, now_ms))
+        left, buffer.start = produced.left, produced.consumed_to
+        if left is not None and not produced.close:
+            self._unfinished.go_on(connection, buffer.give(left.start, left.end), left)
+        is_flood = produced.refused and connection.patience.ends(produced.refused, now_ms)
+        if produced.close or produced.stop == STOP_MALFORMED or is_flood:
+            connection.close_after_answers()
+        elif produced.stop in _OTHERS:
+            self.take_other(connection, buffer, is_left=produced.stop == STOP_FETCH_LEFT)
+
+    def take_other(self, connection: Connection, buffer: Buffer, *, is_left: bool = False) -> None:
+        """Handle the next request, which is no Produce that a kernel takes; `is_left`: it is a
+        Fetch that its kernel has left."""
+        start = buffer.start + SIZE_BYTES
+        key, version = KEY_AND_VERSION.unpack_from(buffer.array.data, start)
+        if key == PRODUCE_KEY and VERSION_MIN <= version <= VERSION_MAX:
+            self._take_transactional(connection, buffer)
+        elif connection.acks_due:
+            connection.is_held = True  # It must see records acknowledged before it.
+        else:
+            buffer.start = end = buffer.start + buffer.wanted_bytes()
+            self.answer(connection, buffer.array, start, end, is_left=is_left)
+            connection.charge(end - start)
+
+    def _take_transactional(self, connection: Connection, buffer: Buffer) -> None:
+        start, end = buffer.start, buffer.start + buffer.wanted_bytes()
+        buffer.start = end
+        try:
+            self._unfinished.take_transactional(connection, buffer.array[start:end])
+        except PeerError:
+            connection.close_after_answers()
+            return
+        self._slow(connection, end - start)
+        connection.charge(end - start)
+
+    def _slow(self, connection: Connection, size: int) -> None:
+        """Let a producer wait while space is short."""
+        throttle = self._shard.throttle
+        if throttle.is_on and not connection.closed:
+            connection.mute(throttle.charge(size, monotonic_ms()))
+
+    def answer(
+        self,
+        connection: Connection,
+        data: np.ndarray,
+        start: int,
+        end: int,
+        *,
+        is_left: bool = False,
+    ) -> None:
+        """Handle the request (without its size) in data[start:end].
+
+        `is_left`: it is a Fetch that its kernel has left.
+        """
+        request, slot, began_ns = data.data[start:end], Slot(is_open=False), monotonic_ns()
+        try:
+            is_fetch = not is_left and request[:API_KEY_BYTES] == _FETCH
+            found = self._quick_fetch.run(data, start, end, slot.loan) if is_fetch else None
+            if found is None:
+                now = clock.now()
+                dispatched = dispatch(request, self._shard, now, connection.caller, slot.loan)
+            else:
+                header, _ = read_request_header(request, 0)
+                dispatched = Dispatched(API_BY_KEY[FETCH_KEY], header, found)
+        except PeerError:
+            connection.close_after_answers()
+            return
+        self.carry(connection, slot, request, dispatched, began_ns)
+
+    def take_over(self, connection: Connection, parked: Parked) -> None:
+        """Have a fetch wait here that has waited in the kernel's table."""
+        try:
+            header, _ = read_request_header(parked.request.data, 0)
+        except PeerError:  # The kernel does not look at the client's name.
+            connection.close_after_answers()
+            return
+        slot = Slot(is_open=False)
+        wait = self._quick_fetch.resume(*parked, slot.loan)
+        dispatched = Dispatched(API_BY_KEY[FETCH_KEY], header, wait)
+        self.carry(connection, slot, parked.request.data, dispatched, monotonic_ns())
+
+    def carry(
+        self,
+        connection: Connection,
+        slot: Slot,
+        request: memoryview,
+        dispatched: Dispatched,
+        began_ns: int,
+    ) -> None:
+        """Carry the result of a request to its slot."""
+        header, result = dispatched.header, dispatched.result
+        identify(connection, header.client_id, self._shard.quotas)
+        connection.slots.append(slot)
+        client = f"{connection.caller.host} {header.client_id or ''}".rstrip()
+        slot.timing = self._times.begin(
+            header.api_key, header.api_version, began_ns, len(request) + SIZE_BYTES, client
+        )
+        slot.timing.handled()
+        if isinstance(result, Relay):
+            slot.timing.is_patient = header.api_key in WAIT_FOR_MEMBERS
+            self._answering.relay(connection, slot, request)
+        else:
+            self._answering.settle(connection, slot, dispatched, result)
+
+    def produce(
+        self, session: Session, data: np.ndarray, end: int, first: Produced | None = None
+    ) -> str:
+        """Take the whole requests in data[:end]; returns "" or their error.
+
+        `first` is their result so far.
+        """
+        shard, now = self._shard, clock.now()
+        produced = first or self._producing.run(data, 0, end, shard.directory, now)
+        while not (wrong := self._produced(session, produced, now.monotonic_ms)):
+            start = produced.consumed_to
+            if produced.left is not None:
+                self._leave(session, data[produced.left.start : end].copy(), produced.left)
+                end = start  # The rest is taken, and charged, later.
+            if start == end:
+                break
+            if produced.stop != STOP_PLAN_FULL:
+                return _WRONG.get(produced.stop, "a request is malformed")
+            produced = self._producing.run(data, start, end, shard.directory, now)
+        if shard.throttle.is_on:
+            session.mute(shard.throttle.charge(end, now.monotonic_ms))
+        return wrong
+
+    def _produced(self, session: Session, produced: Produced, now_ms: int) -> str:
+        """Queue a session's answers; returns "" or why it is to be dropped."""
+        if produced.answers:
+            self._acks.queue(session, bytes(produced.answers), produced.marks)
+            self._touched.add(session)
+        if produced.close:
+            return "a request that wants no answer has failed"
+        if produced.refused and session.patience.ends(produced.refused, now_ms):
+            return "it floods the broker with handles to missing payloads"
+        return ""
+
+    def _leave(self, session: Session, data: np.ndarray, left: Left) -> None:
+        """Finish a request in steps, then take the whole ones behind it."""
+        size = left.end - left.start
+        rest = data[size:]
+
+        def go_on() -> None:
+            wrong = self.produce(session, rest, len(rest)) if len(rest) else ""
+            if wrong and not session.closed:
+                session.drop(wrong)
+
+        self._unfinished.go_on(session, data[:size], left, go_on)

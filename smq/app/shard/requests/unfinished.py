@@ -1,0 +1,180 @@
+"""Takes the steps of Produce requests that are not finished at once (smq.shard.unfinished), a step
+in a turn, in rotation. Their connection's next requests wait; other clients do not.
+
+A request is dropped if its client is gone, which then got no answer.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from smq.app.process import clock
+from smq.app.process.clock import monotonic_ms, monotonic_ns
+from smq.app.process.steps import Steps
+from smq.app.shard.connections.connection import Connection, Slot
+from smq.app.shard.connections.limited import charge_time
+from smq.app.shard.connections.receive import BufferPool
+from smq.app.shard.door.session import Session
+from smq.app.shard.requests.acks import Acks
+from smq.app.shard.requests.answering import Answering
+from smq.app.shard.requests.touched import Touched
+from smq.app.shard.waiting.transactional import Additions
+from smq.log.files.background import JobLane
+from smq.model.errors import PeerError
+from smq.shard.checks import Job
+from smq.shard.produce import Left, Produced, Producing
+from smq.shard.shard import Shard
+from smq.shard.transactional import TransactionalProduce
+from smq.shard.unfinished import Unfinished
+from smq.wire.internal.form import Failed
+from smq.wire.internal.transactions import AddPartitions
+
+
+@dataclass(slots=True, eq=False)
+class _Work:
+    """A client's request in steps. `then` takes the result when it is complete."""
+
+    client: Connection | Session
+    slot: Slot
+    request: Unfinished
+    then: Callable[[Produced], None]
+
+
+class UnfinishedRequests:
+    """The requests of one shard's clients that are finished in steps.
+
+    `producing` takes requests `in_steps`; `pool` counts the memory that they hold.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the server)
+        self,
+        steps: Steps,
+        additions: Additions,
+        shard: Shard,
+        producing: Producing,
+        acks: Acks,
+        answering: Answering,
+        touched: Touched,
+        pool: BufferPool,
+    ) -> None:
+        self._steps, self._additions, self._shard = steps, additions, shard
+        self._producing, self._acks, self._answering = producing, acks, answering
+        self._touched, self._pool = touched, pool
+
+    def go_on(
+        self,
+        client: Connection | Session,
+        data: np.ndarray,
+        left: Left,
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Finish requests that were begun: `data` is theirs, and nobody else uses it any more.
+
+        `then` is called when they are answered.
+        """
+        slot = self._acks.reserve(client)
+        request = Unfinished(self._shard, self._producing, data, left)
+
+        def finished(produced: Produced) -> None:
+            self._answer(client, slot, produced)
+            then()
+
+        self._begin(_Work(client, slot, request, finished))
+
+    def produce(
+        self, connection: Connection, slot: Slot, data: np.ndarray, then: Callable[[Produced], None]
+    ) -> None:
+        """Take whole requests from the beginning; `then` answers them in their slot."""
+        self._begin(_Work(connection, slot, Unfinished(self._shard, self._producing, data), then))
+
+    def take_transactional(self, connection: Connection, data: np.ndarray) -> None:
+        """Take a whole transactional request; `data` is lent. Raises PeerError."""
+        request = TransactionalProduce(self._shard, self._producing, data)
+        outcome = request.step(clock.now())
+        if isinstance(outcome, Produced):
+            self._answer(connection, None, outcome)
+            return
+        request.keep()
+        slot = self._acks.reserve(connection)
+        work = _Work(connection, slot, request, partial(self._answer, connection, slot))
+        self._begin(work, outcome if isinstance(outcome, AddPartitions) else None)
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def _begin(self, work: _Work, question: AddPartitions | None = None) -> None:
+        work.client.working += 1
+        self._pool.working_bytes += work.request.size
+        if question is not None:
+            self._additions.ask(question, partial(self._known, work))
+        else:
+            self._steps.add(partial(self._step, work))
+
+    def _step(self, work: _Work) -> bool:
+        """Take a step; returns whether the next may follow at once."""
+        client, began_ns, now = work.client, monotonic_ns(), clock.now()
+        if client.closed:
+            self._end(work)
+            return False
+        try:
+            outcome = work.request.step(now)
+        except PeerError:
+            self._refuse(work)
+            return False
+        if isinstance(client, Connection) and client.is_limited:
+            charge_time(client, monotonic_ns() - began_ns, now.monotonic_ms)
+        if outcome is None:
+            return True
+        if isinstance(outcome, Produced):
+            self._end(work)
+            work.then(outcome)
+        elif isinstance(outcome, AddPartitions):
+            self._additions.ask(outcome, partial(self._known, work))
+        else:
+            self._look(work, outcome)
+        return False
+
+    def _look(self, work: _Work, job: Job) -> None:
+        """Do a job beside the loop."""
+
+        def done(result: object) -> None:
+            work.request.told(result)
+            self._steps.add(partial(self._step, work))
+
+        log = next(iter(self._shard.logs.values()))  # One lane: requests take turns in it.
+        log.background.submit(JobLane.CHECKS, job, done)
+
+    def _known(self, work: _Work, said: list[int] | Failed) -> None:
+        """The coordinator has answered."""
+        assert isinstance(work.request, TransactionalProduce)
+        work.request.take(said)
+        self._steps.add(partial(self._step, work))
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    def _end(self, work: _Work) -> None:
+        work.request.drop()
+        work.client.working -= 1
+        self._pool.working_bytes -= work.request.size
+        assert work.client.working >= 0
+        assert self._pool.working_bytes >= 0
+        if not work.client.closed:
+            self._answering.dirty[work.client] = None
+            self._touched.add(work.client)
+
+    def _refuse(self, work: _Work) -> None:
+        """Close once earlier requests are answered."""
+        self._end(work)
+        work.client.slots.remove(work.slot)
+        work.client.close_after_answers()
+
+    def _answer(self, client: Connection | Session, slot: Slot | None, produced: Produced) -> None:
+        """Queue the answer until its records are durable; acks=0 gets none."""
+        if produced.answers:
+            self._acks.queue(client, bytes(produced.answers), produced.marks, slot)
+        elif slot is not None:
+            client.slots.remove(slot)
+        is_flood = produced.refused and client.patience.ends(produced.refused, monotonic_ms())
+        if produced.close or is_flood:
+            client.close_after_answers()

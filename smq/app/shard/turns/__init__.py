@@ -1,0 +1,1 @@
+"""Turns that a kernel takes, and what it leaves to the loop."""

@@ -1,0 +1,1 @@
+"""What waits: fetches for records, others for an answer of another process."""

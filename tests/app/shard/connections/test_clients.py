@@ -1,0 +1,85 @@
+"""Connected clients: how many, for how long, and through which buffers."""
+
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from smq.app.shard.connections.clients import HOST_SEND_BYTES
+from smq.wire.generated.find_coordinator import FindCoordinatorRequest
+from tests.app.fake_peers import turn_until
+from tests.app.shard_client import (
+    ServerBench,
+    benches,
+    request,
+    settle,
+)
+
+Make = Callable[..., ServerBench]
+DISK = {"smq.durability": "disk"}
+MEMORY = {"smq.durability": "memory"}
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    with benches(tmp_path, ServerBench) as make:
+        yield make
+
+
+def find_coordinator(correlation: int) -> bytes:
+    asked = FindCoordinatorRequest(coordinator_keys=["g"])
+    return request("FindCoordinator", 3, asked, correlation)
+
+
+def _impatient(bench: ServerBench) -> Any:
+    """The bench, that gives up waiting for a connection after some turns."""
+
+    class Impatient:
+        address, server = bench.address, bench.server
+
+        class loop:  # noqa: N801
+            opened = bench.loop.opened
+            turns = 0
+
+            @classmethod
+            def run_once(cls, _timeout_s: float) -> None:
+                bench.loop.run_once(0)
+                cls.turns += 1
+                assert cls.turns < 20, "it never came true"
+
+    return Impatient
+
+
+def send_bytes(sock: socket.socket) -> int:
+    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+
+
+def test_clients_beyond_the_limit_are_closed_and_idle_ones_after_their_time(make: Make) -> None:
+    bench = make(max_connections=2, connections_max_idle_ms=0)
+    first, second = bench.client(), bench.client()
+    with pytest.raises(AssertionError, match="came true"):
+        ServerBench.client(_impatient(bench))
+    assert len(bench.server.clients) == 2
+    first.send(find_coordinator(1))
+    settle(bench)
+    bench.server.clients.close_idle()
+    second.wait_closed()
+    assert len(bench.server.clients) == 1
+
+
+def test_a_connection_from_this_host_has_a_bounded_send_buffer(
+    make: Make,
+) -> None:
+    bench = make()
+    with socket.socket() as bounded:
+        bounded.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, HOST_SEND_BYTES)
+        expected = send_bytes(bounded)
+    for address in ("127.0.0.1", "127.0.0.2"):
+        with socket.create_connection(bench.address, source_address=(address, 0)):
+            turn_until(bench.loop, lambda: len(bench.server.clients) == 1)
+            [connection] = bench.server.clients.by_fd.values()
+            is_bounded = send_bytes(connection.socket) == expected
+            assert is_bounded == (address == "127.0.0.1")
+        turn_until(bench.loop, lambda: len(bench.server.clients) == 0)
