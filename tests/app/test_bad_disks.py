@@ -178,7 +178,7 @@ def test_a_producer_is_closed_when_its_disk_stays_broken_and_readers_are_served(
     assert len(client.frames()) == 1
     other.send(fetch(name))
     assert fetched(other.wait(1)[0]).high_watermark == 1
-    assert bench.server._acks._open_when_synced == []
+    assert bench.server._replies.acks._open_when_synced == []
     disk.heal()
     bench.shard.logs[0].tend()
     turn_until(bench.loop, lambda: bench.shard.logs[0].failed is None)

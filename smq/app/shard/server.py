@@ -32,7 +32,7 @@ from smq.app.shard.door.session import Session
 from smq.app.shard.requests.acks import Acks
 from smq.app.shard.requests.answering import Answering
 from smq.app.shard.requests.legacy import requests_of
-from smq.app.shard.requests.touched import Touched
+from smq.app.shard.requests.replies import Replies
 from smq.app.shard.requests.unfinished import UnfinishedRequests
 from smq.app.shard.turns.kernel_turns import KernelTurns
 from smq.app.shard.turns.quick_turns import QuickTurns
@@ -83,32 +83,31 @@ class ShardServer:
         )
         fetching = QuickFetch(shard, self._answer_left)
         self._buffers = BufferPool(shard.config.socket_request_max_bytes)
-        self._acks = acks or Acks(shard)
+        acks = acks or Acks(shard)
         times = RequestTimes(timings, shard.config.slow_request_ms)
-        self._times = self._acks.times = times
+        self._times = acks.times = times
         slots = max(log.memory.layout.partition_capacity for log in shard.logs.values())
         self._polls = LongPolls(loop, slots)
         steps = Steps(loop)
-        self._answering = Answering(peers, self._polls, steps, timings.errors)
+        answering = Answering(peers, self._polls, steps, timings.errors)
         quick_turns = self._quick_turns = QuickTurns(
             loop.fileno(), shard, producing, fetching, self._polls.watched, published
         )
-        self.touched = Touched(quick_turns.note, self._answering)
-        self.clients = Clients(loop, shard, self, self.touched.add, quick_turns.last_used_ns)
+        replies = self._replies = Replies(acks, answering, quick_turns.note)
+        self.clients = Clients(loop, shard, self, replies.touch, quick_turns.last_used_ns)
         in_steps = Producing(
             *needs,
             leader_of=shard.leader_of,
             in_steps=True,
             errors=timings.errors.table[PRODUCE_KEY],
         )
-        ends = self._acks, self._answering, self.touched
         additions = Additions(loop, peers)
-        unfinished = UnfinishedRequests(steps, additions, shard, in_steps, *ends, self._buffers)
-        self.requests = requests_of(steps, shard, producing, fetching, *ends, unfinished, times)
+        unfinished = UnfinishedRequests(steps, additions, shard, in_steps, replies, self._buffers)
+        self.requests = requests_of(steps, shard, producing, fetching, replies, unfinished, times)
         self._parked = ParkedFetches(loop, quick_turns.parked, quick_turns.clients, self._take_over)
         self.turns = KernelTurns(
-            loop, quick_turns, producing, self._buffers, self._acks, self._answering,
-            self._parked, self.touched, self.clients, self._resume,
+            loop, quick_turns, producing, self._buffers, replies, self._parked, self.clients,
+            self._resume,
         )  # fmt: skip
         self.sessions = quick_turns.sessions
         self.when_catalog_changes: list[Callable[[], None]] = [
@@ -124,7 +123,7 @@ class ShardServer:
         """Raise AssertionError if a request waits, between turns, for something that will never
         happen."""
         self._polls.invariants()
-        self._acks.invariants()
+        self._replies.acks.invariants()
         self._buffers.invariants(self.clients.by_fd.values())
 
     # --- connections -----------------------------------------------------------------------------
@@ -155,7 +154,7 @@ class ShardServer:
 
     def readable(self, connection: Connection) -> None:
         """See Owner."""
-        self.touched.add(connection)
+        self._replies.touch(connection)
         self._parked.unpark(connection.fd)
         buffer = self._buffers.take(connection.rest)
         try:
@@ -176,7 +175,7 @@ class ShardServer:
     def _take_over(self, fd: int, parked: Parked) -> None:
         """See ParkedFetches."""
         connection = self.clients.by_fd[fd]
-        self.touched.add(connection)
+        self._replies.touch(connection)
         self.requests.take_over(connection, parked)
 
     def _answer_left(self, request: memoryview, loan: Loan) -> Message | Ask | Wait:
@@ -185,14 +184,14 @@ class ShardServer:
 
     def resumable(self, connection: Connection) -> None:
         """See Owner."""
-        self.touched.add(connection)
+        self._replies.touch(connection)
         buffer = self._buffers.take(connection.rest)
         self.requests.take(connection, buffer)
         self._put_back(connection, buffer)
 
     def _resume(self, connection: Connection, buffer: Buffer, produced: Produced) -> None:
         """Continue with the requests of a connection that a kernel left."""
-        self.touched.add(connection)
+        self._replies.touch(connection)
         self.requests.go_on(connection, buffer, produced, monotonic_ms())
         if produced.stop != STOP_NEED_MORE:
             self.requests.take(connection, buffer)
@@ -218,7 +217,7 @@ class ShardServer:
                 self._quotas_version = self._shard.quotas.version
                 for connection in self.clients.by_fd.values():
                     look(connection, self._shard.quotas)
-                    self.touched.add(connection)
+                    self._replies.touch(connection)
             for changed in self.when_catalog_changes:
                 changed()
 
@@ -237,17 +236,12 @@ class ShardServer:
             for log in shard.logs.values():
                 shard.publish(log, DURABILITY_MEMORY)
             self._tell_moved()
-        self._acks.write()
-        if self._acks.show_synced():  # Woken by the disk, or by a client that asks again at once.
+        acks = self._replies.acks
+        acks.write()
+        if acks.show_synced():  # Woken by the disk, or by a client that asks again at once.
             self._loop.spin.wanted_ns = SPIN_SYNC_NS
         self._tell_moved()
-        for client in self._acks.open():
-            self._answering.dirty[client] = None
-        dirty, self._answering.dirty = self._answering.dirty, {}
-        for connection in dirty:
-            connection.flush()
-            self.touched.add(connection)
-        self.touched.end_turn()
+        self._replies.end_turn()
 
     def _tell_moved(self) -> None:
         if self._shard.moved:
@@ -270,8 +264,8 @@ class ShardServer:
         return self.turns.take_awake()
 
     def note(self, client: Session) -> None:
-        """See Touched."""
-        self.touched.note(client)
+        """See Replies."""
+        self._replies.note(client)
 
     def forget(self, session: Session) -> None:
         """Forget a closed session."""

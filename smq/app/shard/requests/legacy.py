@@ -120,14 +120,14 @@ class LegacyRequests(Requests):
     def _append(
         self, connection: Connection, slot: Slot | None, old: OldProduce, newer: bytes
     ) -> None:
-        self._answering.errors.add(PRODUCE, Counter(old.errors.values()))
+        self._replies.answering.errors.add(PRODUCE, Counter(old.errors.values()))
         if old.is_empty:
             self._answer(connection, slot, old, None)
             return
         data = np.frombuffer(newer, np.uint8)
         if self._shard.throttle.is_on:
             connection.mute(self._shard.throttle.charge(len(data), monotonic_ms()))
-        place = slot or self._acks.reserve(connection)
+        place = slot or self._replies.acks.reserve(connection)
 
         def finished(produced: Produced) -> None:
             if slot is None:
@@ -146,7 +146,7 @@ class LegacyRequests(Requests):
             answers, marks = bytes(produced.answers), produced.marks
             closes = closes or produced.close
         if slot is not None and not (closes and not answers):
-            self._acks.queue(connection, old.answer(answers), marks, slot)
+            self._replies.acks.queue(connection, old.answer(answers), marks, slot)
         elif slot is not None:
             connection.slots.remove(slot)
         if closes:
@@ -212,7 +212,7 @@ class LegacyRequests(Requests):
         request = memoryview(old.again(max(0, due_ms - now.monotonic_ms)))
         dispatched = dispatch(request, self._shard, now, connection.caller, slot.loan)
         assert not isinstance(dispatched.result, Relay), "a shard answers a Fetch"
-        self._answering.settle(connection, slot, dispatched, dispatched.result)
+        self._replies.answering.settle(connection, slot, dispatched, dispatched.result)
 
     # --- steps -----------------------------------------------------------------------------------
 
@@ -245,8 +245,7 @@ class LegacyRequests(Requests):
         except PeerError:
             connection.close()
             return
-        self._answering.dirty[connection] = None
-        self._touched.add(connection)
+        self._replies.change(connection)
 
 
 def requests_of(steps: Steps, shard: Shard, *parts: Any) -> Requests:  # noqa: ANN401

@@ -36,9 +36,7 @@ from smq.app.shard.connections.limited import (
 from smq.app.shard.connections.receive import Buffer
 from smq.app.shard.connections.request_times import RequestTimes
 from smq.app.shard.door.session import Session
-from smq.app.shard.requests.acks import Acks
-from smq.app.shard.requests.answering import Answering
-from smq.app.shard.requests.touched import Touched
+from smq.app.shard.requests.replies import Replies
 from smq.app.shard.requests.unfinished import UnfinishedRequests
 from smq.app.shard.waiting.parked_fetches import Parked
 from smq.model.errors import PeerError
@@ -64,15 +62,12 @@ class Requests:
         shard: Shard,
         producing: Producing,
         quick_fetch: QuickFetch,
-        acks: Acks,
-        answering: Answering,
-        touched: Touched,
+        replies: Replies,
         unfinished: UnfinishedRequests,
         times: RequestTimes,
     ) -> None:
         self._shard, self._producing, self._quick_fetch = shard, producing, quick_fetch
-        self._acks, self._answering, self._touched = acks, answering, touched
-        self._unfinished, self._times = unfinished, times
+        self._replies, self._unfinished, self._times = replies, unfinished, times
 
     def take(self, connection: Connection, buffer: Buffer) -> None:
         """Handle every whole request in a buffer, until the connection is full."""
@@ -105,7 +100,7 @@ class Requests:
         """Handle a kernel's results for a buffer's Produce requests, and what stopped it."""
         throttle = self._shard.throttle
         if produced.answers:
-            self._acks.queue(connection, bytes(produced.answers), produced.marks)
+            self._replies.acks.queue(connection, bytes(produced.answers), produced.marks)
         if throttle.is_on and produced.consumed_to > buffer.start:
             connection.mute(throttle.charge(produced.consumed_to - buffer.start, now_ms))
         left, buffer.start = produced.left, produced.consumed_to
@@ -207,9 +202,9 @@ class Requests:
         slot.timing.handled()
         if isinstance(result, Relay):
             slot.timing.is_patient = header.api_key in WAIT_FOR_MEMBERS
-            self._answering.relay(connection, slot, request)
+            self._replies.answering.relay(connection, slot, request)
         else:
-            self._answering.settle(connection, slot, dispatched, result)
+            self._replies.answering.settle(connection, slot, dispatched, result)
 
     def produce(
         self, session: Session, data: np.ndarray, end: int, first: Produced | None = None
@@ -237,8 +232,8 @@ class Requests:
     def _produced(self, session: Session, produced: Produced, now_ms: int) -> str:
         """Queue a session's answers; returns "" or why it is to be dropped."""
         if produced.answers:
-            self._acks.queue(session, bytes(produced.answers), produced.marks)
-            self._touched.add(session)
+            self._replies.acks.queue(session, bytes(produced.answers), produced.marks)
+            self._replies.touch(session)
         if produced.close:
             return "a request that wants no answer has failed"
         if produced.refused and session.patience.ends(produced.refused, now_ms):

@@ -17,9 +17,7 @@ from smq.app.shard.connections.connection import Connection, Slot
 from smq.app.shard.connections.limited import charge_time
 from smq.app.shard.connections.receive import BufferPool
 from smq.app.shard.door.session import Session
-from smq.app.shard.requests.acks import Acks
-from smq.app.shard.requests.answering import Answering
-from smq.app.shard.requests.touched import Touched
+from smq.app.shard.requests.replies import Replies
 from smq.app.shard.waiting.transactional import Additions
 from smq.log.files.background import JobLane
 from smq.model.errors import PeerError
@@ -54,14 +52,11 @@ class UnfinishedRequests:
         additions: Additions,
         shard: Shard,
         producing: Producing,
-        acks: Acks,
-        answering: Answering,
-        touched: Touched,
+        replies: Replies,
         pool: BufferPool,
     ) -> None:
         self._steps, self._additions, self._shard = steps, additions, shard
-        self._producing, self._acks, self._answering = producing, acks, answering
-        self._touched, self._pool = touched, pool
+        self._producing, self._replies, self._pool = producing, replies, pool
 
     def go_on(
         self,
@@ -74,7 +69,7 @@ class UnfinishedRequests:
 
         `then` is called when they are answered.
         """
-        slot = self._acks.reserve(client)
+        slot = self._replies.acks.reserve(client)
         request = Unfinished(self._shard, self._producing, data, left)
 
         def finished(produced: Produced) -> None:
@@ -97,7 +92,7 @@ class UnfinishedRequests:
             self._answer(connection, None, outcome)
             return
         request.keep()
-        slot = self._acks.reserve(connection)
+        slot = self._replies.acks.reserve(connection)
         work = _Work(connection, slot, request, partial(self._answer, connection, slot))
         self._begin(work, outcome if isinstance(outcome, AddPartitions) else None)
 
@@ -160,8 +155,7 @@ class UnfinishedRequests:
         assert work.client.working >= 0
         assert self._pool.working_bytes >= 0
         if not work.client.closed:
-            self._answering.dirty[work.client] = None
-            self._touched.add(work.client)
+            self._replies.change(work.client)
 
     def _refuse(self, work: _Work) -> None:
         """Close once earlier requests are answered."""
@@ -172,7 +166,7 @@ class UnfinishedRequests:
     def _answer(self, client: Connection | Session, slot: Slot | None, produced: Produced) -> None:
         """Queue the answer until its records are durable; acks=0 gets none."""
         if produced.answers:
-            self._acks.queue(client, bytes(produced.answers), produced.marks, slot)
+            self._replies.acks.queue(client, bytes(produced.answers), produced.marks, slot)
         elif slot is not None:
             client.slots.remove(slot)
         is_flood = produced.refused and client.patience.ends(produced.refused, monotonic_ms())

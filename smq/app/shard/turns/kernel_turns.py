@@ -13,9 +13,7 @@ from smq.app.shard.connections.clients import Clients
 from smq.app.shard.connections.connection import Connection, Slot
 from smq.app.shard.connections.receive import Buffer, BufferPool, Rest
 from smq.app.shard.door.session import Session
-from smq.app.shard.requests.acks import Acks
-from smq.app.shard.requests.answering import Answering
-from smq.app.shard.requests.touched import Touched
+from smq.app.shard.requests.replies import Replies
 from smq.app.shard.turns.quick_turns import QuickTurns
 from smq.app.shard.waiting.parked_fetches import ParkedFetches
 from smq.model.config import Config
@@ -54,16 +52,14 @@ class KernelTurns:
         quick_turns: QuickTurns,
         producing: Producing,
         buffers: BufferPool,
-        acks: Acks,
-        answering: Answering,
+        replies: Replies,
         parked: ParkedFetches,
-        touched: Touched,
         clients: Clients,
         resume: Callable[[Connection, Buffer, Produced], None],
     ) -> None:
         self._loop, self._quick_turns = loop, quick_turns
-        self._producing, self._buffers, self._acks = producing, buffers, acks
-        self._answering, self._parked, self._touched = answering, parked, touched
+        self._producing, self._buffers = producing, buffers
+        self._replies, self._parked = replies, parked
         self._by_fd, self._resume = clients.by_fd, resume
         self.door: LocalDoor | None = None
         loop.quick, loop.sleep = self._take_turns, self._sleep
@@ -90,7 +86,7 @@ class KernelTurns:
 
     def _run_turns(self, due_ns: int = 0) -> bool:
         quick, door = self._quick_turns, self.door
-        self._touched.note_all()
+        self._replies.note_all()
         buffer = self._buffers.take(Rest())
         if door is not None:
             door.hand_over()
@@ -99,7 +95,7 @@ class KernelTurns:
         if has_taken:
             self._take_left(buffer)
             self._parked.watch()
-            self._touched.note_all()
+            self._replies.note_all()
         else:
             self._buffers.put_back(buffer, Rest())
         if door is not None:
@@ -111,8 +107,8 @@ class KernelTurns:
         quick = self._quick_turns
         for fd, answers, marks in quick.unsent():
             client = self._client(fd)
-            self._acks.queue(client, answers, marks)
-            self._touched.add(client)
+            self._replies.acks.queue(client, answers, marks)
+            self._replies.touch(client)
         if (unsent := quick.unsent_fetch()) is not None:
             self._send_left(*unsent)
         if (rung := quick.rung()) is not None:
@@ -140,4 +136,4 @@ class KernelTurns:
         """Send the rest of a Fetch's answer when the socket takes it."""
         connection = self._by_fd[fd]
         connection.slots.append(Slot(answer, is_open=True))
-        self._answering.dirty[connection] = None
+        self._replies.change(connection)

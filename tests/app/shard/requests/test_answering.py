@@ -430,7 +430,7 @@ def test_a_large_fetch_whose_partitions_move_while_it_is_read_is_answered_once(m
     bench = make(topic("wide", range(1, WIDE + 1)))
     client = bench.client()
     client.send(wide_fetch(3))
-    turn_until(bench.loop, lambda: len(bench.server._answering._steps) == 1)
+    turn_until(bench.loop, lambda: len(bench.server._replies.answering._steps) == 1)
     bench.turn(1)  # Some portions are read, the first partition with them.
     appended = bench.shard.logs[0].tail
     producer = bench.client()
@@ -440,6 +440,6 @@ def test_a_large_fetch_whose_partitions_move_while_it_is_read_is_answered_once(m
     rows = decoded("Fetch", 12, found).responses[0].partitions
     assert [row.partition_index for row in rows] == list(range(WIDE))
     assert [row.partition_index for row in rows if row.records] == [0]
-    assert len(bench.server._answering._steps) == 0
+    assert len(bench.server._replies.answering._steps) == 0
     client.send(versions(4))
     assert len(client.wait(2)) == 2

@@ -206,7 +206,7 @@ def test_each_partition_has_its_error_and_the_others_are_appended(make: Make) ->
     wanted = Errors.private()
     once = ErrorCode.INVALID_TIMESTAMP, ErrorCode.MESSAGE_TOO_LARGE
     wanted.add(0, {ErrorCode.CORRUPT_MESSAGE: 2, **dict.fromkeys(once, 1), 3: 1})
-    assert (bench.server._answering.errors.table == wanted.table).all()
+    assert (bench.server._replies.answering.errors.table == wanted.table).all()
 
 
 def test_acks_0_is_not_answered_and_an_error_there_ends_the_connection(make: Make) -> None:
