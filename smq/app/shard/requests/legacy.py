@@ -17,7 +17,7 @@ from gateway.dispatch import dispatch
 from shm.kernels.base.wire import SIZE_BYTES
 from shm.kernels.request.produce import VERSION_MIN
 from smq.app.process import clock
-from smq.app.process.clock import monotonic_ms, monotonic_ns
+from smq.app.process.clock import monotonic_ns
 from smq.app.process.steps import Steps
 from smq.app.shard.connections.connection import Connection, Slot
 from smq.app.shard.connections.receive import Buffer
@@ -125,8 +125,7 @@ class LegacyRequests(Requests):
             self._answer(connection, slot, old, None)
             return
         data = np.frombuffer(newer, np.uint8)
-        if self._shard.throttle.is_on:
-            connection.mute(self._shard.throttle.charge(len(data), monotonic_ms()))
+        self._slow(connection, len(data))
         place = slot or self._replies.acks.reserve(connection)
 
         def finished(produced: Produced) -> None:

@@ -98,11 +98,9 @@ class Requests:
         self, connection: Connection, buffer: Buffer, produced: Produced, now_ms: int
     ) -> None:
         """Handle a kernel's results for a buffer's Produce requests, and what stopped it."""
-        throttle = self._shard.throttle
         if produced.answers:
             self._replies.acks.queue(connection, bytes(produced.answers), produced.marks)
-        if throttle.is_on and produced.consumed_to > buffer.start:
-            connection.mute(throttle.charge(produced.consumed_to - buffer.start, now_ms))
+        self._slow(connection, produced.consumed_to - buffer.start)
         left, buffer.start = produced.left, produced.consumed_to
         if left is not None and not produced.close:
             self._unfinished.go_on(connection, buffer.give(left.start, left.end), left)
@@ -137,11 +135,11 @@ class Requests:
         self._slow(connection, end - start)
         connection.charge(end - start)
 
-    def _slow(self, connection: Connection, size: int) -> None:
-        """Let a producer wait while space is short."""
+    def _slow(self, client: Connection | Session, size: int) -> None:
+        """Let a client that has produced this much wait while WAL space is short."""
         throttle = self._shard.throttle
-        if throttle.is_on and not connection.closed:
-            connection.mute(throttle.charge(size, monotonic_ms()))
+        if throttle.is_on and size and not client.closed:
+            client.mute(throttle.charge(size, monotonic_ms()))
 
     def answer(
         self,
@@ -225,8 +223,7 @@ class Requests:
             if produced.stop != STOP_PLAN_FULL:
                 return _WRONG.get(produced.stop, "a request is malformed")
             produced = self._producing.run(data, start, end, shard.directory, now)
-        if shard.throttle.is_on:
-            session.mute(shard.throttle.charge(end, now.monotonic_ms))
+        self._slow(session, end)
         return wrong
 
     def _produced(self, session: Session, produced: Produced, now_ms: int) -> str:
