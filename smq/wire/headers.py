@@ -24,6 +24,7 @@ from smq.wire.codec import (
 )
 from smq.wire.generated.apis import API_BY_KEY, API_VERSIONS
 
+KEY_AND_VERSION = Struct(">hh")  # What a request begins with.
 _REQUEST = Struct(">hhi")
 _RESPONSE = Struct(">i")
 

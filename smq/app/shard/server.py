@@ -10,6 +10,7 @@ A turn of the loop, where a kernel does not take it whole (smq.app.shard.turns.q
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -76,11 +77,12 @@ class ShardServer:
         room = self._room = TurnRoom()
         references = self._references = References(payloads, shard.topic_of, shard.config, room)
         checks = self._checks = Validation(references, shard.topic_of, shard.config, room)
-        needs = shard.logs, shard.config, shard.drain, shard.throttle, checks
         timings = timings or NodeTimings.private()
-        producing = Producing(
-            *needs, leader_of=shard.leader_of, errors=timings.errors.table[PRODUCE_KEY]
-        )
+        make_producing = partial(
+            Producing, shard.logs, shard.config, shard.drain, shard.throttle, checks,
+            leader_of=shard.leader_of, errors=timings.errors.table[PRODUCE_KEY],
+        )  # fmt: skip
+        producing, in_steps = make_producing(), make_producing(in_steps=True)
         fetching = QuickFetch(shard, self._answer_left)
         self._buffers = BufferPool(shard.config.socket_request_max_bytes)
         acks = acks or Acks(shard)
@@ -95,12 +97,6 @@ class ShardServer:
         )
         replies = self._replies = Replies(acks, answering, quick_turns.note)
         self.clients = Clients(loop, shard, self, replies.touch, quick_turns.last_used_ns)
-        in_steps = Producing(
-            *needs,
-            leader_of=shard.leader_of,
-            in_steps=True,
-            errors=timings.errors.table[PRODUCE_KEY],
-        )
         additions = Additions(loop, peers)
         unfinished = UnfinishedRequests(steps, additions, shard, in_steps, replies, self._buffers)
         self.requests = requests_of(steps, shard, producing, fetching, replies, unfinished, times)

@@ -14,18 +14,16 @@ from shm.kernels.base.wire import SIZE_BYTES
 from shm.kernels.request.fetch import FETCH_KEY
 from smq.app.shard.connections.connection import Connection
 from smq.app.shard.connections.receive import Buffer
+from smq.app.shard.connections.request_times import PRODUCE_KEY
 from smq.shard.loans import Sendable
 from smq.shard.quotas import ClientQuotas
 from smq.wire.codec import Malformed
 from smq.wire.headers import RequestHeader, is_flexible, read_request_header
 
-PRODUCE_KEY = 0
 MUTATION_KEYS = {19, 20, 37}  # CreateTopics, DeleteTopics, CreatePartitions.
 CLIENT_ID_CHARACTERS_MAX = 255
 CORRELATION_ID_BYTES = 4
 _SIZE_AND_KEY, _INT32 = Struct(">ih"), Struct(">i")
-_HEADER = Struct(">hh")
-API_KEY_BYTES, API_KEY_AND_VERSION_BYTES = 2, _HEADER.size
 
 
 def look(connection: Connection, quotas: ClientQuotas) -> None:
@@ -93,9 +91,8 @@ def settled(
     return [first[:at] + owed + first[at + _INT32.size :], *whole[1:]]
 
 
-def obey(connection: Connection, request: memoryview, response: bytes, now_ms: int) -> None:
+def obey(connection: Connection, key: int, version: int, response: bytes, now_ms: int) -> None:
     """Throttle the connection as the coordinator's answer to a topic change says."""
-    key, version = _HEADER.unpack_from(request, 0)
     if key in MUTATION_KEYS:
         [throttle_ms] = _INT32.unpack_from(response, _throttle_at(key, version))
         connection.throttle(throttle_ms, now_ms)

@@ -15,17 +15,13 @@ from smq.app.process.peers import Peers
 from smq.app.process.steps import Steps
 from smq.app.shard.connections.connection import RELAYED_BYTES_MAX, Connection, Slot
 from smq.app.shard.connections.large_answers import LargeAnswers
-from smq.app.shard.connections.limited import (
-    API_KEY_AND_VERSION_BYTES,
-    API_KEY_BYTES,
-    obey,
-    settled,
-)
+from smq.app.shard.connections.limited import obey, settled
 from smq.app.shard.waiting.long_polls import LongPolls
 from smq.log.reading import DamagedFrame
 from smq.model.errors import PeerError
 from smq.wire.codec import Buffer
 from smq.wire.generated import apis
+from smq.wire.headers import KEY_AND_VERSION
 
 if TYPE_CHECKING:
     from smq.app.shard.door.session import Session
@@ -104,9 +100,8 @@ class Answering:
 
     def relay(self, connection: Connection, slot: Slot, request: Buffer) -> None:
         """Have the coordinator answer."""
-        start = memoryview(bytes(request[:API_KEY_AND_VERSION_BYTES]))
-        is_small = int.from_bytes(start[:API_KEY_BYTES]) in SMALL_ANSWERS
-        size = len(request) if is_small else max(len(request), RELAYED_BYTES_MAX)
+        key, version = KEY_AND_VERSION.unpack_from(request)
+        size = len(request) if key in SMALL_ANSWERS else max(len(request), RELAYED_BYTES_MAX)
         connection.relayed_count += 1
         connection.relayed_bytes += size
 
@@ -120,7 +115,7 @@ class Answering:
             if not first:
                 connection.close()
                 return
-            obey(connection, start, first, monotonic_ms())
+            obey(connection, key, version, first, monotonic_ms())
             length = len(first) + sum(map(len, rest))
             slot.fill([length.to_bytes(SIZE_BYTES), first, *rest])
             self._large.note(connection, length)

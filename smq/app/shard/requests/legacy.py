@@ -21,12 +21,13 @@ from smq.app.process.clock import monotonic_ns
 from smq.app.process.steps import Steps
 from smq.app.shard.connections.connection import Connection, Slot
 from smq.app.shard.connections.receive import Buffer
-from smq.app.shard.requests.requests import KEY_AND_VERSION, Requests
+from smq.app.shard.requests.requests import Requests
 from smq.log.reading import DamagedFrame
 from smq.model.errors import PeerError
 from smq.shard.loans import Sendable
 from smq.shard.produce import Marks, Produced
 from smq.shard.shard import Shard
+from smq.wire.headers import KEY_AND_VERSION
 from smq.wire.legacy.data import OldFetch, OldProduce, Steps as Conversion
 from smq.wire.legacy.versions import FETCH, NEWER, PRODUCE, newer_of
 

@@ -5,8 +5,6 @@ answer   one request of another kind: a fetch of records in the ring by a kernel
          its handler
 """
 
-from struct import Struct
-
 import numpy as np
 
 from gateway.apis.table import API_BY_KEY
@@ -26,15 +24,9 @@ from shm.kernels.request.produce import VERSION_MAX, VERSION_MIN
 from smq.app.process import clock
 from smq.app.process.clock import monotonic_ms, monotonic_ns
 from smq.app.shard.connections.connection import SHARE, Connection, Slot
-from smq.app.shard.connections.limited import (
-    API_KEY_BYTES,
-    charge_produce,
-    charge_time,
-    identify,
-    identify_by,
-)
+from smq.app.shard.connections.limited import charge_produce, charge_time, identify, identify_by
 from smq.app.shard.connections.receive import Buffer
-from smq.app.shard.connections.request_times import RequestTimes
+from smq.app.shard.connections.request_times import PRODUCE_KEY, RequestTimes
 from smq.app.shard.door.session import Session
 from smq.app.shard.requests.replies import Replies
 from smq.app.shard.requests.unfinished import UnfinishedRequests
@@ -42,14 +34,10 @@ from smq.app.shard.waiting.parked_fetches import Parked
 from smq.model.errors import PeerError
 from smq.shard.produce import Left, Produced, Producing
 from smq.shard.shard import Shard
-from smq.wire.headers import read_request_header
+from smq.wire.headers import KEY_AND_VERSION, read_request_header
 
-PRODUCE_KEY = 0
-KEY_AND_VERSION = Struct(">hh")
 WAIT_FOR_MEMBERS = {11, 14}  # JoinGroup and SyncGroup, which the coordinator answers.
-_FETCH = FETCH_KEY.to_bytes(API_KEY_BYTES)
-
-
+_FETCH = FETCH_KEY.to_bytes(2)
 _OTHERS = {STOP_OTHER_API, STOP_FETCH_LEFT}
 _WRONG = {STOP_OTHER_API: "a request is no Produce of a version that we know"}
 
@@ -75,13 +63,11 @@ class Requests:
         while buffer.start < buffer.end and not (
             connection.closed or connection.is_closing or connection.is_full
         ):
-            begun_ns, quota_ms = 0, 0
+            begun_ns = quota_ms = 0
             if connection.is_limited:
                 identify_by(connection, buffer, self._shard.quotas)
-                begun_ns, quota_ms = (
-                    monotonic_ns(),
-                    charge_produce(connection, buffer, now.monotonic_ms),
-                )
+                begun_ns = monotonic_ns()
+                quota_ms = charge_produce(connection, buffer, now.monotonic_ms)
             produced = self._producing.run(
                 buffer.array, buffer.start, buffer.end, directory, now, quota_ms
             )
@@ -156,7 +142,7 @@ class Requests:
         """
         request, slot, began_ns = data.data[start:end], Slot(is_open=False), monotonic_ns()
         try:
-            is_fetch = not is_left and request[:API_KEY_BYTES] == _FETCH
+            is_fetch = not is_left and request[:2] == _FETCH
             found = self._quick_fetch.run(data, start, end, slot.loan) if is_fetch else None
             if found is None:
                 now = clock.now()

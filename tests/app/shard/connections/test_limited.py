@@ -112,8 +112,7 @@ def test_the_time_of_requests_is_charged() -> None:
 
 def test_the_throttle_time_in_the_coordinators_answer_mutes_the_connection() -> None:
     connection = slow()
-    create = memoryview(b"\x00\x13\x00\x07")
-    obey(connection, create, INT32.pack(7) + b"\0" + INT32.pack(500), 0)
+    obey(connection, 19, 7, INT32.pack(7) + b"\0" + INT32.pack(500), 0)
     assert connection.until_ms == 500
-    obey(connection, memoryview(b"\x00\x03\x00\x07"), INT32.pack(7) + INT32.pack(9000), 0)
+    obey(connection, 3, 7, INT32.pack(7) + INT32.pack(9000), 0)
     assert connection.until_ms == 500
