@@ -1,8 +1,9 @@
-"""Whether a directory is this user's alone to write: what lies there is code that we run."""
+"""Directories that are this user's alone to write: what lies there is code that we run."""
 
 import os
 import stat
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = 0
@@ -24,3 +25,38 @@ def is_private(directory: Path) -> bool:
         if status.st_uid not in ours or (may_others_write and not is_sticky):
             return False
     return True
+
+
+def private_cache(name: Path) -> Path:
+    """A directory for what can be made again, of this name; it exists, and `is_private`.
+
+    Raises OSError if there can be none.
+    """
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    # On Windows each user has a temporary directory of its own, and there are no user ids.
+    user = os.getuid() if sys.platform != "win32" else ""
+    for root in (Path(home), Path(tempfile.gettempdir()) / f"smq-cache-{user}"):
+        directory = root / "smq" / name
+        try:
+            _make_private(directory)
+            directory = directory.resolve()
+            if is_private(directory) and os.access(directory, os.W_OK):
+                return directory
+        except OSError:
+            continue
+    raise OSError(
+        "there is no directory for compiled kernels that this user, and no other, can write: set "
+        "XDG_CACHE_HOME"
+    )
+
+
+def _make_private(directory: Path) -> None:
+    """Create it and its parents, mode 0700 whatever the umask is."""
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(exist_ok=True, mode=0o700)
+
+
+def set_by_default(variable: str, value: str) -> None:
+    """Set a variable of the environment, unless the user has."""
+    os.environ.setdefault(variable, value)

@@ -1,14 +1,11 @@
 """The memory of a log's table of producers; shm.kernels.log.producers describes its rows."""
 
-from contextlib import suppress
-from mmap import MADV_NOHUGEPAGE, MAP_ANONYMOUS, MAP_PRIVATE, mmap
-
 import numpy as np
 
 from shm.kernels.log.producers import H_BUCKET_MASK, H_CAPACITY, H_KEY, PRODUCER_COLUMNS
+from shm.segment import sparse_memory
 
 KEY_BYTES = 16
-MAP_NORESERVE = 0x4000  # Of Linux; Python has the name from 3.13 on.
 
 
 def new_producers(capacity: int, key: bytes) -> np.ndarray:
@@ -22,12 +19,9 @@ def new_producers(capacity: int, key: bytes) -> np.ndarray:
     assert len(key) == KEY_BYTES
     buckets = 2 * capacity
     rows = 1 + capacity + buckets // PRODUCER_COLUMNS
-    # Not reserved: otherwise the system refuses to fork a process with many such tables.
-    flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE
-    memory = mmap(-1, 8 * PRODUCER_COLUMNS * rows, flags=flags)
-    with suppress(OSError):  # The system has no huge pages.
-        memory.madvise(MADV_NOHUGEPAGE)
-    table = np.frombuffer(memory, np.int64).reshape(rows, PRODUCER_COLUMNS)
+    table = np.frombuffer(sparse_memory(8 * PRODUCER_COLUMNS * rows), np.int64).reshape(
+        rows, PRODUCER_COLUMNS
+    )
     table[0, H_CAPACITY], table[0, H_BUCKET_MASK] = capacity, buckets - 1
     table[0, H_KEY : H_KEY + 2] = np.frombuffer(key, np.int64)
     return table

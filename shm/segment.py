@@ -10,6 +10,7 @@ import ctypes
 import mmap
 import os
 import sys
+from contextlib import suppress
 from functools import cache
 
 import numpy as np
@@ -33,6 +34,7 @@ if sys.platform != "win32":  # Wire-only programs import this file too.
     import fcntl
 
 _F_SEAL_FUTURE_WRITE = 0x10
+_MAP_NORESERVE = 0x4000  # Of Linux; Python has the name from 3.13 on.
 _MADV_POPULATE_WRITE = 23  # Linux 5.14: make the pages present without changing them.
 
 
@@ -46,6 +48,17 @@ def seal_against_writers(fd: int) -> None:
     seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | _F_SEAL_FUTURE_WRITE
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL)
+
+
+def sparse_memory(size: int) -> mmap.mmap:
+    """This process's own memory, whose pages the system provides one by one, when they are first
+    written. They are not reserved: else the system refuses to fork a process with much of it."""
+    assert sys.platform == "linux"
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
+    memory = mmap.mmap(-1, size, flags=flags)
+    with suppress(OSError):  # The system has no huge pages.
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+    return memory
 
 
 class LogMemory:

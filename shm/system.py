@@ -27,6 +27,12 @@ def why_wire_only() -> str:
     )
 
 
+def core_count() -> int:
+    """How many cores this process may use."""
+    assert sys.platform == "linux"
+    return len(os.sched_getaffinity(0))
+
+
 def _nothing() -> None:
     pass
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from smq.model.config import (
     FRAME_OVERHEAD_BYTES,
@@ -14,6 +13,7 @@ from smq.model.config import (
 )
 from smq.model.lag_rules import parse_lag_rules
 from smq.model.setting import GiB, MiB
+from smq.model.urls import names_user, why_no_url
 
 RING_BYTES_PER_SHARD = 256 * MiB  # A reader may pause for a moment, even at full speed.
 WAL_DISK_SHARE = 3  # Sealed segments take as much again, and other users need space too.
@@ -104,24 +104,12 @@ def _url_problems(config: Config) -> Iterator[Problem]:
         "iceberg.catalog.uri": catalog if catalog.startswith(("http:", "https:")) else "",
     }
     for name, url in asked.items():
-        why = _why_no_url(url) if url else ""
+        why = why_no_url(url) if url else ""
         if why:
             yield Problem(f"{name}: {why}", (SETTINGS[name].key,))
-        elif name == "lag.alert.webhook" and "@" in urlsplit(url).netloc:
+        elif name == "lag.alert.webhook" and names_user(url):
             sentence = f"{name}: it may have no user and password; its path may hold a token"
             yield Problem(sentence, (SETTINGS[name].key,))
-
-
-def _why_no_url(url: str) -> str:
-    """Why nothing can be sent to a URL; "" if it can be."""
-    if not url.isascii() or not url.isprintable() or " " in url:
-        return "a URL has no spaces and no letters beyond ASCII; percent-encode them"
-    try:
-        parts = urlsplit(url)
-        is_whole = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_whole = False
-    return "" if is_whole else "it is no http:// or https:// URL"
 
 
 def fitted(config: Config, log_count: int, memory_bytes: int) -> tuple[Config, list[Problem]]:

@@ -7,8 +7,8 @@ https://www.sqlite.org/fileformat2.html, sections 1.3 and 4.1. Checksums are not
 frame with the salts of its log was written by the database's owner, at worst in part.
 """
 
-import os
 import struct
+from io import SEEK_END
 from pathlib import Path
 from typing import BinaryIO
 
@@ -45,7 +45,7 @@ def _version_at(file: BinaryIO, at: int) -> int:
 
 def _committed_in(wal: BinaryIO, version: int) -> int:
     """The version of the last commit in the write-ahead log; `version` if it has no page 1."""
-    head, size = wal.read(_WAL_HEAD.size), os.fstat(wal.fileno()).st_size
+    head, size = wal.read(_WAL_HEAD.size), wal.seek(0, SEEK_END)
     if len(head) < _WAL_HEAD.size:
         return version
     page_bytes, salts = _WAL_HEAD.unpack(head)

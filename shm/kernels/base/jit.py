@@ -8,9 +8,6 @@ for the usual processors (`shipped.py`).
 """
 
 import hashlib
-import os
-import sys
-import tempfile
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import version
@@ -18,7 +15,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 from shm.interrupts import without_interrupts
-from shm.private import is_private
+from shm.private import private_cache, set_by_default
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,33 +43,10 @@ def cache_directory() -> Path:
 
     Numba unpickles the files in it. Raises OSError if no such directory can be made.
     """
-    name = sources_digest()[:16]
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    # On Windows each user has a temporary directory of its own, and there are no user ids.
-    user = os.getuid() if sys.platform != "win32" else ""
-    for root in (Path(home), Path(tempfile.gettempdir()) / f"smq-cache-{user}"):
-        directory = root / "smq" / "kernels" / name
-        try:
-            _make_private(directory)
-            directory = directory.resolve()
-            if is_private(directory) and os.access(directory, os.W_OK):
-                return directory
-        except OSError:
-            continue
-    raise OSError(
-        "there is no directory for compiled kernels that this user, and no other, can write: set "
-        "XDG_CACHE_HOME"
-    )
+    return private_cache(Path("kernels") / sources_digest()[:16])
 
 
-def _make_private(directory: Path) -> None:
-    """Create it and its parents, mode 0700 whatever the umask is."""
-    missing = [each for each in (directory, *directory.parents) if not each.exists()]
-    for each in reversed(missing):
-        each.mkdir(exist_ok=True, mode=0o700)
-
-
-os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_directory()))
+set_by_default("NUMBA_CACHE_DIR", str(cache_directory()))
 
 import numba  # noqa: E402  (It reads NUMBA_CACHE_DIR when it is imported.)
 

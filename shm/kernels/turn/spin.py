@@ -8,11 +8,10 @@ its client needs.
     spin      int64: credit, which grows with success; turns left without trying, -1: for ever
 """
 
-import os
-
 import numpy as np
 
 from shm.kernels.base.jit import kernel
+from shm.system import core_count
 
 SPIN_MAX_NS = 30_000  # About the cost of falling asleep and being woken.
 SPIN_SESSION_NS = 100_000  # For programs on this host: waking two of them, and some work.
@@ -24,7 +23,7 @@ _CREDIT, _PAUSE = 0, 1
 
 def new_spin() -> np.ndarray:
     """The state of a process that has not tried yet."""
-    return np.array([SPIN_CREDIT_MAX, 0 if len(os.sched_getaffinity(0)) > 1 else -1])
+    return np.array([SPIN_CREDIT_MAX, 0 if core_count() > 1 else -1])
 
 
 @kernel

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from smq.front.metrics.facts import Facts
 from smq.front.metrics.page import few, sums
-from smq.model.hiding import hide, parts_of_url
 from smq.model.printable import say_error
+from smq.model.urls import hide, parts_of_url
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from smq.model.config import Config
-from smq.model.hiding import hide, parts_of_url
+from smq.model.urls import hide, parts_of_url
 from smq.sealer.lake.errors import LakeError
 
 NAME = "smq"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from smq.model.hiding import hide, parts_of_url
+from smq.model.urls import hide, parts_of_url
 
 URLS = [
     *("http://127.0.0.1:1/s3cret-path", "https://u:s3cret@host/x", "http://u:s3cret@127.0.0.1:x/"),

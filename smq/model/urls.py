@@ -1,13 +1,30 @@
-"""Errors of libraries without the secrets that they repeat: a URL, or what it is made of."""
+"""URLs in settings: whether they are some, and libraries' errors without the secrets in them."""
 
 import re
 from collections.abc import Iterable, Iterator
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlsplit
 
 from smq.model.setting import HIDDEN
 
 SEGMENT_MIN = 8  # A shorter part of a path is a word, such as `iceberg`.
 VALUE_MIN = 3
+
+
+def why_no_url(url: str) -> str:
+    """Why nothing can be sent to a URL; "" if it can be."""
+    if not url.isascii() or not url.isprintable() or " " in url:
+        return "a URL has no spaces and no letters beyond ASCII; percent-encode them"
+    try:
+        parts = urlsplit(url)
+        is_whole = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_whole = False
+    return "" if is_whole else "it is no http:// or https:// URL"
+
+
+def names_user(url: str) -> bool:
+    """Whether a URL has a user, or a password."""
+    return "@" in urlsplit(url).netloc
 
 
 def hide(text: str, secrets: Iterable[str]) -> str:
