@@ -33,13 +33,18 @@ class Bench:
         return self.told
 
 
+def clients(*some: Client) -> tuple[Any, ...]:
+    """They stand for connections."""
+    return some
+
+
 @pytest.fixture
 def bench() -> Bench:
     return Bench()
 
 
 def test_touched_clients_are_noted_until_the_end_of_the_turn(bench: Bench) -> None:
-    touched, changed, gone = cast("list[Any]", [Client(), Client(), Client(closed=True)])
+    touched, changed, gone = clients(Client(), Client(), Client(closed=True))
     bench.replies.touch(touched)
     bench.replies.touch(gone)
     bench.replies.change(changed)
@@ -50,7 +55,7 @@ def test_touched_clients_are_noted_until_the_end_of_the_turn(bench: Bench) -> No
 
 
 def test_a_turn_ends_with_what_is_open_sent_once(bench: Bench) -> None:
-    touched, changed, acknowledged = cast("list[Any]", [Client(), Client(), Client()])
+    touched, changed, acknowledged = clients(Client(), Client(), Client())
     bench.replies.touch(touched)
     bench.replies.change(changed)
     bench.due = [acknowledged, changed]
