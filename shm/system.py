@@ -29,7 +29,10 @@ def why_wire_only() -> str:
 
 def core_count() -> int:
     """How many cores this process may use; 1 where the system does not say."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
+    count = 1
+    if sys.platform == "linux":
+        count = len(os.sched_getaffinity(0))
+    return count
 
 
 def _nothing() -> None:
