@@ -5,7 +5,8 @@ its bytes come from the ring if it still has them, otherwise from the WAL, check
 thread reads bytes that are not in the page cache, so that other clients do not wait for the disk.
 
 An answer has one Loan, which keeps the segments and files that its parts need: the answer's slot
-(smq.app.shard.connections.connection) owns it, and releases it once the answer is sent or given up.
+(smq.app.shard.connections.connection) owns it, ends each part that is sent, and releases it once
+the answer is sent or given up.
 It keeps segments only while the log has space without them (smq.log.files.wal). A connection whose
 bytes are gone is closed; its client asks again.
 """
@@ -65,28 +66,37 @@ class Sendable(Protocol):
 
 
 class Loan:
-    """What the parts of one answer hold."""
+    """What the parts of one answer hold. They may hold it by themselves, when they are sent."""
 
-    __slots__ = ("_holding",)
+    __slots__ = ("_parts",)
 
     def __init__(self) -> None:
-        self._holding: set[Sendable] = set()
+        self._parts: set[Sendable] = set()
 
     def hold(self, part: Sendable) -> None:
         """See Sendable. Raises OSError."""
-        self._holding.add(part)
+        self._parts.add(part)
         part.hold()
 
     def wait(self, part: Sendable) -> None:
         """See Sendable."""
-        self._holding.add(part)
+        self._parts.add(part)
         part.wait()
 
+    def rest(self) -> None:
+        """Hold nothing for now: the answer's turn is far off."""
+        for part in self._parts:
+            part.release()
+
+    def end(self, part: Sendable) -> None:
+        """A part is sent."""
+        self._parts.discard(part)
+        part.release()
+
     def release(self) -> None:
-        """Hold nothing: the answer is sent or given up, or its turn is far off. It may hold its
-        parts again."""
-        while self._holding:
-            self._holding.pop().release()
+        """The answer is sent or given up, or its parts are made anew."""
+        while self._parts:
+            self._parts.pop().release()
 
 
 class _Scratch:

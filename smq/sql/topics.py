@@ -48,11 +48,11 @@ class TopicRows:
     def __post_init__(self) -> None:
         ends: dict[int, int] = {}
         for part in self.parts:
-            # Records between two parts are missing in every answer; those in both count twice.
-            assert ends.get(part.partition, part.start) == part.start
+            # A record in two parts would count twice.
+            assert ends.get(part.partition, 0) <= part.start
             ends[part.partition] = part.end
         for partition, (start, _) in self.live_ranges.items():
-            assert ends.get(partition, start) == start  # Likewise.
+            assert ends.get(partition, 0) <= start  # Likewise.
 
     @property
     def schema(self) -> str:

@@ -204,6 +204,22 @@ def test_a_loan_releases_all_its_parts_at_once_and_may_hold_them_again(
         assert (segment.loans, opened(cache_file)) == (0, 0)
 
 
+def test_a_loan_that_rests_ends_what_its_parts_have_opened_since(cache_file: Path) -> None:
+    part = FileRange(str(cache_file), 6, 70, InlineBackground())
+    loan = Loan()
+    loan.hold(part)
+    loan.rest()
+    assert opened(cache_file) == 0
+    part.next_buffers()
+    assert opened(cache_file) == 1
+    loan.end(part)
+    assert opened(cache_file) == 0
+    part.next_buffers()
+    loan.release()
+    assert opened(cache_file) == 1, "it is a part no more"
+    part.release()
+
+
 def test_a_recycled_segment_raises_damaged_frame(bench: Appender) -> None:
     bench.append("one", 0, batch(LARGE))
     part, _ = lent(bench)

@@ -94,9 +94,6 @@ class Sharing:
     def _assigned(self, member: GroupMember, partitions: frozenset[TopicPartition]) -> None:
         owned = self._reading.partitions.keys()
         revoked, added = owned - partitions, sorted(partitions - owned)
-        # The others have joined without knowing of these: two would read them, and the commits of
-        # one would pass over records that only the other has.
-        assert member.is_cooperative or not revoked
         if revoked and member.is_cooperative:
             self._to_join = partitions  # Only then may others get our partitions.
         self.give_up(revoked)

@@ -220,3 +220,13 @@ def test_commits_that_are_due_are_made(rig: Rig) -> None:
     rig.committing.is_due_now = True
     rig.sharing.turn()
     assert rig.log == [("commit", {ZERO: 5, ONE: 5}, 1)]
+
+
+def test_an_eager_member_that_is_assigned_twice_gives_up_what_it_has_no_more() -> None:
+    """It joins twice where Rebalance and Lost come in one poll."""
+    rig = Rig(is_cooperative=False)
+    rig.tell(Assigned(frozenset({ZERO, ONE})))
+    rig.sharing.turn()
+    rig.tell(Assigned(frozenset({ZERO})))
+    rig.sharing.turn()
+    assert rig.has(ZERO)

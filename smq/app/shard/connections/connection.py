@@ -110,8 +110,13 @@ class Slot:
             for piece in self.lent():
                 self.loan.hold(piece)
 
+    def rest(self) -> None:
+        """Hold nothing for now: the socket takes nothing of it."""
+        self.is_sending = self.is_waiting = False
+        self.loan.rest()
+
     def release(self) -> None:
-        """Hold nothing: it is sent or given up, or the socket takes nothing."""
+        """It is sent or given up."""
         self.is_sending = self.is_waiting = False
         self.loan.release()
 
@@ -391,6 +396,7 @@ class Connection:
                 if not piece.advance(sent):
                     return
                 sent = 0
+                slot.loan.end(piece)
             slot.pieces.popleft()
 
     def _block(self, slot: Slot) -> None:
@@ -409,7 +415,7 @@ class Connection:
     def _release_behind(self) -> None:
         for slot in islice(self.slots, 1, None):
             if slot.is_waiting:
-                slot.release()
+                slot.rest()
 
     def _watch_progress(self) -> None:
         self._taken_before = self.taken_bytes()

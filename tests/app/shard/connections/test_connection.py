@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -15,8 +16,10 @@ from smq.app.shard.connections.connection import (
     Connection,
     Slot,
 )
+from smq.log.files.background import InlineBackground
 from smq.log.reading import DamagedFrame
 from smq.model.caller import Caller
+from smq.shard.loans import FileRange
 from tests.app.fake_peers import TidyLoop, turn_until
 
 MiB = 1024 * 1024
@@ -89,7 +92,7 @@ class Bench(NamedTuple):
     connection: Connection
     client: socket.socket
 
-    def slot(self, *pieces: bytes | FakeLent, is_open: bool = True) -> Slot:
+    def slot(self, *pieces: bytes | FakeLent | FileRange, is_open: bool = True) -> Slot:
         slot = Slot(is_open=False)
         slot.fill(pieces)
         slot.is_open = is_open
@@ -386,3 +389,32 @@ def test_it_closes_after_the_answers_that_are_due(bench: Bench) -> None:
 def test_with_no_answer_due_it_closes_at_once(bench: Bench) -> None:
     bench.connection.close_after_answers()
     assert bench.connection.closed
+
+
+def open_files(path: Path) -> int:
+    """How many descriptors of this process are of a file."""
+    links = Path("/proc/self/fd").iterdir()
+    return sum(link.is_symlink() and link.readlink() == path for link in links)
+
+
+def test_an_answer_behind_a_blocked_one_keeps_no_file_open_once_it_is_sent(
+    bench: Bench, tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
+    cache.write_bytes(bytes(20_000))
+    for _ in range(3):
+        bench.slot(bytes(LARGE_BYTES))
+        bench.connection.flush()
+        bench.slot(b"head", FileRange(str(cache), 0, 20_000, InlineBackground()))
+        bench.connection.flush()
+        bench.receive(LARGE_BYTES + 4 + 20_000)
+        assert not bench.connection.slots
+    assert open_files(cache) == 0
+
+
+def test_a_part_that_is_sent_is_held_no_longer(bench: Bench) -> None:
+    sent, left = FakeLent(bytes(100_000)), FakeLent(bytes(LARGE_BYTES))
+    bench.slot(sent, left)
+    bench.connection.flush()
+    assert left.at < LARGE_BYTES
+    assert (sent.is_held, left.is_held) == (False, True)
