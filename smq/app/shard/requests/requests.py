@@ -97,8 +97,8 @@ class Requests:
             self.take_other(connection, buffer, is_left=produced.stop == STOP_FETCH_LEFT)
 
     def take_other(self, connection: Connection, buffer: Buffer, *, is_left: bool = False) -> None:
-        """Handle the next request, which is no Produce that a kernel takes; `is_left`: it is a
-        Fetch that its kernel has left."""
+        """Handle the next request, which the kernels leave: a transactional Produce, or one of
+        another API. `is_left`: a Fetch that its kernel has looked at."""
         start = buffer.start + SIZE_BYTES
         key, version = KEY_AND_VERSION.unpack_from(buffer.array.data, start)
         if key == PRODUCE_KEY and VERSION_MIN <= version <= VERSION_MAX:
