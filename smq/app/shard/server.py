@@ -125,7 +125,7 @@ class ShardServer:
     # --- connections -----------------------------------------------------------------------------
 
     def gone(self, connection: Connection) -> None:
-        """See Owner."""
+        """See ConnectionOwner."""
         self.clients.remove(connection)
         self._quick_turns.forget(connection.fd)
         self._buffers.drop(connection.rest)
@@ -149,7 +149,7 @@ class ShardServer:
     # --- receiving -------------------------------------------------------------------------------
 
     def readable(self, connection: Connection) -> None:
-        """See Owner."""
+        """See ConnectionOwner."""
         self._replies.touch(connection)
         self._parked.unpark(connection.fd)
         buffer = self._buffers.take(connection.rest)
@@ -179,7 +179,7 @@ class ShardServer:
         return dispatch(request, self._shard, Now(0, 0), loan=loan).result
 
     def resumable(self, connection: Connection) -> None:
-        """See Owner."""
+        """See ConnectionOwner."""
         self._replies.touch(connection)
         buffer = self._buffers.take(connection.rest)
         self.requests.take(connection, buffer)

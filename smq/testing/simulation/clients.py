@@ -157,7 +157,7 @@ class SimClient:
         self._tie_breaker = count()
 
     def before_call(self, _method: str) -> None:
-        """See Owner. Clients never die."""
+        """See SocketOwner. Clients never die."""
 
     def after_ns(self, delay_ms: float) -> int:
         """A time this long from now, with jitter."""

@@ -107,7 +107,7 @@ class Sessions:
     # --- requests --------------------------------------------------------------------------------
 
     def take(self, session: Session) -> bool:
-        """See Owner."""
+        """See SessionOwner."""
         changed = session.memory.watch_has_changed()
         if changed:
             self.watchers.read_list(session)
@@ -136,7 +136,7 @@ class Sessions:
         self._producer.note(session)
 
     def wake(self, session: Session) -> None:
-        """See Owner."""
+        """See SessionOwner."""
         session.is_stalled = False
         self._awake[session] = None
         self._producer.note(session)
@@ -197,7 +197,7 @@ class Sessions:
     # --- the end ---------------------------------------------------------------------------------
 
     def dropped(self, session: Session, reason: str) -> None:
-        """See Owner."""
+        """See SessionOwner."""
         self.note(f"local process {session.pid} is dropped: {reason}")
 
     def note(self, sentence: str) -> None:
@@ -206,7 +206,7 @@ class Sessions:
         self.tell_notices()
 
     def gone(self, session: Session) -> None:
-        """See Owner."""
+        """See SessionOwner."""
         self._sessions.discard(session)
         self.watchers.forget(session)
         self._producer.forget(session)

@@ -59,7 +59,7 @@ class Program:
         self.hub: greenlet = getcurrent()
 
     def before_call(self, _method: str) -> None:
-        """See Owner. Programs never die."""
+        """See SocketOwner. Programs never die."""
 
     # --- for its threads -------------------------------------------------------------------------
 
