@@ -30,7 +30,6 @@ from smq.shard.answers import LeaderOf, RefusedRecord, answers_of, nobody
 from smq.shard.checks import Check, Job, Verdict
 from smq.shard.plan_rows import DONE_WORDS, done_rows, first_row, request_of, rows_of
 from smq.shard.references import Handles, NoFiler
-from smq.shard.throttle import Throttle
 
 LEVELS = {words.LEVEL_NONE, words.DURABILITY_MEMORY, words.DURABILITY_OS, words.DURABILITY_DISK}
 # Per plan; a request that needs more is left.
@@ -51,6 +50,9 @@ class Mark(NamedTuple):
 
 
 Marks: TypeAlias = tuple[Mark, ...]
+# Charges a client for what is taken of a buffer, up to this place; returns the throttle time in ms
+# that the answers tell it.
+Charge: TypeAlias = Callable[[int], int]
 
 
 def marks_of(log: Log, level: int) -> Marks:
@@ -104,11 +106,10 @@ class Pending(NamedTuple):
 class Producing:
     """Runs the produce kernels over receive buffers.
 
-    `drain(log)` is called when a log must be written before it can take more. Answers carry the
-    delay of `throttle`; the caller of run() reads no more for that long. `handles` checks batches
-    that may hold handles. Once a partition's handles were good, the kernel has its rule and checks
-    them itself until forget_rules(), to be called when the catalog changes. `leader_of` names the
-    node that leads a partition elsewhere.
+    `drain(log)` is called when a log must be written before it can take more. `handles` checks
+    batches that may hold handles. Once a partition's handles were good, the kernel has its rule and
+    checks them itself until forget_rules(), to be called when the catalog changes. `leader_of`
+    names the node that leads a partition elsewhere.
 
     With `in_steps` it serves what is left by the other one and requests with a transactional id
     (parse, append, finish), which otherwise are left to smq.shard.transactional. `before_drain` is
@@ -121,7 +122,6 @@ class Producing:
         logs: dict[int, Log],
         config: Config,
         drain: Callable[[Log], None],
-        throttle: Throttle,
         handles: Handles = _NO_FILER,
         *,
         leader_of: LeaderOf = nobody,
@@ -130,7 +130,7 @@ class Producing:
     ) -> None:
         self._errors = errors
         self._logs = list(logs.values())
-        self._drain, self._throttle, self._handles = drain, throttle, handles
+        self._drain, self._handles = drain, handles
         self._leader_of = leader_of
         self._rules, self._paths = new_rules()
         self._refused: dict[int, Sequence[RefusedRecord]] = {}  # By the rows' numbers.
@@ -151,39 +151,36 @@ class Producing:
         end: int,
         directory: np.ndarray,
         now: Now,
-        quota_ms: int = 0,
+        charge: Charge | None = None,
     ) -> Produced:
         """Take every whole Produce request of data[start:end], up to the first other request.
 
-        `quota_ms` is the client's wait for its quota.
+        `charge` is called once, when it is known which requests are taken.
         """
-        head, throttle = self._head, self._throttle
+        head = self._head
         self.begin()
         head[words.HEAD_START], head[words.HEAD_END] = start, end
         head[words.HEAD_NOW_MS], head[words.HEAD_WALL_MS] = now
-        space_ms = throttle.delay_ms(end - start, now.monotonic_ms) if throttle.is_on else 0
-        head[words.HEAD_THROTTLE_MS] = max(space_ms, quota_ms)
-        if len(self._logs) == 1:
+        if len(self._logs) == 1 and charge is None:
             log = self._logs[0]
             tables = log.memory.memory, log.links, log.producers.table
             stop = produce(data, *tables, directory, self.plan, self.out)
         else:
             head[words.HEAD_PARSED] = parse_requests(data, directory, self.plan)
+            self._count(int(head[words.HEAD_REQUEST_COUNT]))
             stop = words.STOP_LOG_FULL  # Not known for any log yet: look at all.
-        return self.resume(data, stop)
+        return self.resume(data, stop, charge)
 
     def parse(self, data: np.ndarray, directory: np.ndarray, now: Now) -> bool:
         """Read whole requests into the plan; append() and finish() continue them.
 
         False: they are malformed, or have more batches than a request may have.
         """
-        head, throttle = self._head, self._throttle
+        head = self._head
         self.begin()
         self._refused, self.pending = {}, None
         head[words.HEAD_START], head[words.HEAD_END] = 0, len(data)
         head[words.HEAD_NOW_MS], head[words.HEAD_WALL_MS] = now
-        now_ms = now.monotonic_ms
-        head[words.HEAD_THROTTLE_MS] = throttle.delay_ms(len(data), now_ms) if throttle.is_on else 0
         head[words.HEAD_PARSED] = parse_requests(data, directory, self.plan)
         return bool(head[words.HEAD_START] == len(data))
 
@@ -193,24 +190,32 @@ class Producing:
             words.HEAD_OUT_START
         ] = 0
 
-    def resume(self, data: np.ndarray, stop: int) -> Produced:
+    def resume(self, data: np.ndarray, stop: int, charge: Charge | None = None) -> Produced:
         """Finish what the kernel began with `data` and the plan, whatever stopped it."""
         head = self._head
-        if head[words.HEAD_PARSED] == words.STOP_PLAN_FULL and head[words.HEAD_REQUEST_COUNT] == 0:
-            return self._leave_unparsed(data)
-        if stop < words.STOP_LOG_FULL:
-            return self._produced(marks_of(self._logs[0], head[words.HEAD_LEVEL]))
         marks: Marks = ()
-        first = int(head[words.HEAD_REQUEST_COUNT])
+        if head[words.HEAD_PARSED] == words.STOP_PLAN_FULL and head[words.HEAD_REQUEST_COUNT] == 0:
+            left: Left | None = self._leave_unparsed(data)
+        elif stop < words.STOP_LOG_FULL:
+            return self._produced(marks_of(self._logs[0], head[words.HEAD_LEVEL]))
+        else:
+            marks, left = self._append_all(data)
+        if charge is not None:
+            head[words.HEAD_THROTTLE_MS] = throttle_ms = charge(int(head[words.HEAD_START]))
+            left = left and left._replace(throttle_ms=throttle_ms)
+        self._answer(data)
+        return self._produced(marks, left)
+
+    def _append_all(self, data: np.ndarray) -> tuple[Marks, Left | None]:
+        """Append a plan to all logs; returns the marks, and what is left."""
+        head = self._head
+        marks: Marks = ()
+        first = count = int(head[words.HEAD_REQUEST_COUNT])
         for log in self._logs:
             marks += self.append(log, data)
             if head[words.HEAD_STOP] != 0:
                 first = min(first, request_of(self.plan, head[words.HEAD_STOPPED_ROW]))
-        left = None
-        if first < head[words.HEAD_REQUEST_COUNT]:
-            left = self._leave(first, marks)
-        self._answer(data)
-        return self._produced(marks, left)
+        return marks, self._leave(first, marks) if first < count else None
 
     def append(self, log: Log, data: np.ndarray) -> Marks:
         """Append the rest of a plan to a log, resolving what stops it; returns its mark.
@@ -250,11 +255,6 @@ class Producing:
         produced = self._produced(marks)
         self.out = self._usual_out  # What one client asked for is not kept for it.
         return produced
-
-    @property
-    def throttle_ms(self) -> int:
-        """How long the parsed requests' client is to wait."""
-        return int(self._head[words.HEAD_THROTTLE_MS])
 
     @property
     def refused_count(self) -> int:
@@ -304,26 +304,19 @@ class Producing:
         end = int(plan[request_at(last) + words.REQUEST_END])
         done = done_rows(rows_of(plan)[rows])
         self.pending = None
-        if len(self._logs) == 1:
-            self._count(first - count)
+        self._count(first - count)
         head[words.HEAD_START], head[words.HEAD_PARSED] = end, words.STOP_STEP
         head[words.HEAD_TOPIC_COUNT] = plan[request_at(first) + words.REQUEST_TOPIC]
         head[words.HEAD_REQUEST_COUNT], head[words.HEAD_ROW_COUNT] = first, rows.start
-        return Left(start, end, int(head[words.HEAD_THROTTLE_MS]), done, refused, marks)
+        return Left(start, end, 0, done, refused, marks)
 
-    def _leave_unparsed(self, data: np.ndarray) -> Produced:
+    def _leave_unparsed(self, data: np.ndarray) -> Left:
         """Leave a request that exceeds the plan."""
         head = self._head
         start = int(head[words.HEAD_START])
         end = start + SIZE_BYTES + int.from_bytes(data[start : start + SIZE_BYTES].tobytes())
-        head[words.HEAD_START], head[words.HEAD_PARSED], head[words.HEAD_OUT_BYTES] = (
-            end,
-            words.STOP_STEP,
-            0,
-        )
-        done = np.zeros((0, len(DONE_WORDS)), np.int64)
-        left = Left(start, end, int(head[words.HEAD_THROTTLE_MS]), done, {}, ())
-        return self._produced((), left)
+        head[words.HEAD_START], head[words.HEAD_PARSED] = end, words.STOP_STEP
+        return Left(start, end, 0, np.zeros((0, len(DONE_WORDS)), np.int64), {}, ())
 
     def _count(self, requests: int) -> None:
         """Count requests as handled, as the kernel counts those that it has parsed."""

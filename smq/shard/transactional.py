@@ -67,9 +67,11 @@ class TransactionalProduce(Unfinished):
     """One request in progress. step() may also return a question to the coordinator: take() its
     answer, then step. Between steps, other requests use the plan."""
 
-    def __init__(self, shard: Shard, producing: Producing, data: np.ndarray) -> None:
+    def __init__(
+        self, shard: Shard, producing: Producing, data: np.ndarray, throttle_ms: int = 0
+    ) -> None:
         """`data` is the whole request, its size first. Raises PeerError."""
-        super().__init__(shard, producing, data)
+        super().__init__(shard, producing, data, throttle_ms=throttle_ms)
         self.version, self._transactional_id = _named(data.data[SIZE_BYTES:])
         self._errors: dict[int, int] = {}  # By partition number; those that may be appended …
         self._guard = object()  # … are also in `verifying` with this, until their marker arrives.

@@ -25,15 +25,23 @@ from smq.wire.internal.transactions import AddPartitions
 
 
 class Unfinished:
-    """Whole requests, `data`, which may be lent until keep(). `left`: what is done of them."""
+    """Whole requests, `data`, which may be lent until keep(). `left`: what is done of them.
+
+    `throttle_ms` is what the answers say, unless `left` knows.
+    """
 
     def __init__(
-        self, shard: Shard, producing: Producing, data: np.ndarray, left: Left | None = None
+        self,
+        shard: Shard,
+        producing: Producing,
+        data: np.ndarray,
+        left: Left | None = None,
+        throttle_ms: int = 0,
     ) -> None:
         self._shard, self._producing, self._data = shard, producing, data
         self._done = None if left is None else left.done
         self._refused = {} if left is None else left.refused
-        self._throttle_ms = None if left is None else left.throttle_ms
+        self._throttle_ms = throttle_ms if left is None else left.throttle_ms
         self._marks = () if left is None else left.marks
         self._refused_count, self._catalog_version = 0, shard.catalog_version
         self._pending: Pending | None = None
@@ -70,7 +78,7 @@ class Unfinished:
         self._refused_count += producing.refused_count
         self._refused |= producing.refused
         if is_done:
-            produced = producing.finish(data, self._marks, self._throttle_ms or 0, self._refused)
+            produced = producing.finish(data, self._marks, self._throttle_ms, self._refused)
             self.drop()
             return produced._replace(refused=self._refused_count)
         self._done = done_rows(rows_of(producing.plan))
@@ -81,8 +89,6 @@ class Unfinished:
         """Read the requests into the plan. Raises PeerError."""
         if not self._producing.parse(self._data, self._shard.directory, now):
             raise PeerError("a Produce is malformed, or has too many batches")
-        if self._throttle_ms is None:
-            self._throttle_ms = self._producing.throttle_ms
         if self._done is not None and len(self._done):
             restore_rows(rows_of(self._producing.plan), self._done)
         if self._catalog_version != self._shard.catalog_version:  # The topic may require more.

@@ -18,7 +18,7 @@ from smq.model.catalog import Catalog, Node, Topic
 from smq.model.config import Config
 from smq.model.now import Now
 from smq.shard.checks import TurnRoom
-from smq.shard.produce import Left, Produced, Producing
+from smq.shard.produce import Charge, Left, Produced, Producing
 from smq.shard.references import Handles
 from smq.shard.shard import Shard
 from smq.shard.unfinished import Unfinished
@@ -157,19 +157,19 @@ class Producer:
     """
 
     def __init__(self, shard: Shard, handles: Handles | None = None, **others: Any) -> None:
-        needs = shard.logs, shard.config, shard.drain, shard.throttle
+        needs = shard.logs, shard.config, shard.drain
         given = () if handles is None else (handles,)
         self.shard, self.room = shard, getattr(handles, "room", TurnRoom())
         self.producing = Producing(*needs, *given, **others)
         self.in_steps = Producing(*needs, *given, **others, in_steps=True)
         self.steps = self.jobs = 0
 
-    def run(self, received: bytes, now: Now = NOW) -> Produced:
+    def run(self, received: bytes, now: Now = NOW, charge: Charge | None = None) -> Produced:
         """Take a buffer's requests, without finishing what is left."""
         data = np.frombuffer(bytearray(received), np.uint8)
         self.steps = self.jobs = 0
         self.room.begin_turn()
-        return self.producing.run(data, 0, len(data), self.shard.directory, now)
+        return self.producing.run(data, 0, len(data), self.shard.directory, now, charge)
 
     def answers(self, received: bytes, now: Now = NOW) -> bytes:
         """Take a buffer's requests one after the other; their answers."""
@@ -207,7 +207,7 @@ class Appender:
 
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
-        self.producing = Producing(shard.logs, shard.config, shard.drain, shard.throttle)
+        self.producing = Producing(shard.logs, shard.config, shard.drain)
 
     def run(self, received: bytes, now: Now = NOW) -> Produced:
         data = np.frombuffer(bytearray(received), np.uint8)

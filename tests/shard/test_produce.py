@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from shm.kernels.base.words import (
+    COUNTER_PRODUCE_REQUESTS,
     DURABILITY_DISK,
     DURABILITY_OS,
+    STEP_BYTES,
     STOP_MALFORMED,
     STOP_NEED_MORE,
     STOP_OTHER_API,
@@ -21,7 +23,6 @@ from smq.shard.produce import (
 )
 from smq.wire.records import Record, write_batch
 from tests.shard.shard_bench import (
-    SEGMENT_BYTES,
     Appender,
     Producer,
     batch,
@@ -30,6 +31,7 @@ from tests.shard.shard_bench import (
     responses,
     topic,
 )
+from tests.shard.transactional_bench import transactional_request
 
 KEY_OF_METADATA = 3
 
@@ -143,14 +145,70 @@ def test_a_request_of_very_many_partitions_is_finished_in_steps(tmp_path: Path) 
     assert len(producer.in_steps.out) == ANSWERS_BYTES  # What one client asked for is not kept.
 
 
-def test_answers_say_how_long_a_producer_has_to_wait_while_space_is_short(tmp_path: Path) -> None:
-    shard = new_shard(tmp_path, topic("one"), wal_bytes_max=8 * SEGMENT_BYTES)
-    appender = Appender(shard)
-    sent = produce_request({"one": {0: batch(bytes(1000))}})
-    for is_on, least, most in ((False, 0, 0), (True, 8, 13)):
-        shard.throttle.is_on = is_on
-        [(_, response)] = responses(bytes(appender.run(sent).answers))
-        assert least <= response.throttle_time_ms <= most
+@pytest.mark.parametrize("logs", [1, 2])
+def test_requests_are_charged_once_and_answered_with_the_throttle_time(
+    tmp_path: Path, logs: int
+) -> None:
+    shard = new_shard(tmp_path, topic("one"), logs=logs)
+    producer, charged = Producer(shard), list[int]()
+
+    def charge(end: int) -> int:
+        charged.append(end)
+        return 250
+
+    one = produce_request({"one": {0: batch(bytes(1000))}})
+    transactional = transactional_request({"one": {0: batch(bytes(1000))}})
+    for behind in (b"", one[:-1], transactional, b"\xff" * 4):
+        produced = producer.run(one * 3 + behind, charge=charge)
+        told = [each.throttle_time_ms for _, each in responses(bytes(produced.answers))]
+        assert (told, charged.pop(), charged) == ([250] * 3, 3 * len(one), [])
+
+
+@pytest.mark.parametrize("logs", [1, 2])
+def test_requests_that_are_finished_in_steps_are_charged_with_those_before_them(
+    tmp_path: Path, logs: int
+) -> None:
+    shard = new_shard(
+        tmp_path,
+        topic("one", range(1, 101)),
+        logs=logs,
+        socket_request_max_bytes=8 * STEP_BYTES,
+    )
+    producer, charged = Producer(shard), list[int]()
+
+    def charge(end: int) -> int:
+        charged.append(end)
+        return 250
+
+    one = produce_request({"one": {0: batch(b"x")}})
+    many = produce_request({"one": dict.fromkeys(range(1 + ROWS_MAX), b"")})  # Exceeds the plan.
+    large = produce_request({"one": {i: batch(bytes(30_000)) for i in range(100)}})
+    for sent in (many + one, one + large + one):
+        left = producer.run(sent, charge=charge).left
+        assert left is not None
+        assert (left.throttle_ms, charged) == (250, [left.end])
+        for _, response in responses(bytes(producer.finished(sent, left).answers)):
+            assert response.throttle_time_ms == 250
+        charged.clear()
+
+
+@pytest.mark.parametrize(("logs", "is_charged"), [(1, False), (1, True), (2, False)])
+def test_requests_are_counted_once_however_they_are_taken(
+    tmp_path: Path, logs: int, is_charged: bool
+) -> None:
+    most = 8 * STEP_BYTES
+    shard = new_shard(
+        tmp_path, topic("one", range(1, 101)), logs=logs, socket_request_max_bytes=most
+    )
+    producer = Producer(shard)
+    one = produce_request({"one": {0: batch(b"x")}})
+    large = produce_request({"one": {i: batch(bytes(30_000)) for i in range(100)}})
+    sent, charge = one * 3 + large, (lambda _: 0) if is_charged else None
+    left = producer.run(sent, charge=charge).left
+    assert shard.logs[0].words[COUNTER_PRODUCE_REQUESTS] == 3
+    assert left is not None
+    producer.finished(sent, left)
+    assert shard.logs[0].words[COUNTER_PRODUCE_REQUESTS] == 4
 
 
 def test_an_error_without_an_answer_closes(tmp_path: Path) -> None:

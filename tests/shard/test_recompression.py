@@ -54,9 +54,7 @@ class Recompressing(Appender):
         super().__init__(new_shard(directory, topic("t", range(1, 2), {"compression.type": kind})))
         shard = self.shard
         checks = Validation(AllGood(), shard.topic_of, shard.config)
-        self.producing = type(self.producing)(
-            shard.logs, shard.config, shard.drain, shard.throttle, checks
-        )
+        self.producing = type(self.producing)(shard.logs, shard.config, shard.drain, checks)
 
     def stored(self) -> list[BatchView]:
         [led] = self.shard.led()

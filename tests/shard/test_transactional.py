@@ -195,9 +195,7 @@ def test_open_transactions_are_never_stable_while_the_log_is_drained(
         seen.append(int(table[:64, P_LAST_STABLE].max()))
 
     producers = Producers(shard)
-    producers.transactional = Producing(
-        shard.logs, shard.config, drain, shard.throttle, in_steps=True
-    )
+    producers.transactional = Producing(shard.logs, shard.config, drain, in_steps=True)
     size = shard.logs[0].words[WORD_SEGMENT_BYTES] // 8
     data = {i: transactional_batch(bytes(size), producer=PRODUCER) for i in range(60)}
     found = producers.send(transactional_request({"one": data}))

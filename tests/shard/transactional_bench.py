@@ -76,9 +76,7 @@ class Producers(Appender):
 
     def __init__(self, shard: Shard) -> None:
         super().__init__(shard)
-        self.transactional = Producing(
-            shard.logs, shard.config, shard.drain, shard.throttle, in_steps=True
-        )
+        self.transactional = Producing(shard.logs, shard.config, shard.drain, in_steps=True)
 
     def begin(self, request: bytes) -> TransactionalProduce:
         data = np.frombuffer(bytearray(request), np.uint8)

@@ -76,6 +76,10 @@ class Timer:
             self.action = None
             self._loop.note_cancelled()
 
+    def left_ms(self) -> int:
+        """How long until it is due; 0: it is."""
+        return max(0, -(-(self.due_ns - monotonic_ns()) // 1_000_000))
+
 
 class Poller(Protocol):
     """Says which descriptors are ready: an epoll, or the simulator's."""
@@ -162,6 +166,17 @@ class Loop:
     def call_later(self, delay_ms: float, action: Callable[[], None]) -> Timer:
         """Call `action` once, after a delay."""
         return self.call_at(monotonic_ns() + int(delay_ms * 1_000_000), action)
+
+    def call_no_sooner(
+        self, timer: Timer | None, delay_ms: float, action: Callable[[], None]
+    ) -> Timer:
+        """Call `action` after a delay, or when `timer`, which calls it already, is due later."""
+        due_ns = monotonic_ns() + int(delay_ms * 1_000_000)
+        if timer is not None:
+            if timer.due_ns >= due_ns:
+                return timer
+            timer.cancel()
+        return self.call_at(due_ns, action)
 
     def note_cancelled(self) -> None:
         """Count a cancelled timer; once most are cancelled, remove them."""

@@ -79,7 +79,7 @@ class ShardServer:
         checks = self._checks = Validation(references, shard.topic_of, shard.config, room)
         timings = timings or NodeTimings.private()
         make_producing = partial(
-            Producing, shard.logs, shard.config, shard.drain, shard.throttle, checks,
+            Producing, shard.logs, shard.config, shard.drain, checks,
             leader_of=shard.leader_of, errors=timings.errors.table[PRODUCE_KEY],
         )  # fmt: skip
         producing, in_steps = make_producing(), make_producing(in_steps=True)

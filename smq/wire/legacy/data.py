@@ -87,9 +87,9 @@ class OldProduce:
         write_produce_request(newer, PRODUCE_AS, writer)
         return sized(writer)
 
-    def answer(self, answered: bytes) -> bytes:
+    def answer(self, answered: bytes, throttle_ms: int) -> bytes:
         """The old answer, with its size, from the newer one; b"": no request was made."""
-        rows, throttle_ms = self._rows(answered)
+        rows = self._rows(answered)
         version, writer = self._header.api_version, Writer()
         append = writer.append
         write_response_header(self._header.correlation_id, PRODUCE, PRODUCE_AS, writer)
@@ -107,14 +107,13 @@ class OldProduce:
         return sized(writer)
 
     @staticmethod
-    def _rows(answered: bytes) -> tuple[Iterator[PartitionProduceResponse], int]:
+    def _rows(answered: bytes) -> Iterator[PartitionProduceResponse]:
         if not answered:
-            return iter(()), 0
+            return iter(())
         _, at = read_response_header(answered, _SIZE_BYTES, PRODUCE, PRODUCE_AS)
         response = read_produce_response(answered, at, PRODUCE_AS)
         topics: Sequence[TopicProduceResponse] = response.responses
-        rows = (row for topic in topics for row in topic.partition_responses)
-        return rows, response.throttle_time_ms
+        return (row for topic in topics for row in topic.partition_responses)
 
     def _row(self, i: int, j: int, asked: PartitionProduceData) -> PartitionProduceResponse | None:
         error = self.errors.get((i, j))

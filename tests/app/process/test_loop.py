@@ -68,6 +68,18 @@ def test_timers_are_called_in_the_order_they_are_due_and_once() -> None:
     assert loop.run_once(0) == 0
 
 
+def test_a_call_is_put_off_and_never_brought_forward() -> None:
+    loop, called = Loop(), list[int]()
+    timer = loop.call_no_sooner(None, 60_000, lambda: called.append(1))
+    assert loop.call_no_sooner(timer, 5, lambda: called.append(2)) is timer
+    later = loop.call_no_sooner(timer, 120_000, lambda: called.append(3))
+    assert timer.action is None
+    assert 119_000 < later.left_ms() <= 120_000
+    due = loop.call_no_sooner(None, 0, lambda: called.append(4))
+    assert loop.run_once(0) == 1
+    assert (called, due.left_ms()) == ([4], 0)
+
+
 def test_a_timer_ends_the_wait_for_descriptors() -> None:
     loop = Loop()
     started_ms = monotonic_ms()

@@ -33,7 +33,7 @@ class Unchecked(Appender):
     def __init__(self, shard: Shard) -> None:
         super().__init__(shard)
         handles = AllGood()
-        self.producing = Producing(shard.logs, shard.config, shard.drain, shard.throttle, handles)
+        self.producing = Producing(shard.logs, shard.config, shard.drain, handles)
 
 
 def lendable(shard: Shard, offset: int) -> int | None:

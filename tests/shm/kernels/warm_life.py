@@ -22,7 +22,6 @@ from smq.log.times import first_batch_at
 from smq.model.catalog import Catalog
 from smq.model.config import Config
 from smq.shard.produce import Producing
-from smq.shard.throttle import Throttle
 from tests.log.logs import BOOT, LEVELS, OTHER_BOOT, memory_of, read_batch, start, turn
 from tests.oracle.batches import batch
 from tests.shard.directories import build_directory
@@ -55,7 +54,7 @@ def live(directory: Path, generation: int, boot: bytes) -> None:
     codes = build_directory(
         CATALOG, lambda n: log.number << 32 | log.partitions.slots[n], bytes(16)
     )
-    producing = Producing({0: log}, Config(), drain, Throttle([log]))
+    producing = Producing({0: log}, Config(), drain)
     for i in range(200):
         producer = (i % 9, 0, i // 9) if generation == 0 else (-1, -1, -1)
         records = batch(b"v" * 100, producer=producer)

@@ -51,9 +51,7 @@ def test_partitions_that_cannot_be_converted_are_answered_in_their_places(versio
     said = read_produce_request(newer, at, header.api_version)
     assert [each.index for each in said.topic_data[0].partition_data] == [1]
     row = PartitionProduceResponse(index=1, base_offset=9)
-    answer = ProduceResponse(
-        responses=[TopicProduceResponse(name="t", partition_responses=[row])], throttle_time_ms=5
-    )
+    answer = ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[row])])
     writer = Writer()
     writer.append(pack(">i", 7))
     write_produce_response(answer, 3, writer)
@@ -62,7 +60,7 @@ def test_partitions_that_cannot_be_converted_are_answered_in_their_places(versio
     rows = [pack(">ihq", *each) + time for each in ((0, corrupt, -1), (1, 0, 9), (2, corrupt, -1))]
     told = b"".join((pack(">ii", 7, 1), text("t"), pack(">i", 3), *rows))
     told += pack(">i", 5) if version else b""
-    assert old.answer(sized(writer)) == pack(">i", len(told)) + told
+    assert old.answer(sized(writer), 5) == pack(">i", len(told)) + told
 
 
 def test_a_request_of_which_nothing_is_good_is_empty() -> None:
@@ -70,7 +68,7 @@ def test_a_request_of_which_nothing_is_good_is_empty() -> None:
     made(old.convert())
     assert old.is_empty
     assert old.has_errors
-    assert old.answer(b"")[-14:] == pack(">ihq", 0, ErrorCode.CORRUPT_MESSAGE, -1)
+    assert old.answer(b"", 0)[-14:] == pack(">ihq", 0, ErrorCode.CORRUPT_MESSAGE, -1)
 
 
 @given(data=st.data())
@@ -83,7 +81,7 @@ def test_garbage_raises_nothing_but_its_own_error(data: st.DataObject) -> None:
     except PeerError:
         return
     assert len(made(old.convert())) > 4
-    assert len(old.answer(b"")) > 8 if old.is_empty else True
+    assert len(old.answer(b"", 0)) > 8 if old.is_empty else True
 
 
 @pytest.mark.parametrize("version", [0, 3])

@@ -55,8 +55,7 @@ class Clients:
         self._touch(connection)
         if self._quotas.is_on:
             look(connection, self._quotas)
-            now_ms = monotonic_ms()
-            connection.throttle(self._quotas.connected(address[0], now_ms), now_ms)
+            connection.throttle(self._quotas.connected(address[0], monotonic_ms()))
             connection.pause_if_full()
 
     def take_settings(self, config: Config) -> None:

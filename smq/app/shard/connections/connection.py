@@ -178,7 +178,6 @@ class Connection:
         "slots",
         "socket",
         "spent",
-        "throttled_until_ms",
         "working",
     )
 
@@ -199,7 +198,6 @@ class Connection:
         self.client_id: str | None = None  # Once it is known.
         self.limits: ClientLimits | None = None
         self.is_limited = False  # It has limits, or may have: see limited.py.
-        self.throttled_until_ms = 0
         self._sent_bytes = self._taken_before = 0
         self._counted: deque[int] = deque()  # The lengths of the first slots: they sum up to …
         self._unsent_bytes = 0
@@ -288,26 +286,22 @@ class Connection:
             self.mute(0)
 
     def mute(self, delay_ms: int) -> None:
-        """Take no requests for a while; answers go out."""
+        """Take no requests for this long, unless muted for longer already; answers go out."""
 
         def unmute() -> None:
             self._muted = None
             self._resume()
 
-        if self._muted is not None:
-            self._muted.cancel()
-        self._muted = self._loop.call_later(delay_ms, unmute)
+        self._muted = self._loop.call_no_sooner(self._muted, delay_ms, unmute)
 
-    def throttle(self, delay_ms: int, now_ms: int) -> None:
-        """Take no requests for this long, unless throttled for longer already; answers go out
-        (KIP-219)."""
-        if delay_ms > 0 and now_ms + delay_ms > self.throttled_until_ms and not self.closed:
-            self.throttled_until_ms = now_ms + delay_ms
+    def throttle(self, delay_ms: int) -> None:
+        """Mute it for what it owes, if anything (KIP-219)."""
+        if delay_ms > 0 and not self.closed:
             self.mute(delay_ms)
 
-    def owed_ms(self, now_ms: int) -> int:
+    def owed_ms(self) -> int:
         """The remaining throttle time."""
-        return max(0, self.throttled_until_ms - now_ms)
+        return 0 if self._muted is None else self._muted.left_ms()
 
     def _listen_to(self, events: int) -> None:
         if events != self._events:

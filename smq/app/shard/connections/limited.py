@@ -14,7 +14,6 @@ from shm.kernels.base.wire import SIZE_BYTES
 from shm.kernels.request.fetch import FETCH_KEY
 from smq.app.shard.connections.connection import Connection
 from smq.app.shard.connections.receive import Buffer
-from smq.app.shard.connections.request_times import PRODUCE_KEY
 from smq.shard.loans import Sendable
 from smq.shard.quotas import ClientQuotas
 from smq.wire.codec import Malformed
@@ -23,7 +22,7 @@ from smq.wire.headers import RequestHeader, is_flexible, read_request_header
 MUTATION_KEYS = {19, 20, 37}  # CreateTopics, DeleteTopics, CreatePartitions.
 CLIENT_ID_CHARACTERS_MAX = 255
 CORRELATION_ID_BYTES = 4
-_SIZE_AND_KEY, _INT32 = Struct(">ih"), Struct(">i")
+_INT32 = Struct(">i")
 
 
 def look(connection: Connection, quotas: ClientQuotas) -> None:
@@ -51,25 +50,10 @@ def identify_by(connection: Connection, buffer: Buffer, quotas: ClientQuotas) ->
         identify(connection, header.client_id, quotas)
 
 
-def charge_produce(connection: Connection, buffer: Buffer, now_ms: int) -> int:
-    """Charge the whole Produce requests at a buffer's start; returns the wait in ms."""
-    limits, at = connection.limits, buffer.start
-    while at + _SIZE_AND_KEY.size <= buffer.end:
-        size, key = _SIZE_AND_KEY.unpack_from(buffer.array.data, at)
-        if key != PRODUCE_KEY or size <= 0 or at + SIZE_BYTES + size > buffer.end:
-            break
-        at += SIZE_BYTES + size
-    if limits is None or at == buffer.start:
-        return 0
-    delay_ms = limits.produced(at - buffer.start, now_ms)
-    connection.throttle(delay_ms, now_ms)
-    return delay_ms
-
-
 def charge_time(connection: Connection, spent_ns: int, now_ms: int) -> None:
     """Charge the time that requests have taken."""
     if connection.limits is not None:
-        connection.throttle(connection.limits.worked(spent_ns, now_ms), now_ms)
+        connection.throttle(connection.limits.worked(spent_ns, now_ms))
 
 
 def settled(
@@ -83,19 +67,19 @@ def settled(
         return pieces
     whole = list(pieces)
     size = sum(len(each) if isinstance(each, bytes) else each.length for each in whole)
-    connection.throttle(connection.limits.fetched(size, now_ms), now_ms)
+    connection.throttle(connection.limits.fetched(size, now_ms))
     first = whole[0]
     assert isinstance(first, bytes)
     at = SIZE_BYTES + _throttle_at(header.api_key, header.api_version)
-    owed = _INT32.pack(connection.owed_ms(now_ms))
+    owed = _INT32.pack(connection.owed_ms())
     return [first[:at] + owed + first[at + _INT32.size :], *whole[1:]]
 
 
-def obey(connection: Connection, key: int, version: int, response: bytes, now_ms: int) -> None:
+def obey(connection: Connection, key: int, version: int, response: bytes) -> None:
     """Throttle the connection as the coordinator's answer to a topic change says."""
     if key in MUTATION_KEYS:
         [throttle_ms] = _INT32.unpack_from(response, _throttle_at(key, version))
-        connection.throttle(throttle_ms, now_ms)
+        connection.throttle(throttle_ms)
 
 
 def _throttle_at(api_key: int, version: int) -> int:

@@ -199,16 +199,15 @@ class Session:
         """Sleep if the inbox is empty, so the next request rings; returns whether it does."""
         return bool(fall_asleep(self.memory.memory, self.side))
 
-    def mute(self, delay_ms: int) -> None:
-        """Take no requests for a while; answers go out."""
+    def throttle(self, delay_ms: int) -> None:
+        """Take no requests for this long, unless throttled for longer already; answers go out."""
 
         def unmute() -> None:
             self._muted = None
             self._owner.take(self)
 
-        if self._muted is not None:
-            self._muted.cancel()
-        self._muted = self._loop.call_later(delay_ms, unmute)
+        if delay_ms > 0 and not self.closed:
+            self._muted = self._loop.call_no_sooner(self._muted, delay_ms, unmute)
 
     # --- answers ---------------------------------------------------------------------------------
 

@@ -85,7 +85,7 @@ class Answering:
         if connection.closed:
             slot.release()
             return
-        owed_ms = connection.owed_ms(monotonic_ms()) if connection.limits is not None else 0
+        owed_ms = connection.owed_ms() if connection.limits is not None else 0
         if owed_ms and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = max(response.throttle_time_ms, owed_ms)
         try:
@@ -115,7 +115,7 @@ class Answering:
             if not first:
                 connection.close()
                 return
-            obey(connection, key, version, first, monotonic_ms())
+            obey(connection, key, version, first)
             length = len(first) + sum(map(len, rest))
             slot.fill([length.to_bytes(SIZE_BYTES), first, *rest])
             self._large.note(connection, length)

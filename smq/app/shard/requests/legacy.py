@@ -116,28 +116,34 @@ class LegacyRequests(Requests):
         if old.acks != 0:
             slot = Slot(is_open=False)
             connection.slots.append(slot)
-        self._take(connection, old.convert(), partial(self._append, connection, slot, old))
+        size = SIZE_BYTES + len(request)
+        self._take(connection, old.convert(), partial(self._append, connection, slot, old, size))
 
     def _append(
-        self, connection: Connection, slot: Slot | None, old: OldProduce, newer: bytes
+        self, connection: Connection, slot: Slot | None, old: OldProduce, size: int, newer: bytes
     ) -> None:
         self._replies.answering.errors.add(PRODUCE, Counter(old.errors.values()))
+        data = np.frombuffer(b"" if old.is_empty else newer, np.uint8)
+        throttle_ms = self._charge(connection, size, len(data))
         if old.is_empty:
-            self._answer(connection, slot, old, None)
+            self._answer(connection, slot, old, None, throttle_ms)
             return
-        data = np.frombuffer(newer, np.uint8)
-        self._slow(connection, len(data))
         place = slot or self._replies.acks.reserve(connection)
 
         def finished(produced: Produced) -> None:
             if slot is None:
                 connection.slots.remove(place)
-            self._answer(connection, slot, old, produced)
+            self._answer(connection, slot, old, produced, throttle_ms)
 
-        self._unfinished.produce(connection, place, data, finished)
+        self._unfinished.produce(connection, place, data, throttle_ms, finished)
 
     def _answer(
-        self, connection: Connection, slot: Slot | None, old: OldProduce, produced: Produced | None
+        self,
+        connection: Connection,
+        slot: Slot | None,
+        old: OldProduce,
+        produced: Produced | None,
+        throttle_ms: int,
     ) -> None:
         answers = b""
         marks: Marks = ()
@@ -146,7 +152,7 @@ class LegacyRequests(Requests):
             answers, marks = bytes(produced.answers), produced.marks
             closes = closes or produced.close
         if slot is not None and not (closes and not answers):
-            self._replies.acks.queue(connection, old.answer(answers), marks, slot)
+            self._replies.acks.queue(connection, old.answer(answers, throttle_ms), marks, slot)
         elif slot is not None:
             connection.slots.remove(slot)
         if closes:

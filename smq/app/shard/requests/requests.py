@@ -24,7 +24,7 @@ from shm.kernels.request.produce import VERSION_MAX, VERSION_MIN
 from smq.app.process import clock
 from smq.app.process.clock import monotonic_ms, monotonic_ns
 from smq.app.shard.connections.connection import SHARE, Connection, Slot
-from smq.app.shard.connections.limited import charge_produce, charge_time, identify, identify_by
+from smq.app.shard.connections.limited import charge_time, identify, identify_by
 from smq.app.shard.connections.receive import Buffer
 from smq.app.shard.connections.request_times import PRODUCE_KEY, RequestTimes
 from smq.app.shard.door.session import Session
@@ -32,7 +32,7 @@ from smq.app.shard.requests.replies import Replies
 from smq.app.shard.requests.unfinished import UnfinishedRequests
 from smq.app.shard.waiting.parked_fetches import Parked
 from smq.model.errors import PeerError
-from smq.shard.produce import Left, Produced, Producing
+from smq.shard.produce import Charge, Left, Produced, Producing
 from smq.shard.shard import Shard
 from smq.wire.headers import KEY_AND_VERSION, read_request_header
 
@@ -63,21 +63,21 @@ class Requests:
         while buffer.start < buffer.end and not (
             connection.closed or connection.is_closing or connection.is_full
         ):
-            begun_ns = quota_ms = 0
+            begun_ns = 0
             if connection.is_limited:
                 identify_by(connection, buffer, self._shard.quotas)
                 begun_ns = monotonic_ns()
-                quota_ms = charge_produce(connection, buffer, now.monotonic_ms)
+            charge = self._charging(connection, buffer.start)
             produced = self._producing.run(
-                buffer.array, buffer.start, buffer.end, directory, now, quota_ms
+                buffer.array, buffer.start, buffer.end, directory, now, charge
             )
             self.go_on(connection, buffer, produced, now.monotonic_ms)
+            if begun_ns:
+                charge_time(connection, monotonic_ns() - begun_ns, now.monotonic_ms)
             if produced.stop == STOP_NEED_MORE:
                 break
             if produced.stop == STOP_PLAN_FULL:
                 connection.spent = SHARE  # A plan takes milliseconds.
-            if begun_ns:
-                charge_time(connection, monotonic_ns() - begun_ns, now.monotonic_ms)
             connection.end_share()
 
     def go_on(
@@ -86,7 +86,6 @@ class Requests:
         """Handle a kernel's results for a buffer's Produce requests, and what stopped it."""
         if produced.answers:
             self._replies.acks.queue(connection, bytes(produced.answers), produced.marks)
-        self._slow(connection, produced.consumed_to - buffer.start)
         left, buffer.start = produced.left, produced.consumed_to
         if left is not None and not produced.close:
             self._unfinished.go_on(connection, buffer.give(left.start, left.end), left)
@@ -113,19 +112,37 @@ class Requests:
     def _take_transactional(self, connection: Connection, buffer: Buffer) -> None:
         start, end = buffer.start, buffer.start + buffer.wanted_bytes()
         buffer.start = end
+        throttle_ms = self._charge(connection, end - start)
         try:
-            self._unfinished.take_transactional(connection, buffer.array[start:end])
+            self._unfinished.take_transactional(connection, buffer.array[start:end], throttle_ms)
         except PeerError:
             connection.close_after_answers()
             return
-        self._slow(connection, end - start)
         connection.charge(end - start)
 
-    def _slow(self, client: Connection | Session, size: int) -> None:
-        """Let a client that has produced this much wait while WAL space is short."""
-        throttle = self._shard.throttle
-        if throttle.is_on and size and not client.closed:
-            client.mute(throttle.charge(size, monotonic_ms()))
+    def _charging(self, client: Connection | Session, start: int) -> Charge | None:
+        """What charges a client for its Produce requests from `start` on; None: they are free."""
+        has_quota = isinstance(client, Connection) and client.limits is not None
+        if not has_quota and not self._shard.throttle.is_on:
+            return None
+        return lambda end: self._charge(client, end - start)
+
+    def _charge(
+        self, client: Connection | Session, size: int, appended_bytes: int | None = None
+    ) -> int:
+        """Charge a client for Produce requests of this many bytes: its quota, and WAL space while
+        that is short. It is throttled for as long as this returns, in ms.
+
+        `appended_bytes` is what goes to the WAL of converted requests.
+        """
+        now_ms, delay_ms, throttle = monotonic_ms(), 0, self._shard.throttle
+        space = size if appended_bytes is None else appended_bytes
+        if size and isinstance(client, Connection) and client.limits is not None:
+            delay_ms = client.limits.produced(size, now_ms)
+        if space and throttle.is_on:
+            delay_ms = max(delay_ms, throttle.charge(space, now_ms))
+        client.throttle(delay_ms)
+        return delay_ms
 
     def answer(
         self,
@@ -198,18 +215,21 @@ class Requests:
         `first` is their result so far.
         """
         shard, now = self._shard, clock.now()
-        produced = first or self._producing.run(data, 0, end, shard.directory, now)
+        produced = first or self._producing.run(
+            data, 0, end, shard.directory, now, self._charging(session, 0)
+        )
         while not (wrong := self._produced(session, produced, now.monotonic_ms)):
             start = produced.consumed_to
             if produced.left is not None:
                 self._leave(session, data[produced.left.start : end].copy(), produced.left)
-                end = start  # The rest is taken, and charged, later.
+                end = start  # The rest is taken later.
             if start == end:
                 break
             if produced.stop != STOP_PLAN_FULL:
                 return _WRONG.get(produced.stop, "a request is malformed")
-            produced = self._producing.run(data, start, end, shard.directory, now)
-        self._slow(session, end)
+            produced = self._producing.run(
+                data, start, end, shard.directory, now, self._charging(session, start)
+            )
         return wrong
 
     def _produced(self, session: Session, produced: Produced, now_ms: int) -> str:

@@ -79,14 +79,22 @@ class UnfinishedRequests:
         self._begin(_Work(client, slot, request, finished))
 
     def produce(
-        self, connection: Connection, slot: Slot, data: np.ndarray, then: Callable[[Produced], None]
+        self,
+        connection: Connection,
+        slot: Slot,
+        data: np.ndarray,
+        throttle_ms: int,
+        then: Callable[[Produced], None],
     ) -> None:
         """Take whole requests from the beginning; `then` answers them in their slot."""
-        self._begin(_Work(connection, slot, Unfinished(self._shard, self._producing, data), then))
+        request = Unfinished(self._shard, self._producing, data, throttle_ms=throttle_ms)
+        self._begin(_Work(connection, slot, request, then))
 
-    def take_transactional(self, connection: Connection, data: np.ndarray) -> None:
+    def take_transactional(
+        self, connection: Connection, data: np.ndarray, throttle_ms: int
+    ) -> None:
         """Take a whole transactional request; `data` is lent. Raises PeerError."""
-        request = TransactionalProduce(self._shard, self._producing, data)
+        request = TransactionalProduce(self._shard, self._producing, data, throttle_ms)
         outcome = request.step(clock.now())
         if isinstance(outcome, Produced):
             self._answer(connection, None, outcome)

@@ -237,6 +237,18 @@ def pass_interval(bench: Bench) -> None:
     action()
 
 
+def test_a_shorter_wait_does_not_end_a_longer_one(bench: Bench) -> None:
+    connection = bench.connection
+    connection.throttle(60_000)
+    connection.throttle(5)
+    connection.mute(0)
+    bench.loop.run_once(0.01)
+    assert connection.is_full
+    assert 59_000 < connection.owed_ms() <= 60_000
+    connection.throttle(90_000)
+    assert connection.owed_ms() > 89_000
+
+
 def test_a_client_that_takes_too_little_in_an_interval_is_closed(bench: Bench) -> None:
     lent = FakeLent(bytes(LARGE_BYTES))
     bench.slot(lent)

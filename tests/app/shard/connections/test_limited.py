@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from smq.app.shard.connections.limited import (
-    charge_produce,
     charge_time,
     identify,
     identify_by,
@@ -33,11 +32,11 @@ class Muted:
         self.is_limited = False
         self.until_ms = 0
 
-    def throttle(self, delay_ms: int, now_ms: int) -> None:
-        self.until_ms = max(self.until_ms, now_ms + delay_ms if delay_ms else 0)
+    def throttle(self, delay_ms: int) -> None:
+        self.until_ms = max(self.until_ms, delay_ms)
 
-    def owed_ms(self, now_ms: int) -> int:
-        return max(0, self.until_ms - now_ms)
+    def owed_ms(self) -> int:
+        return self.until_ms
 
 
 def quotas_of(found: dict[str, dict[str, str]]) -> ClientQuotas:
@@ -80,17 +79,6 @@ def test_a_client_that_is_not_known_yet_is_the_loops_until_it_is() -> None:
     assert not connection.is_limited
 
 
-def test_whole_produce_requests_are_charged() -> None:
-    connection = slow()
-    one, other = request(0, "slow", 300), request(3, "slow", 9999)
-    data = one + one + other
-    delay_ms = charge_produce(connection, buffer(data), 0)
-    assert delay_ms == (2 * len(one) - 100) * 10 + 1
-    assert connection.until_ms == delay_ms
-    assert charge_produce(slow(), buffer(one[:-1]), 0) == 0
-    assert charge_produce(slow(), buffer(other), 0) == 0
-
-
 def test_a_fetch_is_charged_what_goes_out_and_says_how_long_to_wait() -> None:
     connection, header = slow(), RequestHeader(1, 12, 7, "slow")
     first = INT32.pack(0) + INT32.pack(7) + b"\0" + INT32.pack(0) + b"rest"
@@ -112,7 +100,7 @@ def test_the_time_of_requests_is_charged() -> None:
 
 def test_the_throttle_time_in_the_coordinators_answer_mutes_the_connection() -> None:
     connection = slow()
-    obey(connection, 19, 7, INT32.pack(7) + b"\0" + INT32.pack(500), 0)
+    obey(connection, 19, 7, INT32.pack(7) + b"\0" + INT32.pack(500))
     assert connection.until_ms == 500
-    obey(connection, 3, 7, INT32.pack(7) + INT32.pack(9000), 0)
+    obey(connection, 3, 7, INT32.pack(7) + INT32.pack(9000))
     assert connection.until_ms == 500

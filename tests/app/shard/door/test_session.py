@@ -332,3 +332,16 @@ def test_requests_are_taken_no_faster_than_space_allows(make: Make) -> None:
     bench.turn(3)
     assert program.correlations() == [1]
     assert program.wait(2) == [1, 2]
+
+
+def test_a_shorter_wait_does_not_end_a_longer_one(make: Make) -> None:
+    bench = make(topic("one"))
+    program = bench.attach()
+    [session] = list(bench.sessions._sessions)
+    session.throttle(60_000)
+    session.throttle(5)
+    bench.server.note(session)
+    program.put(produced(1))
+    bench.turn(10)
+    assert session.is_full
+    assert program.correlations() == []

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from shm.timings import Errors
+from smq.model.client_quotas import CLIENT, PRODUCE, key_of
 from smq.model.errors import ErrorCode
 from smq.shard.markers import _append as append_marker
+from smq.shard.quotas import ClientLimits
 from smq.wire.codec import read_string
 from smq.wire.compression import Codec
 from smq.wire.generated.api_versions import ApiVersionsRequest
@@ -283,3 +285,23 @@ def test_an_old_request_for_the_coordinator_is_relayed_in_a_newer_version(make: 
     assert relayed[:4] == struct.pack(">hh", 9, 1)
     answered(struct.pack(">ii", 7, 0))
     assert client.wait(1) == [struct.pack(">ii", 7, 0)]
+
+
+@pytest.mark.parametrize("data", [write_message(OldMessage(0, 0, -1, None, b"x" * 1000)), b""])
+def test_an_old_produce_request_is_charged_once_and_answered_with_its_throttle_time(
+    make: Make, monkeypatch: pytest.MonkeyPatch, data: bytes
+) -> None:
+    charged = list[int]()
+
+    def noted(_: ClientLimits, byte_count: int, _now_ms: int) -> int:
+        charged.append(byte_count)
+        return 1
+
+    monkeypatch.setattr(ClientLimits, "produced", noted)
+    bench = make(topic("one"), legacy_formats=True)
+    bench.shard.quotas.take({key_of({CLIENT: None}): {PRODUCE: "1e9"}})
+    client = bench.client()
+    one = produce(1, data)
+    client.send(one * 8)
+    told = [struct.unpack(">i", frame[-4:]) for frame in client.wait(8)]
+    assert (told, charged) == ([(1,)] * 8, [len(one)] * 8)

@@ -8,15 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from smq.app.process.clock import replaced
-from smq.model.client_quotas import CLIENT, PRODUCE, key_of
+from shm.kernels.base.words import WORD_SPACE_END
+from smq.app.process.clock import monotonic_ms, replaced
+from smq.model.client_quotas import CLIENT, PRODUCE, REQUEST_TIME, key_of
 from smq.shard.led import Led
 from smq.shard.produce import REQUESTS_MAX
+from smq.shard.quotas import ClientLimits
 from smq.wire.generated.find_coordinator import FindCoordinatorRequest
 from smq.wire.generated.metadata import MetadataRequest
 from tests.app.shard_client import (
     ServerBench,
     benches,
+    decoded,
     fetch,
     fetched,
     request,
@@ -30,6 +33,7 @@ from tests.shard.shard_bench import (
     responses,
     topic,
 )
+from tests.shard.transactional_bench import transactional_request
 
 Make = Callable[..., ServerBench]
 DISK = {"smq.durability": "disk"}
@@ -162,3 +166,92 @@ def test_a_quotas_throttle_time_does_not_depend_on_the_wall_clock(make: Make, st
             wall_ms[0] += step_ms
     assert told[1] > 500, "the second one has to pay"
     assert max(told) < 5000
+
+
+ONE = produce_request({"one": {0: batch(b"x" * 1000)}})
+SMALL = produce_request({"one": {0: batch(b"")}})
+UNKNOWN = produce_request({"unknown": {0: batch(b"x")}})
+TRANSACTIONAL = transactional_request({"one": {0: batch(b"x" * 1000)}})
+PIPELINED = {
+    "ordinary": (ONE, 8),
+    "more than a plan holds": (SMALL, 3 * REQUESTS_MAX),
+    "transactional": (TRANSACTIONAL, 8),
+    "of both kinds": (ONE + TRANSACTIONAL, 8),
+    "with others between": (ONE + versions(2) + ONE, 8),
+    "refused": (UNKNOWN, 8),
+}
+
+
+@pytest.mark.parametrize(("one", "count"), PIPELINED.values(), ids=PIPELINED)
+def test_each_produce_request_is_charged_once(
+    make: Make, monkeypatch: pytest.MonkeyPatch, one: bytes, count: int
+) -> None:
+    charged, produced = list[int](), ClientLimits.produced
+
+    def noted(self: ClientLimits, byte_count: int, now_ms: int) -> int:
+        charged.append(byte_count)
+        return produced(self, byte_count, now_ms)
+
+    monkeypatch.setattr(ClientLimits, "produced", noted)
+    bench = make(topic("one"))
+    bench.shard.quotas.take({key_of({CLIENT: None}): {PRODUCE: "1e9"}})
+    client, answers = bench.client(), one.count(b"test") * count
+    client.send(one * count)
+    client.wait(answers)
+    assert sum(charged) == len(one.replace(versions(2), b"")) * count
+
+
+@pytest.mark.parametrize("one", [ONE, TRANSACTIONAL], ids=["ordinary", "transactional"])
+def test_the_answer_says_the_quotas_throttle_time(make: Make, one: bytes) -> None:
+    bench = make(topic("one"))
+    bench.shard.quotas.take({key_of({CLIENT: None}): {PRODUCE: "1000.0"}})
+    client = bench.client()
+    client.send(one * 2 + SMALL[:-1])
+    [first, *_] = client.wait(1)
+    version = int.from_bytes(one[6:8])
+    assert 0 < decoded("Produce", version, first).throttle_time_ms < 2 * len(one)
+
+
+def test_the_time_of_a_produce_request_is_charged(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    charged = list[int]()
+
+    def worked(_: ClientLimits, spent_ns: int, _now_ms: int) -> int:
+        charged.append(spent_ns)
+        return 0
+
+    monkeypatch.setattr(ClientLimits, "worked", worked)
+    bench = make(topic("one"))
+    bench.shard.quotas.take({key_of({CLIENT: None}): {REQUEST_TIME: "1.0"}})
+    client = bench.client()
+    client.send(ONE)
+    client.wait(1)
+    assert sum(charged) > 0
+
+
+def test_a_quotas_wait_lasts_while_space_is_short(make: Make) -> None:
+    """A mute of a millisecond, for the space, ended one of half a second."""
+    bench = make(topic("one"))
+    bench.shard.quotas.take({key_of({CLIENT: None}): {PRODUCE: "100000.0"}})
+    bench.shard.throttle.is_on = True  # With so much left that it asks for nothing.
+    client = bench.client()
+    client.send(produce_request({"one": {0: batch(b"x" * 149_000)}}))
+    [first] = client.wait(1)
+    told_ms = decoded("Produce", 9, first).throttle_time_ms
+    assert 400 < told_ms < 600
+    sent_ms = monotonic_ms()
+    client.send(SMALL)
+    client.wait(2)
+    assert monotonic_ms() - sent_ms > told_ms - 100
+
+
+def test_only_what_is_taken_counts_while_space_is_short(make: Make) -> None:
+    bench = make(topic("one"))
+    log, client = bench.shard.logs[0], bench.client()
+    log.words[WORD_SPACE_END] = log.tail + 1_000_000
+    bench.shard.throttle.is_on = True
+    long = produce_request({"one": {0: batch(b"x" * 50_000)}})
+    client.send(ONE + long[:-1])
+    [first] = client.wait(1)
+    assert 4 <= decoded("Produce", 9, first).throttle_time_ms <= 6
