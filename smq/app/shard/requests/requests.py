@@ -67,12 +67,11 @@ class Requests:
             if connection.is_limited:
                 identify_by(connection, buffer, self._shard.quotas)
                 begun_ns = monotonic_ns()
-            charge = self._charging(connection, buffer.start)
-            produced = self._producing.run(
-                buffer.array, buffer.start, buffer.end, directory, now, charge
-            )
+            start = buffer.start
+            charge = self._charging(connection, start)
+            produced = self._producing.run(buffer.array, start, buffer.end, directory, now, charge)
             self.go_on(connection, buffer, produced, now.monotonic_ms)
-            if begun_ns:
+            if begun_ns and buffer.start > start:  # Nothing is charged before a request is whole.
                 charge_time(connection, monotonic_ns() - begun_ns, now.monotonic_ms)
             if produced.stop == STOP_NEED_MORE:
                 break
