@@ -27,7 +27,6 @@ from smq.wire.messages.notation import Field
 from smq.wire.messages.tables import APIS
 from smq.wire.portions import RequestReader, holder, request_structure
 
-PLAIN_BYTES_MAX = 1024  # No need to count elements: each takes a byte at least.
 _RESPONSES = {api.key: api.messages[f"{api.name}Response"] for api in APIS}
 
 
@@ -143,17 +142,16 @@ def taken(
     """
     request, at = body
     assert len(request) <= api.bounds.bytes_max, "it is refused unread"
-    version, elements_max = header.api_version, api.bounds.elements_max
-    cut = api.bounds.cut
-    path = cut.request if cut is not None else ()
-    structure = request_structure(api.codec, api.key, version)
-    reader = RequestReader(structure, request, at, path, elements_max)
-    if not _is_small(reader, cut, len(request)):
-        assert cut is not None
-        kept = bytes(request)
-        reader = RequestReader(structure, kept, at, path, elements_max)
-        steps = _portions(api, header, reader, handle, context)
-        return Parts(api, header, cut, steps, kept)
+    version, cut = header.api_version, api.bounds.cut
+    if len(request) > api.bounds.few_bytes:
+        elements_max, path = api.bounds.elements_max, cut.request if cut is not None else ()
+        structure = request_structure(api.codec, api.key, version)
+        if not _is_small(RequestReader(structure, request, at, path, elements_max), cut):
+            assert cut is not None
+            kept = bytes(request)
+            reader = RequestReader(structure, kept, at, path, elements_max)
+            steps = _portions(api, header, reader, handle, context)
+            return Parts(api, header, cut, steps, kept)
     result = handle(api.read_request(request, at, version), context)
     if not isinstance(result, Iterator):
         return result
@@ -167,10 +165,8 @@ def taken(
 _END = object()
 
 
-def _is_small(reader: RequestReader, cut: Cut | None, size: int) -> bool:
+def _is_small(reader: RequestReader, cut: Cut | None) -> bool:
     """Whether a request is handled whole. Raises PeerError."""
-    if size <= PLAIN_BYTES_MAX:
-        return True
     if cut is None:
         for _ in reader.check():
             pass  # Arrays that are not cut hold few elements.

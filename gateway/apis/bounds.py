@@ -10,7 +10,7 @@ batch and the pieces it is joined from, 24 MiB a shard, whatever the number of r
 of a request's batches is bounded (shm.kernels.log.plan.ROWS_MAX): each step parses them again.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,14 @@ class Bounds:
     bytes_max     without its size
     elements_max  of all its arrays together
     cut           how it is answered in parts; None: always whole
+    few_bytes     a request of this size holds no more elements than one that is handled whole may:
+                  they need not be counted
     """
 
     bytes_max: int
     elements_max: int
     cut: Cut | None = None
+    few_bytes: int = 1024  # Each takes a byte at least.
 
 
 KiB, MiB = 1024, 1024 * 1024
@@ -67,3 +70,6 @@ def listing(cut: Cut, *, elements_max: int = 20_000, bytes_max: int = 1 * MiB) -
 
 PARTITIONS = ("topics", "partitions")
 NAMED = listing(Cut(PARTITIONS, PARTITIONS))
+
+# A topic takes 3 bytes at least, an offset 14.
+OFFSETS = replace(NAMED, few_bytes=3 * 1024)

@@ -12,7 +12,7 @@
 from gateway.apis.unknown_first import unknown_first
 from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.group_events import Commit
-from smq.coordinator.offsets import NamedPartition, Offered
+from smq.coordinator.offsets import Offered
 from smq.model.catalog import Topic
 from smq.model.errors import ErrorCode
 from smq.wire.generated.offset_commit import (
@@ -33,7 +33,8 @@ def handle(request: OffsetCommitRequest, context: CoordinatorContext) -> OffsetC
     topics = [(each, _find(each, context)) for each in request.topics if each.partitions]
     offered = [
         Offered(
-            NamedPartition(topic, each.partition_index),
+            topic,
+            each.partition_index,
             each.committed_offset,
             each.committed_leader_epoch,
             each.committed_metadata,
@@ -45,7 +46,7 @@ def handle(request: OffsetCommitRequest, context: CoordinatorContext) -> OffsetC
     errors = context.coordinator.offsets.commit(
         request.group_id, by, offered, context.now, retention_ms=request.retention_time_ms
     )
-    code = iter(errors)
+    error_of = iter(errors)
     return OffsetCommitResponse(
         topics=unknown_first(
             OffsetCommitResponseTopic(
@@ -54,9 +55,9 @@ def handle(request: OffsetCommitRequest, context: CoordinatorContext) -> OffsetC
                 partitions=[
                     OffsetCommitResponsePartition(
                         partition_index=each.partition_index,
-                        error_code=_said(next(code), topic, context.version),
+                        error_code=_said(error, topic, context.version) if error else error,
                     )
-                    for each in asked.partitions
+                    for each, error in zip(asked.partitions, error_of, strict=False)
                 ],
             )
             for asked, topic in topics

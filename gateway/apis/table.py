@@ -43,6 +43,7 @@ from gateway.apis.api import Api, Where
 from gateway.apis.bounds import (
     GROUP,
     NAMED,
+    OFFSETS,
     PARTITIONS,
     SMALL,
     WHOLE,
@@ -107,7 +108,7 @@ APIS: tuple[Api, ...] = (
         "",
         listing(Cut(("topics",), PARTITIONS)),
     ),
-    Api(apis.OFFSET_COMMIT, Where.COORDINATOR, offset_commit.handle, "", NAMED),
+    Api(apis.OFFSET_COMMIT, Where.COORDINATOR, offset_commit.handle, "", OFFSETS),
     Api(
         apis.OFFSET_FETCH,
         Where.COORDINATOR,
@@ -214,7 +215,7 @@ APIS: tuple[Api, ...] = (
         Where.COORDINATOR,
         txn_offset_commit.handle,
         "",
-        NAMED,
+        OFFSETS,
     ),
     Api(apis.DESCRIBE_ACLS, Where.SHARD, acls.describe, NO_AUTHORIZER),
     Api(apis.CREATE_ACLS, Where.SHARD, acls.create, NO_AUTHORIZER, WHOLE),

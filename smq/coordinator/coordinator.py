@@ -22,6 +22,8 @@ from smq.model.now import Now
 from smq.model.topic_settings import settings_of
 from smq.store.store import Store
 
+LED_MAX = 10_000  # A megabyte.
+
 
 class Coordinator:
     """Topics, groups, offsets, producer ids and transactions over one store."""
@@ -34,6 +36,8 @@ class Coordinator:
         self.settings = Settings(store, config)
         config = self.settings.config
         self.chance = chance
+        self._led: dict[int, LedPartition] = {}  # As they were found since the last change.
+        self._led_changes = 0
         self.mutations = Mutations()
         self.topics = Topics(store, config, cluster, chance)
         self.groups = Groups(store, _group_rules(config), now)
@@ -59,6 +63,15 @@ class Coordinator:
         self.transactions.take_rules(_transaction_rules(self.config))
 
     def _find_place(self, number: int) -> LedPartition | None:
+        changes = self.topics.changes
+        if changes != self._led_changes or len(self._led) >= LED_MAX:
+            self._led, self._led_changes = {}, changes
+        known = self._led.get(number)
+        if known is None and (known := self._place_of(number)) is not None:
+            self._led[number] = known
+        return known
+
+    def _place_of(self, number: int) -> LedPartition | None:
         found = self.topics.places.get(number)
         if found is None:
             return None

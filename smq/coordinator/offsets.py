@@ -79,9 +79,10 @@ class NamedPartition(NamedTuple):
 
 
 class Offered(NamedTuple):
-    """An offset that a client commits."""
+    """An offset that a client commits. `topic`: None if there is none."""
 
-    place: NamedPartition
+    topic: Topic | None
+    partition: int
     offset: int
     leader_epoch: int
     metadata: str | None
@@ -129,11 +130,10 @@ class CommittedOffsets:
         `retention_ms`: as the client asks; negative: by the setting.
         """
         refusal = ErrorCode.NONE
-        if txn is not None or any(each.place.exists for each in offered):
+        if txn is not None or any(map(_exists, offered)):
             refusal = self._refusal(group_id, by, txn, now)
         expire_ms = min(now.monotonic_ms + retention_ms, INT64_MAX) if retention_ms >= 0 else None
-        taken: dict[int, CommittedOffset] = {}
-        errors = [self._take(each, refusal, taken, now, expire_ms) for each in offered]
+        errors, taken = self._taken(offered, refusal, now.monotonic_ms, expire_ms)
         if txn is None:
             lazy = not has_synced(taken, self._find_place)
             self._store.commit_offsets(group_id, taken, lazy=lazy)
@@ -161,27 +161,28 @@ class CommittedOffsets:
         elif group_id not in self._transactions.verify(transactional_id, producer).groups:
             raise BrokerError(ErrorCode.TRANSACTION_ABORTABLE)
 
-    def _take(
+    def _taken(
         self,
-        offered: Offered,
+        offered: Sequence[Offered],
         refusal: ErrorCode,
-        taken: dict[int, CommittedOffset],
-        now: Now,
+        now_ms: int,
         expire_ms: int | None,
-    ) -> ErrorCode:
-        """Take one partition's offset or refuse it."""
-        place, metadata = offered.place, offered.metadata or ""
-        if not place.exists:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if refusal is not ErrorCode.NONE:
-            return refusal
-        if len(metadata) > self._settings.config.offset_metadata_max_bytes:
-            return ErrorCode.OFFSET_METADATA_TOO_LARGE
-        if place.number >= 0:
-            taken[place.number] = CommittedOffset(
-                offered.offset, offered.leader_epoch, metadata, now.monotonic_ms, expire_ms
-            )
-        return ErrorCode.NONE
+    ) -> tuple[list[ErrorCode], dict[int, CommittedOffset]]:
+        """An error for each offset, and those that are taken, by partition number."""
+        errors, taken = list[ErrorCode](), dict[int, CommittedOffset]()
+        metadata_max = self._settings.config.offset_metadata_max_bytes
+        for topic, partition, offset, leader_epoch, metadata in offered:
+            error, numbers = refusal, topic.partition_numbers if topic is not None else ()
+            if not 0 <= partition < len(numbers):
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif error is ErrorCode.NONE and metadata and len(metadata) > metadata_max:
+                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            errors.append(error)
+            if error is ErrorCode.NONE and numbers[partition] >= 0:  # Of no internal topic.
+                taken[numbers[partition]] = CommittedOffset(
+                    offset, leader_epoch, metadata or "", now_ms, expire_ms
+                )
+        return errors, taken
 
     # Fetch
 
@@ -253,6 +254,10 @@ class CommittedOffsets:
         for group_id in list(islice(self._groups.deleting, 1)):
             self._delete_some(group_id)
         self._expiry.tick(now)
+
+
+def _exists(offered: Offered) -> bool:
+    return NamedPartition(offered.topic, offered.partition).exists
 
 
 def _undeletable(place: NamedPartition, read: Collection[str] | None) -> ErrorCode:

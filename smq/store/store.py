@@ -7,6 +7,7 @@ not a power loss (see Database).
 
 import json
 from collections.abc import Collection, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias
 from uuid import UUID
@@ -25,6 +26,20 @@ from smq.store.transactions import TransactionTables
 
 FILE_NAME = "store.sqlite"
 Counter: TypeAlias = Literal["partition_number", "producer_id", "coordinator_epoch"]
+
+
+# A statement for each row would cost twice as much, and one that replaces rows also moves their
+# entries in the index.
+_ROWS_AT_ONCE = 50
+
+
+@cache
+def _commit_offsets(count: int) -> str:
+    """A statement that saves so many committed offsets."""
+    marks = ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * count)
+    names = "offset", "leader_epoch", "metadata", "commit_ms", "expire_ms", "arrival"
+    sets = ", ".join(f"{name} = excluded.{name}" for name in names)
+    return f"INSERT INTO committed_offsets VALUES {marks} ON CONFLICT DO UPDATE SET {sets}"  # noqa: S608
 
 
 class Store:
@@ -196,11 +211,11 @@ class Store:
     ) -> None:
         """Save offsets of a group, by partition number."""
         arrival = self._arrivals.next()
-        self._database.change_many(
-            "INSERT OR REPLACE INTO committed_offsets VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            [(group_id, number, *committed, arrival) for number, committed in offsets.items()],
-            lazy=lazy,
-        )
+        rows = [(group_id, number, *committed, arrival) for number, committed in offsets.items()]
+        for first in range(0, len(rows), _ROWS_AT_ONCE):
+            some = rows[first : first + _ROWS_AT_ONCE]
+            values = [value for row in some for value in row]
+            self._database.change(_commit_offsets(len(some)), values, lazy=lazy)
 
     def delete_offsets(self, group_id: str, numbers: Iterable[int]) -> None:
         """Forget a group's offsets of these partitions."""

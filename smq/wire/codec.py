@@ -220,6 +220,8 @@ def read_nullable_string(buffer: Buffer, at: int) -> tuple[str | None, int]:
 
 
 def read_compact_nullable_string(buffer: Buffer, at: int) -> tuple[str | None, int]:
+    if buffer[at] == 1:  # Empty, as metadata mostly is.
+        return "", at + 1
     length, at = _read_compact_length(buffer, at)
     if length < 0:
         return None, at
@@ -333,6 +335,8 @@ def read_tag(buffer: Buffer, at: int) -> tuple[int, int, int]:
 
 def skip_tags(buffer: Buffer, at: int) -> int:
     """The index after the tagged fields of a structure that knows none."""
+    if buffer[at] == 0:  # As nearly always, in each element of an array.
+        return at + 1
     count, at = read_tag_count(buffer, at)
     for _ in range(count):
         _, _, at = read_tag(buffer, at)

@@ -44,7 +44,7 @@ def make_topic(
 def offered(
     topic: Topic | None, partition: int = 0, offset: int = 42, metadata: str | None = "note"
 ) -> Offered:
-    return Offered(NamedPartition(topic, partition), offset, 3, metadata)
+    return Offered(topic, partition, offset, 3, metadata)
 
 
 def commit(

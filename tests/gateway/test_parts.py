@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from gateway.apis import list_offsets
+from gateway.apis.bounds import NAMED
 from gateway.apis.table import APIS
 from gateway.coordinator_dispatch import dispatch as ask
 from gateway.dispatch import dispatch
-from gateway.parts import PLAIN_BYTES_MAX, Parts
+from gateway.parts import Parts
 from smq.model.errors import ErrorCode, PeerError
 from smq.store.rows import CommittedOffset
 from smq.wire.generated.find_coordinator import FindCoordinatorRequest
@@ -126,7 +127,7 @@ def test_a_request_of_more_bytes_than_its_api_takes_is_refused_unread(
 def test_a_request_malformed_at_its_end_changes_nothing(bench: CoordinatorBench) -> None:
     topics = [MetadataRequestTopic(name=f"new-{number}") for number in range(2000)]
     question = relayed("Metadata", 12, MetadataRequest(topics=topics))
-    assert len(question.request) > PLAIN_BYTES_MAX
+    assert len(question.request) > NAMED.few_bytes
     cut = question._replace(request=question.request[:-3])
     asked = ask(cut, bench.coordinator, NODES, bench.now, 1)
     assert isinstance(asked.response, Parts)

@@ -63,6 +63,20 @@ def test_a_topic_takes_its_offsets_configs_and_segments_along(store: Store) -> N
     assert store.manifest.topics() == [TOPIC]
 
 
+def test_many_offsets_replace_those_before(store: Store) -> None:
+    numbers = tuple(range(1, 122))
+    store.add_topic(Topic("t", UUID(int=9), numbers, tuple(0 for _ in numbers)), created_ms=5)
+    store.commit_offsets("h", {7: CommittedOffset(1, -1, "", 1)})
+    for offset, some in ((10, numbers), (11, numbers[20:])):
+        told = CommittedOffset(offset, offset, "m", 2, None if offset == 10 else 3)
+        store.commit_offsets("g", dict.fromkeys(some, told))
+    store.commit_offsets("g", {})
+    found = store.committed_offsets("g")
+    assert [found[number].offset for number in numbers] == [10] * 20 + [11] * 101
+    assert {each.expire_ms for each in found.values()} == {None, 3}
+    assert store.committed_offsets("h") == {7: CommittedOffset(1, -1, "", 1)}
+
+
 def test_numbers_are_given_once_also_across_restarts(store: Store, path: Path) -> None:
     assert store.allocate("partition_number", 3) == 1
     assert store.allocate("partition_number", 1) == 4

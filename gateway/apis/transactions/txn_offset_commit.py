@@ -13,7 +13,7 @@
 from gateway.apis.unknown_first import unknown_first
 from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.group_events import Commit
-from smq.coordinator.offsets import NamedPartition, Offered, Within
+from smq.coordinator.offsets import Offered, Within
 from smq.coordinator.transactions.decisions import ProducerEpoch
 from smq.model.errors import ErrorCode
 from smq.wire.generated.txn_offset_commit import (
@@ -42,7 +42,8 @@ def handle(request: TxnOffsetCommitRequest, context: CoordinatorContext) -> TxnO
     catalog = context.coordinator.topics.catalog
     offered = [
         Offered(
-            NamedPartition(catalog.find(topic.name), each.partition_index),
+            catalog.find(topic.name),
+            each.partition_index,
             each.committed_offset,
             each.committed_leader_epoch,
             each.committed_metadata,

@@ -31,8 +31,11 @@ class Places(NamedTuple):
 
 def has_synced(numbers: Iterable[int], find_place: FindPlace) -> bool:
     """Whether one of these partitions belongs to a `disk` topic."""
-    places = map(find_place, numbers)
-    return any(place is not None and place.is_synced for place in places)
+    for number in numbers:  # Of a large commit there are hundreds.
+        place = find_place(number)
+        if place is not None and place.is_synced:
+            return True
+    return False
 
 
 class MarkerOrder(NamedTuple):
