@@ -11,14 +11,28 @@ from gateway.apis.table import API_BY_KEY, Api, Where
 from gateway.coordinator_context import CoordinatorContext, Message
 from gateway.parts import Parts, saying, taken
 from smq.coordinator.coordinator import Coordinator
+from smq.coordinator.transactions.waiting import StillEnding
 from smq.model.catalog import Node
 from smq.model.errors import PeerError
 from smq.model.now import Now
-from smq.wire.codec import Writer
-from smq.wire.generated import metadata as metadata_codec
+from smq.wire.codec import READ_ERRORS, Buffer, Writer, read_compact_string, read_string
+from smq.wire.generated import apis, metadata as metadata_codec
 from smq.wire.generated.metadata import MetadataRequest, MetadataResponse
-from smq.wire.headers import RequestHeader, read_request_header, write_response_header
+from smq.wire.headers import (
+    RequestHeader,
+    is_flexible,
+    read_request_header,
+    write_response_header,
+)
 from smq.wire.internal.frames import Relayed
+
+# Requests of a transaction, which begin with its transactional id, up to these versions.
+KEY_BYTES = 2
+_OF_NEXT_TRANSACTION = {
+    apis.ADD_PARTITIONS_TO_TXN.key: 3,
+    apis.ADD_OFFSETS_TO_TXN.key: apis.ADD_OFFSETS_TO_TXN.last_version,
+    apis.TXN_OFFSET_COMMIT.key: apis.TXN_OFFSET_COMMIT.last_version,
+}
 
 
 class Origin(NamedTuple):
@@ -47,6 +61,25 @@ class HandledRequest(NamedTuple):
 
     origin: Origin
     response: Message | Parts | None
+
+
+def awaited_end(request: Buffer, coordinator: Coordinator) -> StillEnding | None:
+    """What a request must wait for: the end of its producer's former transaction. Raises PeerError.
+
+    AddPartitionsToTxn of brokers (from 4) concerns several transactions, and waits for none.
+    """
+    last_version = _OF_NEXT_TRANSACTION.get(int.from_bytes(request[:KEY_BYTES]))
+    if last_version is None:
+        return None
+    header, at = read_request_header(request, 0)
+    if header.api_version > last_version:
+        return None
+    flexible = is_flexible(header.api_key, header.api_version)
+    try:
+        name, _ = (read_compact_string if flexible else read_string)(request, at)
+    except READ_ERRORS as reason:
+        raise PeerError(f"a transactional id that is cut: {reason}") from reason
+    return StillEnding(name) if coordinator.transactions.is_ending(name) else None
 
 
 def dispatch(

@@ -9,6 +9,7 @@ from typing import Any
 
 from smq.coordinator.coordinator import Coordinator
 from smq.coordinator.transactions.decisions import ProducerEpoch
+from smq.coordinator.transactions.waiting import StillEnding
 from smq.model.errors import BrokerError, ErrorCode, PeerError, PreconditionFailed
 from smq.model.now import Now
 from smq.model.segments import Segment
@@ -33,10 +34,15 @@ from smq.wire.internal.transactions import AddPartitions, FindTransactions
 LIST_SEGMENTS_MAX = 500  # Per answer: costs the loop some milliseconds.
 
 
-def execute(body: bytes, coordinator: Coordinator, now: Now) -> object:
-    """Execute the request in a frame's body; returns the answer."""
+def execute(body: bytes, coordinator: Coordinator, now: Now, *, may_wait: bool = False) -> object:
+    """Execute the request in a frame's body; returns the answer, or StillEnding if it `may_wait`
+    and should."""
     try:
         question = decode_question(body, FOR_COORDINATOR)
+        if may_wait and isinstance(question, AddPartitions):
+            ending = question.transactional_id
+            if coordinator.transactions.is_ending(ending):
+                return StillEnding(ending)
         return HANDLERS[type(question)](question, coordinator, now)
     except (PeerError, PreconditionFailed) as reason:
         return Failed(str(reason))
@@ -121,6 +127,7 @@ def _add_partitions(question: AddPartitions, coordinator: Coordinator, now: Now)
     try:
         if not question.verify_only:
             transactions.add(question.transactional_id, producer, now, numbers=there)
+            transactions.endings.note_implied(question.transactional_id)
         txn = transactions.verify(question.transactional_id, producer)
         transactions.note_written(txn, there, question.generation, now)
     except BrokerError as refusal:

@@ -6,6 +6,10 @@ The first batch of a transaction in a partition is appended once the coordinator
 partition to the transaction: otherwise it might stay open for ever. If the transaction's marker
 arrives while the question is under way, or before the request's last batch for that partition, the
 answer was about an ended transaction and the batch is refused.
+
+From Produce 12 on each transaction has an epoch, whose sequences begin with 0 in each partition. If
+the first batch is refused, as while the former transaction ends, those behind it must not take its
+place in a partition that does not know the producer.
 """
 
 from collections.abc import Sequence
@@ -17,6 +21,7 @@ import numpy as np
 from shm.kernels.base import words
 from shm.kernels.base.wire import SIZE_BYTES
 from shm.kernels.log.plan import row_at
+from shm.kernels.log.producers import producer_row
 from smq.log.files.checkpoint import Open
 from smq.log.log import Log
 from smq.model.errors import ErrorCode, PeerError
@@ -37,7 +42,7 @@ ADDS_FROM = 12  # The version of Produce whose batches add their partitions them
 ABORTABLE_FROM = 11  # The one from which clients know TRANSACTION_ABORTABLE.
 FLEXIBLE_FROM = 9
 STEP_ROWS = 256  # Python looks at each: a step takes some milliseconds.
-_PRODUCER = Struct(">qh")
+_PRODUCER = Struct(">qhi")
 _ASK_AGAIN = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -55,6 +60,7 @@ class _Row(NamedTuple):
     led: Led
     producer_id: int
     epoch: int
+    sequence: int
 
     @property
     def is_open(self) -> bool:
@@ -164,11 +170,13 @@ class TransactionalProduce(Unfinished):
             return question
         if self._abort_earlier(rows, now):
             self._read(now)
-        plan = self._producing.plan
+        plan, firsts = self._producing.plan, {row.led.number: row for row in reversed(rows)}
         for row in rows:
             error = self._errors.get(row.led.number, 0)
             if not error and not row.is_open and not self._is_guarded(row):
                 error = int(ErrorCode.INVALID_TXN_STATE)  # Its marker has come.
+            if not error and row is firsts[row.led.number] and self._lacks_first(row):
+                error = int(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
             if error:
                 plan[row.at + words.ROW_ERROR], plan[row.at + words.ROW_STATE] = error, words.DONE
             if error in WORDS:
@@ -177,6 +185,12 @@ class TransactionalProduce(Unfinished):
         is_done = self._append_noted(rows, now)
         plan[words.HEAD_ROW_COUNT] = count
         return is_done and upto == count
+
+    def _lacks_first(self, row: _Row) -> bool:
+        """Whether a transaction begins here, and not with its first batch."""
+        if self.version < ADDS_FROM or row.sequence == 0 or row.is_open:
+            return False
+        return not producer_row(row.led.log.producers.table, row.led.number, row.producer_id)
 
     def _append_noted(self, rows: Sequence[_Row], now: Now) -> bool:
         """Append, and note which transactions are open before a reader may see their batches."""

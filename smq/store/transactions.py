@@ -6,6 +6,7 @@ Part of the coordinator's store: changes are durable with its next commit.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from operator import attrgetter
 from typing import get_type_hints
 
 from smq.store.arrivals import Arrivals
@@ -18,6 +19,9 @@ _KINDS: Mapping[str, type] = get_type_hints(StoredTransaction)  # SQLite has no 
 NOT_WRITTEN = -1
 _IN_ORDER = "ORDER BY group_id, partition_number LIMIT ?"
 _NAMES, _MARKS = ", ".join(_COLUMNS), ", ".join("?" * len(_COLUMNS))
+_SETS = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
+_SAVE = f"INSERT INTO transactions VALUES ({_MARKS}) ON CONFLICT DO UPDATE SET {_SETS}"  # noqa: S608
+_own_columns = attrgetter(*_COLUMNS)
 
 
 class TransactionTables:
@@ -54,12 +58,7 @@ class TransactionTables:
     ) -> None:
         """Save a transactional id. Writes only rows of what it has touched since `before`."""
         key = txn.transactional_id
-        self._database.change(
-            f"INSERT INTO transactions VALUES ({_MARKS}) ON CONFLICT DO UPDATE SET "  # noqa: S608
-            + ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:]),
-            [getattr(txn, name) for name in _COLUMNS],
-            lazy=lazy,
-        )
+        self._database.change(_SAVE, _own_columns(txn), lazy=lazy)
         old_partitions = before.partitions if before is not None else frozenset()
         old_written = before.written if before is not None else {}
         old_groups = before.groups if before is not None else frozenset()

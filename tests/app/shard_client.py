@@ -30,6 +30,9 @@ class FakePeers:
         self.asked: list[tuple[Question[Any], Answered]] = []
         self.asked_coordinator: list[tuple[Question[Any], Answered]] = []
 
+    def take_orders(self, take: Callable[[Any, Any], None]) -> None:
+        self.order = take
+
     def relay(self, _host: str, request: memoryview, answered: Answered) -> None:
         self.relayed.append((bytes(request), answered))
 

@@ -30,7 +30,7 @@ from smq.testing.simulation.unsynced import UNSYNCED_FROM
 SEEDS = 300
 BUSY = 26  # A seed in which much happens.
 INTERRUPTED = range(1, 600)  # Seeds of which some seal, merge and are floods.
-SEALER = 1  # By name, among the processes.
+COORDINATOR, SEALER = 0, 1  # By name, among the processes.
 TRANSACTING = range(501, 581)  # Seeds of which two in five have transactions.
 COMPACTING = range(85, 100)  # Seeds of which some have compacted topics.
 KEPT_ANSWER = 81440  # A coordinator stands still twice, and has answers that it could not send.
@@ -113,6 +113,34 @@ def test_deaths_amid_floods_merges_and_hurried_sealing_lose_nothing(place: Workp
         if not missing:
             return
     raise AssertionError(f"no death came amid {missing}")
+
+
+def dying_at_ends(seed: int) -> list[Event]:
+    """Transactions, and deaths of the coordinator, or of all, after few of its calls."""
+    chance = Random(f"ends {seed}")
+    draw, happen = KINDS[TRANSACT].draw, list[Event]()
+    happen += [Event(20 + 15 * number, TRANSACT, draw(chance)) for number in range(200)]
+    for at_ms in range(200, 3000, 100):
+        fuse = chance.randint(0, 12)
+        ends = ("kill", (COORDINATOR, fuse, -1)), ("kill-all", (COORDINATOR, fuse, 0, -1))
+        happen.append(Event(at_ms, *chance.choice(ends)))
+    return sorted(happen, key=lambda each: each.at_ms)
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(600)
+def test_deaths_between_the_answer_to_a_commit_and_its_markers_tear_nothing(
+    place: Workplace,
+) -> None:
+    missing = {"coordinator is", "processes are"}
+    for seed in range(1, 5):
+        outcome = simulate(seed, place, dying_at_ends(seed))
+        assert not outcome.why, f"seed {seed}: {outcome.why}"
+        for line in outcome.trail:
+            who, _, amid = line.partition(" killed amid ")
+            if "an answered commit without its markers" in amid:
+                missing.discard(" ".join(who.split()[-2:]))
+    assert not missing, "no death came there"
 
 
 @pytest.mark.parametrize("seed", [BUSY, 28])

@@ -1,7 +1,7 @@
 """EndTxn (key 26), versions 0-5.
 
-- Answered when every marker is written; Kafka answers earlier
-  (smq.coordinator.transactions.endings).
+- Answered when the decision is stored, before the markers are written; a repeated one is answered
+  the same (smq.coordinator.transactions.endings).
 - Below 2 a fenced producer gets INVALID_PRODUCER_EPOCH.
 - TRANSACTION_ABORTABLE, below 4 INVALID_TXN_STATE, which clients know: a commit that was aborted,
   since a log may have lost some of its records.

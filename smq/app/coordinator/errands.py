@@ -1,4 +1,8 @@
-"""The coordinator's links to the shards: send the orders of transactions, return the results.
+"""The coordinator's orders of transactions to the shards, and their results.
+
+An order goes over the link on which a shard relays its clients' requests, before the answers of the
+same turn: so the shard writes a commit's markers before it answers EndTxn. To a shard that has not
+asked anything the coordinator connects.
 
 The answer is empty if the link breaks or the shard does not know the question. The order is then
 repeated until the shard has executed it.
@@ -6,9 +10,12 @@ repeated until the shard has executed it.
 
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TypeAlias
 
+from smq.app.coordinator.outlet import Outlet
+from smq.app.process.link import Link
 from smq.app.process.loop import Loop
 from smq.app.process.peers import Peer
 from smq.coordinator.transactions.endings import Endings
@@ -17,6 +24,7 @@ from smq.model.errors import ErrorCode
 from smq.model.now import Now
 from smq.wire.internal import transactions as questions
 from smq.wire.internal.form import Failed, decode_answer, encode_question
+from smq.wire.internal.frames import ACCEPTOR_IDS_FROM, InternalFrame
 
 Sent: TypeAlias = list[int] | Failed
 
@@ -25,26 +33,60 @@ _DONE = frozenset({ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH})
 
 
 class Errands:
-    """A link to each shard that has been sent an order."""
+    """The shards: those that have asked, by their links, and those that were connected to."""
 
     def __init__(self, loop: Loop, path_of: Callable[[int], Path]) -> None:
         self._loop, self._path_of = loop, path_of
+        self._outlets: dict[int, Outlet] = {}
         self._shards: dict[int, Peer] = {}
+        self._ids = count(ACCEPTOR_IDS_FROM)
+        self._waiting: dict[Link, dict[int, Callable[[bytes], None]]] = {}
 
     def send(self, order: Order, answered: Callable[[Sent], None]) -> None:
-        """Send an order; `answered` gets Failed if the shard cannot execute it or is silent."""
-        if order.node not in self._shards:
-            self._shards[order.node] = Peer(self._loop, self._path_of(order.node))
+        """Send an order; `answered` gets Failed if the shard cannot execute it or is silent.
+
+        Over a link of the shard's it goes with the answers of this turn.
+        """
         question = _question(order)
 
         def parsed(body: bytes) -> None:
             gone = Failed("the shard is gone")
             answered(decode_answer(type(question), body) if body else gone)
 
+        outlet = self._outlets.get(order.node)
+        if outlet is not None:
+            frame_id = next(self._ids)
+            self._waiting[outlet.link][frame_id] = parsed
+            outlet.put(encode_question(frame_id, question))
+            return
+        if order.node not in self._shards:
+            self._shards[order.node] = Peer(self._loop, self._path_of(order.node))
         self._shards[order.node].ask(partial(encode_question, question=question), parsed)
+
+    def came(self, node: int, outlet: Outlet) -> None:
+        """A shard has asked over this link."""
+        if self._outlets.get(node) is not outlet:
+            self._outlets[node] = outlet
+            self._waiting.setdefault(outlet.link, {})
+
+    def answered(self, link: Link, frame: InternalFrame) -> None:
+        """A shard has answered an order over its link."""
+        parsed = self._waiting.get(link, {}).pop(frame.id, None)
+        if parsed is not None:
+            parsed(frame.body)
+
+    def gone(self, link: Link) -> None:
+        """A link is closed: nobody answers the orders that were sent over it."""
+        self._outlets = {
+            node: outlet for node, outlet in self._outlets.items() if outlet.link is not link
+        }
+        for parsed in self._waiting.pop(link, {}).values():
+            parsed(b"")
 
     def close(self) -> None:
         """Close every link. Pending orders get no answer."""
+        self._outlets.clear()
+        self._waiting.clear()
         for shard in self._shards.values():
             shard.close()
         self._shards.clear()

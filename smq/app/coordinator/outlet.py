@@ -8,6 +8,7 @@ oldest one grows.
 
 from collections import deque
 from collections.abc import Callable
+from itertools import chain
 
 from gateway.parts import Parts
 from smq.app.process.link import Link
@@ -64,8 +65,8 @@ class Outlet:
     def send(self) -> None:
         """Send the frames of the turn."""
         frames, self._frames, self._made_bytes = self._frames, [], 0
-        for frame in frames:
-            self.link.send(*frame)
+        if frames:
+            self.link.send(*chain.from_iterable(frames))
 
     def drop(self) -> None:
         """The link is closed: drop all. What waits refers to this, and nobody looks for cycles."""

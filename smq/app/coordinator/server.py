@@ -1,11 +1,13 @@
 """The coordinator's loop: links in, one commit a turn, then catalog and answers out.
 
     a turn      links bring requests and commands -> state and the store's transaction change
-    its end     due work -> commit -> catalog published -> answers and orders to shards sent
+    its end     due work -> commit -> catalog published -> orders to shards, then answers sent
 
 This order ensures that a client with an answer sees its effect, and that a death at any moment
-loses nothing that was answered. A write to a link never blocks (smq.app.process.link): the server
-drops a hanging process that falls too far behind.
+loses nothing that was answered. An order to write markers goes before the answer to its EndTxn,
+over the same link (`errands`); what comes too early for the next transaction is handled later
+(smq.coordinator.transactions.waiting). A write to a link never blocks (smq.app.process.link): the
+server drops a hanging process that falls too far behind.
 
 If the store fails (a full disk), nothing of the turn has been answered: the server closes every
 link, so that clients retry, and rebuilds the state from the last commit. If only the sync failed,
@@ -19,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from gateway.coordinator_context import Message, Ticket
-from gateway.coordinator_dispatch import Origin, dispatch
+from gateway.coordinator_dispatch import Origin, awaited_end, dispatch
 from gateway.error_codes import error_codes
 from gateway.parts import Parts
 from shm.timings import Errors
@@ -35,12 +37,19 @@ from smq.coordinator.groups import Groups
 from smq.coordinator.offsets import CommittedOffsets
 from smq.coordinator.transactions.orders import Order
 from smq.coordinator.transactions.transactions import Transactions
+from smq.coordinator.transactions.waiting import EarlyRequests, StillEnding
 from smq.model.catalog import Node
 from smq.model.errors import PeerError, StoreError
 from smq.model.now import Now
 from smq.model.printable import say_error
 from smq.wire.internal.form import encode_answer
-from smq.wire.internal.frames import KIND_KAFKA, InternalFrame, decode_relay, frame_pieces
+from smq.wire.internal.frames import (
+    ACCEPTOR_IDS_FROM,
+    KIND_KAFKA,
+    InternalFrame,
+    decode_relay,
+    frame_pieces,
+)
 
 MiB = 1024 * 1024
 # Answers to members after a group's decision. Each costs some microseconds to write and send: a
@@ -78,7 +87,7 @@ class CoordinatorServer:
         self._nodes, self._publish, self._clock = around.nodes, around.publish, around.clock
         self._errands, self._errors = Errands(loop, around.shard_path), around.errors
         self._outlets: dict[Link, Outlet] = {}
-        self._steps = Steps(loop)
+        self._steps, self._waiting = Steps(loop), EarlyRequests()
         self._alarm: Timer | None = None
         self._alarm_ms = 0
         self._coordinator = self._build()
@@ -87,6 +96,10 @@ class CoordinatorServer:
         self._published_changes = -1
         loop.turn_ends.append(self._end_turn)
 
+    def invariants(self) -> None:
+        """Assert the invariants between any two turns."""
+        self._waiting.invariants()
+
     def accepted(self, sock: socket.socket, _address: str) -> None:
         """Serve a connection from one of our processes."""
         link = Link(self._loop, sock, self._frame, self._closed)
@@ -94,6 +107,7 @@ class CoordinatorServer:
 
     def _closed(self, link: Link) -> None:
         self._outlets.pop(link).drop()
+        self._errands.gone(link)
 
     def close(self) -> None:
         """Close every link: waiting shards learn that no answer will come."""
@@ -105,21 +119,41 @@ class CoordinatorServer:
 
     def _frame(self, link: Link, frame: InternalFrame) -> None:
         outlet = self._outlets[link]
-        outlet.do(partial(self._handle, outlet, frame))
+        if frame.id >= ACCEPTOR_IDS_FROM:
+            self._errands.answered(link, frame)
+            return
+        outlet.do(partial(self._handle, outlet, frame, may_wait=True))
 
-    def _handle(self, outlet: Outlet, frame: InternalFrame) -> None:
+    def _handle(self, outlet: Outlet, frame: InternalFrame, *, may_wait: bool) -> None:
         try:
             if frame.kind == KIND_KAFKA:
-                self._kafka(outlet, frame)
+                self._kafka(outlet, frame, may_wait=may_wait)
             else:
-                self._command(outlet, frame)
+                self._command(outlet, frame, may_wait=may_wait)
         except StoreError as reason:
             self._start_over(reason)
 
-    def _kafka(self, outlet: Outlet, frame: InternalFrame) -> None:
+    def _wait(self, outlet: Outlet, frame: InternalFrame, ending: StillEnding) -> bool:
+        """Handle a frame once a transaction has ended, or later without waiting. False: now."""
+        work = partial(self._handle, outlet, frame, may_wait=False)
+        size = len(frame.first) + sum(map(len, frame.rest))
+        return self._waiting.add(ending, partial(outlet.do, work), size, self._clock())
+
+    def _release(self, now: Now) -> None:
+        """Handle frames that have waited for what is complete now, or for long enough."""
+        for transactional_id in self._coordinator.transactions.take_completed():
+            self._waiting.ended(transactional_id)
+        for again in self._waiting.take(now):
+            again()
+
+    def _kafka(self, outlet: Outlet, frame: InternalFrame, *, may_wait: bool) -> None:
         place = _Place(outlet, frame.id)
         try:
             relayed, now = decode_relay(frame.body), self._clock()
+            self._errands.came(relayed.node_id, outlet)
+            ending = awaited_end(relayed.request, self._coordinator) if may_wait else None
+            if ending is not None and self._wait(outlet, frame, ending):
+                return
             asked = dispatch(relayed, self._coordinator, self._nodes(), now, place)
         except PeerError:
             self._answer(place, CLOSE_CONNECTION)
@@ -157,8 +191,13 @@ class CoordinatorServer:
             self._start_over(reason)
         return False
 
-    def _command(self, outlet: Outlet, frame: InternalFrame) -> None:
-        answer = execute(frame.body, self._coordinator, self._clock())
+    def _command(self, outlet: Outlet, frame: InternalFrame, *, may_wait: bool) -> None:
+        now = self._clock()
+        answer = execute(frame.body, self._coordinator, now, may_wait=may_wait)
+        if isinstance(answer, StillEnding):
+            if self._wait(outlet, frame, answer):
+                return
+            answer = execute(frame.body, self._coordinator, now)
         outlet.put(encode_answer(frame.id, answer))
 
     @staticmethod
@@ -173,17 +212,18 @@ class CoordinatorServer:
             for each in self._with_work():
                 if each.next_wake_ms() <= now.monotonic_ms:
                     each.tick(now)
+            self._release(now)
             self._coordinator.store.commit()
         except StoreError as reason:
             self._start_over(reason)
             self._loop.call_later(RETRY_MS, lambda: None)
             return
-        self._collect_answers()
         self._publish_changes()
-        for outlet in list(self._outlets.values()):
-            outlet.send()
         for order in self._coordinator.transactions.take_orders():
             self._errands.send(order, partial(self._ordered, order))
+        self._collect_answers()
+        for outlet in list(self._outlets.values()):
+            outlet.send()
         self._set_alarm(now)
 
     def _ordered(self, order: Order, sent: Sent) -> None:
@@ -237,7 +277,7 @@ class CoordinatorServer:
 
     def _set_alarm(self, now: Now) -> None:
         """Schedule a turn for the next due work of groups and transactions."""
-        wake_ms = min(each.next_wake_ms() for each in self._with_work())
+        wake_ms = min(each.next_wake_ms() for each in (*self._with_work(), self._waiting))
         if self._has_answers():
             wake_ms = now.monotonic_ms
         if self._alarm is not None and now.monotonic_ms < self._alarm_ms <= wake_ms:
@@ -251,6 +291,7 @@ class CoordinatorServer:
         say_error(f"coordinator: {reason}; clients are asked to try again")
         self.close()
         self._steps.clear()  # They refer to discarded state.
+        self._waiting = EarlyRequests()
         self._coordinator.store.rollback()
         self._coordinator = self._build()
         self._published_changes = -1

@@ -16,7 +16,13 @@ from smq.app.process.link import UNSENT_BYTES_MAX as LINK_UNSENT_BYTES_MAX, Link
 from smq.app.process.loop import Loop
 from smq.wire.codec import Buffer
 from smq.wire.internal.form import Failed, Question, decode_answer, encode_question
-from smq.wire.internal.frames import KIND_KAFKA, InternalFrame, encode_frame, encode_relay
+from smq.wire.internal.frames import (
+    ACCEPTOR_IDS_FROM,
+    KIND_KAFKA,
+    InternalFrame,
+    encode_frame,
+    encode_relay,
+)
 
 A = TypeVar("A")
 
@@ -33,10 +39,14 @@ class Answered(Protocol):
 
 
 class Peer:
-    """Another process: connects with the first question, and again after a failure."""
+    """Another process: connects with the first question, and again after a failure.
+
+    `on_question` gets what it asks over our link.
+    """
 
     def __init__(self, loop: Loop, path: Path) -> None:
         self._loop, self._path = loop, path
+        self.on_question: Callable[[Link, InternalFrame], None] | None = None
         self._link: Link | None = None
         self._ids = count(1)
         self._waiting: dict[int, Answered] = {}
@@ -65,7 +75,10 @@ class Peer:
         self._waiting[frame_id] = answered
         self._link.send(encode(frame_id))
 
-    def _frame(self, _link: Link, frame: InternalFrame) -> None:
+    def _frame(self, link: Link, frame: InternalFrame) -> None:
+        if frame.id >= ACCEPTOR_IDS_FROM and self.on_question is not None:
+            self.on_question(link, frame)
+            return
         answered = self._waiting.pop(frame.id, None)
         if answered is not None:
             answered(frame.first, *frame.rest)
@@ -95,6 +108,11 @@ class Peers:
     ) -> None:
         self._loop, self._node_id, self._sealer_wait_ms = loop, node_id, sealer_wait_ms
         self._coordinator, self._sealer = Peer(loop, coordinator), Peer(loop, sealer)
+
+    def take_orders(self, take: Callable[[Link, InternalFrame], None]) -> None:
+        """Have the coordinator's orders executed: those that it sends over our link are taken
+        before its later answers."""
+        self._coordinator.on_question = take
 
     def relay(self, client_host: str, request: Buffer, answered: Answered) -> None:
         """Relay a client's request to the coordinator; the answer is b"" if that fails."""

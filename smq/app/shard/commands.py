@@ -71,6 +71,7 @@ class ShardCommands:
         self._hanging = Hanging(shard, peers)
         self._when_written: list[Callable[[], None]] = []
         loop.turn_ends.append(self._end_turn)
+        peers.take_orders(self._frame)
         self.handlers: dict[type[Question[Any]], Handle] = {
             Partitions: self._partitions,
             Batches: self._batches,

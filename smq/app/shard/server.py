@@ -40,7 +40,6 @@ from smq.app.shard.turns.quick_turns import QuickTurns
 from smq.app.shard.waiting.long_polls import LongPolls
 from smq.app.shard.waiting.parked_fetches import Parked, ParkedFetches
 from smq.app.shard.waiting.payloads import payloads_of
-from smq.app.shard.waiting.transactional import Additions
 from smq.model.config import Config
 from smq.model.now import Now
 from smq.shard.checks import TurnRoom
@@ -97,8 +96,7 @@ class ShardServer:
         )
         replies = self._replies = Replies(acks, answering, quick_turns.note)
         self.clients = Clients(loop, shard, self, replies.touch, quick_turns.last_used_ns)
-        additions = Additions(loop, peers)
-        unfinished = UnfinishedRequests(steps, additions, shard, in_steps, replies, self._buffers)
+        unfinished = UnfinishedRequests(steps, peers, shard, in_steps, replies, self._buffers)
         self.requests = requests_of(steps, shard, producing, fetching, replies, unfinished, times)
         self._parked = ParkedFetches(loop, quick_turns.parked, quick_turns.clients, self._take_over)
         self.turns = KernelTurns(

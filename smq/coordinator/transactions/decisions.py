@@ -5,8 +5,9 @@ Each returns the new state, or raises BrokerError and changes nothing. The rules
 
 - A request names a producer id and epoch. Another id is INVALID_PRODUCER_ID_MAPPING, another epoch
   PRODUCER_FENCED.
-- While the markers of a decision are being written, every request is CONCURRENT_TRANSACTIONS.
- - Version 2 (KIP-890): each end of a transaction bumps the epoch, so that late or repeated requests
+- While the markers of a decision are being written, every request is CONCURRENT_TRANSACTIONS, but
+  for a repeated EndTxn.
+- Version 2 (KIP-890): each end of a transaction bumps the epoch, so that late or repeated requests
   never reach the next transaction (KAFKA-17754). A repeated EndTxn, with the former epoch, is
   answered as the first was.
 - The last epoch is never given out: the producer gets another id with epoch 0 instead.
@@ -127,12 +128,12 @@ def fenced(txn: StoredTransaction, now_ms: int) -> StoredTransaction:
 
 def check_producer(txn: StoredTransaction, producer: ProducerEpoch) -> None:
     """Check that this is the current producer. Raises BrokerError."""
+    if txn.state in DECIDED and producer == afterwards(txn):
+        raise BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if txn.producer_id != producer.id:
         raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if txn.epoch != producer.epoch:
+    if txn.epoch != producer.epoch or txn.state in DECIDED:
         raise BrokerError(ErrorCode.PRODUCER_FENCED)
-    if txn.state in DECIDED:
-        raise BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
 def widened(
@@ -186,8 +187,8 @@ def ended(
 ) -> StoredTransaction:
     """Decide the transaction.
 
-    Returns the same object if this was decided before and all markers are written. When epochs run
-    out, the producer gets a new id. Raises BrokerError.
+    Returns the same object if this was decided before. When epochs run out, the producer gets a new
+    id. Raises BrokerError.
     """
     check = _is_again if end.bumps else _is_again_v1
     if check(txn, end):
@@ -208,8 +209,15 @@ def ended(
     )
 
 
+def afterwards(txn: StoredTransaction) -> ProducerEpoch:
+    """The producer's id and epoch once the decision is written everywhere."""
+    if txn.next_producer_id != NO_ID:
+        return ProducerEpoch(txn.next_producer_id, 0)
+    return ProducerEpoch(txn.producer_id, txn.epoch)
+
+
 def _is_again_v1(txn: StoredTransaction, end: End) -> bool:
-    """Whether this end is complete already; False: it may be decided. Raises BrokerError."""
+    """Whether this end is decided already; False: it may be. Raises BrokerError."""
     if txn.producer_id != end.producer.id:
         raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if txn.epoch != end.producer.epoch:
@@ -223,8 +231,11 @@ def _is_again_v1(txn: StoredTransaction, end: End) -> bool:
 def _is_again(txn: StoredTransaction, end: End) -> bool:
     """The same for version 2, where a repeated EndTxn has the former epoch.
 
-    An abort where nothing is open is decided like any other: it bumps the epoch.
+    An abort where nothing is open is decided like any other: it bumps the epoch. The end of the
+    next transaction may come while this one's markers are being written.
     """
+    if txn.state in DECIDED and end.producer == afterwards(txn):
+        raise BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS)
     bumped = txn.epoch == end.producer.epoch + 1
     rotated = (
         end.producer == (txn.previous_producer_id, EPOCH_LAST)
@@ -249,8 +260,6 @@ def _check_same(txn: StoredTransaction, *, commits: bool) -> None:
         raise BrokerError(ErrorCode.TRANSACTION_ABORTABLE)
     if txn.state not in same:
         raise BrokerError(ErrorCode.INVALID_TXN_STATE)
-    if txn.state in DECIDED:
-        raise BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
 def marked(txn: StoredTransaction, numbers: AbstractSet[int]) -> StoredTransaction:
@@ -264,6 +273,6 @@ def completed(txn: StoredTransaction, now_ms: int) -> StoredTransaction:
     """Every marker is written. A producer whose epochs are used up gets its next id now."""
     state = S.COMPLETE_COMMIT if txn.state == S.PREPARE_COMMIT else S.COMPLETE_ABORT
     closed: dict[str, Any] = {"partitions": frozenset(), "groups": frozenset(), "written": {}}
-    if txn.next_producer_id != NO_ID:
-        closed |= {"producer_id": txn.next_producer_id, "epoch": 0, "next_producer_id": NO_ID}
+    producer = afterwards(txn)
+    closed |= {"producer_id": producer.id, "epoch": producer.epoch, "next_producer_id": NO_ID}
     return moved(txn, state, updated_ms=now_ms, **closed)

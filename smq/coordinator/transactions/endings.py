@@ -1,12 +1,15 @@
 """From EndTxn to the last marker.
 
     EndTxn ──▶ SyncOrder to the nodes, if a topic is `disk` ──▶ the decision, with the offsets
-           ──▶ the store's commit ──▶ MarkerOrder to the nodes ──▶ complete ──▶ the answer
+           ──▶ the store's commit ──▶ MarkerOrder to the nodes, then the answer ──▶ complete
 
-The answer to EndTxn waits for the markers, while Kafka sends it with the decision: so the
-producer's next transaction can begin at once, and a reader sees a commit once it is answered. A
-repeated EndTxn is CONCURRENT_TRANSACTIONS meanwhile. After the decision the markers are sent until
-each node has answered; after a restart, those again that were not known to be written.
+EndTxn is answered when the decision is stored. The markers are sent until each node has answered;
+after a restart, those again that were not known to be written. What the next transaction asks for
+meanwhile waits until this one is complete (`waiting`), so that none of its records comes before a
+marker of this one. But where Produce 12 has added partitions, it asks only for those that have no
+open transaction of its epoch. If such a producer's EndTxn (below 5) keeps the epoch, the next
+transaction's batches would join this one where the marker is missing: its answer waits until the
+end is complete, and a repeated one is CONCURRENT_TRANSACTIONS until then.
 
 No step is larger than a portion, however many partitions and offsets a transaction has: syncs and
 markers are ordered PARTITIONS_AT_ONCE at a time, and its offsets are settled OFFSETS_A_STEP at a
@@ -30,8 +33,14 @@ from typing import NamedTuple
 
 from smq.coordinator.producer_ids import ProducerIds
 from smq.coordinator.transactions import decisions
-from smq.coordinator.transactions.decisions import NO_EPOCH, NO_ID, End, ProducerEpoch
-from smq.coordinator.transactions.ids import TransactionalIds
+from smq.coordinator.transactions.decisions import (
+    NO_EPOCH,
+    NO_ID,
+    End,
+    ProducerEpoch,
+    afterwards,
+)
+from smq.coordinator.transactions.ids import TransactionalIds, is_unused
 from smq.coordinator.transactions.orders import (
     MarkerOrder,
     Order,
@@ -109,7 +118,9 @@ class Endings:
         self._left = {txn.transactional_id: _left_of(txn) for txn in ids if txn.state in DECIDED}
         self._synced: set[str] = set()  # Open ones with a partition or an offset of a `disk` topic.
         self._joined: dict[str, int] = {}  # The others: the configs that their topics had.
-        self._tickets: dict[str, object] = {}
+        self._implied = {txn.transactional_id for txn in ids if not is_unused(txn)}
+        self._tickets: dict[str, object] = {}  # Of ends that are answered once complete.
+        self.completed: list[str] = []
         self.answers: list[Ended] = []
         self.orders: list[Order] = []
 
@@ -130,6 +141,10 @@ class Endings:
         """Save a transaction that partitions, or groups, have joined."""
         self.note_joined(txn.transactional_id, numbers)
         self._ids.save(replace(txn, is_synced=self._must_sync(txn.transactional_id)), now)
+
+    def note_implied(self, transactional_id: str) -> None:
+        """A Produce has added partitions to an open transaction."""
+        self._implied.add(transactional_id)
 
     def note_joined(self, transactional_id: str, numbers: Iterable[int]) -> None:
         """Partitions, or offsets of some, are in an open transaction."""
@@ -157,6 +172,8 @@ class Endings:
     def end(self, txn: StoredTransaction, end: End, ticket: object, now: Now) -> None:
         """Decide an EndTxn, after a sync if needed. Raises BrokerError."""
         ended = self._ended(txn, end, now)
+        if ended is txn and txn.state in DECIDED and self._is_late(txn):
+            raise BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS)
         if ended is txn:
             self.answers.append(Ended(ticket, _answer(txn)))
         elif end.commits and self._must_sync(txn.transactional_id):
@@ -165,8 +182,8 @@ class Endings:
             self._syncing[txn.transactional_id] = waiting
             self._sync(txn, waiting, now)
         else:
-            self._tickets[txn.transactional_id] = ticket
             self._decide(ended, now)
+            self._respond(ended, ticket)
 
     def _sync(self, txn: StoredTransaction, waiting: _Syncing, now: Now) -> None:
         """Order the next syncs; after the last one, decide."""
@@ -187,10 +204,21 @@ class Endings:
         ]
         if not by_node:
             del self._syncing[txn.transactional_id]
-            self._tickets[txn.transactional_id] = waiting.ticket
             end = waiting.end._replace(commits=not waiting.has_lost)
             decided = replace(self._ended(txn, end, now), is_torn=waiting.has_lost)
             self._decide(decided, now, is_synced=end.commits)
+            self._respond(decided, waiting.ticket)
+
+    def _respond(self, decided: StoredTransaction, ticket: object) -> None:
+        """Answer with the store's commit, or once the end is complete."""
+        if self._is_late(decided):
+            self._tickets[decided.transactional_id] = ticket
+        else:
+            self.answers.append(Ended(ticket, _outcome(decided)))
+
+    def _is_late(self, decided: StoredTransaction) -> bool:
+        """Whether the answer waits for the markers, if there are any left."""
+        return decided.version == 1 and decided.transactional_id in self._implied
 
     def _ended(self, txn: StoredTransaction, end: End, now: Now) -> StoredTransaction:
         return decisions.ended(txn, end, self._producer_ids.next, now.monotonic_ms)
@@ -238,6 +266,8 @@ class Endings:
 
     def _complete(self, txn: StoredTransaction, now: Now) -> None:
         del self._left[txn.transactional_id]
+        self._implied.discard(txn.transactional_id)
+        self.completed.append(txn.transactional_id)
         completed = decisions.completed(txn, now.monotonic_ms)
         self._ids.save(completed, now, lazy=True)
         ticket = self._tickets.pop(txn.transactional_id, None)
@@ -308,6 +338,7 @@ class Endings:
         """Assert the invariants between any two calls."""
         decided = {txn.transactional_id for txn in self._ids if txn.state in DECIDED}
         assert self._left.keys() == decided >= self._tickets.keys()
+        assert self._implied <= {txn.transactional_id for txn in self._ids if not is_unused(txn)}
         for key, left in self._left.items():
             assert len(left.asked) <= PARTITIONS_AT_ONCE
             assert {*left.todo} | left.asked <= self._ids.find(key).partitions
@@ -337,4 +368,4 @@ def _outcome(txn: StoredTransaction) -> EndAnswer:
 
 
 def _answer(txn: StoredTransaction) -> EndAnswer:
-    return EndAnswer(ErrorCode.NONE, ProducerEpoch(txn.producer_id, txn.epoch))
+    return EndAnswer(ErrorCode.NONE, afterwards(txn))

@@ -23,7 +23,7 @@ class TransactionalIds:
         self._tables, self._expiration_ms = store.transactions, expiration_ms
         self.deadlines = Deadlines()
         self._kept = {each.transactional_id: _since(each, now) for each in self._tables.all()}
-        self._open = {txn.producer_id: txn.transactional_id for txn in self if not _is_unused(txn)}
+        self._open = {txn.producer_id: txn.transactional_id for txn in self if not is_unused(txn)}
         for txn in self:
             self._set_deadline(txn, now)
         self._to_walk: deque[str] = deque()  # Their deadlines are those of another expiration.
@@ -38,7 +38,7 @@ class TransactionalIds:
         """Give some more ids the deadlines of a new expiration."""
         for _ in range(min(len(self._to_walk), WALKED_A_TICK)):
             txn = self._kept.get(self._to_walk.popleft())
-            if txn is not None and _is_unused(txn):
+            if txn is not None and is_unused(txn):
                 self._set_deadline(txn, now)
 
     def next_wake_ms(self) -> int:
@@ -67,7 +67,7 @@ class TransactionalIds:
         self._tables.save(txn, before, lazy=lazy)
         if before is not None:
             self._open.pop(before.producer_id, None)
-        if not _is_unused(txn):
+        if not is_unused(txn):
             self._open[txn.producer_id] = txn.transactional_id
         self._kept[txn.transactional_id] = txn
         self._set_deadline(txn, now)
@@ -92,7 +92,7 @@ class TransactionalIds:
         return [txn for txn in due if self._is_due(txn, now)]
 
     def _is_due(self, txn: StoredTransaction, now: Now) -> bool:
-        return not _is_unused(txn) or txn.updated_ms + self._expiration_ms <= now.monotonic_ms
+        return not is_unused(txn) or txn.updated_ms + self._expiration_ms <= now.monotonic_ms
 
     def _set_deadline(self, txn: StoredTransaction, now: Now) -> None:
         if txn.state in DECIDED:
@@ -107,7 +107,7 @@ class TransactionalIds:
         """Assert the invariants between any two calls."""
         self.deadlines.invariants()
         assert self._open == {
-            txn.producer_id: txn.transactional_id for txn in self if not _is_unused(txn)
+            txn.producer_id: txn.transactional_id for txn in self if not is_unused(txn)
         }
         for txn in self:
             is_open = txn.state in DECIDED | {TransactionState.ONGOING}
@@ -115,7 +115,7 @@ class TransactionalIds:
             assert txn.state in DECIDED or txn.transactional_id in self.deadlines
 
 
-def _is_unused(txn: StoredTransaction) -> bool:
+def is_unused(txn: StoredTransaction) -> bool:
     """Whether nothing is open or being ended."""
     return txn.state != TransactionState.ONGOING and txn.state not in DECIDED
 

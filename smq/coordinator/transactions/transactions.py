@@ -101,6 +101,11 @@ class Transactions:
         if widened is not txn:
             self.endings.save_joined(widened, numbers, now)
 
+    def is_ending(self, transactional_id: str) -> bool:
+        """Whether a decision is being written: its producer's next transaction must wait."""
+        txn = self._ids.get(transactional_id)
+        return txn is not None and txn.state in DECIDED
+
     def verify(self, transactional_id: str, producer: ProducerEpoch) -> StoredTransaction:
         """The transaction that a producer claims to have. Raises BrokerError."""
         txn = self._ids.find(transactional_id)
@@ -156,6 +161,11 @@ class Transactions:
         """The answers that have become known since the last call."""
         answers, self.endings.answers = self.endings.answers, []
         return answers
+
+    def take_completed(self) -> list[str]:
+        """The ids whose ends have become complete since the last call."""
+        completed, self.endings.completed = self.endings.completed, []
+        return completed
 
     def take_orders(self) -> list[Order]:
         """The orders to shards. They may be sent once the store has committed."""

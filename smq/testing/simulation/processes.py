@@ -7,7 +7,7 @@ two system calls (`before_call`), or by an exception.
 import select
 import socket
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -29,6 +29,7 @@ from smq.app.shard.requests.acks import Acks
 from smq.app.shard.server import ShardServer
 from smq.coordinator.coordinator import Coordinator
 from smq.coordinator.topics import Cluster
+from smq.coordinator.transactions.states import DECIDED, TransactionState
 from smq.log.log import Log
 from smq.log.recovery import open_log
 from smq.model.catalog import Catalog, Node
@@ -361,7 +362,7 @@ class CoordinatorProcess(SimProcess):
             self.coordinator = Coordinator(self.store, config, cluster, self.chance, _now())
             return self.coordinator
 
-        server = CoordinatorServer(
+        self._server = CoordinatorServer(
             self.loop,
             build,
             Around(
@@ -373,10 +374,17 @@ class CoordinatorProcess(SimProcess):
             ),
         )
         self.loop.run_once(0)
-        Acceptor(self.loop, self.listener(COORDINATOR), server.accepted)
+        Acceptor(self.loop, self.listener(COORDINATOR), self._server.accepted)
+
+    def at_work(self) -> list[str]:
+        """See SimProcess."""
+        ended = self.coordinator.transactions
+        is_answered = any(each.state == TransactionState.PREPARE_COMMIT for each in ended)
+        return ["an answered commit without its markers"] if is_answered else []
 
     def invariants(self) -> None:
         """See SimProcess."""
+        self._server.invariants()
         self.coordinator.groups.invariants()
         self.coordinator.transactions.invariants()
 
@@ -385,6 +393,16 @@ class CoordinatorProcess(SimProcess):
         super().release()
         self.host.store_image = self.store.image(self.host.store_chance)
         self.store.close()
+
+
+def are_ended(processes: Mapping[str, SimProcess]) -> bool:
+    """Whether all transactions are ended, and their markers can be read. A power loss may have
+    taken those of some: their shards ask the coordinator about these."""
+    process = processes.get(COORDINATOR)
+    opened = (log.transactions.opened() for log in logs_of(processes.values()))
+    if not isinstance(process, CoordinatorProcess) or any(True for each in opened for _ in each):
+        return False
+    return not any(each.state in DECIDED for each in process.coordinator.transactions)
 
 
 def _now() -> Now:

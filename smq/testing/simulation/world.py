@@ -15,7 +15,7 @@ from smq.testing.simulation.environment import TOPICS, Environment, name_of
 from smq.testing.simulation.ledger import Broken
 from smq.testing.simulation.lives import RESTART_MS_MAX, Lives
 from smq.testing.simulation.members import SimMember
-from smq.testing.simulation.processes import ShardProcess, logs_of
+from smq.testing.simulation.processes import ShardProcess, are_ended
 from smq.testing.simulation.producer import SimProducer
 from smq.testing.simulation.scheduler import Participant, Scheduler
 from smq.testing.simulation.sdk.programs import GROUP, SdkProgram, SimSdkConsumer, SimSdkProducer
@@ -79,7 +79,7 @@ class World(Environment):
             self.say(f"at the end: {ending}")
             (self.lives.go_down if ending == "kill-all" else self.lives.lose_power)(0)
             self.scheduler.let_pass(2 * RESTART_MS_MAX)
-        self.scheduler.let_pass(HANGING_MS, until=self._has_no_open_transaction)
+        self.scheduler.let_pass(HANGING_MS, until=lambda: are_ended(self.processes))
         self._read()
 
     def _heal(self) -> None:
@@ -128,12 +128,6 @@ class World(Environment):
 
     def _batches_left(self) -> int:
         return sum(len(lane.batches) for each in self.producers for lane in each.lanes.values())
-
-    def _has_no_open_transaction(self) -> bool:
-        """Whether all are ended. A power loss may have taken markers of some: their shards ask the
-        coordinator about these."""
-        opened = (log.transactions.opened() for log in logs_of(self.processes.values()))
-        return not any(True for each in opened for _ in each)
 
     def _read(self) -> None:
         standing = [each for each in self.ledger.all if not each.is_dying]

@@ -6,6 +6,8 @@
     +--------+------------+-------+-----------------+
     length counts everything after itself. An answer carries the id and kind of its question.
 
+Who has connected numbers its questions from 1, the other side from ACCEPTOR_IDS_FROM.
+
 KIND_KAFKA, a question to the coordinator: the body is `encode_relay(...)`, a Kafka request as a
 client sent it with the connection's facts; the answer's body is the response (correlation id first,
 no size), and an empty one means: close the client's connection. KIND_COMMAND: the body is a
@@ -20,6 +22,7 @@ from smq.model.errors import PeerError
 
 KIND_KAFKA = 1
 KIND_COMMAND = 2
+ACCEPTOR_IDS_FROM = 1 << 63
 FRAME_BYTES_MAX = 128 * 1024 * 1024  # A Kafka request is at most 100 MiB.
 LARGE_BYTES = 1024 * 1024  # Bodies from this size on are not copied as a whole.
 PIECE_BYTES_MIN = 1 << 16  # Of the pieces of a large frame but the last one, about.

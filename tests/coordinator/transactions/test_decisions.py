@@ -11,6 +11,7 @@ from smq.coordinator.transactions.decisions import (
     EPOCH_LAST,
     End,
     ProducerEpoch,
+    afterwards,
     begun,
     check_beginning,
     completed,
@@ -42,8 +43,8 @@ def begin(txn: StoredTransaction, brought: ProducerEpoch | None = None) -> Store
     return begun(txn, brought, 60_000, new_ids(), NOW)
 
 
-def opened(txn: StoredTransaction) -> StoredTransaction:
-    return widened(txn, me(txn), frozenset({1}), frozenset(), NOW)
+def opened(txn: StoredTransaction, producer: ProducerEpoch | None = None) -> StoredTransaction:
+    return widened(txn, producer or me(txn), frozenset({1}), frozenset(), NOW)
 
 
 def me(txn: StoredTransaction) -> ProducerEpoch:
@@ -156,9 +157,18 @@ def test_a_wrong_producer_cannot_add_partitions() -> None:
         assert refused(error, widened, txn, producer, frozenset({1}), frozenset(), NOW)
 
 
-def test_nothing_is_added_while_a_decision_is_written() -> None:
-    decided = end(opened(fresh()), bumps=False)
-    assert refused(E.CONCURRENT_TRANSACTIONS, opened, decided)
+@pytest.mark.parametrize("epoch", [0, EPOCH_LAST])
+@pytest.mark.parametrize("bumps", [True, False])
+def test_nothing_is_added_while_a_decision_is_written(epoch: int, *, bumps: bool) -> None:
+    """By a producer with the id and epoch that it has been told, after the last epoch too."""
+    former = opened(fresh(epoch))
+    decided = end(former, bumps=bumps)
+    producer = afterwards(decided)
+    assert producer == me(completed(decided, NOW))
+    assert refused(E.CONCURRENT_TRANSACTIONS, opened, decided, producer)
+    if bumps:
+        assert refused(E.CONCURRENT_TRANSACTIONS, end, decided, producer, commits=False)
+        assert refused(E.PRODUCER_FENCED, opened, decided, me(former))
 
 
 # EndTxn, version 2
@@ -169,7 +179,8 @@ def test_each_end_bumps_the_epoch_and_again_is_answered_the_same(commits: bool) 
     txn = opened(fresh(3))
     decided = end(txn, commits=commits)
     assert decided.epoch == 4
-    assert refused(E.CONCURRENT_TRANSACTIONS, end, decided, me(txn), commits=commits)
+    assert end(decided, me(txn), commits=commits) is decided
+    assert refused(E.INVALID_TXN_STATE, end, decided, me(txn), commits=not commits)
     done = completed(decided, NOW)
     assert me(done) == (OLD, 4)
     assert end(done, me(txn), commits=commits) is done
@@ -198,6 +209,7 @@ def test_the_end_after_the_last_epoch_gives_another_id_and_again_too() -> None:
     txn = opened(fresh(EPOCH_LAST))
     decided = end(txn)
     assert (decided.producer_id, decided.epoch) == (OLD, EPOCH_LAST + 1)  # Its markers'.
+    assert end(decided, me(txn)) is decided
     done = completed(decided, NOW)
     assert me(done) == (NEW, 0)
     assert end(done, me(txn)) is done
@@ -218,7 +230,7 @@ def test_another_id_is_no_producer_of_this_transactional_id() -> None:
 def test_version_1_keeps_the_epoch(commits: bool) -> None:
     txn = opened(fresh(3))
     decided = end(txn, commits=commits, bumps=False)
-    assert refused(E.CONCURRENT_TRANSACTIONS, end, decided, commits=commits, bumps=False)
+    assert end(decided, commits=commits, bumps=False) is decided
     assert refused(E.INVALID_TXN_STATE, end, decided, commits=not commits, bumps=False)
     done = completed(decided, NOW)
     assert me(done) == (OLD, 3)

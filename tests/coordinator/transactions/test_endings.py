@@ -26,12 +26,15 @@ def test_each_node_gets_the_markers_of_its_partitions(driver: TransactionsDriver
     orders = {each.node: each for each in ordered(driver)}
     assert {node: set(each.numbers) for node, each in orders.items()} == {1: {2}, 2: {1, 3}}
     assert all((each.epoch, each.commits) == (1, True) for each in orders.values())
-    driver.transactions.endings.marked(orders[1], frozenset({2}), driver.now)
-    assert not driver.transactions.has_answers
-    driver.transactions.endings.marked(orders[2], frozenset({1, 3}), driver.now)
-    assert driver.turn() is not None
     assert driver.answers == [("ticket", (ErrorCode.NONE, ProducerEpoch(producer.id, 1)))]
+    driver.transactions.endings.marked(orders[1], frozenset({2}), driver.now)
+    assert driver.state == "PrepareCommit"
+    assert driver.transactions.take_completed() == []
+    driver.transactions.endings.marked(orders[2], frozenset({1, 3}), driver.now)
+    driver.turn()
     assert driver.state == "CompleteCommit"
+    assert driver.transactions.take_completed() == ["t"]
+    assert len(driver.answers) == 1
 
 
 def test_markers_that_were_not_written_come_again(driver: TransactionsDriver) -> None:

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from smq.app.shard.door.session import Session
 
 # The coordinator's answers to these are about as large as the requests. Any other answer may have
-# megabytes, held in memory while the client does not read: a connection waits for one at a time.
+# megabytes, held in memory while the client does not read, or waits for a transaction's end, and
+# later requests must not overtake it: a connection waits for one at a time.
 SMALL_ANSWERS = {
     each.key
     for each in (
@@ -36,10 +37,7 @@ SMALL_ANSWERS = {
         apis.HEARTBEAT,
         apis.LEAVE_GROUP,
         apis.INIT_PRODUCER_ID,
-        apis.ADD_PARTITIONS_TO_TXN,
-        apis.ADD_OFFSETS_TO_TXN,
         apis.END_TXN,
-        apis.TXN_OFFSET_COMMIT,
     )
 }
 

@@ -1,5 +1,7 @@
 """Takes the steps of Produce requests that are not finished at once (smq.shard.unfinished), a step
-in a turn, in rotation. Their connection's next requests wait; other clients do not.
+in a turn, in rotation. Their connection's next requests wait; other clients do not. The
+coordinator is asked before a transaction's first batch in a partition is appended; while the
+producer's former transaction ends, it lets the question wait.
 
 A request is dropped if its client is gone, which then got no answer.
 """
@@ -12,13 +14,13 @@ import numpy as np
 
 from smq.app.process import clock
 from smq.app.process.clock import monotonic_ms, monotonic_ns
+from smq.app.process.peers import Peers
 from smq.app.process.steps import Steps
 from smq.app.shard.connections.connection import Connection, Slot
 from smq.app.shard.connections.limited import charge_time
 from smq.app.shard.connections.receive import BufferPool
 from smq.app.shard.door.session import Session
 from smq.app.shard.requests.replies import Replies
-from smq.app.shard.waiting.transactional import Additions
 from smq.log.files.background import JobLane
 from smq.model.errors import PeerError
 from smq.shard.checks import Job
@@ -49,13 +51,13 @@ class UnfinishedRequests:
     def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the server)
         self,
         steps: Steps,
-        additions: Additions,
+        peers: Peers,
         shard: Shard,
         producing: Producing,
         replies: Replies,
         pool: BufferPool,
     ) -> None:
-        self._steps, self._additions, self._shard = steps, additions, shard
+        self._steps, self._peers, self._shard = steps, peers, shard
         self._producing, self._replies, self._pool = producing, replies, pool
 
     def go_on(
@@ -110,7 +112,7 @@ class UnfinishedRequests:
         work.client.working += 1
         self._pool.working_bytes += work.request.size
         if question is not None:
-            self._additions.ask(question, partial(self._known, work))
+            self._peers.ask_coordinator(question, partial(self._known, work))
         else:
             self._steps.add(partial(self._step, work))
 
@@ -133,7 +135,7 @@ class UnfinishedRequests:
             self._end(work)
             work.then(outcome)
         elif isinstance(outcome, AddPartitions):
-            self._additions.ask(outcome, partial(self._known, work))
+            self._peers.ask_coordinator(outcome, partial(self._known, work))
         else:
             self._look(work, outcome)
         return False

@@ -1,9 +1,14 @@
 """Transactions that a power loss tears."""
 
 from shm.kernels.log.producers import R_EPOCH, producer_row
+from smq.coordinator.transactions import ids
+from smq.coordinator.transactions.decisions import completed
+from smq.coordinator.transactions.states import DECIDED
 from smq.model.errors import ErrorCode
+from smq.model.now import Now
 from smq.shard import markers
 from smq.shard.led import Led
+from smq.store.rows import StoredTransaction
 from smq.testing.simulation.defects.mutant import Change, Mutant
 from smq.wire.markers import Marker
 
@@ -27,6 +32,11 @@ def _has_lost_nothing(_self: Led, _producer_id: int, _generation: int) -> bool:
     return False
 
 
+def _without_markers(kept: StoredTransaction, now: Now) -> StoredTransaction:
+    """A start takes what is decided for complete."""
+    return completed(kept, now.monotonic_ms) if kept.state in DECIDED else kept
+
+
 MUTANTS = (
     Mutant(
         "marker-judged-by-the-row",
@@ -41,5 +51,12 @@ MUTANTS = (
         TRANSACTIONS,
         (Change(Led, "may_have_lost", _has_lost_nothing),),
         seed=5,
+    ),
+    Mutant(
+        "answered-is-complete",
+        "a coordinator that starts has no markers written of a commit that is answered",
+        TRANSACTIONS | {"kill", "kill-all"},
+        (Change(ids, "_since", _without_markers),),
+        seed=1,
     ),
 )

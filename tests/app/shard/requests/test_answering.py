@@ -8,6 +8,9 @@ import pytest
 from smq.app.shard.connections.connection import RELAYED_BYTES_MAX, RELAYED_MAX
 from smq.log.files.background import BackgroundThread, InlineBackground
 from smq.model.errors import ErrorCode
+from smq.wire.generated.add_offsets_to_txn import AddOffsetsToTxnRequest
+from smq.wire.generated.add_partitions_to_txn import AddPartitionsToTxnRequest
+from smq.wire.generated.end_txn import EndTxnRequest
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from smq.wire.generated.find_coordinator import FindCoordinatorRequest
 from smq.wire.generated.heartbeat import HeartbeatRequest
@@ -18,6 +21,7 @@ from smq.wire.generated.list_offsets import (
     ListOffsetsTopic,
 )
 from smq.wire.generated.metadata import MetadataRequest
+from smq.wire.generated.txn_offset_commit import TxnOffsetCommitRequest
 from smq.wire.internal.form import Failed
 from smq.wire.internal.reads import BatchFile, Cold
 from tests.app.fake_peers import turn_until
@@ -305,6 +309,26 @@ def test_one_client_has_one_request_at_the_coordinator_whose_answer_may_be_large
     assert all(sum(number in {1, 2, 4} for number in numbers) <= 1 for numbers in taken)
     assert client.correlations() == list(range(5))
     assert other.correlations() == [9]
+
+
+def test_later_requests_do_not_overtake_one_that_waits_for_the_end_of_a_transaction(
+    make: Make,
+) -> None:
+    bench = make()
+    client = bench.client()
+    client.send(request("AddPartitionsToTxn", 4, AddPartitionsToTxnRequest(), 0))
+    client.send(request("AddOffsetsToTxn", 3, AddOffsetsToTxnRequest(), 1))
+    client.send(request("TxnOffsetCommit", 3, TxnOffsetCommitRequest(), 2))
+    client.send(request("EndTxn", 3, EndTxnRequest(), 3) + heartbeat(4))
+    taken = []
+    for _ in range(5):
+        settle(bench, client)
+        taken.append([int.from_bytes(asked[4:8]) for asked, _ in bench.peers.relayed])
+        asked, answered = bench.peers.relayed.pop(0)
+        answered(asked[4:8] + b"done")
+    assert taken == [[0], [1], [2], [3, 4], [4]]
+    settle(bench, client)
+    assert client.correlations() == list(range(5))
 
 
 def test_a_client_that_leaves_while_it_waits_for_a_large_answer_is_gone(make: Make) -> None:

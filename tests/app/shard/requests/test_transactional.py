@@ -103,35 +103,24 @@ def test_readers_of_committed_records_wait_for_the_marker_and_skip_what_was_abor
     assert committed(bench, 2).aborted_transactions == []
 
 
-def test_a_coordinator_that_ends_the_transaction_before_is_asked_again(make: Make) -> None:
-    bench = make(topic("one"))
-    client = bench.client()
-    client.send(transactional(b"a"))
-    question, answered = wait_for_question(bench)
-    answered([int(ErrorCode.CONCURRENT_TRANSACTIONS)])
-    again, answered = wait_for_question(bench)
-    assert again == question
-    answered([0])
-    [frame] = client.wait(1)
-    assert errors_of(with_size(frame)) == [(0, 0)]
-
-
-def test_a_producer_gets_concurrent_transactions_while_the_coordinator_stays_busy(
+def test_a_batch_behind_a_refused_first_batch_is_refused(
     make: Make,
 ) -> None:
+    """The coordinator has let the question wait. The second batch must not take the place of the
+    first, by then complete or not."""
     bench = make(topic("one"))
     client = bench.client()
-    client.send(transactional(b"a"))
-
-    def is_answered() -> bool:
-        for _, answered in [*bench.peers.asked_coordinator]:
-            bench.peers.asked_coordinator.clear()
-            answered([int(ErrorCode.CONCURRENT_TRANSACTIONS)])
-        client.pull()
-        return bool(client.frames())
-
-    turn_until(bench.loop, is_answered)
-    assert errors_of(with_size(client.frames()[0])) == [(ErrorCode.CONCURRENT_TRANSACTIONS, -1)]
+    client.send(transactional(b"a") + transactional(b"b", 1, correlation=2))
+    wait_for_question(bench)[1]([int(ErrorCode.CONCURRENT_TRANSACTIONS)])
+    wait_for_question(bench)[1]([0])
+    client.send(transactional(b"a", correlation=3) + transactional(b"b", 1, correlation=4))
+    wait_for_question(bench)[1]([0])
+    assert [errors_of(with_size(each)) for each in client.wait(4)] == [
+        [(ErrorCode.CONCURRENT_TRANSACTIONS, -1)],
+        [(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)],
+        [(0, 0)],
+        [(0, 1)],
+    ]
 
 
 def test_without_acks_nothing_is_answered_and_the_next_request_is(make: Make) -> None:
