@@ -8,18 +8,24 @@ mode=plan). For each batch, `write(rows, batch_id)` gets a DataFrame of these ra
 `read_topic`'s. Spark's checkpoint records which ranges are done: after a crash the last batch is
 repeated with the same ranges, so a `write` that replaces the batch's earlier output is
 exactly once.
+
+Planning runs no Spark job: the ranges are the input of the batch's only task, and the driver takes
+them from there.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.serializers import CPickleSerializer
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from smq.client.names import TopicPartition
 from spark_jobs.native import PieceReading
 from spark_jobs.source.options import WrongOption, stream_options, typed_topic
+from spark_jobs.source.reading import PLAN_COLUMNS, Ranges
 from spark_jobs.source.topics import SparkTopics, find_place
 
 Then = Callable[[DataFrame, int], None]
@@ -69,7 +75,7 @@ class TopicStream:
         """Start the stream. `trigger` is that of Spark's `trigger(…)`; batches have records."""
 
         def each(plan: DataFrame, batch: int) -> None:
-            if ranges := plan.collect():
+            if ranges := planned_ranges(plan):
                 then(self._rows(ranges), batch)
 
         plans = self._spark.readStream.format("smq").options(**self._options)
@@ -78,7 +84,7 @@ class TopicStream:
             writer = writer.trigger(**trigger)
         return writer.option("checkpointLocation", str(checkpoint)).start()
 
-    def _rows(self, ranges: Sequence[Row]) -> DataFrame:
+    def _rows(self, ranges: Iterable[Mapping[str, Any]]) -> DataFrame:
         place = find_place(self._read.location)
         with SparkTopics(place, reads_live=self._read.reads_live) as topics:
             schema = "" if self._typed_topic is None else topics.schema(self._typed_topic)
@@ -98,3 +104,19 @@ class TopicStream:
             schema,
         )
         return reading.frame(pieces)
+
+
+def planned_ranges(plan: DataFrame) -> list[dict[str, Any]]:
+    """The rows of a batch with mode=plan, as their task got them: without a job.
+
+    These classes of Spark are internal. Where they differ, a job collects the rows.
+    """
+    try:
+        rows = plan._jdf.queryExecution().logical().rdd()  # noqa: SLF001  (see above)
+        parts = [each.inputPartition() for each in rows.partitions()]
+        pickled = [each.get().pickedPartition() for each in parts if each.isDefined()]
+    except (AttributeError, Py4JError, TypeError):
+        return [each.asDict() for each in plan.collect()]
+    found = [CPickleSerializer().loads(each) for each in pickled]  # type: ignore[no-untyped-call]
+    spans = [span for each in found if isinstance(each, Ranges) for span in each.rows]
+    return [dict(zip(PLAN_COLUMNS, span, strict=True)) for span in spans]

@@ -9,7 +9,8 @@ from smq.client.kafka.cluster import Cluster
 from smq.client.kafka.topic_changes import alter_topic
 from smq.testing.smq_broker import SmqBroker
 from spark_jobs.source.options import WrongOption
-from spark_jobs.stream_topic import stream_topic
+from spark_jobs.source.reading import PLAN_COLUMNS
+from spark_jobs.stream_topic import planned_ranges, stream_topic
 from tests.spark_jobs.conftest import send, wait_for
 from tests.spark_jobs.test_read import _offsets
 
@@ -61,6 +62,33 @@ def test_every_record_once_sealed_or_not_through_restarts(
     assert sizes == [16, 32, 48, 60]
     assert "FileScan parquet" in plans[0]
     assert "BatchScan smq" in plans[-1]
+
+
+def test_planning_a_batch_runs_no_spark_job(
+    spark: SparkSession, smq_broker: SmqBroker, tmp_path: Path
+) -> None:
+    batches: list[int] = []
+    with smq_broker.connect() as client:
+        client.create_topic("orders", 2)
+        send(client, 0, 40)
+    stream = stream_topic(
+        spark, "orders", dataDir=smq_broker.data_dir, startingOffsets="earliest",
+        maxOffsetsPerTrigger=16,
+    )  # fmt: skip
+    query = stream.foreach_batch(
+        lambda _, batch: batches.append(batch), checkpoint=tmp_path / "checkpoint",
+        availableNow=True,
+    )  # fmt: skip
+    assert query.awaitTermination(120)
+    assert batches == [1, 2, 3]
+    assert spark.sparkContext.statusTracker().getJobIdsForGroup(str(query.runId)) == []
+
+
+def test_ranges_that_are_not_a_tasks_input_are_collected(spark: SparkSession) -> None:
+    row = ("orders", 1, 5, 9, "0" * 32)
+    schema = "topic string, partition int, start bigint, end bigint, topic_id string"
+    plan = spark.createDataFrame([row], schema)
+    assert planned_ranges(plan) == [dict(zip(PLAN_COLUMNS, row, strict=True))]
 
 
 def test_options_are_checked_before_it_starts(spark: SparkSession) -> None:
