@@ -292,6 +292,12 @@ class Config:
         at_least=1,
         update=Update.PER_BROKER,
     )
+    seal_late_ms: int = setting(
+        MINUTE_MS,
+        "Sealing, retention, compaction and lake tables wait for idle cores, but no longer than "
+        "this, and not while a log is short of space. 0: they never wait.",
+        at_least=0,
+    )
     reference_orphan_ms: int = setting(
         1 * DAY_MS,
         "Age at which an uploaded payload that no record refers to is deleted. "

@@ -9,6 +9,7 @@ import this file: it takes the time, or a function that returns it, as an argume
     monotonic_ms   for ages and deadlines (`now_ms` in arguments): the time line of the data
                    directory, which continues over restarts (smq.app.supervisor.timeline)
     monotonic_ns   for durations. It starts at boot
+    awake_ms       for turns of a process that may starve: the time it waits for a core is no part
 
 The simulator replaces both system clocks for a block of code (`replaced`).
 """
@@ -16,11 +17,23 @@ The simulator replaces both system clocks for a block of code (`replaced`).
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from smq.model.now import Now
 
+_SCHEDSTAT = Path("/proc/thread-self/schedstat")
+
+
+def _read_starved_ns() -> int:
+    try:
+        return int(_SCHEDSTAT.read_text().split()[1])
+    except OSError:  # Not every kernel counts it.
+        return 0
+
+
 _wall_ns: Callable[[], int] = time.time_ns
 _monotonic_ns: Callable[[], int] = time.monotonic_ns
+_starved_ns: Callable[[], int] = _read_starved_ns
 _ahead_ms = 0
 
 
@@ -37,6 +50,11 @@ def monotonic_ns() -> int:
 def monotonic_ms() -> int:
     """Monotonic milliseconds on the time line, if one was begun, or from an arbitrary start."""
     return _monotonic_ns() // 1_000_000 + _ahead_ms
+
+
+def awake_ms() -> int:
+    """Monotonic milliseconds without those in which this thread was ready and had no core."""
+    return (_monotonic_ns() - _starved_ns()) // 1_000_000
 
 
 def now() -> Now:
@@ -63,10 +81,10 @@ def sleep(seconds: float) -> None:
 @contextmanager
 def replaced(wall_ns: Callable[[], int], monotonic_ns: Callable[[], int]) -> Iterator[None]:
     """Use these clocks within the block, and no time line from before it."""
-    global _wall_ns, _monotonic_ns, _ahead_ms
-    before = _wall_ns, _monotonic_ns, _ahead_ms
-    _wall_ns, _monotonic_ns, _ahead_ms = wall_ns, monotonic_ns, 0
+    global _wall_ns, _monotonic_ns, _starved_ns, _ahead_ms
+    before = _wall_ns, _monotonic_ns, _starved_ns, _ahead_ms
+    _wall_ns, _monotonic_ns, _starved_ns, _ahead_ms = wall_ns, monotonic_ns, lambda: 0, 0
     try:
         yield
     finally:
-        _wall_ns, _monotonic_ns, _ahead_ms = before
+        _wall_ns, _monotonic_ns, _starved_ns, _ahead_ms = before

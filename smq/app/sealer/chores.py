@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol, TypeVar
 
-from smq.app.sealer.workers import Jobs
+from smq.app.sealer.hands import Jobs
 from smq.model.config import Config
 from smq.model.now import Now
 from smq.model.segments import SealedPartition

@@ -25,10 +25,12 @@ from smq.app.process.loop import Loop
 from smq.app.process.notices import Lately
 from smq.app.process.peers import Peer
 from smq.app.sealer.chores import Chores
+from smq.app.sealer.claims import Claim
+from smq.app.sealer.hands import Hands, Terms
 from smq.app.sealer.known import Known
 from smq.app.sealer.tables import TableKey, Tables
 from smq.app.sealer.worker import Surroundings
-from smq.app.sealer.workers import PATIENCE, Hands, Hire, Readers, Sealers, sealers_of
+from smq.app.sealer.workers import Hire, Readers, Sealers, sealers_of
 from smq.filer.location import Location
 from smq.filer.mark import mark
 from smq.model.errors import PeerError
@@ -55,12 +57,10 @@ from smq.wire.internal.messages import (
 )
 from smq.wire.internal.reads import Inline, MakeInline
 
-# Sealing trails: it must not take a core from clients that wait for an ack. Linux derives the
-# priority of its reads and writes from it, too.
-NICENESS = 10
 POLL_MS = 500  # The delay until a partition may be sealed; small beside any sensible smq.seal.ms.
 PROBE_WAIT_MS = 5000  # The start waits no longer for a filer that does not answer.
 PROBE_RETRY_MS = 5000
+HURRY_MS = 5000  # After the last log was short of space: what was sealed frees it a little later.
 
 
 class Sealer:
@@ -81,7 +81,8 @@ class Sealer:
             CatalogSettings.of(config),
         )
         self._loop, self._inheritance = loop, inheritance
-        self.sealing = Sealers(loop, "seal", at, sealers, hire)
+        terms = Terms(Claim.IDLE, late_ms=config.seal_late_ms)
+        self.sealing = Sealers("seal", sealers, lambda name: hire(loop, name, at, terms))
         self.reading = Readers(loop, "cold", at, hire=hire)
         self._known = Known()
         self._shards = {
@@ -92,9 +93,10 @@ class Sealer:
         self._watched = {node: Watched(self._states) for node in self._shards}
         self._asked: set[int] = set()
         self._pressure = False
+        self._short_ms: int | None = None  # When a log was short of space last.
         self._links: set[Link] = set()
         self._told = Lately()
-        self.publishing = hire(loop, "tables", at, PATIENCE.hung_ms)
+        self.publishing = hire(loop, "tables", at, terms)
         self._tables = Tables(
             self.publishing,
             self._known,
@@ -151,7 +153,7 @@ class Sealer:
                 self._is_fit = True
             self._report_ready()
 
-        self.sealing.do(Probe(), answered)
+        self.reading.do(Probe(), answered)  # It must not wait for idle cores.
 
     def _report_ready(self) -> None:
         if not self._has_reported:
@@ -171,6 +173,8 @@ class Sealer:
             if self._is_fit:
                 self._tables.check_ms = self._known.config.log_retention_check_interval_ms
                 self._tables.look(monotonic_ms())
+        is_short = self._short_ms is not None and monotonic_ms() - self._short_ms < HURRY_MS
+        self.sealing.hurry(is_short=is_short)
         self.sealing.look()
         self.publishing.look()
         self.reading.look()
@@ -245,6 +249,9 @@ class Sealer:
             return
         state = watched.state(facts)
         is_short = self._pressure or state.wants_space
+        if is_short:
+            self._short_ms = monotonic_ms()
+            self.sealing.hurry(is_short=True)  # What is given now begins like that.
         chosen = due(
             state,
             self._known.settings,
@@ -296,7 +303,6 @@ def empty(directory: Path) -> None:
 
 def sealer_main(inheritance: Inheritance) -> None:
     """Seal, do chores and serve cold reads until asked to stop."""
-    os.nice(NICENESS)
     loop = Loop()
     sealer = Sealer(loop, inheritance, sealers=sealers_of(len(os.sched_getaffinity(0))))
     sealer.listen(inheritance.unix_listeners[SEALER])

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
-from smq.app.sealer.workers import Jobs
+from smq.app.sealer.hands import Jobs
 from smq.wire.internal.form import Failed
 from smq.wire.internal.messages import PublishTable, WithdrawTable
 

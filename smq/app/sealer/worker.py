@@ -21,6 +21,7 @@ from smq.app.process.clock import monotonic_ms, now, wall_ms
 from smq.app.process.collector import collect_as_usual
 from smq.app.process.inheritance import COORDINATOR, shard_name, socket_path
 from smq.app.sealer.ports import ShardOverSocket, StoredManifest
+from smq.app.sealer.turn import Turn
 from smq.filer.location import Location
 from smq.filer.s3 import S3Store, Unfit
 from smq.filer.store import Store
@@ -178,7 +179,7 @@ class Worker:
         """Seal a partition; returns its new sealed end."""
         from smq.sealer.seal import Gone, Sealing  # noqa: PLC0415  (It imports pyarrow.)
 
-        begun_ms = monotonic_ms()
+        turn = Turn(SEAL_TURN_MS)
         sealing = Sealing(
             self.store,
             self._shard(job.node),
@@ -188,7 +189,7 @@ class Worker:
             self._room,
             job.schema,
             self._at.cache_dir,
-            lambda: monotonic_ms() - begun_ms >= SEAL_TURN_MS,
+            turn.is_over,
         )
         try:
             end, size = job.end, job.segment_bytes

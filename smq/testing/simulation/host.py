@@ -76,6 +76,7 @@ class Host:
             auto_create_topics_enable=False,
             filer_root=PathOrUrl(directory / "filer"),
             seal_ms=chance.choice((100, LATE_MS)),
+            seal_late_ms=5000,
             seal_bytes=chance.choice((1, 256, 256, 256)) * KiB,  # Small files slow a run down.
             # Segments are merged and compacted, and replaced ones deleted, soon or not at all.
             log_retention_ms=-1,  # It goes by the wall clock, which somebody sets.

@@ -4,8 +4,8 @@ While a worker waits for an answer of a shard or the coordinator, the other proc
 with the sealer, in the middle of a job.
 """
 
-from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 from smq.app.process.asker import Asker
 from smq.app.process.inheritance import SEALER
 from smq.app.process.loop import Loop
+from smq.app.sealer.claims import Claim
+from smq.app.sealer.hands import Hands, Terms
 from smq.app.sealer.main import Sealer
 from smq.app.sealer.worker import IDLE_S, Surroundings, Worker
 from smq.model.segments import ATTEMPT_BITS
@@ -22,7 +24,6 @@ from smq.testing.simulation.host import Host
 from smq.testing.simulation.network import SimulatedSocket
 from smq.testing.simulation.processes import SimProcess
 from smq.wire.internal.form import (
-    Failed,
     Question,
     decode_answer,
     decode_question,
@@ -34,6 +35,8 @@ from smq.wire.internal.frames import InternalReader
 from smq.wire.internal.messages import FOR_WORKER
 
 JOB_MS = 5.0  # The longest time of a job until its first question.
+STARVED_SHARE = 0.05  # Of the jobs that wait for idle cores …
+STARVED_MS = 20_000.0  # … for as long as this.
 ANSWER_WAIT_MS = 10_000
 RECEIVE_BYTES = 1 << 16
 
@@ -43,9 +46,11 @@ A = TypeVar("A")
 class SteppedAsker(Asker):
     """An Asker that lets the others run while it waits."""
 
-    def __init__(self, process: "SealerProcess", path: Path) -> None:
+    def __init__(
+        self, process: "SealerProcess", is_dismissed: Callable[[], bool], path: Path
+    ) -> None:
         super().__init__(path)
-        self._process = process
+        self._process, self._is_dismissed = process, is_dismissed
         self._address = str(path), 0
         self._connection: SimulatedSocket | None = None
 
@@ -57,6 +62,8 @@ class SteppedAsker(Asker):
 
     def _answer(self, question: Question[Any]) -> bytes:
         process = self._process
+        if self._is_dismissed():
+            raise Dismissed
         if self._connection is None:
             network = process.host.network
             self._connection = network.connect(self._address, (process.name, 0))
@@ -72,6 +79,8 @@ class SteppedAsker(Asker):
                     return frame.body
             except BlockingIOError:
                 process.wait(min(ends_ns, sock.next_due_ns() or ends_ns))
+                if self._is_dismissed():
+                    raise Dismissed from None
         raise TimeoutError("timed out")
 
     @staticmethod
@@ -88,70 +97,69 @@ class EagerWorker(Worker):
     merge_run_min = 2
 
 
-class SteppedHand:
-    """A worker; see smq.app.sealer.workers.Hand."""
+class Dismissed(BaseException):
+    """A worker was killed in the middle of a job. None of its handlers catches it."""
 
-    def __init__(self, process: "SealerProcess", at: Surroundings) -> None:
+
+class SteppedHands(Hands):
+    """A worker in this process."""
+
+    def __init__(self, process: "SealerProcess", name: str, at: Surroundings, terms: Terms) -> None:
+        super().__init__(process.loop, name, at, terms)
         self._process = process
-        self._at = at
+        self._dismissals = 0
         self._worker = self._start()
         self._idle_ns = 0
-        self._jobs: deque[tuple[Question[Any], Callable[[Any], None]]] = deque()
-        self._begun_ns = 0
         self.due_ns: int | None = None  # None: no job to begin.
 
     def _start(self) -> EagerWorker:
         draw = partial(self._process.chance.getrandbits, ATTEMPT_BITS)
-        return EagerWorker(self._at, partial(SteppedAsker, self._process), draw)
-
-    def do(
-        self,
-        question: Question[A],
-        answered: Callable[[A | Failed], None],
-        *,
-        is_urgent: bool = False,
-    ) -> None:
-        """See Hand."""
-        place = min(1, len(self._jobs)) if is_urgent else len(self._jobs)
-        self._jobs.insert(place, (question, answered))
-        if len(self._jobs) == 1:
-            if self._process.host.clock.now_ns - self._idle_ns >= IDLE_S * 1000 * MS:
-                self._worker = self._start()  # The one before has ended.
-            self._plan()
-
-    def taking_ms(self, now_ms: int) -> int:
-        """See Hand."""
-        return now_ms - self._begun_ns // MS if self._jobs else 0
+        dismissals = self._dismissals
+        asker = partial(SteppedAsker, self._process, lambda: self._dismissals != dismissals)
+        return EagerWorker(self._at, asker, draw)
 
     def look(self) -> None:
-        """See Hand. It never hangs."""
+        """See Hands. It never hangs."""
+        if self._jobs and self._wanted_claim() > self._claim:
+            self._dismiss()
+            self._send()
 
     def stop(self) -> None:
-        """See Hand."""
+        """See Hands."""
 
     @property
     def job(self) -> str:
         """The name of the unfinished job."""
         is_begun = self._jobs and self.due_ns is None
-        return name_of(type(self._jobs[0][0])) if is_begun else ""
+        return name_of(type(self._jobs[0].question)) if is_begun else ""
 
     def step(self) -> None:
         """Run the first job to its end."""
         self.due_ns = None
-        question, answered = self._jobs[0]
-        asked = _body_of(encode_question(0, question))
-        answer = self._worker.do(decode_question(asked, FOR_WORKER))
+        question = self._jobs[0].question
+        asked, dismissals = _body_of(encode_question(0, question)), self._dismissals
+        with suppress(Dismissed):
+            answer = self._worker.do(decode_question(asked, FOR_WORKER))
+        if self._dismissals != dismissals:
+            return
         if not self._process.is_alive:
             raise Killed(self._process.name)
-        answered(decode_answer(type(question), _body_of(encode_answer(0, answer))))
-        self._jobs.popleft()
         self._idle_ns = self._process.host.clock.now_ns
-        if self._jobs:
-            self._plan()
+        self._settle(decode_answer(type(question), _body_of(encode_answer(0, answer))))
 
-    def _plan(self) -> None:
-        self._begun_ns = self._process.host.clock.now_ns
-        self.due_ns = self._begun_ns + int(self._process.chance.random() * JOB_MS * MS)
+    def _send(self) -> None:
+        now_ns, chance, claim = self._process.host.clock.now_ns, self._process.chance, self._claim
+        self._claim = self._wanted_claim()
+        if now_ns - self._idle_ns >= IDLE_S * 1000 * MS or claim != self._claim:
+            self._worker = self._start()  # The one before has ended.
+        self._jobs[0].begun_ms = now_ns // MS
+        is_starved = self._claim is Claim.IDLE and chance.random() < STARVED_SHARE
+        job_ms = STARVED_MS if is_starved else JOB_MS
+        self.due_ns = now_ns + int(chance.random() * job_ms * MS)
+
+    def _dismiss(self) -> None:
+        self._dismissals += 1
+        self._worker, self.due_ns = self._start(), None
 
 
 def _body_of(encoded: bytes) -> bytes:
@@ -165,13 +173,13 @@ class SealerProcess(SimProcess):
     def __init__(self, host: Host, let_others: Callable[[int], None]) -> None:
         super().__init__(host, SEALER)
         self._let_others = let_others
-        self._hands: list[SteppedHand] = []
+        self._hands: list[SteppedHands] = []
         self._sealer = Sealer(self.loop, host.inheritance, self._hire, sealers=2)
         self._sealer.listen(self.listener(SEALER))
         self._sealer.begin()
 
-    def _hire(self, _loop: Loop, _name: str, at: Surroundings, _hung_ms: int) -> SteppedHand:
-        self._hands.append(SteppedHand(self, at))
+    def _hire(self, _loop: Loop, name: str, at: Surroundings, terms: Terms) -> SteppedHands:
+        self._hands.append(SteppedHands(self, name, at, terms))
         return self._hands[-1]
 
     def press(self) -> None:

@@ -4,12 +4,14 @@ from datetime import UTC, datetime
 
 from smq.app.process.clock import (
     ahead_ms,
+    awake_ms,
     begin_at,
     monotonic_ms,
     monotonic_ns,
     replaced,
     wall_ms,
 )
+from tests.app.busy_core import busy_core
 
 
 def test_wall_time_is_milliseconds_since_1970() -> None:
@@ -35,3 +37,11 @@ def test_another_clock_stands_in_for_a_block() -> None:
     with replaced(lambda: 7_000_000, lambda: 9_500_000):
         assert (wall_ms(), monotonic_ms(), monotonic_ns()) == (7, 9, 9_500_000)
     assert monotonic_ms() > 9
+
+
+def test_a_thread_that_waits_for_a_core_is_not_awake() -> None:
+    with busy_core():
+        begun_ms, begun_awake_ms = monotonic_ms(), awake_ms()
+        while monotonic_ms() - begun_ms < 300:
+            pass
+        assert awake_ms() - begun_awake_ms < monotonic_ms() - begun_ms - 50

@@ -286,7 +286,7 @@ def test_nothing_is_sealed_to_a_filer_that_was_not_looked_at(
     assert broker.segments() == []
     assert not sealer._is_fit
     answers = iter([None, "it ignores If-None-Match"])
-    sealer.sealing.do = lambda _job, answered: answered(next(answers))
+    sealer.reading.do = lambda _job, answered: answered(next(answers))
     sealer._probe()
     assert sealer._is_fit
     with pytest.raises(SystemExit, match=r"filer.root: it ignores If-None-Match"):
