@@ -7,7 +7,7 @@ Linux, on a processor whose system calls the kernels know.
 import os
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 # The processor, by Linux's name for it; macOS and Windows have names of their own.
 MACHINE = {"AMD64": "x86_64", "arm64": "aarch64", "ARM64": "aarch64"}.get(
@@ -25,6 +25,11 @@ def why_wire_only() -> str:
         f"SMQ's broker and shared memory need Linux on {' or '.join(MACHINES)}; this is {found}, "
         "from which smq.connect() and any Kafka client reach a broker by its address host:port"
     )
+
+
+def variables() -> Mapping[str, str]:
+    """The environment of this process."""
+    return os.environ
 
 
 def core_count() -> int:

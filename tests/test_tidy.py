@@ -93,7 +93,7 @@ WALL_TIME = {
     "smq/sealer/lake/iceberg.py": "snapshots' times, which never go back",
     "smq/sealer/lake/delta.py": "commits' times",
     "smq/sealer/lake/publish.py": "commits' times; when a table was published, for people",
-    "smq/app/supervisor/composition.py": "which sources the kernels were compiled from",
+    "smq/app/supervisor/kernels.py": "which sources the kernels were compiled from",
     "smq/shard/loans.py": "whether a file is still the one that was named",
     "spark_jobs/source/publishing.py": "whether a file has changed",
     # People read it.

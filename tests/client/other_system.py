@@ -233,7 +233,7 @@ def check_kernels() -> None:
 
 
 def calls_of(function: Callable[..., Any], seen: set[int]) -> set[str]:
-    from numba.core.types import ExternalFunction  # noqa: PLC0415
+    from shm.kernels.base.later import MadeLater  # noqa: PLC0415
 
     if id(function) in seen:
         return set()
@@ -241,8 +241,8 @@ def calls_of(function: Callable[..., Any], seen: set[int]) -> set[str]:
     found: set[str] = set()
     for name in function.__code__.co_names:
         value: Any = function.__globals__.get(name)
-        if isinstance(value, ExternalFunction):
-            found.add(value.symbol)
+        if isinstance(value, MadeLater) and hasattr(value.made(), "symbol"):
+            found.add(value.made().symbol)
         elif hasattr(value, "py_func"):
             found |= calls_of(value.py_func, seen)
     return found

@@ -16,6 +16,7 @@ from smq.testing import broker
 from smq.testing.smq_broker import SmqBroker
 
 ROOT = Path(__file__).parent.parent.parent
+COMPILE = {"NUMBA_OPT": "3"}  # Numba's default. This machine's library of kernels is Linux's.
 RUN_S = 500  # Without compiled kernels, on a busy machine.
 
 
@@ -29,7 +30,7 @@ def run(system: str, address: str, **environment: str) -> subprocess.CompletedPr
     return subprocess.run(
         [sys.executable, "-m", "tests.client.other_system", system, address],
         cwd=ROOT,
-        env=os.environ | environment,
+        env=os.environ | COMPILE | environment,
         capture_output=True,
         text=True,
         check=False,

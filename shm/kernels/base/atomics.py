@@ -17,25 +17,23 @@ word out of a loop; it does not hoist these.
                                       word i, its length word i + 1
 """
 
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
-from numba.np.arrayobj import populate_array
-
 from shm.kernels.base import libc
 from shm.kernels.base.jit import kernel
+from shm.kernels.base.later import arrayobj, cgutils, intrinsic, ir, types
 from shm.system import MACHINE
 
 _SYS_FUTEX = {"x86_64": 202, "aarch64": 98}.get(MACHINE, -1)  # On others nobody sleeps on a word.
 _FUTEX_WAIT = 0
 _FUTEX_WAKE = 1
-_I64 = ir.IntType(64)
+
+
+def _i64():
+    return ir.IntType(64)
 
 
 def _pointer(context, builder, signature, args):
     data = context.make_array(signature.args[0])(context, builder, args[0]).data
-    return builder.bitcast(builder.gep(data, [args[1]]), ir.PointerType(_I64))
+    return builder.bitcast(builder.gep(data, [args[1]]), ir.PointerType(_i64()))
 
 
 @intrinsic
@@ -98,10 +96,10 @@ def fence(_typing):
     return types.void(), generate
 
 
-# LLVM's names and arguments: on ARM it is hint number 1. Other processors go on at once.
+# LLVM's names and arguments (int32): on ARM it is hint number 1. Other processors go on at once.
 _PAUSE, _PAUSE_ARGUMENTS = {
     "x86_64": ("llvm.x86.sse2.pause", []),
-    "aarch64": ("llvm.aarch64.hint", [ir.Constant(ir.IntType(32), 1)]),
+    "aarch64": ("llvm.aarch64.hint", [1]),
 }.get(MACHINE, ("", []))
 
 
@@ -111,10 +109,10 @@ def pause(_typing):
 
     def generate(context, builder, _signature, _args):
         if _PAUSE:
-            kinds = [each.type for each in _PAUSE_ARGUMENTS]
-            signature = ir.FunctionType(ir.VoidType(), kinds)
+            arguments = [ir.IntType(32)(each) for each in _PAUSE_ARGUMENTS]
+            signature = ir.FunctionType(ir.VoidType(), [each.type for each in arguments])
             function = cgutils.get_or_insert_function(builder.module, signature, _PAUSE)
-            builder.call(function, _PAUSE_ARGUMENTS)
+            builder.call(function, arguments)
         return context.get_dummy_value()
 
     return types.void(), generate
@@ -125,7 +123,7 @@ def address(_typing, words, index):
     """Where the word lies, for calls of the system."""
 
     def generate(context, builder, signature, args):
-        return builder.ptrtoint(_pointer(context, builder, signature, args), _I64)
+        return builder.ptrtoint(_pointer(context, builder, signature, args), _i64())
 
     return types.int64(words, index), generate
 
@@ -135,18 +133,20 @@ def _array_at(context, builder, kind, where, count):
     array = context.make_array(kind)(context, builder)
     data = builder.inttoptr(where, context.get_data_type(kind.dtype).as_pointer())
     size = context.get_constant(types.intp, kind.dtype.bitwidth // 8)
-    populate_array(array, data, (count,), (size,), size, None)
+    arrayobj.populate_array(array, data, (count,), (size,), size, None)
     return array._getvalue()  # noqa: SLF001  (Numba's own way to pass a struct)
 
 
-def _described(kind):
+def _described(dtype):
     """An intrinsic that returns the memory described by two words: its address and its length."""
 
     @intrinsic
     def described(_typing, words, index):
+        kind = types.Array(getattr(types, dtype), 1, "C")
+
         def generate(context, builder, signature, args):
             pointer = _pointer(context, builder, signature, args)
-            where, count = builder.load(pointer), builder.load(builder.gep(pointer, [_I64(1)]))
+            where, count = builder.load(pointer), builder.load(builder.gep(pointer, [_i64()(1)]))
             return _array_at(context, builder, kind, where, count)
 
         return kind(words, index), generate
@@ -154,8 +154,8 @@ def _described(kind):
     return described
 
 
-bytes_at = _described(types.Array(types.uint8, 1, "C"))
-words_at = _described(types.Array(types.int64, 1, "C"))
+bytes_at = _described("uint8")
+words_at = _described("int64")
 
 
 @intrinsic
@@ -163,11 +163,11 @@ def _timespec(_typing, _seconds, _nanoseconds):
     """The address of a struct timespec in the caller's frame: kernels have no heap."""
 
     def generate(context, builder, signature, args):
-        words = cgutils.alloca_once(builder, _I64, size=2)
+        words = cgutils.alloca_once(builder, _i64(), size=2)
         for i in range(2):
             value = context.cast(builder, args[i], signature.args[i], types.int64)
-            builder.store(value, builder.gep(words, [ir.Constant(_I64, i)]))
-        return builder.ptrtoint(words, _I64)
+            builder.store(value, builder.gep(words, [ir.Constant(_i64(), i)]))
+        return builder.ptrtoint(words, _i64())
 
     return types.int64(_seconds, _nanoseconds), generate
 

@@ -7,12 +7,8 @@ more than the access.
 
 import sys
 
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
-
 from shm.kernels.base.jit import kernel
+from shm.kernels.base.later import cgutils, intrinsic, ir, types
 
 assert sys.byteorder == "little", "SMQ's shared memory is little-endian"
 

@@ -9,12 +9,9 @@ Source of the polynomial and the bit order: RFC 3720, appendix B.4.
 """
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from shm.kernels.base.jit import kernel
+from shm.kernels.base.later import cgutils, intrinsic, ir, types
 from shm.system import MACHINE
 
 POLYNOMIAL_REFLECTED = 0x82F63B78
@@ -65,11 +62,9 @@ def load_word(_typing, array, index):
 
 def _byte_table() -> np.ndarray:
     table = np.zeros((8, 256), np.uint32)
-    for byte in range(256):
-        crc = byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ (POLYNOMIAL_REFLECTED if crc & 1 else 0)
-        table[0, byte] = crc
+    table[0] = np.arange(256)
+    for _ in range(8):
+        table[0] = (table[0] >> 1) ^ np.where(table[0] & 1, np.uint32(POLYNOMIAL_REFLECTED), 0)
     for row in range(1, 8):
         previous = table[row - 1]
         table[row] = (previous >> 8) ^ table[0][previous & 0xFF]
@@ -84,11 +79,9 @@ def _shift_table(zero_bytes: int) -> np.ndarray:
     single = np.uint32(1) << np.arange(32, dtype=np.uint32)
     for _ in range(zero_bytes):
         single = (single >> np.uint32(8)) ^ _TABLE[0][single & np.uint32(0xFF)]
-    table = np.zeros((4, 256), np.uint32)
-    for row in range(4):
-        for byte in range(256):
-            bits = [single[8 * row + bit] for bit in range(8) if byte >> bit & 1]
-            table[row, byte] = np.bitwise_xor.reduce(np.array(bits, np.uint32)) if bits else 0
+    bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
+    chosen = np.where(bits.astype(bool), single.reshape(4, 1, 8), np.uint32(0))
+    table: np.ndarray = np.bitwise_xor.reduce(chosen, axis=2)
     return table
 
 

@@ -5,22 +5,22 @@ Arguments are as in the manual pages; a pointer is an address in an int64
 kernels cannot read `errno`.
 """
 
-from numba import types
+from shm.kernels.base.later import external
 
-_i32, _i64, _u32 = types.int32, types.int64, types.uint32
+_I32, _I64, _U32 = "int32", "int64", "uint32"
 
-clock_gettime = types.ExternalFunction("clock_gettime", _i32(_i32, _i64))
-epoll_wait = types.ExternalFunction("epoll_wait", _i32(_i32, _i64, _i32, _i32))
-fdatasync = types.ExternalFunction("fdatasync", _i32(_i32))
-poll = types.ExternalFunction("poll", _i32(_i64, _i64, _i32))
-pwrite = types.ExternalFunction("pwrite", _i64(_i32, _i64, _i64, _i64))
-recv = types.ExternalFunction("recv", _i64(_i32, _i64, _i64, _i32))
-sched_yield = types.ExternalFunction("sched_yield", _i32())
-send = types.ExternalFunction("send", _i64(_i32, _i64, _i64, _i32))
-sendmsg = types.ExternalFunction("sendmsg", _i64(_i32, _i64, _i32))
-statx = types.ExternalFunction("statx", _i32(_i32, _i64, _i32, _u32, _i64))
-syscall = types.ExternalFunction("syscall", _i64(_i64, _i64, _i64, _i64, _i64, _i64, _i64))
-write = types.ExternalFunction("write", _i64(_i32, _i64, _i64))
+clock_gettime = external("clock_gettime", _I32, _I32, _I64)
+epoll_wait = external("epoll_wait", _I32, _I32, _I64, _I32, _I32)
+fdatasync = external("fdatasync", _I32, _I32)
+poll = external("poll", _I32, _I64, _I64, _I32)
+pwrite = external("pwrite", _I64, _I32, _I64, _I64, _I64)
+recv = external("recv", _I64, _I32, _I64, _I64, _I32)
+sched_yield = external("sched_yield", _I32)
+send = external("send", _I64, _I32, _I64, _I64, _I32)
+sendmsg = external("sendmsg", _I64, _I32, _I64, _I32)
+statx = external("statx", _I32, _I32, _I64, _I32, _U32, _I64)
+syscall = external("syscall", _I64, _I64, _I64, _I64, _I64, _I64, _I64, _I64)
+write = external("write", _I64, _I32, _I64, _I64)
 
 CLOCK_REALTIME, CLOCK_MONOTONIC = 0, 1
 EPOLLIN = POLLIN = 1

@@ -11,14 +11,12 @@ batches are not searched.
 """
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from shm.kernels.base import words
 from shm.kernels.base.bytes import get16, get32
 from shm.kernels.base.crc32c import load_word
 from shm.kernels.base.jit import kernel
+from shm.kernels.base.later import intrinsic, ir, types
 from shm.kernels.record.records import RECORD_BYTES_MIN, get_bytes, get_varint, get_varlong
 
 HEADER_KEY = b"smq-ref"

@@ -1,97 +1,39 @@
-"""When the kernels are compiled, and when they are only loaded."""
+"""A start takes the linked kernels, and says why where it cannot."""
 
-import os
 import subprocess
 import sys
-from pathlib import Path
-from threading import Event, Thread
 
 import pytest
 
-from smq.app.supervisor import composition as module
-
-
-class Cache:
-    """A cache of kernels, and what was done to it and said about it."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.done: list[str] = []
-        self.said = Event()
-
-    def compile(self) -> None:
-        self.done.append("compile")
-        (self.directory / "kernel.nbi").touch()
-
-    def interrupted(self) -> None:
-        self.compile()
-        raise KeyboardInterrupt
-
-    def load(self) -> None:
-        self.done.append("load")
-
-    def say(self, sentence: str) -> None:
-        self.done.append(" ".join(sentence.split()[:2]))
-        self.said.set()
-
-
-COMPILED = ["compiling the", "compile", "load", "the kernels"]
+from shm.kernels.base import jit
+from smq.app.supervisor import composition as module, kernels
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
-    cache = Cache(tmp_path)
-    monkeypatch.setattr(module, "cache_directory", lambda: tmp_path)
-    monkeypatch.setattr(module, "_compile_by_two", cache.compile)
-    monkeypatch.setattr(module, "warm", cache.load)
-    monkeypatch.setattr(module, "say", cache.say)
-    return cache
+def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is said and done."""
+    done: list[str] = []
+    monkeypatch.setattr(module, "say", done.append)
+    monkeypatch.setattr(kernels, "warm_kernels", lambda: done.append("load"))
+    return done
 
 
-def test_only_the_first_start_compiles_and_it_says_so(cache: Cache) -> None:
-    module.warm_kernels()
-    assert cache.done == COMPILED
-    module.warm_kernels()
-    assert cache.done == [*COMPILED, "load"]
-
-
-def test_another_installation_of_the_same_version_compiles_too_and_says_so(
-    cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_start_with_linked_kernels_loads_and_compiles_none(
+    done: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("one", "other"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "kernel.py").write_text("the same")
-    for name in ("one", "other"):
-        monkeypatch.setattr(module, "SOURCES", tmp_path / name)
-        module.warm_kernels()
-    assert cache.done == COMPILED * 2
-    os.utime(tmp_path / "other" / "kernel.py", (1, 1))  # Installed again: Numba looks at the time.
+    monkeypatch.setattr(jit, "LIBRARY", object())
+    monkeypatch.setattr(jit, "PROBLEMS", [])
     module.warm_kernels()
-    module.warm_kernels()
-    assert cache.done == [*COMPILED * 3, "load"]
+    assert not done
 
 
-def test_after_a_first_start_that_was_interrupted_the_next_one_compiles(
-    cache: Cache, monkeypatch: pytest.MonkeyPatch
+def test_a_start_says_which_library_it_does_not_use_and_loads_the_kernels(
+    done: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "_compile_by_two", cache.interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            module.warm_kernels()
-    cache.done.clear()
+    monkeypatch.setattr(jit, "LIBRARY", None)
+    monkeypatch.setattr(jit, "PROBLEMS", ["the linked kernels are damaged"])
     module.warm_kernels()
-    assert cache.done == COMPILED
-
-
-def test_of_two_first_starts_one_compiles_and_the_other_waits_and_loads(cache: Cache) -> None:
-    other = Thread(target=module.warm_kernels)
-    with module._alone(cache.directory):
-        other.start()
-        assert cache.said.wait(10)
-        assert cache.done == ["compiling the"]
-        module.complete_mark().touch()
-    other.join(10)
-    assert cache.done == ["compiling the", "load", "the kernels"]
+    assert done == ["the linked kernels are damaged", "load"]
 
 
 def test_the_supervisor_imports_no_library_that_starts_threads_before_forks() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shm.kernels.base.jit import cache_directory
+from shm.kernels.base.compiler import cache_directory
 
 ROUNDS = 3000
 

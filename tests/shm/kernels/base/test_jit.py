@@ -1,186 +1,74 @@
-"""Kernels are compiled one way, cached where every change of a source gives a new place."""
+"""Kernels are taken from the library; Numba compiles what it lacks, and all where there is none."""
 
 import os
-import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numba.core import event
 
 from shm.kernels.base import jit
-from shm.kernels.base.jit import cache_directory, kernel
+from shm.kernels.base.crc32c import crc32c
+from shm.kernels.base.jit import kernel
 
 
-def run(code: str, home: Path) -> str:
-    """What a program prints in a process whose caches are in `home`."""
-    environment = {"XDG_CACHE_HOME": str(home), "PATH": "/usr/bin:/bin"}
-    said = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment, capture_output=True, text=True, check=True, timeout=60,
-    )  # fmt: skip
-    return said.stdout.strip()
+class Library:
+    """A library without any kernel's code."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def kernel(self, name: str, compile_: Any) -> Any:
+        self.asked.append(name)
+
+        def call(*args: Any) -> Any:
+            return compile_()(*args)
+
+        return call
 
 
-def test_the_cache_is_named_by_sources_and_version_in_the_users_cache_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_kernel_is_asked_of_the_library_and_compiled_when_it_is_called(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    first = cache_directory()
-    assert first.parent == tmp_path / "smq" / "kernels"
-    assert first.is_dir()
-    assert cache_directory() == first
-    sources = tmp_path / "shm" / "kernels"
-    sources.mkdir(parents=True)
-    (sources / "one.py").write_text("x = 1")
-    monkeypatch.setattr(jit, "SOURCES", sources)
-    second = cache_directory()
-    (sources / "one.py").write_text("x = 2")
-    third = cache_directory()
-    monkeypatch.setattr(jit, "version", lambda name: f"another {name}")
-    assert len({first, second, third, cache_directory()}) == 4
+    def triple(value: int) -> Any:
+        """Three times as much."""
+        return 3 * value
+
+    library = Library()
+    monkeypatch.setattr(jit, "LIBRARY", library)
+    triple.__module__ = "shm.kernels.base.tripled"
+    made: Any = kernel(triple)
+    assert library.asked == [f"shm.kernels.base.tripled:{triple.__qualname__}"]
+    assert made.py_func is triple
+    assert (made.__name__, made.__doc__) == ("triple", "Three times as much.")
+    assert made(2) == made(2) == 6
 
 
-def test_where_the_home_cannot_be_written_another_place_is_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    not_a_directory = tmp_path / "file"
-    not_a_directory.write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(not_a_directory))
-    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
-    assert cache_directory().is_relative_to(tmp_path / f"smq-cache-{os.getuid()}")
-    monkeypatch.setattr("tempfile.gettempdir", lambda: str(not_a_directory))
-    with pytest.raises(OSError, match="set XDG_CACHE_HOME"):
-        cache_directory()
+def test_kernels_of_others_are_not_asked_of_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    @kernel
+    def before(value: int) -> Any:
+        return value - 1
+
+    library = Library()
+    monkeypatch.setattr(jit, "LIBRARY", library)
+    after: Any = kernel(before.py_func)  # type: ignore[attr-defined]
+    assert after(2) == before(2) == 1
+    assert not library.asked
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root makes files of another user")
-def test_kernels_that_another_user_has_planted_are_not_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Door fault 4: where the home is unusable, anybody could put pickles into our place."""
-    not_a_directory = tmp_path / "file"
-    not_a_directory.write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(not_a_directory))
-    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
-    planted = cache_directory()
-    for each in (planted, tmp_path / f"smq-cache-{os.getuid()}"):
-        os.chown(each, 65534, 65534)
-        with pytest.raises(OSError, match="that this user, and no other, can write"):
-            cache_directory()
-        os.chown(each, 0, 0)
-    assert cache_directory() == planted
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root makes files of another user")
-def test_a_link_that_another_user_has_planted_leads_nowhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    theirs = tmp_path / "theirs"
-    theirs.mkdir()
-    os.chown(theirs, 65534, 65534)
-    (tmp_path / f"smq-cache-{os.getuid()}").symlink_to(theirs)
-    not_a_directory = tmp_path / "file"
-    not_a_directory.write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(not_a_directory))
-    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
-    with pytest.raises(OSError, match="that this user, and no other, can write"):
-        cache_directory()
-
-
-def test_every_directory_on_the_way_is_made_for_us_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    before = os.umask(0o002)
-    try:
-        made = cache_directory()
-    finally:
-        os.umask(before)
-    assert made.is_relative_to(tmp_path / "cache")
-    assert made.parent.stat().st_mode & 0o777 == 0o700
-
-
-@pytest.mark.parametrize("first", ["numba", "shm.kernels.base.crc32c", "shm.kernels.base.jit"])
-def test_numba_uses_our_cache_directory_in_any_import_order(first: str, tmp_path: Path) -> None:
-    code = f"import {first}, shm.kernels.base.jit, numba; print(numba.config.CACHE_DIR)"
-    assert run(code, tmp_path).startswith(str(tmp_path / "smq" / "kernels"))
-
-
-FORKING = """
-import os, signal, threading
+USE = """
 import numpy as np
 from shm.kernels.base.crc32c import crc32c
-
-def check():
-    crc32c(np.arange(9, dtype=np.uint8), 0, 9)
-
-thread, children = threading.Thread(target=check), []
-thread.start()
-while thread.is_alive():
-    if child := os.fork():
-        children.append(child)
-        thread.join(0.001)
-        continue
-    signal.alarm(30)
-    check()
-    os._exit(0)
-print(len(children) > 0, {os.waitpid(child, 0)[1] for child in children})
+print(hex(crc32c(np.frombuffer(b"123456789", np.uint8), 0, 9)))
 """
 
 
-def test_children_forked_while_a_thread_calls_its_first_kernel_call_it_too() -> None:
-    assert run(FORKING, Path(os.environ["NUMBA_CACHE_DIR"]).parents[2]) == "True {0}"
-
-
-def test_a_kernel_can_be_called_interpreted_holds_no_lock_and_counts_nothing() -> None:
-    @kernel
-    def doubled(data: np.ndarray, i: int) -> Any:
-        return data[i] * 2
-
-    compiled: Any = doubled
-    data = np.array([3, 4])
-    assert compiled(data, 1) == compiled.py_func(data, 1) == 8
-    assert compiled.targetoptions["nogil"]
-    assert compiled.targetoptions["_nrt"] is False  # No references are counted.
-
-
-def test_kernels_that_pass_constants_share_one_version_of_what_they_call() -> None:
-    @kernel
-    def plus(data: np.ndarray, value: int) -> Any:
-        return data[0] + value
-
-    @kernel
-    def twice(data: np.ndarray) -> Any:
-        return plus(data, 3) + plus(data, 4)
-
-    with event.install_recorder("numba:compile") as recorder:
-        assert twice(np.array([1])) == 9
-    started = [each.data["dispatcher"] for _, each in recorder.buffer if each.is_start]
-    assert [each.py_func.__name__ for each in started] == ["twice", "plus"]
-
-
-LOADS = "numba:compiler_lock"  # It is held also while a kernel comes from the cache.
-
-
-@pytest.mark.usefixtures("ctrl_c")
-def test_an_interrupt_while_a_kernel_is_compiled_is_raised_when_it_is_there() -> None:
-    class Interrupting(event.Listener):
-        def on_start(self, _: event.Event) -> None:
-            signal.raise_signal(signal.SIGINT)
-
-        def on_end(self, _: event.Event) -> None:
-            pass
-
-    @kernel
-    def negated(data: np.ndarray) -> Any:
-        return -data[0]
-
-    compiled: Any = negated
-    with event.install_listener(LOADS, Interrupting()), pytest.raises(KeyboardInterrupt):
-        compiled(np.array([1]))
-    assert len(compiled.overloads) == 1
-    assert compiled(np.array([1])) == -1
+@pytest.mark.parametrize("asked", [{}, {"NUMBA_OPT": "3"}])
+def test_a_check_is_the_same_linked_and_compiled(asked: dict[str, str]) -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", USE],
+        env=os.environ | asked, capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert said.stdout.strip() == "0xe3069283"
+    assert crc32c(np.frombuffer(b"123456789", np.uint8), 0, 9) == 0xE3069283
