@@ -84,6 +84,7 @@ from shm.kernels.session.shard import (
     take_requests,
     tell_event,
 )
+from shm.kernels.turn.held import new_held
 from shm.kernels.turn.parked import PARKED_COUNT, new_parked, unpark
 from shm.kernels.turn.sessions import new_sessions
 from shm.kernels.turn.spin import may_spin, new_spin, note_spin
@@ -150,7 +151,7 @@ def _warm_turns(log: LogMemory, links: np.ndarray, producers: np.ndarray) -> Non
     take_turns(
         turn, events, np.zeros(1, np.int64), data, (log.memory, links, producers, directory),
         (plan, out), (state, out), parked, new_sessions(1), np.zeros(3, np.int64),
-        np.zeros(1, np.int64), np.zeros(1, np.int32), new_spin(), np.zeros(1, np.int64),
+        np.zeros(1, np.int64), np.zeros(1, np.int32), new_spin(), np.zeros(1, np.int64), new_held(),
     )  # fmt: skip
     note_spin(new_spin(), may_spin(new_spin()))
     parked[0][PARKED_COUNT] = 1

@@ -29,6 +29,10 @@ WAIT_S = 0.0001  # A sync takes about as long, or much longer.
 class Syncer(Protocol):
     """Makes written bytes durable, in order, and publishes the position in WORD_SYNCED."""
 
+    @property
+    def box(self) -> np.ndarray | None:
+        """The mailbox of its thread, to which kernels may post as well; None: there is none."""
+
     def post(self, fd: int, upto: int) -> bool:
         """Request a sync of fd that makes everything below position `upto` durable; False: busy."""
 
@@ -50,6 +54,8 @@ class Syncer(Protocol):
 
 class InlineSyncer:
     """Syncs in the call, through a Disk: for tests, the simulator and start-up."""
+
+    box = None
 
     def __init__(self, memory: LogMemory, disk: Disk) -> None:
         self._memory, self._disk = memory, disk
@@ -90,29 +96,29 @@ class SyncThread:
     """Syncs in a thread. Writes to `event_fd` when WORD_SYNCED moves or a sync fails."""
 
     def __init__(self, memory: LogMemory, event_fd: int) -> None:
-        self._box = np.zeros(BOX_WORDS, np.int64)
-        self._box[BOX_EVENT_FD] = event_fd
+        self.box = np.zeros(BOX_WORDS, np.int64)
+        self.box[BOX_EVENT_FD] = event_fd
         self._thread = threading.Thread(
-            target=sync_loop, args=(memory.memory, self._box), name="sync", daemon=True
+            target=sync_loop, args=(memory.memory, self.box), name="sync", daemon=True
         )
         self._thread.start()
 
     def post(self, fd: int, upto: int) -> bool:
         """See Syncer."""
-        return bool(post_sync(self._box, fd, upto))
+        return bool(post_sync(self.box, fd, upto))
 
     def failed(self) -> bool:
         """See Syncer."""
-        return bool(self._box[BOX_ERRNO] != 0)
+        return bool(self.box[BOX_ERRNO] != 0)
 
     def reset(self) -> None:
         """See Syncer. The thread is idle while BOX_ERRNO is set, so there is no race."""
-        self._box[BOX_DONE] = self._box[BOX_REQUESTED]
-        self._box[BOX_ERRNO] = 0
+        self.box[BOX_DONE] = self.box[BOX_REQUESTED]
+        self.box[BOX_ERRNO] = 0
 
     def busy(self) -> bool:
         """See Syncer."""
-        return bool(self._box[BOX_DONE] != self._box[BOX_REQUESTED])
+        return bool(self.box[BOX_DONE] != self.box[BOX_REQUESTED])
 
     def wait(self) -> None:
         """See Syncer."""
@@ -121,23 +127,26 @@ class SyncThread:
 
     def stop(self) -> None:
         """See Syncer."""
-        stop_sync(self._box)
+        stop_sync(self.box)
         self._thread.join()
 
 
 class Syncs:
     """The syncs of one log, one after another, up to the wanted position.
 
-    Invariant: `wanted` never passes the written position.
+    wanted    the position up to which syncs are wanted
+    awaited   that of the loop: kernels want syncs too, and wait for these themselves
+
+    Invariant: awaited <= wanted <= the written position.
     """
 
     def __init__(self, memory: LogMemory, wal: Wal, syncer: Syncer) -> None:
         self._words, self._wal, self.syncer = memory.words, wal, syncer
-        self.wanted = 0
+        self.wanted = self.awaited = 0
 
     def invariants(self) -> None:
         """Raise AssertionError if more is wanted than was written."""
-        assert self.wanted <= self._words[WORD_WRITTEN]
+        assert self.awaited <= self.wanted <= self._words[WORD_WRITTEN]
 
     def is_running(self) -> bool:
         """Whether a sync runs that has not failed."""
@@ -145,7 +154,11 @@ class Syncs:
 
     def want(self) -> None:
         """Want everything synced that is written by now. A running sync does not cover it."""
-        self.wanted = self._words[WORD_WRITTEN]
+        self.wanted = self.awaited = self._words[WORD_WRITTEN]
+
+    def is_awaited(self) -> bool:
+        """Whether the loop waits for a sync."""
+        return bool(self.awaited > self._words[WORD_SYNCED])
 
     def push(self) -> bool:
         """Post the wanted sync if the syncer is free; False: a sync has failed.

@@ -10,6 +10,7 @@ import numpy as np
 
 from smq.app.shard.server import ShardServer
 from smq.model.catalog import Catalog, Topic
+from smq.shard.shard import Shard
 from smq.wire.codec import Writer
 from smq.wire.generated.api_versions import ApiVersionsRequest
 from smq.wire.generated.apis import API_BY_NAME
@@ -52,7 +53,7 @@ class ServerBench:
     def __init__(self, directory: Path, *topics: Topic, **config: int) -> None:
         self.loop = TidyLoop()
         self.peers = FakePeers()
-        self.shard = new_shard(directory, *topics, **config)
+        self.shard = self.make_shard(directory, *topics, **config)
         self._next: Catalog | None = None
         self.published = np.array([self.shard.catalog_version])
         self.server = ShardServer(
@@ -68,6 +69,9 @@ class ServerBench:
         self.loop.opened.append(listener)
         self.address = listener.getsockname()
         self.server.clients.listen(listener)
+
+    def make_shard(self, directory: Path, *topics: Topic, **config: int) -> Shard:
+        return new_shard(directory, *topics, **config)
 
     def _read_catalog(self) -> bool:
         if self._next is None:

@@ -42,6 +42,7 @@ from shm.kernels.turn.words import (
     EVENT_FD,
     EVENT_WORDS,
     EVENTS_MAX,
+    HELD,
     IS_WATCHED,
     LEFT_FD,
     LEFT_STOP,
@@ -59,6 +60,7 @@ from shm.kernels.turn.words import (
     SESSION,
     SESSION_SPIN_NS,
     SPIN_UNTIL_NS,
+    SYNCS,
     UNSENT_FD,
     UNSENT_START,
 )
@@ -162,11 +164,16 @@ def _take(turn, fd, clients, data, log, producing, fetching, parked):
     count = libc.recv(np.int32(fd), address(data, 0), RECEIVE_BYTES, np.int32(libc.MSG_DONTWAIT))
     if count <= 0:
         return np.int64(-1)
-    clients[fd] = now_ns(turn, libc.CLOCK_MONOTONIC)
+    is_held = clients[fd] == HELD
+    if not is_held:
+        clients[fd] = now_ns(turn, libc.CLOCK_MONOTONIC)
     if _produce(turn, fd, count, data, log, producing):
+        if is_held:  # The answer must not overtake those that are held.
+            turn[LEVEL] = words.DURABILITY_DISK
         return count
     plan = producing[0]
-    if turn[LEFT_STOP] == words.STOP_OTHER_API and plan[words.HEAD_START] == 0:
+    is_other = turn[LEFT_STOP] == words.STOP_OTHER_API and plan[words.HEAD_START] == 0
+    if is_other and not is_held:
         outcome = _take_fetch(turn, fd, count, clients, data, log, fetching, parked)
         if outcome == ANSWERED:
             return np.int64(-1) if turn[UNSENT_FD] >= 0 else count
@@ -220,6 +227,14 @@ def _is_ours(clients, mask, fd):
 
 
 @kernel
+def _take_sync(turn, fd):
+    """Take the word that a sync has ended (shm.kernels.turn.held)."""
+    turn[RECEIVED] += 1
+    libc.read(np.int32(fd), address(turn, CLOCK), 8)
+    return np.int64(0)
+
+
+@kernel
 def _take_events(turn, events, count, clients, data, log, producing, fetching, parked, sessions):
     """Take the input of `count` descriptors; returns the bytes, or -1: the loop must continue."""
     total = np.int64(0)
@@ -230,6 +245,8 @@ def _take_events(turn, events, count, clients, data, log, producing, fetching, p
         if clients[fd] <= SESSION:
             row, is_rung = SESSION - clients[fd], True
             size = _take_session(turn, row, is_rung, data, log, producing, sessions)
+        elif clients[fd] == SYNCS:
+            size = _take_sync(turn, fd)
         else:
             size = _take(turn, fd, clients, data, log, producing, fetching, parked)
         if size < 0:

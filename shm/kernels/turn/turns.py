@@ -6,11 +6,12 @@
               number of times, while more input arrives
     write     one pwrite of the appended frames to the WAL segment
     show      move high watermarks; ring the sessions that watch; answer fetches that waited
-    send      the answers to Produce requests
+    hold      answers of a turn with records of `disk` topics; have these synced
+    send      the answers to Produce requests, and those held whose records are on disk
 
 The kernel takes turn after turn. It returns when its time is over, when nothing arrives until the
 next timer is due, when a new catalog was published, and when it meets a case of the loop: another
-connection or request, a partition of durability `disk`, a log without room, a full socket, records
+connection or request, an answer that it cannot hold, a log without room, a full socket, records
 that a request of the loop waits for, a system call that failed. Then `turn` and `plan` say how far
 the turn got, and smq.app.shard.turns.quick_turns hands the rest to the loop, which gives the same
 answers. Descriptors are level-triggered: input that was not read is reported again.
@@ -27,6 +28,15 @@ from shm.kernels.base.memory import get_word, release_word, ring_at
 from shm.kernels.base.times import bucket_of
 from shm.kernels.log.visible import publish
 from shm.kernels.request.fetch import ANSWERED, STATE_START, WAITS, answer_fetch
+from shm.kernels.turn.held import (
+    HELD_COUNT,
+    HELD_SHOWN,
+    HELD_WANTED,
+    hold_answers,
+    may_hold,
+    push_sync,
+    send_held,
+)
 from shm.kernels.turn.parked import (
     PARKED_COUNT,
     PARKED_DUE_NS,
@@ -44,7 +54,7 @@ from shm.kernels.turn.sessions import (
     let_sleep,
     tell_sessions,
 )
-from shm.kernels.turn.spin import SPIN_SESSION_NS, may_spin, note_spin
+from shm.kernels.turn.spin import SPIN_SESSION_NS, SPIN_SYNC_NS, may_spin, note_spin
 from shm.kernels.turn.words import (
     ANSWER_WORDS,
     AWAKE,
@@ -103,12 +113,14 @@ def _wait_awake(turn, events, sessions, until_ns):
 
 
 @kernel
-def _look(turn, events, sessions, spin):
+def _look(turn, events, sessions, spin, held):
     """How many descriptors are ready: at once, or after spinning if that is worth it."""
     count, is_tried = ready(turn, events, 0), turn[IS_SHORT] != 0 and may_spin(spin)
     turn[IS_SHORT] = 0
     if count == 0 and (is_tried or turn[AWAKE] != 0):
         spin_ns = SPIN_SESSION_NS if turn[AWAKE] != 0 else turn[SPIN_NS]
+        if held[0][HELD_COUNT] > 0:
+            spin_ns = max(spin_ns, SPIN_SYNC_NS)
         until_ns = now_ns(turn, libc.CLOCK_MONOTONIC) + spin_ns * is_tried
         if turn[AWAKE] != 0:
             until_ns = max(until_ns, min(turn[SPIN_UNTIL_NS], turn[UNTIL_NS]))
@@ -138,9 +150,9 @@ def _rest(turn, sessions, at_ns):
 
 
 @kernel
-def _wait(turn, events, sessions, spin, parked):
+def _wait(turn, events, sessions, spin, parked, held):
     """How many descriptors are ready; -1: nothing is, nor in the inboxes that are awake."""
-    count = _look(turn, events, sessions, spin)
+    count = _look(turn, events, sessions, spin, held)
     if count > 0 or any_requests(sessions[0], turn[AWAKE], 1):
         return count
     _rest(turn, sessions, now_ns(turn, libc.CLOCK_MONOTONIC))
@@ -199,12 +211,14 @@ def _answer_parked(turn, slot, clients, log, fetching, parked):
 
 
 @kernel
-def _show(turn, clients, log, fetching, parked, sessions, cursors, touched, watched):
-    """Move high watermarks and answer the fetches that waited for them; whether that was all."""
+def _show_level(
+    turn, level, upto, clients, log, fetching, parked, sessions, cursors, touched, watched
+):
+    """Move a level's high watermarks up to a position, and answer the fetches that waited for them;
+    whether that was all."""
     memory, links, _, _ = log
     awaited, (table, watchers) = parked[2], sessions
-    upto = get_word(memory, words.WORD_WRITTEN)
-    turn[MOVED] = publish(memory, links, cursors, words.DURABILITY_OS, upto, touched)
+    turn[MOVED] = publish(memory, links, cursors, level, upto, touched)
     if turn[MOVED] == 0:
         return True
     if turn[MOVED] == touched.size or turn[IS_WATCHED] != 0:
@@ -222,6 +236,39 @@ def _show(turn, clients, log, fetching, parked, sessions, cursors, touched, watc
     if is_done:
         turn[MOVED] = 0
     return is_done
+
+
+@kernel
+def _show(turn, clients, log, fetching, parked, sessions, cursors, touched, watched, held):
+    """Show what is written, and what is on disk; whether that was all."""
+    memory, table = log[0], held[0]
+    upto = get_word(memory, words.WORD_WRITTEN)
+    is_done = _show_level(
+        turn, words.DURABILITY_OS, upto, clients, log, fetching, parked, sessions, cursors,
+        touched, watched,
+    )  # fmt: skip
+    upto = load_acquire(memory, 8 * words.WORD_SYNCED)
+    if not is_done or upto == table[HELD_SHOWN]:
+        return is_done
+    table[HELD_SHOWN] = upto
+    return _show_level(
+        turn, words.DURABILITY_DISK, upto, clients, log, fetching, parked, sessions, cursors,
+        touched, watched,
+    )  # fmt: skip
+
+
+@kernel
+def _sync(turn, clients, memory, out, held):
+    """Have what the turn has appended synced, and hold its answers, if its level says so; False:
+    the loop must continue."""
+    if turn[LEVEL] != words.DURABILITY_DISK:
+        return push_sync(turn, memory, held)
+    written = held[0][HELD_WANTED] = get_word(memory, words.WORD_WRITTEN)
+    if not push_sync(turn, memory, held):
+        return False
+    hold_answers(turn, clients, out, held, written, turn[BEGAN_NS])
+    turn[BEGAN_PRODUCED] = get_word(memory, words.COUNTER_PRODUCE_REQUESTS)  # They are not done.
+    return True
 
 
 @kernel
@@ -260,6 +307,8 @@ def _begin_turn(turn, memory):
     """Begin a turn: there is input."""
     turn[TURN_COUNT] += 1
     turn[IS_SHORT] = 1
+    turn[ROW] = turn[ROW_COUNT] = 0
+    turn[LEVEL] = words.LEVEL_NONE
     turn[BEGAN_NS] = now_ns(turn, libc.CLOCK_MONOTONIC)
     turn[BEGAN_PRODUCED] = get_word(memory, words.COUNTER_PRODUCE_REQUESTS)
     turn[BEGAN_FETCHED] = get_word(memory, words.COUNTER_FETCH_REQUESTS)
@@ -279,6 +328,16 @@ def _note_times(turn, memory, at_ns):
 
 
 @kernel
+def _send(turn, clients, sessions, memory, out, held):
+    """Send what is due, and record the turn's times; whether there may be another turn."""
+    is_done = _send_answers(turn, clients, sessions, out)
+    at_ns = now_ns(turn, libc.CLOCK_MONOTONIC)
+    is_done &= send_held(turn, memory, clients, held, at_ns)
+    _note_times(turn, memory, at_ns)
+    return is_done and at_ns < turn[UNTIL_NS]
+
+
+@kernel
 def take_turns(
     turn,
     events,
@@ -294,6 +353,7 @@ def take_turns(
     watched,
     spin,
     published,
+    held,
 ):
     """Take turns until the loop must continue, nothing arrives, or the time is over (see above).
 
@@ -308,31 +368,33 @@ def take_turns(
     watched     int32 by slot: not 0 where a request waits that only the loop knows
     spin        see shm.kernels.turn.spin
     published   int64: the version of the catalog that was published last
+    held        see shm.kernels.turn.held
     """
     plan, out = producing
     _begin(turn)
     turn[UNTIL_NS], is_going_on = now_ns(turn, libc.CLOCK_MONOTONIC) + turn[TURNS_NS], True
     while is_going_on:
-        count = _wait(turn, events, sessions, spin, parked)
+        count = _wait(turn, events, sessions, spin, parked, held)
         if count < 0:
             turn[HAS_IDLED] = 1
             break
         if load_acquire(published, 0) != turn[CATALOG]:
             break
         _begin_turn(turn, log[0])
-        turn[ROW] = turn[ROW_COUNT] = plan[words.HEAD_OUT_START] = 0
+        plan[words.HEAD_OUT_START] = 0
         is_going_on = receive(
             turn, events, count, clients, data, log, producing, fetching, parked, sessions
         )
-        is_left = turn[LEFT_FD] >= 0 or turn[UNSENT_FD] >= 0 or turn[LEVEL] == words.DURABILITY_DISK
+        is_left = turn[LEFT_FD] >= 0 or turn[UNSENT_FD] >= 0 or not may_hold(turn, clients, held)
         if is_left or not _write(turn, log[0]):
             break
+        is_held = _sync(turn, clients, log[0], out, held)
         # Answer waiting fetches before sending acks, which are less urgent.
-        if not _show(turn, clients, log, fetching, parked, sessions, cursors, touched, watched):
+        is_shown = _show(
+            turn, clients, log, fetching, parked, sessions, cursors, touched, watched, held
+        )
+        if not is_held or not is_shown:
             break
-        is_going_on &= _send_answers(turn, clients, sessions, out)
-        at_ns = now_ns(turn, libc.CLOCK_MONOTONIC)
-        _note_times(turn, log[0], at_ns)
-        is_going_on &= at_ns < turn[UNTIL_NS]
+        is_going_on &= _send(turn, clients, sessions, log[0], out, held)
         if not is_going_on:
-            _rest(turn, sessions, at_ns)
+            _rest(turn, sessions, now_ns(turn, libc.CLOCK_MONOTONIC))

@@ -2,7 +2,9 @@
 
 `clients` (int64 by descriptor) says who serves a connection. The kernel may, if the word is the
 connection's last use (monotonic ns): then it has no partial request and no answer due. Otherwise
-the word is LOOPS, or PARKED while its fetch is in the table of shm.kernels.turn.parked. The socket
+the word is LOOPS; PARKED while its fetch is in the table of shm.kernels.turn.parked; HELD while
+answers to it are in that of shm.kernels.turn.held: the kernel takes its Produce requests then. The
+descriptor to which the sync thread writes has the word SYNCS while the kernel serves it. The socket
 for bells of the session in row r of shm.kernels.turn.sessions has the word SESSION - r.
 
 A turn's words (int64, private):
@@ -51,9 +53,9 @@ TURN_WORDS = BEGAN_NS + 3
 EVENTS_MAX = 64
 # struct epoll_event is packed on x86 alone: in words of 32 bits.
 EVENT_WORDS, EVENT_FD = (3, 1) if platform.machine() == "x86_64" else (4, 2)
-LOOPS, PARKED, SESSION = 0, -1, -2  # Instead of a time in `clients`.
+LOOPS, PARKED, HELD, SYNCS, SESSION = 0, -1, -2, -3, -4  # Instead of a time in `clients`.
 # A session's row is SESSION - row: at or below SESSION nothing else may stand, or a socket's bytes
 # are taken from some session's inbox.
-assert min(PARKED, LOOPS) > SESSION
+assert min(LOOPS, PARKED, HELD, SYNCS) > SESSION
 # The first answer's row begins behind the last of the words, or the clock is its descriptor.
 assert AHEAD_MS < ROWS_AT

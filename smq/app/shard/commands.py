@@ -264,7 +264,7 @@ class ShardCommands:
         waiting = (each for each in endings if each.outcome(self._shard) is None)
         for log in {each.led.log.number: each.led.log for each in waiting if each.led}.values():
             must = DURABILITY_DISK in self._shard.levels and log.failed is None
-            if must and log.syncs.wanted < log.words[WORD_WRITTEN]:
+            if must and log.syncs.awaited < log.words[WORD_WRITTEN]:
                 log.want_sync()
 
     def _sync(self, link: Link, frame_id: int, asked: SyncLogs) -> None:

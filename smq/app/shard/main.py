@@ -37,10 +37,9 @@ SWITCH_S = 0.0005  # The GIL's switch interval, for which the loop waits for an 
 def shard_main(inheritance: Inheritance, node_id: int) -> None:
     """Serve node `node_id` until asked to stop."""
     loop = Loop()
-    wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-    loop.register(wake_fd, select.EPOLLIN, lambda _: _swallow(wake_fd))
+    wake_fd, syncs_fd = _wake_up(loop), _wake_up(loop)
     logs = {
-        number: _open_log(inheritance, number, memory, wake_fd)
+        number: _open_log(inheritance, number, memory, wake_fd, syncs_fd)
         for number, memory in inheritance.logs.items()
     }
     nodes = partial(_nodes, inheritance)
@@ -52,6 +51,7 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
     timings = inheritance.timings.node(node_id)
     published = inheritance.catalog.words
     server = ShardServer(loop, shard, peers, take_catalog, published, timings=timings)
+    server.serve_syncs(syncs_fd)
     commands = ShardCommands(loop, shard, peers)
     commands.listen(inheritance.unix_listeners[shard_name(node_id)])
     sessions = _sessions(loop, inheritance, shard, server)
@@ -98,13 +98,15 @@ def _sessions(loop: Loop, inheritance: Inheritance, shard: Shard, server: ShardS
     return sessions
 
 
-def _open_log(inheritance: Inheritance, number: int, memory: LogMemory, wake_fd: int) -> Log:
+def _open_log(
+    inheritance: Inheritance, number: int, memory: LogMemory, wake_fd: int, syncs_fd: int
+) -> Log:
     try:
         log, recovered = open_log(
             memory,
             inheritance.data_dir / "logs" / str(number),
             OsDisk(),
-            SyncThread(memory, wake_fd),
+            SyncThread(memory, syncs_fd),
             BackgroundThread(partial(os.eventfd_write, wake_fd, 1)),
             segment_bytes=inheritance.config.wal_segment_bytes,
             generation=inheritance.generation,
@@ -119,6 +121,13 @@ def _open_log(inheritance: Inheritance, number: int, memory: LogMemory, wake_fd:
     for line in recovered.damaged:
         say_error(line)
     return log
+
+
+def _wake_up(loop: Loop) -> int:
+    """A descriptor that wakes the loop when a thread writes to it."""
+    fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    loop.register(fd, select.EPOLLIN, lambda _: _swallow(fd))
+    return fd
 
 
 def _swallow(fd: int) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from gateway.context import Ask, Message, Wait
 from gateway.dispatch import dispatch
 from gateway.quick_fetch import QuickFetch
-from shm.kernels.base.words import DURABILITY_MEMORY, STOP_NEED_MORE
+from shm.kernels.base.words import DURABILITY_DISK, DURABILITY_MEMORY, STOP_NEED_MORE
 from shm.kernels.turn.spin import SPIN_MAX_NS, SPIN_SYNC_NS
 from shm.timings import NodeTimings
 from smq.app.process.clock import monotonic_ms, monotonic_ns
@@ -37,6 +37,7 @@ from smq.app.shard.requests.replies import Replies
 from smq.app.shard.requests.unfinished import UnfinishedRequests
 from smq.app.shard.turns.kernel_turns import KernelTurns
 from smq.app.shard.turns.quick_turns import QuickTurns
+from smq.app.shard.waiting.held_answers import HeldAnswer, HeldAnswers
 from smq.app.shard.waiting.long_polls import LongPolls
 from smq.app.shard.waiting.parked_fetches import Parked, ParkedFetches
 from smq.app.shard.waiting.payloads import payloads_of
@@ -92,8 +93,10 @@ class ShardServer:
         steps = Steps(loop)
         answering = Answering(peers, self._polls, steps, timings.errors)
         quick_turns = self._quick_turns = QuickTurns(
-            loop.fileno(), shard, producing, fetching, self._polls.watched, published
-        )
+            loop.fileno(), shard, producing, fetching, self._polls.watched, published,
+            partial(HeldAnswers, slow_ns=times.slow_ns, take_over=self._take_over_held),
+        )  # fmt: skip
+        self._held = quick_turns.held
         replies = self._replies = Replies(acks, answering, quick_turns.note)
         self.clients = Clients(loop, shard, self, replies.touch, quick_turns.last_used_ns)
         unfinished = UnfinishedRequests(steps, peers, shard, in_steps, replies, self._buffers)
@@ -118,6 +121,7 @@ class ShardServer:
         happen."""
         self._polls.invariants()
         self._replies.acks.invariants()
+        self._held.invariants()
         self._buffers.invariants(self.clients.by_fd.values())
 
     # --- connections -----------------------------------------------------------------------------
@@ -135,10 +139,15 @@ class ShardServer:
         """Count how long the kernel's turns took; called once a second."""
         self._times.count_turns(self._quick_turns.words)
 
+    def serve_syncs(self, fd: int) -> None:
+        """The log's sync thread writes to this descriptor."""
+        self._quick_turns.syncs_fd = fd
+
     def stop(self) -> None:
         """Take no new clients or requests; answer those received."""
         self.clients.stop()
         self._parked.unpark_all()
+        self._held.release_all()
         for connection in list(self.clients.by_fd.values()):
             for poll in list(connection.polls):
                 self._polls.end(poll)
@@ -150,6 +159,7 @@ class ShardServer:
         """See ConnectionOwner."""
         self._replies.touch(connection)
         self._parked.unpark(connection.fd)
+        self._held.release(connection.fd)
         buffer = self._buffers.take(connection.rest)
         try:
             count = connection.socket.recv_into(buffer.room())
@@ -171,6 +181,13 @@ class ShardServer:
         connection = self.clients.by_fd[fd]
         self._replies.touch(connection)
         self.requests.take_over(connection, parked)
+
+    def _take_over_held(self, fd: int, answer: HeldAnswer) -> None:
+        """See HeldAnswers."""
+        connection = self.clients.by_fd[fd]
+        self._replies.touch(connection)
+        acks = self._replies.acks
+        acks.queue(connection, answer.rest, answer.marks, began_ns=answer.began_ns)
 
     def _answer_left(self, request: memoryview, loan: Loan) -> Message | Ask | Wait:
         """Answer a waiting fetch that the kernel leaves. It has no session: it asks no clock."""
@@ -209,6 +226,7 @@ class ShardServer:
                 self._take_settings(self._shard.config)
             if self._shard.quotas.version != self._quotas_version:
                 self._quotas_version = self._shard.quotas.version
+                self._held.release_all()
                 for connection in self.clients.by_fd.values():
                     look(connection, self._shard.quotas)
                     self._replies.touch(connection)
@@ -231,6 +249,7 @@ class ShardServer:
                 shard.publish(log, DURABILITY_MEMORY)
             self._tell_moved()
         acks = self._replies.acks
+        self._held.release_due(is_shown=DURABILITY_DISK in shard.levels)
         acks.write()
         if acks.show_synced():  # Woken by the disk, or by a client that asks again at once.
             self._loop.spin.wanted_ns = SPIN_SYNC_NS

@@ -183,10 +183,11 @@ class KernelAcks(Acks):
         answers: bytes,
         marks: Marks,
         slot: Slot | None = None,
+        began_ns: int = 0,
     ) -> None:
         """See Acks."""
         self._has_disk |= any(mark.level == DURABILITY_DISK for mark in marks)
-        super().queue(client, answers, marks, slot)
+        super().queue(client, answers, marks, slot, began_ns)
 
     def write(self) -> None:
         """See Acks."""

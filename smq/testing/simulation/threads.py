@@ -20,6 +20,8 @@ When = Callable[[], int]
 class SteppedSyncer:
     """Replaces a SyncThread: one sync at a time, done by step()."""
 
+    box = None
+
     def __init__(self, memory: LogMemory, disk: Disk, when: When) -> None:
         self._memory, self._disk, self._when = memory, disk, when
         self._posted: tuple[int, int] | None = None

@@ -10,6 +10,7 @@ import numpy as np
 from shm.kernels.base.words import HEAD_REQUEST_BYTES_MAX, P_HIGH_WATERMARK
 from shm.kernels.log.plan import new_plan
 from shm.kernels.request.fetch import FETCH_KEY, STATE_WORDS
+from shm.kernels.turn.held import new_held
 from shm.kernels.turn.parked import new_parked
 from shm.kernels.turn.receive import RECEIVE_BYTES
 from shm.kernels.turn.sessions import new_sessions
@@ -54,6 +55,7 @@ class Turns:
         self.touched = np.zeros(16, np.int64)
         self.cursors = np.zeros(3, np.int64)
         self.watched = np.zeros(8, np.int32)
+        self.held = new_held()
         self.spin, self.published = new_spin(), np.zeros(1, np.int64)
         self.wal = os.open(path, os.O_RDWR | os.O_CREAT)
         self.epoll = select.epoll()
@@ -77,7 +79,7 @@ class Turns:
             self.turn, np.zeros(EVENTS_MAX * EVENT_WORDS, np.int32), self.clients, self.data,
             (self.rig.log.memory, self.rig.links, self.rig.producers, self.rig.directory),
             (self.plan, self.out), self.fetching, self.parked, self.sessions, self.cursors,
-            self.touched, self.watched, self.spin, self.published,
+            self.touched, self.watched, self.spin, self.published, self.held,
         )  # fmt: skip
         return self.turn
 

@@ -50,7 +50,7 @@ class Acks:
             assert ack.synced
             for number, position in ack.synced.items():
                 log = logs[number]
-                assert log.failed is not None or log.syncs.wanted >= position
+                assert log.failed is not None or log.syncs.awaited >= position
         for log in logs.values():
             assert log.failed is None or log.number in self._failed or log.health.may_recover
 
@@ -60,14 +60,16 @@ class Acks:
         answers: bytes,
         marks: Marks,
         slot: Slot | None = None,
+        began_ns: int = 0,
     ) -> None:
         """Queue answers for a client, due once their records are as safe as the marks say.
 
-        `slot` is their slot, if it was reserved before.
+        `slot` is their slot, if it was reserved before; `began_ns`: when their requests came
+        (monotonic), 0: now.
         """
         assert all(mark.position <= self._shard.logs[mark.log].tail for mark in marks)
         if slot is None:
-            slot = self.reserve(client, len(answers))
+            slot = self.reserve(client, len(answers), began_ns)
         slot.pieces.append(answers)
         slot.length = len(answers)
         client.acks_due += 1
@@ -78,18 +80,18 @@ class Acks:
         ack = _Ack(client, slot, marks, synced)
         self._open_when_synced.append(ack)
 
-    def reserve(self, client: Connection | Session, size: int = 0) -> Slot:
+    def reserve(self, client: Connection | Session, size: int = 0, began_ns: int = 0) -> Slot:
         """A slot for answers that are not known yet; `size` is what is known of their length."""
         slot = Slot(is_open=False)
-        slot.timing = self._timing(client, size)
+        slot.timing = self._timing(client, size, began_ns or monotonic_ns())
         client.slots.append(slot)
         return slot
 
-    def _timing(self, client: Connection | Session, size: int) -> Timing | None:
+    def _timing(self, client: Connection | Session, size: int, began_ns: int) -> Timing | None:
         if self.times is None:
             return None
         host = client.caller.host if isinstance(client, Connection) else ATTACHED
-        timing = self.times.begin(PRODUCE_KEY, 0, monotonic_ns(), size, host)
+        timing = self.times.begin(PRODUCE_KEY, 0, began_ns, size, host)
         timing.handled()
         return timing
 
@@ -176,11 +178,11 @@ class Acks:
 
     def _want_syncs(self) -> None:
         """Want syncs that acks wait for and no write has wanted: a duplicate batch is written
-        already."""
+        already, and so is what a kernel has taken."""
         for ack in self._open_when_synced:
             for number, position in ack.synced.items():
                 log = self._shard.logs[number]
-                if log.syncs.wanted < position <= log.words[WORD_WRITTEN]:
+                if log.syncs.awaited < position <= log.words[WORD_WRITTEN]:
                     log.want_sync()
 
     def _is_synced(self, ack: _Ack) -> bool:

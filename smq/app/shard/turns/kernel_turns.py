@@ -107,6 +107,7 @@ class KernelTurns:
         quick = self._quick_turns
         for fd, answers, marks in quick.unsent():
             client = self._client(fd)
+            quick.held.release(fd)
             self._replies.acks.queue(client, answers, marks)
             self._replies.touch(client)
         if (unsent := quick.unsent_fetch()) is not None:
@@ -119,6 +120,7 @@ class KernelTurns:
             self._buffers.put_back(buffer, Rest())
             return
         fd, stop, end = left
+        quick.held.release(fd)
         produced = self._producing.resume(buffer.array, stop)
         client = self._client(fd)
         if isinstance(client, Session):

@@ -7,7 +7,7 @@ in the kernel's table. Sessions of the local door are served alike. The kernel m
 loop's place: then the request that wakes it is answered without Python too.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import repeat
 
 import numpy as np
@@ -27,6 +27,7 @@ from shm.kernels.turn.words import (
     EVENT_WORDS,
     EVENTS_MAX,
     HAS_IDLED,
+    HELD,
     IS_SHORT,
     IS_WATCHED,
     LEFT_FD,
@@ -43,6 +44,7 @@ from shm.kernels.turn.words import (
     SESSION_SPIN_NS,
     SPIN_NS,
     SPIN_UNTIL_NS,
+    SYNCS,
     TURN_COUNT,
     TURN_WORDS,
     TURNS_NS,
@@ -58,8 +60,9 @@ from smq.app.process.loop import Spin
 from smq.app.shard.connections.connection import Connection
 from smq.app.shard.door.session import Session
 from smq.app.shard.door.session_table import SessionTable
+from smq.app.shard.waiting.held_answers import HeldAnswers
 from smq.app.shard.waiting.parked_fetches import ParkedTable
-from smq.log.log import TOUCHED_MAX
+from smq.log.log import TOUCHED_MAX, Log
 from smq.model.config import Config
 from smq.shard.produce import Marks, Producing, marks_of
 from smq.shard.shard import Shard
@@ -68,6 +71,7 @@ DESCRIPTORS_MAX = 1 << 16  # The loop serves connections with larger ones.
 PAUSE_TURNS = 30  # After a run that met another case at once: it costs more than it saves.
 TURNS_MAX_NS = 1_000_000  # Per call, awake: timers and other descriptors wait this long.
 _NOT_TAKEN = {LOOPS, PARKED}
+_IN_A_TABLE = {PARKED, HELD}
 
 
 class QuickTurns:
@@ -77,6 +81,9 @@ class QuickTurns:
     published  int64: the version of the catalog that was published last
     clients    int64 by descriptor: what the kernel may do (shm.kernels.turn.words)
     parked     the fetches that wait in the kernel's table
+    held       the answers that wait in the kernel's table for the disk
+    syncs_fd   the descriptor to which the sync thread writes, -1: there is none. It is the loop's
+               while that waits for a sync too
     sessions   the sessions that the kernel serves
     """
 
@@ -88,6 +95,7 @@ class QuickTurns:
         fetching: QuickFetch,
         watched: np.ndarray,
         published: np.ndarray,
+        make_held: Callable[[Log | None, np.ndarray], HeldAnswers],
     ) -> None:
         self._shard, self._producing = shard, producing
         self._fetching, self._watched, self._published = fetching, watched, published
@@ -101,6 +109,7 @@ class QuickTurns:
         self.clients = np.zeros(DESCRIPTORS_MAX, np.int64)
         self._touched = np.zeros(TOUCHED_MAX, np.int64)
         self.parked = ParkedTable(len(watched))
+        self.held, self.syncs_fd = make_held(self._log, self.clients), -1
         self.sessions = SessionTable(len(watched))
         self.take_settings(shard.config)
 
@@ -118,12 +127,18 @@ class QuickTurns:
     def note(self, client: Connection | Session) -> None:
         """Tell the kernel whether it may take a client's next request, after the loop has touched
         it."""
-        if client.fd < DESCRIPTORS_MAX and self.clients[client.fd] != PARKED:
+        if client.fd < DESCRIPTORS_MAX and self.clients[client.fd] not in _IN_A_TABLE:
             self.clients[client.fd] = client.standing
 
     def takes(self, fd: int) -> bool:
         """Whether the kernel takes a descriptor's input."""
+        if fd == self.syncs_fd:
+            self._lend_syncs()
         return fd < DESCRIPTORS_MAX and self.clients[fd] not in _NOT_TAKEN
+
+    def _lend_syncs(self) -> None:
+        if 0 <= self.syncs_fd < DESCRIPTORS_MAX and self._log is not None:
+            self.clients[self.syncs_fd] = LOOPS if self._log.syncs.is_awaited() else SYNCS
 
     def is_parked(self, fd: int) -> bool:
         """Whether a client's fetch waits in the kernel's table."""
@@ -133,13 +148,14 @@ class QuickTurns:
         """Forget a closed client."""
         if self.is_parked(fd):
             self.parked.take(fd)
+        self.held.forget(fd)
         if fd < DESCRIPTORS_MAX:
             self.clients[fd] = LOOPS
 
     def last_used_ns(self, fd: int) -> int:
         """When a client last used its connection (monotonic), as far as the kernel knows: one whose
         fetch waits there does so now."""
-        if self.is_parked(fd):
+        if fd < DESCRIPTORS_MAX and self.clients[fd] in _IN_A_TABLE:
             return monotonic_ns()
         return int(self.clients[fd]) if fd < DESCRIPTORS_MAX else 0
 
@@ -175,13 +191,16 @@ class QuickTurns:
         sessions = self.sessions
         words[WATCH_ALL], words[AWAKE] = sessions.watch_all, sessions.awake
         producing.begin()
+        self._lend_syncs()
+        self.held.begin()
         take_turns(
             self._turn, self._events, self.clients, data,
             (log.memory.memory, log.links, log.producers.table, self._shard.directory),
             (producing.plan, producing.out), self._fetching.arrays, self.parked.arrays,
             sessions.arrays, log.cursors, self._touched, self._watched, spin.words,
-            self._published,
+            self._published, self.held.arrays,
         )  # fmt: skip
+        self.held.end()
         sessions.awake, sessions.spin_until_ns = words[AWAKE], words[SPIN_UNTIL_NS]
         spin.wanted_ns = SPIN_MAX_NS if words[TURN_COUNT] > 0 and not words[HAS_IDLED] else 0
         is_ours = words[RUNG_FD] >= 0 or (words[RECEIVED] > 0 and words[LEFT_FD] < 0)

@@ -38,7 +38,7 @@ def _want_syncs_of_touched(self: Acks) -> None:
     for ack in self._open_when_synced:
         for mark in ack.marks:
             log = self._shard.logs[mark.log]
-            if log.syncs.wanted < mark.position <= log.words[WORD_WRITTEN]:
+            if log.syncs.awaited < mark.position <= log.words[WORD_WRITTEN]:
                 log.want_sync()
 
 
