@@ -7,8 +7,9 @@
 
 Kafka's algorithm (its Cleaner), on sealed segments. One step reads or writes one segment. If the
 table cannot hold all keys, a pass ends at the last segment whose keys it has, and the next pass
-continues there. A kill loses only the table: segments that a pass has written are compacted, and
-the next pass begins with the others. This holds between any two steps:
+continues there. The table, and how far the pass has come, are in memory that outlives the worker:
+the next one continues the pass. Without it the next pass begins with what is not compacted yet.
+This holds between any two steps:
 
     among the segments that are compacted no record has a later one of its key
 
@@ -17,10 +18,12 @@ for long enough: no record that it hides is left before it. As in Kafka, records
 dropped too.
 """
 
+import json
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +33,6 @@ import pyarrow.compute as pc
 
 from shm.arrow import read_only
 from shm.kernels.base.crc32c import crc32c
-from shm.kernels.record.last_of_key import SLOT_WORDS, find_last, note_keys
 from smq.filer.store import Store
 from smq.model.now import Now
 from smq.model.references import HEADER, NotAHandle, Reference
@@ -38,59 +40,13 @@ from smq.model.segments import SealedPartition, Segment
 from smq.model.topic_settings import TopicSettings
 from smq.sealer.cold import open_segment
 from smq.sealer.compact_plan import may_drop_tombstones, to_compact
+from smq.sealer.key_table import SLOTS_MAX, KeyTable, OwnMemory, PassMemory, slots_for
 from smq.sealer.parquet_segment import ParquetSegment
 from smq.sealer.payloads import name_all
 from smq.sealer.ports import ManifestPort, ShardPort
 from smq.sealer.room import Room
 from smq.sealer.seal import parquet_writer, put_file
 from smq.store.manifest import walk
-
-SLOTS_MAX = 1 << 24  # 24 bytes each. A segment with more keys gets a table of its own.
-SLOTS_MIN = 1 << 10
-FILL_PERCENT = 70
-
-
-class KeyTable:
-    """The last offset of each key. Its size fits `records`, within bounds.
-
-    `secret`: 16 bytes that no client knows.
-    """
-
-    def __init__(
-        self, records: int, first_records: int, secret: bytes, slots_max: int = SLOTS_MAX
-    ) -> None:
-        slots = SLOTS_MIN
-        wanted = max(min(records, slots_max * FILL_PERCENT // 100), first_records)
-        while slots * FILL_PERCENT // 100 < wanted:
-            slots *= 2
-        self._table = np.zeros((slots, SLOT_WORDS), np.uint64)
-        self._secret = np.frombuffer(secret, np.uint64)
-        self.keys, self._room = 0, slots * FILL_PERCENT // 100
-
-    def has_room(self, records: int) -> bool:
-        """Whether this many records fit, whatever keys they have."""
-        return self.keys + records <= self._room
-
-    def note(self, rows: pa.Table) -> None:
-        """Remember rows with the columns _offset and _key."""
-        self.keys += note_keys(self._table, self._secret, *_places(rows))
-
-    def last(self, rows: pa.Table) -> np.ndarray:
-        """Which of these rows are the last of their key."""
-        out = np.empty(rows.num_rows, np.bool_)
-        find_last(self._table, self._secret, *_places(rows), out)
-        return out
-
-
-def _places(rows: pa.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The bytes of keys, where each begins and how long it is (-1: null), and the offsets."""
-    keys = rows["_key"].combine_chunks()
-    _, offsets_buffer, data = keys.buffers()
-    ends = np.frombuffer(offsets_buffer or b"", np.int32)[keys.offset :][: len(keys) + 1]
-    lengths = np.diff(ends).astype(np.int64) if len(keys) else np.zeros(0, np.int64)
-    lengths[keys.is_null().to_numpy(zero_copy_only=False)] = -1
-    bytes_ = read_only(data) if data is not None and data.size else read_only(b"")
-    return bytes_, ends[: len(keys)].astype(np.int64), lengths, rows["_offset"].to_numpy()
 
 
 class Ports(NamedTuple):
@@ -107,6 +63,22 @@ class Ports(NamedTuple):
     slots_max: int = SLOTS_MAX
     room: Room | None = None
     """Where files are built."""
+    memory: PassMemory | None = None
+    """Where a pass goes on after the end of its worker."""
+
+
+class _Place(NamedTuple):
+    """How far a pass has come: the keys of all below `noted_end` are in the table, and what is
+    below `written_end` is written again, once `has_noted`. `subject` names what the pass is of."""
+
+    subject: str
+    secret: str
+    slots: int
+    monotonic_ms: int
+    wall_ms: int
+    noted_end: int
+    has_noted: bool = False
+    written_end: int = 0
 
 
 class Compaction:
@@ -115,36 +87,71 @@ class Compaction:
     def __init__(self, ports: Ports, place: SealedPartition, settings: TopicSettings) -> None:
         self.subject = self.place, self.settings = place, settings
         self._ports = ports
+        self._memory = ports.memory or OwnMemory()
         self._steps = self._pass()
 
     def step(self) -> bool:
         """Read or write one segment; returns whether there is more to do."""
-        return next(self._steps, False)
+        try:
+            return next(self._steps, False)
+        except Exception:
+            self._memory.clear()
+            raise
 
     def _pass(self) -> Iterator[bool]:
-        now = self._ports.now()
-        log_start = self._ports.manifest.log_start(self.place.number)
-        segments = list(walk(self._ports.manifest, self.place.number, log_start))
-        dirty = deque(to_compact(segments, self.settings, now.wall_ms))
-        if not dirty:
+        manifest, number = self._ports.manifest, self.place.number
+        segments = list(walk(manifest, number, manifest.log_start(number)))
+        left_at = self._left_at()
+        at = left_at or self._begun(segments)
+        if at is None:
             return
-        records = sum(each.record_count for each in dirty)
-        table = KeyTable(records, dirty[0].record_count, self._ports.secret, self._ports.slots_max)
-        end = dirty[0].base_offset
-        while dirty and table.has_room(dirty[0].record_count):
-            end = dirty[0].end_offset
+        words, secret = self._memory.table(at.slots), bytes.fromhex(at.secret)
+        table = KeyTable(words, secret, is_empty=left_at is None)
+        dirty = deque(
+            each
+            for each in to_compact(segments, self.settings, at.wall_ms)
+            if each.base_offset >= at.noted_end
+        )
+        while not at.has_noted and dirty and table.has_room(dirty[0].record_count):
             for rows in _rows_of(dirty[0], self._opened(dirty[0]), "_offset", "_key"):
                 table.note(rows)
-            dirty.popleft()
+            at = self._note(at._replace(noted_end=dirty.popleft().end_offset))
             yield True
         # Before the first record goes: a log that is restarted in between must not show it again.
-        self._ports.manifest.sync()
-        self._ports.shard.compacted(self.place.number, end)
+        manifest.sync()
+        self._ports.shard.compacted(number, at.noted_end)
+        at = self._note(at._replace(has_noted=True))
         for segment in segments:
-            if segment.kind == "parquet" and segment.end_offset <= end:
-                drops = may_drop_tombstones(segment, segments, self.settings, now.monotonic_ms)
+            is_written = segment.end_offset <= at.written_end
+            if segment.kind == "parquet" and segment.end_offset <= at.noted_end and not is_written:
+                drops = may_drop_tombstones(segment, segments, self.settings, at.monotonic_ms)
                 self._compact(segment, table, drops=drops, is_last=segment is segments[-1])
+                at = self._note(at._replace(written_end=segment.end_offset))
                 yield True
+        self._memory.clear()
+
+    def _begun(self, segments: list[Segment]) -> _Place | None:
+        """The beginning of a pass, with an empty table, if one is due."""
+        now = self._ports.now()
+        dirty = to_compact(segments, self.settings, now.wall_ms)
+        if not dirty:
+            return None
+        records = sum(each.record_count for each in dirty)
+        slots = slots_for(records, dirty[0].record_count, self._ports.slots_max)
+        self._memory.begin(slots)
+        return self._note(
+            _Place(_name(self.subject), self._ports.secret.hex(), slots, *now, dirty[0].base_offset)
+        )
+
+    def _left_at(self) -> _Place | None:
+        """Where a worker before this one has left a pass of the same subject."""
+        noted = self._memory.place()
+        at = _Place(*json.loads(noted)) if noted else None
+        return at if at is not None and at.subject == _name(self.subject) else None
+
+    def _note(self, at: _Place) -> _Place:
+        self._memory.note(json.dumps(at).encode())
+        return at
 
     def _opened(self, segment: Segment) -> ParquetSegment:
         opened = open_segment(self._ports.store, segment, self._ports.staging)
@@ -217,6 +224,11 @@ class Compaction:
         name_all(ports.manifest, key, payloads)
         if not ports.manifest.replace_segments([old], new):
             ports.store.delete(key)
+
+
+def _name(subject: object) -> str:
+    """A short name of what a pass is of."""
+    return sha256(repr(subject).encode()).hexdigest()
 
 
 def _rows_of(segment: Segment, opened: ParquetSegment, *names: str) -> Iterator[pa.Table]:

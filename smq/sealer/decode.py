@@ -232,15 +232,19 @@ class _Cutter:
             return end, columns, none, ~rows
         # Columns and headers begin as other memory, and the log frees what is sealed of it.
         assert rows == columns.shape[1]
-        fitting = _fitting(columns[C_HEADER_COUNT], counts, self._bounds.headers)
-        if fitting < len(counts):
-            end, counts = first + fitting, counts[:fitting]
-            columns = columns[:, : int(counts.sum())]
-        if not fitting:
-            return end, columns, none, first
-        headers = new_headers(int(columns[C_HEADER_COUNT].sum()))
-        filled = fill_headers(self._arena, columns, headers)
-        assert filled == headers.shape[1]
+        headers = none
+        if not columns[C_HEADER_COUNT].any():
+            columns[C_HEADERS_FIRST] = 0
+        else:
+            fitting = _fitting(columns[C_HEADER_COUNT], counts, self._bounds.headers)
+            if fitting < len(counts):
+                end, counts = first + fitting, counts[:fitting]
+                columns = columns[:, : int(counts.sum())]
+            if not fitting:
+                return end, columns, none, first
+            headers = new_headers(int(columns[C_HEADER_COUNT].sum()))
+            filled = fill_headers(self._arena, columns, headers)
+            assert filled == headers.shape[1]
         record = self._bad_record(columns, headers)
         if record >= 0:
             bad = first + int(np.searchsorted(counts.cumsum(), record, "right"))
@@ -260,8 +264,9 @@ class _Cutter:
         record = columns.shape[1]
         if good < headers.shape[1]:
             record = int(np.searchsorted(columns[C_HEADERS_FIRST], good, side="right")) - 1
-        large = (columns[[C_KEY_LENGTH, C_VALUE_LENGTH]] > bytes_max).any(axis=0)
-        if large.any():
+        longest = max(int(columns[each].max()) for each in (C_KEY_LENGTH, C_VALUE_LENGTH))
+        if longest > bytes_max:
+            large = (columns[[C_KEY_LENGTH, C_VALUE_LENGTH]] > bytes_max).any(axis=0)
             record = min(record, int(large.argmax()))
         return record if record < columns.shape[1] else -1
 

@@ -8,14 +8,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 
+from shm.kernels.record.last_of_key import SLOT_WORDS
 from shm.kernels.twin import records as plain
 from smq.model.config import Config
 from smq.model.errors import PreconditionFailed, Unavailable
 from smq.model.now import Now
 from smq.model.topic_settings import TopicSettings
 from smq.sealer.cold import Cache, ColdReader, Damaged
-from smq.sealer.compact import FILL_PERCENT, SLOTS_MIN, Compaction, KeyTable, Ports
+from smq.sealer.compact import Compaction, Ports
 from smq.sealer.housekeeping import Housekeeping
+from smq.sealer.key_table import FILL_PERCENT, SLOTS_MIN, KeyTable, OwnMemory, PassMemory
 from smq.sealer.merge import Merging
 from smq.store.manifest import WritableManifest
 from smq.testing.memory_store import MemoryStore
@@ -58,6 +60,7 @@ class Log:
         self.shard = FakeShard([])
         self.rows: list[Row] = []
         self._slots_max = slots_max or SLOTS_MIN
+        self.memory: PassMemory | None = None
 
     def append(
         self, *pairs: tuple[bytes | None, bytes | None], header: bytes | None = None
@@ -85,6 +88,7 @@ class Log:
             draw,
             SECRET,
             slots_max=self._slots_max,
+            memory=self.memory,
         )
         return Compaction(ports, PLACE, settings)
 
@@ -236,7 +240,7 @@ def test_the_last_record_stays_for_readers_that_wait_for_it(log: Log) -> None:
         draw,
         SECRET,
     )
-    table = KeyTable(1, 1, SECRET)
+    table = KeyTable(np.zeros((SLOTS_MIN, SLOT_WORDS), np.uint64), SECRET)
     last = log.manifest.segments(1)[-1]
     assert last.compacted_ms
     Compaction(ports, PLACE, AT_ONCE)._compact(last, table, drops=True, is_last=True)
@@ -300,35 +304,14 @@ def test_more_keys_than_the_table_holds_take_several_passes(
     assert all(each.compacted_ms for each in log.manifest.segments(1))
 
 
-def test_a_segment_with_more_keys_than_that_gets_a_table_for_itself() -> None:
-    assert KeyTable(10 * SLOTS_MIN, 5 * SLOTS_MIN, SECRET, SLOTS_MIN).has_room(5 * SLOTS_MIN)
-    assert not KeyTable(10 * SLOTS_MIN, 1, SECRET, SLOTS_MIN).has_room(5 * SLOTS_MIN)
-
-
-@hypothesis_settings(deadline=None)
-@given(
-    st.lists(st.none() | st.binary(max_size=3), max_size=20),
-    st.integers(0, 5),
-)
-def test_keys_of_any_slice_are_the_ones_noted(keys: list[bytes | None], skip: int) -> None:
-    rows = pa.table({"_offset": pa.array(range(len(keys)), pa.int64()), "_key": keys}).cast(
-        pa.schema([("_offset", pa.int64()), ("_key", pa.binary())])
-    )[skip:]
-    table = KeyTable(len(keys), 1, SECRET)
-    table.note(rows.combine_chunks())
-    left = keys[skip:]
-    expected = [key is not None and key not in left[i + 1 :] for i, key in enumerate(left)]
-    assert table.last(rows.combine_chunks()).tolist() == expected
-    assert table.keys == len({key for key in left if key is not None})
-
-
+@pytest.mark.parametrize("has_memory", [False, True], ids=["without", "with-memory"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", range(1, 5))
-def test_a_kill_loses_nothing_and_the_next_one_goes_on(log: Log, step: int, *, after: bool) -> None:
-    log.append(*pairs(b"aabc"))
-    log.append(*pairs(b"bcd"), (b"a", None))
-    log.append(*pairs(b"dce"))
-    log.append(*pairs(b"f"))
+def test_a_kill_loses_nothing_and_the_next_one_goes_on(
+    log: Log, step: int, *, has_memory: bool, after: bool
+) -> None:
+    log.memory = OwnMemory() if has_memory else None
+    append_four(log)
     with pytest.raises(Killed):
         log.compact(fuse=Fuse(step, after=after))
     left, last = log.read(), log.last()
@@ -340,10 +323,62 @@ def test_a_kill_loses_nothing_and_the_next_one_goes_on(log: Log, step: int, *, a
     assert {each.key for each in log.store.list()} == {e.path for e in log.manifest.segments(1)}
 
 
+def append_four(log: Log) -> None:
+    log.append(*pairs(b"aabc"))
+    log.append(*pairs(b"bcd"), (b"a", None))
+    log.append(*pairs(b"dce"))
+    log.append(*pairs(b"f"))
+
+
+def test_another_worker_goes_on_where_a_pass_was_left(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append_four(log)
+    log.memory = OwnMemory()
+    noted: list[int] = []
+    note = KeyTable.note
+
+    def counted(table: KeyTable, rows: pa.Table) -> None:
+        noted.append(rows.num_rows)
+        note(table, rows)
+
+    monkeypatch.setattr(KeyTable, "note", counted)
+    steps = 0
+    while log.compaction().step():  # Each in a worker of its own.
+        steps += 1
+    assert (steps, noted) == (8, [4, 4, 3, 1]), "each segment is read once, and written once"
+    assert log.read() == log.last()
+    assert log.memory.place() == b""
+
+
+def test_a_pass_of_another_topic_or_by_other_settings_begins_anew(log: Log) -> None:
+    append_four(log)
+    log.memory = OwnMemory()
+    assert log.compaction().step()
+    place = log.memory.place()
+    assert log.compaction(AT_ONCE).step()
+    assert log.memory.place() != place
+    log.compact(AT_ONCE)
+    assert log.read() == log.last()
+
+
+def test_a_worker_that_goes_on_sees_segments_that_came_and_went_meanwhile(log: Log) -> None:
+    append_four(log)
+    log.memory = OwnMemory()
+    for _ in range(2):
+        assert log.compaction().step()
+    log.manifest.set_log_start(1, 4)
+    log.manifest.delete_segments([log.manifest.segments(1)[0].path])
+    log.append(*pairs(b"dg"))
+    log.compact()
+    assert log.read(4) == [row for row in log.last() if row[0] >= 4]
+
+
 def test_a_full_disk_leaves_the_old_segments(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     log.append(*pairs(b"aab"))
     log.append(*pairs(b"ab"))
     before = log.manifest.segments(1)
+    log.memory = OwnMemory()
 
     def full(key: str, _data: object) -> None:
         raise Unavailable(key, "no space left on device")
@@ -352,6 +387,7 @@ def test_a_full_disk_leaves_the_old_segments(log: Log, monkeypatch: pytest.Monke
         patch.setattr(log.store, "put", full)
         with pytest.raises(Unavailable, match="no space left"):
             log.compact()
+    assert log.memory.place() == b"", "it starts over"
     assert log.manifest.segments(1) == before
     assert log.read() == log.rows
     log.compact()

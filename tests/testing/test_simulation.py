@@ -13,7 +13,7 @@ import pytest
 
 from shm.kernels.base.words import WORD_WRITTEN
 from smq.log.log import Log
-from smq.sealer.compact import KeyTable
+from smq.sealer.key_table import KeyTable
 from smq.testing.simulation.events import KINDS, Event, events_of
 from smq.testing.simulation.run import (
     Outcome,

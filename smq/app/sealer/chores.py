@@ -8,9 +8,9 @@
                  └── its next step ───────────────────────────────────┘
 
 Other work of the worker waits for one chore at most: a seal that a full log needs never waits for a
-whole sweep. A pass of compaction keeps a table in the worker from its first step to its last, so
-other passes wait for its end. All else does not: its steps take turns with the line, and a
-partition that waits for its pass is retained and merged meanwhile.
+whole sweep. A pass of compaction has a table from its first step to its last, and there is memory
+for one, so other passes wait for its end. All else does not: its steps take turns with the line,
+and a partition that waits for its pass is retained and merged meanwhile.
 """
 
 from collections import deque
@@ -93,6 +93,11 @@ class Chores:
         self._retained_ms = self._swept_ms = 0
         self._is_sweep_over = False  # Seen from the next look on, once nothing of it is left.
         self._sightings, self._orphans, self._unfinished = Sightings(), Sightings(), Untouched()
+
+    @property
+    def compacts(self) -> bool:
+        """Whether a pass of compaction is not over."""
+        return self._compacting is not None
 
     def look(self, now: Now) -> None:
         """Queue what is due, except what is still unfinished from the last time."""

@@ -28,6 +28,7 @@ from smq.app.sealer.chores import Chores
 from smq.app.sealer.claims import Claim
 from smq.app.sealer.hands import Hands, Terms
 from smq.app.sealer.known import Known
+from smq.app.sealer.pass_memory import SharedPassMemory
 from smq.app.sealer.tables import TableKey, Tables
 from smq.app.sealer.worker import Surroundings
 from smq.app.sealer.workers import Hire, Readers, Sealers, sealers_of
@@ -73,12 +74,14 @@ class Sealer:
         cache = inheritance.data_dir / "cache"
         empty(cache)
         move_old_states(inheritance.data_dir)
+        self._memory = SharedPassMemory()
         at = Surroundings(
             inheritance.data_dir,
             Location.of(config),
             inheritance.runtime_dir,
             cache,
             CatalogSettings.of(config),
+            self._memory,
         )
         self._loop, self._inheritance = loop, inheritance
         terms = Terms(Claim.IDLE, late_ms=config.seal_late_ms)
@@ -170,6 +173,8 @@ class Sealer:
         if self._known.config is not None:
             self._chores.config = self._known.config
             self._chores.look(now())
+            if not self._chores.compacts:
+                self._memory.clear()
             if self._is_fit:
                 self._tables.check_ms = self._known.config.log_retention_check_interval_ms
                 self._tables.look(monotonic_ms())

@@ -20,6 +20,7 @@ from smq.app.process.asker import Asker
 from smq.app.process.clock import monotonic_ms, now, wall_ms
 from smq.app.process.collector import collect_as_usual
 from smq.app.process.inheritance import COORDINATOR, shard_name, socket_path
+from smq.app.sealer.pass_memory import SharedPassMemory
 from smq.app.sealer.ports import ShardOverSocket, StoredManifest
 from smq.app.sealer.turn import Turn
 from smq.filer.location import Location
@@ -91,6 +92,7 @@ class Surroundings(NamedTuple):
     runtime_dir: Path
     cache_dir: Path
     catalog: CatalogSettings = CatalogSettings("")
+    memory: SharedPassMemory | None = None
 
 
 def _drawn() -> int:
@@ -233,7 +235,7 @@ class Worker:
         if compaction is None or compaction.subject != (job.place, job.settings):
             shard = self._shard(job.node)
             means = self.manifest, now, self._draw, self._secret, self._at.cache_dir
-            ports = Ports(self.store, shard, *means, room=self._room)
+            ports = Ports(self.store, shard, *means, room=self._room, memory=self._at.memory)
             compaction = Compaction(ports, job.place, job.settings)
         has_more = compaction.step()
         if has_more:
