@@ -141,6 +141,12 @@ def _split(pieces: Iterable[Piece], size: int, records_max: int | None) -> Itera
             yield piece._replace(start=start, end=end)
 
 
+def native_bytes(pieces: Iterable[Piece]) -> float:
+    """The approximate bytes of pieces that are in Parquet files."""
+    parquet = [each for each in pieces if each.part and each.part.segment.kind == "parquet"]
+    return sum(map(_bytes_of, parquet))
+
+
 def _bytes_of(piece: Piece) -> float:
     """The approximate cost of reading a piece."""
     records = piece.end - piece.start

@@ -18,6 +18,7 @@ from spark_jobs.source.ranges import (
     losses,
     must_wait,
     named_offsets,
+    native_bytes,
     tasks,
     to_json,
 )
@@ -27,11 +28,18 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 EDGES = Edges({A: 10, B: 0}, {A: 100, B: 50})
 
 
-def piece(partition: int, start: int, end: int, size: int | None = None) -> Piece:
+def piece(
+    partition: int, start: int, end: int, size: int | None = None, kind: str = "parquet"
+) -> Piece:
     if size is None:
         return Piece("t", None, partition, start, end)
-    segment = Segment(partition, start, end, "parquet", "x", size, 0, end - start, 0, 0, 0, 0)
+    segment = Segment(partition, start, end, kind, "x", size, 0, end - start, 0, 0, 0, 0)
     return Piece("t", SegmentPart(partition, segment, start, end), partition, start, end)
+
+
+def test_only_the_bytes_of_parquet_files_are_native() -> None:
+    half = piece(0, 0, 10, 100)._replace(end=5)
+    assert native_bytes([half, piece(0, 10, 20, 100, "raw"), piece(0, 20, 30)]) == 50
 
 
 def test_named_offsets_are_of_all_partitions() -> None:

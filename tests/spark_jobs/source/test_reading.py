@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from smq.store.manifest import open_manifest
 from smq.store.store import FILE_NAME
 from smq.testing.smq_broker import SmqBroker
+from spark_jobs.source import reading
+from spark_jobs.source.reading import SmqReader
 from tests.sealer.sealed import batch
 from tests.spark_jobs.conftest import SealTopic, send, wait_for
 
@@ -88,6 +91,22 @@ def test_a_read_has_as_many_tasks_as_asked_for(
     assert sorted(row.offset for row in rows.collect()) == list(range(40))
     rows = load(spark, dataDir=tmp_path, tail="sealed", maxRecordsPerPartition=10)
     assert rows.rdd.getNumPartitions() >= 4
+
+
+def test_a_large_read_names_the_faster_way_once(
+    seal_topic: SealTopic,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seal_topic([batch(each, 4) for each in range(0, 40, 4)], segment_bytes=1)
+    options = {"dataDir": str(tmp_path), "subscribe": "orders", "tail": "sealed"}
+    reader = SmqReader({**options, "minPartitions": "4"}, StructType())
+    assert len(reader.partitions()) >= 4
+    assert caplog.messages == []
+    monkeypatch.setattr(reading, "LARGE_READ_BYTES", 1)
+    assert len(reader.partitions()) >= 4
+    assert ["read_topic" in each for each in caplog.messages] == [True]
 
 
 @pytest.mark.parametrize(
