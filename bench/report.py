@@ -17,13 +17,16 @@ _ABSOLUTE = {
     "of_fdatasync": ("— beside the machine's fdatasync", "≤ 2"),
     "acks_s_16": ("`disk` topics, 16 connections: acks/s", ""),
     "of_serial_syncs": ("— beside one fdatasync after another", "≥ 1.8"),
-    "first_start_s": ("first start on a machine, kernels compiled: s", "≤ 20"),
+    "first_start_s": ("first start on a machine, kernels compiled: s", "≤ 12"),
     "loaded_pss_mb": ("after these measurements, all processes: PSS MB, rings too", ""),
-    "ready_s": ("ready after start, warm kernels: s", "≤ 1.0"),
-    "idle_pss_mb": ("at rest, all processes: PSS MB, rings not counted", "≤ 200"),
+    "ready_s": ("ready after start, warm kernels: s", "≤ 0.5"),
+    "imports_s": ("imports of a start: CPU s", ""),
+    "numpy_imports_s": ("— Python and NumPy alone", ""),
+    "idle_pss_mb": ("at rest, all processes: PSS MB, rings not counted", "≤ 100"),
     "idle_cpu_percent": ("at rest: % of a core", "≤ 1"),
     "kib_per_connection": ("an idle connection: KiB", "≤ 20"),
     "serving_s": ("serving after kill -9 of everything, 2 GB in the WAL: s", "≤ 2"),
+    "shard_serving_s": ("serving after kill -9 of a shard, 2 GB in the WAL: s", "≤ 0.5"),
 }
 
 _CEILINGS = {"librdkafka_mock_mb_s": "librdkafka against its own mock broker, 1 MB batches, MB/s"}

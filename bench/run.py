@@ -161,6 +161,7 @@ def _rest(*, with_kafka: bool) -> list[Row]:
     figures = {name: lifecycle.start_and_rest(start) for name, start in starts.items()}
     with tempfile.TemporaryDirectory(prefix="smq-bench-") as name:
         figures["smq"] |= lifecycle.first_start(Path(name)) | lifecycle.death(Path(name))
+    figures["smq"] |= lifecycle.imports()
     return absolute_rows(figures["smq"], figures.get("kafka", {}))
 
 

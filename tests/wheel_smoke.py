@@ -52,7 +52,7 @@ def check_help(wheel: Path, directory: Path) -> None:
     assert folders == FOLDERS, f"the wheel holds {folders}"
     python = install(wheel, directory / "venv")
     code = (
-        "import smq.app.supervisor.composition as c; from smq.cli.main import app\n"
+        "import smq.app.supervisor.composition as c; from smq.cli.verbs import app\n"
         f"assert c.__file__.startswith({str(directory)!r}), c.__file__\n"
         "app(['--help'])"
     )

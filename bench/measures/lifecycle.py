@@ -20,6 +20,7 @@ from smq.testing.smq_broker import SmqCommand
 
 RESTARTS = 5
 DISK_ROUNDS = 5
+IMPORTS = 10
 IDLE_ROUNDS, IDLE_SECONDS = 3, 5.0
 IDLE_CONNECTIONS = 1000
 WAL_BYTES = 2_000_000_000
@@ -107,7 +108,8 @@ def first_start(directory: Path) -> Figures:
 
 
 def death(directory: Path) -> Figures:
-    """Seconds until SMQ serves again after kill -9 of all its processes, 2 GB in the WAL."""
+    """Seconds until SMQ serves again after kill -9 of all its processes, and of a shard alone; 2 GB
+    are in the WAL."""
     with SmqCommand(directory) as broker:
         with_topic = "death"
         raw(broker.port, "produce", topic=_create(broker, with_topic), bytes=WAL_BYTES)
@@ -116,7 +118,32 @@ def death(directory: Path) -> Figures:
         broker.kill("supervisor")
         started = time.perf_counter()
         broker.restart()
-        return {"serving_s": time.perf_counter() - started}
+        serving_s = time.perf_counter() - started
+        shard_s = median(_shard_death_s(broker) for _ in range(RESTARTS))
+        return {"serving_s": serving_s, "shard_serving_s": shard_s}
+
+
+def _shard_death_s(broker: SmqCommand) -> float:
+    started = time.perf_counter()
+    broker.kill("shard-1")
+    broker.restart()
+    return time.perf_counter() - started
+
+
+def imports() -> Figures:
+    """CPU seconds of the imports of a start, and of those of NumPy alone, with Python's own."""
+    refused = ["-m", "smq.cli.main", "serve", "--data-dir=/dev/null/none"]  # After all imports.
+    return {
+        "imports_s": min(_python_s(*refused) for _ in range(IMPORTS)),
+        "numpy_imports_s": min(_python_s("-c", "import numpy") for _ in range(IMPORTS)),
+    }
+
+
+def _python_s(*arguments: str) -> float:
+    before = os.times()
+    subprocess.run([sys.executable, *arguments], capture_output=True, check=False)
+    after = os.times()
+    return sum(after[2:4]) - sum(before[2:4])
 
 
 def _create(broker: Broker, name: str) -> str:

@@ -15,7 +15,8 @@ from smq.cli.client import (
     split_pair,
 )
 from smq.cli.output import say, say_lines
-from smq.cli.serve import ConfigFile, load_config
+from smq.cli.serve import ConfigFile
+from smq.cli.start import load_config
 from smq.model.config_values import SOURCES
 from smq.model.errors import StoreError
 

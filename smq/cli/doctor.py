@@ -6,10 +6,7 @@ The archive has names of topics and groups and counts of clients, but no record 
 import io
 import json
 import os
-import platform
-import tarfile
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +15,8 @@ import typer
 from smq.app.process.clock import monotonic_ns
 from smq.cli.client import AsJson, refusal
 from smq.cli.output import say
-from smq.cli.serve import ConfigFile, load_config
+from smq.cli.serve import ConfigFile
+from smq.cli.start import load_config
 
 if TYPE_CHECKING:
     from shm.cluster import ClusterBlock
@@ -182,6 +180,9 @@ def _sync_s(directory: Path) -> float:
 
 
 def _versions() -> dict[str, Any]:
+    import platform  # noqa: PLC0415  (other verbs start without these)
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
+
     found: dict[str, str | None] = {}
     for name in PACKAGES:
         try:
@@ -206,6 +207,8 @@ def _files(status: "Status") -> dict[str, str]:
 
 
 def _write(path: Path, members: dict[str, str]) -> None:
+    import tarfile  # noqa: PLC0415  (as above)
+
     try:
         with tarfile.open(path, "w:gz") as tar:
             for name, text in members.items():

@@ -1,83 +1,37 @@
-"""`smq serve`: every setting is an option, generated from the table of settings.
+"""`smq serve` with Typer, for a help text and for mistakes: every setting is an option.
 
-Heavy imports follow the parsing of arguments: a help text does not wait for Numba.
+`smq.cli.start` starts a broker.
 """
 
-import gc
 import inspect
-import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from smq.app.process.program import ONE_THREAD
-from smq.app.process.refusal import or_refuse, refuse_wire_only
-from smq.model.config import SETTINGS, Config
+from smq.app.process.refusal import or_refuse
+from smq.cli.start import CONFIG, StartOptions, load_config, start
+from smq.model.config import SETTINGS
 from smq.model.config_rules import size, size_wal
-from smq.model.config_sources import Machine, parse
-from smq.model.setting import FROM_FILE
 
 ConfigFile = Annotated[
     Path | None,
-    typer.Option("--config", help="A configuration file (TOML).", metavar="FILE"),
+    typer.Option(CONFIG, help="A configuration file (TOML).", metavar="FILE"),
 ]
-
-
-def load_config(file: Path | None, given: dict[str, Any]) -> tuple[Config, Machine]:
-    """The configuration of this invocation. Raises SystemExit with all problems."""
-    refuse_wire_only()
-    _refuse_secrets(given)
-    from smq.app.process.machine import this_machine  # noqa: PLC0415  (It exists on Linux only.)
-
-    try:
-        text = file.read_text() if file else ""
-    except OSError as reason:
-        raise SystemExit(
-            f"smq: the configuration file {file} cannot be read: {reason.strerror}"
-        ) from reason
-    except UnicodeDecodeError as reason:
-        raise SystemExit(
-            f"smq: the configuration file {file} is not UTF-8 text; save it as UTF-8"
-        ) from reason
-    machine = this_machine(os.environ)
-    name = f"configuration file {file}"
-    parsed = parse(machine, file=text, file_name=name, environment=os.environ, command_line=given)
-    return or_refuse(parsed), machine
-
-
-def _refuse_secrets(given: dict[str, Any]) -> None:
-    """Every user of the host can read a program's arguments. Raises SystemExit."""
-    for name, text in given.items():
-        found = SETTINGS[name]
-        if found.secret and text and not text.startswith(FROM_FILE):
-            raise SystemExit(
-                f"smq: {found.option}: other users of this host can read the command line; write "
-                f"{found.option}={FROM_FILE}PATH, or set {found.variable} or the "
-                "configuration file"
-            )
 
 
 def serve(*, config: Path | None, print_config: bool, **given: str | None) -> None:
     """Start the broker and serve until SIGTERM or Ctrl-C. Needs Linux on x86_64 or aarch64."""
-    command_line = {
-        setting.name: given[setting.key]
-        for setting in SETTINGS.values()
-        if given[setting.key] is not None
-    }
-    settings, machine = load_config(config, command_line)
-    if print_config:
-        from smq.app.process.machine import room_for_logs  # noqa: PLC0415  (as above)
+    texts = {setting.name: given[setting.key] for setting in SETTINGS.values()}
+    options = StartOptions(config, {name: text for name, text in texts.items() if text is not None})
+    if not print_config:
+        raise typer.Exit(start(options))
+    settings, machine = load_config(*options)
+    from smq.app.process.machine import room_for_logs  # noqa: PLC0415  (It exists on Linux only.)
 
-        sized = or_refuse(size(settings, settings.shards, machine.memory_bytes))
-        disk_bytes = room_for_logs(sized.data_dir / "logs")
-        typer.echo(size_wal(sized, sized.shards, disk_bytes).text(), nl=False)
-        return
-    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
-    gc.disable()  # Modules stay loaded: the collector need not scan them again.
-    from smq.app.supervisor.composition import serve_broker  # noqa: PLC0415  (NumPy reads the environment)
-
-    raise typer.Exit(serve_broker(settings, machine))
+    sized = or_refuse(size(settings, settings.shards, machine.memory_bytes))
+    disk_bytes = room_for_logs(sized.data_dir / "logs")
+    typer.echo(size_wal(sized, sized.shards, disk_bytes).text(), nl=False)
 
 
 def _parameters() -> list[inspect.Parameter]:

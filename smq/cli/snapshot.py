@@ -15,7 +15,8 @@ from smq.app.process.refusal import refuse_wire_only
 from smq.cli.client import AsJson, refusal
 from smq.cli.output import say
 from smq.cli.progress import progress
-from smq.cli.serve import ConfigFile, load_config
+from smq.cli.serve import ConfigFile
+from smq.cli.start import load_config
 from smq.cli.status import size
 from smq.model.catalog import NAMESPACE_DEFAULT
 from smq.model.errors import StoreError

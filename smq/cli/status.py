@@ -13,7 +13,8 @@ import typer
 
 from smq.app.process.clock import sleep
 from smq.cli.output import say, say_lines
-from smq.cli.serve import ConfigFile, load_config
+from smq.cli.serve import ConfigFile
+from smq.cli.start import load_config
 
 if TYPE_CHECKING:
     from smq.cli.group_facts import GroupFacts

@@ -15,7 +15,8 @@ from smq.cli.client import (
     refusal,
 )
 from smq.cli.output import say
-from smq.cli.serve import ConfigFile, load_config
+from smq.cli.serve import ConfigFile
+from smq.cli.start import load_config
 from smq.cli.status import table_lines
 from smq.model.topic_configs import SCHEMA
 

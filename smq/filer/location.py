@@ -4,19 +4,19 @@ The supervisor makes locations: that starts nothing. Opening one on S3 starts th
 processes that never fork open one.
 """
 
-import configparser
 import os
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from smq.filer.local import LocalStore
-from smq.filer.s3 import S3Store
-from smq.filer.s3_uploads import Access
 from smq.filer.store import Store
 from smq.model.config import Config
 from smq.model.errors import StoreError
+
+if TYPE_CHECKING:
+    from smq.filer.s3_uploads import Access
 
 S3_SCHEME = "s3://"
 CREDENTIALS_FILE = "~/.aws/credentials"
@@ -97,12 +97,14 @@ class Location(NamedTuple):
             return LocalStore(Path(self.root), reserve_bytes)
         if problems := self.problems(environment):
             raise StoreError(self.root, problems[0])
+        from smq.filer.s3 import S3Store  # noqa: PLC0415  (Most filers are directories.)
+
         bucket, _, prefix = self.root.removeprefix(S3_SCHEME).partition("/")
         return S3Store(bucket, prefix, self.access(environment))
 
-    def access(self, environment: Mapping[str, str]) -> Access:
+    def access(self, environment: Mapping[str, str]) -> "Access":
         """How to reach the bucket: the settings, and keys from a file."""
-        access = Access()
+        access: Access = {}
         if self.s3_endpoint:
             access["endpoint"] = self.s3_endpoint
         if self.s3_region:
@@ -129,17 +131,19 @@ def _in_the_way(root: Path) -> Iterator[str]:
         yield f"filer.root: {root} cannot be used: {reason.strerror}; choose another directory"
 
 
-def _keys_in(path: Path, environment: Mapping[str, str]) -> Access:
+def _keys_in(path: Path, environment: Mapping[str, str]) -> "Access":
     """The keys of the selected profile, from a credentials file of the AWS tools."""
+    import configparser  # noqa: PLC0415  (as above)
+
     profile = environment.get("AWS_PROFILE") or "default"
     parser = configparser.ConfigParser(interpolation=None)
     try:
         parser.read_string(path.read_text())
         section = parser[profile]
-        access = Access(
-            access_key_id=section["aws_access_key_id"],
-            secret_access_key=section["aws_secret_access_key"],
-        )
+        access: Access = {
+            "access_key_id": section["aws_access_key_id"],
+            "secret_access_key": section["aws_secret_access_key"],
+        }
     except (OSError, UnicodeDecodeError, configparser.Error) as reason:
         raise StoreError(str(path), f"it cannot be read: {reason}") from reason
     except KeyError as missing:

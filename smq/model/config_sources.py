@@ -6,8 +6,6 @@
 memory, directories of the user) are an argument.
 """
 
-import difflib
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -75,6 +73,8 @@ class TextSource(NamedTuple):
 def _choose(chosen: dict[str, Any], name: str, raw: object, source: TextSource) -> None:
     found = SETTINGS.get(name)
     if found is None:
+        import difflib  # noqa: PLC0415  (seldom needed)
+
         near = difflib.get_close_matches(name, SETTINGS, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         source.problems.append(Problem(f"{name} ({source.name}): there is no such setting{hint}"))
@@ -99,6 +99,10 @@ def _revealed(setting: Setting, raw: object, read: ReadFile) -> object:
 
 
 def _of_file(text: str, name: str, problems: list[Problem]) -> dict[str, Any]:
+    if not text:  # Mostly there is no file.
+        return {}
+    import tomllib  # noqa: PLC0415  (seldom needed)
+
     try:
         return dict(_flat("", tomllib.loads(text)))
     except tomllib.TOMLDecodeError as reason:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from smq.model.frozen import frozen
+
 
 class CommittedOffset(NamedTuple):
     """A group's committed offset of a partition."""
@@ -17,7 +19,7 @@ class CommittedOffset(NamedTuple):
     """Set by clients that request a retention (OffsetCommit 2-4)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredMember:
     """A member of a group at its last stable generation."""
 
@@ -33,7 +35,7 @@ class StoredMember:
     """Its row's key within the group; members are sorted by it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredGroup:
     """A group at its last stable generation, or when its last member left."""
 
@@ -45,7 +47,7 @@ class StoredGroup:
     members: tuple[StoredMember, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupChange:
     """Changes of a group since it was last saved. `group` has the current fields."""
 

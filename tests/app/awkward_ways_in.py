@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from confluent_kafka import Producer
 from typer.testing import CliRunner
 
-from smq.cli.main import app
+from smq.cli.verbs import app
 from smq.testing.smq_broker import SmqBroker
 from tests.awkward import ANY_TIME, Awkward
 

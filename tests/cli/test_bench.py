@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from smq.cli import bench as verb
-from smq.cli.main import app
+from smq.cli.verbs import app
 from smq.testing.smq_broker import SmqBroker
 
 # What makes each workload that comes with SMQ a matter of seconds.

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from smq.cli.client import client_at, cluster_at, from_json, refusal, split_pair, to_json, utf8
-from smq.cli.main import app
+from smq.cli.verbs import app
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from tests.client.fake_kafka import fake_kafka
 

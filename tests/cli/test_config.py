@@ -5,7 +5,7 @@ from uuid import uuid4
 
 from typer.testing import CliRunner
 
-from smq.cli.main import app
+from smq.cli.verbs import app
 from smq.testing.smq_broker import SmqBroker
 
 

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from smq.cli.broker_facts import open_transactions
-from smq.cli.main import app
+from smq.cli.verbs import app
 from smq.testing.smq_broker import SmqBroker
 
 

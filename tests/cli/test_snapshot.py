@@ -14,7 +14,7 @@ import confluent_kafka
 import pytest
 from typer.testing import CliRunner
 
-from smq.cli.main import app
+from smq.cli.verbs import app
 from smq.client.names import TopicPartition
 from smq.testing.smq_broker import SmqBroker
 from tests.app.front.test_server import small_disk

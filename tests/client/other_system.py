@@ -198,7 +198,7 @@ NEED_A_BROKERS_HOST = (
 
 def use_the_command_line(system: str, address: str) -> None:
     """Verbs that ask a broker work; those that need its host refuse with a sentence."""
-    from smq.cli.main import app  # noqa: PLC0415
+    from smq.cli.verbs import app  # noqa: PLC0415
 
     def run(*words: str) -> None:
         app(list(words), standalone_mode=False)

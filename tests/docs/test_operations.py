@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from smq.cli.main import app
+from smq.cli.verbs import app
 from smq.model.config import SETTINGS
 from smq.testing.smq_broker import SmqBroker
 from tests.deploy.test_deploy import METRIC, exported

@@ -11,8 +11,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import psutil
-
 from smq.model.config_sources import Machine
 
 # Per process, beside client connections: WAL segments, sockets, cold reads.
@@ -34,7 +32,9 @@ def this_machine(environment: Mapping[str, str]) -> Machine:
     groups = own_groups(_CGROUPS, _text(_OWN_CGROUP))
     return Machine(
         cores=min([len(os.sched_getaffinity(0)), *_core_limits(groups)]),
-        memory_bytes=min([psutil.virtual_memory().total, *_memory_limits_bytes(groups)]),
+        memory_bytes=min(
+            [os.sysconf("SC_PHYS_PAGES") * mmap.PAGESIZE, *_memory_limits_bytes(groups)]
+        ),
         data_home=_data_home(environment),
         runtime_home=_runtime_home(environment),
     )

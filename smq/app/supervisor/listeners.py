@@ -14,8 +14,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from smq.app.process.clock import monotonic_ms, sleep
 from smq.app.process.inheritance import socket_path
 from smq.app.supervisor.datadir import CLUSTER_ID
@@ -89,6 +87,8 @@ def _cannot_listen(host: str, port: int, option: str, reason: OSError) -> str:
 
 def _by_whom(port: int) -> str:
     """' by process N (name)', if we may know."""
+    import psutil  # noqa: PLC0415  (seldom needed)
+
     try:
         for connection in psutil.net_connections("tcp"):
             listens = connection.status == psutil.CONN_LISTEN and connection.laddr.port == port

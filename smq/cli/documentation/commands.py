@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from typer.core import TyperArgument, TyperGroup
 
-from smq.cli.main import app
+from smq.cli.verbs import app
 
 
 def verbs() -> Iterator[tuple[str, Any]]:

@@ -4,7 +4,6 @@ Secrets besides the URI's are no settings: they come from a file of properties, 
 them, or from pyiceberg's own configuration and environment.
 """
 
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -73,6 +72,8 @@ class CatalogSettings(NamedTuple):
     def _properties(self) -> dict[str, str]:
         if not self.properties:
             return {}
+        import tomllib  # noqa: PLC0415  (seldom needed)
+
         try:
             found = tomllib.loads(Path(self.properties).expanduser().read_text())
         except (OSError, ValueError) as reason:

@@ -16,13 +16,14 @@ A type that has no form here raises TypeError when the first message with it is 
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from reprlib import repr as short
 from types import NoneType, UnionType
 from typing import Any, Generic, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from smq.model.errors import PeerError
+from smq.model.frozen import frozen
 from smq.wire.internal.frames import KIND_COMMAND, encode_frame
 
 A_co = TypeVar("A_co", covariant=True)
@@ -33,12 +34,12 @@ Read = Callable[[Any], Any]
 _PLAIN = frozenset({int, str, bool, NoneType})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Question(Generic[A_co]):
     """What one of our processes asks another; the answer is an `A_co`, or Failed."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failed:
     """The answer to what could not be done: a sentence.
 

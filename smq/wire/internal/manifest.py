@@ -4,13 +4,12 @@ They may come long after their asker has given them up: a file's name never repe
 what it is about.
 """
 
-from dataclasses import dataclass
-
+from smq.model.frozen import frozen
 from smq.model.segments import Segment
 from smq.wire.internal.form import Question
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SegmentPage:
     """A partition's log start and some of its segments, in order."""
 
@@ -18,7 +17,7 @@ class SegmentPage:
     segments: list[Segment]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListSegments(Question[SegmentPage]):
     """Ask for a page of the segments with records at or after `from_offset`.
 
@@ -29,7 +28,7 @@ class ListSegments(Question[SegmentPage]):
     from_offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommitSegments(Question[list[Segment]]):
     """Add segments to the manifest, all or none; answers the manifest's for their offsets.
 
@@ -40,7 +39,7 @@ class CommitSegments(Question[list[Segment]]):
     segments: list[Segment]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommitUndecided(Question[bool]):
     """Add an undecided segment; False: the partition was deleted.
 
@@ -50,7 +49,7 @@ class CommitUndecided(Question[bool]):
     segment: Segment
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NamePayloads(Question[bool]):
     """Note payloads that the records of a file name, some at a time, before it becomes a segment.
 
@@ -61,7 +60,7 @@ class NamePayloads(Question[bool]):
     ids: list[str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeleteSegments(Question[bool]):
     """Remove the segments in these files, and no others that may have their places by now.
 
@@ -73,7 +72,7 @@ class DeleteSegments(Question[bool]):
     are_replaced: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CondemnFiles(Question[list[str]]):
     """Condemn those of these files that are no segments, before they are deleted; answers them.
 
@@ -83,7 +82,7 @@ class CondemnFiles(Question[list[str]]):
     paths: list[str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CondemnPayloads(Question[list[str]]):
     """Condemn payloads, before they are deleted: no new record may name them.
 
@@ -95,14 +94,14 @@ class CondemnPayloads(Question[list[str]]):
     settle_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ForgetPayloads(Question[bool]):
     """These condemned payloads are deleted."""
 
     keys: list[str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReplaceSegments(Question[bool]):
     """Replace the neighbours `old` by `new`; False: the partition was deleted.
 
@@ -114,7 +113,7 @@ class ReplaceSegments(Question[bool]):
     new: Segment
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SetLogStart(Question[bool]):
     """Raise a partition's log start offset; it is never lowered."""
 
@@ -122,7 +121,7 @@ class SetLogStart(Question[bool]):
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SyncManifest(Question[bool]):
     """Answer once all that the store shows now is durable.
 

@@ -10,9 +10,9 @@ or Failed; a misspelt field is a type error. smq.wire.internal.form encodes both
 `number` is a partition's number in the catalog, `node` the id of the shard that leads it.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from smq.model.frozen import frozen
 from smq.model.segments import SealedPartition
 from smq.model.topic_settings import TopicSettings
 from smq.wire.internal.form import Question, by_name
@@ -60,7 +60,7 @@ class UnsealedPart(NamedTuple):
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UnsealedParts:
     """What a partition has from `undecided_end` on, as of one moment: its bytes, and its parts.
 
@@ -93,7 +93,7 @@ class Owner(NamedTuple):
 # What a shard answers.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShardFacts:
     """The changes of a shard's partitions after version `since` up to `version`.
 
@@ -110,7 +110,7 @@ class ShardFacts:
     wal_bytes_max: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Partitions(Question[ShardFacts]):
     """Ask for changes since a version of a life of the shard, or the first part of them."""
 
@@ -118,14 +118,14 @@ class Partitions(Question[ShardFacts]):
     since: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RawBatches:
     """An answer followed by this many bytes of batches."""
 
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Batches(Question[RawBatches]):
     """Ask for whole batches from the one that holds `offset` on.
 
@@ -142,7 +142,7 @@ class Batches(Question[RawBatches]):
     as_sent: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MarkSealed(Question[bool]):
     """Report that sealed segments hold all below `end`: what is decided, or batches as sent.
 
@@ -154,7 +154,7 @@ class MarkSealed(Question[bool]):
     is_decided: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindAborted(Question[list[tuple[int, int, int]]]):
     """Ask for the aborted transactions of some producers with records or markers in [start, end),
     which is decided: producer id, first offset, offset of the marker."""
@@ -165,7 +165,7 @@ class FindAborted(Question[list[tuple[int, int, int]]]):
     producers: list[int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MarkCompacted(Question[bool]):
     """Say that segments below `end` are about to be compacted: readers must use them from now on.
 
@@ -176,7 +176,7 @@ class MarkCompacted(Question[bool]):
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RaiseLogStart(Question[bool]):
     """Report that retention has dropped all below `offset`. Answered as MarkSealed."""
 
@@ -184,28 +184,28 @@ class RaiseLogStart(Question[bool]):
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unsealed(Question[UnsealedParts]):
     """Ask for a partition's unsealed bytes, and the parts in full segments of the WAL, in order."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindEnds(Question[Ends]):
     """Ask for the sealed end and the log end of a partition."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogMemory:
     """The size of a log's memory, whose descriptor comes with the answer."""
 
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attach(Question[LogMemory]):
     """A log's memory, read-only."""
 
@@ -232,19 +232,19 @@ FOR_SHARD = by_name(
 # Answered by the sealer; its workers answer all but the first.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pressure(Question[bool]):
     """The WAL has grown too much: seal all partitions, whatever their size."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindPayloads(Question[dict[str, tuple[int, int] | None]]):
     """Ask for the length and the upload time in ms of each payload; None: it does not exist."""
 
     keys: list[str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Storage:
     """The sealed bytes of partitions, in the order of the request, and the disk of the logs."""
 
@@ -253,7 +253,7 @@ class Storage:
     usable_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DescribeStorage(Question[Storage]):
     """Ask how much of partitions is stored, up to where their logs say that they are sealed."""
 
@@ -269,12 +269,12 @@ FOR_SEALER = by_name(
 # Answered by a worker of the sealer.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Probe(Question[str | None]):
     """Ask why the filer must not be used, if so."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Seal(Question[int]):
     """Seal a partition; answers its new sealed end. `log_start` is the shard's.
 
@@ -293,7 +293,7 @@ class Seal(Question[int]):
     known_end: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DropUnsealed(Question[int]):
     """Drop expired records that could not be sealed; answers the new log start."""
 
@@ -302,7 +302,7 @@ class DropUnsealed(Question[int]):
     settings: TopicSettings
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Retained:
     """The deleted files, and whether more remain."""
 
@@ -310,7 +310,7 @@ class Retained:
     has_more: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Retain(Question[Retained]):
     """Delete some of a partition's expired segments.
 
@@ -324,7 +324,7 @@ class Retain(Question[Retained]):
     state: PartitionState
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Merge(Question[int]):
     """Merge some of a partition's small segments, if due; answers how many became one."""
 
@@ -332,7 +332,7 @@ class Merge(Question[int]):
     settings: TopicSettings
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Compact(Question[bool]):
     """Take a step of compacting a partition, if due; answers whether there is more to do.
 
@@ -344,7 +344,7 @@ class Compact(Question[bool]):
     settings: TopicSettings
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unnamed:
     """The files of a page that nothing names; `after` is where the next page begins, if any."""
 
@@ -352,7 +352,7 @@ class Unnamed:
     after: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindUnnamed(Question[Unnamed]):
     """Ask for the files of a page that are no segments, nor were some since `before_ms`."""
 
@@ -360,7 +360,7 @@ class FindUnnamed(Question[Unnamed]):
     after: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sweep(Question[list[str]]):
     """Delete those of these files that nothing names, as FindUnnamed says; answers which."""
 
@@ -368,7 +368,7 @@ class Sweep(Question[list[str]]):
     before_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindOrphans(Question[Unnamed]):
     """Ask for the payloads of a page that no record names and no new record may name.
 
@@ -380,7 +380,7 @@ class FindOrphans(Question[Unnamed]):
     after: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SweepPayloads(Question[list[str]]):
     """Condemn these payloads, and delete those that have been condemned long enough.
 
@@ -392,7 +392,7 @@ class SweepPayloads(Question[list[str]]):
     settle_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PublishTable(Question[bool]):
     """Have a topic's lake table follow the manifest; answers whether more commits remain.
 
@@ -410,7 +410,7 @@ class PublishTable(Question[bool]):
     check: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WithdrawTable(Question[bool]):
     """Drop the lake table of a deleted topic."""
 
@@ -419,7 +419,7 @@ class WithdrawTable(Question[bool]):
     format: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ForgetUnfinished(Question[dict[str, int]]):
     """Delete unfinished writes that were not touched since these times, or whose writer is gone.
 
@@ -455,7 +455,7 @@ FOR_WORKER = by_name(
 # Answered by the coordinator, after the change is durable; so are those of `manifest`.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EnsureTopics(Question[dict[str, str | None]]):
     """Create missing topics; answers why not, for each, or None."""
 

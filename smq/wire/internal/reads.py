@@ -1,7 +1,6 @@
 """Questions about the records of sealed segments, and their answers."""
 
-from dataclasses import dataclass
-
+from smq.model.frozen import frozen
 from smq.model.segments import (
     ANY_REACH,
     ANY_SIZE,
@@ -13,7 +12,7 @@ from smq.model.segments import (
 from smq.wire.internal.form import Question
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BatchFile:
     """Batches as a range of a file of the sealer; the offset after them; whether it was cached.
 
@@ -29,7 +28,7 @@ class BatchFile:
     is_undecided: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cold(Question[BatchFile]):
     """Ask for batches from sealed segments, the first of which has a record at the offset or later.
 
@@ -44,7 +43,7 @@ class Cold(Question[BatchFile]):
     reach: SegmentReach = ANY_REACH
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Inline(Question[BatchFile]):
     """`Cold` with payloads in place of their handles, from the log or from segments.
 
@@ -62,7 +61,7 @@ class Inline(Question[BatchFile]):
     as_sent: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordTime:
     """Where a record is, and its time."""
 
@@ -70,7 +69,7 @@ class RecordTime:
     timestamp: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewestRecord(Question[RecordTime | None]):
     """Ask for the sealed record with the largest time, at or after `log_start`."""
 
@@ -79,7 +78,7 @@ class NewestRecord(Question[RecordTime | None]):
     limit: int = NO_LIMIT
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OffsetForTime(Question[RecordTime | None]):
     """Ask for the first sealed record of a time or later, at or after `log_start`."""
 
@@ -89,7 +88,7 @@ class OffsetForTime(Question[RecordTime | None]):
     limit: int = NO_LIMIT
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MakeInline(Question[BatchFile]):
     """`Inline`, with the sealer's facts about the partition."""
 

@@ -1,8 +1,8 @@
 """Questions of the front to shards about the metrics that clients push (KIP-714)."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from smq.model.frozen import frozen
 from smq.wire.internal.form import Question
 
 
@@ -24,21 +24,21 @@ class PushingClient(NamedTuple):
     error: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListPushes(Question[list[PushingClient]]):
     """Ask for the clients that a shard has seen last, at most this many."""
 
     count_max: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PushedMetrics:
     """An answer followed by this many bytes: a client's push, inflated."""
 
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindPush(Question[PushedMetrics]):
     """Ask for the newest push of a client instance; empty if there is none."""
 

@@ -7,15 +7,15 @@
 in order.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from smq.model.frozen import frozen
 from smq.wire.internal.form import Question
 
 NOT_WRITTEN = -1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WriteMarkers(Question[list[int]]):
     """End a producer's transaction in these partitions, as Kafka's WriteTxnMarkers.
 
@@ -37,7 +37,7 @@ class WriteMarkers(Question[list[int]]):
     is_synced: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SyncLogs(Question[list[int]]):
     """Sync the logs of these partitions up to their current ends, before a producer's commit.
 
@@ -51,7 +51,7 @@ class SyncLogs(Question[list[int]]):
     written: list[int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AddPartitions(Question[list[int]]):
     """Add partitions to a producer's ongoing transaction, or begin one with them (KIP-890).
 
@@ -77,7 +77,7 @@ class OpenProducer(NamedTuple):
     producer_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindTransactions(Question[list[bool]]):
     """Ask whether the coordinator knows an uncompleted transaction of each producer, of this epoch.
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 from typer.testing import CliRunner
 
-from smq.cli.main import app
+from smq.cli.verbs import app
 from smq.client.client import Client, connect
 from smq.client.consuming.consumer import Consumer
 from smq.client.kafka.offsets import Start

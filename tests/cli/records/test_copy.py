@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 from typer.testing import CliRunner
 
-from smq.cli.main import app
 from smq.cli.records import copying
+from smq.cli.verbs import app
 from smq.client.client import Client
 from smq.client.kafka import offsets
 from smq.client.kafka.cluster import Cluster

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from typer.testing import CliRunner
 
-from smq.cli.main import app
+from smq.cli.verbs import app
 from smq.client.client import Client
 from smq.client.reference import StoredPayload
 from smq.testing.smq_broker import SmqBroker

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from smq.cli.main import app
+from smq.cli.verbs import app
 from smq.client.consuming.consumer import Consumer
 from smq.client.kafka.offsets import Start
 from smq.client.names import TopicPartition

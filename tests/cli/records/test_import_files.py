@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from smq.cli.main import app
 from smq.cli.records.tables import ROWS_MAX
+from smq.cli.verbs import app
 from smq.testing.smq_broker import SmqBroker
 
 

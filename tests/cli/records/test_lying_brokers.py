@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 from typer.testing import CliRunner
 
-from smq.cli.main import app
+from smq.cli.verbs import app
 from smq.client.client import connect
 from smq.client.clock import SYSTEM_CLOCK
 from smq.client.consuming import silence

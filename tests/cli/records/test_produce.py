@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from smq.cli.main import app
 from smq.cli.records.produce import Format, Input, Sending, _lines_of_a_pipe
+from smq.cli.verbs import app
 from tests.app.smq_command import SMQ
 from tests.client.fake_kafka import FakeKafka, fake_kafka
 

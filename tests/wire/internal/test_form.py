@@ -1,13 +1,13 @@
 """Questions and answers as JSON: what comes out is what went in, or a sentence."""
 
 import json
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, strategies as st
 
 from smq.model.errors import PeerError
+from smq.model.frozen import frozen
 from smq.wire.internal.form import (
     Failed,
     Question,
@@ -36,7 +36,7 @@ class Mixed(NamedTuple):
     rows: list[Row]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """An answer."""
 
@@ -44,7 +44,7 @@ class Found:
     by_key: dict[str, tuple[int, bool] | None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindSome(Question[Found | None]):
     """A question."""
 
@@ -147,7 +147,7 @@ def test_garbage_is_a_broken_peer_or_a_failed_answer(garbage: bytes) -> None:
         decode_question(garbage, QUESTIONS)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Formless(Question[set[int]]):
     """Sets have no form."""
 
