@@ -56,7 +56,7 @@ class FakeSealedBroker:
         self.runtime_dir = directory / "run"
         self.shard = FakeShard(batches)
         self.oldest_ms = 0
-        self.wal_bytes = 0
+        self.wal_bytes = self.cpu_ms = 0
         self.asked: list[type] = []
         topic = Topic("orders", UUID(int=1), (NUMBER,), (0,))
         self.store = SqlStore.open(directory / FILE_NAME)
@@ -116,7 +116,8 @@ class FakeSealedBroker:
         state = PartitionState(
             NUMBER, 0, shard.start, shard.sealed_end, shard.end, 1, self.oldest_ms
         )
-        return ShardFacts(1, 0, 1, False, [], [state], self.wal_bytes, wal_bytes_max=100)
+        wal = self.wal_bytes, 100
+        return ShardFacts(1, 0, 1, False, [], [state], *wal, cpu_ms=self.cpu_ms)
 
     def _coordinator_answers(self, frame: InternalFrame) -> bytes:
         manifest = self.store.manifest

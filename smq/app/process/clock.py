@@ -9,6 +9,7 @@ import this file: it takes the time, or a function that returns it, as an argume
     monotonic_ms   for ages and deadlines (`now_ms` in arguments): the time line of the data
                    directory, which continues over restarts (smq.app.supervisor.timeline)
     monotonic_ns   for durations. It starts at boot
+    cpu_ms         the processor's time of this process, as a measure of its load
     awake_ms       for turns of a process that may starve: the time it waits for a core is no part
 
 The simulator replaces both system clocks for a block of code (`replaced`).
@@ -33,6 +34,7 @@ def _read_starved_ns() -> int:
 
 _wall_ns: Callable[[], int] = time.time_ns
 _monotonic_ns: Callable[[], int] = time.monotonic_ns
+_cpu_ns: Callable[[], int] = time.process_time_ns
 _starved_ns: Callable[[], int] = _read_starved_ns
 _ahead_ms = 0
 
@@ -50,6 +52,11 @@ def monotonic_ns() -> int:
 def monotonic_ms() -> int:
     """Monotonic milliseconds on the time line, if one was begun, or from an arbitrary start."""
     return _monotonic_ns() // 1_000_000 + _ahead_ms
+
+
+def cpu_ms() -> int:
+    """Milliseconds of the processor's time that this process has used."""
+    return _cpu_ns() // 1_000_000
 
 
 def awake_ms() -> int:
@@ -81,10 +88,16 @@ def sleep(seconds: float) -> None:
 @contextmanager
 def replaced(wall_ns: Callable[[], int], monotonic_ns: Callable[[], int]) -> Iterator[None]:
     """Use these clocks within the block, and no time line from before it."""
-    global _wall_ns, _monotonic_ns, _starved_ns, _ahead_ms
-    before = _wall_ns, _monotonic_ns, _starved_ns, _ahead_ms
-    _wall_ns, _monotonic_ns, _starved_ns, _ahead_ms = wall_ns, monotonic_ns, lambda: 0, 0
+    global _wall_ns, _monotonic_ns, _cpu_ns, _starved_ns, _ahead_ms
+    before = _wall_ns, _monotonic_ns, _cpu_ns, _starved_ns, _ahead_ms
+    replacements = wall_ns, monotonic_ns, _nothing, _nothing, 0
+    _wall_ns, _monotonic_ns, _cpu_ns, _starved_ns, _ahead_ms = replacements
     try:
         yield
     finally:
-        _wall_ns, _monotonic_ns, _starved_ns, _ahead_ms = before
+        _wall_ns, _monotonic_ns, _cpu_ns, _starved_ns, _ahead_ms = before
+
+
+def _nothing() -> int:
+    """A simulated process waits for no core, and uses none."""
+    return 0

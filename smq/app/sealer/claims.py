@@ -1,11 +1,14 @@
 """What a worker process claims of the cores, decided by what waits for it. No IO.
 
-    IDLE     what all others leave, while nothing hurries
-    LITTLE   a tenth of a core beside one that is busy: a job is getting late
-    FULL     as much as others: a job is late, or a log is short of space
+    SPARE    what all others leave, and nothing while shards are busy
+    IDLE     what all others leave
+    LITTLE   a tenth of a core beside one that is busy
+    FULL     as much as others
 
-A process without privileges can lower its claim, but not raise it again. So each worker takes its
-claim when it is forked, and another claim takes another worker.
+A job begins with SPARE, and claims more with each third of the time after which it is late. While a
+log is short of space all claim FULL. A process without privileges can lower its claim, but not
+raise it again. So each worker takes its claim when it is forked, and a higher one takes another
+worker.
 """
 
 from dataclasses import dataclass
@@ -15,35 +18,32 @@ from enum import IntEnum
 class Claim(IntEnum):
     """The classes; a greater one claims more."""
 
-    IDLE = 0
-    LITTLE = 1
-    FULL = 2
+    SPARE = 0
+    IDLE = 1
+    LITTLE = 2
+    FULL = 3
 
 
 @dataclass(slots=True)
 class Pace:
-    """What a worker is to claim. A job that has waited `late_ms` for idle cores is late.
+    """What a worker is to claim. A job that has waited `late_ms` for others is late.
 
-    A claim that was raised for a late job stays for as long: chores come one by one, and each
-    would wait again.
+    A claim that was raised for a job stays for as long: jobs come one by one, and each would wait
+    again.
     """
 
     base: Claim
     late_ms: int
     is_short: bool = False
-    _late: Claim = Claim.IDLE
+    _raised: Claim = Claim.SPARE
     _until_ms: int = 0
 
     def claim(self, waiting_ms: int, now_ms: int) -> Claim:
         """The claim now. `waiting_ms`: for how long the oldest job has waited, done in part."""
-        if self.base is not Claim.IDLE:
+        if self.base is not Claim.SPARE:
             return self.base
-        late = self._lateness(waiting_ms)
-        if late >= self._late or now_ms >= self._until_ms:
-            self._late, self._until_ms = late, now_ms + self.late_ms
-        return Claim.FULL if self.is_short else self._late
-
-    def _lateness(self, waiting_ms: int) -> Claim:
-        if waiting_ms >= self.late_ms:
-            return Claim.FULL
-        return Claim.LITTLE if waiting_ms * 3 >= self.late_ms * 2 else Claim.IDLE
+        thirds = waiting_ms * Claim.FULL // self.late_ms if self.late_ms else Claim.FULL
+        raised = Claim(min(thirds, Claim.FULL))
+        if raised >= self._raised or now_ms >= self._until_ms:
+            self._raised, self._until_ms = raised, now_ms + self.late_ms
+        return Claim.FULL if self.is_short else self._raised

@@ -22,6 +22,7 @@ from smq.app.process.inheritance import Stop
 from smq.app.process.link import Link
 from smq.app.process.loop import Loop
 from smq.app.sealer.claims import Claim, Pace
+from smq.app.sealer.pause import NEVER, Pause
 from smq.app.sealer.worker import Surroundings, subject_of, work
 from smq.wire.internal.form import Failed, Question, decode_answer, encode_question, name_of
 from smq.wire.internal.frames import InternalFrame
@@ -85,7 +86,9 @@ class Hands:
         self._jobs: deque[_Job] = deque()
         self._link: Link | None = None
         self._pid = 0
-        self._claim = terms.claim  # The worker's.
+        self._claim = max(terms.claim, Claim.IDLE)  # The worker's.
+        self._pause = Pause()
+        self._shards_are_busy = False
         self._progress = _Progress()
         self._dismissed: list[int] = []
         self._stopped = False
@@ -116,6 +119,10 @@ class Hands:
         """Whether a log is short of space: from the next look on, nothing waits for idle cores."""
         self._pace.is_short = is_short
 
+    def give_way(self, *, is_busy: bool) -> None:
+        """Whether shards are busy: from the next look on, what is not late pauses."""
+        self._shards_are_busy = is_busy
+
     def taking_ms(self, now_ms: int) -> int:
         """How long the current job has been running; 0 without one."""
         return now_ms - self._jobs[0].begun_ms if self._jobs else 0
@@ -133,8 +140,11 @@ class Hands:
             self._send()
 
     def _wanted_claim(self) -> Claim:
+        """What the worker must claim for what waits. It pauses, or goes on, by the same."""
         now_ms = monotonic_ms()
-        return self._pace.claim(now_ms - self._jobs[0].queued_ms, now_ms)
+        claim = self._pace.claim(now_ms - self._jobs[0].queued_ms, now_ms)
+        self._pause.set(is_on=claim is Claim.SPARE and self._shards_are_busy)
+        return max(claim, Claim.IDLE)
 
     def _check_progress(self) -> None:
         """Kill a worker that hangs; its job fails.
@@ -146,7 +156,7 @@ class Hands:
         if not self._jobs or self._link is None:
             return
         now_ms, (ticks, waits), progress = monotonic_ms(), cpu_time(self._pid), self._progress
-        if waits or ticks != progress.ticks:
+        if waits or self._pause.is_on or ticks != progress.ticks:
             progress.ticks, progress.since_ms = ticks, now_ms
         elif now_ms - progress.since_ms >= self._hung_ms << len(self._dismissed):
             self._dismiss()
@@ -180,7 +190,7 @@ class Hands:
         def run() -> None:
             ours.close()
             take(claim)
-            work(theirs, self._at)
+            work(theirs, self._at._replace(pause=self._pause if claim is Claim.IDLE else NEVER))
 
         self._pid, self._claim = fork(self._name, run, stop), claim
         stop.close()

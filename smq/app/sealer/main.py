@@ -29,6 +29,7 @@ from smq.app.sealer.claims import Claim
 from smq.app.sealer.hands import Hands, Terms
 from smq.app.sealer.known import Known
 from smq.app.sealer.pass_memory import SharedPassMemory
+from smq.app.sealer.shard_load import ShardLoad
 from smq.app.sealer.tables import TableKey, Tables
 from smq.app.sealer.worker import Surroundings
 from smq.app.sealer.workers import Hire, Readers, Sealers, sealers_of
@@ -84,7 +85,7 @@ class Sealer:
             self._memory,
         )
         self._loop, self._inheritance = loop, inheritance
-        terms = Terms(Claim.IDLE, late_ms=config.seal_late_ms)
+        terms = Terms(Claim.SPARE, late_ms=config.seal_late_ms)
         self.sealing = Sealers("seal", sealers, lambda name: hire(loop, name, at, terms))
         self.reading = Readers(loop, "cold", at, hire=hire)
         self._known = Known()
@@ -97,6 +98,7 @@ class Sealer:
         self._asked: set[int] = set()
         self._pressure = False
         self._short_ms: int | None = None  # When a log was short of space last.
+        self._loads = {node: ShardLoad() for node in self._shards}
         self._links: set[Link] = set()
         self._told = Lately()
         self.publishing = hire(loop, "tables", at, terms)
@@ -179,7 +181,10 @@ class Sealer:
                 self._tables.check_ms = self._known.config.log_retention_check_interval_ms
                 self._tables.look(monotonic_ms())
         is_short = self._short_ms is not None and monotonic_ms() - self._short_ms < HURRY_MS
+        is_busy = any(load.is_high for load in self._loads.values())
         self.sealing.hurry(is_short=is_short)
+        self.sealing.give_way(is_busy=is_busy)
+        self.publishing.give_way(is_busy=is_busy)
         self.sealing.look()
         self.publishing.look()
         self.reading.look()
@@ -248,6 +253,7 @@ class Sealer:
         facts = decode_answer(Partitions, body)
         if isinstance(facts, Failed):
             return
+        self._loads[node].see(facts.cpu_ms, monotonic_ms())
         watched = self._watched[node]
         if not watched.take(facts):
             self._ask(node)

@@ -21,6 +21,7 @@ from smq.app.process.clock import monotonic_ms, now, wall_ms
 from smq.app.process.collector import collect_as_usual
 from smq.app.process.inheritance import COORDINATOR, shard_name, socket_path
 from smq.app.sealer.pass_memory import SharedPassMemory
+from smq.app.sealer.pause import NEVER, Pause
 from smq.app.sealer.ports import ShardOverSocket, StoredManifest
 from smq.app.sealer.turn import Turn
 from smq.filer.location import Location
@@ -93,6 +94,7 @@ class Surroundings(NamedTuple):
     cache_dir: Path
     catalog: CatalogSettings = CatalogSettings("")
     memory: SharedPassMemory | None = None
+    pause: Pause = NEVER
 
 
 def _drawn() -> int:
@@ -181,7 +183,7 @@ class Worker:
         """Seal a partition; returns its new sealed end."""
         from smq.sealer.seal import Gone, Sealing  # noqa: PLC0415  (It imports pyarrow.)
 
-        turn = Turn(SEAL_TURN_MS)
+        turn = Turn(SEAL_TURN_MS, self._at.pause)
         sealing = Sealing(
             self.store,
             self._shard(job.node),
@@ -482,6 +484,7 @@ def work(sock: socket.socket, at: Surroundings, idle_s: float = IDLE_S) -> None:
         if not received:
             return
         for frame in reader.receive(received):
+            at.pause.wait()
             answer = encode_answer(frame.id, _done(worker, frame.body))
             try:
                 sock.sendall(answer)

@@ -76,6 +76,11 @@ class Sealers:
         for hands in self.hands:
             hands.hurry(is_short=is_short)
 
+    def give_way(self, *, is_busy: bool) -> None:
+        """Whether shards are busy; see Hands."""
+        for hands in self.hands:
+            hands.give_way(is_busy=is_busy)
+
     def look(self) -> None:
         """See Hands; call this periodically."""
         for hands in self.hands:

@@ -142,6 +142,7 @@ class ShardCommands:
             partitions=told.partitions,
             wal_bytes=sum(log.wal.files.needed_bytes for log in logs),
             wal_bytes_max=sum(log.wal.files.limit for log in logs),
+            cpu_ms=clock.cpu_ms(),
         )
         link.send(encode_answer(frame_id, facts))
 

@@ -108,6 +108,8 @@ class ShardFacts:
     partitions: list[PartitionState]
     wal_bytes: int
     wal_bytes_max: int
+    cpu_ms: int = 0
+    """The processor's time that the shard has used."""
 
 
 @frozen

@@ -6,12 +6,14 @@ LATE_MS = 60_000
 
 
 def pace() -> Pace:
-    return Pace(Claim.IDLE, LATE_MS)
+    return Pace(Claim.SPARE, LATE_MS)
 
 
-def test_a_job_waits_for_idle_cores_then_gets_a_little_then_as_much_as_others() -> None:
-    claims = [pace().claim(waited, waited) for waited in (0, 39_999, 40_000, 59_999, 60_000)]
-    assert claims == [Claim.IDLE, Claim.IDLE, Claim.LITTLE, Claim.LITTLE, Claim.FULL]
+def test_a_job_claims_more_with_each_third_of_the_time() -> None:
+    waits = (0, 19_999, 20_000, 39_999, 40_000, 59_999, 60_000, 600_000)
+    claims = [pace().claim(waited, waited) for waited in waits]
+    assert claims[::2] == [Claim.SPARE, Claim.IDLE, Claim.LITTLE, Claim.FULL]
+    assert claims[1::2] == claims[::2]
 
 
 def test_a_raised_claim_stays_for_the_chores_that_follow() -> None:
@@ -20,7 +22,7 @@ def test_a_raised_claim_stays_for_the_chores_that_follow() -> None:
     assert late.claim(0, 110_000) is Claim.LITTLE
     assert late.claim(60_000, 120_000) is Claim.FULL
     assert late.claim(40_000, 179_999) is Claim.FULL
-    assert late.claim(0, 180_000) is Claim.IDLE
+    assert late.claim(0, 180_000) is Claim.SPARE
 
 
 def test_nothing_waits_while_space_is_short_or_where_nothing_may_be_late() -> None:
@@ -28,8 +30,8 @@ def test_nothing_waits_while_space_is_short_or_where_nothing_may_be_late() -> No
     short.is_short = True
     assert short.claim(0, 0) is Claim.FULL
     short.is_short = False
-    assert short.claim(0, 0) is Claim.IDLE
-    assert Pace(Claim.IDLE, 0).claim(0, 0) is Claim.FULL
+    assert short.claim(0, 0) is Claim.SPARE
+    assert Pace(Claim.SPARE, 0).claim(0, 0) is Claim.FULL
 
 
 def test_reads_are_never_idle_and_never_late() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from smq.app.process.clock import monotonic_ms
 from smq.app.sealer import hands as sealer_hands, worker as sealer_worker
 from smq.app.sealer.claims import Claim, Pace
 from smq.app.sealer.hands import JOB_ATTEMPTS_MAX, NICENESS, Hands, Terms, cpu_time
@@ -235,6 +236,7 @@ def looking(hands: Hands, is_over: Callable[[], bool]) -> Callable[[], bool]:
 @pytest.mark.parametrize(
     ("claim", "expected"),
     [
+        (Claim.SPARE, {"class": IDLE_CLASS}),
         (Claim.IDLE, {"class": IDLE_CLASS}),
         (Claim.LITTLE, {"class": LITTLE_CLASS}),
         (Claim.FULL, {"class": USUAL_CLASS}),
@@ -259,7 +261,7 @@ def test_a_sandbox_without_classes_gives_a_low_priority(
     monkeypatch.setattr(sealer_hands, "work", says_its_class)
     monkeypatch.setattr(os, "sched_setscheduler", refuse)
     answers: list[object] = []
-    hire(Terms(Claim.IDLE)).do(FORGET, answers.append)
+    hire(Terms(Claim.SPARE)).do(FORGET, answers.append)
     turn_until(loop, lambda: bool(answers))
     assert answers == [{"class": LITTLE_CLASS}]
 
@@ -268,7 +270,7 @@ def test_while_space_is_short_the_next_job_and_one_that_starves_get_another_work
     loop: TidyLoop, hire: Hiring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sealer_hands, "work", says_its_class)
-    hands, answers = hire(Terms(Claim.IDLE)), list[object]()
+    hands, answers = hire(Terms(Claim.SPARE)), list[object]()
     hands.do(FORGET, answers.append)
     turn_until(loop, lambda: bool(answers))
     idle_pid = hands._pid
@@ -294,20 +296,56 @@ def test_a_job_that_has_waited_for_idle_cores_for_too_long_waits_no_longer(
     loop: TidyLoop, hire: Hiring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sealer_hands, "work", says_its_class)
-    hands, answers = hire(Terms(Claim.IDLE, late_ms=300)), list[Any]()
+    hands, answers = hire(Terms(Claim.SPARE, late_ms=300)), list[Any]()
     for _ in range(JOB_ATTEMPTS_MAX + 1):  # Replacing its worker is no fault of a job.
         answers.clear()
-        hands._pace = Pace(Claim.IDLE, 300)
+        hands._pace = Pace(Claim.SPARE, 300)
         hands.do(Seal(1, PLACE, 0, 1, 1), answers.append)
         turn_until(loop, looking(hands, lambda: bool(answers)))
         assert answers[0] in {USUAL_CLASS, LITTLE_CLASS}
+
+
+def pausing(sock: socket.socket, at: Surroundings) -> None:
+    """A worker that pauses before it answers its class."""
+    at.pause.wait()
+    says_its_class(sock, at)
+
+
+def test_a_worker_pauses_while_shards_are_busy_and_does_not_hang(
+    loop: TidyLoop, hire: Hiring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sealer_hands, "work", pausing)
+    hands, answers = hire(Terms(Claim.SPARE, hung_ms=50, late_ms=600_000)), list[object]()
+    hands.give_way(is_busy=True)
+    begun_ms = monotonic_ms()
+    hands.do(FORGET, answers.append)
+    turn_until(loop, looking(hands, lambda: monotonic_ms() - begun_ms > 300))
+    assert not answers
+    hands.give_way(is_busy=False)
+    turn_until(loop, looking(hands, lambda: bool(answers)))
+    assert answers == [{"class": IDLE_CLASS}], "it was neither replaced nor given up"
+
+
+def test_a_pause_ends_when_a_job_gets_late_or_space_short(
+    loop: TidyLoop, hire: Hiring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sealer_hands, "work", pausing)
+    late, answers = hire(Terms(Claim.SPARE, late_ms=300)), list[object]()
+    short = hire(Terms(Claim.SPARE, late_ms=600_000))
+    for hands in (late, short):
+        hands.give_way(is_busy=True)
+        hands.do(FORGET, answers.append)
+    turn_until(loop, looking(late, lambda: len(answers) == 1))
+    short.hurry(is_short=True)
+    turn_until(loop, looking(short, lambda: len(answers) == 2))
+    assert answers[1] == {"class": USUAL_CLASS}
 
 
 def test_a_sweep_comes_to_its_end_beside_cores_that_are_never_idle(
     loop: TidyLoop, hire: Hiring
 ) -> None:
     with busy_core():
-        hands, answers = hire(Terms(Claim.IDLE, late_ms=400)), list[object]()
+        hands, answers = hire(Terms(Claim.SPARE, late_ms=400)), list[object]()
         hands.do(FORGET, answers.append)
         for page in (FindUnnamed(0, ""), FindOrphans([], 0, "")):
             hands.do(page, answers.append)

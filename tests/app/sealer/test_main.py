@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from smq.app.process.clock import wall_ms
+from smq.app.process.clock import monotonic_ms, wall_ms
 from smq.app.process.inheritance import SEALER
 from smq.app.process.link import Link
 from smq.app.sealer.main import Sealer, empty
@@ -153,6 +153,17 @@ def test_young_records_are_sealed_only_under_pressure(loop: TidyLoop, start: Any
     assert not sealer.sealing.hands[0].busy
     assert _ask(loop, broker, Pressure()) is True
     turn_until(loop, lambda: broker.shard.sealed_end == 1)
+
+
+def test_workers_give_way_while_a_shard_is_busy(loop: TidyLoop, start: Any) -> None:
+    broker, sealer = start([batch(0, time=10)])
+
+    def gives_way(cpu_ms: int) -> bool:
+        broker.cpu_ms = cpu_ms
+        return all(each._shards_are_busy for each in (*sealer.sealing.hands, sealer.publishing))
+
+    turn_until(loop, lambda: gives_way(monotonic_ms()))
+    turn_until(loop, lambda: not gives_way(broker.cpu_ms))
 
 
 def test_retention_deletes_what_is_sealed_and_old(

@@ -52,13 +52,16 @@ class LineOfJobs:
     def __init__(self, name: str) -> None:
         self.name = name
         self.jobs: list[object] = []
-        self.is_short = False
+        self.is_short = self.gives_way = False
 
     def do(self, question: object, _answered: object, *, is_urgent: bool = False) -> None:
         self.jobs.append((question, is_urgent))
 
     def hurry(self, *, is_short: bool) -> None:
         self.is_short = is_short
+
+    def give_way(self, *, is_busy: bool) -> None:
+        self.gives_way = is_busy
 
 
 def test_partitions_are_sealed_side_by_side_and_each_by_one_worker() -> None:
@@ -82,8 +85,8 @@ def test_partitions_are_sealed_side_by_side_and_each_by_one_worker() -> None:
     assert [job for job, _ in second.jobs] == jobs[7]
     assert [is_urgent for _, is_urgent in second.jobs] == [False, False, True]
     sealers.hurry(is_short=True)
-    assert first.is_short
-    assert second.is_short
+    sealers.give_way(is_busy=True)
+    assert all(each.is_short and each.gives_way for each in (first, second))
 
 
 @pytest.fixture
