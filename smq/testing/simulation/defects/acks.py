@@ -17,17 +17,18 @@ def _want_nothing(_self: Acks) -> None:
     """Only a write requests a sync."""
 
 
-def _queue_for_all_logs(
+def _queue_for_all_logs(  # noqa: PLR0913, PLR0917  (what `queue` takes)
     self: Acks,
     client: Connection | Session,
     answers: bytes,
     marks: Marks,
     slot: Slot | None = None,
+    began_ns: int = 0,
 ) -> None:
     """A `disk` ack waits for the tails of all logs of the shard."""
     waiting = self._open_when_synced
     before = len(waiting)
-    _queue(self, client, answers, marks, slot)
+    _queue(self, client, answers, marks, slot, began_ns)
     if len(waiting) > before:
         tails = {log.number: log.tail for log in self._shard.logs.values()}
         waiting[-1] = waiting[-1]._replace(synced=tails)
