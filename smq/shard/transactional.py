@@ -83,6 +83,7 @@ class TransactionalProduce(Unfinished):
         self._guard = object()  # … are also in `verifying` with this, until their marker arrives.
         self._guarded: set[tuple[int, int]] = set()
         self._asked: AddPartitions | None = None
+        self._is_too_early = False  # The question has waited: the next one would wait as long.
 
     def drop(self) -> None:
         """See Unfinished."""
@@ -112,6 +113,9 @@ class TransactionalProduce(Unfinished):
             for row in rows
             if not row.is_open and row.led.number not in self._errors
         }
+        if self._is_too_early:
+            self._errors |= dict.fromkeys(unknown, self._told(ErrorCode.CONCURRENT_TRANSACTIONS))
+            return None
         if not unknown:
             return None
         producers = {(row.producer_id, row.epoch) for row in unknown.values()}
@@ -136,6 +140,7 @@ class TransactionalProduce(Unfinished):
         assert asked is not None
         failed = [int(ErrorCode.COORDINATOR_NOT_AVAILABLE)] * len(asked.numbers)
         codes = failed if isinstance(said, Failed) or len(said) != len(asked.numbers) else said
+        self._is_too_early = ErrorCode.CONCURRENT_TRANSACTIONS in codes
         for number, code in zip(asked.numbers, codes, strict=True):
             self._errors[number] = self._told(code)
 

@@ -8,6 +8,7 @@ import pytest
 from shm.kernels.base.words import P_LAST_STABLE, WORD_SEGMENT_BYTES
 from shm.kernels.log.producers import R_EPOCH, producer_row
 from smq.model.errors import ErrorCode, PeerError
+from smq.shard import transactional
 from smq.shard.led import Offsets
 from smq.shard.produce import Produced, Producing
 from smq.shard.shard import Shard
@@ -118,6 +119,19 @@ def test_without_a_coordinator_the_client_tries_again(shard: Shard) -> None:
     request = transactional_request({"one": {0: transactional_batch(b"a", producer=PRODUCER)}})
     failed = Failed("the coordinator is gone")
     assert Producers(shard).send(request, failed) == [(ErrorCode.NOT_ENOUGH_REPLICAS, -1)]
+
+
+def test_a_request_waits_once_for_the_former_transaction(
+    shard: Shard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each question waits up to 100 ms: a request of 10,000 partitions took 4 s."""
+    monkeypatch.setattr(transactional, "STEP_ROWS", 1)
+    record = transactional_batch(b"a", producer=PRODUCER)
+    produce = Producers(shard).begin(transactional_request({"two": {0: record, 1: record}}))
+    assert isinstance(produce.step(NOW), AddPartitions)
+    produce.take([int(ErrorCode.CONCURRENT_TRANSACTIONS)])
+    assert produce.step(NOW) is None
+    assert answers(produce) == [(ErrorCode.CONCURRENT_TRANSACTIONS, -1)] * 2
 
 
 def test_a_log_that_has_failed_is_not_noted_as_written(shard: Shard) -> None:

@@ -74,8 +74,10 @@ def check_beginning(txn: StoredTransaction, brought: ProducerEpoch | None) -> No
     """Check that a producer may begin, or continue as the one that it names.
 
     Raises BrokerError. It may name its former id, with the last epoch: then it missed the answer
-    with the new one.
+    with the new one, which it may know before the markers are written.
     """
+    if txn.state in DECIDED and brought == afterwards(txn):
+        raise BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if brought is not None and txn.epoch != NO_EPOCH and brought.id != txn.producer_id:
         missed = brought.id == txn.previous_producer_id and brought.epoch >= EPOCH_LAST
         if not missed:

@@ -216,6 +216,14 @@ def test_the_end_after_the_last_epoch_gives_another_id_and_again_too() -> None:
     assert refused(E.INVALID_TXN_STATE, end, done, me(txn), commits=False)
 
 
+def test_a_producer_that_knows_its_next_id_is_not_fenced_by_its_own_end() -> None:
+    """EndTxn tells it before the markers are written: the producer was told to be fenced."""
+    decided = end(opened(fresh(EPOCH_LAST)))
+    told = afterwards(decided)
+    assert refused(E.CONCURRENT_TRANSACTIONS, begin, decided, told)
+    assert me(begin(completed(decided, NOW), told)) == (NEW, 1)
+
+
 def test_another_id_is_no_producer_of_this_transactional_id() -> None:
     txn = opened(fresh())
     stranger = ProducerEpoch(OLD + 1, 0)
