@@ -19,6 +19,7 @@ from shm.kernels.log.append import append_batch, make_room
 from shm.segment import LogMemory
 from smq.log.files.background import InlineBackground
 from smq.log.files.disk import OsDisk
+from smq.log.files.segment_files import WalLimits
 from smq.log.log import Log
 from smq.log.partitions import PartitionSettings
 from smq.log.recovery import open_log
@@ -42,7 +43,7 @@ def opened(directory: Path, generation: int, boot_id: bytes = BOOT_ID) -> tuple[
         disk,
         InlineSyncer(memory, disk),
         InlineBackground(),
-        segment_bytes=SEGMENT_BYTES,
+        limits=WalLimits(SEGMENT_BYTES),
         generation=generation,
         boot_id=boot_id,
         producers_key=bytes(range(16)),

@@ -32,7 +32,7 @@ _ABSOLUTE = {
 _CEILINGS = {"librdkafka_mock_mb_s": "librdkafka against its own mock broker, 1 MB batches, MB/s"}
 
 
-# The lines of the README and of the history: what a newcomer decides by.
+# The lines of the history.
 HEADLINES = (
     "produce 1 KiB, 1 MB batches, five deep: MB/s",
     "produce 1 KiB, 16 KiB batches, five deep: MB/s",
@@ -104,9 +104,3 @@ def write_between(document: Path, begin: str, end: str, text: str) -> None:
     before, _, rest = document.read_text().partition(begin)
     _, _, after = rest.partition(end)
     document.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}")
-
-
-def headlines(rows: list[Row]) -> list[Row]:
-    """The lines of HEADLINES, in its order."""
-    by_words = {row.words: row for row in rows}
-    return [by_words[words] for words in HEADLINES if words in by_words]

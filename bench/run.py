@@ -3,7 +3,7 @@
 Both brokers run; each measurement is taken of one, then of the other, several rounds, and medians
 are compared. The other broker is stopped meanwhile (SIGSTOP). Apache Kafka is warmed up first: its
 first hundreds of megabytes are slow. `--quick` is a look, `--only WORDS` takes some of the lines,
-`--write` puts the table into docs/performance.md and its headlines into README.md.
+`--write` puts the table into docs/performance.md.
 `--history WORDS` adds a row to the history there, and fails if a ratio fell (`bench.history`).
 """
 
@@ -35,7 +35,6 @@ from bench.report import (
     Row,
     absolute_rows,
     comparison_rows,
-    headlines,
     table,
     write_into,
 )
@@ -49,7 +48,7 @@ WARM_UP_REQUESTS = 100_000
 GAPS_SECONDS = 10
 KAFKA_SETTINGS = {"broker.session.timeout.ms": "3600000"}  # It stands still for minutes.
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENT, README = ROOT / "docs" / "performance.md", ROOT / "README.md"
+DOCUMENT = ROOT / "docs" / "performance.md"
 
 
 def main() -> None:
@@ -91,11 +90,10 @@ def main() -> None:
 
 
 def _keep(rows: list[Row], ceiling: Figures, options: argparse.Namespace) -> None:
-    """Put the table and its headlines into the documents, as asked for."""
+    """Put the table into its document and the history, as asked for."""
     if options.write:
         command = f'make bench ARGS="{shlex.join(sys.argv[1:])}"'
         write_into(DOCUMENT, rows, ceiling, command)
-        write_into(README, headlines(rows), {}, command)
     if options.history:
         day = datetime.now(UTC).date().isoformat()
         entry = history.entry_of(rows, day, history.this_machine(), options.history)

@@ -69,11 +69,11 @@ class LocalStore(Store):
     """Objects as files below a directory, which the first write creates if it does not exist.
 
     Reading needs no write permission. Uploads leave `reserve_bytes` of the disk free for the log;
-    0 turns the check off.
+    0 turns the check off. `drops_pages`: what is written does not stay in the page cache.
     """
 
-    def __init__(self, root: Path, reserve_bytes: int = 0) -> None:
-        self.root = root.absolute()
+    def __init__(self, root: Path, reserve_bytes: int = 0, *, drops_pages: bool = False) -> None:
+        self.root, self._drops_pages = root.absolute(), drops_pages
         self._reserve = Reserve(self.root, reserve_bytes)
 
     @property
@@ -102,6 +102,8 @@ class LocalStore(Store):
         path = self._path(key)
         with _failures(key):
             os.fsync(draft.fd)
+            if self._drops_pages:
+                os.posix_fadvise(draft.fd, 0, 0, os.POSIX_FADV_DONTNEED)
             with self._names_locked():
                 try:
                     make_directory(path.parent)

@@ -88,13 +88,20 @@ class Location(NamedTuple):
             return [f"filer.s3.credentials: {reason}"]
         return []
 
-    def open(self, environment: Mapping[str, str] = os.environ, *, reserve_bytes: int = 0) -> Store:
+    def open(
+        self,
+        environment: Mapping[str, str] = os.environ,
+        *,
+        reserve_bytes: int = 0,
+        drops_pages: bool = False,
+    ) -> Store:
         """Open the store. Raises StoreError with a sentence, but not because it is down.
 
-        `reserve_bytes`: free space that writes leave for the log, where both share a disk.
+        `reserve_bytes`: free space that writes leave for the log, where both share a disk;
+        `drops_pages`: what is written does not stay in its page cache either.
         """
         if not self.is_s3:
-            return LocalStore(Path(self.root), reserve_bytes)
+            return LocalStore(Path(self.root), reserve_bytes, drops_pages=drops_pages)
         if problems := self.problems(environment):
             raise StoreError(self.root, problems[0])
         from smq.filer.s3 import S3Store  # noqa: PLC0415  (Most filers are directories.)

@@ -94,6 +94,8 @@ class Log(ReadableLog):
         self.freeing = Freeing(self, kept, self.syncs, disk, background, self._freed)
         self.sealing = SealedEnds(self, self.transactions)
         self.cursors = self.filing.cursors
+        wal.files.footprint.failed = self._fail_write_back
+        wal.files.footprint.may_drop = lambda: self.health.failed is None
         self._ahead = RingAhead(memory, background)
         self._touched = np.zeros(TOUCHED_MAX, np.int64)
 
@@ -231,6 +233,10 @@ class Log(ReadableLog):
         if self.health.failed is None and not self.syncs.push():
             self.health.fail_sync()
 
+    def _fail_write_back(self, error: OSError) -> None:
+        if self.health.failed is None:
+            self.health.fail_sync(f"a write-back of the WAL failed: {told(error)}")
+
     def publish(self, level: int) -> list[int]:
         """Raise the high watermarks of a level's partitions to the position that has reached that
         level.
@@ -262,6 +268,8 @@ class Log(ReadableLog):
             self.save_losses()
         self._ahead.look(self.tail)
         self.wal.files.prepare_next()
+        self.wal.files.footprint.trim()
+        self.wal.past_cache.look()
         self.producers.sweep()
         self.freeing.tend()
 

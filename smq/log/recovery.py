@@ -69,7 +69,7 @@ from smq.log.files.filed_index import ENTRY, FiledIndex
 from smq.log.files.newer import UnknownFrames
 from smq.log.files.salvage import salvage
 from smq.log.files.segment import WalSegment
-from smq.log.files.segment_files import SegmentFiles
+from smq.log.files.segment_files import SegmentFiles, WalLimits
 from smq.log.files.wal import Wal
 from smq.log.log import Log
 from smq.log.repair import make_durable
@@ -97,21 +97,18 @@ def open_log(  # noqa: PLR0913  (a log's ports, and what a start is told)
     syncer: Syncer,
     background: Background,
     *,
-    segment_bytes: int,
+    limits: WalLimits,
     generation: int,
     boot_id: bytes,
     producers_key: bytes,
     now_ms: int,
-    bytes_max: int = SPACE_UNLIMITED,
-    keep_bytes_max: int = 0,
 ) -> tuple[Log, Recovered]:
     """Restore a log and make it ready to append in a new generation.
 
     `producers_key`: 16 bytes that no client can guess; they seed the hash of the producer table.
     Raises OSError, MadeByNewer: then no frame was cut.
     """
-    files = SegmentFiles(directory, disk, background, segment_bytes, bytes_max, keep_bytes_max)
-    wal = Wal(files)
+    wal = Wal(SegmentFiles(directory, disk, background, limits), limits.blocks)
     log = Log(memory, wal, disk, syncer, background, boot_id, producers_key)
     try:
         return log, _Recovery(log, now_ms).run(generation)
@@ -433,6 +430,7 @@ class _Recovery:
         log.freeing.keep_sealed()
         log.set_space_end()
         log.wal.files.prepare_next()
+        log.wal.files.adopt()
         log.checkpoint()
 
     def _show(self) -> None:

@@ -86,9 +86,9 @@ class Health:
         for slot in log.partitions.slots.values():
             log.partitions.table[slot, P_FLAGS] |= FLAG_READ_ONLY
 
-    def fail_sync(self) -> None:
-        """A sync has failed: whatever no sync has covered is in doubt."""
-        self.fail("fdatasync of the WAL failed", self._log.words[WORD_SYNCED])
+    def fail_sync(self, why: str = "fdatasync of the WAL failed") -> None:
+        """A sync or a write-back has failed: whatever no sync has covered is in doubt."""
+        self.fail(why, self._log.words[WORD_SYNCED])
         note_failed_sync(self._log.directory, self._boot_id)
 
     def fail_start(self, why: str) -> None:

@@ -184,6 +184,13 @@ class Config:
         default_words="a third of what the disk has free at the start, all logs together; "
         "at most 64 GiB",
     )
+    page_cache_bytes: int = setting(
+        0,
+        "How much of all WALs the page cache keeps, three segments of each at least. What is older "
+        "is written to the disk, dropped, and read past the page cache; -1: the system decides.",
+        at_least=-1,
+        default_words="an eighth of memory",
+    )
     wal_keep_bytes: int = setting(
         -1,
         "How much of `wal.bytes.max` sealed segments may take. They are read there until their "

@@ -20,6 +20,8 @@ WAL_DISK_SHARE = 3  # Sealed segments take as much again, and other users need s
 WAL_SEGMENTS_DEFAULT_MIN = 8  # However small the disk: its free space is watched all the time.
 WAL_BYTES_DEFAULT_MAX = 64 * GiB  # A thousand segments: longer lists take their time.
 RING_MEMORY_SHARE = 16  # All rings together take at most 1/16 of memory.
+PAGE_CACHE_MEMORY_SHARE = 8
+PAGE_CACHE_SEGMENTS_MIN = 3  # One is written, one is written back, one is for readers that pause.
 
 
 class Problem(NamedTuple):
@@ -120,7 +122,10 @@ def fitted(config: Config, log_count: int, memory_bytes: int) -> tuple[Config, l
     segment = config.wal_segment_bytes or _power_of_two_below(min(64 * MiB, ring // 2))
     if not config.ring_bytes:
         ring = max(ring - ring % segment, segment)
-    sized = replace(config, ring_bytes=ring, wal_segment_bytes=segment)
+    cached = config.page_cache_bytes or memory_bytes // PAGE_CACHE_MEMORY_SHARE
+    if cached > 0:
+        cached = max(cached, PAGE_CACHE_SEGMENTS_MIN * segment * log_count)
+    sized = replace(config, ring_bytes=ring, wal_segment_bytes=segment, page_cache_bytes=cached)
     problems = list(misfits(sized))
     # Memory is allocated on use: a small machine may still have the smallest rings.
     if config.ring_bytes and log_count * ring > memory_bytes:

@@ -49,6 +49,7 @@ CACHE_KEEP_MS = 10_000  # Minimum time that a file stays after a shard was told 
 ONCE_BYTES_MAX = 128 * 1024 * 1024  # Files requested once.
 ONCE_KEEP_MS = 2000  # Its minimum time too: a repeated request in that time makes the file stay.
 NO_FILE = Path()
+MADV_PAGEOUT = 21  # From <linux/mman.h>; the module mmap does not have it.
 CHECKED_BYTES = 16 * 1024 * 1024  # Of a file, between two times that its pages are given back.
 GONE_MAX = 256  # Names of evicted files, to recognize repeated requests.
 
@@ -448,11 +449,14 @@ def _mapped(file: IO[bytes]) -> np.ndarray:
 
 
 def forget_pages(data: np.ndarray) -> None:
-    """Give the pages of a mapped file back, which count as this process's memory; it stays
-    readable."""
+    """Give the pages of a mapped file back, to the page cache and to the machine, unless somebody
+    else maps them too; the file stays readable."""
     lender = getattr(data.base, "obj", None)
     if isinstance(lender, mmap):
-        lender.madvise(MADV_DONTNEED)
+        try:
+            lender.madvise(MADV_PAGEOUT)
+        except OSError:  # Linux before 5.4.
+            lender.madvise(MADV_DONTNEED)
 
 
 def _crc_of(data: np.ndarray) -> int:

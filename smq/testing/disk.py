@@ -91,6 +91,10 @@ class TracingDisk(OsDisk):
         """See Disk. Nothing is written through to the real disk: crashes are ours."""
         self.trace.append(DiskOperation("sync", self._opened[fd]))
 
+    def clear(self, fd: int, length: int) -> None:
+        """See Disk."""
+        self.write(fd, memoryview(bytes(length)), 0)
+
     def replace(self, path: Path, data: bytes | memoryview) -> None:
         """See Disk."""
         path.write_bytes(data)
@@ -347,6 +351,35 @@ class FailingDisk:
         """See Disk."""
         self._call("will_read")
         self.inner.will_read(fd, length, at)
+
+    def begin_write_back(self, fd: int, length: int) -> None:
+        """See Disk."""
+        self._call("begin_write_back")
+        self.inner.begin_write_back(fd, length)
+
+    def write_back(self, fd: int, length: int) -> None:
+        """See Disk."""
+        self._call("write_back")
+        self.inner.write_back(fd, length)
+
+    def drop(self, fd: int, length: int) -> None:
+        """See Disk."""
+        self._call("drop")
+        self.inner.drop(fd, length)
+
+    def block(self, length: int) -> np.ndarray:
+        """See Disk."""
+        return self.inner.block(length)
+
+    def read_past_cache(self, path: Path, out: np.ndarray, at: int) -> int:
+        """See Disk."""
+        self._call("read_past_cache")
+        return self.inner.read_past_cache(path, out, at)
+
+    def clear(self, fd: int, length: int) -> None:
+        """See Disk."""
+        self._call("clear")
+        self.inner.clear(fd, length)
 
     def read_cached(
         self, fd: int, length: int, at: int, out: np.ndarray | None = None

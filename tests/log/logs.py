@@ -12,6 +12,7 @@ from shm.kernels.log.plan import new_plan, row_at
 from shm.segment import LogMemory
 from smq.log.files.background import Background, InlineBackground
 from smq.log.files.disk import Disk, OsDisk
+from smq.log.files.segment_files import WalLimits
 from smq.log.log import Log
 from smq.log.partitions import PartitionSettings
 from smq.log.recovery import Recovered, open_log
@@ -77,13 +78,11 @@ def start(  # noqa: PLR0913
         disk,
         syncer or InlineSyncer(memory, disk),
         background or InlineBackground(),
-        segment_bytes=segment_bytes,
+        limits=WalLimits(segment_bytes, bytes_max, keep_bytes_max),
         generation=generation,
         boot_id=boot,
         producers_key=PRODUCERS_KEY,
         now_ms=NOW_MS,
-        bytes_max=bytes_max,
-        keep_bytes_max=keep_bytes_max,
     )
     for number, level in (levels or {1: OS}).items():
         log.adopt(number, settings(level))

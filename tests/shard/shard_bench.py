@@ -11,6 +11,7 @@ from shm.kernels.base.words import SPACE_UNLIMITED
 from shm.segment import LogMemory
 from smq.log.files.background import InlineBackground
 from smq.log.files.disk import OsDisk
+from smq.log.files.segment_files import WalLimits
 from smq.log.log import Log
 from smq.log.recovery import open_log
 from smq.log.sync import InlineSyncer, Syncer
@@ -90,12 +91,11 @@ def new_log(
         OsDisk(),
         syncer or InlineSyncer(memory, OsDisk()),
         InlineBackground(),
-        segment_bytes=SEGMENT_BYTES,
+        limits=WalLimits(SEGMENT_BYTES, bytes_max),
         generation=generation,
         boot_id=BOOT_ID,
         producers_key=bytes(range(16)),
         now_ms=MONOTONIC_MS,
-        bytes_max=bytes_max,
     )
     return log
 

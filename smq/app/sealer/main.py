@@ -83,6 +83,7 @@ class Sealer:
             cache,
             CatalogSettings.of(config),
             self._memory,
+            drops_pages=config.page_cache_bytes >= 0,
         )
         self._loop, self._inheritance = loop, inheritance
         terms = Terms(Claim.SPARE, late_ms=config.seal_late_ms)

@@ -95,6 +95,7 @@ class Surroundings(NamedTuple):
     catalog: CatalogSettings = CatalogSettings("")
     memory: SharedPassMemory | None = None
     pause: Pause = NEVER
+    drops_pages: bool = False  # What it writes does not stay in the page cache.
 
 
 def _drawn() -> int:
@@ -405,7 +406,7 @@ class Worker:
 
     @cached_property
     def store(self) -> Store:
-        return self._at.filer.open()
+        return self._at.filer.open(drops_pages=self._at.drops_pages)
 
     @cached_property
     def manifest(self) -> StoredManifest:

@@ -19,6 +19,7 @@ from smq.app.shard.door.sessions import Sessions
 from smq.app.shard.server import ShardServer
 from smq.log.files.background import BackgroundThread
 from smq.log.files.disk import OsDisk
+from smq.log.files.segment_files import WalLimits
 from smq.log.log import Log
 from smq.log.recovery import open_log
 from smq.log.sync import SyncThread
@@ -31,6 +32,7 @@ from smq.wire.attach import Hello
 HOUSEKEEPING_MS = 1000
 DRAIN_MS = 3000
 CATALOG_WAIT_MS = 5
+PAST_CACHE_BLOCKS = 32  # Of 2 MiB, all logs of a shard together.
 SWITCH_S = 0.0005  # The GIL's switch interval, for which the loop waits for an indexing thread.
 
 
@@ -108,13 +110,11 @@ def _open_log(
             OsDisk(),
             SyncThread(memory, syncs_fd),
             BackgroundThread(partial(os.eventfd_write, wake_fd, 1)),
-            segment_bytes=inheritance.config.wal_segment_bytes,
+            limits=_limits(inheritance),
             generation=inheritance.generation,
             boot_id=boot_id(),
             producers_key=os.urandom(16),
             now_ms=monotonic_ms(),
-            bytes_max=inheritance.config.wal_bytes_max,
-            keep_bytes_max=inheritance.config.wal_keep_bytes,
         )
     except MadeByNewer as reason:
         raise SystemExit(f"smq: {reason}") from reason
@@ -128,6 +128,18 @@ def _wake_up(loop: Loop) -> int:
     fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
     loop.register(fd, select.EPOLLIN, lambda _: _swallow(fd))
     return fd
+
+
+def _limits(inheritance: Inheritance) -> WalLimits:
+    """A log's limits: of the page cache, and of its shard's memory for reads past it, its part."""
+    config = inheritance.config
+    limits = WalLimits(config.wal_segment_bytes, config.wal_bytes_max, config.wal_keep_bytes)
+    if config.page_cache_bytes < 0:
+        return limits
+    return limits._replace(
+        cached_bytes_max=config.page_cache_bytes // inheritance.log_count,
+        blocks=PAST_CACHE_BLOCKS // len(inheritance.logs),
+    )
 
 
 def _swallow(fd: int) -> None:

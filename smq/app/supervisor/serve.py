@@ -44,7 +44,8 @@ from smq.app.supervisor.listeners import (
 from smq.app.supervisor.modes import close_to_others, set_umask
 from smq.app.supervisor.supervisor import Mains, Supervisor
 from smq.filer.location import Location
-from smq.log.files.disk import OsDisk
+from smq.log.files.disk import OsDisk, told
+from smq.log.files.footprint import drops_pages
 from smq.log.files.newer import refuse_newer as refuse_newer_log
 from smq.model.config import Config
 from smq.model.config_rules import size, size_wal
@@ -73,6 +74,7 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     config = or_refuse([*misfits, *Location.of(config).problems()] or sized)
     config = size_wal(config, log_count, room_for_logs(config.data_dir / LOGS))
     config = replace(config, max_connections=room_for(config.max_connections))
+    config = _bound_page_cache(config)
     runtime_dir = config.runtime_dir / directory.meta.cluster_id
     tcp_listeners = open_tcp_listeners(config)
     http_listener = open_http_listener(config)
@@ -121,6 +123,20 @@ def _close_to_others(config: Config) -> None:
         close_to_others(config)
     except OSError as reason:
         raise SystemExit(f"smq: {unusable(config.data_dir, reason)}") from reason
+
+
+def _bound_page_cache(config: Config) -> Config:
+    """The config, without a bound where the file system keeps the pages that it is to drop."""
+    if config.page_cache_bytes < 0:
+        return config
+    why = "this file system keeps its pages"
+    try:
+        if drops_pages(OsDisk(), config.data_dir):
+            return config
+    except OSError as reason:
+        why = f"it cannot be tried here: {told(reason)}"
+    say(f"page.cache.bytes: {why}; until the next start the system decides how many stay")
+    return replace(config, page_cache_bytes=-1)
 
 
 def _resume_time(data_dir: Path) -> None:

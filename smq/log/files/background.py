@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 class JobLane(Enum):
     """The purpose of a job: WAL files, tables and checkpoints, reads, the ring's pages, searches in
-    batches, checks of batches before they are appended."""
+    batches, checks of batches before they are appended, write-back of full WAL segments."""
 
     FILES = 0
     TABLES = 1
@@ -24,6 +24,7 @@ class JobLane(Enum):
     PAGES = 3
     SEARCHES = 4
     CHECKS = 5
+    WRITE_BACK = 6
 
 
 class Background(Protocol):

@@ -1,5 +1,6 @@
 """The disk as the write-ahead log sees it: few calls, each of which can be traced or fail."""
 
+import ctypes
 import errno
 import mmap
 import os
@@ -11,6 +12,10 @@ import numpy as np
 from smq.log.files.pieces import by_pieces
 
 PIECE_BYTES = 64 * 1024  # Per step of a long file: it stays in the CPU's caches.
+SYNC_FILE_RANGE_WRITE = 2  # From <fcntl.h>, as the next ones.
+SYNC_FILE_RANGE_WRITE_AND_WAIT = 7
+FALLOC_FL_ZERO_RANGE = 0x10
+_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Disk(Protocol):
@@ -52,6 +57,30 @@ class Disk(Protocol):
 
     def will_read(self, fd: int, length: int, at: int) -> None:
         """Have a part of a file brought into the page cache, before it is read."""
+
+    def begin_write_back(self, fd: int, length: int) -> None:
+        """Have a file's first bytes written to the disk; returns before they are."""
+
+    def write_back(self, fd: int, length: int) -> None:
+        """As begin_write_back(), and wait for it.
+
+        Raises OSError if any write-back of the file has failed since `fd` was opened; once for each
+        descriptor. Then its pages may be all there is of its bytes.
+        """
+
+    def drop(self, fd: int, length: int) -> None:
+        """Take a file's first bytes out of the page cache, but for those that are not written."""
+
+    def read_past_cache(self, path: Path, out: np.ndarray, at: int) -> int:
+        """Read a file from `at` on into `out` (uint8), without the page cache; returns how many
+        bytes there are. Both addresses and the length are multiples of a page."""
+
+    def block(self, length: int) -> np.ndarray:
+        """Memory (uint8) that read_past_cache() can read into."""
+
+    def clear(self, fd: int, length: int) -> None:
+        """Have a file's first bytes read as zeros; its blocks stay. Then the file system reads
+        nothing from the disk when a part of a page is written."""
 
     def map(self, fd: int, length: int) -> np.ndarray:
         """A private uint8 view of a file's first bytes: reading them once costs no copy.
@@ -111,6 +140,16 @@ def read_through(fd: int, length: int) -> None:
     for piece in by_pieces(length, PIECE_BYTES):
         if os.preadv(fd, [scratch], piece.start) < piece.stop - piece.start:
             raise OSError(errno.EIO, "the file is shorter than what is to be mapped of it")
+
+
+_i64 = ctypes.c_int64
+
+
+def _check(result: int) -> None:
+    """Raise OSError if a function of the C library has failed."""
+    if result != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
 
 
 class OsDisk:
@@ -178,6 +217,34 @@ class OsDisk:
     def will_read(self, fd: int, length: int, at: int) -> None:
         """See Disk."""
         os.posix_fadvise(fd, at, length, os.POSIX_FADV_WILLNEED)
+
+    def begin_write_back(self, fd: int, length: int) -> None:
+        """See Disk."""
+        _check(_LIBC.sync_file_range(fd, _i64(0), _i64(length), SYNC_FILE_RANGE_WRITE))
+
+    def write_back(self, fd: int, length: int) -> None:
+        """See Disk."""
+        _check(_LIBC.sync_file_range(fd, _i64(0), _i64(length), SYNC_FILE_RANGE_WRITE_AND_WAIT))
+
+    def drop(self, fd: int, length: int) -> None:
+        """See Disk."""
+        os.posix_fadvise(fd, 0, length, os.POSIX_FADV_DONTNEED)
+
+    def read_past_cache(self, path: Path, out: np.ndarray, at: int) -> int:
+        """See Disk."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
+        try:
+            return os.preadv(fd, [out.data], at)
+        finally:
+            os.close(fd)
+
+    def block(self, length: int) -> np.ndarray:
+        """See Disk."""
+        return np.frombuffer(mmap.mmap(-1, length), np.uint8)
+
+    def clear(self, fd: int, length: int) -> None:
+        """See Disk."""
+        _check(_LIBC.fallocate(fd, FALLOC_FL_ZERO_RANGE, _i64(0), _i64(length)))
 
     def map(self, fd: int, length: int) -> np.ndarray:
         """See Disk."""

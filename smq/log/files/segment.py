@@ -22,6 +22,9 @@ class WalSegment:
     pins          reads and writes under way: it is not freed meanwhile
     loans         unsent answers: it is not freed while the log has space without it
     is_kept       all of it is sealed: it may be freed whenever its space is needed
+    is_cached     the page cache has not dropped it (smq.log.files.footprint)
+    cache_fd      the descriptor that hears of failed write-backs; -1: none
+    past_bytes    read past the page cache since it was dropped
     """
 
     start: int
@@ -33,6 +36,9 @@ class WalSegment:
     pins: int = 0
     loans: int = 0
     is_kept: bool = False
+    is_cached: bool = True
+    cache_fd: int = -1
+    past_bytes: int = 0
 
     @property
     def index_path(self) -> Path:

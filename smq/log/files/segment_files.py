@@ -7,19 +7,39 @@ the next segment before it is needed, the directory synced, so that beginning a 
 loop nothing.
 """
 
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 from shm.kernels.base.words import SPACE_UNLIMITED
 from smq.log.files.background import Background, JobLane
 from smq.log.files.disk import Disk, told
+from smq.log.files.footprint import Footprint
 from smq.log.files.kept import Kept
 from smq.log.files.segment import NoSegment, WalSegment
 
 WRITE_AHEAD_BYTES = 4 * 1024 * 1024
 SPARES_READY = 2  # A burst fills a segment sooner than a file of its size is allocated.
 SPARES_SHARE = 2  # One part in this many of wal.bytes.max: the next burst writes warm pages.
+PAGE_BYTES = 4096
+
+
+class WalLimits(NamedTuple):
+    """How large a log's files become.
+
+    bytes_max          of all files; the log needs less if the disk has less room
+    keep_bytes_max     of segments that are sealed as a whole and still there
+    cached_bytes_max   of what the page cache keeps; SPACE_UNLIMITED: the system decides
+    blocks             how many blocks may hold what is read past the page cache
+    """
+
+    segment_bytes: int
+    bytes_max: int = SPACE_UNLIMITED
+    keep_bytes_max: int = 0
+    cached_bytes_max: int = SPACE_UNLIMITED
+    blocks: int = 0
 
 
 class SegmentFiles:
@@ -30,20 +50,15 @@ class SegmentFiles:
     bytes_max   the configured size of all files; `limit` is less if the disk has less room
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917  (its ports, and its limits)
-        self,
-        directory: Path,
-        disk: Disk,
-        background: Background,
-        segment_bytes: int,
-        bytes_max: int = SPACE_UNLIMITED,
-        keep_bytes_max: int = 0,
+    def __init__(
+        self, directory: Path, disk: Disk, background: Background, limits: WalLimits
     ) -> None:
         self.directory, self.disk, self.background = directory, disk, background
-        self.segment_bytes, self.bytes_max = segment_bytes, bytes_max
+        self.segment_bytes, self.bytes_max = limits.segment_bytes, limits.bytes_max
         self._disk_bytes_max = SPACE_UNLIMITED
         self.segments: list[WalSegment] = []
-        self.kept = Kept(keep_bytes_max)
+        self.kept = Kept(limits.keep_bytes_max)
+        self.footprint = Footprint(disk, background, limits.cached_bytes_max)
         self._next: WalSegment | None = None
         self._spares: list[Path] = []
         self._preparing_next = self._preparing_spare = False
@@ -60,6 +75,7 @@ class SegmentFiles:
         assert self._next is None or self._next.start == self.segments[-1].end
         assert self.kept.segments == [segment for segment in self.segments if segment.is_kept]
         self.kept.invariants()
+        self.footprint.invariants()
 
     # --- opening ----------------------------------------------------------------------------------
 
@@ -89,6 +105,10 @@ class SegmentFiles:
         for path in (*self.directory.glob("*.new"), *self.directory.glob("*.index")):
             if path not in indexed:
                 self.disk.remove(path)
+
+    def adopt(self) -> None:
+        """At a start, once all is read: what the page cache has of it counts."""
+        self.footprint.adopt(self.segments[:-1])
 
     def forget_from(self, position: int) -> None:
         """Recycle the segments that begin at or after the log's end: nothing in them counts.
@@ -160,6 +180,8 @@ class SegmentFiles:
                     raise NoSegment(error.errno, f"beginning a segment: {told(error)}") from error
                 segment = self._take_next()
         assert segment.start == start
+        if self.segments:
+            self.footprint.enter(self.segments[-1])
         self.segments.append(segment)
         self.prepare_next()
         return segment
@@ -175,18 +197,34 @@ class SegmentFiles:
 
     def _prepare(self, start: int, spare: Path | None) -> WalSegment:
         """The file of the segment at `start`, made of a spare if there is one."""
-        path = self.directory / f"{start:020d}.wal"
+        path, is_used = self.directory / f"{start:020d}.wal", spare is not None
         if spare is None:
             spare = self.new_path()
             fd = self.disk.create(spare, self.segment_bytes)
         else:
             fd = self.disk.open(spare)
+        segment = WalSegment(start, start + self.segment_bytes, fd, path)
         try:
+            if is_used:
+                self._make_writable(fd)
             self.disk.rename(spare, path)
+            self.footprint.open(segment)
         except OSError:
             self.disk.close(fd)
             raise
-        return WalSegment(start, start + self.segment_bytes, fd, path)
+        return segment
+
+    def _make_writable(self, fd: int) -> None:
+        """Have no write to a part of a page wait for the rest of it, where the page cache has
+        dropped what the file held before. Raises OSError."""
+        size = min(PAGE_BYTES, self.segment_bytes)
+        if self.disk.read_cached(fd, size, self.segment_bytes - size) is not None:
+            return
+        if self.writes_ahead:  # A sync of blocks that were never written would cost more.
+            self.disk.will_read(fd, self.segment_bytes, 0)
+        else:
+            with suppress(OSError):  # Not every file system can. Then writes wait for reads.
+                self.disk.clear(fd, self.segment_bytes)
 
     def new_path(self) -> Path:
         """The path of a file that is no segment yet."""
@@ -277,6 +315,7 @@ class SegmentFiles:
         if segment.is_kept:
             self.kept.remove(segment)
         self.segments.remove(segment)
+        self.footprint.forget(segment)
         spare = self._spare_for(segment)
         self._recycling += 1
 
@@ -296,6 +335,7 @@ class SegmentFiles:
 
     def _recycle(self, segment: WalSegment, spare: Path | None) -> Path | None:
         self.disk.close(segment.fd)
+        self.footprint.close(segment)
         self.disk.remove(segment.index_path)
         if spare is None:
             self.disk.remove(segment.path)
@@ -322,4 +362,5 @@ class SegmentFiles:
         for segment in (*self.segments, self._next):
             if segment is not None and segment.fd >= 0:
                 self.disk.close(segment.fd)
+                self.footprint.close(segment)
                 segment.fd = -1

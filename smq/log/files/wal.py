@@ -11,6 +11,7 @@ from contextlib import suppress
 import numpy as np
 
 from smq.log.files.background import JobLane
+from smq.log.files.past_cache import PastCache
 from smq.log.files.salvage import salvage
 from smq.log.files.segment import WalSegment
 from smq.log.files.segment_files import WRITE_AHEAD_BYTES, SegmentFiles
@@ -27,15 +28,19 @@ class Wal:
     at most LOADS_MAX pins are of loads.
     """
 
-    def __init__(self, files: SegmentFiles) -> None:
+    def __init__(self, files: SegmentFiles, blocks: int) -> None:
         self.files, self.segments = files, files.segments
         self._disk, self._background = files.disk, files.background
+        self.past_cache = PastCache(
+            self._disk, self._background, blocks, self.find, files.footprint.enter
+        )
         self._loads: deque[Callable[[], None]] = deque()  # That wait for one under way to end.
         self._loading = 0
 
     def invariants(self) -> None:
         """Raise AssertionError when the log is not as the class says."""
         self.files.invariants()
+        self.past_cache.invariants()
         assert self._loading == LOADS_MAX if self._loads else 0 <= self._loading <= LOADS_MAX
 
     def close(self) -> None:
@@ -77,6 +82,8 @@ class Wal:
         if segment is None:
             return np.empty(0, np.uint8)
         length = min(length, segment.end - position)
+        if not segment.is_cached:
+            return self.past_cache.read(segment, length, position - segment.start, out)
         return self._disk.read_cached(segment.fd, length, position - segment.start, out)
 
     def load(self, position: int, length: int, done: Callable[[np.ndarray], None]) -> None:
@@ -108,6 +115,10 @@ class Wal:
             while self._loads and self._loading < LOADS_MAX:
                 self._loads.popleft()()
             done(data)
+
+        if not segment.is_cached:
+            self.past_cache.load(segment, length, at, loaded)
+            return
 
         def read() -> np.ndarray:
             with suppress(OSError):  # Then the rest is read when it is needed.
@@ -171,6 +182,11 @@ class Wal:
     def swap(self, segment: WalSegment, fd: int) -> None:
         """Use the fresh file. The old one is closed after the reads that may still use it."""
         old, segment.fd = segment.fd, fd
+        self.past_cache.forget(segment)
+        self.files.footprint.forget(segment)
+        self.files.footprint.close_later(segment)
+        if segment is not self.segments[-1]:
+            self.files.footprint.enter(segment)
         self._background.submit(JobLane.READS, lambda: self._disk.close(old), lambda _: None)
 
     def own_last(self, end: int) -> None:

@@ -8,6 +8,7 @@ middle of a write.
 import errno
 import os
 from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -66,6 +67,9 @@ class SimulatedDisk(OsDisk):
         self._names = dict(self.files.names)
         self._next_file = len(self._names)
         self._opened: dict[int, int] = {}
+        self._only_cached: dict[
+            int, list[DiskOperation]
+        ] = {}  # In clean pages, but not on the disk.
         self.before_call: Callable[[str], None] = _nothing
 
     def _call(self, method: str) -> None:
@@ -133,6 +137,39 @@ class SimulatedDisk(OsDisk):
             return None
         return super().read(fd, length, at)
 
+    def begin_write_back(self, fd: int, length: int) -> None:  # noqa: ARG002
+        """See Disk. What it begins, write_back() does."""
+        self._call("begin_write_back")
+
+    def write_back(self, fd: int, length: int) -> None:  # noqa: ARG002
+        """See Disk. After a failure the page cache alone has some of the bytes, in clean pages."""
+        try:
+            self._call("write_back")
+        except OSError:
+            self._lose(self._opened[fd])
+            raise
+
+    def drop(self, fd: int, length: int) -> None:  # noqa: ARG002
+        """See Disk."""
+        self._call("drop")
+        file = self._opened[fd]
+        durable = self.files.contents[file]
+        for write in self._only_cached.pop(file, []):
+            super().write(fd, memoryview(durable)[write.at : write.at + len(write.data)], write.at)
+
+    def read_past_cache(self, path: Path, out: np.ndarray, at: int) -> int:
+        """See Disk. With faults, it reads less than it was to."""
+        self._call("read_past_cache")
+        data = path.read_bytes()[at : at + len(out)]
+        got = self.chance.randint(0, len(data)) if self.faults.slow_ms else len(data)
+        out[:got] = np.frombuffer(data, np.uint8)[:got]
+        return got
+
+    def clear(self, fd: int, length: int) -> None:
+        """See Disk."""
+        self._call("clear")
+        self._write(fd, memoryview(bytes(length)), 0)
+
     def map(self, fd: int, length: int) -> np.ndarray:
         """See Disk."""
         self._call("map")
@@ -145,10 +182,17 @@ class SimulatedDisk(OsDisk):
         try:
             self._call("sync")
         except OSError:
-            lost = self.files.unsynced.pop(file, [])
-            self.files.land(file, [write for write in lost if self.chance.random() < 0.5])
+            self._lose(file)
             raise
         self.files.apply(DiskOperation("sync", file))
+
+    def _lose(self, file: int) -> None:
+        """Half of the unsynced writes never become durable: only the page cache has them."""
+        writes = self.files.unsynced.pop(file, [])
+        landed = [self.chance.random() < 0.5 for _ in writes]
+        self.files.land(file, [*compress(writes, landed)])
+        lost = [write for write, is_there in zip(writes, landed, strict=True) if not is_there]
+        self._only_cached.setdefault(file, []).extend(lost)
 
     def replace(self, path: Path, data: bytes | memoryview) -> None:
         """See Disk."""
@@ -212,6 +256,7 @@ class SimulatedDisk(OsDisk):
         files.move(chance.randint(0, len(files.moves)))
         write_image(files.image(), self.directory)
         self.files = Files(read_image(self.directory))
+        self._only_cached.clear()
         self._names, self._next_file = dict(self.files.names), len(self.files.names)
 
     def flip_a_bit(self) -> bool:

@@ -48,6 +48,7 @@ from smq.testing.simulation.unsynced import (
     unsynced_of,
 )
 from smq.testing.simulation.world import World
+from smq.testing.simulation.writing_back import WRITE_BACK_KINDS, write_back_of
 
 ALL_PARTITIONS = 15
 # Members of a group are drawn separately, for the same reason, and over several sessions.
@@ -284,12 +285,12 @@ def _flip(world: World, log: int) -> None:
 
 FAILING: tuple[tuple[str, ...], ...] = (
     ("write",),
-    ("sync",),
+    ("sync", "write_back"),
     ("replace",),
     ("create",),
     ("rename",),
     ("replace", "create", "fill"),  # A full disk rejects new allocations only.
-    ("write", "sync", "replace", "create", "fill", "rename"),
+    ("write", "write_back", "sync", "replace", "create", "fill", "rename"),
 )
 
 
@@ -402,14 +403,23 @@ KINDS: dict[str, Kind] = {
     BACKLOG: Kind(0, lambda c: (c.randrange(3), c.randrange(TOPICS)), _backlog),
     # By `compacting_of`.
     DIE_AMID_COMPACTION: Kind(0, draw_die_amid_compaction, die_amid_compaction),
-    # By `unsynced.unsynced_of` and `undecided_of`.
+    # By `unsynced_of`, `undecided_of` and `write_back_of`.
     UNSYNCED_LINES: Kind(0, draw_unsynced_lines, unsynced_lines),
-    **{name: Kind(0, draw, happen) for name, (draw, happen) in UNDECIDED_KINDS.items()},
+    **{
+        name: Kind(0, draw, happen)
+        for name, (draw, happen) in {**UNDECIDED_KINDS, **WRITE_BACK_KINDS}.items()
+    },
 }
+APART = (
+    (frozenset({DIE_AMID_COMPACTION}), compacting_of),
+    (frozenset({UNSYNCED_LINES}), unsynced_of),
+    (frozenset(UNDECIDED), undecided_of),
+    (frozenset(WRITE_BACK_KINDS), write_back_of),
+)
 DRAWN_APART = frozenset(
     {
-        *(TRANSACT, CHECKPOINT, SET_CLOCK, INFLATE, DIE_AMID_COMPACTION, UNSYNCED_LINES),
-        *(*MEMBERS, *SLOW, BACKLOG, *UNDECIDED),
+        *(TRANSACT, CHECKPOINT, SET_CLOCK, INFLATE, *MEMBERS, *SLOW, BACKLOG),
+        *(kind for needed, _ in APART for kind in needed),
     }
 )
 
@@ -439,15 +449,10 @@ def events_of(seed: int, kinds: Collection[str] = KINDS) -> list[Event]:
     apart += members_of(seed) if {*MEMBERS} <= {*kinds} else []
     slow = slow_of(seed, int(at_ms), kinds, _drawn, is_wanted=is_few)
     apart += [Event(*each) for each in slow]
-    if DIE_AMID_COMPACTION in kinds:
-        deaths = compacting_of(seed, int(at_ms), _drawn, is_wanted=is_few)
-        apart += [Event(*each) for each in deaths]
-    if UNSYNCED_LINES in kinds:
-        found = unsynced_of(seed, int(at_ms), _drawn, is_wanted=is_few)
-        apart += [Event(*each) for each in found]
-    if {*UNDECIDED} <= {*kinds}:
-        found = undecided_of(seed, int(at_ms), _drawn, is_wanted=is_few)
-        apart += [Event(*each) for each in found]
+    for needed, found_of in APART:
+        if needed <= {*kinds}:
+            found = found_of(seed, int(at_ms), _drawn, is_wanted=is_few)
+            apart += [Event(*each) for each in found]
     return sorted([*events, *apart], key=lambda each: each.at_ms)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from shm.catalog import CatalogBlock
 from shm.cluster import ClusterBlock, Node
+from shm.kernels.base.words import SPACE_UNLIMITED
 from shm.segment import LogMemory
 from shm.timings import Timings
 from smq.app.process.inheritance import (
@@ -46,6 +47,7 @@ CATALOG_BYTES_MAX = 1 << 16
 SEALING_SHARE = 0.25  # Of seeds; sealing takes most of their time.
 OFTEN_MS = 300
 LATE_MS = 1000
+KEEPS_PAGES_SHARE = 0.2  # Of seeds: their file system drops no page of a file.
 LITTLE_ROOM_SEGMENTS = 4  # As much as the ring.
 KiB = 1024
 
@@ -71,6 +73,7 @@ class Host:
             wal_segment_bytes=segment_bytes,
             wal_bytes_max=64 * segment_bytes,
             wal_keep_bytes=chance.choice((0, 3, 64)) * segment_bytes,
+            page_cache_bytes=segment_bytes,  # So little that it drops each full segment.
             message_max_bytes=2 * KiB,
             group_initial_rebalance_delay_ms=0,
             auto_create_topics_enable=False,
@@ -98,6 +101,8 @@ class Host:
         if self.is_flooded:
             self.config = replace(self.config, wal_bytes_max=LITTLE_ROOM_SEGMENTS * segment_bytes)
         self.compacts = self.seals and self.config.log_retention_check_interval_ms == OFTEN_MS
+        if copy(chance).random() < KEEPS_PAGES_SHARE:
+            self.config = replace(self.config, page_cache_bytes=SPACE_UNLIMITED)
         self.store_image: StoreImage | None = None
         self.store_chance = copy(chance)  # Existing seeds replay as before this was added.
         self.after_answer: Callable[[Question[Any]], None] | None = None  # To a sealer's worker.

@@ -20,6 +20,7 @@ from smq.testing.simulation.defects import (
     clocks,
     cold_reads,
     compactions,
+    footprints,
     groups,
     long_polls,
     stores,
@@ -46,6 +47,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *cold_reads.MUTANTS,
     *compactions.MUTANTS,
     *undecided.MUTANTS,
+    *footprints.MUTANTS,
 )
 
 

@@ -30,6 +30,8 @@ from smq.app.shard.server import ShardServer
 from smq.coordinator.coordinator import Coordinator
 from smq.coordinator.topics import Cluster
 from smq.coordinator.transactions.states import DECIDED, TransactionState
+from smq.log.files.past_cache import BLOCKS_MIN
+from smq.log.files.segment_files import WalLimits
 from smq.log.log import Log
 from smq.log.recovery import open_log
 from smq.model.catalog import Catalog, Node
@@ -263,13 +265,17 @@ class ShardProcess(SimProcess):
             disk,
             syncer,
             background,
-            segment_bytes=host.config.wal_segment_bytes,
+            limits=WalLimits(
+                host.config.wal_segment_bytes,
+                host.config.wal_bytes_max,
+                host.config.wal_keep_bytes,
+                host.config.page_cache_bytes,
+                BLOCKS_MIN,
+            ),
             generation=host.generation,
             boot_id=f"{host.boot:016d}".encode(),
             producers_key=self.chance.randbytes(16),
             now_ms=monotonic_ms(),
-            bytes_max=host.config.wal_bytes_max,
-            keep_bytes_max=host.config.wal_keep_bytes,
         )
         self.said += recovered.damaged
         return log

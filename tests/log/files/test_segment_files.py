@@ -7,7 +7,7 @@ import pytest
 
 from smq.log.files.disk import OsDisk
 from smq.log.files.segment import NoSegment
-from smq.log.files.segment_files import SPARES_READY, SPARES_SHARE
+from smq.log.files.segment_files import SPARES_READY, SPARES_SHARE, WalLimits
 from smq.testing.disk import FailingDisk
 from tests.log.files.wals import RING, SIZE, HeldBackground, names, new_wal
 
@@ -60,7 +60,7 @@ def test_a_file_that_a_snapshot_has_is_not_written_again(tmp_path: Path) -> None
 
 def test_freeing_touches_no_file_before_the_background_does(tmp_path: Path) -> None:
     disk, background = FailingDisk(OsDisk()), HeldBackground()
-    wal = new_wal(tmp_path, disk, background=background, bytes_max=5 * SIZE)
+    wal = new_wal(tmp_path, disk, WalLimits(SIZE, 5 * SIZE), background=background)
     wal.write(RING, 0, 3 * SIZE)
     background.wait()
     before, files = disk.calls.copy(), sorted(tmp_path.iterdir())
@@ -75,7 +75,7 @@ def test_freeing_touches_no_file_before_the_background_does(tmp_path: Path) -> N
 
 def test_a_segment_that_is_wanted_waits_for_the_file_of_one_that_was_freed(tmp_path: Path) -> None:
     disk, background = FailingDisk(OsDisk()), HeldBackground()
-    wal = new_wal(tmp_path, disk, background=background, bytes_max=2 * SIZE)
+    wal = new_wal(tmp_path, disk, WalLimits(SIZE, 2 * SIZE), background=background)
     wal.write(RING, 0, 2 * SIZE)
     background.wait()
     inodes = {path.stat().st_ino for path in tmp_path.iterdir()}
@@ -155,7 +155,7 @@ def test_spares_of_another_size_are_deleted(tmp_path: Path) -> None:
     wal = new_wal(tmp_path)
     wal.write(RING, 0, 64)
     wal.close()
-    again = new_wal(tmp_path, size=2 * SIZE)
+    again = new_wal(tmp_path, limits=WalLimits(2 * SIZE))
     assert names(tmp_path) == [".wal", ".wal"]
     again.files.forget_from(64)
     assert [(s.start, s.end) for s in again.segments] == [(0, SIZE)]

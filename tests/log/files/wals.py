@@ -6,27 +6,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from shm.kernels.base.words import SPACE_UNLIMITED
 from smq.log.files.background import Background, InlineBackground, JobLane
 from smq.log.files.disk import OsDisk
-from smq.log.files.segment_files import SegmentFiles
+from smq.log.files.past_cache import BLOCKS_MIN
+from smq.log.files.segment_files import SegmentFiles, WalLimits
 from smq.log.files.wal import Wal
 from smq.testing.disk import FailingDisk
 
 SIZE = 4096
+LIMITS = WalLimits(SIZE)
 RING = memoryview(bytearray(i % 251 for i in range(2 * SIZE)))
 
 
 def new_wal(
     directory: Path,
     disk: FailingDisk | None = None,
-    size: int = SIZE,
+    limits: WalLimits = LIMITS,
     *,
     background: Background | None = None,
-    bytes_max: int = SPACE_UNLIMITED,
 ) -> Wal:
     disk, background = disk or FailingDisk(OsDisk()), background or InlineBackground()
-    wal = Wal(SegmentFiles(directory, disk, background, size, bytes_max))
+    wal = Wal(SegmentFiles(directory, disk, background, limits), BLOCKS_MIN)
     wal.files.open_existing()
     return wal
 

@@ -1,0 +1,161 @@
+"""How much of a log the page cache keeps: its newest segments, up to a bound.
+
+Memory that the page cache has to find costs a writer several times what the write itself costs. So
+old pages make room for new ones, by our choice and in time:
+
+    full       a segment's write-back begins: a writer never meets a burst of dirty pages
+    too old    its write-back is waited for; then, and only then, its pages are dropped
+    dropped    it is read past the page cache (smq.log.files.past_cache)
+
+The operating system tells an error of a write-back once to each descriptor. So a segment has one
+for this purpose alone (`cache_fd`), opened before the first write: nobody else hears its errors.
+After one, nothing is dropped until the log is repaired: the page cache may have the only copy.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+
+from shm.kernels.base.words import SPACE_UNLIMITED
+from smq.log.files.background import Background, JobLane
+from smq.log.files.disk import Disk
+from smq.log.files.segment import WalSegment
+
+PROBE = "page-cache.new"
+PROBE_BYTES = 64 * 1024
+
+
+def drops_pages(disk: Disk, directory: Path) -> bool:
+    """Whether the page cache drops what it is asked to drop: some file systems say nothing and keep
+    it. Raises OSError when it cannot be tried: the disk is full, or knows no such request."""
+    path = directory / PROBE
+    fd = disk.create(path, PROBE_BYTES)
+    try:
+        disk.write(fd, memoryview(bytes(PROBE_BYTES)), 0)
+        was_there = disk.read_cached(fd, PROBE_BYTES, 0) is not None
+        disk.write_back(fd, PROBE_BYTES)
+        disk.drop(fd, PROBE_BYTES)
+        return was_there and disk.read_cached(fd, PROBE_BYTES, 0) is None
+    finally:
+        disk.close(fd)
+        disk.remove(path)
+
+
+class Footprint:
+    """The full segments of one log that the page cache has, oldest first.
+
+    bytes_max   with the segment that is being written; SPACE_UNLIMITED: nothing is dropped
+    failed      is called when a write-back has failed, which is as bad as a failed sync
+    may_drop    whether the log is healthy
+    """
+
+    def __init__(self, disk: Disk, background: Background, bytes_max: int) -> None:
+        self._disk, self._background, self.bytes_max = disk, background, bytes_max
+        self.failed: Callable[[OSError], None] = _nothing
+        self.may_drop: Callable[[], bool] = _yes
+        self._cached: deque[WalSegment] = deque()
+        self._is_dropping = False
+
+    def invariants(self) -> None:
+        """Raise AssertionError when a segment counts twice, or though it was dropped."""
+        assert all(segment.is_cached for segment in self._cached)
+        assert len({id(segment) for segment in self._cached}) == len(self._cached)
+
+    @property
+    def is_bounded(self) -> bool:
+        return self.bytes_max != SPACE_UNLIMITED
+
+    def open(self, segment: WalSegment) -> None:
+        """Before a segment's first write: open the descriptor that hears of its write-backs.
+        Raises OSError."""
+        if self.is_bounded:
+            segment.cache_fd = self._disk.open(segment.path)
+
+    def adopt(self, segments: Iterable[WalSegment]) -> None:
+        """At a start: the page cache may have full segments of earlier lives."""
+        if self.is_bounded:
+            self._cached = deque(segments)  # Some may have been filled by the start itself.
+            self.trim()
+
+    def enter(self, segment: WalSegment) -> None:
+        """The page cache has a full segment: one that was just filled, or that many read."""
+        if self.is_bounded:
+            segment.is_cached, segment.past_bytes = True, 0
+            self._cached.append(segment)
+            self._run(segment, self._begin, _ignore)
+            self.trim()
+
+    def forget(self, segment: WalSegment) -> None:
+        """A segment's file is given up, or another one takes its place."""
+        if segment in self._cached:
+            self._cached.remove(segment)
+
+    def close(self, segment: WalSegment) -> None:
+        """Close its descriptor."""
+        if segment.cache_fd >= 0:
+            self._disk.close(segment.cache_fd)
+            segment.cache_fd = -1
+
+    def close_later(self, segment: WalSegment) -> None:
+        """Close its descriptor after what still uses it."""
+        self._background.submit(JobLane.WRITE_BACK, partial(self.close, segment), _ignore)
+
+    def trim(self) -> None:
+        """Drop the oldest segments beyond the bound, one after another."""
+        if not self._cached or self._is_dropping or not self.may_drop():
+            return
+        newest, oldest = self._cached[-1], self._cached[0]
+        written = newest.end - newest.start  # About what the segment takes that is being written.
+        if written + sum(each.end - each.start for each in self._cached) <= self.bytes_max:
+            return
+        self._is_dropping = True
+        self._run(oldest, self._drop, partial(self._dropped, oldest))
+
+    def _run(
+        self,
+        segment: WalSegment,
+        job: Callable[[WalSegment], None],
+        done: Callable[[OSError | None], None],
+    ) -> None:
+        """Have a job done with a segment's pages; it is not freed meanwhile."""
+        segment.pins += 1
+
+        def ran(failure: OSError | None) -> None:
+            segment.pins -= 1
+            done(failure)
+
+        self._background.submit(JobLane.WRITE_BACK, partial(job, segment), ran)
+
+    def _begin(self, segment: WalSegment) -> None:
+        if segment.cache_fd >= 0:
+            self._disk.begin_write_back(segment.cache_fd, segment.end - segment.start)
+
+    def _drop(self, segment: WalSegment) -> None:
+        if segment.cache_fd < 0:  # An earlier life wrote it, and heard of the errors it has told.
+            self.open(segment)
+        size = segment.end - segment.start
+        self._disk.write_back(segment.cache_fd, size)  # It raises, and nothing is dropped.
+        self._disk.drop(segment.cache_fd, size)
+        self.close(segment)
+
+    def _dropped(self, segment: WalSegment, failure: OSError | None) -> None:
+        self._is_dropping = False
+        if failure is not None:
+            self.failed(failure)
+        elif segment in self._cached:
+            self._cached.remove(segment)
+            segment.is_cached = False
+            self.trim()
+
+
+def _ignore(_: OSError | None) -> None:
+    """What has failed is told by the next call too, before anything is dropped."""
+
+
+def _nothing(_: OSError) -> None:
+    return
+
+
+def _yes() -> bool:
+    return True

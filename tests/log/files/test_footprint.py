@@ -1,0 +1,168 @@
+"""The page cache keeps a log's newest segments; older ones are written back, then dropped."""
+
+import errno
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from smq.log.files.disk import OsDisk, read_now
+from smq.log.files.footprint import drops_pages
+from smq.log.files.segment_files import WalLimits
+from smq.log.files.wal import Wal
+from smq.testing.disk import FailingDisk
+from tests.log.files.wals import new_wal
+
+SIZE = 1 << 16
+RING = memoryview(np.random.default_rng(1).bytes(2 * SIZE))
+
+
+@pytest.fixture
+def disk() -> FailingDisk:
+    return FailingDisk(OsDisk())
+
+
+def wal_of(directory: Path, disk: FailingDisk, segments: int = 3) -> Wal:
+    return new_wal(directory, disk, WalLimits(SIZE, cached_bytes_max=segments * SIZE))
+
+
+def cached(wal: Wal) -> list[bool]:
+    """Of each segment, whether the page cache is to keep it; it does not have the others."""
+    kept = [segment.is_cached for segment in wal.segments]
+    for segment, is_kept in zip(wal.segments, kept, strict=True):
+        assert is_kept or read_now(segment.fd, SIZE, 0) is None
+    return kept
+
+
+def fill(wal: Wal, first: int, last: int) -> None:
+    """Fill these segments, and begin the next one."""
+    for i in range(first, last):
+        wal.write(RING, i * SIZE, (i + 1) * SIZE)
+        wal.invariants()
+
+
+def test_the_newest_segments_stay_in_the_page_cache_and_older_ones_leave_it(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    wal = wal_of(tmp_path, disk)
+    fill(wal, 0, 6)
+    assert cached(wal) == [False] * 3 + [True] * 3
+    assert [segment.cache_fd >= 0 for segment in wal.segments] == [False] * 3 + [True] * 3
+
+
+def test_a_dropped_segment_is_read_past_the_page_cache(tmp_path: Path, disk: FailingDisk) -> None:
+    wal = wal_of(tmp_path, disk)
+    fill(wal, 0, 6)
+    position, length = SIZE + 100, 5000
+    got: list[np.ndarray] = []
+    assert wal.read_cached(position, length) is None
+    wal.load(position, length, got.append)
+    wanted = bytes(RING[position % len(RING) :][:length])
+    assert bytes(got[0]) == wanted
+    out = np.zeros(length, np.uint8)
+    again = wal.read_cached(position, length, out)
+    assert again is not None
+    assert bytes(again) == bytes(out) == wanted
+    assert cached(wal)[:2] == [False, False]
+    wal.invariants()
+
+
+def test_nothing_is_dropped_after_a_failed_write_back_until_the_log_is_healthy(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    wal, met = wal_of(tmp_path, disk), list[int | None]()
+    wal.files.footprint.failed = lambda error: met.append(error.errno)
+    wal.files.footprint.may_drop = lambda: not met
+    fill(wal, 0, 3)
+    disk.fail("write_back", times=1)
+    fill(wal, 3, 6)
+    assert met == [errno.EIO]
+    assert cached(wal) == [True] * 6
+    assert "drop" not in disk.calls
+    met.clear()
+    wal.files.footprint.trim()
+    assert cached(wal) == [False] * 3 + [True] * 3
+
+
+def test_a_drop_makes_up_for_a_write_back_that_could_not_begin(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    wal, met = wal_of(tmp_path, disk), list[OSError]()
+    wal.files.footprint.failed = met.append
+    disk.fail("begin_write_back")
+    fill(wal, 0, 6)
+    assert not met
+    assert cached(wal) == [False] * 3 + [True] * 3
+
+
+def test_a_start_drops_what_earlier_lives_have_left(tmp_path: Path, disk: FailingDisk) -> None:
+    before = new_wal(tmp_path, disk, WalLimits(SIZE))
+    fill(before, 0, 6)
+    before.close()
+    wal = wal_of(tmp_path, disk)
+    assert cached(wal)[:6] == [True] * 6  # Behind them is the file that was made ready.
+    wal.files.adopt()
+    assert cached(wal)[:6] == [False] * 4 + [True] * 2
+    wal.close()
+
+
+def test_a_file_that_is_used_again_is_written_without_reading_it_first(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    wal = wal_of(tmp_path, disk)
+    fill(wal, 0, 6)
+    while len(wal.segments) > 4:
+        wal.files.free(wal.segments[0])
+    assert disk.calls.get("clear", 0) == 0
+    fill(wal, 6, 10)
+    assert disk.calls["clear"] > 0
+    wal.write(RING, 10 * SIZE, 10 * SIZE + 100)
+    assert bytes(wal.read(10 * SIZE, 200)) == bytes(RING[:100]) + bytes(100)
+
+
+def test_a_file_whose_syncs_are_waited_for_is_brought_back_rather_than_cleared(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    wal = wal_of(tmp_path, disk)
+    wal.files.writes_ahead = True
+    fill(wal, 0, 6)
+    while len(wal.segments) > 4:
+        wal.files.free(wal.segments[0])
+    fill(wal, 6, 10)
+    assert disk.calls["will_read"] > 0
+    assert "clear" not in disk.calls
+
+
+def test_a_file_that_is_replaced_counts_as_the_newest(tmp_path: Path, disk: FailingDisk) -> None:
+    wal = wal_of(tmp_path, disk)
+    fill(wal, 0, 6)
+    first = wal.segments[0]
+    wal.swap(first, wal.write_again(first, RING, first.end, first.end))
+    assert first.is_cached
+    assert bytes(wal.read(0, SIZE)) == bytes(RING[:SIZE])
+    fill(wal, 6, 9)
+    assert [segment.is_cached for segment in wal.segments[:2]] == [False, False]
+    wal.invariants()
+    wal.close()
+
+
+def test_an_unbounded_log_leaves_its_pages_to_the_system(tmp_path: Path, disk: FailingDisk) -> None:
+    wal = new_wal(tmp_path, disk, WalLimits(SIZE))
+    fill(wal, 0, 6)
+    wal.files.adopt()
+    assert cached(wal) == [True] * 6
+    assert not {"begin_write_back", "write_back", "drop"} & disk.calls.keys()
+
+
+class KeepingDisk(OsDisk):
+    """Its file system says nothing and keeps its pages."""
+
+    def drop(self, fd: int, length: int) -> None:
+        """See Disk."""
+
+
+def test_a_file_system_that_keeps_its_pages_is_recognised(tmp_path: Path) -> None:
+    assert drops_pages(OsDisk(), tmp_path)
+    assert not drops_pages(KeepingDisk(), tmp_path)
+    assert not os.listdir(tmp_path)  # noqa: PTH208
