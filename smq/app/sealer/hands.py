@@ -23,7 +23,8 @@ from smq.app.process.link import Link
 from smq.app.process.loop import Loop
 from smq.app.sealer.claims import Claim, Pace
 from smq.app.sealer.pause import NEVER, Pause
-from smq.app.sealer.worker import Surroundings, subject_of, work
+from smq.app.sealer.surroundings import Surroundings
+from smq.app.sealer.worker import subject_of, work
 from smq.wire.internal.form import Failed, Question, decode_answer, encode_question, name_of
 from smq.wire.internal.frames import InternalFrame
 

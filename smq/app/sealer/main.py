@@ -30,8 +30,8 @@ from smq.app.sealer.hands import Hands, Terms
 from smq.app.sealer.known import Known
 from smq.app.sealer.pass_memory import SharedPassMemory
 from smq.app.sealer.shard_load import ShardLoad
+from smq.app.sealer.surroundings import Surroundings
 from smq.app.sealer.tables import TableKey, Tables
-from smq.app.sealer.worker import Surroundings
 from smq.app.sealer.workers import Hire, Readers, Sealers, sealers_of
 from smq.filer.location import Location
 from smq.filer.mark import mark

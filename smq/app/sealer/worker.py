@@ -13,25 +13,22 @@ import traceback
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from shm.kernels.base.siphash import KEY_BYTES
 from smq.app.process.asker import Asker
 from smq.app.process.clock import monotonic_ms, now, wall_ms
 from smq.app.process.collector import collect_as_usual
 from smq.app.process.inheritance import COORDINATOR, shard_name, socket_path
-from smq.app.sealer.pass_memory import SharedPassMemory
-from smq.app.sealer.pause import NEVER, Pause
 from smq.app.sealer.ports import ShardOverSocket, StoredManifest
+from smq.app.sealer.surroundings import Surroundings
 from smq.app.sealer.turn import Turn
-from smq.filer.location import Location
 from smq.filer.s3 import S3Store, Unfit
 from smq.filer.store import Store
 from smq.model.errors import PeerError, StoreError, Unavailable
 from smq.model.references import PREFIX, directory_of
 from smq.model.segments import ATTEMPT_BITS, SEGMENTS_PREFIX, SegmentReach
 from smq.sealer.housekeeping import Housekeeping, drop_unsealed
-from smq.sealer.lake.catalog import CatalogSettings
 from smq.sealer.lake.state import in_step, states
 from smq.sealer.merge_plan import RUN_MIN
 from smq.sealer.pages import Pages
@@ -83,19 +80,6 @@ CACHE_BYTES_MAX = 1 << 30
 INLINE_BATCHES_BYTES = 1 << 20  # Batches scanned for one answer: some thousand handles.
 
 A = TypeVar("A")
-
-
-class Surroundings(NamedTuple):
-    """The locations of everything a worker uses."""
-
-    data_dir: Path
-    filer: Location
-    runtime_dir: Path
-    cache_dir: Path
-    catalog: CatalogSettings = CatalogSettings("")
-    memory: SharedPassMemory | None = None
-    pause: Pause = NEVER
-    drops_pages: bool = False  # What it writes does not stay in the page cache.
 
 
 def _drawn() -> int:
@@ -406,7 +390,7 @@ class Worker:
 
     @cached_property
     def store(self) -> Store:
-        return self._at.filer.open(drops_pages=self._at.drops_pages)
+        return self._at.open_filer()
 
     @cached_property
     def manifest(self) -> StoredManifest:

@@ -15,7 +15,8 @@ from smq.app.process.loop import Loop
 from smq.app.process.peers import SEALER_WAIT_MS
 from smq.app.sealer.claims import Claim
 from smq.app.sealer.hands import HUNG_MS, Hands, Terms
-from smq.app.sealer.worker import Surroundings, subject_of
+from smq.app.sealer.surroundings import Surroundings
+from smq.app.sealer.worker import subject_of
 from smq.wire.internal.form import Failed, Question
 from smq.wire.internal.messages import Compact, DropUnsealed, Merge, Retain, Seal
 

@@ -16,7 +16,8 @@ from smq.app.process.loop import Loop
 from smq.app.sealer.claims import Claim
 from smq.app.sealer.hands import Hands, Terms
 from smq.app.sealer.main import Sealer
-from smq.app.sealer.worker import IDLE_S, Surroundings, Worker
+from smq.app.sealer.surroundings import Surroundings
+from smq.app.sealer.worker import IDLE_S, Worker
 from smq.model.segments import ATTEMPT_BITS
 from smq.testing.simulation.clock import MS
 from smq.testing.simulation.disk import Killed

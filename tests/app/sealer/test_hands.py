@@ -18,7 +18,7 @@ from smq.app.process.clock import monotonic_ms
 from smq.app.sealer import hands as sealer_hands, worker as sealer_worker
 from smq.app.sealer.claims import Claim, Pace
 from smq.app.sealer.hands import JOB_ATTEMPTS_MAX, NICENESS, Hands, Terms, cpu_time
-from smq.app.sealer.worker import Surroundings
+from smq.app.sealer.surroundings import Surroundings
 from smq.filer.location import Location
 from smq.model.segments import SealedPartition
 from smq.wire.internal.form import Failed, decode_question, encode_answer

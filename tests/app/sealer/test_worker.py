@@ -11,7 +11,8 @@ import pytest
 
 from smq.app.process.collector import collect_only_young
 from smq.app.process.inheritance import COORDINATOR, shard_name, socket_path
-from smq.app.sealer.worker import Surroundings, Worker, work
+from smq.app.sealer.surroundings import Surroundings
+from smq.app.sealer.worker import Worker, work
 from smq.filer.location import Location
 from smq.model.config import Config
 from smq.model.segments import Segment
