@@ -5,10 +5,11 @@
     LITTLE   a tenth of a core beside one that is busy
     FULL     as much as others
 
-A job begins with SPARE, and claims more with each third of the time after which it is late. While a
-log is short of space all claim FULL. A process without privileges can lower its claim, but not
-raise it again. So each worker takes its claim when it is forked, and a higher one takes another
-worker.
+A job begins with SPARE, and claims more with each third of `late_ms` for which it was kept waiting.
+Those behind it are not late yet: a long line on idle cores is no reason to take others' cores, nor
+is a slow store. While a log is short of space all claim FULL. A process without privileges can
+lower its claim, but not raise it again. So each worker takes its claim when it is forked, and a
+higher one takes another worker.
 """
 
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ class Claim(IntEnum):
 
 @dataclass(slots=True)
 class Pace:
-    """What a worker is to claim. A job that has waited `late_ms` for others is late.
+    """What a worker is to claim. A job that was kept waiting for `late_ms` is late.
 
     A claim that was raised for a job stays for as long: jobs come one by one, and each would wait
     again.
@@ -38,11 +39,11 @@ class Pace:
     _raised: Claim = Claim.SPARE
     _until_ms: int = 0
 
-    def claim(self, waiting_ms: int, now_ms: int) -> Claim:
-        """The claim now. `waiting_ms`: for how long the oldest job has waited, done in part."""
+    def claim(self, kept_ms: int, now_ms: int) -> Claim:
+        """The claim now. `kept_ms`: for how long the current job was kept waiting."""
         if self.base is not Claim.SPARE:
             return self.base
-        thirds = waiting_ms * Claim.FULL // self.late_ms if self.late_ms else Claim.FULL
+        thirds = kept_ms * Claim.FULL // self.late_ms if self.late_ms else Claim.FULL
         raised = Claim(min(thirds, Claim.FULL))
         if raised >= self._raised or now_ms >= self._until_ms:
             self._raised, self._until_ms = raised, now_ms + self.late_ms

@@ -32,6 +32,7 @@ LATE_MS = 60_000  # A job that has waited for idle cores for so long waits no lo
 HUNG_MS = 120_000  # Without any progress a job never ends, for S3's own waits are over.
 JOB_ATTEMPTS_MAX = 2  # A job whose worker dies twice is itself at fault.
 NICENESS = 10
+KEPT_STATES = frozenset("RD")  # Runs or waits for a core; waits for a disk: it has classes, too.
 
 A = TypeVar("A")
 
@@ -51,9 +52,10 @@ USUAL = Terms()
 class _Job:
     question: Question[Any]
     answered: Callable[[Any], None]
-    queued_ms: int
     begun_ms: int = 0
     attempts: int = 0
+    kept_ms: int = 0
+    """For how long looks have found its worker ready for a core, or paused."""
 
 
 @dataclass(slots=True)
@@ -90,6 +92,7 @@ class Hands:
         self._claim = max(terms.claim, Claim.IDLE)  # The worker's.
         self._pause = Pause()
         self._shards_are_busy = False
+        self._looked_ms = 0
         self._progress = _Progress()
         self._dismissed: list[int] = []
         self._stopped = False
@@ -107,12 +110,10 @@ class Hands:
     ) -> None:
         """Queue a job; `answered` gets the answer.
 
-        An urgent job waits only for the current job. It is as old as the one it overtakes, so that
-        the first job is always the oldest.
+        An urgent job waits only for the current job.
         """
         place = min(1, len(self._jobs)) if is_urgent else len(self._jobs)
-        queued_ms = monotonic_ms() if place == len(self._jobs) else self._jobs[place].queued_ms
-        self._jobs.insert(place, _Job(question, answered, queued_ms))
+        self._jobs.insert(place, _Job(question, answered))
         if len(self._jobs) == 1:
             self._send()
 
@@ -129,35 +130,46 @@ class Hands:
         return now_ms - self._jobs[0].begun_ms if self._jobs else 0
 
     def look(self) -> None:
-        """Check for jobs that are late, and the worker's progress; call this periodically."""
-        self._raise_claim()
-        self._check_progress()
+        """Check the current job and its worker's progress; call this periodically.
 
-    def _raise_claim(self) -> None:
-        """Replace a worker that claims too little; its job is not at fault."""
-        if self._jobs and self._link is not None and self._wanted_claim() > self._claim:
+        A worker that claims too little, and is kept waiting, is replaced; its job is not at fault.
+        """
+        self._dismissed = [pid for pid in self._dismissed if os.waitpid(pid, os.WNOHANG)[0] == 0]
+        if not self._jobs or self._link is None:
+            return
+        ticks, states = cpu_time(self._pid)
+        is_kept = self._note_wait(is_ready=not KEPT_STATES.isdisjoint(states))
+        if self._wanted_claim() > self._claim and is_kept:
             self._jobs[0].attempts -= 1
             self._dismiss()
             self._send()
+        else:
+            self._check_progress(ticks, is_starved=self._pause.is_on or "R" in states)
+
+    def _note_wait(self, *, is_ready: bool) -> bool:
+        """Count the time since the last look if others have kept the worker from going on."""
+        job, now_ms = self._jobs[0], monotonic_ms()
+        is_kept = is_ready or self._pause.is_on
+        if is_kept:
+            job.kept_ms += now_ms - max(job.begun_ms, self._looked_ms)
+        self._looked_ms = now_ms
+        return is_kept
 
     def _wanted_claim(self) -> Claim:
         """What the worker must claim for what waits. It pauses, or goes on, by the same."""
         now_ms = monotonic_ms()
-        claim = self._pace.claim(now_ms - self._jobs[0].queued_ms, now_ms)
+        claim = self._pace.claim(self._jobs[0].kept_ms, now_ms)
         self._pause.set(is_on=claim is Claim.SPARE and self._shards_are_busy)
         return max(claim, Claim.IDLE)
 
-    def _check_progress(self) -> None:
+    def _check_progress(self, ticks: int, *, is_starved: bool) -> None:
         """Kill a worker that hangs; its job fails.
 
         Its end is not awaited, as the kernel may delay the signal. Each further worker gets twice
         the time: dismissed ones may hold memory.
         """
-        self._dismissed = [pid for pid in self._dismissed if os.waitpid(pid, os.WNOHANG)[0] == 0]
-        if not self._jobs or self._link is None:
-            return
-        now_ms, (ticks, waits), progress = monotonic_ms(), cpu_time(self._pid), self._progress
-        if waits or self._pause.is_on or ticks != progress.ticks:
+        now_ms, progress = monotonic_ms(), self._progress
+        if is_starved or ticks != progress.ticks:
             progress.ticks, progress.since_ms = ticks, now_ms
         elif now_ms - progress.since_ms >= self._hung_ms << len(self._dismissed):
             self._dismiss()
@@ -174,15 +186,16 @@ class Hands:
         self._dismissed.clear()
 
     def _send(self) -> None:
+        job = self._jobs[0]
+        job.attempts += 1
+        job.begun_ms = self._progress.since_ms = monotonic_ms()
         claim = self._wanted_claim()
         if self._link is not None and claim != self._claim:
             self._dismiss()
         if self._link is None:
             self._hire(claim)
         assert self._link is not None
-        self._jobs[0].attempts += 1
-        self._jobs[0].begun_ms = self._progress.since_ms = monotonic_ms()
-        self._link.send(encode_question(0, self._jobs[0].question))
+        self._link.send(encode_question(0, job.question))
 
     def _hire(self, claim: Claim) -> None:
         ours, theirs = socket.socketpair()
@@ -243,14 +256,13 @@ def take(claim: Claim) -> None:
         os.nice(NICENESS)
 
 
-def cpu_time(pid: int) -> tuple[int, bool]:
-    """The CPU time of a process, in ticks of 10 ms; and whether a thread runs or waits for a
-    core."""
-    is_ready = False
+def cpu_time(pid: int) -> tuple[int, str]:
+    """The CPU time of a process, in ticks of 10 ms; and its threads' states, a letter each."""
+    states = ""
     for task in Path(f"/proc/{pid}/task").iterdir():
         with suppress(FileNotFoundError, ProcessLookupError):  # It has ended.
-            is_ready |= _stat(task)[1] == "R"
-    return _stat(Path(f"/proc/{pid}"))[0], is_ready
+            states += _stat(task)[1]
+    return _stat(Path(f"/proc/{pid}"))[0], states
 
 
 def _stat(directory: Path) -> tuple[int, str]:

@@ -121,7 +121,7 @@ class SteppedHands(Hands):
 
     def look(self) -> None:
         """See Hands. It never hangs."""
-        if self._jobs and self._wanted_claim() > self._claim:
+        if self._jobs and self._note_wait(is_ready=True) and self._wanted_claim() > self._claim:
             self._dismiss()
             self._send()
 
@@ -150,10 +150,11 @@ class SteppedHands(Hands):
 
     def _send(self) -> None:
         now_ns, chance, claim = self._process.host.clock.now_ns, self._process.chance, self._claim
+        job = self._jobs[0]
+        job.begun_ms = now_ns // MS
         self._claim = self._wanted_claim()
         if now_ns - self._idle_ns >= IDLE_S * 1000 * MS or claim != self._claim:
             self._worker = self._start()  # The one before has ended.
-        self._jobs[0].begun_ms = now_ns // MS
         is_starved = self._claim is Claim.IDLE and chance.random() < STARVED_SHARE
         job_ms = STARVED_MS if is_starved else JOB_MS
         self.due_ns = now_ns + int(chance.random() * job_ms * MS)

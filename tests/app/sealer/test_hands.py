@@ -181,17 +181,17 @@ def test_a_worker_that_comes_further_may_take_as_long_as_it_wants(
 ) -> None:
     monkeypatch.setattr(sealer_hands, "work", hangs_on_odd_numbers)
     ticks, answers = count(), list[int | Failed]()
-    monkeypatch.setattr(sealer_hands, "cpu_time", lambda _pid: (next(ticks), False))
+    monkeypatch.setattr(sealer_hands, "cpu_time", lambda _pid: (next(ticks), "S"))
     hands._hung_ms = 0
     hands.do(Seal(1, PLACE, 0, 1, 1), answers.append)
     for _ in range(3):
         hands.look()
     assert answers == []
-    monkeypatch.setattr(sealer_hands, "cpu_time", lambda _pid: (0, True))  # It waits for a core.
+    monkeypatch.setattr(sealer_hands, "cpu_time", lambda _pid: (0, "SR"))  # It waits for a core.
     for _ in range(3):
         hands.look()
     assert answers == []
-    monkeypatch.setattr(sealer_hands, "cpu_time", lambda _pid: (0, False))
+    monkeypatch.setattr(sealer_hands, "cpu_time", lambda _pid: (0, "SD"))
     for _ in range(2):
         hands.look()
     assert answers == [Failed("a worker hangs ('seal', partition 1): it is replaced")]
@@ -220,8 +220,8 @@ def says_its_class(sock: socket.socket, _at: Surroundings) -> None:
     while received := sock.recv(1 << 16):
         for frame in reader.receive(received):
             is_seal = isinstance(decode_question(frame.body, FOR_WORKER), Seal)
-            if is_seal and is_idle:
-                Event().wait()
+            while is_seal and is_idle:
+                pass
             sock.sendall(encode_answer(frame.id, found if is_seal else {"class": found}))
 
 
@@ -341,6 +341,19 @@ def test_a_pause_ends_when_a_job_gets_late_or_space_short(
     assert answers[1] == {"class": USUAL_CLASS}
 
 
+def test_a_job_that_waits_for_a_slow_store_is_left_to_its_worker(
+    loop: TidyLoop, hire: Hiring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sealer_hands, "work", hangs_on_odd_numbers)
+    hands, answers = hire(Terms(Claim.SPARE, late_ms=60)), list[object]()
+    hands.do(Seal(1, PLACE, 0, 1, 1), answers.append)
+    pid, begun_ms = hands._pid, monotonic_ms()
+    turn_until(loop, lambda: cpu_time(pid)[1] == "S")
+    hands._jobs[0].kept_ms = 0
+    turn_until(loop, looking(hands, lambda: monotonic_ms() - begun_ms > 400))
+    assert (hands._pid, hands._wanted_claim()) == (pid, Claim.IDLE)
+
+
 def test_a_sweep_comes_to_its_end_beside_cores_that_are_never_idle(
     loop: TidyLoop, hire: Hiring
 ) -> None:
@@ -362,7 +375,7 @@ def test_a_process_is_ready_while_one_of_its_threads_wants_a_core(loop: TidyLoop
             pass
 
     def ready_of_a_child() -> bool:
-        return any(cpu_time(pid)[1] for _ in range(100))
+        return any("R" in cpu_time(pid)[1] for _ in range(100))
 
     pid = os.fork()
     if pid == 0:
@@ -371,7 +384,7 @@ def test_a_process_is_ready_while_one_of_its_threads_wants_a_core(loop: TidyLoop
     try:
         turn_until(loop, ready_of_a_child)
         os.kill(pid, signal.SIGSTOP)
-        turn_until(loop, lambda: not cpu_time(pid)[1])
+        turn_until(loop, lambda: "R" not in cpu_time(pid)[1])
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
