@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from itertools import repeat
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +26,6 @@ from pyspark.sql.types import StructType
 
 from bench.report import write_between
 from bench.spark.inputs import (
-    VALUE_BYTES,
     fill,
     fill_kafka,
     kafka_source_jars,
@@ -35,13 +34,14 @@ from bench.spark.inputs import (
     wait_sealed,
 )
 from smq.filer.location import Location
+from smq.load.cost import cpu_seconds
 from smq.model.segments import directory_of
 from smq.sql.session import QueryBounds, TopicSource, running
 from smq.testing.kafka import Kafka, KafkaUnavailable
 from smq.testing.smq_broker import SmqCommand
 from spark_jobs import read_topic, start_session, stream_topic
-from spark_jobs.native import FILE_SCHEMA, SCHEMA
-from spark_jobs.source.rows import BATCH_ROWS
+from spark_jobs.native import FILE_SCHEMA
+from spark_jobs.source.reading import SmqReader
 
 RECORDS = 5_000_000
 SQL_SEALED, SQL_LIVE = 10_000_000, 1_000_000
@@ -49,8 +49,8 @@ KAFKA_RECORDS = 2_000_000
 PLANNED_SEGMENTS = 5_000
 WARM_UPS, ROUNDS = 4, 6  # The JVM compiles what it runs for seconds.
 STREAM_BATCHES = 5
-TASKS = 8  # Of the source in memory.
-HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+PLANNED_BATCHES, PLANNED_WARM_UPS = 60, 10
+PLANNING = ("latestOffset", "queryPlanning", "addBatch")  # The rest of a batch is its checkpoint.
 RATE, FRESH_S, WARM_S = 20_000, 20.0, 10.0
 SEALS = {"smq.seal.ms": "2000"}
 STAYS = {"smq.seal.ms": "3600000", "smq.seal.bytes": str(1 << 40)}
@@ -82,6 +82,11 @@ class Bench:
         self.broker, self.spark, self.scale = broker, spark, scale
         self.directory = broker.data_dir.parent / "bench"
 
+    def cpu_s(self) -> float:
+        """The CPU time of Spark so far: its JVM, and the Python workers that this started."""
+        gateway: Any = self.spark.sparkContext._gateway  # noqa: SLF001  (knows the process)
+        return cpu_seconds([gateway.proc.pid])
+
     def count(self, records: int) -> int:
         """So many records, or fewer in a quick run."""
         return max(10_000, int(records * self.scale))
@@ -108,95 +113,124 @@ def noop(rows: DataFrame) -> None:
     rows.write.format("noop").mode("overwrite").save()
 
 
-def in_turns(ways: Mapping[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, float]:
+def in_turns(
+    ways: Mapping[str, Callable[[], object]],
+    rounds: int = ROUNDS,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, float]:
     """The median seconds of each, after the warm-ups."""
     taken: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(WARM_UPS + rounds):
         for name, act in ways.items():
-            began = time.perf_counter()
+            began = clock()
             act()
-            taken[name].append(time.perf_counter() - began)
+            taken[name].append(clock() - began)
     return {name: statistics.median(each[WARM_UPS:]) for name, each in taken.items()}
 
 
 def scans(bench: Bench) -> list[Line]:
-    """Whole and narrow reads beside Spark's reader over the same files; the Python source."""
+    """Whole and narrow reads beside Spark's reader over the same files; Python sources."""
     count = bench.count(RECORDS)
     fill(bench.broker, "scan", count, SEALS)
     wait_sealed(bench.broker, "scan", count)
     plain, ours = bench.plain("scan"), bench.topic("scan")
-    lines: list[Line] = []
-
-    def compare(words: str, target: str, **ways: Callable[[], object]) -> None:
-        taken = in_turns(ways)
-        ours_s = taken.pop("ours")
-        (other_s,) = taken.values()
-        million = count / 1e6
-        lines.append(Line(words, million / ours_s, million / other_s, target))
-        print(lines[-1], flush=True)
-
-    compare(
-        "read_topic, all columns: M rows/s, beside spark.read.parquet", "≥ 0.95",
-        ours=lambda: noop(ours), plain=lambda: noop(plain),
-    )  # fmt: skip
-    compare(
-        "read_topic, sum(length(value)), max(offset)", "≥ 0.95",
-        ours=lambda: ours.agg(f.sum(f.length("value")), f.max("offset")).collect(),
-        plain=lambda: plain.agg(f.sum(f.length("_value")), f.max("_offset")).collect(),
-    )  # fmt: skip
-    compare(
-        "read_topic, count of 10,000 offsets", "≥ 0.95",
-        ours=lambda: ours.where("offset between 50000 and 59999").count(),
-        plain=lambda: plain.where("_offset between 50000 and 59999").count(),
-    )  # fmt: skip
-    bootstrap = bench.broker.bootstrap
-    compare(
-        'format("smq"), all columns, beside spark.read.parquet', "≥ 0.45",
-        ours=lambda: noop(bench.rows("smq", "scan", bootstrap, includeHeaders="true")),
-        plain=lambda: noop(plain),
-    )  # fmt: skip
-    bench.spark.dataSource.register(in_memory(count))
-    compare(
-        "a Python source of such rows in memory, beside spark.read.parquet", "",
-        ours=lambda: noop(bench.spark.read.format("in-memory").load()),
-        plain=lambda: noop(plain),
-    )  # fmt: skip
-    return lines
+    return [
+        compared(
+            "read_topic, all columns: M rows/s, beside spark.read.parquet", "≥ 0.95", count,
+            ours=lambda: noop(ours), plain=lambda: noop(plain),
+        ),
+        compared(
+            "read_topic, sum(length(value)), max(offset)", "≥ 0.95", count,
+            ours=lambda: ours.agg(f.sum(f.length("value")), f.max("offset")).collect(),
+            plain=lambda: plain.agg(f.sum(f.length("_value")), f.max("_offset")).collect(),
+        ),
+        compared(
+            "read_topic, count of 10,000 offsets", "≥ 0.95", count,
+            ours=lambda: ours.where("offset between 50000 and 59999").count(),
+            plain=lambda: plain.where("_offset between 50000 and 59999").count(),
+        ),
+        *python_sources(bench, count, ours),
+    ]  # fmt: skip
 
 
-def in_memory(count: int) -> type[DataSource]:
-    """A source of rows like those of `format("smq")` without reading any: the limit of Python's.
+def python_sources(bench: Bench, count: int, native: DataFrame) -> list[Line]:
+    """`format("smq")` beside the most that a Python source can do, and both beside `read_topic`."""
+    options = {"kafka.bootstrap.servers": bench.broker.bootstrap, "subscribe": "scan"}
+    options["includeHeaders"] = "true"
 
-    It is here since workers cannot import `bench`: Spark sends them classes of `__main__` whole.
+    def rows() -> DataFrame:
+        return bench.spark.read.format("smq").options(**options).load()
+
+    source = in_memory(rows().schema, options, bench.directory / "in-memory")
+    bench.spark.dataSource.register(source)
+
+    def ready() -> DataFrame:
+        return bench.spark.read.format(source.name()).load()
+
+    return [
+        compared(
+            'format("smq"), all columns, beside read_topic', "", count,
+            ours=lambda: noop(rows()), native=lambda: noop(native),
+        ),
+        compared(
+            'format("smq"): M rows per s of CPU, beside a Python source of these rows in memory',
+            "≥ 0.95", count, clock=bench.cpu_s,
+            ours=lambda: noop(rows()), ready=lambda: noop(ready()),
+        ),
+        compared(
+            "a Python source of these rows in memory, beside read_topic", "", count,
+            ours=lambda: noop(ready()), native=lambda: noop(native),
+        ),
+    ]  # fmt: skip
+
+
+def compared(
+    words: str,
+    target: str,
+    count: int,
+    clock: Callable[[], float] = time.perf_counter,
+    **ways: Callable[[], object],
+) -> Line:
+    """The line of one comparison: millions of rows a second of "ours" and of the other."""
+    taken = in_turns(ways, clock=clock)
+    ours_s = taken.pop("ours")
+    (other_s,) = taken.values()
+    line = Line(words, count / 1e6 / ours_s, count / 1e6 / other_s, target)
+    print(line, flush=True)
+    return line
+
+
+def in_memory(columns: StructType, options: dict[str, str], directory: Path) -> type[DataSource]:
+    """A source of the rows of `format("smq")`, without reading them: the limit of Python's sources.
+
+    The same Arrow batches in the same tasks, from files that are mapped into memory. It is here
+    since workers cannot import `bench`: Spark sends them classes of `__main__` whole.
     """
-    batches = -(-count // (TASKS * BATCH_ROWS))
-    rows = count // TASKS // batches
-    columns = {
-        "key": pa.array([b"%08d" % n for n in range(rows)]),
-        "value": pa.array([b"x" * VALUE_BYTES] * rows),
-        "topic": pa.array(["scan"] * rows),
-        "partition": pa.array(range(rows), pa.int32()),
-        "offset": pa.array(range(rows), pa.int64()),
-        "timestamp": pa.array(range(rows), pa.timestamp("us", "UTC")),
-        "timestampType": pa.array(range(rows), pa.int32()),
-        "headers": pa.nulls(rows, pa.list_(HEADER)),
-    }
-    batch = pa.table(columns).to_batches()[0]
+    directory.mkdir(parents=True)
+    reader, paths = SmqReader(options, columns), list[str]()
+    for number, task in enumerate(reader.partitions()):
+        paths.append(str(directory / f"{number}.arrow"))
+        batches = reader.read(task)
+        first = next(batches)
+        with pa.OSFile(paths[-1], "wb") as file, pa.ipc.new_file(file, first.schema) as rows:
+            for batch in chain([first], batches):
+                rows.write_batch(batch)
 
     class Reader(DataSourceReader):
         def partitions(self) -> list[InputPartition]:
-            return [InputPartition(task) for task in range(TASKS)]
+            return [InputPartition(path) for path in paths]
 
-        def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-            return repeat(batch, batches)
+        def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+            rows = pa.ipc.open_file(pa.memory_map(partition.value))
+            return map(rows.get_batch, range(rows.num_record_batches))
 
     class Source(DataSource):
         @classmethod
         def name(cls) -> str:
             return "in-memory"
 
-        def schema(self) -> str:
-            return SCHEMA
+        def schema(self) -> StructType:
+            return columns
 
         def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
             return Reader()
@@ -254,7 +288,24 @@ def streams(bench: Bench) -> list[Line]:
         taken["theirs"].append(theirs())
     ours_s, theirs_s = (statistics.median(taken[name][WARM_UPS:]) for name in ("ours", "theirs"))
     words = "stream_topic: M rows/s, beside Spark's file stream"
-    return [Line(words, count / 1e6 / ours_s, count / 1e6 / theirs_s, "≥ 0.85")]
+    return [
+        Line(words, count / 1e6 / ours_s, count / 1e6 / theirs_s, "≥ 0.85"),
+        Line("stream_topic, planning of a batch: ms", _planning_ms(bench, count), None, "≤ 40"),
+    ]
+
+
+def _planning_ms(bench: Bench, count: int) -> float:
+    """What a batch of `stream_topic` takes that is never read."""
+    stream = stream_topic(
+        bench.spark, "scan", dataDir=bench.broker.data_dir, startingOffsets="earliest",
+        maxOffsetsPerTrigger=max(1, count // PLANNED_BATCHES), tail="sealed",
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as checkpoint:
+        query = stream.foreach_batch(lambda *_: None, checkpoint=checkpoint, availableNow=True)
+        query.awaitTermination()
+    taken = [each["durationMs"] for each in query.recentProgress]
+    batches = [each for each in taken if each.get("addBatch")][PLANNED_WARM_UPS:]
+    return float(statistics.median(sum(each[part] for part in PLANNING) for each in batches))
 
 
 def segments_of_or_none(bench: Bench, topic: str) -> int:
