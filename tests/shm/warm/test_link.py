@@ -14,10 +14,17 @@ import pytest
 from shm.kernels.base.library import FILE, MANIFEST
 from shm.warm import link as module
 from shm.warm.link import link, why_unlinkable
+from tests.clients.toolchain import missing
+
+
+def need_compiler() -> None:
+    if why := why_unlinkable():
+        missing(why)
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    need_compiler()
     folder = tmp_path_factory.mktemp("linked")
     command = [sys.executable, "-m", "tests.shm.warm.linked_kernels", str(folder)]
     environment = os.environ | {"NUMBA_OPT": "3", "NUMBA_CACHE_DIR": str(folder / "cache")}
@@ -119,7 +126,7 @@ def test_numba_gets_the_type_of_a_kernel_that_another_kernel_calls(library: Any)
 def test_without_a_c_compiler_or_pythons_headers_nothing_is_linked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert why_unlinkable() == ""
+    need_compiler()
     with monkeypatch.context() as patch:
         patch.setattr("shutil.which", lambda _: None)
         with pytest.raises(SystemExit, match="no C compiler"):

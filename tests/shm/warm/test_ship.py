@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from shm.kernels.base.library import FILE, MANIFEST, SOURCES
+from shm.warm.link import why_unlinkable
 from shm.warm.ship import ship
+from tests.clients.toolchain import missing
 
 LINK = """
 import sys
@@ -43,6 +45,8 @@ def used(copy: Path, caches: Path) -> str:
 def test_a_shipped_library_is_used_unless_it_is_damaged_or_of_other_sources(
     tmp_path: Path,
 ) -> None:
+    if why := why_unlinkable():
+        missing(why)
     shutil.copytree(SOURCES, tmp_path / "shm")
     folders = ship(tmp_path / "shm", LINK)
     if not folders:
