@@ -43,12 +43,14 @@ BREATHS = 40  # Pauses of the sender per round, so that records are in flight at
 QUIET_MS_MAX = 120_000  # Longer without any progress is a hang.
 QUIET_MS_SAID = 5000  # Longer without any progress is reported, with who waits for what.
 SEAL_MS = 2000  # So that sealing runs all the time.
+# Records soon leave the ring and the page cache, so who reads from the start reads past both.
+USUAL = MappingProxyType(
+    {"ring.bytes": "16MiB", "wal.segment.bytes": "4MiB", "page.cache.bytes": "12MiB"}
+)
 # A log with little room: producers are slowed, sealing hurries, segments are small and soon merged,
 # and slow readers read them through the sealer.
 HURRIED = MappingProxyType(
     {
-        "ring.bytes": "16MiB",
-        "wal.segment.bytes": "4MiB",
         "wal.bytes.max": "32MiB",
         "wal.keep.bytes": "0",
         "seal.bytes": "2MiB",
@@ -221,7 +223,7 @@ def kill_run(  # noqa: PLR0913, PLR0917  (what is run, and how)
 ) -> None:
     """One run. Raises Wrong."""
     chance = random.Random(seed)  # noqa: S311  (no secret)
-    settings = {"seal.ms": str(SEAL_MS), **settings, "shards": str(SHARDS)}
+    settings = {"seal.ms": str(SEAL_MS), **USUAL, **settings, "shards": str(SHARDS)}
     with SmqBroker(directory, settings) as broker:
         with Cluster(broker.bootstrap) as cluster:
             create_topic(cluster, TOPIC, PARTITIONS)
