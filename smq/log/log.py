@@ -234,8 +234,7 @@ class Log(ReadableLog):
             self.health.fail_sync()
 
     def _fail_write_back(self, error: OSError) -> None:
-        if self.health.failed is None:
-            self.health.fail_sync(f"a write-back of the WAL failed: {told(error)}")
+        self.health.fail_sync(f"a write-back of the WAL failed: {told(error)}")
 
     def publish(self, level: int) -> list[int]:
         """Raise the high watermarks of a level's partitions to the position that has reached that
@@ -282,6 +281,7 @@ class Log(ReadableLog):
 
         If the disk refuses, report it; the next start recovers what was written.
         """
+        self.wal.files.footprint.may_drop = lambda: False  # A stop must not wait for a chain.
         self.background.wait()
         try:
             if self.write() and self.filing.has_disk_frames:

@@ -79,6 +79,8 @@ class Health:
 
     def fail(self, why: str, in_doubt_from: int) -> None:
         """Refuse appends: every partition of the log answers KAFKA_STORAGE_ERROR."""
+        if self.failed is not None:  # Two things may fail; a repair makes up for both.
+            in_doubt_from = min(in_doubt_from, self._in_doubt_from)
         self.failed, self._in_doubt_from = why, in_doubt_from
         self._may_repair = self.has_written
         log = self._log
@@ -153,13 +155,14 @@ class Health:
         words[WORD_WRITTEN] = max(words[WORD_WRITTEN], written)
         if since <= words[WORD_SYNCED] < written:
             words[WORD_SYNCED] = written
-        self._recover()
+        if since <= self._in_doubt_from:  # Else a write-back has failed meanwhile.
+            self._recover()
 
     def _recover(self) -> None:
         log, syncer = self._log, self._syncs.syncer
         if syncer.failed():
             syncer.reset()
-            forget_failed_sync(log.directory)
+        forget_failed_sync(log.directory)
         self.failed = None
         log.notices.append(f"{log.directory}: the WAL is written again")
         for slot in log.partitions.slots.values():

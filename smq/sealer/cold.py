@@ -449,14 +449,13 @@ def _mapped(file: IO[bytes]) -> np.ndarray:
 
 
 def forget_pages(data: np.ndarray) -> None:
-    """Give the pages of a mapped file back, to the page cache and to the machine, unless somebody
-    else maps them too; the file stays readable."""
+    """Give the pages of a mapped file back, which count as this process's memory; the page cache
+    forgets those that nobody else maps. The file stays readable."""
     lender = getattr(data.base, "obj", None)
     if isinstance(lender, mmap):
-        try:
+        with suppress(OSError):  # Linux before 5.4.
             lender.madvise(MADV_PAGEOUT)
-        except OSError:  # Linux before 5.4.
-            lender.madvise(MADV_DONTNEED)
+        lender.madvise(MADV_DONTNEED)
 
 
 def _crc_of(data: np.ndarray) -> int:

@@ -2,20 +2,26 @@
 
 import errno
 import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shm.kernels.base.words import WORD_SYNCED, WORD_WRITTEN
-from smq.log.files.background import BackgroundThread
+from smq.log.files.background import BackgroundThread, InlineBackground, JobLane
 from smq.log.files.disk import OsDisk
 from smq.log.log import Log
+from smq.log.repair import NOTE
 from smq.testing.disk import FailingDisk
 from tests.log.logs import (
     DISK,
     MEMORY,
     OS,
     RING_BYTES,
+    SEGMENT_BYTES,
     Refused,
     append,
     batch,
@@ -301,3 +307,87 @@ def test_a_failure_that_every_repair_is_followed_by_is_met_once_a_second_only(
     log.tend()
     assert turn(log)
     assert values(log)[2] == expected(count)[2]
+
+
+class HeldWriteBacks(InlineBackground):
+    """Holds the jobs of the lane of write-backs, and of the lane of files if it is told to."""
+
+    def __init__(self) -> None:
+        self.jobs: deque[Callable[[], None]] = deque()
+        self.held = {JobLane.WRITE_BACK}
+
+    def submit(self, lane: JobLane, job: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        run = partial(super().submit, lane, job, done)
+        if lane in self.held:
+            self.jobs.append(run)
+        else:
+            run()
+
+    def wait(self) -> None:
+        while self.jobs:
+            self.jobs.popleft()()
+
+
+def dropping(directory: Path, disk: FailingDisk, background: HeldWriteBacks) -> Log:
+    """A log that is about to drop its first segment."""
+    log = start(directory, disk=disk, levels={2: OS}, background=background).log
+    log.wal.files.footprint.bytes_max = 2 * SEGMENT_BYTES
+    while len(log.wal.segments) < 3:
+        append(log, 2, batch(b"x" * 400))
+        assert turn(log, syncs=False)
+    return log
+
+
+def test_a_write_back_that_fails_while_a_write_is_in_doubt_is_not_forgotten(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    background = HeldWriteBacks()
+    log = dropping(tmp_path, disk, background)
+    inodes = [segment.path.stat().st_ino for segment in log.wal.segments]
+    append(log, 2, batch(b"y"))
+    disk.fail("write", 1)
+    assert not turn(log)
+    disk.fail("write_back", 1)
+    background.wait()
+    assert (tmp_path / NOTE).exists()
+    assert log.repair()
+    assert all(
+        segment.path.stat().st_ino != inode
+        for segment, inode in zip(log.wal.segments, inodes, strict=True)
+    )
+    assert not (tmp_path / NOTE).exists()
+    log.tend()
+    background.wait()
+    assert not log.wal.segments[0].is_cached
+    log.invariants()
+
+
+def test_a_write_back_that_fails_while_a_repair_runs_has_the_next_one_do_more(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    background = HeldWriteBacks()
+    log = dropping(tmp_path, disk, background)
+    inode = log.wal.segments[0].path.stat().st_ino
+    append(log, 2, batch(b"y"))
+    disk.fail("write", 1)
+    assert not turn(log)
+    background.held.add(JobLane.FILES)
+    assert not log.repair()
+    disk.fail("write_back", 1)
+    background.wait()
+    assert failure(log) is not None
+    background.held.clear()
+    log.tend()
+    assert failure(log) is None
+    assert log.wal.segments[0].path.stat().st_ino != inode
+    log.invariants()
+
+
+def test_a_stop_waits_for_one_write_back_at_most(tmp_path: Path, disk: FailingDisk) -> None:
+    background = HeldWriteBacks()
+    log = dropping(tmp_path, disk, background)
+    while len(log.wal.segments) < 9:
+        append(log, 2, batch(b"x" * 400))
+        assert turn(log, syncs=False)
+    log.close()
+    assert disk.calls["write_back"] == 1

@@ -3,6 +3,7 @@
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
+from mmap import PAGESIZE, PROT_READ, mmap
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from smq.sealer.cold import (
     Cache,
     ColdReader,
     Damaged,
+    forget_pages,
     open_segment,
 )
 from smq.sealer.parquet_segment import ParquetSegment, Span
@@ -422,3 +424,21 @@ def test_without_a_spare_directory_a_full_disk_is_the_systems_error(full_disk: P
     with pytest.raises(OSError, match="No space left"):
         cache.put(("a", 0), [bytes(1 << 20)], np.zeros(0, PLACE))
     assert cache.get(("a", 0)) is None
+
+
+def test_a_forgotten_file_counts_as_this_processs_memory_no_more_though_another_maps_it(
+    tmp_path: Path,
+) -> None:
+    size, path = 1 << 24, tmp_path / "file"
+    path.write_bytes(bytes(size))
+
+    def resident_bytes() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * PAGESIZE
+
+    with path.open("rb") as file:
+        other, ours = (mmap(file.fileno(), 0, prot=PROT_READ) for _ in range(2))
+    for each in (other, ours):
+        assert not np.frombuffer(each, np.uint8).any()
+    before = resident_bytes()
+    forget_pages(np.frombuffer(ours, np.uint8))
+    assert before - resident_bytes() > size // 2

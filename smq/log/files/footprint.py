@@ -28,13 +28,14 @@ PROBE_BYTES = 64 * 1024
 
 def drops_pages(disk: Disk, directory: Path) -> bool:
     """Whether the page cache drops what it is asked to drop: some file systems say nothing and keep
-    it. Raises OSError when it cannot be tried: the disk is full, or knows no such request."""
+    it. Raises OSError when it cannot be tried, or read past the page cache."""
     path = directory / PROBE
     fd = disk.create(path, PROBE_BYTES)
     try:
         disk.write(fd, memoryview(bytes(PROBE_BYTES)), 0)
         was_there = disk.read_cached(fd, PROBE_BYTES, 0) is not None
         disk.write_back(fd, PROBE_BYTES)
+        disk.read_past_cache(path, disk.block(PROBE_BYTES), 0)
         disk.drop(fd, PROBE_BYTES)
         return was_there and disk.read_cached(fd, PROBE_BYTES, 0) is None
     finally:
@@ -66,11 +67,11 @@ class Footprint:
     def is_bounded(self) -> bool:
         return self.bytes_max != SPACE_UNLIMITED
 
-    def open(self, segment: WalSegment) -> None:
+    def open(self, segment: WalSegment, path: Path) -> None:
         """Before a segment's first write: open the descriptor that hears of its write-backs.
-        Raises OSError."""
+        `path` is its file's at present. Raises OSError."""
         if self.is_bounded:
-            segment.cache_fd = self._disk.open(segment.path)
+            segment.cache_fd = self._disk.open(path)
 
     def adopt(self, segments: Iterable[WalSegment]) -> None:
         """At a start: the page cache may have full segments of earlier lives."""
@@ -133,7 +134,7 @@ class Footprint:
 
     def _drop(self, segment: WalSegment) -> None:
         if segment.cache_fd < 0:  # An earlier life wrote it, and heard of the errors it has told.
-            self.open(segment)
+            self.open(segment, segment.path)
         size = segment.end - segment.start
         self._disk.write_back(segment.cache_fd, size)  # It raises, and nothing is dropped.
         self._disk.drop(segment.cache_fd, size)
@@ -142,7 +143,8 @@ class Footprint:
     def _dropped(self, segment: WalSegment, failure: OSError | None) -> None:
         self._is_dropping = False
         if failure is not None:
-            self.failed(failure)
+            if segment.cache_fd >= 0:  # Else it cannot be opened now, and tend() tries again.
+                self.failed(failure)
         elif segment in self._cached:
             self._cached.remove(segment)
             segment.is_cached = False

@@ -19,7 +19,7 @@ from smq.log.files.segment import WalSegment
 
 BLOCK_BYTES = 2 * 1024 * 1024
 AHEAD_BLOCKS = 2
-BLOCKS_MIN = 2 * (1 + AHEAD_BLOCKS)
+BLOCKS_MIN = 2 * (2 + AHEAD_BLOCKS)  # A read may end in the block behind that where it begins.
 READS_PER_SEGMENT = 2  # Past the page cache; who reads on brings it back.
 REST_LOOKS = 10  # About a second each (Log.tend): then nobody reads any more.
 

@@ -207,10 +207,11 @@ class SegmentFiles:
         try:
             if is_used:
                 self._make_writable(fd)
+            self.footprint.open(segment, spare)  # Once it is renamed, nothing may fail.
             self.disk.rename(spare, path)
-            self.footprint.open(segment)
         except OSError:
             self.disk.close(fd)
+            self.footprint.close(segment)
             raise
         return segment
 

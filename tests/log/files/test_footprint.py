@@ -155,6 +155,49 @@ def test_an_unbounded_log_leaves_its_pages_to_the_system(tmp_path: Path, disk: F
     assert not {"begin_write_back", "write_back", "drop"} & disk.calls.keys()
 
 
+class CrowdedDisk(FailingDisk):
+    """Its process may open `left` files more."""
+
+    left = 1000
+
+    def open(self, path: Path) -> int:
+        """See Disk."""
+        if self.left == 0:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        self.left -= 1
+        return super().open(path)
+
+
+def test_a_segment_that_cannot_be_opened_to_be_dropped_stays_until_it_can(tmp_path: Path) -> None:
+    disk, met = CrowdedDisk(OsDisk()), list[OSError]()
+    before = new_wal(tmp_path, disk, WalLimits(SIZE))
+    fill(before, 0, 6)
+    before.close()
+    wal = wal_of(tmp_path, disk)
+    wal.files.footprint.failed = met.append
+    disk.left = 0
+    wal.files.adopt()
+    assert not met
+    assert cached(wal)[:6] == [True] * 6
+    disk.left = 1000
+    wal.files.footprint.trim()
+    assert cached(wal)[:6] == [False] * 4 + [True] * 2
+    wal.close()
+
+
+def test_a_file_is_no_segment_before_its_write_backs_can_be_heard_of(tmp_path: Path) -> None:
+    disk = CrowdedDisk(OsDisk())
+    wal = wal_of(tmp_path, disk)
+    fill(wal, 0, 6)
+    wal.files.free(wal.segments[0])
+    disk.left = 1
+    fill(wal, 6, 7)
+    assert disk.left == 0
+    disk.left = 1000
+    fill(wal, 7, 10)
+    wal.close()
+
+
 class KeepingDisk(OsDisk):
     """Its file system says nothing and keeps its pages."""
 
@@ -165,4 +208,12 @@ class KeepingDisk(OsDisk):
 def test_a_file_system_that_keeps_its_pages_is_recognised(tmp_path: Path) -> None:
     assert drops_pages(OsDisk(), tmp_path)
     assert not drops_pages(KeepingDisk(), tmp_path)
+
+
+def test_a_file_system_that_cannot_be_read_past_the_page_cache_is_recognised(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    disk.fail("read_past_cache", error=errno.EINVAL)
+    with pytest.raises(OSError, match="Invalid argument"):
+        drops_pages(disk, tmp_path)
     assert not os.listdir(tmp_path)  # noqa: PTH208

@@ -93,6 +93,7 @@ def test_a_read_may_span_blocks(tmp_path: Path, disk: FailingDisk) -> None:
     wal = backlog(tmp_path, disk)
     for position in (0, 100, BLOCK - 50, SIZE - BLOCK - 8):
         assert read(wal, position, BLOCK + 7) == wanted(position, BLOCK + 7)
+    assert disk.calls.get("read", 0) == 0
 
 
 def test_the_loop_does_not_wait_and_memory_is_bounded(tmp_path: Path, disk: FailingDisk) -> None:

@@ -11,7 +11,7 @@ from smq.testing.simulation.writing_back import WRITE_BACK_FAILS
 def _drop_regardless(self: Footprint, segment: WalSegment) -> None:
     """Drop what the page cache alone has."""
     if segment.cache_fd < 0:
-        self.open(segment)
+        self.open(segment, segment.path)
     size = segment.end - segment.start
     with suppress(OSError):
         self._disk.write_back(segment.cache_fd, size)
