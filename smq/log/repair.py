@@ -3,7 +3,8 @@
 After a failed write or sync it is unknown what the disk holds of the bytes in doubt: the kernel may
 have marked their pages clean. The ring still has them. A repair writes them to fresh files and
 syncs these before they replace the old ones. It runs in the background; the log refuses appends
-meanwhile, so the ring does not move.
+meanwhile, so the ring does not move. A failed write-back may be of older bytes: the page cache has
+them, because a failed log drops nothing.
 
 After a failed sync, the next sync of the same file reports success, also to another process. So a
 failed sync leaves a note in the log's directory until the log is repaired. A start that finds the
@@ -129,9 +130,11 @@ class Health:
         log, since = self._log, self._in_doubt_from
         if self._syncs.syncer.failed():
             since = min(since, log.words[WORD_SYNCED])
-        if not ring_holds(log, since):
-            self.failed = "the ring no longer holds what must be written to the WAL again"
-            return False
+            if not ring_holds(log, since):
+                self.failed = "the ring no longer holds what must be written to the WAL again"
+                return False
+        elif not ring_holds(log, since):  # After a write-back: what was dropped is on the disk.
+            since = self._in_doubt_from = max(since, log.wal.files.footprint.oldest())
         self.is_repairing = True
         parts = parts_from(log, since)
         for part in parts:
@@ -171,9 +174,13 @@ class Health:
 
 def ring_holds(log: ReadableLog, position: int) -> bool:
     """Whether everything from a position on is still in the ring."""
+    return position >= oldest_in_ring(log)
+
+
+def oldest_in_ring(log: ReadableLog) -> int:
+    """From which position on the ring has everything."""
     words = log.words
-    oldest = max(words[WORD_RING_START], words[WORD_TAIL] - log.memory.layout.ring_bytes)
-    return position >= oldest
+    return max(words[WORD_RING_START], words[WORD_TAIL] - log.memory.layout.ring_bytes)
 
 
 def note_failed_sync(directory: Path, boot_id: bytes) -> None:
@@ -237,11 +244,14 @@ def hide_unsynced(log: ReadableLog, number: int) -> None:
 
 
 def parts_from(log: ReadableLog, since: int) -> list[Rewrite]:
-    """What to rewrite when everything from position `since` on is in doubt."""
-    parts = []
+    """What to rewrite when everything from position `since` on is in doubt.
+
+    What the ring no longer has comes from the page cache, as at a start.
+    """
+    parts, held = [], oldest_in_ring(log)
     for segment in log.wal.segments:
         if segment.end > since:
-            start = max(since, segment.start)
+            start = min(max(since, segment.start, held), segment.end)
             parts.append(
                 Rewrite(segment, start, max(start, min(log.words[WORD_TAIL], segment.end)))
             )

@@ -391,3 +391,36 @@ def test_a_stop_waits_for_one_write_back_at_most(tmp_path: Path, disk: FailingDi
         assert turn(log, syncs=False)
     log.close()
     assert disk.calls["write_back"] == 1
+
+
+def test_a_failed_write_back_of_what_the_ring_has_no_more_is_made_up_for(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    """By default the page cache keeps twice what the rings hold, and nothing syncs `os` topics."""
+    log, count = start(tmp_path, disk=disk, levels={2: OS}).log, 0
+    log.wal.files.footprint.bytes_max = 2 * RING_BYTES
+
+    def fill(segments: int) -> None:
+        nonlocal count
+        while len(log.wal.segments) < segments and failure(log) is None:
+            append(log, 2, batch(b"%d" % count * 800))
+            turn(log, syncs=False)
+            count += 1
+
+    fill(10)
+    assert [segment.is_cached for segment in log.wal.segments] == [False] * 2 + [True] * 8
+    disk.fail("write_back", 1)
+    fill(12)
+    assert failure(log) is not None
+    assert log.words[WORD_SYNCED] == 0
+    log.tend()
+    assert failure(log) is None
+    assert not (tmp_path / NOTE).exists()
+    turn(log, syncs=False)
+    fill(14)
+    log.invariants()
+    expected = [b"%d" % i * 800 for i in range(count)]
+    assert list(read(log, 2).values()) == expected
+    log.close()
+    again = start(tmp_path, generation=1, levels={2: OS}).log
+    assert list(read(again, 2).values()) == expected

@@ -87,6 +87,10 @@ class Footprint:
             self._run(segment, self._begin, _ignore)
             self.trim()
 
+    def oldest(self) -> int:
+        """Where the first segment begins that was not dropped; 0: there is none."""
+        return min((segment.start for segment in self._cached), default=0)
+
     def forget(self, segment: WalSegment) -> None:
         """A segment's file is given up, or another one takes its place."""
         if segment in self._cached:
