@@ -43,6 +43,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT, README = ROOT / "docs" / "performance.md", ROOT / "README.md"
 BEGIN = "<!-- written by bench.flood_table: begin -->"
 END = "<!-- written by bench.flood_table: end -->"
+UNBOUNDED = {"page.cache.bytes": "-1"}  # What the system keeps of the logs is its choice.
 SEALED_ONLY = {"seal.ms": "2000", "wal.keep.bytes": "0"}  # What is sealed leaves the log at once.
 SEALED_S_MAX = 600
 SEALING_GB_MIN = 4.0  # So that it takes longer than what is measured beside it.
@@ -51,12 +52,14 @@ SEALS_LATER = {"smq.seal.ms": "86400000", "smq.seal.bytes": str(1 << 40)}
 RECORD_BYTES = 1024
 READER = {"fetch_message_max_bytes": 8 << 20, "fetch_max_bytes": 50 << 20}
 FLOOD_CLIENT = {"batch_size": 1_000_000, "batch_num_messages": 1000, "linger_ms": 5}
+DISK_FLOOD_GB = 0.5
 NEIGHBOUR_BYTES = 256 << 20
 CONNECTIONS = 9900  # Beside the ten of the load: 10,000 is the broker's bound.
 DOOR_WARM_UP_ROWS = 2_000_000
 SPREAD_BATCH_BYTES = 16384
 HEADLINES = (  # Of the README: what a newcomer decides by.
-    "| flood of",
+    "| flood of 1 KiB, librdkafka",
+    "| flood of 100 B",
     "| read from the earliest",
     "| producers at 50,000",
     "| single-record requests",
@@ -124,6 +127,17 @@ def flood(run: Run, broker: Broker) -> Figures:
         figures["slowest_of_median"] = figures["slowest_second"] / figures["median_second"]
         read = librdkafka(broker.bootstrap, "consume", topic=name, records=records, **READER)
     return figures | {"read_mb_s": read["mb_s"]}
+
+
+def disk_beside_a_flood(run: Run, broker: Broker) -> Figures:
+    """Acks of a `disk` topic, one request in flight, alone and beside a flood of an `os` topic."""
+    requests = int(run.seconds(5000))
+    with topic(broker, smq_durability="disk") as name, topic(broker) as other:
+        options = {"topic": name, "record_bytes": 100, "batch_bytes": 1, "depth": 1}
+        alone = raw(broker.port, "produce", requests=requests, **options)["p99_us"]
+        with again_and_again(lambda: fill(broker, other, DISK_FLOOD_GB)):
+            beside = raw(broker.port, "produce", requests=requests, **options)["p99_us"]
+    return {"alone_us": alone, "beside_us": beside}
 
 
 def small_flood(run: Run, broker: Broker) -> Figures:
@@ -339,6 +353,19 @@ PARTS = (
         Line("read from the earliest, MB/s", "read_mb_s", "≥ 1.0"),
         Line("a neighbour's warm file, the share that is still cached", "neighbour", "SMQ ≥ 0.95"),
     )),
+    Part("flood of 1 KiB, page cache unbounded", flood, (
+        Line("whole run, MB/s", "mb_s", ""),
+        Line("slowest second, of its median", "slowest_of_median", ""),
+        Line("read from the earliest, MB/s", "read_mb_s", ""),
+    ), UNBOUNDED, with_kafka=False),
+    Part("acks of a `disk` topic beside a flood", disk_beside_a_flood, (
+        Line("p99 alone, µs", "alone_us", ""),
+        Line("p99 beside it, µs", "beside_us", ""),
+    ), with_kafka=False),
+    Part("acks of a `disk` topic beside a flood, page cache unbounded", disk_beside_a_flood, (
+        Line("p99 alone, µs", "alone_us", ""),
+        Line("p99 beside it, µs", "beside_us", ""),
+    ), UNBOUNDED, with_kafka=False),
     Part("flood of 100 B in 1 MB batches", small_flood, (Line("MB/s", "mb_s", "≥ 1.3"),)),
     Part("read from the earliest, sealed only", read_sealed, (
         Line("MB/s", "mb_s", "≥ 0.6"),
