@@ -8,6 +8,7 @@ past the cache, and then once more.
 
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
@@ -86,10 +87,15 @@ class PastCache:
                 self._want(segment, key)
 
         def read_plainly() -> np.ndarray:
-            return salvage(self._disk, segment.fd, length, at)[0]
+            data = salvage(self._disk, segment.fd, length, at)[0]
+            with suppress(OSError):  # All of it is on the disk. Nobody else would drop its pages.
+                self._disk.drop(segment.fd, segment.end - segment.start)
+            return data
 
         def given(data: np.ndarray | OSError) -> None:
             assert not isinstance(data, OSError)  # What cannot be read is zeros.
+            segment.past_bytes += length
+            self._bring_back(segment)
             done(data)
 
         def are_there(_: OSError | None) -> None:
@@ -156,6 +162,10 @@ class PastCache:
             self._free.append(memory)
             return
         self._blocks[key] = memory
+        self._bring_back(segment)
+
+    def _bring_back(self, segment: WalSegment) -> None:
+        """Have a segment read through the page cache from now on, if it was read often."""
         size = segment.end - segment.start
         if not segment.is_cached and segment.past_bytes > READS_PER_SEGMENT * size + BLOCK_BYTES:
             self._comes_back(segment)

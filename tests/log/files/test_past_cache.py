@@ -11,7 +11,7 @@ import pytest
 
 from smq.log.files import past_cache
 from smq.log.files.background import InlineBackground, JobLane
-from smq.log.files.disk import OsDisk
+from smq.log.files.disk import OsDisk, read_now
 from smq.log.files.past_cache import BLOCKS_MIN, REST_LOOKS
 from smq.log.files.segment_files import WalLimits
 from smq.log.files.wal import Wal
@@ -114,6 +114,7 @@ def test_a_read_that_is_longer_than_all_blocks_goes_through_the_page_cache(
 ) -> None:
     wal = backlog(tmp_path, disk)
     assert read(wal, 0, SIZE) == wanted(0, SIZE)
+    assert read_now(wal.segments[0].fd, 4096, 0) is None  # Its pages do not stay.
 
 
 def test_a_block_that_cannot_be_read_is_read_with_care(tmp_path: Path, disk: FailingDisk) -> None:
