@@ -28,7 +28,7 @@ import smq
 signal.signal(signal.SIGINT, signal.default_int_handler)
 builtin = __import__
 def interrupting(name, *rest):
-    if name == "numba":
+    if name == "numpy":
         builtins.__import__ = builtin
         signal.raise_signal(signal.SIGINT)
     return builtin(name, *rest)
@@ -37,7 +37,7 @@ try:
     smq.connect
 except KeyboardInterrupt:
     import sys
-    print("numba.core" in sys.modules, smq.connect.__name__)
+    print("numpy.linalg" in sys.modules, smq.connect.__name__)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "True connect"
