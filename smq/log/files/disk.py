@@ -4,6 +4,7 @@ import ctypes
 import errno
 import mmap
 import os
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -15,7 +16,6 @@ PIECE_BYTES = 64 * 1024  # Per step of a long file: it stays in the CPU's caches
 SYNC_FILE_RANGE_WRITE = 2  # From <fcntl.h>, as the next ones.
 SYNC_FILE_RANGE_WRITE_AND_WAIT = 7
 FALLOC_FL_ZERO_RANGE = 0x10
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Disk(Protocol):
@@ -145,6 +145,11 @@ def read_through(fd: int, length: int) -> None:
 _i64 = ctypes.c_int64
 
 
+@cache
+def _libc() -> ctypes.CDLL:  # On first use: the SDK imports this file on Windows, too.
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def _check(result: int) -> None:
     """Raise OSError if a function of the C library has failed."""
     if result != 0:
@@ -220,11 +225,11 @@ class OsDisk:
 
     def begin_write_back(self, fd: int, length: int) -> None:
         """See Disk."""
-        _check(_LIBC.sync_file_range(fd, _i64(0), _i64(length), SYNC_FILE_RANGE_WRITE))
+        _check(_libc().sync_file_range(fd, _i64(0), _i64(length), SYNC_FILE_RANGE_WRITE))
 
     def write_back(self, fd: int, length: int) -> None:
         """See Disk."""
-        _check(_LIBC.sync_file_range(fd, _i64(0), _i64(length), SYNC_FILE_RANGE_WRITE_AND_WAIT))
+        _check(_libc().sync_file_range(fd, _i64(0), _i64(length), SYNC_FILE_RANGE_WRITE_AND_WAIT))
 
     def drop(self, fd: int, length: int) -> None:
         """See Disk."""
@@ -244,7 +249,7 @@ class OsDisk:
 
     def clear(self, fd: int, length: int) -> None:
         """See Disk."""
-        _check(_LIBC.fallocate(fd, FALLOC_FL_ZERO_RANGE, _i64(0), _i64(length)))
+        _check(_libc().fallocate(fd, FALLOC_FL_ZERO_RANGE, _i64(0), _i64(length)))
 
     def map(self, fd: int, length: int) -> np.ndarray:
         """See Disk."""
