@@ -17,24 +17,24 @@ from typing import NamedTuple
 
 import psutil
 
-from bench.report import HEADLINES, Row, number
+from bench.report import Row, number
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
 BEGIN = "<!-- history written by bench.history: begin -->"
 END = "<!-- history written by bench.history: end -->"
 FALL = 0.1
 LOWER_IS_BETTER = "µs"  # At the end of a headline; of the others more is better.
-COLUMNS = (
-    "produce 1 MB",
-    "produce 16 KiB",
-    "single, five deep",
-    "single, one by one",
-    "consume hot",
-    "end to end p50",
-    "p99",
-    "librdkafka produce",
-)
-_WORDS = dict(zip(COLUMNS, HEADLINES, strict=True))
+HEADLINES = {  # Each column, and the line of the benchmark that is in it.
+    "produce 1 MB": "produce 1 KiB, 1 MB batches, five deep: MB/s",
+    "produce 16 KiB": "produce 1 KiB, 16 KiB batches, five deep: MB/s",
+    "single, five deep": "single-record requests, five deep: requests/s",
+    "single, one by one": "single-record requests, one by one: requests/s",
+    "consume hot": "consume hot, 1 MB batches: MB/s",
+    "end to end p50": "end to end at 10,000 msg/s: p50 µs",
+    "p99": "end to end at 10,000 msg/s: p99 µs",
+    "librdkafka produce": "librdkafka: produce 1 KiB, 1 MB batches: MB/s",
+}
+COLUMNS = tuple(HEADLINES)
 
 
 class Entry(NamedTuple):
@@ -90,7 +90,7 @@ def this_machine() -> str:
 def entry_of(rows: Iterable[Row], day: str, machine: str, change: str) -> Entry:
     """The row of a run."""
     ratios = {row.words: row.ratio for row in rows}
-    return Entry(day, machine, change, tuple(ratios.get(each) for each in HEADLINES), "")
+    return Entry(day, machine, change, tuple(ratios.get(each) for each in HEADLINES.values()), "")
 
 
 def entries(document: Path = DOCUMENT) -> list[Entry]:
@@ -129,7 +129,7 @@ def _is_fall(fall: Fall) -> bool:
     before, after = fall.before.ratios[index], fall.after.ratios[index]
     if not before or not after:
         return False
-    is_lower_better = _WORDS[fall.column].endswith(LOWER_IS_BETTER)
+    is_lower_better = HEADLINES[fall.column].endswith(LOWER_IS_BETTER)
     return after > before * (1 + FALL) if is_lower_better else after < before * (1 - FALL)
 
 

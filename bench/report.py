@@ -32,19 +32,6 @@ _ABSOLUTE = {
 _CEILINGS = {"librdkafka_mock_mb_s": "librdkafka against its own mock broker, 1 MB batches, MB/s"}
 
 
-# The lines of the history.
-HEADLINES = (
-    "produce 1 KiB, 1 MB batches, five deep: MB/s",
-    "produce 1 KiB, 16 KiB batches, five deep: MB/s",
-    "single-record requests, five deep: requests/s",
-    "single-record requests, one by one: requests/s",
-    "consume hot, 1 MB batches: MB/s",
-    "end to end at 10,000 msg/s: p50 µs",
-    "end to end at 10,000 msg/s: p99 µs",
-    "librdkafka: produce 1 KiB, 1 MB batches: MB/s",
-)
-
-
 class Row(NamedTuple):
     """One line: figures of both, their ratio, and the bound."""
 

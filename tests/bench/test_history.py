@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from bench import history
-from bench.history import COLUMNS, Entry, entries, entry_of, unexplained, write
-from bench.report import HEADLINES, Row
+from bench.history import COLUMNS, HEADLINES, Entry, entries, entry_of, unexplained, write
+from bench.report import Row
 
 GOOD = (2.0,) * len(COLUMNS)
 
@@ -50,7 +50,7 @@ def test_a_line_without_a_ratio_is_no_fall() -> None:
 def test_the_table_is_read_as_it_was_written(tmp_path: Path) -> None:
     document = tmp_path / "performance.md"
     document.write_text(f"before\n{history.BEGIN}\n{history.END}\nafter\n")
-    rows = [Row(words, 1.0, 2.0, 1234.5, "") for words in HEADLINES[1:]]
+    rows = [Row(words, 1.0, 2.0, 1234.5, "") for words in [*HEADLINES.values()][1:]]
     made = entry_of(rows, "2026-11-28", "m", "a change")
     write([made, entry()], document)
     assert document.read_text().startswith("before\n")
