@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from bench.clients.programs import ClientFailed, has_librdkafka, librdkafka, raw, raw_process
 from bench.local.lines import tables
-from bench.machine import fresh_share, touch_free_memory, warm_file
+from bench.machine import first_touches, touch_free_memory, warm_file
 from bench.measures.lines import GB, Figures, topic
 from bench.measures.rebalance import rebalanced_group
 from bench.report import number, write_between
@@ -452,9 +452,9 @@ def main() -> None:
     rows = ["| measure | SMQ | Apache Kafka | ratio | target |", "|---|---|---|---|---|"]
     if not has_librdkafka():
         sys.exit("install librdkafka's headers (librdkafka-dev)")
-    found = fresh_share()
+    found = first_touches()
     touch_free_memory()
-    memory = f"Of free memory {found:.0%} was fresh, and {fresh_share():.0%} once it was touched."
+    memory = f"First touches of free pages: {found}; {first_touches()} once all were touched."
     print(memory, flush=True)
     with tempfile.TemporaryDirectory(prefix="smq-flood-") as directory:
         gigabytes = 1.0 if options.quick else options.gb

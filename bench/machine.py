@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 import psutil
 
@@ -22,8 +23,7 @@ TOUCH_BYTES = 1 << 30
 MADV_POPULATE_WRITE = 23  # Linux 5.14.
 PAGE_BYTES = 4096
 FRESH_PROBE_BYTES = 256 << 20
-FRESH_PAGE_NS = 1000  # A page whose first touch takes longer is fresh to the machine.
-MADV_NOHUGEPAGE = 15
+FRESH_PAGE_NS = 1000
 WARM_STEP_BYTES = 64 << 10
 
 
@@ -52,19 +52,28 @@ def touch_free_memory() -> None:
             memory.madvise(MADV_POPULATE_WRITE, at, min(TOUCH_BYTES, wanted - at))
 
 
-def fresh_share() -> float:
-    """The share of free memory that is fresh to the machine: it costs ten times as much to touch.
+class FirstTouches(NamedTuple):
+    """What pages of free memory cost that are touched for the first time."""
 
-    Times the first touch of 256 MiB, 4 KiB at a time.
-    """
-    fresh, pages = 0, FRESH_PROBE_BYTES // PAGE_BYTES
+    fresh: float
+    """The share that took longer than FRESH_PAGE_NS: fresh to the machine, if used pages do not."""
+    median_us: float
+
+    def __str__(self) -> str:
+        return f"{self.fresh:.0%} above 1 µs, {self.median_us:.1f} µs in the median"
+
+
+def first_touches() -> FirstTouches:
+    """Time the first touch of 256 MiB of free memory, 4 KiB at a time."""
+    taken = list[int]()
     with mmap.mmap(-1, FRESH_PROBE_BYTES) as memory:
-        memory.madvise(MADV_NOHUGEPAGE)
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
         for at in range(0, FRESH_PROBE_BYTES, PAGE_BYTES):
             started = time.perf_counter_ns()
             memory[at] = 1
-            fresh += time.perf_counter_ns() - started > FRESH_PAGE_NS
-    return fresh / pages
+            taken.append(time.perf_counter_ns() - started)
+    fresh = sum(each > FRESH_PAGE_NS for each in taken) / len(taken)
+    return FirstTouches(fresh, median(taken) / 1000)
 
 
 @contextmanager
