@@ -2,8 +2,8 @@
 
 A block is a piece of a segment's file. Who reads one has the next ones read ahead, so that a
 sequential reader seldom waits; several readers that keep together share the blocks. A segment that
-many read at different places comes back into the page cache: the disk is read for it at most twice
-past the cache, and then once more.
+many read at different places, twice over in all, comes back into the page cache; it may be dropped
+again before all have read it.
 """
 
 from collections import OrderedDict

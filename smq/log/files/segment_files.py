@@ -18,12 +18,12 @@ from smq.log.files.background import Background, JobLane
 from smq.log.files.disk import Disk, told
 from smq.log.files.footprint import Footprint
 from smq.log.files.kept import Kept
+from smq.log.files.salvage import PAGE_BYTES
 from smq.log.files.segment import NoSegment, WalSegment
 
 WRITE_AHEAD_BYTES = 4 * 1024 * 1024
 SPARES_READY = 2  # A burst fills a segment sooner than a file of its size is allocated.
 SPARES_SHARE = 2  # One part in this many of wal.bytes.max: the next burst writes warm pages.
-PAGE_BYTES = 4096
 
 
 class WalLimits(NamedTuple):
