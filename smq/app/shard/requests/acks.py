@@ -123,11 +123,15 @@ class Acks:
     def _end_turn_of(self, log: Log) -> None:
         if not log.is_written():
             self._write(log)
-        if log.failed is not None:
-            self._failed.add(log.number)
-        log.background.collect()
+        self._note_failure(log)
+        log.background.collect()  # It may end a repair, and tell of a write-back that failed.
+        self._note_failure(log)
         if log.number in self._failed:
             self._settle_failure(log)
+
+    def _note_failure(self, log: Log) -> None:
+        if log.failed is not None:
+            self._failed.add(log.number)
 
     def _write(self, log: Log) -> None:
         """Write the turn's appends to the WAL, then publish them."""
@@ -166,8 +170,8 @@ class Acks:
         self._want_syncs()
         for log in self._shard.logs.values():
             log.push_sync()
+            self._note_failure(log)
             if log.failed is not None:
-                self._failed.add(log.number)
                 log.repair()
             self._shard.publish(log, DURABILITY_DISK)
         waiting, self._open_when_synced = self._open_when_synced, []

@@ -116,10 +116,16 @@ def test_a_client_is_held_until_the_last_of_its_acks(bench: Bench) -> None:
 
 
 class HeldBackground(InlineBackground):
-    """Jobs that are done when the test says so."""
+    """Jobs that are done when the test says so, or when they are collected."""
 
     def __init__(self) -> None:
         self._held: list[Callable[[], None]] = []
+        self.is_collected = False
+
+    def collect(self) -> int:
+        if self.is_collected:
+            self.release()
+        return 0
 
     def submit(
         self, lane: JobLane, job: Callable[[], T], done: Callable[[T | OSError], None]
@@ -331,6 +337,24 @@ def test_a_repair_that_succeeds_at_last_shows_what_the_first_one_could_not(two: 
     two.repair(0)
     assert two.logs[0].failed is None
     assert two.high_watermark(1) == 1
+
+
+def test_a_write_back_that_fails_is_known_in_the_turn_that_hears_of_it(two: LogsBench) -> None:
+    """Nothing was written since the last repair, so no other one may begin."""
+    two.shard.take_catalog(catalog(topic("one")), 2)  # No acks wait for syncs.
+    client, log, jobs = two.produce(one={0: batch(b"x")}), two.logs[0], two.jobs[0]
+    two.disks[0].fail("write", 1)
+    two.turn()
+    two.repair(0)
+    assert (client.open_count, log.failed) == (1, None)
+
+    def write_back_failed(_: OSError | None) -> None:
+        log.health.fail_sync("a write-back failed")
+
+    jobs.submit(JobLane.WRITE_BACK, lambda: None, write_back_failed)
+    jobs.is_collected = True
+    two.turn()
+    assert log.failed == "a write-back failed"
 
 
 def test_an_ack_is_given_though_no_topic_of_its_level_is_left(two: LogsBench) -> None:
