@@ -142,7 +142,7 @@ class Syncs:
 
     def __init__(self, memory: LogMemory, wal: Wal, syncer: Syncer) -> None:
         self._words, self._wal, self.syncer = memory.words, wal, syncer
-        self.wanted = self.awaited = 0
+        self.wanted = self.awaited = self._seen = 0
 
     def invariants(self) -> None:
         """Raise AssertionError if more is wanted than was written."""
@@ -156,9 +156,13 @@ class Syncs:
         """Want everything synced that is written by now. A running sync does not cover it."""
         self.wanted = self.awaited = self._words[WORD_WRITTEN]
 
+    def see(self) -> None:
+        """The loop is about to do what waits for the syncs that have ended by now."""
+        self._seen = self._words[WORD_SYNCED]
+
     def is_awaited(self) -> bool:
-        """Whether the loop waits for a sync."""
-        return bool(self.awaited > self._words[WORD_SYNCED])
+        """Whether the loop waits for a sync, or has not seen its end yet."""
+        return bool(self.awaited > self._seen)
 
     def push(self) -> bool:
         """Post the wanted sync if the syncer is free; False: a sync has failed.

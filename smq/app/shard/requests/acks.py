@@ -173,6 +173,7 @@ class Acks:
             self._note_failure(log)
             if log.failed is not None:
                 log.repair()
+            log.syncs.see()
             self._shard.publish(log, DURABILITY_DISK)
         waiting, self._open_when_synced = self._open_when_synced, []
         for ack in waiting:

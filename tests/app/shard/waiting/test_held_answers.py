@@ -192,6 +192,18 @@ def test_the_loop_gets_the_word_of_a_sync_that_it_waits_for_itself(bench: DiskBe
     bench.server.invariants()
 
 
+def test_the_loop_gets_the_word_of_a_sync_that_ends_after_its_turn(bench: DiskBench) -> None:
+    client = bench.client()
+    client.send(versions(1) + safe(2))  # The loop takes both.
+    client.wait(1)
+    settle(bench, client)
+    bench.syncer.sync()  # The loop's turn is over, and a kernel sleeps next.
+    assert not bench.server._quick_turns.takes(bench.syncer.told)
+    settle(bench, client)
+    assert client.correlations() == [1, 2]
+    assert bench.server._quick_turns.takes(bench.syncer.told)
+
+
 def test_a_client_that_hangs_up_leaves_nothing_behind(bench: DiskBench) -> None:
     client, other = bench.client(), bench.client()
     bench.hold(client)
