@@ -180,7 +180,10 @@ class LocalStore(Store):
                 return
             with self._names_locked():
                 path.unlink(missing_ok=True)
-                sync_directory(self._remove_empty(path.parent))
+                left = self._remove_empty(path.parent)
+            # Whoever wakes up from this may wait long for a core: others need the names meanwhile.
+            while not _sync_if_there(left):
+                left = left.parent  # It was empty, too, and has gone.
 
     def sweep(self, idle: Mapping[str, int] = NOTHING_IDLE) -> dict[str, int]:
         """Remove unfinished files that are idle, or whose writer is gone."""
@@ -409,6 +412,14 @@ def _leads_back(entry: os.DirEntry[str], above: frozenset[_Inode]) -> bool:
         if reason.errno in {errno.ENOENT, errno.ELOOP}:
             return reason.errno == errno.ELOOP
         raise
+
+
+def _sync_if_there(directory: Path) -> bool:
+    try:
+        sync_directory(directory)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """The conformance suite on a directory, and what only a directory can get wrong."""
 
 import errno
+import fcntl
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -206,6 +207,28 @@ def test_a_directory_does_not_go_while_something_is_put_into_it(store: LocalStor
 
     assert _race(4, put_and_delete) == 4
     assert not (store.root / "a").exists()
+
+
+def test_names_are_free_while_a_deletion_is_synced(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that waits for idle cores may wake up from the sync after a second."""
+    fsync, synced = os.fsync, list[Path]()
+
+    def sync(fd: int) -> None:
+        root = os.open(store.root, os.O_RDONLY)
+        fcntl.flock(root, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(root)
+        synced.append(Path(f"/proc/self/fd/{fd}").readlink())
+        if len(synced) == 1:
+            store.delete("a/b/2")  # It takes along the directory that is to be synced.
+        fsync(fd)
+
+    for number in (1, 2):
+        store.put(f"a/b/{number}", b"x")
+    monkeypatch.setattr(os, "fsync", sync)
+    store.delete("a/b/1")
+    assert synced == [store.root / "a/b", store.root]
 
 
 def test_a_directory_that_is_a_link_stays(store: LocalStore, tmp_path: Path) -> None:
