@@ -179,12 +179,14 @@ class ShardServer:
     def _take_over(self, fd: int, parked: Parked) -> None:
         """See ParkedFetches."""
         connection = self.clients.by_fd[fd]
+        connection.last_used_ns = monotonic_ns()
         self._replies.touch(connection)
         self.requests.take_over(connection, parked)
 
     def _take_over_held(self, fd: int, answer: HeldAnswer) -> None:
         """See HeldAnswers."""
         connection = self.clients.by_fd[fd]
+        connection.last_used_ns = monotonic_ns()
         self._replies.touch(connection)
         acks = self._replies.acks
         acks.queue(connection, answer.rest, answer.marks, began_ns=answer.began_ns)

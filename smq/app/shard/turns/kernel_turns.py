@@ -8,6 +8,7 @@ import numpy as np
 
 from gateway.context import LogSlot
 from gateway.quick_fetch import Answer
+from smq.app.process.clock import monotonic_ns
 from smq.app.process.loop import Loop
 from smq.app.shard.connections.clients import Clients
 from smq.app.shard.connections.connection import Connection, Slot
@@ -132,10 +133,16 @@ class KernelTurns:
         self._resume(client, buffer, produced)
 
     def _client(self, fd: int) -> Connection | Session:
-        return self._by_fd.get(fd) or self._quick_turns.sessions.at(fd)
+        """Whose input or answer a kernel has left: it uses its connection now."""
+        connection = self._by_fd.get(fd)
+        if connection is None:
+            return self._quick_turns.sessions.at(fd)
+        connection.last_used_ns = monotonic_ns()
+        return connection
 
     def _send_left(self, fd: int, answer: Answer) -> None:
         """Send the rest of a Fetch's answer when the socket takes it."""
         connection = self._by_fd[fd]
+        connection.last_used_ns = monotonic_ns()
         connection.slots.append(Slot(answer, is_open=True))
         self._replies.change(connection)

@@ -218,6 +218,21 @@ def test_a_connection_served_by_the_kernel_is_not_closed_as_idle(
     assert len(bench.server.clients) == 2
 
 
+def test_a_connection_whose_request_a_kernel_leaves_is_not_closed_as_idle(make: Make) -> None:
+    bench = make(topic("one"), connections_max_idle_ms=60_000)
+    quick, client = Quick(bench), bench.client()
+    client.send(one())
+    client.wait(1)
+    for connection in bench.server.clients.by_fd.values():
+        connection.last_used_ns -= 61_000_000_000  # Since then a kernel has taken all requests.
+    client.send(versions())
+    client.wait(2)
+    assert quick.taken
+    bench.turn()
+    bench.server.clients.close_idle()
+    assert len(bench.server.clients) == 1
+
+
 def test_a_fetchs_answer_that_a_socket_takes_in_parts_comes_whole(make: Make) -> None:
     bench = make(topic("one"))
     quick, writer, reader = Quick(bench), bench.client(), bench.client(receive_bytes=2048)

@@ -273,6 +273,19 @@ def test_a_turn_that_the_loop_takes_sends_them_too(bench: DiskBench) -> None:
     assert bench.held == 0
 
 
+def test_a_client_whose_answer_the_loop_takes_over_is_not_closed_as_idle(bench: DiskBench) -> None:
+    client = bench.client()
+    bench.hold(client)
+    [connection] = bench.server.clients.by_fd.values()
+    connection.last_used_ns = 0  # Since then a kernel has taken all requests.
+    bench.server._held.release_all()
+    bench.syncer.sync()
+    client.wait(1)
+    bench.turn()
+    bench.server.clients.close_idle()
+    assert len(bench.server.clients) == 1
+
+
 def test_an_answer_that_took_long_is_a_slow_request(bench: DiskBench) -> None:
     client = bench.client()
     bench.server._held.arrays[0][HELD_SLOW_NS] = 1
