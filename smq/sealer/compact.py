@@ -98,6 +98,10 @@ class Compaction:
             self._memory.clear()
             raise
 
+    def may_go_on(self) -> bool:
+        """Whether the memory still has this pass, once it is begun: nobody else has cleared it."""
+        return self._left_at() is not None
+
     def _pass(self) -> Iterator[bool]:
         manifest, number = self._ports.manifest, self.place.number
         segments = list(walk(manifest, number, manifest.log_start(number)))

@@ -154,6 +154,23 @@ def test_the_last_of_each_key_stays_at_its_offset(log: Log) -> None:
     assert log.compact() == 0, "nothing is left to do"
 
 
+def test_a_pass_goes_on_only_while_its_memory_has_it(log: Log) -> None:
+    """The sealer clears it when a topic is no longer compacted: a table without a file is the end
+    of the worker that looks into it."""
+    log.memory = OwnMemory()
+    log.append(*pairs(b"aabc"))
+    log.append(*pairs(b"abd"))
+    compaction = log.compaction()
+    assert compaction.step()
+    assert compaction.may_go_on()
+    log.memory.clear()
+    assert not compaction.may_go_on()
+    other = log.compaction(AT_ONCE)
+    assert other.step()
+    assert other.may_go_on()
+    assert not compaction.may_go_on()
+
+
 def test_the_shard_durably_reads_segments_before_the_first_record_goes(log: Log) -> None:
     """Data fault 22: the shard is restarted while a pass is at work."""
     log.append(*pairs(b"aabc"))

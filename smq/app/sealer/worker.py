@@ -219,7 +219,9 @@ class Worker:
         from smq.sealer.compact import Compaction, Ports  # noqa: PLC0415  (It imports pyarrow.)
 
         compaction, self._compaction = self._compaction, None
-        if compaction is None or compaction.subject != (job.place, job.settings):
+        # A pass that was given up, because its topic was not to be compacted, has no table now.
+        is_same = compaction is not None and compaction.subject == (job.place, job.settings)
+        if compaction is None or not (is_same and compaction.may_go_on()):
             shard = self._shard(job.node)
             means = self.manifest, now, self._draw, self._secret, self._at.cache_dir
             ports = Ports(self.store, shard, *means, room=self._room, memory=self._at.memory)

@@ -260,6 +260,26 @@ def test_an_unexpected_exception_ends_one_job_with_an_error_that_names_it(at: Su
     assert swept == {}
 
 
+class GivenUp:
+    """A pass whose memory was cleared."""
+
+    subject = PLACE, TopicSettings.of({"cleanup.policy": "compact"}, Config(shards=1))
+
+    def may_go_on(self) -> bool:
+        return False
+
+    def step(self) -> bool:
+        raise AssertionError("its table has gone")
+
+
+def test_a_pass_that_was_given_up_begins_anew(at: Surroundings, tmp_path: Path) -> None:
+    worker = Worker(at)
+    worker._compaction = cast("Any", GivenUp())
+    with manifest_in(tmp_path):
+        assert worker.do(Compact(1, *GivenUp.subject)) is False
+    assert worker._compaction is None
+
+
 def test_no_error_of_a_job_names_a_secret(at: Surroundings) -> None:
     """Door fault 7: an exception of a library repeats the address that it could not read."""
     uri = "http://u:s3cret@127.0.0.1:x/"
