@@ -50,6 +50,7 @@ _DTYPES = {
 }
 _RESULTS = {
     "int64": ("int64_t", "PyLong_FromLongLong({})"),
+    "uint32": ("uint32_t", "PyLong_FromUnsignedLong({})"),
     "uint64": ("uint64_t", "PyLong_FromUnsignedLongLong({})"),
     "bool": ("uint8_t", "PyBool_FromLong({})"),
     "none": ("void *", "Py_NewRef(Py_None)"),

@@ -9,9 +9,14 @@ import struct
 
 import numpy as np
 
-from shm.kernels.base.crc32c import crc32c
+from shm.kernels.base.crc32c import crc32c, crc32c_update
 from shm.kernels.base.entries import LINK_COLUMNS
-from shm.kernels.base.frames import batch_crc_is_good, frame_is_good
+from shm.kernels.base.frames import (
+    batch_crc_is_good,
+    frame_bytes,
+    frame_is_good,
+    write_frame_header,
+)
 from shm.kernels.base.publish import read_version, write_version
 from shm.kernels.base.words import (
     FRAME_HEADER_BYTES,
@@ -24,7 +29,7 @@ from shm.kernels.base.words import (
 from shm.kernels.log.append import append_marker, append_rows, pad_to
 from shm.kernels.log.directory import enter_topics, hash_key
 from shm.kernels.log.index import find_entry, find_timestamp, first_entry
-from shm.kernels.log.plan import new_plan
+from shm.kernels.log.plan import new_plan, request_at, row_at, topic_at
 from shm.kernels.log.producers import (
     clip_producers,
     expire_producers,
@@ -75,7 +80,13 @@ from shm.kernels.record.references import (
 )
 from shm.kernels.record.views import VIEW_BYTES, fill_views
 from shm.kernels.request.fetch import STATE_WORDS, answer_fetch
-from shm.kernels.request.produce import parse_requests, produce, write_answers
+from shm.kernels.request.produce import (
+    answer_bytes_max,
+    count_errors,
+    parse_requests,
+    produce,
+    write_answers,
+)
 from shm.kernels.session.shard import (
     fall_asleep,
     must_ring,
@@ -145,6 +156,9 @@ def _warm_turns(log: LogMemory, links: np.ndarray, producers: np.ndarray) -> Non
     parse_requests(data, directory, plan)
     append_rows(log.memory, links, producers, data, plan)
     write_answers(data, plan, out)
+    answer_bytes_max(plan)
+    count_errors(plan)
+    request_at(0), topic_at(plan, 0), row_at(plan, 0)
     turn, events = np.zeros(TURN_WORDS, np.int64), np.zeros(8, np.int32)
     turn[EPOLL] = -1  # No descriptor: nothing is ready.
     state, parked = np.zeros(STATE_WORDS, np.int64), new_parked(1)
@@ -170,10 +184,12 @@ def _warm_read(log: LogMemory, links: np.ndarray, spans: np.ndarray) -> None:
     count_plain(log.ring, spans[:0])
     gather_checked(frame, 0, spans, out, 0)
     frame_is_good(frame, 0, len(frame), 0)
+    write_frame_header(frame, 0, 0, (0, 0), frame_bytes(0), 0, 0, 0)
     batch_crc_is_good(frame, FRAME_HEADER_BYTES, 61)
     directory = np.array([2, 8, 8, 8, 0, 0, 0, 0], np.int64)
     for data in (frame, np.frombuffer(bytes(8), np.uint8)):  # Writable and read-only.
         crc32c(data, 0, 8)
+        crc32c_update(data, 0, 8, 0)
         find_key(data, 0, 8)
         may_refer(data, 0, 8)
         find_handles(data, 0, 8, np.zeros((1, R_FIELDS), np.int64))
@@ -231,8 +247,9 @@ def _warm_records() -> None:
     choose_partition(data, 0, 0, 1, 0)
     assign_partitions(columns, data, 1, 0, np.zeros(1, np.int64))
     table, secret = np.zeros((2, SLOT_WORDS), np.uint64), np.frombuffer(bytes(16), np.uint64)
-    note_keys(table, secret, data, columns[0], columns[0], columns[0])
-    find_last(table, secret, data, columns[0], columns[0], columns[0], np.zeros(1, np.bool_))
+    keys = data, columns[0], columns[0], np.frombuffer(bytes(8), np.int64)
+    note_keys(table, secret, *keys)
+    find_last(table, secret, *keys, np.zeros(1, np.bool_))
     fill_views(data, columns[0], columns[1], np.zeros(VIEW_BYTES, np.uint8), np.zeros(1, np.uint8))
 
 

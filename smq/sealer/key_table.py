@@ -107,4 +107,6 @@ def _places(rows: pa.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
     lengths = np.diff(ends).astype(np.int64) if len(keys) else np.zeros(0, np.int64)
     lengths[keys.is_null().to_numpy(zero_copy_only=False)] = -1
     bytes_ = read_only(data) if data is not None and data.size else read_only(b"")
-    return bytes_, ends[: len(keys)].astype(np.int64), lengths, rows["_offset"].to_numpy()
+    offsets = rows["_offset"].to_numpy()
+    offsets.flags.writeable = False  # As kernels are compiled for it; PyArrow's may be either.
+    return bytes_, ends[: len(keys)].astype(np.int64), lengths, offsets

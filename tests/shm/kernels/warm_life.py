@@ -12,19 +12,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numba.core import event
 
 from shm.catalog import CatalogBlock
 from shm.kernels.base.publish import read_version
+from shm.kernels.record.last_of_key import SLOT_WORDS
 from shm.warm.shard import warm
+from smq.filer.content import crc_of
 from smq.log.sync import SyncThread
 from smq.log.times import first_batch_at
 from smq.model.catalog import Catalog
 from smq.model.config import Config
+from smq.sealer.key_table import KeyTable
 from smq.shard.produce import Producing
+from smq.wire.legacy.records import write_message
+from tests.app.shard.requests.test_legacy import ask, old, produce
+from tests.app.shard_client import ServerBench, benches
 from tests.log.logs import BOOT, LEVELS, OTHER_BOOT, memory_of, read_batch, start, turn
 from tests.oracle.batches import batch
 from tests.shard.directories import build_directory
+from tests.shard.shard_bench import topic
 from tests.shm.kernels.rig import NOW, TOPIC, request_of
 
 NUMBERS = {10: 0, 11: 1, 12: 2, 13: 1}  # The partitions of the rig's topic, and their levels.
@@ -73,6 +81,22 @@ def live(directory: Path, generation: int, boot: bytes) -> None:
     os.close(event_fd)
 
 
+def compact() -> None:
+    """Both duties of a table of keys, whose rows may be in one piece or in several."""
+    table = KeyTable(np.zeros((8, SLOT_WORDS), np.uint64), bytes(16))
+    for offsets in ([[1, 2]], [[3], [4]]):
+        keys = pa.array([b"a", b"b"])
+        rows = pa.table({"_offset": pa.chunked_array(offsets, pa.int64()), "_key": keys})
+        table.note(rows)
+        table.last(rows)
+
+
+def take_old_request(directory: Path) -> None:
+    """A Produce of a client from before 2017."""
+    with benches(directory, ServerBench) as make:
+        ask(make(topic("one"), legacy_formats=True), produce(2, write_message(old(1, 0))))
+
+
 def drain(log: Any) -> None:
     """What a shard does when its log can take no more."""
     turn(log)
@@ -90,6 +114,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         for generation, boot in enumerate((BOOT, OTHER_BOOT)):  # The second after a power loss.
             live(Path(directory), generation, boot)
+        take_old_request(Path(directory))
+    compact()
+    crc_of(b"a payload")
     last: Any = read_version
     last.recompile()
     sys.stdout.write("\n".join(listener.names))

@@ -123,7 +123,8 @@ class LegacyRequests(Requests):
         self, connection: Connection, slot: Slot | None, old: OldProduce, size: int, newer: bytes
     ) -> None:
         self._replies.answering.errors.add(PRODUCE, Counter(old.errors.values()))
-        data = np.frombuffer(b"" if old.is_empty else newer, np.uint8)
+        # Writable, as received bytes are: kernels are linked for such.
+        data = np.frombuffer(bytearray(b"" if old.is_empty else newer), np.uint8)
         throttle_ms = self._charge(connection, size, len(data))
         if old.is_empty:
             self._answer(connection, slot, old, None, throttle_ms)
