@@ -26,6 +26,7 @@ from shm.kernels.base.library import (
     MANIFEST,
     SOURCES,
     code_line,
+    have_sources_changed,
     machine_folder,
     sources_line,
 )
@@ -227,6 +228,8 @@ def link(folder: Path) -> None:
     """
     if why := why_unlinkable():
         raise SystemExit(f"kernels are not linked: {why}")
+    if have_sources_changed():
+        raise SystemExit("kernels are not linked: their sources have changed meanwhile")
     found = versions()
     made = folder / f"{FILE}.made"
     shutil.rmtree(made, ignore_errors=True)  # A process that was killed has left it.
@@ -263,8 +266,12 @@ def link_all(folder: str) -> None:
 
 
 def main() -> None:
-    """Link for this machine, unless another process does. The environment's wishes do not count."""
-    for name in COMPILED_OTHERWISE:
+    """Link for this machine, unless another process does. The environment's wishes do not count.
+
+    A NUMBA_CACHE_DIR may have kernels of other sources: Numba's cache does not see a change in the
+    file of a kernel that another one calls.
+    """
+    for name in (*COMPILED_OTHERWISE, "NUMBA_CACHE_DIR"):
         os.environ.pop(name, None)
     os.environ.update(_COMPILE)
     os.nice(_POLITE)

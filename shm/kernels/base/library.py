@@ -45,7 +45,16 @@ LEVELS: dict[str, frozenset[str]] = {"x86-64-v3": _V3, "x86-64-v2": _V2}
 
 @cache
 def sources_digest() -> str:
-    """A digest of all sources of kernels, and of what links them."""
+    """A digest of all sources of kernels, and of what links them, as they first were here."""
+    return _digest_now()
+
+
+def have_sources_changed() -> bool:
+    """Whether somebody has changed the sources since then: a module may have been read after it."""
+    return _digest_now() != sources_digest()
+
+
+def _digest_now() -> str:
     digest = hashlib.sha256()
     for source in sorted([*SOURCES.rglob("*.py"), *SOURCES.rglob("*.c")]):
         digest.update(source.read_bytes())

@@ -137,6 +137,29 @@ def test_without_a_c_compiler_or_pythons_headers_nothing_is_linked(
     assert not list(tmp_path.iterdir())
 
 
+def test_sources_that_change_while_their_kernels_are_compiled_are_not_linked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_compiler()
+    monkeypatch.setattr(module, "have_sources_changed", lambda: True)
+    with pytest.raises(SystemExit, match="changed meanwhile"):
+        link(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_machines_library_is_made_of_no_cache_and_no_code_that_the_environment_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = {}
+    given = {"NUMBA_CACHE_DIR": "kernels of other sources", "NUMBA_BOUNDSCHECK": "1", "HOME": "/h"}
+    monkeypatch.setattr(module, "machine_folder", lambda: tmp_path)
+    monkeypatch.setattr("os.nice", lambda _: None)
+    monkeypatch.setattr("os.environ", given)
+    monkeypatch.setattr(module, "link_all", lambda _: seen.update(given))
+    module.main()
+    assert seen == {"NUMBA_OPT": "3", "HOME": "/h"}
+
+
 def test_while_another_process_links_nothing_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

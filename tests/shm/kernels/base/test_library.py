@@ -15,6 +15,7 @@ from shm.kernels.base.library import (
     MANIFEST,
     code_line,
     find_library,
+    have_sources_changed,
     machine_folder,
     sources_line,
 )
@@ -208,3 +209,17 @@ def test_sources_have_another_digest_when_any_of_them_changes(
         digests.add(module.sources_digest())
     module.sources_digest.cache_clear()
     assert len(digests) == 3
+
+
+def test_sources_that_change_after_their_first_digest_are_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SOURCES", tmp_path)
+    source = tmp_path / "one.py"
+    source.write_text("1")
+    module.sources_digest.cache_clear()
+    seen = [have_sources_changed()]
+    source.write_text("2")
+    seen.append(have_sources_changed())
+    module.sources_digest.cache_clear()
+    assert seen == [False, True]
