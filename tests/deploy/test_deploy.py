@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from shm.warm import ship
 from smq.cli.documentation.metrics import ONE_OF_EACH
 from smq.front.metrics.page import page
 from smq.front.slots import HEALTH_PATHS
@@ -93,11 +94,23 @@ def test_helm_accepts_the_chart() -> None:
     assert subprocess.run(wrong, capture_output=True, check=False, timeout=60).returncode != 0
 
 
+def test_the_image_brings_linked_kernels() -> None:
+    """It has no compiler that could link them later."""
+    _, build, image = (DEPLOY / "Dockerfile").read_text().split("\nFROM ")
+    [python] = re.findall(r"^python:(3\.\d+)-slim AS build\n", build)
+    assert image.startswith(f"python:{python}-slim\n")
+    packages = f"/install/lib/python{python}/site-packages"
+    assert f"\nRUN cd {packages} && PYTHONPATH=. python -m {ship.__name__} shm\n" in build
+
+
 def test_the_directories_of_unit_image_and_chart_are_closed_to_others() -> None:
     """Door fault 8; a volume as the chart asks for is tested in test_modes.py."""
     unit = (DEPLOY / "smq.service").read_text()
     for line in ("StateDirectoryMode=0700", "CacheDirectoryMode=0700", "UMask=0077"):
         assert f"\n{line}\n" in unit
     assert "install -d -m 0700 -o smq /data /cache" in (DEPLOY / "Dockerfile").read_text()
+    # All of our caches, by our digests: a NUMBA_CACHE_DIR would have Numba's alone.
+    assert "\nEnvironment=XDG_CACHE_HOME=/var/cache/smq\n" in unit
+    assert "\nENV XDG_CACHE_HOME=/cache " in (DEPLOY / "Dockerfile").read_text()
     chart = (DEPLOY / "helm/smq/templates/statefulset.yaml").read_text()
     assert "fsGroupChangePolicy: OnRootMismatch" in chart, "each start would open all to the group"
