@@ -19,6 +19,7 @@ DESCRIPTORS_OF_OURS = 4096
 _CGROUPS = Path("/sys/fs/cgroup")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _OWN_CGROUP = Path("/proc/self/cgroup")
+_MEMORY = Path("/proc/meminfo")
 _LIBC = ctypes.CDLL(None)
 
 
@@ -32,9 +33,7 @@ def this_machine(environment: Mapping[str, str]) -> Machine:
     groups = own_groups(_CGROUPS, _text(_OWN_CGROUP))
     return Machine(
         cores=min([len(os.sched_getaffinity(0)), *_core_limits(groups)]),
-        memory_bytes=min(
-            [os.sysconf("SC_PHYS_PAGES") * mmap.PAGESIZE, *_memory_limits_bytes(groups)]
-        ),
+        memory_bytes=min([_memory_bytes(_text(_MEMORY)), *_memory_limits_bytes(groups)]),
         data_home=_data_home(environment),
         runtime_home=_runtime_home(environment),
     )
@@ -56,6 +55,15 @@ def own_groups(root: Path, own: str) -> list[Path]:
     paths = [Path(line.split(":", 2)[2].lstrip("/")) for line in own.splitlines() if "::" in line]
     groups = {root / each for path in paths for each in (path, *path.parents)}
     return sorted(groups | {root, root / "memory"})  # The last one is version 1.
+
+
+def _memory_bytes(facts: str) -> int:
+    """The memory that /proc/meminfo says. In a container of LXC only that knows its limit: the
+    groups above its own are not shown, and sysconf() asks the kernel."""
+    found = dict(line.split(":", 1) for line in facts.splitlines())
+    if total := found.get("MemTotal", "").removesuffix("kB").strip():
+        return int(total) * 1024
+    return os.sysconf("SC_PHYS_PAGES") * mmap.PAGESIZE
 
 
 def _memory_limits_bytes(groups: list[Path]) -> list[int]:

@@ -25,6 +25,19 @@ def test_the_machine_has_cores_memory_and_directories() -> None:
     assert (machine.data_home, machine.runtime_home) == (Path("/d/smq"), Path("/r/smq"))
 
 
+def test_the_memory_of_a_container_of_lxc_is_what_its_meminfo_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = tmp_path / "meminfo"
+    monkeypatch.setattr(machine, "_MEMORY", facts)
+    facts.write_text(
+        "MemTotal:        1024 kB\nMemFree:          100 kB\nHugePages_Total:       0\n"
+    )
+    assert this_machine({}).memory_bytes == 1 << 20
+    facts.unlink()
+    assert this_machine({}).memory_bytes > 1 << 20
+
+
 def test_without_xdg_the_runtime_directory_is_the_users_own_and_short() -> None:
     assert str(this_machine({}).runtime_home).startswith("/tmp/smq-")
 
