@@ -230,8 +230,9 @@ class Hands:
             self._pid, self._link = 0, None
 
     def _left(self, _link: Link) -> None:
-        """The worker has exited: idle, or in the middle of a job."""
-        os.waitpid(self._pid, 0)
+        """The worker exits: idle, or in the middle of a job. Without idle cores that takes seconds,
+        so its end is not awaited."""
+        self._dismissed.append(self._pid)
         self._pid, self._link = 0, None
         self._loop.call_later(0, self._go_on)  # It may have left while it was given a job.
 

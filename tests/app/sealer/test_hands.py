@@ -134,6 +134,27 @@ def test_a_worker_leaves_when_there_is_nothing_to_do(
     assert answers == [{}, {}]
 
 
+def test_the_end_of_a_worker_that_leaves_is_not_awaited(
+    loop: TidyLoop, hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that waits for idle cores took seconds from its last word to its end, and held the loop
+    through which cold reads go."""
+
+    def leave(sock: socket.socket, _at: Surroundings) -> None:
+        sock.close()
+        signal.alarm(3)
+        signal.pause()
+
+    monkeypatch.setattr(sealer_hands, "work", leave)
+    answers: list[dict[str, int] | Failed] = []
+    hands.do(FORGET, answers.append)
+    turn_until(loop, lambda: len(answers) == 1)
+    leaving = list(hands._dismissed)
+    assert [os.waitpid(pid, os.WNOHANG) for pid in leaving] == [(0, 0)] * JOB_ATTEMPTS_MAX
+    for pid in leaving:
+        os.kill(pid, signal.SIGKILL)
+
+
 def test_a_worker_that_was_stopped_is_killed_and_replaced(loop: TidyLoop, hands: Hands) -> None:
     hands._hung_ms = 200
     answers: list[dict[str, int] | Failed] = []
