@@ -32,6 +32,7 @@ from shm.kernels.base.library import (
 )
 
 C_COMPILER = "cc"
+WHY_NOT = f"{FILE}.failed"  # Beside a machine's library: why the last attempt to make one failed.
 RUNTIME = SOURCES / "kernels" / "base" / "linked.c"
 # Loaded after `main` has set the environment: Numba reads it when it is imported.
 llvm: Any = LaterModule("llvmlite.binding")
@@ -41,6 +42,7 @@ types: Any = LaterModule("numba.core.types")
 
 # Numba's default. That it is set has `kernel` compile instead of looking for a library.
 _COMPILE = {"NUMBA_OPT": "3"}
+WHY_CHARACTERS_MAX = 300
 _POLITE = 19  # A broker serves meanwhile.
 _DTYPES = {
     "uint8": ("u", 1),
@@ -221,6 +223,15 @@ def why_unlinkable() -> str:
     return ""
 
 
+def why_not_linked() -> str:
+    """Why the last attempt on this machine failed, as a line; empty if none has."""
+    try:
+        text = (machine_folder() / WHY_NOT).read_text(errors="replace")
+    except OSError:
+        return ""
+    return " ".join(text.split())[:WHY_CHARACTERS_MAX]
+
+
 def link(folder: Path) -> None:
     """Make the library of all versions that this process has, in `folder`.
 
@@ -279,9 +290,20 @@ def main() -> None:
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        link_all(str(folder))
+        _try_to_link(folder)
     except BlockingIOError:
         return
+    finally:
+        os.close(lock)
+
+
+def _try_to_link(folder: Path) -> None:
+    try:
+        link_all(str(folder))
+    except (Exception, SystemExit) as reason:
+        (folder / WHY_NOT).write_text(str(reason))
+        raise
+    (folder / WHY_NOT).unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import Any
 from shm.kernels.base.compiler import cache_directory
 from shm.kernels.base.library import SOURCES, may_use_library
 from shm.warm.client import warm_client
-from shm.warm.link import why_unlinkable
+from shm.warm.link import why_not_linked, why_unlinkable
 from shm.warm.reader import warm_reader
 from shm.warm.shard import warm, warm_rest, warm_turns
 from smq.app.process.clock import monotonic_ms
@@ -90,6 +90,8 @@ def _link_meanwhile() -> None:
     if why := why_unlinkable():
         say(f"kernels cannot be linked, so each start loads them, which takes a second: {why}")
         return
+    if why := why_not_linked():
+        say(f"kernels could not be linked when this was last tried, and it is tried again: {why}")
     parent = os.fork()
     if not parent:
         nothing: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)

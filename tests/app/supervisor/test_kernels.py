@@ -111,3 +111,16 @@ def test_a_machine_without_a_c_compiler_says_so_and_starts_nothing(
     monkeypatch.setattr("os.fork", lambda: pytest.fail("a process is started"))
     module._link_meanwhile()
     assert [line.rpartition(": ")[2] for line in said] == ["there is no C compiler"]
+
+
+def test_why_kernels_were_not_linked_is_said_at_the_next_start(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "why_unlinkable", lambda: "")
+    monkeypatch.setattr(module, "why_not_linked", lambda: "no stdio.h")
+    said: list[str] = []
+    monkeypatch.setattr(module, "say", said.append)
+    monkeypatch.setattr("subprocess.Popen", lambda *_, **__: None)
+    module._link_meanwhile()
+    assert [line.rpartition(": ")[2] for line in said] == ["no stdio.h"]

@@ -44,6 +44,11 @@ def large(data: np.ndarray) -> Any:
     return data[0]
 
 
+@compiled
+def small(data: np.ndarray) -> Any:
+    return np.uint32(data[0])
+
+
 def main() -> None:
     one, yes = np.array([5]), True
     added(one, 1)
@@ -53,6 +58,7 @@ def main() -> None:
     three(one, yes)
     put(one, 1)
     large(np.ones(1, np.uint64))
+    small(one)
     link(Path(sys.argv[1]))
 
 

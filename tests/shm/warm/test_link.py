@@ -13,7 +13,7 @@ import pytest
 
 from shm.kernels.base.library import FILE, MANIFEST
 from shm.warm import link as module
-from shm.warm.link import link, why_unlinkable
+from shm.warm.link import link, why_not_linked, why_unlinkable
 from tests.clients.toolchain import missing
 
 
@@ -102,6 +102,7 @@ def test_arrays_of_two_dimensions_tuples_and_flags_are_taken(library: Any) -> No
 
 def test_results_are_what_python_has(library: Any) -> None:
     assert linked(library, "three")(np.array([4, 5]), True) == (2, True, 4)
+    assert linked(library, "small")(np.array([1 << 31], np.int64)) == 1 << 31
     assert linked(library, "large")(np.array([1 << 63], np.uint64)) == 1 << 63
     data = np.zeros(1, np.int64)
     assert linked(library, "put")(data, 9) is None
@@ -158,6 +159,25 @@ def test_a_machines_library_is_made_of_no_cache_and_no_code_that_the_environment
     monkeypatch.setattr(module, "link_all", lambda _: seen.update(given))
     module.main()
     assert seen == {"NUMBA_OPT": "3", "HOME": "/h"}
+
+
+def test_an_attempt_that_fails_leaves_its_reason_until_one_succeeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: str) -> None:
+        raise SystemExit("the C compiler failed:\nno stdio.h")
+
+    monkeypatch.setattr(module, "machine_folder", lambda: tmp_path)
+    monkeypatch.setattr("os.nice", lambda _: None)
+    monkeypatch.setattr("os.environ", {})
+    assert why_not_linked() == ""
+    monkeypatch.setattr(module, "link_all", fail)
+    with pytest.raises(SystemExit):
+        module.main()
+    assert why_not_linked() == "the C compiler failed: no stdio.h"
+    monkeypatch.setattr(module, "link_all", lambda _: None)
+    module.main()
+    assert why_not_linked() == ""
 
 
 def test_while_another_process_links_nothing_is_done(
