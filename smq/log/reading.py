@@ -164,7 +164,7 @@ class ReadableLog:
         return WalRange(start, length, spans)
 
     def read_cached(self, run: WalRange, out: np.ndarray | None = None) -> np.ndarray | None:
-        """A run's bytes, in `out` (uint8) if that is long enough; None if they must be loaded."""
+        """A run's bytes; None if they must be loaded. For `out` see Wal.read_cached()."""
         try:
             return self.wal.read_cached(run.position, run.length, out)
         except OSError:
@@ -174,7 +174,7 @@ class ReadableLog:
         self, spans: np.ndarray, bytes_max: int, room: np.ndarray, out: np.ndarray
     ) -> tuple[memoryview, int] | None:
         """The first batches, joined, each checked, and their number; None if they must be loaded.
-        Raises DamagedFrame for the first one.
+        A single one may be lent, as by Wal.read_cached(). Raises DamagedFrame for the first one.
 
         `room` (uint8) is memory to read into, and `out` for batches, `bytes_max` long at least.
         """

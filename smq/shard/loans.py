@@ -102,10 +102,12 @@ class Loan:
 class _Scratch:
     """Memory for one read of the WAL: fresh memory for each costs more than the read.
 
-    It holds what `taker` read last; another taker reads again.
+    It holds what `taker` read last, or that is lent until blocks are used again (`uses` of the
+    log's PastCache, when it was read). Another taker reads again.
     """
 
     taker: "LentBatches | None" = None
+    uses = 0
 
     def __init__(self) -> None:
         self.bytes_read = np.empty(SCRATCH_BYTES, np.uint8)
@@ -157,12 +159,12 @@ class LentBatches:
 
     def _read(self, left: np.ndarray) -> list[memoryview]:
         """Bytes of the WAL, if they can be had without waiting."""
-        if self._scratch.taker is not self:
+        scratch, blocks = self._scratch, self._log.wal.past_cache
+        if scratch.taker is not self or scratch.uses != blocks.uses:
             self._from_wal = None
-            self._scratch.taker = self
+            scratch.taker = self
         if self._from_wal is None and (self._loaded is not None or not self._read_on(left)):
             if self._loaded is None:
-                scratch = self._scratch
                 found = self._log.read_runs(
                     left, self._run_bytes, scratch.bytes_read, scratch.batches
                 )
@@ -171,7 +173,7 @@ class LentBatches:
                 batches, count = found
             else:
                 (run, data), self._loaded = self._loaded, None
-                batches = self._log.batches_of(run, data, self._scratch.batches)
+                batches = self._log.batches_of(run, data, scratch.batches)
                 count = len(run.spans)
             if not self._checked_count:  # Once, however often a slow socket has it read again.
                 self._log.words[COUNTER_FETCHES_FROM_WAL] += 1
@@ -179,6 +181,7 @@ class LentBatches:
             self._checked_count = self._index + count
             self._read_bytes = len(self._from_wal)
         assert self._from_wal
+        scratch.uses = blocks.uses
         return [self._from_wal]
 
     def _read_on(self, left: np.ndarray) -> bool:

@@ -77,7 +77,10 @@ class Wal:
     def read_cached(
         self, position: int, length: int, out: np.ndarray | None = None
     ) -> np.ndarray | None:
-        """As read(), into `out` if that is long enough; None if it would have to wait."""
+        """As read(); None if it would have to wait.
+
+        With `out` (uint8) they are in it if that is long enough, or lent: see PastCache.read().
+        """
         segment = self.find(position)
         if segment is None:
             return np.empty(0, np.uint8)

@@ -63,7 +63,7 @@ def test_a_dropped_segment_is_read_past_the_page_cache(tmp_path: Path, disk: Fai
     out = np.zeros(length, np.uint8)
     again = wal.read_cached(position, length, out)
     assert again is not None
-    assert bytes(again) == bytes(out) == wanted
+    assert bytes(again) == wanted
     assert cached(wal)[:2] == [False, False]
     wal.invariants()
 

@@ -12,7 +12,7 @@ import pytest
 from smq.log.files import past_cache
 from smq.log.files.background import InlineBackground, JobLane
 from smq.log.files.disk import OsDisk, read_now
-from smq.log.files.past_cache import BLOCKS_MIN, REST_LOOKS
+from smq.log.files.past_cache import BLOCKS_MIN, REST_LOOKS, UNREAD_LOOKS
 from smq.log.files.segment_files import WalLimits
 from smq.log.files.wal import Wal
 from smq.testing.disk import FailingDisk
@@ -51,10 +51,12 @@ def disk() -> FailingDisk:
     return FailingDisk(OsDisk())
 
 
-def backlog(directory: Path, disk: FailingDisk, held: HeldReads | None = None) -> Wal:
+def backlog(
+    directory: Path, disk: FailingDisk, held: HeldReads | None = None, blocks: int = BLOCKS_MIN
+) -> Wal:
     """A log of eight segments, of which the first five are dropped."""
     background = held or InlineBackground()
-    limits = WalLimits(SIZE, cached_bytes_max=3 * SIZE)
+    limits = WalLimits(SIZE, cached_bytes_max=3 * SIZE, blocks=blocks)
     wal = new_wal(directory, disk, limits, background=background)
     for i in range(8):
         wal.write(RING, i * SIZE, (i + 1) * SIZE)
@@ -87,6 +89,82 @@ def test_a_sequential_reader_has_each_block_read_once_and_waits_for_the_first_on
     assert waits == 1
     assert disk.calls["read_past_cache"] == 5 * SIZE // BLOCK
     assert disk.calls.get("read", 0) == 0
+
+
+def test_a_reader_that_goes_on_has_more_and_more_read_ahead(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    held = HeldReads()
+    wal = backlog(tmp_path, disk, held, blocks=32)
+    wal.load(0, 100, lambda _: None)
+    held.run()
+    ahead = []
+    for block in range(8):
+        assert wal.read_cached(block * BLOCK, 100) is not None
+        held.run()
+        ahead.append(disk.calls["read_past_cache"] - block - 1)
+    assert ahead == [2, 4, 4, 8, 8, 8, 8, 8]
+
+
+def test_a_load_waits_for_its_own_blocks_and_not_for_those_read_ahead(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    held = HeldReads()
+    wal, got = backlog(tmp_path, disk, held), list[bytes]()
+    for position in (0, BLOCK):
+        wal.load(position, 100, lambda data: got.append(bytes(data)))
+        held.jobs.popleft()()
+        assert got.pop() == wanted(position, 100)
+        assert held.jobs
+
+
+def test_what_is_read_ahead_goes_on_in_the_next_segment(tmp_path: Path, disk: FailingDisk) -> None:
+    wal = backlog(tmp_path, disk)
+    read(wal, SIZE - BLOCK, 100)
+    assert wal.read_cached(SIZE, 100) is not None
+    assert wal.read_cached(SIZE + BLOCK, 100) is not None
+
+
+def test_bytes_of_one_block_are_lent_until_blocks_are_used_again(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    wal, out = backlog(tmp_path, disk), np.zeros(200, np.uint8)
+    read(wal, 0, 100)
+    lent = wal.read_cached(0, 100, out)
+    assert lent is not None
+    uses = wal.past_cache.uses
+    while wal.past_cache.uses == uses:
+        assert (bytes(lent), bytes(out)) == (wanted(0, 100), bytes(200))
+        read(wal, disk.calls["read_past_cache"] * BLOCK, 100)
+    spanning = 3 * BLOCK - 50
+    read(wal, spanning, 100)
+    assert wal.read_cached(spanning, 100, out) is not None
+    assert bytes(out[:100]) == wanted(spanning, 100)
+
+
+def test_what_nobody_has_read_yet_is_not_used_again_for_what_is_read_ahead(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    wal = backlog(tmp_path, disk)
+    for segment in range(4):  # Each would have two blocks read ahead; there are eight in all.
+        read(wal, segment * SIZE, 100)
+        wal.invariants()
+    for segment in range(3):
+        assert wal.read_cached(segment * SIZE + BLOCK, 100) is not None
+
+
+def test_a_block_that_nobody_reads_for_a_while_is_used_again(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    wal = backlog(tmp_path, disk)
+    for segment in range(3):
+        read(wal, segment * SIZE, 100)
+    for _ in range(UNREAD_LOOKS + 1):
+        wal.past_cache.look()
+    calls = disk.calls["read_past_cache"]
+    read(wal, 3 * SIZE, 100)
+    assert disk.calls["read_past_cache"] == calls + 3
+    wal.invariants()
 
 
 def test_a_read_may_span_blocks(tmp_path: Path, disk: FailingDisk) -> None:

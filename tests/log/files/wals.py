@@ -8,7 +8,6 @@ from typing import Any
 
 from smq.log.files.background import Background, InlineBackground, JobLane
 from smq.log.files.disk import OsDisk
-from smq.log.files.past_cache import BLOCKS_MIN
 from smq.log.files.segment_files import SegmentFiles, WalLimits
 from smq.log.files.wal import Wal
 from smq.testing.disk import FailingDisk
@@ -26,7 +25,7 @@ def new_wal(
     background: Background | None = None,
 ) -> Wal:
     disk, background = disk or FailingDisk(OsDisk()), background or InlineBackground()
-    wal = Wal(SegmentFiles(directory, disk, background, limits), BLOCKS_MIN)
+    wal = Wal(SegmentFiles(directory, disk, background, limits), limits.blocks)
     wal.files.open_existing()
     return wal
 
