@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from bench.clients.programs import ClientFailed, has_librdkafka, librdkafka, raw, raw_process
 from bench.local.lines import tables
-from bench.machine import first_touches, touch_free_memory, warm_file
+from bench.machine import direct_read_mb_s, first_touches, touch_free_memory, warm_file
 from bench.measures.lines import GB, Figures, topic
 from bench.measures.rebalance import rebalanced_group
 from bench.report import number, write_between
@@ -127,6 +127,15 @@ def flood(run: Run, broker: Broker) -> Figures:
         figures["slowest_of_median"] = figures["slowest_second"] / figures["median_second"]
         read = librdkafka(broker.bootstrap, "consume", topic=name, records=records, **READER)
     return figures | {"read_mb_s": read["mb_s"]}
+
+
+def flood_limits(run: Run, _: Broker) -> Figures:
+    """What the flood's client does without a broker, and what the disk gives to a backlog."""
+    records = int(run.gb * GB / RECORD_BYTES)
+    flooded = librdkafka(
+        "mock", "flood", topic="flood", records=records, record_bytes=RECORD_BYTES, **FLOOD_CLIENT
+    )
+    return {"mock_mb_s": flooded["mb_s"], "disk_mb_s": direct_read_mb_s(run.directory)}
 
 
 def disk_beside_a_flood(run: Run, broker: Broker) -> Figures:
@@ -358,6 +367,10 @@ PARTS = (
         Line("slowest second, of its median", "slowest_of_median", ""),
         Line("read from the earliest, MB/s", "read_mb_s", ""),
     ), UNBOUNDED, with_kafka=False),
+    Part("limits of a flood of 1 KiB", flood_limits, (
+        Line("librdkafka with its own mock broker, MB/s", "mock_mb_s", ""),
+        Line("the disk, read past the page cache, MB/s", "disk_mb_s", ""),
+    ), with_kafka=False),
     Part("acks of a `disk` topic beside a flood", disk_beside_a_flood, (
         Line("p99 alone, µs", "alone_us", ""),
         Line("p99 beside it, µs", "beside_us", ""),

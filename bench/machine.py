@@ -25,6 +25,8 @@ PAGE_BYTES = 4096
 FRESH_PROBE_BYTES = 256 << 20
 FRESH_PAGE_NS = 1000
 WARM_STEP_BYTES = 64 << 10
+READ_FILE_BYTES = 2 << 30
+READ_STEP_BYTES = 2 << 20
 
 
 @contextmanager
@@ -96,6 +98,26 @@ def warm_file(path: Path, size: int) -> Iterator[Callable[[], float]]:
 
     try:
         yield share
+    finally:
+        os.close(fd)
+        path.unlink()
+
+
+def direct_read_mb_s(directory: Path) -> float:
+    """What the disk gives to one who reads a file past the page cache, a block after another."""
+    path = directory / "read-probe"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o600)
+    try:
+        with mmap.mmap(-1, READ_STEP_BYTES) as block:
+            block.write(os.urandom(READ_STEP_BYTES))
+            places = range(0, READ_FILE_BYTES, READ_STEP_BYTES)
+            for at in places:
+                os.pwrite(fd, block, at)
+            os.fsync(fd)
+            started = time.perf_counter()
+            for at in places:
+                os.preadv(fd, [block], at)
+            return READ_FILE_BYTES / (time.perf_counter() - started) / 1e6
     finally:
         os.close(fd)
         path.unlink()

@@ -118,7 +118,7 @@ def test_a_load_waits_for_its_own_blocks_and_not_for_those_read_ahead(
         assert held.jobs
 
 
-def test_what_is_read_ahead_goes_on_in_the_next_segment(tmp_path: Path, disk: FailingDisk) -> None:
+def test_reading_ahead_goes_on_in_the_next_segment(tmp_path: Path, disk: FailingDisk) -> None:
     wal = backlog(tmp_path, disk)
     read(wal, SIZE - BLOCK, 100)
     assert wal.read_cached(SIZE, 100) is not None
@@ -142,9 +142,7 @@ def test_bytes_of_one_block_are_lent_until_blocks_are_used_again(
     assert bytes(out[:100]) == wanted(spanning, 100)
 
 
-def test_what_nobody_has_read_yet_is_not_used_again_for_what_is_read_ahead(
-    tmp_path: Path, disk: FailingDisk
-) -> None:
+def test_reading_ahead_takes_no_block_that_is_unread(tmp_path: Path, disk: FailingDisk) -> None:
     wal = backlog(tmp_path, disk)
     for segment in range(4):  # Each would have two blocks read ahead; there are eight in all.
         read(wal, segment * SIZE, 100)
@@ -153,9 +151,7 @@ def test_what_nobody_has_read_yet_is_not_used_again_for_what_is_read_ahead(
         assert wal.read_cached(segment * SIZE + BLOCK, 100) is not None
 
 
-def test_a_block_that_nobody_reads_for_a_while_is_used_again(
-    tmp_path: Path, disk: FailingDisk
-) -> None:
+def test_an_unread_block_is_used_again_after_a_while(tmp_path: Path, disk: FailingDisk) -> None:
     wal = backlog(tmp_path, disk)
     for segment in range(3):
         read(wal, segment * SIZE, 100)
