@@ -4,6 +4,8 @@ import os
 import stat
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = 0
@@ -15,16 +17,26 @@ def is_private(directory: Path) -> bool:
     `directory` exists and is resolved. Anybody may add to a sticky directory, such as /tmp, but
     replaces nobody else's entries there.
     """
+    if sys.platform == "win32":
+        return True
+    return not _may_others_write(directory.stat()) and _stays_ours(directory)
+
+
+def _stays_ours(directory: Path) -> bool:
+    """Whether only this user and root can replace a directory and what is ours in it."""
     if sys.platform == "win32":  # A user's temporary directory is the user's.
         return True
     ours = {ROOT, os.getuid()}
     for each in (directory, *directory.parents):
         status = each.stat()
-        may_others_write = bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
-        is_sticky = each != directory and bool(status.st_mode & stat.S_ISVTX)
-        if status.st_uid not in ours or (may_others_write and not is_sticky):
+        is_sticky = bool(status.st_mode & stat.S_ISVTX)
+        if status.st_uid not in ours or (_may_others_write(status) and not is_sticky):
             return False
     return True
+
+
+def _may_others_write(status: os.stat_result) -> bool:
+    return bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
 
 def private_cache(name: Path) -> Path:
@@ -32,10 +44,7 @@ def private_cache(name: Path) -> Path:
 
     Raises OSError if there can be none.
     """
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    # On Windows each user has a temporary directory of its own, and there are no user ids.
-    user = os.getuid() if sys.platform != "win32" else ""
-    for root in (Path(home), Path(tempfile.gettempdir()) / f"smq-cache-{user}"):
+    for root in _roots():
         directory = root / "smq" / name
         try:
             _make_private(directory)
@@ -50,9 +59,25 @@ def private_cache(name: Path) -> Path:
     )
 
 
+def _roots() -> Iterator[Path]:
+    if home := os.environ.get("XDG_CACHE_HOME"):
+        yield Path(home)
+    else:
+        with suppress(RuntimeError):  # A user without a name, whom nobody told of a home.
+            yield Path.home() / ".cache"
+    # On Windows each user has a temporary directory of its own, and there are no user ids.
+    user = os.getuid() if sys.platform != "win32" else ""
+    yield Path(tempfile.gettempdir()) / f"smq-cache-{user}"
+
+
 def _make_private(directory: Path) -> None:
-    """Create it and its parents, mode 0700 whatever the umask is."""
+    """Create it and its parents, mode 0700 whatever the umask is; nothing in another's directory.
+
+    Root may have the home of the user who became root. Raises OSError.
+    """
     missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    if missing and not _stays_ours(missing[-1].parent.resolve()):
+        raise PermissionError(f"others may replace {missing[-1].parent}")
     for each in reversed(missing):
         each.mkdir(exist_ok=True, mode=0o700)
 

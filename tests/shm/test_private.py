@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shm.private import is_private
+from shm.private import is_private, private_cache
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root makes files of another user")
@@ -45,3 +45,25 @@ def test_a_directory_of_another_user_is_not_private(ours: Path) -> None:
     os.chown(ours, 0, 0)
     os.chown(ours.parent, NOBODY, NOBODY)
     assert not is_private(ours)
+
+
+@as_root
+def test_root_makes_nothing_in_the_home_of_the_user_who_became_root(
+    ours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(ours))
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    os.chown(ours, NOBODY, NOBODY)
+    assert private_cache(Path("linked")) == tmp_path / "smq-cache-0" / "smq" / "linked"
+    assert not list(ours.iterdir())
+
+
+def test_a_user_without_a_home_has_a_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown() -> Path:
+        raise RuntimeError
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", unknown)
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    assert private_cache(Path("linked")).is_relative_to(tmp_path)
