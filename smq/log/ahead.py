@@ -21,14 +21,19 @@ class RingAhead:
     def __init__(self, memory: LogMemory, background: Background) -> None:
         self._memory, self._background = memory, background
         self._present = self._lap_end = -1
-        self._is_touching = False
+        self._is_touching = self._is_over = False
+
+    def stop(self) -> None:
+        """Touch no more: the log is about to wait for all that runs beside it."""
+        self._is_over = True
 
     def look(self, tail: int) -> None:
         """Have more pages touched if the tail is near; the first call sets where the lap
         begins."""
         if self._lap_end < 0:
             self._present, self._lap_end = tail, tail + self._memory.layout.ring_bytes
-        if self._is_touching or self._present >= min(self._lap_end, tail + AHEAD_BYTES):
+        is_enough = self._present >= min(self._lap_end, tail + AHEAD_BYTES)
+        if self._is_over or self._is_touching or is_enough:
             return
         ring_bytes = self._memory.layout.ring_bytes
         start = self._present = max(self._present, tail)
@@ -43,6 +48,8 @@ class RingAhead:
 
         def touch() -> None:
             for piece in by_pieces(length, PIECE_BYTES):
+                if self._is_over:
+                    return
                 self._memory.touch(place + piece.start, piece.stop - piece.start)
 
         self._background.submit(JobLane.PAGES, touch, done)

@@ -281,7 +281,9 @@ class Log(ReadableLog):
 
         If the disk refuses, report it; the next start recovers what was written.
         """
-        self.wal.files.footprint.may_drop = lambda: False  # A stop must not wait for a chain.
+        # A stop must not wait for a chain of jobs: on busy cores each takes long.
+        self.wal.files.footprint.may_drop = lambda: False
+        self._ahead.stop()
         self.background.wait()
         try:
             if self.write() and self.filing.has_disk_frames:

@@ -1,13 +1,13 @@
 """A memfd takes memory page by page as they are touched: its blocks tell how far that has come."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from shm.segment import LogMemory
 from smq.log.ahead import AHEAD_BYTES, STEP_BYTES, RingAhead
-from smq.log.files.background import InlineBackground
+from smq.log.files.background import InlineBackground, JobLane, T
 
 RING_BYTES = 2 * AHEAD_BYTES
 
@@ -51,3 +51,25 @@ def test_a_tail_that_has_run_ahead_is_not_followed_from_behind(memory: LogMemory
     ahead.look(0)
     ahead.look(RING_BYTES - STEP_BYTES)
     assert present_bytes(memory) - before == AHEAD_BYTES + STEP_BYTES
+
+
+class OneByOne(InlineBackground):
+    """Runs each job when the test says so."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Callable[[], None]] = []
+
+    def submit(self, _: JobLane, job: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
+        self.jobs.append(lambda: done(job()))
+
+
+def test_once_it_is_stopped_no_more_pages_are_touched(memory: LogMemory) -> None:
+    """A stop of a shard beside busy processes took longer than it may, and was a kill."""
+    before, background = present_bytes(memory), OneByOne()
+    ahead = RingAhead(memory, background)
+    ahead.look(0)
+    [job] = background.jobs
+    ahead.stop()
+    job()
+    assert len(background.jobs) == 1
+    assert present_bytes(memory) == before
