@@ -13,6 +13,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
 from smq.app.process.inheritance import Stop
@@ -24,6 +25,7 @@ STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _NAME_BYTES_MAX = 15
+_PROCESS_MRELEASE = 448  # The same on x86_64 and aarch64.
 
 _libc = ctypes.CDLL(None, use_errno=True)  # Loaded before any fork.
 
@@ -60,6 +62,19 @@ def fork(name: str, run: Callable[[], None], stop: Stop) -> int:
         return pid
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+
+
+def kill(pid: int) -> None:
+    """Kill a child that may wait for idle cores, where it would take half a minute to end.
+
+    Most of that is to free its memory: we do it instead, if the kernel lets us (Linux 5.15).
+    200 MB take 60 ms.
+    """
+    os.kill(pid, signal.SIGKILL)
+    with suppress(OSError):
+        fd = os.pidfd_open(pid)
+        _libc.syscall(_PROCESS_MRELEASE, fd, 0)
+        os.close(fd)
 
 
 def _live(parent_pid: int, name: str, run: Callable[[], None], stop: Stop) -> NoReturn:

@@ -7,7 +7,6 @@ of the cores for what waits is killed, too, and its current job is done again by
 """
 
 import os
-import signal
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from smq.app.process.child import fork
+from smq.app.process.child import fork, kill
 from smq.app.process.clock import monotonic_ms
 from smq.app.process.inheritance import Stop
 from smq.app.process.link import Link
@@ -178,12 +177,10 @@ class Hands:
             self._settle(Failed(f"a worker hangs ({what}): it is replaced"))
 
     def stop(self) -> None:
-        """Kill the worker; the next start finds its work undone."""
+        """Kill the worker; the next start finds its work undone, and waits for its end: a stop may
+        not last as long."""
         self._stopped = True
         self._dismiss()
-        for pid in self._dismissed:
-            os.waitpid(pid, 0)
-        self._dismissed.clear()
 
     def _send(self) -> None:
         job = self._jobs[0]
@@ -225,7 +222,7 @@ class Hands:
         """Kill the worker, if there is one."""
         if self._link is not None:
             self._link.close()
-            os.kill(self._pid, signal.SIGKILL)
+            kill(self._pid)
             self._dismissed.append(self._pid)
             self._pid, self._link = 0, None
 

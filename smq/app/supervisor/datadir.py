@@ -38,7 +38,8 @@ FORMAT_VERSION = 1
 RESTORING = "restoring"
 LOGS_MAX = SETTINGS["shards"].at_most or 0  # Each shard of a start has had a log.
 _NEWEST = {"format_version": FORMAT_VERSION, "wal_format": WAL_FORMAT}
-STRAGGLERS_WAIT_MS = 10_000  # Children notice a supervisor's death in ms; a core dump is slow.
+# Children notice a supervisor's death in ms; without idle cores their end takes half a minute.
+STRAGGLERS_WAIT_MS = 60_000
 _POLL_S = 0.02
 CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{22}")  # 16 bytes as Kafka writes them; names a directory.
 # What each field may be; a file from elsewhere may say anything, and names become paths.

@@ -1,9 +1,11 @@
 """How a fork begins, and each way in which it ends."""
 
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from smq.app.process import child
 from smq.app.process.inheritance import Stop
 from smq.client.wait import wait_readable
+from tests.app.busy_core import busy_core
 
 
 def ends_with(run: Callable[[], None]) -> int:
@@ -81,3 +84,26 @@ def test_it_does_not_outlive_its_parent() -> None:
 def test_an_ending_has_words() -> None:
     assert child.Ending("sealer", 7, -9).words == "sealer (process 7) was killed by SIGKILL"
     assert child.Ending("sealer", 7, 3).words == "sealer (process 7) ended with exit code 3"
+
+
+def test_a_killed_child_leaves_no_memory_behind_although_no_core_is_idle() -> None:
+    """A worker of the sealer held 200 MB for half a minute after it was replaced."""
+    ours, theirs = os.pipe()
+
+    def run() -> None:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        held = bytearray(b"x") * 100_000_000
+        os.write(theirs, b"r")
+        while held:
+            pass
+
+    pid = child.fork("test", run, Stop())
+    assert os.read(ours, 1)
+    with busy_core():
+        os.sched_setaffinity(pid, os.sched_getaffinity(0))
+        child.kill(pid)
+        resident = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+    assert resident < 50_000_000
+    os.waitpid(pid, 0)
+    os.close(ours)
+    os.close(theirs)

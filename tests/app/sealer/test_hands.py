@@ -155,6 +155,22 @@ def test_the_end_of_a_worker_that_leaves_is_not_awaited(
         os.kill(pid, signal.SIGKILL)
 
 
+def test_a_stop_does_not_await_the_end_of_a_worker(
+    loop: TidyLoop, hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def last(_socket: socket.socket, _at: Surroundings) -> None:
+        signal.alarm(3)
+        signal.pause()
+
+    monkeypatch.setattr(sealer_hands, "work", last)
+    monkeypatch.setattr(sealer_hands, "kill", lambda _pid: None)  # It waits for an idle core.
+    hands.do(FORGET, lambda _: None)
+    pid = hands._pid
+    hands.stop()
+    assert os.waitpid(pid, os.WNOHANG) == (0, 0)
+    os.kill(pid, signal.SIGKILL)
+
+
 def test_a_worker_that_was_stopped_is_killed_and_replaced(loop: TidyLoop, hands: Hands) -> None:
     hands._hung_ms = 200
     answers: list[dict[str, int] | Failed] = []
