@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from smq.app.process.program import ONE_THREAD
 from smq.cli.start import StartOptions, plain_options, start
 from tests.app.smq_command import smq
 
@@ -68,3 +69,25 @@ def test_ctrl_c_during_a_start_is_no_traceback(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(SystemExit) as exited:
         start(StartOptions(None, {}))
     assert exited.value.code == 128 + signal.SIGINT
+
+
+def test_a_started_broker_collects_garbage(tmp_path: Path) -> None:
+    """It does so itself where kernels are linked, and nobody loads them."""
+    code = (
+        "import gc, sys\n"
+        "from smq.app.supervisor import composition, serve\n"
+        "from smq.cli.start import plain_options, start\n"
+        "class Supervisor:\n"
+        "    def __init__(self, *_): pass\n"
+        "    def run(self): print(gc.isenabled())\n"
+        "serve.Supervisor = Supervisor\n"
+        "composition.warm_kernels = lambda: None\n"
+        "start(plain_options(sys.argv[1:]))\n"
+    )
+    options = ["--port=0", "--ring-bytes=4MiB", f"--data-dir={tmp_path / 'data'}"]
+    command = [sys.executable, "-c", code, *options]
+    environment = os.environ | dict.fromkeys(ONE_THREAD, "1")  # NumPy is imported first here.
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.splitlines()[-1] == "True"

@@ -113,6 +113,7 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     assert len([*Path("/proc/self/task").iterdir()]) == 1, "a thread was started before the forks"
     give_back_code(COMPILER)
     gc.freeze()  # Keeps collections from touching, and so copying, shared pages.
+    gc.enable()  # A start has none: all that it makes stays.
     exit_code = Supervisor(directory, estate, mains, say).run()
     remove_sockets(runtime_dir)
     return exit_code
