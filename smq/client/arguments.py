@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from smq.client.names import TopicPartition
+from smq.client.payload_formats import is_masked
 from smq.model.names import NAME_CHARACTERS_MAX, is_valid_topic_name
 from smq.wire.records import Headers
 
@@ -23,7 +24,7 @@ def bytes_of(name: str, value: Any) -> bytes | None:  # noqa: ANN401  (whatever 
     """A key or a value: bytes, a buffer's bytes, or None."""
     if value is None or type(value) is bytes:
         return value
-    if isinstance(value, np.ma.MaskedArray):
+    if is_masked(value):
         raise TypeError(f"{name} is a masked array, whose mask would be lost")
     try:
         view = memoryview(value)

@@ -12,6 +12,7 @@ have no bytes of their own and are refused, and so are masked arrays, whose mask
 """
 
 import math
+import sys
 import warnings
 from io import BytesIO
 from tokenize import TokenError
@@ -27,6 +28,14 @@ ARROW_STREAM = b"application/vnd.apache.arrow.stream"
 NPY = b"application/x-npy"
 
 NPY_HEADER_BYTES_MAX = 64 * 1024  # The text of a dtype with a thousand fields; NumPy parses it.
+
+
+def is_masked(value: object) -> bool:
+    """Whether it is a masked array of NumPy's, whose module whoever has one has imported.
+
+    Importing it here would have a child that is forked meanwhile wait for it for ever.
+    """
+    return isinstance(value, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ()))
 
 
 def write_table(table: "pa.Table | pa.RecordBatch") -> "pa.Buffer":
@@ -56,7 +65,7 @@ def read_table(data: Any) -> "pa.Table":  # noqa: ANN401  (any buffer)
 def write_array(array: np.ndarray) -> bytearray:
     """An array as .npy. Raises TypeError; ValueError: it has too many fields."""
     given: object = array
-    if not isinstance(given, np.ndarray) or isinstance(given, np.ma.MaskedArray):
+    if not isinstance(given, np.ndarray) or is_masked(given):
         raise TypeError(f"array is a plain numpy.ndarray, not {type(array).__name__}")
     if array.dtype.hasobject:
         raise TypeError(f"array has a dtype of plain bytes, not {array.dtype}, which has objects")

@@ -25,6 +25,7 @@ from smq.client.clock import SYSTEM_CLOCK, Clock
 from smq.client.errors import PayloadDamaged, PayloadMissing
 from smq.client.facts import BrokerFacts
 from smq.client.kafka.answers import number_of
+from smq.client.payload_formats import is_masked
 from smq.client.remote_filer import RemoteFiler
 from smq.filer.content import crc_of
 from smq.filer.location import Location
@@ -337,7 +338,7 @@ def _bytes_of_view(view: memoryview) -> memoryview:
 
 def _bytes_of_array(array: np.ndarray) -> memoryview:
     """The memory of an array of any dtype. Raises TypeError."""
-    if isinstance(array, np.ma.MaskedArray):
+    if is_masked(array):
         raise TypeError("it is a masked array, whose mask would be lost")
     if array.dtype.hasobject:
         raise TypeError(_OBJECTS)

@@ -1,6 +1,7 @@
 """Arguments are kept as bytes and numbers, or refused in words that help."""
 
 import re
+import sys
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -205,3 +206,12 @@ def test_settings_are_text_by_name() -> None:
         text_by_name("configs", {"retention.ms": 1})
     with pytest.raises(TypeError, match="configs is a mapping of names to text, not list"):
         text_by_name("configs", ["retention.ms"])
+
+
+def test_values_import_nothing_as_a_child_that_is_forked_meanwhile_would_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "numpy.ma", raising=False)
+    monkeypatch.delattr(np, "ma", raising=False)
+    assert bytes_of("value", bytearray(b"x")) == b"x"
+    assert "numpy.ma" not in sys.modules

@@ -22,6 +22,7 @@ import numpy as np
 
 from shm.kernels.record.records_encode import are_offsets
 from smq.client.arguments import header_pairs, milliseconds_of, whole_number
+from smq.client.payload_formats import is_masked
 from smq.client.producing.encode.columns import (
     Field,
     HeaderColumn,
@@ -276,7 +277,7 @@ def _pieces_of_mapping(columns: Mapping[str, Any]) -> Iterator[Piece]:
 
 def _check_column(name: str, column: Any) -> None:  # noqa: ANN401
     """Check that it has a length and slices, as a list. Raises TypeError."""
-    if isinstance(column, np.ma.MaskedArray):
+    if is_masked(column):
         raise TypeError(f"the {name} column is a masked array, whose mask would be lost")
     if isinstance(column, np.ndarray) and column.ndim == 0:
         raise TypeError(f"the {name} column is an array without dimensions; it should have rows")
