@@ -149,6 +149,8 @@ class _Recovery:
         log.wal.files.open_existing()
         tail = self._read_segments()
         self._end_known(tail)
+        if ring_end < tail:  # First: a start that dies behind this has a tail, as if it had a ring.
+            words[WORD_RING_START] = tail
         words[WORD_TAIL] = words[WORD_WRITTEN] = tail
         words[WORD_SYNCED] = min(tail, self._evidence.synced)
         try:
@@ -415,8 +417,6 @@ class _Recovery:
         tail = words[WORD_TAIL]
         if ring_end >= tail:
             self._read_ring(tail, ring_end)
-        else:
-            words[WORD_RING_START] = tail
         self._fence()
         if log.write():
             log.save_losses()

@@ -89,6 +89,28 @@ def test_frames_that_only_the_ring_has_are_written_after_a_shards_death(
     assert {n: contents(third)[n] for n in (2, 3)} == {n: after[n] for n in (2, 3)}
 
 
+class Killed(BaseException):
+    """The shard dies in the middle of its start."""
+
+
+class DeadlyDisk(OsDisk):
+    """The first sync is the end of the process."""
+
+    def sync(self, fd: int) -> None:
+        raise Killed
+
+
+def test_a_start_that_dies_leaves_no_ring_for_the_next(tmp_path: Path) -> None:
+    """The next one believed that the fresh ring had all that the WAL has: it served zeros."""
+    before, memory = filled(tmp_path), memory_of()
+    with pytest.raises(Killed):
+        start(tmp_path, disk=DeadlyDisk(), generation=1, memory=memory, levels=LEVELS)
+    again, recovered = start(tmp_path, generation=2, memory=memory, levels=LEVELS)
+    assert recovered.from_ring_bytes == 0
+    assert contents(again) == before
+    again.wal.close()
+
+
 def test_a_frame_that_a_dying_shard_had_not_finished_is_not_taken(tmp_path: Path) -> None:
     log = start(tmp_path, levels=LEVELS).log
     fill(log, 2)
