@@ -149,9 +149,10 @@ class _Recovery:
         log.wal.files.open_existing()
         tail = self._read_segments()
         self._end_known(tail)
-        if ring_end < tail:  # First: a start that dies behind this has a tail, as if it had a ring.
+        # A start that dies behind this leaves to the next one what it has found in the ring.
+        if ring_end < tail:
             words[WORD_RING_START] = tail
-        words[WORD_TAIL] = words[WORD_WRITTEN] = tail
+        words[WORD_TAIL], words[WORD_WRITTEN] = max(tail, ring_end), tail
         words[WORD_SYNCED] = min(tail, self._evidence.synced)
         try:
             log.wal.files.forget_from(tail)
@@ -414,9 +415,8 @@ class _Recovery:
         words[WORD_GENERATION], words[WORD_SPACE_END] = generation, SPACE_UNLIMITED
         words[WORD_SEGMENT_BYTES] = log.wal.files.segment_bytes
         self._show()
-        tail = words[WORD_TAIL]
-        if ring_end >= tail:
-            self._read_ring(tail, ring_end)
+        if ring_end >= words[WORD_WRITTEN]:
+            self._read_ring(words[WORD_WRITTEN], ring_end)
         self._fence()
         if log.write():
             log.save_losses()

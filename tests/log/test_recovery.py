@@ -111,6 +111,20 @@ def test_a_start_that_dies_leaves_no_ring_for_the_next(tmp_path: Path) -> None:
     again.wal.close()
 
 
+def test_frames_that_only_the_ring_has_survive_a_start_that_dies(tmp_path: Path) -> None:
+    log = start(tmp_path, levels=LEVELS).log
+    fill(log, 5)
+    append(log, 1, batch(b"late" * 100))
+    log.publish(MEMORY)
+    before = contents(log)
+    with pytest.raises(Killed):
+        start(tmp_path, disk=DeadlyDisk(), generation=1, memory=log.memory, levels=LEVELS)
+    again, recovered = start(tmp_path, generation=2, memory=log.memory, levels=LEVELS)
+    assert recovered.from_ring_bytes > 0
+    assert contents(again) == before
+    again.wal.close()
+
+
 def test_a_frame_that_a_dying_shard_had_not_finished_is_not_taken(tmp_path: Path) -> None:
     log = start(tmp_path, levels=LEVELS).log
     fill(log, 2)
