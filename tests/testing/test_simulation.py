@@ -33,6 +33,7 @@ BUSY = 26  # A seed in which much happens.
 INTERRUPTED = range(1, 600)  # Seeds of which some seal, merge and are floods.
 COORDINATOR, SEALER = 0, 1  # By name, among the processes.
 TRANSACTING = range(501, 581)  # Seeds of which two in five have transactions.
+STARTING = range(36, 62)  # Five found a start that left a ring with nothing to the next one.
 COMPACTING = range(85, 100)  # Seeds of which some have compacted topics.
 KEPT_ANSWER = 81440  # A coordinator stands still twice, and has answers that it could not send.
 
@@ -114,6 +115,30 @@ def test_deaths_amid_floods_merges_and_hurried_sealing_lose_nothing(place: Workp
         if not missing:
             return
     raise AssertionError(f"no death came amid {missing}")
+
+
+def dying_at_starts(seed: int) -> list[Event]:
+    """The records and readers of a seed; all die every now and then, and again a shard as it
+    starts."""
+    chance = Random(f"starts {seed}")
+    quiet = [each for each in events_of(seed) if each.kind in {"create", "produce", "fetch"}]
+    deaths = []
+    for at_ms in range(300, 4000, 300):
+        never, soon = 1_000_000, chance.randint(0, 25)
+        deaths.append(Event(at_ms - 1, "kill", (SEALER, never, soon)))
+        deaths.append(Event(at_ms, chance.choice(("kill-all", "cut-power")), (0, 0, 0, -1)))
+    return sorted([*quiet, *deaths], key=lambda each: each.at_ms)
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(600)
+def test_deaths_of_shards_that_start_in_fresh_memory_lose_nothing(place: Workplace) -> None:
+    starts = 0
+    for seed in STARTING:
+        outcome = simulate(seed, place, dying_at_starts(seed))
+        assert not outcome.why, f"seed {seed}: {outcome.why}"
+        starts += sum("killed while it starts" in line for line in outcome.trail)
+    assert starts > len(STARTING), "few died as they started"
 
 
 def dying_at_ends(seed: int) -> list[Event]:

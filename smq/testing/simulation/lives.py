@@ -11,7 +11,7 @@ RESTART_MS_MAX = 30  # After a death.
 
 
 class Lives:
-    """The processes of one simulation. `next_fuse`: of the next one that starts; -1: none."""
+    """The processes of one simulation. `next_fuse`: of the next shard that starts; -1: none."""
 
     def __init__(self, world: Environment, scheduler: Scheduler) -> None:
         self._world, self._host, self._processes = world, world.host, world.processes
@@ -94,7 +94,7 @@ class Lives:
 
     def _start_process(self, name: str) -> None:
         host, fuse = self._host, None
-        if self.next_fuse >= 0:
+        if self.next_fuse >= 0 and name not in {COORDINATOR, SEALER}:
             fuse, self.next_fuse = self.next_fuse, -1
         try:
             if name == COORDINATOR:
