@@ -34,7 +34,7 @@ Key = tuple[int, int]
 """Where a segment begins, and where a block begins in its file."""
 
 
-class Block(NamedTuple):
+class FileBlock(NamedTuple):
     """A piece of a file.
 
     memory   uint8 [BLOCK_BYTES]
@@ -79,8 +79,8 @@ class PastCache:
     ) -> None:
         self._disk, self._background, self._count = disk, background, max(count, BLOCKS_MIN)
         self._find, self._comes_back = find, comes_back
-        self._unread: OrderedDict[Key, Block] = OrderedDict()  # Read ahead; the oldest first.
-        self._blocks: OrderedDict[Key, Block] = OrderedDict()  # The longest unused first.
+        self._unread: OrderedDict[Key, FileBlock] = OrderedDict()  # Read ahead; the oldest first.
+        self._blocks: OrderedDict[Key, FileBlock] = OrderedDict()  # The longest unused first.
         self._reading: set[Key] = set()
         self._free: list[np.ndarray] = []
         self._loads: list[_Load] = []
@@ -116,7 +116,7 @@ class PastCache:
         self._read_ahead(segment, keys[-1][1] + BLOCK_BYTES, max(block.ahead for block in blocks))
         return data
 
-    def _use(self, key: Key) -> Block:
+    def _use(self, key: Key) -> FileBlock:
         """The block, from now on the last one to be used again."""
         block = self._unread.pop(key, None) or self._blocks[key]
         self._blocks[key] = block
@@ -178,7 +178,7 @@ class PastCache:
                 each.clear()
             self.uses += 1
 
-    def _oldest_unread(self) -> Block:
+    def _oldest_unread(self) -> FileBlock:
         return next(iter(self._unread.values()))
 
     def _read_ahead(self, segment: WalSegment, at: int, count: int) -> None:
@@ -203,7 +203,7 @@ class PastCache:
         self._reading.add(key)
         segment.pins += 1
         segment.past_bytes += BLOCK_BYTES
-        block = Block(memory, ahead, self._looks)
+        block = FileBlock(memory, ahead, self._looks)
 
         def read() -> int:
             return self._disk.read_past_cache(segment.path, memory, key[1])
@@ -222,7 +222,7 @@ class PastCache:
             return self._blocks.popitem(last=False)[1].memory
         return self._unread.popitem(last=False)[1].memory if self._unread and not is_ahead else None
 
-    def _is_read(self, segment: WalSegment, key: Key, block: Block, got: int | OSError) -> None:
+    def _is_read(self, segment: WalSegment, key: Key, block: FileBlock, got: int | OSError) -> None:
         segment.pins -= 1
         self._reading.remove(key)
         size = min(BLOCK_BYTES, segment.end - segment.start - key[1])
