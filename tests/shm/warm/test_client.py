@@ -1,10 +1,7 @@
 """The kernels of attached programs are compiled when a broker first starts on a machine."""
 
-import os
-import subprocess
-import sys
+from tests.shm.warm.compiling import printed_by
 
-COMPILE = {"NUMBA_OPT": "3"}  # Numba's default; it has no library used, where there is one.
 PROGRAM = """
 from numba.core import event
 from shm.warm.client import warm_client
@@ -22,8 +19,4 @@ print(compiled)
 
 
 def test_a_program_that_attaches_after_warming_compiles_nothing() -> None:
-    said = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env=os.environ | COMPILE, capture_output=True, text=True, check=True, timeout=120,
-    )  # fmt: skip
-    assert said.stdout == "[]\n"
+    assert printed_by("-c", PROGRAM) == "[]\n"
