@@ -4,13 +4,15 @@ After a failed write or sync it is unknown what the disk holds of the bytes in d
 have marked their pages clean. The ring still has them. A repair writes them to fresh files and
 syncs these before they replace the old ones. It runs in the background; the log refuses appends
 meanwhile, so the ring does not move. A failed write-back may be of older bytes: the page cache has
-them, because a failed log drops nothing.
+them, because a failed log drops nothing. They may be gigabytes: each fresh file replaces the old
+one before the next is made, and a repair that fails in the middle is gone on with.
 
 After a failed sync, the next sync of the same file reports success, also to another process. So a
 failed sync leaves a note in the log's directory until the log is repaired. A start that finds the
 note rewrites, from the page cache, whatever no sync has covered.
 """
 
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -43,13 +45,6 @@ class Rewrite(NamedTuple):
     segment: WalSegment
     start: int
     end: int
-
-
-class Rewritten(NamedTuple):
-    """Descriptors of the fresh files, up to the failure if there was one."""
-
-    fds: list[int]
-    failure: OSError | None
 
 
 class Health:
@@ -136,25 +131,42 @@ class Health:
         elif not ring_holds(log, since):  # After a write-back: what was dropped is on the disk.
             since = self._in_doubt_from = max(since, log.wal.files.footprint.oldest())
         self.is_repairing = True
-        parts = parts_from(log, since)
+        parts = deque(parts_from(log, since))
         for part in parts:
             part.segment.pins += 1
-        self._background.submit(
-            JobLane.FILES, lambda: rewrite(log, parts), lambda r: self._rewritten(since, parts, r)
-        )
+        self._rewrite(since, since, parts)
         return True
 
-    def _rewritten(self, since: int, parts: list[Rewrite], result: Rewritten | OSError) -> None:
-        assert isinstance(result, Rewritten)
+    def _rewrite(self, since: int, written: int, parts: deque[Rewrite]) -> None:
+        """Rewrite what is left of [since, …), in the background; up to `written` it is done."""
+        if not parts:
+            self._end_repair(since, written)
+            return
+        part = parts[0]
+
+        def done(fd: int | OSError) -> None:
+            if isinstance(fd, OSError):
+                self._give_up_repair(since, written, parts, fd)
+                return
+            parts.popleft().segment.pins -= 1
+            self._log.wal.swap(part.segment, fd)
+            self._rewrite(since, max(written, part.end), parts)
+
+        self._background.submit(JobLane.FILES, lambda: rewrite(self._log, part), done)
+
+    def _give_up_repair(
+        self, since: int, written: int, parts: deque[Rewrite], failure: OSError
+    ) -> None:
         self.is_repairing = False
         for part in parts:
             part.segment.pins -= 1
-        for part, fd in zip(parts, result.fds, strict=False):
-            self._log.wal.swap(part.segment, fd)
-        if result.failure is not None:
-            self.failed = f"the WAL cannot be written: {told(result.failure)}"
-            return
-        words, written = self._log.words, max([since, *(part.end for part in parts)])
+        self.failed = f"the WAL cannot be written: {told(failure)}"
+        if since <= self._in_doubt_from:  # Else a write-back has failed meanwhile.
+            self._in_doubt_from = max(written, self._in_doubt_from)
+
+    def _end_repair(self, since: int, written: int) -> None:
+        self.is_repairing = False
+        words = self._log.words
         words[WORD_WRITTEN] = max(words[WORD_WRITTEN], written)
         if since <= words[WORD_SYNCED] < written:
             words[WORD_SYNCED] = written
@@ -258,12 +270,6 @@ def parts_from(log: ReadableLog, since: int) -> list[Rewrite]:
     return parts
 
 
-def rewrite(log: ReadableLog, parts: list[Rewrite]) -> Rewritten:
-    """Write fresh, synced files and rename them over the old ones."""
-    fds: list[int] = []
-    try:
-        for segment, start, end in parts:
-            fds.append(log.wal.write_again(segment, log.memory.ring_view, start, end))
-    except OSError as failure:
-        return Rewritten(fds, failure)
-    return Rewritten(fds, None)
+def rewrite(log: ReadableLog, part: Rewrite) -> int:
+    """Write a fresh, synced file and rename it over the old one; its descriptor. Raises OSError."""
+    return log.wal.write_again(part.segment, log.memory.ring_view, part.start, part.end)

@@ -1,6 +1,7 @@
 """A disk that fails once, for a while, for ever: acked records stay."""
 
 import errno
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -424,3 +425,58 @@ def test_a_failed_write_back_of_what_the_ring_has_no_more_is_made_up_for(
     log.close()
     again = start(tmp_path, generation=1, levels={2: OS}).log
     assert list(read(again, 2).values()) == expected
+
+
+class SmallDisk(OsDisk):
+    """A disk with room for so many more files, and for one more for each that goes if it gives
+    back what they took."""
+
+    def __init__(self, *, gives_back: bool) -> None:
+        self.files_left, self.made, self._gives_back = 1000, 0, gives_back
+
+    def create(self, path: Path, size: int) -> int:
+        if self.files_left == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.files_left -= 1
+        self.made += 1
+        return super().create(path, size)
+
+    def close(self, fd: int) -> None:
+        super().close(fd)
+        self.files_left += self._gives_back
+
+
+def in_doubt(directory: Path, disk: SmallDisk) -> Log:
+    """A log of twelve segments, none of which was synced, and whose write-back has failed."""
+    log = start(directory, disk=disk, levels={2: OS}).log
+    log.wal.files.footprint.bytes_max = 20 * SEGMENT_BYTES
+    while len(log.wal.segments) < 12:
+        append(log, 2, batch(b"x" * 800))
+        assert turn(log, syncs=False)
+    assert log.words[WORD_SYNCED] == 0
+    log.health.fail_sync("a write-back failed")
+    return log
+
+
+def test_a_repair_needs_space_for_one_file_however_many_it_writes_again(tmp_path: Path) -> None:
+    disk = SmallDisk(gives_back=True)
+    log = in_doubt(tmp_path, disk)
+    disk.files_left, made = 1, disk.made
+    log.tend()
+    assert failure(log) is None
+    assert disk.made >= made + 12
+    assert all(segment.pins == 0 for segment in log.wal.segments)
+
+
+def test_a_repair_that_failed_in_the_middle_is_gone_on_with(tmp_path: Path) -> None:
+    disk = SmallDisk(gives_back=False)
+    log = in_doubt(tmp_path, disk)
+    before, rounds = list(read(log, 2).values()), 0
+    while failure(log) is not None:
+        disk.files_left = 4
+        rounds += 1
+        assert rounds <= 4, "it begins again and again"
+        log.tend()
+    assert list(read(log, 2).values()) == before
+    assert turn(log)
+    log.invariants()
