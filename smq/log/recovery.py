@@ -79,6 +79,7 @@ from smq.log.transaction_replay import replay_transactions
 from smq.model.errors import MadeByNewer
 
 SCAN_ROWS = 65536
+NO_LIFE = -1  # Instead of a generation: the memory is fresh.
 
 
 @dataclass(slots=True)
@@ -138,7 +139,8 @@ class _Recovery:
         log, words = self._log, self._words
         ring_end = words[WORD_TAIL]  # Zero in fresh memory.
         self._only_ring_from = words[WORD_WRITTEN] if ring_end else None
-        before = words[WORD_GENERATION] if ring_end else None
+        before = words[WORD_GENERATION] if ring_end else NO_LIFE
+        words[WORD_GENERATION] = before  # Until this life begins: soon the memory looks used.
         log.partitions.clear()
         words[WORD_INDEX_TAIL] = words[WORD_INDEX_KEEP] = 0
         checkpoint, is_newest = Checkpoint.load(log.directory)
@@ -161,7 +163,8 @@ class _Recovery:
         log.wal.own_last(tail)
         self._set_ends(checkpoint, is_newest=is_newest)
         assert generation >= self._generation, "a start has a generation of its own"
-        log.losses.begin(generation, before, is_damaged=bool(self._recovered.damaged))
+        lived = before if before != NO_LIFE else None
+        log.losses.begin(generation, lived, is_damaged=bool(self._recovered.damaged))
         self._begin_life(generation, ring_end)
         log.notices += self._unknown.notices()
         return self._recovered

@@ -111,6 +111,19 @@ def test_a_start_that_dies_leaves_no_ring_for_the_next(tmp_path: Path) -> None:
     again.wal.close()
 
 
+def test_a_start_that_dies_does_not_hide_what_the_first_life_lost(tmp_path: Path) -> None:
+    """It dies while it copies a file that a snapshot shares: fresh memory says generation 0."""
+    filled(tmp_path)
+    for path in tmp_path.glob("*.wal"):
+        path.with_suffix(".linked").hardlink_to(path)
+    memory = memory_of()
+    with pytest.raises(Killed):
+        start(tmp_path, disk=DeadlyDisk(), generation=1, memory=memory, levels=LEVELS)
+    again = start(tmp_path, generation=2, memory=memory, levels=LEVELS).log
+    assert again.losses.since(MEMORY, 0)
+    again.wal.close()
+
+
 def test_frames_that_only_the_ring_has_survive_a_start_that_dies(tmp_path: Path) -> None:
     log = start(tmp_path, levels=LEVELS).log
     fill(log, 5)
