@@ -83,8 +83,10 @@ def sync_loop(memory, box):
     box[BOX_ONE] = 1
     while load_acquire(box, BOX_STOP) == 0:
         requested = load_acquire(box, BOX_REQUESTED)
+        # First ERRNO: once it is cleared, DONE says that what failed was done otherwise.
+        has_failed = load_acquire(box, BOX_ERRNO) != 0
         done = load_acquire(box, BOX_DONE)
-        if done == requested or load_acquire(box, BOX_ERRNO) != 0:
+        if has_failed or done >= requested:
             _wait(box, requested)
             continue
         if _sync_round(memory, box, done, requested) < 0:

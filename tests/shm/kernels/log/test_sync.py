@@ -15,12 +15,14 @@ from shm.kernels.base.words import (
     TIME_BUCKETS,
     WORD_SYNCED,
 )
+from shm.kernels.log import sync as module
 from shm.kernels.log.sync import (
     BOX_DONE,
     BOX_ERRNO,
     BOX_EVENT_FD,
     BOX_REQUESTED,
     BOX_REQUESTS,
+    BOX_STOP,
     BOX_WORDS,
     post_sync,
     stop_sync,
@@ -155,3 +157,30 @@ def test_an_idle_thread_stops_when_asked(syncing: Syncing) -> None:
     stop_sync(syncing.box)
     syncing.thread.join(WAIT_S)
     assert not syncing.thread.is_alive()
+
+
+@pytest.mark.parametrize("looks", [1, 2, 3, 4])
+def test_a_failed_request_is_not_synced_again_after_a_repair(
+    monkeypatch: pytest.MonkeyPatch, looks: int
+) -> None:
+    """A repair ends between two looks of the loop: the descriptor is closed, or another file's."""
+    log, box, looked = LogMemory.in_process(0, 1 << 13, 1 << 12, 1), np.zeros(BOX_WORDS), [0]
+    box[BOX_REQUESTED], box[BOX_ERRNO] = 1, 5
+
+    def look(box: np.ndarray, word: int) -> int:
+        value = int(box[word])
+        looked[0] += 1
+        if looked[0] == looks:
+            box[BOX_DONE], box[BOX_ERRNO] = box[BOX_REQUESTED], 0
+        return value
+
+    def wait(box: np.ndarray, _requested: int) -> None:
+        box[BOX_STOP] = looked[0] >= looks
+
+    def sync(*_: object) -> int:
+        raise AssertionError("the failed request is synced")
+
+    monkeypatch.setattr(module, "load_acquire", look)
+    monkeypatch.setattr(module, "_wait", wait)
+    monkeypatch.setattr(module, "_sync_round", sync)
+    sync_loop.py_func(log.memory, box)  # type: ignore[attr-defined]
