@@ -20,6 +20,7 @@ The log itself moves the positions. Its parts do the rest:
 """
 
 from collections.abc import Callable, Collection
+from functools import partial
 
 import numpy as np
 
@@ -95,6 +96,7 @@ class Log(ReadableLog):
         self.sealing = SealedEnds(self, self.transactions)
         self.cursors = self.filing.cursors
         wal.files.footprint.failed = self._fail_write_back
+        wal.files.footprint.heard = partial(note_failed_sync, wal.files.directory, boot_id)
         wal.files.footprint.may_drop = lambda: self.health.failed is None
         self._ahead = RingAhead(memory, background)
         self._touched = np.zeros(TOUCHED_MAX, np.int64)

@@ -384,6 +384,23 @@ def test_a_write_back_that_fails_while_a_repair_runs_has_the_next_one_do_more(
     log.invariants()
 
 
+def test_a_shard_that_dies_as_a_write_back_has_failed_leaves_the_note(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    """The system tells of it once: later write-backs of the same file succeed."""
+    background = HeldWriteBacks()
+    log = dropping(tmp_path, disk, background)
+    log.wal.files.footprint.failed = lambda _: None  # Its loop does not come to hear of it.
+    disk.fail("write_back", 1)
+    background.wait()
+    assert (tmp_path / NOTE).exists()
+    inode = log.wal.segments[0].path.stat().st_ino
+    log.wal.close()
+    again = start(tmp_path, generation=1, levels={2: OS}).log
+    assert again.wal.segments[0].path.stat().st_ino != inode
+    assert not (tmp_path / NOTE).exists()
+
+
 def test_a_stop_waits_for_one_write_back_at_most(tmp_path: Path, disk: FailingDisk) -> None:
     background = HeldWriteBacks()
     log = dropping(tmp_path, disk, background)

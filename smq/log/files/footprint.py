@@ -48,12 +48,14 @@ class Footprint:
 
     bytes_max   with the segment that is being written; SPACE_UNLIMITED: nothing is dropped
     failed      is called when a write-back has failed, which is as bad as a failed sync
+    heard       is called first, by the job: if the process dies then, nobody is told again
     may_drop    whether the log is healthy
     """
 
     def __init__(self, disk: Disk, background: Background, bytes_max: int) -> None:
         self._disk, self._background, self.bytes_max = disk, background, bytes_max
-        self.failed: Callable[[OSError], None] = _nothing
+        self.failed: Callable[[OSError], None] = _ignore
+        self.heard: Callable[[], None] = _nothing
         self.may_drop: Callable[[], bool] = _yes
         self._cached: deque[WalSegment] = deque()
         self._is_dropping = False
@@ -140,7 +142,11 @@ class Footprint:
         if segment.cache_fd < 0:  # An earlier life wrote it, and heard of the errors it has told.
             self.open(segment, segment.path)
         size = segment.end - segment.start
-        self._disk.write_back(segment.cache_fd, size)  # It raises, and nothing is dropped.
+        try:
+            self._disk.write_back(segment.cache_fd, size)
+        except OSError:  # Nothing is dropped.
+            self.heard()
+            raise
         self._disk.drop(segment.cache_fd, size)
         self.close(segment)
 
@@ -159,7 +165,7 @@ def _ignore(_: OSError | None) -> None:
     """What has failed is told by the next call too, before anything is dropped."""
 
 
-def _nothing(_: OSError) -> None:
+def _nothing() -> None:
     return
 
 
