@@ -8,6 +8,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Mapping
+from threading import RLock
 
 # The processor, by Linux's name for it; macOS and Windows have names of their own.
 MACHINE = {"AMD64": "x86_64", "arm64": "aarch64", "ARM64": "aarch64"}.get(
@@ -55,3 +56,10 @@ def at_fork(
         os.register_at_fork(
             before=before, after_in_parent=after_in_parent, after_in_child=after_in_child
         )
+
+
+def lock_for_forks() -> RLock:
+    """A lock that a fork takes first: no child is made while another thread holds it."""
+    lock = RLock()
+    at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+    return lock

@@ -9,11 +9,16 @@ from functools import cache, update_wrapper
 from typing import Any, ParamSpec, TypeVar, cast
 
 from shm.kernels.base.library import SOURCES, find_library
+from shm.system import lock_for_forks
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 LIBRARY, PROBLEMS = find_library()
+
+# A child that is forked while another thread imports Numba would wait for that thread for ever,
+# once it needs Numba itself: so a fork waits for the import.
+_IMPORTING = lock_for_forks()
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
@@ -31,6 +36,7 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _compiled(function: Callable[..., Any]) -> Any:
-    from shm.kernels.base.compiler import compiled  # noqa: PLC0415  (It imports Numba.)
+    with _IMPORTING:
+        from shm.kernels.base.compiler import compiled  # noqa: PLC0415  (It imports Numba.)
 
     return compiled(function)

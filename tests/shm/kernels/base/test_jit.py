@@ -72,3 +72,47 @@ def test_a_check_is_the_same_linked_and_compiled(asked: dict[str, str]) -> None:
     )  # fmt: skip
     assert said.stdout.strip() == "0xe3069283"
     assert crc32c(np.frombuffer(b"123456789", np.uint8), 0, 9) == 0xE3069283
+
+
+FORK = """
+import os, signal, sys, threading
+from importlib.machinery import ModuleSpec
+from shm.kernels.base import jit
+
+NAME = "shm.kernels.base.compiler"
+begun, forks, forked = threading.Event(), threading.Event(), threading.Event()
+
+class Slow:
+    def find_spec(self, name, path, target=None):
+        return ModuleSpec(name, self) if name == NAME else None
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        begun.set()
+        forks.wait()
+        forked.wait(0.5)
+        module.compiled = lambda function: function
+
+sys.modules.pop(NAME, None)
+sys.meta_path.insert(0, Slow())
+os.register_at_fork(before=forks.set, after_in_parent=forked.set)
+thread = threading.Thread(target=jit._compiled, args=(len,))
+thread.start()
+begun.wait()
+pid = os.fork()
+if pid == 0:
+    signal.alarm(5)
+    os._exit(jit._compiled(len) is not len)
+thread.join()
+print(os.waitpid(pid, 0)[1])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no process forks there")
+def test_a_child_that_is_forked_during_the_import_of_numba_has_it_too() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORK], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "0\n"
