@@ -155,7 +155,8 @@ class _Recovery:
         if ring_end < tail:
             words[WORD_RING_START] = tail
         words[WORD_TAIL], words[WORD_WRITTEN] = max(tail, ring_end), tail
-        words[WORD_SYNCED] = min(tail, self._evidence.synced)
+        # Frames name what was synced before them. Memory that was kept knows of the last ones too.
+        words[WORD_SYNCED] = min(tail, max(words[WORD_SYNCED], self._evidence.synced))
         try:
             log.wal.files.forget_from(tail)
         except OSError as error:

@@ -51,6 +51,20 @@ def test_a_start_whose_sync_fails_serves_what_is_safe_and_says_why(
     )
 
 
+def test_a_shard_whose_start_cannot_sync_serves_what_it_has_acked(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    """No frame names the last sync: its memory does."""
+    log = start(tmp_path, levels=LEVELS).log
+    fill(log, 5)
+    before = contents(log)
+    log.wal.close()
+    disk.fail("sync")
+    again = start(tmp_path, generation=1, memory=log.memory, disk=disk, levels=LEVELS).log
+    assert again.failed is not None
+    assert contents(again) == before
+
+
 @pytest.mark.parametrize("method", ["write", "replace", "remove", "rename", "create"])
 def test_a_disk_that_takes_nothing_leaves_a_log_that_can_be_read(
     tmp_path: Path, disk: FailingDisk, method: str
