@@ -9,16 +9,15 @@ from functools import cache, update_wrapper
 from typing import Any, ParamSpec, TypeVar, cast
 
 from shm.kernels.base.library import SOURCES, find_library
-from shm.system import lock_for_forks
+from shm.system import at_fork, new_lock
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 LIBRARY, PROBLEMS = find_library()
 
-# A child that is forked while another thread imports Numba would wait for that thread for ever,
-# once it needs Numba itself: so a fork waits for the import.
-_IMPORTING = lock_for_forks()
+_IMPORTING = new_lock()
+_compiler: list[Any] = []  # The module, once it is imported.
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
@@ -36,7 +35,27 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _compiled(function: Callable[..., Any]) -> Any:
-    with _IMPORTING:
-        from shm.kernels.base.compiler import compiled  # noqa: PLC0415  (It imports Numba.)
+    if not _compiler:
+        with _IMPORTING:
+            from shm.kernels.base import compiler  # noqa: PLC0415  (It imports Numba.)
 
-    return compiled(function)
+            _compiler[:] = [compiler]
+    return _compiler[0].compiled(function)
+
+
+def _wait_for_import() -> None:
+    """A child that is forked while another thread imports Numba would wait for that thread for
+    ever, once it needs Numba itself: so a fork waits for the import.
+
+    By then the compiler has registered what a fork does: only the part behind the fork is called.
+    """
+    _IMPORTING.acquire()
+    if _compiler and not _compiler[0].global_compiler_lock.is_locked():
+        _compiler[0].global_compiler_lock.acquire()
+
+
+at_fork(
+    before=_wait_for_import,
+    after_in_parent=_IMPORTING.release,
+    after_in_child=_IMPORTING.release,
+)

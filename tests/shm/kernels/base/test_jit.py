@@ -78,9 +78,18 @@ FORK = """
 import os, signal, sys, threading
 from importlib.machinery import ModuleSpec
 from shm.kernels.base import jit
+from shm.system import at_fork
 
 NAME = "shm.kernels.base.compiler"
 begun, forks, forked = threading.Event(), threading.Event(), threading.Event()
+
+class Lock:
+    def __init__(self):
+        self.inner = threading.RLock()
+        self.acquire, self.release = self.inner.acquire, self.inner.release
+
+    def is_locked(self):
+        return self.inner._is_owned()
 
 class Slow:
     def find_spec(self, name, path, target=None):
@@ -93,6 +102,9 @@ class Slow:
         begun.set()
         forks.wait()
         forked.wait(0.5)
+        lock = module.global_compiler_lock = Lock()
+        release = dict.fromkeys(("after_in_parent", "after_in_child"), lock.release)
+        at_fork(before=lock.acquire, **release)
         module.compiled = lambda function: function
 
 sys.modules.pop(NAME, None)
@@ -104,8 +116,9 @@ begun.wait()
 pid = os.fork()
 if pid == 0:
     signal.alarm(5)
-    os._exit(jit._compiled(len) is not len)
+    os._exit(jit._compiled(len) is not len or jit._compiler[0].global_compiler_lock.is_locked())
 thread.join()
+assert not jit._compiler[0].global_compiler_lock.is_locked()
 print(os.waitpid(pid, 0)[1])
 """
 
@@ -115,4 +128,4 @@ def test_a_child_that_is_forked_during_the_import_of_numba_has_it_too() -> None:
     done = subprocess.run(
         [sys.executable, "-c", FORK], capture_output=True, text=True, check=True, timeout=60
     )
-    assert done.stdout == "0\n"
+    assert (done.stdout, done.stderr) == ("0\n", "")
