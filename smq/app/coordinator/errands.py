@@ -17,7 +17,7 @@ from typing import TypeAlias
 from smq.app.coordinator.outlet import Outlet
 from smq.app.process.link import Link
 from smq.app.process.loop import Loop
-from smq.app.process.peers import Peer
+from smq.app.process.peers import Neighbour
 from smq.coordinator.transactions.endings import Endings
 from smq.coordinator.transactions.orders import MarkerOrder, Order, SyncOrder
 from smq.model.errors import ErrorCode
@@ -38,7 +38,7 @@ class Errands:
     def __init__(self, loop: Loop, path_of: Callable[[int], Path]) -> None:
         self._loop, self._path_of = loop, path_of
         self._outlets: dict[int, Outlet] = {}
-        self._shards: dict[int, Peer] = {}
+        self._shards: dict[int, Neighbour] = {}
         self._ids = count(ACCEPTOR_IDS_FROM)
         self._waiting: dict[Link, dict[int, Callable[[bytes], None]]] = {}
 
@@ -60,7 +60,7 @@ class Errands:
             outlet.put(encode_question(frame_id, question))
             return
         if order.node not in self._shards:
-            self._shards[order.node] = Peer(self._loop, self._path_of(order.node))
+            self._shards[order.node] = Neighbour(self._loop, self._path_of(order.node))
         self._shards[order.node].ask(partial(encode_question, question=question), parsed)
 
     def came(self, node: int, outlet: Outlet) -> None:

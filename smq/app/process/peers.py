@@ -38,8 +38,8 @@ class Answered(Protocol):
     def __call__(self, first: bytes, /, *rest: bytes) -> None: ...
 
 
-class Peer:
-    """Another process: connects with the first question, and again after a failure.
+class Neighbour:
+    """Another of our processes: connects with the first question, and again after a failure.
 
     `on_question` gets what it asks over our link.
     """
@@ -107,7 +107,7 @@ class Peers:
         sealer_wait_ms: int = SEALER_WAIT_MS,
     ) -> None:
         self._loop, self._node_id, self._sealer_wait_ms = loop, node_id, sealer_wait_ms
-        self._coordinator, self._sealer = Peer(loop, coordinator), Peer(loop, sealer)
+        self._coordinator, self._sealer = Neighbour(loop, coordinator), Neighbour(loop, sealer)
 
     def take_orders(self, take: Callable[[Link, InternalFrame], None]) -> None:
         """Have the coordinator's orders executed: those that it sends over our link are taken

@@ -23,7 +23,7 @@ from smq.app.process.inheritance import SEALER, Inheritance, shard_name
 from smq.app.process.link import Link
 from smq.app.process.loop import Loop
 from smq.app.process.notices import Lately
-from smq.app.process.peers import Peer
+from smq.app.process.peers import Neighbour
 from smq.app.sealer.chores import Chores
 from smq.app.sealer.claims import Claim
 from smq.app.sealer.hands import Hands, Terms
@@ -91,7 +91,8 @@ class Sealer:
         self.reading = Readers(loop, "cold", at, hire=hire)
         self._known = Known()
         self._shards = {
-            node: Peer(loop, inheritance.socket_path(shard_name(node))) for node in config.node_ids
+            node: Neighbour(loop, inheritance.socket_path(shard_name(node)))
+            for node in config.node_ids
         }
         self._in_hand: set[int] = set()
         self._states: dict[int, PartitionState] = {}

@@ -9,7 +9,7 @@ import pytest
 
 from smq.app.process.acceptor import Acceptor
 from smq.app.process.link import Link
-from smq.app.process.peers import UNSENT_BYTES_MAX, Peer, Peers
+from smq.app.process.peers import UNSENT_BYTES_MAX, Neighbour, Peers
 from smq.model.errors import PeerError
 from smq.wire.internal.form import Failed, Question, by_name, decode_question, encode_answer
 from smq.wire.internal.frames import (
@@ -62,7 +62,7 @@ def test_answers_may_come_in_any_order_and_unasked_ones_are_ignored(
     listener = listen(tmp_path / "p.sock")
     loop.opened.append(listener)
     Acceptor(loop, listener, accepted)
-    peer = Peer(loop, tmp_path / "p.sock")
+    peer = Neighbour(loop, tmp_path / "p.sock")
     answers: list[tuple[str, bytes]] = []
     peer.ask(question(b"one"), lambda answer: answers.append(("one", answer)))
     peer.ask(question(b"two"), lambda answer: answers.append(("two", answer)))
@@ -75,7 +75,7 @@ def test_a_break_answers_with_nothing_and_the_next_question_connects_again(
     loop: TidyLoop, tmp_path: Path
 ) -> None:
     answer_in(loop, tmp_path / "p.sock", breaks_when_told)
-    peer = Peer(loop, tmp_path / "p.sock")
+    peer = Neighbour(loop, tmp_path / "p.sock")
     answers: list[bytes] = []
     peer.ask(question(b"break"), answers.append)
     peer.ask(question(b"behind it"), answers.append)
@@ -90,7 +90,7 @@ def test_a_break_answers_with_nothing_and_the_next_question_connects_again(
 def test_a_question_to_an_absent_peer_is_answered_with_nothing(
     loop: TidyLoop, tmp_path: Path
 ) -> None:
-    peer = Peer(loop, tmp_path / "nobody.sock")
+    peer = Neighbour(loop, tmp_path / "nobody.sock")
     answers: list[bytes] = []
     peer.ask(question(b"x"), answers.append)
     assert answers == [b""]
@@ -102,7 +102,7 @@ def test_a_question_is_refused_while_too_many_bytes_wait_for_a_stopped_peer(
     path = tmp_path / "stopped.sock"
     listener = listen(path)
     loop.opened.append(listener)
-    peer = Peer(loop, path)
+    peer = Neighbour(loop, path)
     early: list[bytes] = []
     late: list[bytes] = []
     for _ in range(3):

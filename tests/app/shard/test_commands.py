@@ -13,7 +13,7 @@ import pytest
 
 from shm.kernels.base.words import WORD_SYNCED
 from smq.app.process.clock import now
-from smq.app.process.peers import Peer
+from smq.app.process.peers import Neighbour
 from smq.app.shard.commands import BATCHES_BYTES_MAX, ShardCommands
 from smq.log.files.background import BackgroundThread
 from smq.log.files.checkpoint import Checkpoint
@@ -74,7 +74,7 @@ class Bench:
         self.loop.opened.append(listener)
         self.commands = ShardCommands(self.loop, self.shard, self.peers)  # type: ignore[arg-type]
         self.commands.listen(listener)
-        self._asker = Peer(self.loop, self.path)
+        self._asker = Neighbour(self.loop, self.path)
 
     def begin(self, question: Question[Any]) -> list[bytes]:
         """Ask; the answer comes into the list."""

@@ -1,0 +1,68 @@
+"""What SCRAM checks a password with (RFC 5802, KIP-554).
+
+    SaltedPassword  = PBKDF2(password, salt, iterations)
+    StoredKey       = H(HMAC(SaltedPassword, "Client Key"))
+    ServerKey       = HMAC(SaltedPassword, "Server Key")
+
+A credential holds no password, but who has it can try passwords, and can act as the server.
+"""
+
+import hmac
+from enum import Enum
+from hashlib import new, pbkdf2_hmac
+from typing import NamedTuple, Protocol
+
+
+class ScramMechanism(Enum):
+    """A mechanism, by Kafka's number."""
+
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+    @property
+    def sasl_name(self) -> str:
+        """As SASL names it: SCRAM-SHA-256."""
+        return self.name.replace("_", "-")
+
+    @property
+    def hash_name(self) -> str:
+        """As hashlib names its hash: sha256."""
+        return f"sha{self.name[-3:]}"
+
+    def hashed(self, data: bytes) -> bytes:
+        """H of RFC 5802."""
+        return new(self.hash_name, data).digest()
+
+    def keyed(self, key: bytes, data: bytes) -> bytes:
+        """HMAC of RFC 5802."""
+        return hmac.digest(key, data, self.hash_name)
+
+
+class ScramCredential(NamedTuple):
+    """One user's credential of one mechanism."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+
+class Credentials(Protocol):
+    """The credentials of all users."""
+
+    def find(self, user: str, mechanism: ScramMechanism) -> ScramCredential | None:
+        """A user's credential; None: there is none."""
+
+
+def credential_of(
+    mechanism: ScramMechanism, salted_password: bytes, salt: bytes, iterations: int
+) -> ScramCredential:
+    """The credential of a password that is salted already, as AlterUserScramCredentials has it."""
+    client_key = mechanism.keyed(salted_password, b"Client Key")
+    server_key = mechanism.keyed(salted_password, b"Server Key")
+    return ScramCredential(salt, mechanism.hashed(client_key), server_key, iterations)
+
+
+def salted(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
+    """The salted password. Takes milliseconds: Hi of RFC 5802 hashes as often as `iterations`."""
+    return pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
