@@ -1,0 +1,151 @@
+"""May this peer do that? The decisions of Kafka's StandardAuthorizer.
+
+    a super user                                   may
+    a rule that matches denies                     may not, whatever others allow
+    a rule that matches allows                     may
+    no rule names the resource at all              `allow.everyone.if.no.acl.found`
+    rules name it, none of them this               may not
+
+A rule about `User:*` is about principals of every kind, as in Kafka. The wildcard `*` also names
+resources that begin with an asterisk, which Kafka forgets (docs/deviations.md).
+
+A rule that allows READ, WRITE, DELETE or ALTER allows DESCRIBE too, one that allows ALTER_CONFIGS
+allows DESCRIBE_CONFIGS; a rule that denies them denies nothing else.
+"""
+
+from typing import NamedTuple
+
+from smq.security.acls import (
+    CLUSTER_NAME,
+    WILDCARD,
+    AccessControlEntry,
+    AclBinding,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from smq.security.principals import EVERYONE, Peer, Principal
+from smq.security.rules import OfPattern, Rules
+
+_ALLOWED_BY = {
+    Operation.DESCRIBE: frozenset(
+        {
+            Operation.DESCRIBE,
+            Operation.READ,
+            Operation.WRITE,
+            Operation.DELETE,
+            Operation.ALTER,
+            Operation.ALL,
+        }
+    ),
+    Operation.DESCRIBE_CONFIGS: frozenset(
+        {Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS, Operation.ALL}
+    ),
+}
+"""The operations of rules that allow another operation as well."""
+_ALLOWED_BY_ITSELF = {each: frozenset({each, Operation.ALL}) for each in Operation}
+
+
+class Decision(NamedTuple):
+    """Whether a peer may, and the reason: the rule that decided, if it was one."""
+
+    allowed: bool
+    rule: AclBinding | None = None
+    reason: str = ""
+
+
+class Authorizer:
+    """Decides by rules, which may change."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        super_users: frozenset[Principal] = frozenset(),
+        *,
+        allow_if_no_rule: bool = False,
+    ) -> None:
+        self.rules = rules
+        self.super_users = super_users
+        self._allow_if_no_rule = allow_if_no_rule
+
+    def may(self, peer: Peer, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Whether a peer may do this with a resource."""
+        return self.decide(peer, operation, resource_type, name).allowed
+
+    def may_to_cluster(self, peer: Peer, operation: Operation) -> bool:
+        """Whether a peer may do this with the cluster."""
+        return self.may(peer, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def decide(
+        self, peer: Peer, operation: Operation, resource_type: ResourceType, name: str
+    ) -> Decision:
+        """Whether a peer may do this with a resource, and why."""
+        if peer.principal in self.super_users:
+            return Decision(allowed=True, reason="it is a super user")
+        allowing: AclBinding | None = None
+        are_some = False
+        for pattern, entries in self.rules.about(resource_type, name):
+            are_some = True
+            for entry in _of(entries, peer.principal):
+                if entry.host not in (WILDCARD, peer.host) or not _is_about(entry, operation):
+                    continue
+                if entry.permission is Permission.DENY:
+                    return Decision(
+                        allowed=False, rule=AclBinding(pattern, entry), reason="a rule denies it"
+                    )
+                allowing = allowing or AclBinding(pattern, entry)
+        if allowing is not None:
+            return Decision(allowed=True, rule=allowing, reason="a rule allows it")
+        if are_some:
+            return Decision(allowed=False, reason="there are rules for it, and none allows this")
+        return Decision(allowed=self._allow_if_no_rule, reason="there is no rule for it")
+
+    def may_to_any(self, peer: Peer, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether there could be a resource of this type with which a peer may do this
+        (authorizeByResourceType of KIP-679). No operation implies another here."""
+        if self.may(peer, operation, resource_type, "hardcode"):
+            return True
+        allowed: list[AclBinding] = []
+        denied: set[tuple[PatternType, str]] = set()
+        for binding in self.rules.of_type(resource_type, _names_of(peer.principal)):
+            pattern, entry = binding
+            if entry.host not in (WILDCARD, peer.host):
+                continue
+            if entry.operation not in (operation, Operation.ALL):
+                continue
+            if entry.permission is Permission.ALLOW:
+                allowed.append(binding)
+            else:
+                denied.add((pattern.pattern_type, pattern.name))
+        if (PatternType.LITERAL, WILDCARD) in denied:
+            return False
+        return any(not _is_dominated(each, denied) for each in allowed)
+
+
+def _names_of(principal: Principal) -> tuple[str, ...]:
+    """How rules about a principal name it."""
+    return str(principal), str(EVERYONE)
+
+
+def _of(entries: OfPattern, principal: Principal) -> list[AccessControlEntry]:
+    return [entry for name in _names_of(principal) for entry in entries.get(name, ())]
+
+
+def _is_about(entry: AccessControlEntry, operation: Operation) -> bool:
+    """Whether an entry decides about an operation."""
+    by = _ALLOWED_BY_ITSELF[operation]
+    if entry.permission is Permission.ALLOW:
+        by = _ALLOWED_BY.get(operation, by)
+    return entry.operation in by
+
+
+def _is_dominated(allowing: AclBinding, denied: set[tuple[PatternType, str]]) -> bool:
+    """Whether a pattern that is denied covers all that a rule allows."""
+    name, pattern_type = allowing.pattern.name, allowing.pattern.pattern_type
+    if pattern_type is PatternType.LITERAL:
+        if name == WILDCARD:
+            return False
+        if (PatternType.LITERAL, name) in denied:
+            return True
+    return any((PatternType.PREFIXED, name[:end]) in denied for end in range(1, len(name) + 1))

@@ -1,0 +1,116 @@
+"""All access rules, indexed so that ten thousand cost a decision little.
+
+    literal     (type, name)    -> the rules of that pattern, by principal
+    prefixed    (type, prefix)  -> likewise
+    prefixes    type            -> how long its prefixes are
+
+A look-up asks for the name, the wildcard, and the beginnings of the name of those lengths.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from smq.security.acls import (
+    WILDCARD,
+    AccessControlEntry,
+    AclBinding,
+    PatternType,
+    ResourcePattern,
+    ResourceType,
+)
+
+OfPattern = dict[str, dict[AccessControlEntry, None]]
+"""The entries of a pattern, by principal, in the order in which they came."""
+
+
+class Rules:
+    """A set of rules that changes one by one. A rule is in it once.
+
+    Invariant: every pattern has a rule, and `lengths` counts the prefixed patterns of each length.
+    """
+
+    def __init__(self, bindings: Iterable[AclBinding] = ()) -> None:
+        self._of: dict[ResourcePattern, OfPattern] = {}
+        self._lengths: dict[ResourceType, Counter[int]] = {}
+        self._count = 0
+        for binding in bindings:
+            self.add(binding)
+
+    def invariants(self) -> None:
+        """Assert the class's invariant."""
+        lengths: dict[ResourceType, Counter[int]] = {}
+        for pattern, by_principal in self._of.items():
+            assert by_principal
+            assert all(by_principal.values())
+            if pattern.pattern_type is PatternType.PREFIXED:
+                lengths.setdefault(pattern.resource_type, Counter())[len(pattern.name)] += 1
+        assert {kind: +counts for kind, counts in self._lengths.items() if +counts} == lengths
+        assert self._count == sum(1 for _ in self)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[AclBinding]:
+        for pattern, by_principal in self._of.items():
+            for entries in by_principal.values():
+                for entry in entries:
+                    yield AclBinding(pattern, entry)
+
+    def __contains__(self, binding: AclBinding) -> bool:
+        pattern, entry = binding
+        return entry in self._of.get(pattern, {}).get(entry.principal, {})
+
+    def add(self, binding: AclBinding) -> None:
+        """Add a rule; one that is there already stays as it is."""
+        if binding in self:
+            return
+        pattern, entry = binding
+        if pattern not in self._of and pattern.pattern_type is PatternType.PREFIXED:
+            self._lengths.setdefault(pattern.resource_type, Counter())[len(pattern.name)] += 1
+        self._of.setdefault(pattern, {}).setdefault(entry.principal, {})[entry] = None
+        self._count += 1
+
+    def remove(self, binding: AclBinding) -> None:
+        """Remove a rule that is there."""
+        pattern, entry = binding
+        by_principal = self._of[pattern]
+        del by_principal[entry.principal][entry]
+        self._count -= 1
+        if by_principal[entry.principal]:
+            return
+        del by_principal[entry.principal]
+        if by_principal:
+            return
+        del self._of[pattern]
+        if pattern.pattern_type is PatternType.PREFIXED:
+            lengths = self._lengths[pattern.resource_type]
+            lengths[len(pattern.name)] -= 1
+            if not lengths[len(pattern.name)]:
+                del lengths[len(pattern.name)]
+
+    def about(
+        self, resource_type: ResourceType, name: str
+    ) -> Iterator[tuple[ResourcePattern, OfPattern]]:
+        """The patterns that match a resource, with their entries."""
+        for pattern in self._candidates(resource_type, name):
+            found = self._of.get(pattern)
+            if found is not None:
+                yield pattern, found
+
+    def _candidates(self, resource_type: ResourceType, name: str) -> Iterator[ResourcePattern]:
+        yield ResourcePattern(resource_type, name)
+        if name != WILDCARD:
+            yield ResourcePattern(resource_type, WILDCARD)
+        for length in self._lengths.get(resource_type, ()):
+            if length <= len(name):
+                yield ResourcePattern(resource_type, name[:length], PatternType.PREFIXED)
+
+    def of_type(
+        self, resource_type: ResourceType, principals: Iterable[str]
+    ) -> Iterator[AclBinding]:
+        """The rules of a type of resources that name one of these principals."""
+        for pattern, by_principal in self._of.items():
+            if pattern.resource_type is resource_type:
+                for principal in principals:
+                    for entry in by_principal.get(principal, ()):
+                        yield AclBinding(pattern, entry)

@@ -1,0 +1,97 @@
+"""The authorizer's decisions, by example and beside those of Kafka's own class."""
+
+import timeit
+
+import pytest
+
+from smq.security.acls import (
+    AccessControlEntry,
+    AclBinding,
+    Operation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
+from smq.security.authorizer import Authorizer
+from smq.security.principals import Peer, Principal
+from smq.security.rules import Rules
+from tests.security.record_authorizer import RECORDED
+from tests.security.worlds import Ask, World, worlds
+
+TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
+READ, WRITE, DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
+ALICE, BOB = (Peer(Principal("User", name), "10.0.0.1") for name in ("alice", "bob"))
+SUPER_USERS = frozenset({Principal("User", "root"), Principal("User", "a:b")})
+
+
+def rule(
+    name: str,
+    operation: Operation,
+    permission: Permission = Permission.ALLOW,
+    *,
+    principal: str = "User:alice",
+    how: PatternType = PatternType.LITERAL,
+) -> AclBinding:
+    entry = AccessControlEntry(principal, "*", operation, permission)
+    return AclBinding(ResourcePattern(TOPIC, name, how), entry)
+
+
+def answered(authorizer: Authorizer, ask: Ask) -> str:
+    peer, operation, kind, name = ask
+    if name is None:
+        return str(int(authorizer.may_to_any(peer, operation, kind)))
+    return str(int(authorizer.may(peer, operation, kind, name)))
+
+
+@pytest.mark.parametrize(
+    ("world", "said"), list(zip(worlds(), RECORDED.read_text().splitlines(), strict=True))
+)
+def test_decisions_are_those_of_kafkas_authorizer(world: World, said: str) -> None:
+    authorizer = Authorizer(
+        Rules(world.rules), SUPER_USERS, allow_if_no_rule=world.allow_if_no_rule
+    )
+    assert "".join(answered(authorizer, each) for each in world.questions) == said
+
+
+def test_a_decision_names_the_rule_that_made_it() -> None:
+    allow, deny = rule("a", READ), rule("a", READ, Permission.DENY, principal="User:*")
+    assert Authorizer(Rules([allow])).decide(ALICE, DESCRIBE, TOPIC, "a").rule == allow
+    assert Authorizer(Rules([allow, deny])).decide(ALICE, READ, TOPIC, "a") == (
+        False,
+        deny,
+        "a rule denies it",
+    )
+
+
+def test_the_wildcard_names_resources_that_begin_with_an_asterisk_too() -> None:
+    deny = rule("*", READ, Permission.DENY)
+    assert not Authorizer(Rules([deny]), allow_if_no_rule=True).may(ALICE, READ, TOPIC, "*a")
+
+
+def test_a_rule_that_is_removed_decides_no_more() -> None:
+    rules = Rules([rule("a", READ), rule("b", READ)])
+    authorizer = Authorizer(rules)
+    rules.remove(rule("a", READ))
+    assert not authorizer.may(ALICE, READ, TOPIC, "a")
+    assert authorizer.may(ALICE, READ, TOPIC, "b")
+
+
+def test_ten_thousand_rules_cost_a_decision_no_more_than_a_hundred() -> None:
+    def cost(count: int) -> float:
+        principals = [f"User:u{each}" for each in range(100)]
+        prefixes = PatternType.PREFIXED
+        rules = Rules(
+            rule(f"t{each // 2:04}", READ, principal=principals[each % 100], how=prefixes)
+            for each in range(count - 100)
+        )
+        for principal in principals:
+            rules.add(rule("*", WRITE, principal=principal))
+        authorizer = Authorizer(rules)
+        peer = Peer(Principal("User", "u7"), "10.0.0.1")
+        assert authorizer.may(peer, READ, TOPIC, "t0003-more")
+        return min(
+            timeit.repeat(lambda: authorizer.may(peer, READ, TOPIC, "t0003-more"), number=200)
+        )
+
+    assert cost(10_000) < 3 * cost(200)

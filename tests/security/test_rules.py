@@ -1,0 +1,71 @@
+"""The index of rules is a set of them, whatever is added and removed."""
+
+from random import Random
+
+from smq.security.acls import AclBinding, PatternType, ResourcePattern, ResourceType
+from smq.security.rules import Rules
+from tests.security.worlds import NAMES, worlds
+
+
+def _matching(bindings: set[AclBinding], name: str) -> set[AclBinding]:
+    return {
+        each
+        for each in bindings
+        if each.pattern.resource_type is ResourceType.TOPIC
+        and (
+            name.startswith(each.pattern.name)
+            if each.pattern.pattern_type is PatternType.PREFIXED
+            else each.pattern.name in (name, "*")
+        )
+    }
+
+
+def test_rules_are_the_set_of_what_was_added_and_not_removed() -> None:
+    random, plain, rules = Random(1), set[AclBinding](), Rules()
+    for binding in (each for world in worlds() for each in world.rules):
+        if random.random() < 0.4 and plain:
+            gone = random.choice(sorted(plain))
+            plain.remove(gone)
+            rules.remove(gone)
+        plain.add(binding)
+        rules.add(binding)
+        rules.invariants()
+        assert len(rules) == len(plain)
+    assert set(rules) == plain
+    for name in NAMES:
+        found = {
+            AclBinding(pattern, entry)
+            for pattern, entries in rules.about(ResourceType.TOPIC, name)
+            for of_principal in entries.values()
+            for entry in of_principal
+        }
+        assert found == _matching(plain, name)
+    for binding in plain:
+        rules.remove(binding)
+    rules.invariants()
+    assert len(rules) == 0
+
+
+def test_a_rule_is_added_once() -> None:
+    [binding, *_] = next(world.rules for world in worlds() if world.rules)
+    rules = Rules([binding, binding])
+    assert list(rules) == [binding]
+    assert binding in rules
+
+
+def test_rules_of_a_type_are_found_by_principal() -> None:
+    bindings = {each for world in worlds() for each in world.rules}
+    names = "User:alice", "User:*"
+    found = set(Rules(bindings).of_type(ResourceType.GROUP, names))
+    assert found == {
+        each
+        for each in bindings
+        if each.entry.principal in names and each.pattern.resource_type is ResourceType.GROUP
+    }
+
+
+def test_a_literal_asterisk_is_the_wildcard() -> None:
+    wildcard = ResourcePattern(ResourceType.TOPIC, "*")
+    bindings = [each for world in worlds() for each in world.rules if each.pattern == wildcard]
+    [(pattern, _)] = Rules(bindings).about(ResourceType.TOPIC, "anything")
+    assert pattern == wildcard
