@@ -52,9 +52,9 @@ class World(NamedTuple):
         lines = [f"world\t{str(self.allow_if_no_rule).lower()}"]
         for (kind, name, how), entry in self.rules:
             lines.append(_line("rule", kind, how, name, *entry))
-        for peer, operation, kind, name in self.questions:
-            asked: tuple[object, ...] = ("ask", kind, name) if name else ("any", kind)
-            lines.append(_line(*asked, peer.principal, peer.host, operation))
+        for peer, operation, of, named in self.questions:
+            about = ("any", of) if named is None else ("ask", of, named)
+            lines.append(_line(*about, peer.principal, peer.host, operation))
         return lines
 
 
