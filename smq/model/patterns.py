@@ -31,3 +31,8 @@ class Pattern:
     def matches(self, name: str) -> bool:
         """Whether a whole name matches. Takes time proportional to `size` and the name."""
         return self._compiled.fullmatch(name) is not None
+
+    def groups(self, name: str) -> tuple[str | None, ...] | None:
+        """A whole name that matches, and the parts that its groups have found; None: no match."""
+        found = self._compiled.fullmatch(name)
+        return None if found is None else (name, *found.groups())

@@ -1,0 +1,50 @@
+"""What a login is checked with whose user does not exist, so that it takes the same course.
+
+Else the first message of a server would tell which users there are. A decoy's salt is the same each
+time and looks like those that Kafka's tools make. No password can be known that fits its keys: they
+are no hashes of anything known. Kafka 4.3 refuses unknown users at once (docs/deviations.md).
+"""
+
+import hmac
+
+from smq.security.credentials import Credentials, ScramCredential, ScramMechanism
+
+ITERATIONS = 4096  # The least that Kafka takes, and what its tools choose.
+SALT_BITS = 130  # As ScramFormatter.secureRandomString of Kafka: about 26 letters and digits.
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+class Decoys:
+    """`secret` makes them; with another one they would change, and give themselves away."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    def of(self, user: str, mechanism: ScramMechanism) -> ScramCredential:
+        """The decoy of a user who does not exist."""
+        number = int.from_bytes(self._derived("salt", user, mechanism)) % (1 << SALT_BITS)
+        stored_key = mechanism.hashed(self._derived("stored key", user, mechanism))
+        server_key = mechanism.hashed(self._derived("server key", user, mechanism))
+        return ScramCredential(base36(number).encode(), stored_key, server_key, ITERATIONS)
+
+    def _derived(self, purpose: str, user: str, mechanism: ScramMechanism) -> bytes:
+        words = f"{purpose}\0{mechanism.sasl_name}\0{user}".encode("utf-8", "surrogatepass")
+        return hmac.digest(self._secret, words, "sha256")
+
+
+def credential_or_decoy(
+    user: str, mechanism: ScramMechanism, credentials: Credentials, decoys: Decoys
+) -> ScramCredential:
+    """A user's credential, or what stands in for it. Both are computed, so that both take as
+    long."""
+    decoy = decoys.of(user, mechanism)
+    return credentials.find(user, mechanism) or decoy
+
+
+def base36(number: int) -> str:
+    """A number as Java's BigInteger.toString(36) writes it."""
+    digits = ""
+    while number:
+        number, digit = divmod(number, 36)
+        digits = _DIGITS[digit] + digits
+    return digits or "0"

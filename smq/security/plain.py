@@ -1,0 +1,67 @@
+"""PLAIN's server (RFC 4616), by the rules of Kafka's: one token, [authorization id] NUL user NUL
+password.
+
+The password is checked with the user's SCRAM credential, SHA-512's if there is one: nothing else is
+kept of a password. That takes as long as a client of SCRAM needs for its proof, milliseconds.
+"""
+
+import hmac
+
+from smq.security.credentials import Credentials, ScramMechanism, credential_of, salted
+from smq.security.decoys import Decoys, credential_or_decoy
+from smq.security.sasl import RESERVED_PREFIX, Work, invalid_credentials, refused
+
+NAME = "PLAIN"
+TOKEN_BYTES_MAX = 16 * 1024
+_STRONGEST_FIRST = (ScramMechanism.SCRAM_SHA_512, ScramMechanism.SCRAM_SHA_256)
+
+
+class PlainServer:
+    """One exchange."""
+
+    def __init__(self, credentials: Credentials, decoys: Decoys) -> None:
+        self._credentials, self._decoys = credentials, decoys
+        self.user: str | None = None
+
+    def respond(self, token: bytes) -> Work:
+        """See SaslServer."""
+        if self.user is not None:
+            raise invalid_credentials(NAME)
+        user, password = _user_and_password(token)
+        mechanism = self._mechanism_of(user)
+        credential = credential_or_decoy(user, mechanism, self._credentials, self._decoys)
+
+        def check() -> bytes:
+            password_key = salted(mechanism, password, credential.salt, credential.iterations)
+            given = credential_of(mechanism, password_key, credential.salt, credential.iterations)
+            is_right = hmac.compare_digest(given.stored_key, credential.stored_key)
+            if not is_right or user.startswith(RESERVED_PREFIX):
+                raise refused("Authentication failed: Invalid username or password")
+            self.user = user
+            return b""
+
+        return check
+
+    def _mechanism_of(self, user: str) -> ScramMechanism:
+        has = [each for each in _STRONGEST_FIRST if self._credentials.find(user, each) is not None]
+        return has[0] if has else _STRONGEST_FIRST[0]
+
+
+def _user_and_password(token: bytes) -> tuple[str, str]:
+    """Raises BrokerError in Kafka's words."""
+    if len(token) > TOKEN_BYTES_MAX:
+        raise invalid_credentials(NAME)
+    try:
+        as_user, user, password = token.decode().split("\0")
+    except ValueError:  # Not UTF-8, or not three.
+        raise invalid_credentials(NAME) from None
+    if not user:
+        raise refused("Authentication failed: username not specified")
+    if not password:
+        raise refused("Authentication failed: password not specified")
+    if as_user and as_user != user:
+        raise refused(
+            "Authentication failed: Client requested an authorization id that is different from "
+            "username"
+        )
+    return user, password

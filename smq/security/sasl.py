@@ -1,0 +1,40 @@
+"""One SASL exchange, as the server sees it: tokens in, tokens out.
+
+A mechanism answers each token with the next one, or with work that takes milliseconds and whose
+result is the next one. When the exchange is complete it knows the user. A failed exchange raises
+BrokerError with Kafka's code and words, which do not tell whether the user exists.
+"""
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from smq.model.errors import BrokerError, ErrorCode
+
+Work: TypeAlias = Callable[[], bytes]
+"""Makes the next token, away from the loop. Raises BrokerError."""
+
+RESERVED_PREFIX = "unix/"  # Of the names of this host's users, who are known by their sockets.
+
+
+class SaslServer(Protocol):
+    """The server's side of one exchange."""
+
+    @property
+    def user(self) -> str | None:
+        """Who has logged in; None: the exchange is not complete."""
+
+    def respond(self, token: bytes) -> bytes | Work:
+        """Take the client's token. Raises BrokerError if it does not log in."""
+
+
+def refused(message: str) -> BrokerError:
+    """The failure of an exchange, in Kafka's words."""
+    return BrokerError(ErrorCode.SASL_AUTHENTICATION_FAILED, message)
+
+
+def invalid_credentials(mechanism: str) -> BrokerError:
+    """What Kafka answers whatever is wrong with an exchange that is secret in part."""
+    return refused(
+        "Authentication failed during authentication due to invalid credentials with SASL "
+        f"mechanism {mechanism}"
+    )

@@ -1,0 +1,25 @@
+"""Users for tests of logins."""
+
+from smq.security.credentials import ScramCredential, ScramMechanism, credential_of, salted
+
+
+class UsersInMemory:
+    """Credentials of both mechanisms for each user; implements Credentials."""
+
+    def __init__(self, passwords: dict[str, str]) -> None:
+        self.found: dict[tuple[str, ScramMechanism], ScramCredential] = {}
+        for user, password in passwords.items():
+            for mechanism in ScramMechanism:
+                self.add(user, password, mechanism)
+
+    def add(
+        self, user: str, password: str, mechanism: ScramMechanism, iterations: int = 4096
+    ) -> None:
+        """Give a user a credential of one mechanism."""
+        salt = f"salt of {user}".encode()
+        key = salted(mechanism, password, salt, iterations)
+        self.found[user, mechanism] = credential_of(mechanism, key, salt, iterations)
+
+    def find(self, user: str, mechanism: ScramMechanism) -> ScramCredential | None:
+        """See Credentials."""
+        return self.found.get((user, mechanism))
