@@ -25,6 +25,9 @@ CATALOG_BYTES_MAX = 64 * 1024 * 1024  # Some 100,000 topics. Pages never touched
 class CatalogBlock:
     """A published value of bytes with a version. Survives fork; one process writes.
 
+    Users and access rules are published likewise, in a block of their own, which programs that
+    attach never get.
+
     A process that is handed `fd` can only read it.
 
     words   int64, the version first; what a kernel takes
@@ -38,9 +41,11 @@ class CatalogBlock:
         self._glance = self._view[:8].cast("q")
 
     @classmethod
-    def create(cls, bytes_max: int = CATALOG_BYTES_MAX) -> "CatalogBlock":
+    def create(
+        cls, bytes_max: int = CATALOG_BYTES_MAX, name: str = "smq-catalog"
+    ) -> "CatalogBlock":
         """An empty block at version 0, shared with the children forked from now on."""
-        fd = os.memfd_create("smq-catalog", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(fd, HEADER_BYTES + 2 * bytes_max)
         block = cls(mmap.mmap(fd, HEADER_BYTES + 2 * bytes_max), fd)
         seal_against_writers(fd)

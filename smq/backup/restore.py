@@ -39,6 +39,7 @@ from smq.filer.local import LocalStore
 from smq.filer.store import Store
 from smq.log.losses import BOOT_FILE
 from smq.model.errors import StoreError
+from smq.store.access import forget_users
 from smq.store.copying import check_store, partition_numbers, renew
 from smq.store.database import refuse_newer
 
@@ -56,7 +57,8 @@ class Restoring:
     """One restore. Raises NotWhole, Refused, StoreError, OSError, SystemExit.
 
     `filer_root` is the location of the filer's store. `is_new_cluster`: the restored broker
-    runs beside the snapshot's original instead of replacing it.
+    runs beside the snapshot's original instead of replacing it. `with_users`: the snapshot's users
+    and access rules come along, whoever wrote them.
     """
 
     source: Path
@@ -66,6 +68,7 @@ class Restoring:
     topics: Topics | None
     is_new_cluster: bool
     advance: Advance
+    with_users: bool = True
 
     def run(self) -> About:
         """Restore everything; returns the snapshot's description."""
@@ -136,6 +139,8 @@ class Restoring:
         check_store(store)
         if self.topics is not None:
             keep_found_topics(store, self.topics)
+        if not self.with_users:
+            forget_users(store)
         ids, epochs = secrets.choice(IDS_SKIPPED), secrets.choice(EPOCHS_SKIPPED)
         renew(store, {"producer_id": ids, "coordinator_epoch": epochs})
         if (self.source / folder.CLOCK).exists():

@@ -20,7 +20,9 @@ from smq.cli.start import load_config
 from smq.cli.status import size
 from smq.model.catalog import NAMESPACE_DEFAULT
 from smq.model.errors import StoreError
+from smq.model.printable import printable
 from smq.model.setting import PathOrUrl
+from smq.security.acls import described
 
 if TYPE_CHECKING:
     from smq.backup.folder import About
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 JSON = (
     'JSON: {"snapshot": DIRECTORY, "cluster_id", "taken_ms", "smq_version", "topics": '
     '["NAMESPACE/TOPIC"] or null: all, "log_ends": {LOG: POSITION}, "file_count", "total_bytes", '
-    '"check", "format", "took_ms"}'
+    '"check", "format", "took_ms"}; of a restore also "users": [NAME], "rules": [TEXT]'
 )
 Topics = Annotated[
     list[str] | None,
@@ -71,7 +73,7 @@ def snapshot(
     ):
         filer = Location.of(settings).open()
         about = Taking(settings.data_dir, filer, folder, _selected(topic), advance).run()
-    _tell("taken", folder, about, started_ms, as_json=as_json)
+    _tell("taken", folder, about, started_ms, {}, as_json=as_json)
 
 
 def restore(  # noqa: PLR0913  (Each is an option.)
@@ -89,13 +91,25 @@ def restore(  # noqa: PLR0913  (Each is an option.)
             help="Give it a new cluster id, to run beside the original.",
         ),
     ] = False,
+    without_users: Annotated[
+        bool,
+        typer.Option(
+            "--without-users",
+            help="Leave out the users and access rules of the snapshot, which may be another's.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fill an empty data directory, and an empty filer, from a snapshot."""
+    """Fill an empty data directory, and an empty filer, from a snapshot.
+
+    Users and access rules that come along are listed: who could change the snapshot may log in.
+    """
     refuse_wire_only()
     from smq.app.supervisor.modes import set_umask  # noqa: PLC0415  (as above)
     from smq.backup.restore import Restoring  # noqa: PLC0415  (NumPy takes its time.)
     from smq.filer.location import Location  # noqa: PLC0415  (as above)
+    from smq.store.access import stored  # noqa: PLC0415  (as above)
+    from smq.store.store import FILE_NAME  # noqa: PLC0415  (as above)
 
     settings = _settings(config, data_dir)
     set_umask(settings)
@@ -109,8 +123,17 @@ def restore(  # noqa: PLR0913  (Each is an option.)
             topics=_selected(topic),
             is_new_cluster=new_cluster,
             advance=advance,
+            with_users=not without_users,
         ).run()
-    _tell(f"restored into {settings.data_dir}", folder, about, started_ms, as_json=as_json)
+        access = stored(settings.data_dir / FILE_NAME)
+    users = sorted({each.user for each in access.credentials})
+    rules = [described(rule) for rule in access.rules]
+    came = {"users": users, "rules": rules}
+    _tell(f"restored into {settings.data_dir}", folder, about, started_ms, came, as_json=as_json)
+    if not as_json:
+        for what, names in came.items():
+            for name in names:
+                say(f"{what[:-1]} {printable(name)}")
 
 
 def _settings(config: Path | None, data_dir: str | None) -> "Config":
@@ -122,10 +145,18 @@ def _selected(topics: list[str] | None) -> set[tuple[str, str]] | None:
     return {(NAMESPACE_DEFAULT, name) for name in topics} if topics else None
 
 
-def _tell(did: str, folder: Path, about: "About", started_ms: int, *, as_json: bool) -> None:
+def _tell(  # noqa: PLR0913  (what was done, and what came of it)
+    did: str,
+    folder: Path,
+    about: "About",
+    started_ms: int,
+    more: dict[str, list[str]],
+    *,
+    as_json: bool,
+) -> None:
     took_ms = monotonic_ms() - started_ms
     if as_json:
-        say(json.dumps({"snapshot": str(folder)} | asdict(about) | {"took_ms": took_ms}))
+        say(json.dumps({"snapshot": str(folder)} | asdict(about) | more | {"took_ms": took_ms}))
         return
     what = f"{about.file_count} files, {size(about.total_bytes)}, in {took_ms / 1000:.1f} s"
     say(f"{folder} is {did}: {what}")

@@ -5,6 +5,7 @@ then sends the catalog and the answers (`smq.app.coordinator.server`). If a comm
 discards this object and builds a new one from the committed state.
 """
 
+from smq.coordinator.access import AccessControl
 from smq.coordinator.cleaning import Cleaning
 from smq.coordinator.group_limits import GroupLimits
 from smq.coordinator.groups import GroupRules, Groups
@@ -38,6 +39,7 @@ class Coordinator:
         self.chance = chance
         self._led: dict[int, LedPartition] = {}  # As they were found since the last change.
         self._led_changes = 0
+        self.access = AccessControl(store, config)
         self.mutations = Mutations()
         self.topics = Topics(store, config, cluster, chance)
         self.groups = Groups(store, _group_rules(config), now)

@@ -28,6 +28,7 @@ SEGMENT_BYTES_MIN = 1 * MiB
 WAL_SEGMENTS_MIN = 4
 
 DURABILITIES = ("memory", "os", "disk")
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 OWNER_READS, GROUP_READS = "0700", "0750"  # Modes of the filer's directories.
 
 HIDDEN_WORDS = "*Secret*: shown nowhere; `file:PATH`, the environment or the configuration file."
@@ -80,6 +81,18 @@ class Config:
         UNSET,
         "Directory of the unix sockets between processes, mode 0700; needs a short path.",
         default_words="`$XDG_RUNTIME_DIR/smq`, else `/tmp/smq-<uid>`",
+    )
+    authorizer_class_name: str = setting(
+        "",
+        "Who may do what is decided by access rules (`smq acl`); empty: everybody may do all.",
+        one_of=("", STANDARD_AUTHORIZER),
+    )
+    super_users: str = setting(
+        "", "Principals that may do everything: `User:alice;User:bob`.", default_words="none"
+    )
+    allow_everyone_if_no_acl_found: bool = setting(
+        default=False,
+        doc="Whether everybody may do what they want with a resource that no access rule names.",
     )
     filer_root: PathOrUrl = setting(  # noqa: RUF009
         "",

@@ -79,8 +79,19 @@ def broken_relations(config: Config) -> Iterator[Problem]:
             "message.max.bytes: such a batch does not fit in socket.request.max.bytes",
             ("message_max_bytes", "socket_request_max_bytes"),
         )
+    yield from _principal_problems(config)
     yield from _alert_problems(config)
     yield from _url_problems(config)
+
+
+def _principal_problems(config: Config) -> Iterator[Problem]:
+    """The names in super.users that are no principals."""
+    for each in filter(None, map(str.strip, config.super_users.split(";"))):
+        if ":" not in each:
+            yield Problem(
+                f"super.users: {each!r} is no principal, which has a kind: User:{each}",
+                ("super_users",),
+            )
 
 
 def _alert_problems(config: Config) -> Iterator[Problem]:

@@ -127,6 +127,13 @@ class AclBinding(NamedTuple):
     entry: AccessControlEntry
 
 
+def described(binding: AclBinding) -> str:
+    """A rule in a line: `ALLOW User:alice from * READ on TOPIC flights (PREFIXED)`."""
+    (resource_type, name, pattern_type), (principal, host, operation, permission) = binding
+    about = f"{resource_type.name} {name} ({pattern_type.name})"
+    return f"{permission.name} {principal} from {host} {operation.name} on {about}"
+
+
 class ResourcePatternFilter(NamedTuple):
     """Which resource patterns are asked for. The name None matches every name.
 

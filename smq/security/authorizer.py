@@ -13,10 +13,10 @@ A rule that allows READ, WRITE, DELETE or ALTER allows DESCRIBE too, one that al
 allows DESCRIBE_CONFIGS; a rule that denies them denies nothing else.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from smq.security.acls import (
-    CLUSTER_NAME,
     WILDCARD,
     AccessControlEntry,
     AclBinding,
@@ -55,8 +55,14 @@ class Decision(NamedTuple):
     reason: str = ""
 
 
+def _nothing() -> None:
+    """The rules change by their owner alone."""
+
+
 class Authorizer:
-    """Decides by rules, which may change."""
+    """Decides by rules. `refresh` is called before each decision: it may change the rules."""
+
+    refresh: Callable[[], None]
 
     def __init__(
         self,
@@ -65,27 +71,24 @@ class Authorizer:
         *,
         allow_if_no_rule: bool = False,
     ) -> None:
-        self.rules = rules
-        self.super_users = super_users
+        self._rules, self._super_users = rules, super_users
         self._allow_if_no_rule = allow_if_no_rule
+        self.refresh = _nothing
 
-    def may(self, peer: Peer, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Whether a peer may do this with a resource."""
-        return self.decide(peer, operation, resource_type, name).allowed
-
-    def may_to_cluster(self, peer: Peer, operation: Operation) -> bool:
-        """Whether a peer may do this with the cluster."""
-        return self.may(peer, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+    def is_super_user(self, principal: Principal) -> bool:
+        """Whether it may do everything, whatever the rules say."""
+        return principal in self._super_users
 
     def decide(
         self, peer: Peer, operation: Operation, resource_type: ResourceType, name: str
     ) -> Decision:
         """Whether a peer may do this with a resource, and why."""
-        if peer.principal in self.super_users:
+        if self.is_super_user(peer.principal):
             return Decision(allowed=True, reason="it is a super user")
+        self.refresh()
         allowing: AclBinding | None = None
         are_some = False
-        for pattern, entries in self.rules.about(resource_type, name):
+        for pattern, entries in self._rules.about(resource_type, name):
             are_some = True
             for entry in _of(entries, peer.principal):
                 if entry.host not in (WILDCARD, peer.host) or not _is_about(entry, operation):
@@ -104,11 +107,11 @@ class Authorizer:
     def may_to_any(self, peer: Peer, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether there could be a resource of this type with which a peer may do this
         (authorizeByResourceType of KIP-679). No operation implies another here."""
-        if self.may(peer, operation, resource_type, "hardcode"):
+        if self.decide(peer, operation, resource_type, "hardcode").allowed:
             return True
         allowed: list[AclBinding] = []
         denied: set[tuple[PatternType, str]] = set()
-        for binding in self.rules.of_type(resource_type, _names_of(peer.principal)):
+        for binding in self._rules.of_type(resource_type, _names_of(peer.principal)):
             pattern, entry = binding
             if entry.host not in (WILDCARD, peer.host):
                 continue

@@ -290,6 +290,29 @@ MIGRATIONS = (
         UPDATE payload_files SET is_gone = 1 WHERE path = old.path;
     END;
     """,
+    # Who may log in, and who may do what (smq.security). The codes are Kafka's.
+    """
+    CREATE TABLE scram_credentials (
+        user TEXT NOT NULL,
+        mechanism INTEGER NOT NULL CHECK (mechanism IN (1, 2)),
+        salt BLOB NOT NULL,
+        stored_key BLOB NOT NULL,
+        server_key BLOB NOT NULL,
+        iterations INTEGER NOT NULL CHECK (iterations BETWEEN 4096 AND 16384),
+        PRIMARY KEY (user, mechanism)
+    ) WITHOUT ROWID;
+
+    CREATE TABLE acls (
+        resource_type INTEGER NOT NULL CHECK (resource_type BETWEEN 2 AND 7),
+        name TEXT NOT NULL,
+        pattern_type INTEGER NOT NULL CHECK (pattern_type IN (3, 4)),
+        principal TEXT NOT NULL,
+        host TEXT NOT NULL,
+        operation INTEGER NOT NULL CHECK (operation BETWEEN 2 AND 15),
+        permission INTEGER NOT NULL CHECK (permission IN (2, 3)),
+        PRIMARY KEY (resource_type, name, pattern_type, principal, host, operation, permission)
+    ) WITHOUT ROWID;
+    """,
 )
 
 # SQL functions that the steps call.

@@ -13,6 +13,7 @@ from typing import Any, Literal, Self, TypeAlias
 from uuid import UUID
 
 from smq.model.catalog import Topic
+from smq.store.access import AccessTables
 from smq.store.arrivals import Arrivals
 from smq.store.config_changes import ConfigChanges
 from smq.store.database import NUMBERS_MAX, Database
@@ -53,6 +54,7 @@ class Store:
         self.transactions = TransactionTables(database, self._arrivals)
         self.config_changes = ConfigChanges(database)
         self.resource_configs = ResourceConfigs(database, self.config_changes)
+        self.access = AccessTables(database)
 
     @classmethod
     def open(cls, path: Path) -> Self:

@@ -75,6 +75,7 @@ class FakeSealedBroker:
             log_count=1,
             nodes=ClusterBlock.create(range(1, 2), 1, 0),
             catalog=catalog,
+            access=CatalogBlock.create(4096),
             timings=Timings.create(range(1, 5)),
             logs={},
             tcp_listeners={},

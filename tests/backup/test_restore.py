@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import sqlite3
 import subprocess
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,13 +20,21 @@ from smq.backup.restore import EPOCHS_SKIPPED, IDS_SKIPPED, Restoring
 from smq.backup.take import Refused
 from smq.filer.local import LocalStore
 from smq.log.losses import BOOT_FILE
+from smq.model.errors import StoreError
+from smq.security.acls import Operation
+from smq.security.credentials import ScramCredential, ScramMechanism
+from smq.security.published import UserCredential
+from smq.store.access import stored
 from smq.store.store import Store
 from tests.backup.test_take import served_once, taking
+from tests.security.test_authorizer import rule
 
 DAY_MS, WALL_MS = 86_400_000, 1_700_000_000_000
 
 
-def restoring(tmp_path: Path, *, is_new_cluster: bool = False) -> Restoring:
+def restoring(
+    tmp_path: Path, *, is_new_cluster: bool = False, with_users: bool = True
+) -> Restoring:
     root = tmp_path / "filer2"
     return Restoring(
         tmp_path / "s",
@@ -34,6 +44,7 @@ def restoring(tmp_path: Path, *, is_new_cluster: bool = False) -> Restoring:
         None,
         is_new_cluster,
         lambda _: None,
+        with_users,
     )
 
 
@@ -59,6 +70,36 @@ def test_a_restore_continues_ids_and_generations_above_those_in_use(
     store.close()
     assert (tmp_path / "b" / "logs" / "0" / BOOT_FILE).read_bytes()
     assert (tmp_path / "filer2" / "docs" / "a").read_bytes() == b"a"
+
+
+@pytest.mark.parametrize("with_users", [True, False])
+def test_users_and_rules_come_along_unless_they_are_to_be_left(
+    tmp_path: Path, *, with_users: bool
+) -> None:
+    served_once(tmp_path)
+    (tmp_path / "data" / "logs" / "0" / "checkpoint").write_bytes(b"")
+    store = Store.open(tmp_path / "data" / "store.sqlite")
+    keys = ScramCredential(b"s", b"k", b"k", 4096)
+    store.access.put_credential(UserCredential("alice", ScramMechanism.SCRAM_SHA_256, keys))
+    store.access.add_rules([rule("a", Operation.READ)])
+    store.commit()
+    store.close()
+    taking(tmp_path).run()
+    restoring(tmp_path, with_users=with_users).run()
+    found = stored(tmp_path / "b" / "store.sqlite")
+    assert [each.user for each in found.credentials] == ["alice"] * with_users
+    assert found.rules == [rule("a", Operation.READ)] * with_users
+
+
+def test_a_rule_of_no_kind_is_damage(tmp_path: Path) -> None:
+    served_once(tmp_path)
+    taking(tmp_path).run()
+    with closing(sqlite3.connect(tmp_path / "s" / "store.sqlite")) as database:
+        database.execute("PRAGMA ignore_check_constraints = ON")
+        database.execute("INSERT INTO acls VALUES (99, 'a', 3, 'User:a', '*', 3, 3)")
+        database.commit()
+    with pytest.raises(StoreError, match="it is damaged: CHECK constraint failed in acls"):
+        restoring(tmp_path).run()
 
 
 def numbers(tmp_path: Path) -> tuple[int, int, int]:

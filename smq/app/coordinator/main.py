@@ -41,6 +41,7 @@ def coordinator_main(inheritance: Inheritance) -> None:
         Around(
             lambda: _nodes(inheritance),
             inheritance.catalog.publish,
+            inheritance.access.publish,
             now,
             lambda node: inheritance.socket_path(shard_name(node)),
             inheritance.timings.coordinator_errors(),

@@ -62,11 +62,12 @@ CLOSE_CONNECTION = b""  # The answer that makes a shard close its client's conne
 
 
 class Around(NamedTuple):
-    """A coordinator's surroundings: nodes, the catalog's destination, time, shards' sockets, and
-    where errors are counted."""
+    """A coordinator's surroundings: nodes, where the catalog and users with their rules are
+    published, time, shards' sockets, and where errors are counted."""
 
     nodes: Callable[[], list[Node]]
     publish: Callable[[bytes], object]
+    publish_access: Callable[[bytes], object]
     clock: Callable[[], Now]
     shard_path: Callable[[int], Path]
     errors: Errors
@@ -84,7 +85,8 @@ class CoordinatorServer:
 
     def __init__(self, loop: Loop, build: Callable[[], Coordinator], around: Around) -> None:
         self._loop, self._build = loop, build
-        self._nodes, self._publish, self._clock = around.nodes, around.publish, around.clock
+        self._nodes, self._clock = around.nodes, around.clock
+        self._publish, self._publish_access = around.publish, around.publish_access
         self._errands, self._errors = Errands(loop, around.shard_path), around.errors
         self._outlets: dict[Link, Outlet] = {}
         self._steps, self._waiting = Steps(loop), EarlyRequests()
@@ -93,7 +95,7 @@ class CoordinatorServer:
         self._coordinator = self._build()
         for problem in self._coordinator.settings.problems:
             say_error(f"coordinator: {problem}")
-        self._published_changes = -1
+        self._published_changes = self._published_access = -1
         loop.turn_ends.append(self._end_turn)
 
     def invariants(self) -> None:
@@ -265,7 +267,10 @@ class CoordinatorServer:
         return encoded
 
     def _publish_changes(self) -> None:
-        topics = self._coordinator.topics
+        access, topics = self._coordinator.access, self._coordinator.topics
+        if access.changes != self._published_access:  # First: a shard serves once it has a catalog.
+            self._published_access = access.changes
+            self._publish_access(access.published)
         if topics.changes != self._published_changes:
             self._published_changes = topics.changes
             self._publish(topics.catalog.encode())
@@ -294,7 +299,7 @@ class CoordinatorServer:
         self._waiting = EarlyRequests()
         self._coordinator.store.rollback()
         self._coordinator = self._build()
-        self._published_changes = -1
+        self._published_changes = self._published_access = -1
 
 
 def _place_of(ticket: object) -> _Place:

@@ -77,7 +77,11 @@ class Stop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inheritance:
-    """One process's share. `generation` is the leader epoch a shard serves under."""
+    """One process's share. `generation` is the leader epoch a shard serves under.
+
+    `access` has users and access rules: whoever may read it could try their passwords, so that it
+    is given to nobody else.
+    """
 
     config: Config
     data_dir: Path
@@ -87,6 +91,7 @@ class Inheritance:
     log_count: int
     nodes: ClusterBlock
     catalog: CatalogBlock
+    access: CatalogBlock
     timings: Timings
     logs: dict[int, LogMemory]
     tcp_listeners: Mapping[int, socket.socket]

@@ -120,8 +120,9 @@ class Host:
         segment, ring = self.config.wal_segment_bytes, self.config.ring_bytes
         nodes = ClusterBlock.create(self.config.node_ids, 1, 0)
         catalog = CatalogBlock.create(CATALOG_BYTES_MAX)
+        access = CatalogBlock.create(CATALOG_BYTES_MAX)
         timings = Timings.create(range(1, shards + 1))
-        self._blocks = [nodes, catalog, timings]
+        self._blocks = [nodes, catalog, access, timings]
         self.inheritance = Inheritance(
             config=self.config,
             data_dir=self.directory,
@@ -131,6 +132,7 @@ class Host:
             log_count=self.log_count,
             nodes=nodes,
             catalog=catalog,
+            access=access,
             timings=timings,
             logs={
                 n: LogMemory.in_process(n, ring, segment, PARTITIONS_PER_LOG_MAX)

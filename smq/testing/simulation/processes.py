@@ -375,6 +375,7 @@ class CoordinatorProcess(SimProcess):
             Around(
                 partial(nodes_of, inheritance),
                 inheritance.catalog.publish,
+                inheritance.access.publish,
                 _now,
                 lambda node: inheritance.socket_path(shard_name(node)),
                 inheritance.timings.coordinator_errors(),

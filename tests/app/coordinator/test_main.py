@@ -48,6 +48,7 @@ class Estate(OneChild):
             log_count=2,
             nodes=ClusterBlock.create(range(1, 3), os.getpid(), 0),
             catalog=self.catalog,
+            access=CatalogBlock.create(4096),
             timings=Timings.create(range(1, 5)),
             logs={},
             tcp_listeners={},

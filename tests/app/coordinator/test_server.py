@@ -151,10 +151,11 @@ class Bench:
         self.now = Now(1_000, 1_700_000_000_000)
         self.store = FailingStore.open(path)
         self.published: list[Catalog] = []
+        self.published_access: list[bytes] = []
         self.errors = Errors.private()
-        around = Around(
-            lambda: NODES, self._publish, lambda: self.now, lambda _: Path("/nowhere"), self.errors
-        )
+        publish = self._publish, self.published_access.append
+        path_of = lambda _: Path("/nowhere")  # noqa: E731
+        around = Around(lambda: NODES, *publish, lambda: self.now, path_of, self.errors)
         self.server = CoordinatorServer(self.loop, self._build, around)
         self.turn()
 

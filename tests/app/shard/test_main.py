@@ -59,6 +59,7 @@ class Estate(OneChild):
             log_count=1,
             nodes=ClusterBlock.create(range(1, 2), os.getpid(), 0),
             catalog=self.catalog,
+            access=CatalogBlock.create(4096),
             timings=Timings.create(range(1, 5)),
             logs={0: LogMemory.create(0, RING_BYTES, SEGMENT_BYTES, 1024)},
             tcp_listeners={NODE: self.listener},

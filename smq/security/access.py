@@ -1,0 +1,103 @@
+"""Users and access rules as one of our processes knows them: it follows what the coordinator
+publishes.
+
+The authorizer looks at the version before each decision. So what a client is told to be changed
+holds for every request that it sends from then on, in every process.
+"""
+
+from typing import Protocol
+
+from smq.model.config import Config
+from smq.security.acls import AclBinding
+from smq.security.authorizer import Authorizer
+from smq.security.credentials import ScramCredential, ScramMechanism
+from smq.security.principals import Peer, parse_super_users
+from smq.security.published import UserCredential, decode, entry_of
+from smq.security.rights import EVERYTHING, Rights
+from smq.security.rules import Rules
+
+ACCESS_BYTES_MAX = 16 * 1024 * 1024
+"""Of all lines: a hundred thousand rules. Beyond, none is added."""
+
+
+def authorizer_of(config: Config, rules: Rules) -> Authorizer | None:
+    """The authorizer that the settings ask for; None: none."""
+    if not config.authorizer_class_name:
+        return None
+    return Authorizer(
+        rules,
+        parse_super_users(config.super_users),
+        allow_if_no_rule=config.allow_everyone_if_no_acl_found,
+    )
+
+
+class Block(Protocol):
+    """Where they are published (shm.catalog)."""
+
+    def has_moved(self, version: int) -> bool:
+        """Whether there is another version than this one."""
+
+    def read(self) -> tuple[int, bytes]:
+        """The version published last, and its value."""
+
+
+class AccessView:
+    """The users' credentials, the rules, and an authorizer by them; None: everybody may do
+    everything.
+
+    version         of what was read last; 0: nothing yet
+    changed_users   whose credential was changed or deleted since the caller has emptied it
+    """
+
+    def __init__(self, block: Block, config: Config) -> None:
+        self._block, self._rules = block, Rules()
+        self.authorizer = authorizer_of(config, self._rules)
+        self._entries: dict[str, UserCredential | AclBinding] = {}
+        self._credentials: dict[tuple[str, ScramMechanism], ScramCredential] = {}
+        self.version = 0
+        self.changed_users: set[str] = set()
+        if self.authorizer is not None:
+            self.authorizer.refresh = self.refresh
+
+    def invariants(self) -> None:
+        """Assert that the index and the credentials are those of the lines."""
+        self._rules.invariants()
+        assert len(self._rules) + len(self._credentials) == len(self._entries)
+
+    def refresh(self) -> None:
+        """Take what was published since."""
+        if self._block.has_moved(self.version):
+            self.version, published = self._block.read()
+            self._take(decode(published))
+
+    def _take(self, lines: list[str]) -> None:
+        known = self._entries
+        there = set(lines)
+        for line in [line for line in known if line not in there]:
+            self._forget(known.pop(line))
+        for line in lines:
+            if line not in known:
+                known[line] = self._enter(entry_of(line))
+
+    def _forget(self, entry: UserCredential | AclBinding) -> None:
+        if isinstance(entry, AclBinding):
+            self._rules.remove(entry)
+        else:
+            del self._credentials[entry.user, entry.mechanism]
+            self.changed_users.add(entry.user)
+
+    def _enter(self, entry: UserCredential | AclBinding) -> UserCredential | AclBinding:
+        if isinstance(entry, AclBinding):
+            self._rules.add(entry)
+        else:
+            self._credentials[entry.user, entry.mechanism] = entry.credential
+        return entry
+
+    def find(self, user: str, mechanism: ScramMechanism) -> ScramCredential | None:
+        """A user's credential; None: there is none."""
+        self.refresh()
+        return self._credentials.get((user, mechanism))
+
+    def rights_of(self, peer: Peer) -> Rights:
+        """What a peer may do, now and later."""
+        return EVERYTHING if self.authorizer is None else Rights(self.authorizer, peer)

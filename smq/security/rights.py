@@ -1,0 +1,55 @@
+"""What one peer may do. Handlers ask this and nothing else.
+
+context.rights.topic(Operation.READ, name)     -> bool
+"""
+
+from smq.security.acls import CLUSTER_NAME, OPERATIONS_OF, Operation, ResourceType
+from smq.security.authorizer import Authorizer
+from smq.security.principals import Peer
+
+
+class Rights:
+    """An authorizer's answers to one peer. Without an authorizer a peer may do everything."""
+
+    def __init__(self, authorizer: Authorizer | None, peer: Peer) -> None:
+        self._authorizer, self.peer = authorizer, peer
+        self.is_unlimited = authorizer is None or authorizer.is_super_user(peer.principal)
+        """Whether it may do everything, whatever the rules say: nothing needs to be asked."""
+
+    def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Whether the peer may do this with a resource."""
+        if self._authorizer is None or self.is_unlimited:
+            return True
+        return self._authorizer.decide(self.peer, operation, resource_type, name).allowed
+
+    def topic(self, operation: Operation, name: str) -> bool:
+        """Whether it may do this with a topic."""
+        return self.is_unlimited or self.may(operation, ResourceType.TOPIC, name)
+
+    def group(self, operation: Operation, name: str) -> bool:
+        """Whether it may do this with a consumer group."""
+        return self.is_unlimited or self.may(operation, ResourceType.GROUP, name)
+
+    def transactional_id(self, operation: Operation, name: str) -> bool:
+        """Whether it may do this with a transactional id."""
+        return self.is_unlimited or self.may(operation, ResourceType.TRANSACTIONAL_ID, name)
+
+    def cluster(self, operation: Operation) -> bool:
+        """Whether it may do this with the cluster."""
+        return self.is_unlimited or self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def any_topic(self, operation: Operation) -> bool:
+        """Whether there could be a topic with which it may do this."""
+        if self._authorizer is None or self.is_unlimited:
+            return True
+        return self._authorizer.may_to_any(self.peer, operation, ResourceType.TOPIC)
+
+    def operations(self, resource_type: ResourceType, name: str) -> int:
+        """What the peer may do with a resource: the bit of each operation's code (KIP-430)."""
+        allowed = (
+            each for each in OPERATIONS_OF[resource_type] if self.may(each, resource_type, name)
+        )
+        return sum(1 << each for each in allowed)
+
+
+EVERYTHING = Rights(None, Peer())

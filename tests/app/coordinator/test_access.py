@@ -1,0 +1,21 @@
+"""The coordinator publishes users and rules once they are durable, before it answers."""
+
+from pathlib import Path
+
+from smq.security.acls import Operation
+from smq.security.published import decode, line_of
+from tests.app.coordinator.test_server import Bench
+from tests.security.test_authorizer import rule
+
+
+def test_a_rule_is_committed_and_published_when_its_answer_comes(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "store.sqlite")
+    assert bench.published_access == [b""]
+    bench.server._coordinator.access.create([rule("a", Operation.READ)])
+    bench.turn()
+    assert decode(bench.published_access[-1]) == [line_of(rule("a", Operation.READ))]
+    bench.store.rollback()
+    assert bench.store.access.rules() == [rule("a", Operation.READ)]
+    assert len(bench.published) == 1, "the catalog has not changed"
+    bench.server.close()
+    bench.store.close()

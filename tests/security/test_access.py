@@ -1,0 +1,76 @@
+"""A process follows what the coordinator publishes of users and rules."""
+
+from dataclasses import replace
+
+from smq.model.config import STANDARD_AUTHORIZER
+from smq.security.access import AccessView
+from smq.security.acls import AclBinding, Operation, Permission, ResourceType
+from smq.security.credentials import ScramCredential, ScramMechanism
+from smq.security.principals import Peer, Principal
+from smq.security.published import UserCredential, encode, line_of
+from tests.model.configs import config_of
+from tests.security.test_authorizer import rule
+
+CONFIG = config_of()
+ON = replace(CONFIG, authorizer_class_name=STANDARD_AUTHORIZER, super_users="User:root")
+ALICE = Peer(Principal("User", "alice"), "10.0.0.1")
+SHA_256 = ScramMechanism.SCRAM_SHA_256
+
+
+class FakeBlock:
+    """What shm.catalog's block does."""
+
+    def __init__(self) -> None:
+        self.version, self.value = 0, b""
+
+    def publish(self, *entries: UserCredential | AclBinding) -> None:
+        self.version, self.value = self.version + 1, encode(map(line_of, entries))
+
+    def has_moved(self, version: int) -> bool:
+        return self.version != version
+
+    def read(self) -> tuple[int, bytes]:
+        return self.version, self.value
+
+
+def credential(user: str, salt: bytes = b"s") -> UserCredential:
+    return UserCredential(user, SHA_256, ScramCredential(salt, b"k", b"k", 4096))
+
+
+def test_a_rule_decides_from_the_moment_it_is_published() -> None:
+    block = FakeBlock()
+    access = AccessView(block, ON)
+    rights = access.rights_of(ALICE)
+    assert not rights.topic(Operation.READ, "a")
+    block.publish(rule("a", Operation.READ))
+    assert rights.topic(Operation.READ, "a")
+    block.publish(rule("a", Operation.READ), rule("a", Operation.READ, Permission.DENY))
+    assert not rights.topic(Operation.READ, "a")
+    block.publish()
+    assert not rights.topic(Operation.READ, "a")
+    access.invariants()
+
+
+def test_users_whose_credential_is_changed_or_deleted_are_named() -> None:
+    block = FakeBlock()
+    access = AccessView(block, ON)
+    block.publish(credential("alice"), credential("bob"), credential("carol"))
+    found = access.find("alice", SHA_256)
+    assert found == credential("alice").credential
+    assert access.find("alice", ScramMechanism.SCRAM_SHA_512) is None
+    assert access.changed_users == set()
+    block.publish(credential("alice"), credential("bob", b"other"), rule("a", Operation.READ))
+    assert access.find("bob", SHA_256) == credential("bob", b"other").credential
+    assert access.find("carol", SHA_256) is None
+    assert access.changed_users == {"bob", "carol"}
+    access.invariants()
+
+
+def test_without_an_authorizer_everybody_may_do_everything() -> None:
+    access = AccessView(FakeBlock(), CONFIG)
+    rights = access.rights_of(ALICE)
+    assert rights.is_unlimited
+    assert rights.topic(Operation.DELETE, "a")
+    assert (
+        rights.operations(ResourceType.GROUP, "g") == 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+    )
