@@ -28,8 +28,10 @@ def serve(*, config: Path | None, print_config: bool, **given: str | None) -> No
         raise typer.Exit(start(options))
     settings, machine = load_config(*options)
     from smq.app.process.machine import room_for_logs  # noqa: PLC0415  (It exists on Linux only.)
+    from smq.security.listener_rules import problems_of_listeners  # noqa: PLC0415  (seldom needed)
 
-    sized = or_refuse(size(settings, settings.shards, machine.memory_bytes))
+    unsafe = [problem.sentence for problem in problems_of_listeners(settings)]
+    sized = or_refuse(unsafe or size(settings, settings.shards, machine.memory_bytes))
     disk_bytes = room_for_logs(sized.data_dir / "logs")
     typer.echo(size_wal(sized, sized.shards, disk_bytes).text(), nl=False)
 

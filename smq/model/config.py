@@ -13,6 +13,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 
+from smq.model.security_settings import (
+    LISTENER_PREFIX,
+    LISTENER_SETTINGS,
+    MECHANISM_SETTINGS,
+    SecuritySettings,
+)
 from smq.model.setting import HIDDEN, GiB, KiB, MiB, PathOrUrl, Setting, Update, setting
 
 MINUTE_MS = 60_000
@@ -28,7 +34,6 @@ SEGMENT_BYTES_MIN = 1 * MiB
 WAL_SEGMENTS_MIN = 4
 
 DURABILITIES = ("memory", "os", "disk")
-STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 OWNER_READS, GROUP_READS = "0700", "0750"  # Modes of the filer's directories.
 
 HIDDEN_WORDS = "*Secret*: shown nowhere; `file:PATH`, the environment or the configuration file."
@@ -36,7 +41,7 @@ UNSET = Path()  # Never equals a given path: those are made absolute.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class Config(SecuritySettings):
     """Every setting, valid. 0 or "" where a start finds the default (see config_rules.size)."""
 
     data_dir: Path = setting(  # noqa: RUF009
@@ -81,18 +86,6 @@ class Config:
         UNSET,
         "Directory of the unix sockets between processes, mode 0700; needs a short path.",
         default_words="`$XDG_RUNTIME_DIR/smq`, else `/tmp/smq-<uid>`",
-    )
-    authorizer_class_name: str = setting(
-        "",
-        "Who may do what is decided by access rules (`smq acl`); empty: everybody may do all.",
-        one_of=("", STANDARD_AUTHORIZER),
-    )
-    super_users: str = setting(
-        "", "Principals that may do everything: `User:alice;User:bob`.", default_words="none"
-    )
-    allow_everyone_if_no_acl_found: bool = setting(
-        default=False,
-        doc="Whether everybody may do what they want with a resource that no access rule names.",
     )
     filer_root: PathOrUrl = setting(  # noqa: RUF009
         "",
@@ -401,12 +394,15 @@ class Config:
 
     def values(self) -> dict[str, object]:
         """Every setting's value by its public name, as it may be shown: secrets are hidden."""
-        return {each.name: each.shown(getattr(self, each.key)) for each in SETTINGS.values()}
+        own = {each.name: each.shown(getattr(self, each.key)) for each in SETTINGS.values()}
+        return own | {name: setting_of(name).shown(value) for name, value in self.listener_settings}
 
     def changed(self) -> dict[str, object]:
         """The settings that differ from the documented defaults."""
         return {
-            name: value for name, value in self.values().items() if value != SETTINGS[name].default
+            name: value
+            for name, value in self.values().items()
+            if name not in SETTINGS or value != SETTINGS[name].default
         }
 
     @property
@@ -435,19 +431,37 @@ class Config:
 
     def advertised(self, node_id: int, listen_port: int) -> tuple[str, int]:
         """The advertised host and port of a node that listens on `listen_port`."""
-        host, port = _host_and_port(self.advertise or bracketed(self.host))
+        host, port = host_and_port(self.advertise or bracketed(self.host))
         return host, port + self.node_ids.index(node_id) if port else listen_port
 
 
 def _table() -> Iterator[Setting]:
-    kinds = Config.__annotations__
-    for each in fields(Config):
-        assert each.default is not MISSING
+    inherited = SecuritySettings.__annotations__
+    kinds = {**Config.__annotations__, **inherited}
+    for each in sorted(fields(Config), key=lambda each: each.name in inherited):
         rules = dict(each.metadata)
+        if rules.pop("is_internal", False):
+            continue
+        assert each.default is not MISSING
         yield Setting(each.name.replace("_", "."), kinds[each.name], each.default, **rules)
 
 
 SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in _table()}
+
+
+def setting_of(name: str) -> Setting:
+    """The setting of this name, which may be one listener's. Raises KeyError."""
+    found = SETTINGS.get(name)
+    if found is None and name.startswith(LISTENER_PREFIX):
+        _, _, suffix = name.removeprefix(LISTENER_PREFIX).partition(".")
+        _, _, of_mechanism = suffix.partition(".")
+        if suffix in LISTENER_SETTINGS:
+            found = SETTINGS[suffix]
+        elif of_mechanism in MECHANISM_SETTINGS:
+            found = SETTINGS[of_mechanism]
+    if found is None:
+        raise KeyError(name)
+    return found
 
 
 def bracketed(host: str) -> str:
@@ -455,7 +469,7 @@ def bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _host_and_port(address: str) -> tuple[str, int]:
+def host_and_port(address: str) -> tuple[str, int]:
     """Host, and port or 0. Raises ValueError with a sentence."""
     matched = re.fullmatch(r"(?:\[([0-9a-fA-F:.%\w]+)\]|([^\s:/\[\]]+))(?::(\d{1,5}))?", address)
     if matched is None or not int(matched[3] or 0) <= 65535:

@@ -11,8 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from smq.model.config import SETTINGS, UNSET, Config
+from smq.model.config import SETTINGS, UNSET, Config, setting_of
 from smq.model.config_rules import Problem, broken_relations, fitted
+from smq.model.security_settings import LISTENER_PREFIX
 from smq.model.setting import ENVIRONMENT_PREFIX, FROM_FILE, PathOrUrl, Setting, value_of
 
 ReadFile = Callable[[Path], str]
@@ -71,8 +72,10 @@ class TextSource(NamedTuple):
 
 
 def _choose(chosen: dict[str, Any], name: str, raw: object, source: TextSource) -> None:
-    found = SETTINGS.get(name)
-    if found is None:
+    name = name.lower() if name.lower().startswith(LISTENER_PREFIX) else name
+    try:
+        found = setting_of(name)
+    except KeyError:
         import difflib  # noqa: PLC0415  (seldom needed)
 
         near = difflib.get_close_matches(name, SETTINGS, n=1)
@@ -80,9 +83,15 @@ def _choose(chosen: dict[str, Any], name: str, raw: object, source: TextSource) 
         source.problems.append(Problem(f"{name} ({source.name}): there is no such setting{hint}"))
         return
     try:
-        chosen[found.key] = value_of(found, _revealed(found, raw, source.read))
+        value = value_of(found, _revealed(found, raw, source.read))
     except ValueError as reason:
         source.problems.append(Problem(f"{name} ({source.name}): {reason}", (found.key,)))
+        return
+    if name in SETTINGS:
+        chosen[found.key] = value
+    else:
+        of_listeners = dict(chosen.get("listener_settings", ())) | {name: value}
+        chosen["listener_settings"] = tuple(of_listeners.items())
 
 
 def _revealed(setting: Setting, raw: object, read: ReadFile) -> object:

@@ -8,8 +8,8 @@ import pytest
 
 from smq.coordinator import access as module
 from smq.coordinator.access import AccessControl
-from smq.model.config import STANDARD_AUTHORIZER
 from smq.model.errors import BrokerError
+from smq.model.security_settings import STANDARD_AUTHORIZER
 from smq.security.acls import AclBindingFilter, ResourcePatternFilter, ResourceType
 from smq.security.credentials import ScramCredential, ScramMechanism
 from smq.security.published import UserCredential, decode, entry_of

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from smq.model.config import STANDARD_AUTHORIZER
+from smq.model.security_settings import STANDARD_AUTHORIZER
 from smq.security.access import AccessView
 from smq.security.acls import AclBinding, Operation, Permission, ResourceType
 from smq.security.credentials import ScramCredential, ScramMechanism

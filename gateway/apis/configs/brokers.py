@@ -35,6 +35,8 @@ FIXED_BROKER_CONFIGS = {
     "log.message.timestamp.type": (ConfigType.STRING, "CreateTime"),
     "min.insync.replicas": (ConfigType.INT, "1"),
 }
+# Settings are the first node's; each node shows its own.
+OF_EACH_NODE = {"node.id", "listeners", "advertised.listeners"}
 
 
 def _describe(name: str, context: CoordinatorContext) -> list[DescribeConfigsResourceResult]:
@@ -44,9 +46,9 @@ def _describe(name: str, context: CoordinatorContext) -> list[DescribeConfigsRes
     layers = Layers.of(context)
     config = in_force(*layers)
     entries = [
-        _entry(each, value, layers)
-        for each, value in zip(SETTINGS.values(), config.values().values(), strict=True)
-        if each.name != "node.id"  # The setting is the first node's; each shows its own.
+        _entry(each, each.shown(getattr(config, each.key)), layers)
+        for each in SETTINGS.values()
+        if each.name not in OF_EACH_NODE
     ]
     entries += [_fixed_entry(each, layers) for each in FIXED_BROKER_CONFIGS]
     for node in context.nodes:

@@ -52,6 +52,7 @@ from smq.model.config_rules import size, size_wal
 from smq.model.errors import MadeByNewer
 from smq.model.printable import printable
 from smq.security.access import ACCESS_BYTES_MAX
+from smq.security.listener_rules import problems_of_listeners
 from smq.store.database import refuse_newer as refuse_newer_database
 from smq.store.store import FILE_NAME as STORE
 
@@ -72,7 +73,8 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     log_count = max(directory.meta.log_count, config.shards)
     sized = size(config, log_count, memory_bytes)
     misfits = sized if isinstance(sized, list) else []
-    config = or_refuse([*misfits, *Location.of(config).problems()] or sized)
+    unsafe = [problem.sentence for problem in problems_of_listeners(config)]
+    config = or_refuse([*misfits, *unsafe, *Location.of(config).problems()] or sized)
     config = size_wal(config, log_count, room_for_logs(config.data_dir / LOGS))
     config = replace(config, max_connections=room_for(config.max_connections))
     config = _bound_page_cache(config)

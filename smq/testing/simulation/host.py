@@ -32,7 +32,7 @@ from smq.model.setting import PathOrUrl
 from smq.store.store import FILE_NAME, Store
 from smq.testing.simulation.clock import SimulatedClock
 from smq.testing.simulation.disk import Faults, SimulatedDisk
-from smq.testing.simulation.network import Address, Listener, Network
+from smq.testing.simulation.network import Address, ListeningSocket, Network
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,7 +110,7 @@ class Host:
         self._blocks: list[CatalogBlock | ClusterBlock | Timings] = []
         self._stop = Stop()
         self.inheritance: Inheritance
-        self.listeners: dict[str, Listener] = {}
+        self.listeners: dict[str, ListeningSocket] = {}
 
     def start(self, shards: int) -> None:
         """Start like a supervisor: fresh memory, listeners, a generation."""

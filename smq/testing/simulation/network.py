@@ -199,7 +199,7 @@ class SimulatedSocket:
         return self.incoming.in_flight[0][0] if self.incoming.in_flight else None
 
 
-class Listener:
+class ListeningSocket:
     """A listening socket of the host, which outlives the process behind it."""
 
     def __init__(self, network: "Network", address: Address) -> None:
@@ -237,17 +237,17 @@ class Network:
     def __init__(self, clock: SimulatedClock, seed: int) -> None:
         self._clock, self._seed = clock, seed
         self._fd, self._count = FIRST_FD, 0
-        self.listeners: dict[Address, Listener] = {}
-        self.by_fd: dict[int, SimulatedSocket | Listener] = {}
+        self.listeners: dict[Address, ListeningSocket] = {}
+        self.by_fd: dict[int, SimulatedSocket | ListeningSocket] = {}
 
     def next_fd(self) -> int:
         """A descriptor that was never used."""
         self._fd += 1
         return self._fd
 
-    def listen(self, address: Address) -> Listener:
+    def listen(self, address: Address) -> ListeningSocket:
         """A new listener."""
-        listener = self.listeners[address] = Listener(self, address)
+        listener = self.listeners[address] = ListeningSocket(self, address)
         self.by_fd[listener.fd] = listener
         return listener
 

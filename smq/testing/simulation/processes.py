@@ -43,7 +43,7 @@ from smq.testing.simulation.clock import MS
 from smq.testing.simulation.cost import Inflated
 from smq.testing.simulation.disk import Killed
 from smq.testing.simulation.host import PARTITIONS_PER_LOG_MAX, Host
-from smq.testing.simulation.network import Listener, SimPoller
+from smq.testing.simulation.network import ListeningSocket, SimPoller
 from smq.testing.simulation.store import SimulatedStore
 from smq.testing.simulation.threads import SteppedBackground, SteppedSyncer
 
@@ -155,7 +155,7 @@ class SimProcess:
 
     def listener(self, name: str) -> socket.socket:
         """A listener of the host, whose connections now belong to this process."""
-        listener: Listener = self.host.listeners[name]
+        listener: ListeningSocket = self.host.listeners[name]
         listener.owner = self
         return cast("socket.socket", listener)
 

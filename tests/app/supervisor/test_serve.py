@@ -43,6 +43,14 @@ def test_serve_names_all_wrong_settings_of_logs_and_filer_at_once(
     assert filer.startswith(f"smq: filer.root: {tmp_path / 'meta.json'} is not a directory")
 
 
+def test_a_listener_that_other_hosts_reach_without_encryption_is_refused(tmp_path: Path) -> None:
+    config = config_for(tmp_path, 1, host="0.0.0.0", advertise="queue.example")
+    with pytest.raises(
+        SystemExit, match=r"smq: listeners: .* accept that with allow.plaintext=true"
+    ):
+        module.serve(config, 4 * GiB, NOBODY, never)
+
+
 def test_a_refused_start_takes_no_generation(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         config = config_for(tmp_path, 1, port=other.getsockname()[1])

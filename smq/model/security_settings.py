@@ -1,0 +1,149 @@
+"""The settings of listeners and logins, which Config inherits.
+
+They have Kafka's names and meanings. Those in LISTENER_SETTINGS may also be set for one listener,
+as `listener.name.<name>.<setting>`, and those in MECHANISM_SETTINGS for one mechanism of one
+listener, as `listener.name.<name>.<mechanism>.<setting>`. smq.security.listeners reads and checks
+them.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from smq.model.setting import KiB, setting
+
+PROTOCOL_MAP = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+CLIENT_AUTH = ("none", "requested", "required")
+STORE_TYPES = ("", "PEM", "PKCS12", "JKS")
+
+LISTENER_PREFIX = "listener.name."
+LISTENER_SETTINGS = frozenset(
+    {
+        "connections.max.reauth.ms",
+        "sasl.enabled.mechanisms",
+        "ssl.client.auth",
+        "ssl.enabled.protocols",
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.principal.mapping.rules",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+MECHANISM_SETTINGS = frozenset({"connections.max.reauth.ms"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecuritySettings:
+    """Who may reach the broker, and how it knows who that is."""
+
+    listeners: str = setting(
+        "",
+        "Where the first shard listens, `NAME://host:port` separated by commas; shard *i* listens "
+        "on these ports + *i* - 1, 0 picks free ones. Replaces `host`, `port` and `advertise`.",
+        default_words="`PLAINTEXT://<host>:<port>`",
+    )
+    advertised_listeners: str = setting(
+        "",
+        "Where clients reach the first shard's listeners, in the same form; without a port the "
+        "listener's own.",
+        default_words="`listeners`",
+    )
+    listener_security_protocol_map: str = setting(
+        PROTOCOL_MAP, "The protocol of each listener, `NAME:PROTOCOL` separated by commas."
+    )
+    allow_plaintext: bool = setting(
+        default=False,
+        doc="Listen beyond loopback without encryption: PLAINTEXT, also without logins, and "
+        "SASL_PLAINTEXT.",
+    )
+    allow_anonymous: bool = setting(
+        default=False,
+        doc="Listen beyond loopback with encryption, but without logins or without an authorizer.",
+    )
+    authorizer_class_name: str = setting(
+        "",
+        "Who may do what is decided by access rules (`smq acl`); empty: everybody may do all.",
+        one_of=("", STANDARD_AUTHORIZER),
+    )
+    super_users: str = setting(
+        "", "Principals that may do everything: `User:alice;User:bob`.", default_words="none"
+    )
+    allow_everyone_if_no_acl_found: bool = setting(
+        default=False,
+        doc="Whether everybody may do what they want with a resource that no access rule names.",
+    )
+    sasl_enabled_mechanisms: str = setting(
+        "SCRAM-SHA-256,SCRAM-SHA-512",
+        "By which mechanisms clients may log in: SCRAM-SHA-256, SCRAM-SHA-512, PLAIN. PLAIN checks "
+        "passwords with the users' SCRAM credentials.",
+    )
+    connections_max_reauth_ms: int = setting(
+        0,
+        "A client that has logged in must do so again within this time, else its connection is "
+        "closed when it asks for something; 0: it need not.",
+        at_least=0,
+    )
+    connection_failed_authentication_delay_ms: int = setting(
+        100, "When a failed login is answered.", at_least=0, at_most=10_000
+    )
+    sasl_server_max_receive_size: int = setting(
+        64 * KiB,
+        "All bytes that a connection may send until it has logged in.",
+        at_least=4 * KiB,
+        at_most=512 * KiB,
+    )
+    ssl_client_auth: str = setting(
+        "none", "Whether clients show a certificate.", one_of=CLIENT_AUTH
+    )
+    ssl_enabled_protocols: str = setting(
+        "TLSv1.2,TLSv1.3", "The versions of TLS that are spoken, of these two."
+    )
+    ssl_keystore_type: str = setting(
+        "",
+        "The form of the key store. JKS is refused: keytool makes PKCS12 of it.",
+        one_of=STORE_TYPES,
+        default_words="as the file is",
+    )
+    ssl_keystore_location: str = setting(
+        "",
+        "File with the broker's key and its certificate chain. It is read again when it changes.",
+        default_words="none",
+    )
+    ssl_keystore_password: str = setting("", "Password of a PKCS12 key store.", secret=True)
+    ssl_keystore_key: str = setting(
+        "", "The broker's key as PEM, instead of a key store.", secret=True
+    )
+    ssl_keystore_certificate_chain: str = setting(
+        "", "The certificates to that key as PEM, the broker's first.", default_words="none"
+    )
+    ssl_key_password: str = setting("", "Password of an encrypted key.", secret=True)
+    ssl_truststore_type: str = setting(
+        "", "The form of the trust store.", one_of=STORE_TYPES, default_words="as the file is"
+    )
+    ssl_truststore_location: str = setting(
+        "",
+        "File with the authorities that clients' certificates are from. It is read again when it "
+        "changes.",
+        default_words="none",
+    )
+    ssl_truststore_password: str = setting("", "Password of a PKCS12 trust store.", secret=True)
+    ssl_truststore_certificates: str = setting(
+        "", "These authorities as PEM, instead of a trust store.", default_words="none"
+    )
+    ssl_principal_mapping_rules: str = setting(
+        "DEFAULT",
+        "The name of a client with a certificate: `DEFAULT`, its whole name, or "
+        "`RULE:pattern/name/[LU]`; the first that matches. Patterns are RE2's.",
+    )
+
+    listener_settings: tuple[tuple[str, Any], ...] = field(
+        default=(), metadata={"is_internal": True}
+    )
+    """Values for one listener, with their full names in lower case, `listener.name.…`."""

@@ -1,0 +1,195 @@
+"""When a start is refused because of its listeners, each time with a sentence that says what to do.
+
+Beyond loopback a listener needs encryption, peers that are identified, and an authorizer. Whoever
+wants less says so with `allow.plaintext` or `allow.anonymous`.
+"""
+
+import ipaddress
+from collections.abc import Callable, Iterator
+
+from smq.model.config import SETTINGS, Config
+from smq.model.config_rules import Problem
+from smq.model.security_settings import LISTENER_PREFIX
+from smq.security.distinguished_names import MappingRules
+from smq.security.listeners import (
+    SHORT_FORM,
+    Listener,
+    Protocol,
+    listeners_of,
+    ranges_that_overlap,
+)
+from smq.security.mechanisms import MECHANISMS, enabled_mechanisms
+
+PORT_MAX = 65535
+TLS_VERSIONS = {"TLSv1.2", "TLSv1.3"}
+
+
+def problems_of_listeners(config: Config) -> Iterator[Problem]:
+    """Everything that is wrong with the listeners."""
+    try:
+        listeners = listeners_of(config)
+    except ValueError as reason:
+        yield Problem(str(reason), ("listeners",))
+        return
+    yield from _conflicts_of_forms(config)
+    if config.listeners:  # The short form's are in smq.model.config_rules.
+        yield from _problems_of_ports(config, listeners)
+    yield from _settings_of_nobody(config, listeners)
+    for listener in listeners:
+        for rule in _RULES:
+            yield from map(Problem, rule(config, listener))
+
+
+def _conflicts_of_forms(config: Config) -> Iterator[Problem]:
+    if config.listeners:
+        changed = config.changed()
+        given = [name for name in SHORT_FORM if name in changed]
+        if given:
+            yield Problem(
+                f"listeners: {' and '.join(given)} cannot be set beside it; say it in listeners "
+                "and advertised.listeners"
+            )
+    elif config.advertised_listeners:
+        yield Problem("advertised.listeners: set listeners too, or use advertise")
+
+
+def _problems_of_ports(config: Config, listeners: tuple[Listener, ...]) -> Iterator[Problem]:
+    nodes = config.shards
+    for one, other in ranges_that_overlap(listeners, nodes):
+        yield Problem(
+            f"listeners: {nodes} shards take {nodes} ports each from {one.listens.port} "
+            f"({one.name}) and from {other.listens.port} ({other.name}): choose ports that are "
+            f"{nodes} apart"
+        )
+    for each in listeners:
+        first = each.listens.port
+        if first and first + nodes - 1 > PORT_MAX:
+            yield Problem(
+                f"listeners: {nodes} shards take ports {first} to {first + nodes - 1} for "
+                f"{each.name}, but the last port is {PORT_MAX}; choose a lower one"
+            )
+        if config.http_port > 0 and first and 0 <= config.http_port - first < nodes:
+            yield Problem(
+                f"http.port: {config.http_port} is a port of the listener {each.name}; choose "
+                "another"
+            )
+
+
+def _settings_of_nobody(config: Config, listeners: tuple[Listener, ...]) -> Iterator[Problem]:
+    names = {each.name.lower() for each in listeners}
+    for setting, _ in config.listener_settings:
+        name, _, suffix = setting.removeprefix(LISTENER_PREFIX).partition(".")
+        mechanism = suffix.partition(".")[0]
+        if name not in names:
+            yield Problem(
+                f"{setting}: there is no listener {name.upper()}; it is one of "
+                f"{', '.join(sorted(names)).upper()}"
+            )
+        elif suffix not in SETTINGS and mechanism.upper() not in MECHANISMS:
+            yield Problem(
+                f"{setting}: {mechanism} is none of the mechanisms {', '.join(MECHANISMS).lower()}"
+            )
+
+
+def _needs_flags(config: Config, listener: Listener) -> Iterator[str]:
+    """Beyond loopback."""
+    name, protocol, (host, _), _ = listener
+    if is_loopback(host):
+        return
+    if not protocol.has_tls:
+        if not config.allow_plaintext:
+            yield (
+                f"listeners: {name} would be reached from other hosts at {host} without "
+                "encryption; map it to SASL_SSL (docs/security.md), listen on 127.0.0.1, or accept "
+                "that with allow.plaintext=true"
+            )
+    elif not config.allow_anonymous:
+        lacks = []
+        if not protocol.has_sasl and listener.setting(config, "ssl.client.auth") != "required":
+            lacks.append("logins (SASL_SSL, or ssl.client.auth=required)")
+        if not config.authorizer_class_name:
+            lacks.append("an authorizer (authorizer.class.name)")
+        if lacks:
+            yield (
+                f"listeners: {name} would be reached from other hosts at {host} without "
+                f"{' and '.join(lacks)}; set that, listen on 127.0.0.1, or accept it with "
+                "allow.anonymous=true"
+            )
+
+
+def _needs_mechanisms(config: Config, listener: Listener) -> Iterator[str]:
+    if listener.protocol.has_sasl:
+        try:
+            enabled_mechanisms(listener.setting(config, "sasl.enabled.mechanisms"))
+        except ValueError as reason:
+            yield f"sasl.enabled.mechanisms ({listener.name}): {reason}"
+
+
+def _needs_keys(config: Config, listener: Listener) -> Iterator[str]:
+    if not listener.protocol.has_tls:
+        return
+
+    def value(name: str) -> str:
+        return str(listener.setting(config, name))
+
+    has_key, has_store = value("ssl.keystore.key"), value("ssl.keystore.location")
+    if not (has_key or has_store):
+        yield (
+            f"ssl.keystore.location ({listener.name}): TLS needs a key and a certificate; `smq "
+            "certs` makes some for a test"
+        )
+    if has_key and has_store:
+        yield f"ssl.keystore.key ({listener.name}): give it, or ssl.keystore.location, not both"
+    if bool(has_key) != bool(value("ssl.keystore.certificate.chain")):
+        yield (
+            f"ssl.keystore.key ({listener.name}): it and ssl.keystore.certificate.chain are given "
+            "together"
+        )
+    trusts = value("ssl.truststore.location") or value("ssl.truststore.certificates")
+    if value("ssl.client.auth") != "none" and not trusts:
+        yield (
+            f"ssl.truststore.location ({listener.name}): clients' certificates are checked with "
+            "the authorities in it"
+        )
+    yield from _problems_of_tls(listener.name, value)
+
+
+def _problems_of_tls(name: str, value: Callable[[str], str]) -> Iterator[str]:
+    for kind in ("keystore", "truststore"):
+        if value(f"ssl.{kind}.type") == "JKS":
+            location = value(f"ssl.{kind}.location") or "store.jks"
+            yield (
+                f"ssl.{kind}.type ({name}): only Java reads JKS; make PKCS12 of it with `keytool "
+                f"-importkeystore -srckeystore {location} -destkeystore store.p12 -deststoretype "
+                "PKCS12`"
+            )
+    versions = {each.strip() for each in value("ssl.enabled.protocols").split(",")}
+    if not versions <= TLS_VERSIONS:
+        wrong = ", ".join(sorted(versions - TLS_VERSIONS))
+        yield f"ssl.enabled.protocols ({name}): {wrong} is none of TLSv1.2 and TLSv1.3"
+    try:
+        MappingRules(value("ssl.principal.mapping.rules"))
+    except ValueError as reason:
+        yield f"ssl.principal.mapping.rules ({name}): {reason}"
+
+
+_RULES: tuple[Callable[[Config, Listener], Iterator[str]], ...] = (
+    _needs_flags,
+    _needs_mechanisms,
+    _needs_keys,
+)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this host reaches an address. Of names only localhost counts: others may mean
+    any address."""
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def identifies_peers(config: Config, listener: Listener) -> bool:
+    """Whether everybody on a listener is known by name."""
+    has_certificates = listener.setting(config, "ssl.client.auth") == "required"
+    return listener.protocol.has_sasl or (listener.protocol is Protocol.SSL and has_certificates)

@@ -1,0 +1,181 @@
+"""The listeners of a broker: their names, protocols, addresses and settings, as in Kafka.
+
+    listeners=INSIDE://127.0.0.1:9092,OUTSIDE://0.0.0.0:9192
+    advertised.listeners=OUTSIDE://queue.example:9192
+    listener.security.protocol.map=INSIDE:PLAINTEXT,OUTSIDE:SASL_SSL
+    listener.name.outside.ssl.keystore.location=/etc/smq/broker.pem
+
+Every node has each listener, on the given port + its number - 1. `host`, `port` and `advertise` are
+the short form of one listener, PLAINTEXT.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from smq.model.config import SETTINGS, Config, bracketed, host_and_port
+from smq.model.security_settings import LISTENER_PREFIX
+
+DEFAULT_NAME = "PLAINTEXT"
+_LISTENER = re.compile(r"\s*([A-Za-z0-9_-]+)://(.*?)\s*")
+_MAPPED = re.compile(r"\s*([A-Za-z0-9_-]+)\s*:\s*([A-Za-z_]+)\s*")
+SHORT_FORM = ("host", "port", "advertise")
+EVERYWHERE = {"0.0.0.0", "::"}  # noqa: S104  (what is listened on)
+
+
+class Protocol(Enum):
+    """What is spoken on a listener: whether in TLS, and whether clients log in by SASL."""
+
+    PLAINTEXT = (False, False)
+    SSL = (True, False)
+    SASL_PLAINTEXT = (False, True)
+    SASL_SSL = (True, True)
+
+    @property
+    def has_tls(self) -> bool:
+        return self.value[0]
+
+    @property
+    def has_sasl(self) -> bool:
+        return self.value[1]
+
+
+class Endpoint(NamedTuple):
+    """A host, and the first node's port. As listened on, port 0 means a free one; as advertised,
+    the port that is listened on."""
+
+    host: str
+    port: int
+
+
+class Listener(NamedTuple):
+    """One listener of every node."""
+
+    name: str
+    protocol: Protocol
+    listens: Endpoint
+    advertises: Endpoint
+
+    def advertised(self, node_index: int, listen_port: int) -> Endpoint:
+        """Where clients reach the listener of a node that listens on this port."""
+        host, port = self.advertises
+        return Endpoint(host, port + node_index if port else listen_port)
+
+    def listen_port(self, node_index: int) -> int:
+        """The port of a node; 0: any free one."""
+        return self.listens.port + node_index if self.listens.port else 0
+
+    def setting(self, config: Config, name: str, mechanism: str = "") -> Any:  # noqa: ANN401  (of any setting)
+        """A setting's value for this listener, or for one SASL mechanism of it."""
+        own = dict(config.listener_settings)
+        prefix = f"{LISTENER_PREFIX}{self.name.lower()}."
+        names = (f"{prefix}{mechanism.lower()}.{name}", prefix + name)
+        found = (own[each] for each in names if each in own)
+        return next(found, getattr(config, SETTINGS[name].key))
+
+
+@lru_cache(maxsize=64)
+def listeners_of(config: Config) -> tuple[Listener, ...]:
+    """The listeners, in the order in which they are given. Raises ValueError with a sentence."""
+    if config.listeners:
+        listen, asked = _endpoints("listeners", config.listeners), config.advertised_listeners
+        advertise = _endpoints("advertised.listeners", asked) if asked else {}
+        _check_advertised(listen, advertise)
+    else:
+        listen = {DEFAULT_NAME: Endpoint(config.host, config.port)}
+        try:
+            told = Endpoint(*host_and_port(config.advertise or bracketed(config.host)))
+        except ValueError as reason:
+            raise ValueError(f"advertise: {reason}") from None
+        advertise = {DEFAULT_NAME: told}
+    protocols = _protocols(config.listener_security_protocol_map)
+    return tuple(
+        Listener(
+            name,
+            _protocol_of(name, protocols),
+            endpoint,
+            advertise.get(name, Endpoint(endpoint.host, 0)),
+        )
+        for name, endpoint in listen.items()
+    )
+
+
+def _check_advertised(listen: Mapping[str, Endpoint], advertise: Mapping[str, Endpoint]) -> None:
+    for name in advertise:
+        if name not in listen:
+            raise ValueError(
+                f"advertised.listeners: {name} is none of the listeners ({', '.join(listen)})"
+            )
+    for name, endpoint in listen.items():
+        if advertise.get(name, endpoint).host in EVERYWHERE:
+            raise ValueError(
+                f"advertised.listeners: {name} listens on every address, so clients must be told "
+                f"one: give {name}://<host> in advertised.listeners"
+            )
+
+
+def _endpoints(setting: str, text: str) -> dict[str, Endpoint]:
+    found: dict[str, Endpoint] = {}
+    for each in text.split(","):
+        matched = _LISTENER.fullmatch(each)
+        if matched is None:
+            raise ValueError(f"{setting}: {each.strip()!r} is no NAME://host:port")
+        name, address = matched[1].upper(), matched[2]
+        if name in found:
+            raise ValueError(f"{setting}: there are two listeners {name}; give each its own name")
+        found[name] = _endpoint(setting, address)
+    return found
+
+
+def _endpoint(setting: str, address: str) -> Endpoint:
+    host, colon, port = address.rpartition(":")
+    if setting == "listeners" and not (colon and port):
+        raise ValueError(f"listeners: {address!r} has no port; write host:port, 0 for a free one")
+    if not host and colon:  # As in Kafka: every address.
+        address = f"0.0.0.0:{port}"
+    try:
+        return Endpoint(*host_and_port(address))
+    except ValueError as reason:
+        raise ValueError(f"{setting}: {reason}") from None
+
+
+def _protocols(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for each in text.split(","):
+        matched = _MAPPED.fullmatch(each)
+        if matched is None:
+            raise ValueError(
+                f"listener.security.protocol.map: {each.strip()!r} is no NAME:PROTOCOL"
+            )
+        name, protocol = matched[1].upper(), matched[2].upper()
+        if name in found:
+            raise ValueError(f"listener.security.protocol.map: it names {name} twice")
+        if protocol not in Protocol.__members__:
+            raise ValueError(
+                f"listener.security.protocol.map: {protocol} is none of "
+                f"{', '.join(Protocol.__members__)}"
+            )
+        found[name] = protocol
+    return found
+
+
+def _protocol_of(name: str, protocols: Mapping[str, str]) -> Protocol:
+    if name not in protocols:
+        raise ValueError(
+            f"listener.security.protocol.map: it has no protocol for the listener {name}; add "
+            f"{name}:SASL_SSL, or another of {', '.join(Protocol.__members__)}"
+        )
+    return Protocol[protocols[name]]
+
+
+def ranges_that_overlap(
+    listeners: Sequence[Listener], nodes: int
+) -> Iterator[tuple[Listener, Listener]]:
+    """Pairs of listeners of which two nodes would need the same port."""
+    fixed = [each for each in listeners if each.listens.port]
+    for i, one in enumerate(fixed):
+        for other in fixed[i + 1 :]:
+            if abs(one.listens.port - other.listens.port) < nodes:
+                yield one, other

@@ -1,0 +1,153 @@
+"""Each refusal of a start, and what it says to do."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from smq.model.security_settings import STANDARD_AUTHORIZER
+from smq.security.listener_rules import identifies_peers, is_loopback, problems_of_listeners
+from smq.security.listeners import listeners_of
+from tests.model.configs import config_of
+
+AUTHORIZER = {"authorizer.class.name": STANDARD_AUTHORIZER}
+KEYS = {"ssl.keystore.location": "/keys.pem"}
+TRUST = {"ssl.truststore.location": "/trust.pem"}
+
+
+def problems(**given: object) -> list[str]:
+    named = {name.replace("_", "."): value for name, value in given.items()}
+    return problems_with(named)
+
+
+def problems_with(given: Mapping[str, object], file: str = "") -> list[str]:
+    return [
+        each.sentence for each in problems_of_listeners(config_of(command_line=given, file=file))
+    ]
+
+
+def beyond(protocol: str, **given: object) -> dict[str, object]:
+    """One listener that other hosts reach."""
+    return {"listeners": f"{protocol}://10.0.0.1:9092", **KEYS, **given}
+
+
+def test_a_start_without_security_settings_has_no_problems() -> None:
+    assert problems() == []
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_PLAINTEXT"])
+def test_a_listener_beyond_loopback_without_encryption_needs_a_flag(protocol: str) -> None:
+    [problem] = problems_with(beyond(protocol) | AUTHORIZER)
+    assert f"{protocol} would be reached from other hosts at 10.0.0.1 without encryption" in problem
+    assert "allow.plaintext=true" in problem
+    assert problems_with(beyond(protocol) | {"allow.plaintext": "true"}) == []
+
+
+def test_the_short_form_beyond_loopback_needs_the_flag_too() -> None:
+    [problem] = problems(host="0.0.0.0", advertise="queue.example")
+    assert "allow.plaintext=true" in problem
+    assert problems(host="0.0.0.0", advertise="queue.example", allow_plaintext="true") == []
+
+
+def test_encryption_beyond_loopback_needs_logins_and_an_authorizer() -> None:
+    [problem] = problems_with(beyond("SSL"))
+    assert "without logins (SASL_SSL, or ssl.client.auth=required) and an authorizer" in problem
+    [problem] = problems_with(beyond("SASL_SSL"))
+    assert "without an authorizer (authorizer.class.name)" in problem
+    [problem] = problems_with(beyond("SSL") | AUTHORIZER)
+    assert "without logins" in problem
+    assert problems_with(beyond("SSL") | {"allow.anonymous": "true"}) == []
+    assert problems_with(beyond("SASL_SSL") | AUTHORIZER) == []
+    certificates = {"ssl.client.auth": "required", **TRUST}
+    assert problems_with(beyond("SSL") | AUTHORIZER | certificates) == []
+
+
+def test_requested_certificates_are_no_logins() -> None:
+    certificates = {"ssl.client.auth": "requested", **TRUST}
+    [problem] = problems_with(beyond("SSL") | AUTHORIZER | certificates)
+    assert "without logins" in problem
+
+
+def test_nothing_is_asked_of_a_listener_on_loopback() -> None:
+    assert problems(listeners="PLAINTEXT://127.0.0.1:1,SASL_PLAINTEXT://[::1]:300") == []
+
+
+def test_the_short_form_and_listeners_exclude_each_other() -> None:
+    [problem] = problems(listeners="PLAINTEXT://127.0.0.1:1", port=2, advertise="x")
+    assert problem.startswith("listeners: port and advertise cannot be set beside it")
+    [problem] = problems(advertised_listeners="PLAINTEXT://x:1")
+    assert problem == "advertised.listeners: set listeners too, or use advertise"
+
+
+def test_ports_that_overlap_or_do_not_exist_are_refused() -> None:
+    [problem] = problems(
+        listeners="PLAINTEXT://127.0.0.1:9,SASL_PLAINTEXT://127.0.0.1:10", shards=2
+    )
+    assert problem.endswith("choose ports that are 2 apart")
+    [problem] = problems(listeners="PLAINTEXT://127.0.0.1:65535", shards=2)
+    assert "the last port is 65535" in problem
+    [problem] = problems(listeners="PLAINTEXT://127.0.0.1:80", http_port=81, shards=2)
+    assert problem == "http.port: 81 is a port of the listener PLAINTEXT; choose another"
+
+
+def test_tls_needs_a_key_and_checked_certificates_need_authorities() -> None:
+    [problem] = problems(listeners="SSL://127.0.0.1:1")
+    assert "`smq certs` makes some" in problem
+    [problem] = problems_with(
+        {"listeners": "SSL://127.0.0.1:1", "ssl.client.auth": "required"} | KEYS
+    )
+    assert problem.startswith("ssl.truststore.location (SSL): clients' certificates are checked")
+    given = {"listeners": "SSL://127.0.0.1:1", "ssl.keystore.certificate.chain": "x"}
+    assert "are given together" in problems_with(given | KEYS)[0]
+
+
+def test_a_listeners_own_keys_are_enough() -> None:
+    file = '[listener.name.ssl]\nssl.keystore.location = "/keys.pem"'
+    assert problems_with({"listeners": "SSL://127.0.0.1:1"}, file) == []
+
+
+def test_jks_is_refused_with_the_command_that_converts_it() -> None:
+    given = {"listeners": "SSL://127.0.0.1:1", "ssl.keystore.type": "JKS"}
+    [problem] = problems_with(given | KEYS)
+    assert "keytool -importkeystore -srckeystore /keys.pem" in problem
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "words"),
+    [
+        ("ssl.enabled.protocols", "TLSv1.1,TLSv1.3", "TLSv1.1 is none of"),
+        ("ssl.principal.mapping.rules", "RULE:x", "is no rule"),
+        ("sasl.enabled.mechanisms", "GSSAPI", "GSSAPI is none of PLAIN"),
+        ("sasl.enabled.mechanisms", ",", "nobody can log in without one of"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_refused(setting: str, value: str, words: str) -> None:
+    [problem] = problems_with({"listeners": "SASL_SSL://127.0.0.1:1", setting: value} | KEYS)
+    assert words in problem
+
+
+def test_a_setting_of_no_listener_or_mechanism_is_refused() -> None:
+    file = """
+    [listener.name]
+    other.ssl.client.auth = "none"
+    plaintext.gssapi.connections.max.reauth.ms = 1
+    """
+    one, other = problems_with({"listeners": "PLAINTEXT://127.0.0.1:1"}, file)
+    assert "there is no listener OTHER; it is one of PLAINTEXT" in one
+    assert "gssapi is none of the mechanisms plain" in other
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("127.0.0.1", True), ("127.8.9.1", True), ("::1", True), ("localhost", True),
+     ("0.0.0.0", False), ("::", False), ("10.0.0.1", False), ("queue.example", False),
+     ("localhost.example", False), ("fe80::1%eth0", False)],
+)  # fmt: skip
+def test_only_loopback_is_loopback(host: str, *, expected: bool) -> None:
+    assert is_loopback(host) == expected
+
+
+def test_peers_are_identified_by_sasl_or_by_certificates() -> None:
+    given = {"listeners": "SSL://a:1,SASL_SSL://a:2,SASL_PLAINTEXT://a:3,PLAINTEXT://a:4"}
+    for auth, expected in (("none", [0, 1, 1, 0]), ("required", [1, 1, 1, 0])):
+        config = config_of(command_line=given | {"ssl.client.auth": auth})
+        assert [identifies_peers(config, each) for each in listeners_of(config)] == expected
