@@ -38,6 +38,10 @@ class Names:
         self._names: dict[tuple[str, object], str] = {}
         self._counts: dict[str, int] = {}
 
+    def call(self, kind: str, value: object, name: str) -> None:
+        """Give a value its name now, not when it is first seen in an answer."""
+        self._names[kind, value] = name
+
     def of(self, kind: str, value: object) -> str:
         name = self._names.get((kind, value))
         if name is None:

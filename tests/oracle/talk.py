@@ -90,6 +90,10 @@ class Talk:
         self.names = Names(self.own())
         self.voice()
 
+    def connect(self) -> socket.socket:
+        """Open a connection, for any of the voices."""
+        return socket.create_connection(("127.0.0.1", self.port), ANSWER_SECONDS_MAX)
+
     def voice(self) -> "Voice":
         """One more connection."""
         voice = Voice(self)
@@ -249,15 +253,19 @@ class Voice:
         self._talk.note(step, plain(answer, self._talk.names))
         return answer
 
+    def release(self) -> socket.socket | None:
+        """Let go of the connection, if there is one."""
+        connection, self._socket = self._socket, None
+        return connection
+
     def close(self) -> None:
-        if self._socket:
-            self._socket.close()
-            self._socket = None
+        connection = self.release()
+        if connection:
+            connection.close()
 
     def _send(self, data: bytes) -> None:
         if self._socket is None:
-            address = ("127.0.0.1", self._talk.port)
-            self._socket = socket.create_connection(address, ANSWER_SECONDS_MAX)
+            self._socket = self._talk.connect()
         self._socket.settimeout(self.answer_seconds_max)
         with suppress(ConnectionError):  # Whoever waits for the answer will see it.
             self._socket.sendall(data)
