@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from smq.model.caller import Caller
 from smq.model.now import Now
+from smq.security.caller import Caller
+from smq.security.rights import Rights
 from smq.shard.loans import Loan
 from smq.shard.shard import Shard
 from smq.wire.headers import RequestHeader
@@ -38,6 +39,11 @@ class ShardContext:
     caller: Caller = field(default_factory=Caller)
     loan: Loan = field(default_factory=Loan)
     described: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def rights(self) -> Rights:
+        """What its client may do, now."""
+        return self.caller.rights
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from smq.coordinator.coordinator import Coordinator
 from smq.coordinator.mutations import Charge
 from smq.model.catalog import Node
 from smq.model.now import Now
+from smq.security.rights import Rights
 from smq.wire.headers import RequestHeader
 
 Message: TypeAlias = Any  # One of smq.wire.generated's responses.
@@ -37,14 +38,15 @@ class AnswerSoFar:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorContext:
-    """A request that a node has relayed. `origin` is for the sender of the answer.
+    """A request that a node has relayed. `origin` is for the sender of the answer; `rights` are
+    those of the client.
 
     described  names that earlier portions have answered, for handlers that answer each once
     told       what earlier portions have told
     """
 
     header: RequestHeader
-    client_host: str
+    rights: Rights
     node_id: int
     nodes: list[Node]
     coordinator: Coordinator
@@ -52,6 +54,11 @@ class CoordinatorContext:
     origin: object
     described: dict[str, None] = field(default_factory=dict)
     told: AnswerSoFar = field(default_factory=AnswerSoFar)
+
+    @property
+    def client_host(self) -> str:
+        """The address of the client."""
+        return self.rights.peer.host
 
     @property
     def version(self) -> int:

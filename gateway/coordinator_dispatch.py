@@ -15,6 +15,7 @@ from smq.coordinator.transactions.waiting import StillEnding
 from smq.model.catalog import Node
 from smq.model.errors import PeerError
 from smq.model.now import Now
+from smq.security.principals import Peer, Principal
 from smq.wire.codec import READ_ERRORS, Buffer, Writer, read_compact_string, read_string
 from smq.wire.generated import apis, metadata as metadata_codec
 from smq.wire.generated.metadata import MetadataRequest, MetadataResponse
@@ -93,9 +94,9 @@ def dispatch(
     if len(relayed.request) > api.bounds.bytes_max:
         raise PeerError(f"{api.name}: a request of {len(relayed.request)} bytes")
     origin = Origin(place, api, header)
-    context = CoordinatorContext(
-        header, relayed.client_host, relayed.node_id, nodes, coordinator, now, origin
-    )
+    principal, host, listener = relayed.asker
+    rights = coordinator.access.rights_of(Peer(Principal.parse(principal), host, listener))
+    context = CoordinatorContext(header, rights, relayed.node_id, nodes, coordinator, now, origin)
     handle = _make_topics if api.codec is metadata_codec else api.handle
     if handle is None or (api.where is not Where.COORDINATOR and handle is not _make_topics):
         raise PeerError(f"{api.name} is not for the coordinator")

@@ -11,9 +11,9 @@ from gateway.apis.api_versions import advertised, answer as versions_answer
 from gateway.apis.table import API_BY_KEY, APIS, Api, Where
 from gateway.context import Message, Relay, Result, ShardContext
 from gateway.parts import Parts, saying, taken
-from smq.model.caller import Caller
 from smq.model.errors import ErrorCode, PeerError
 from smq.model.now import Now
+from smq.security.caller import Caller
 from smq.shard.loans import Loan
 from smq.shard.shard import Shard
 from smq.wire.codec import READ_ERRORS, Lent, Writer, skip_tags

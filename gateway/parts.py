@@ -13,14 +13,15 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from struct import error
-from typing import Any
+from typing import Any, Protocol
 
 from gateway.apis.bounds import Cut
 from gateway.apis.table import Api
 from gateway.context import Ask, Message, Relay, Step, Wait
 from gateway.error_codes import Codes, error_codes, error_codes_of_rows
 from gateway.rows import Rows
-from smq.model.errors import PeerError
+from smq.model.errors import BrokerError, ErrorCode, PeerError
+from smq.security.rights import Rights
 from smq.wire.codec import Buffer, Writer
 from smq.wire.headers import RequestHeader, write_response_header
 from smq.wire.messages.notation import Field
@@ -130,10 +131,27 @@ def _rows_field(api_key: int, version: int, cut: Cut) -> Field:
 
 
 Handle = Callable[[Message, Any], Any]
+_NOT_ALLOWED = BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+
+
+class Context(Protocol):
+    """What a handler is given."""
+
+    @property
+    def rights(self) -> Rights:
+        """What the client may do."""
+
+
+def _allowed(api: Api, handle: Handle, rights: Rights) -> Handle:
+    """The handler of a request, or what refuses all of it."""
+    refuse = api.refuse
+    if refuse is None or rights.cluster(api.rights[0].operation):
+        return handle
+    return lambda request, _context: refuse(request, _NOT_ALLOWED)
 
 
 def taken(
-    api: Api, header: RequestHeader, body: tuple[Buffer, int], handle: Handle, context: object
+    api: Api, header: RequestHeader, body: tuple[Buffer, int], handle: Handle, context: Context
 ) -> Any:  # noqa: ANN401  (what handlers answer, or Parts)
     """Handle a request: its handler's result, or Parts. Raises PeerError.
 
@@ -142,6 +160,7 @@ def taken(
     """
     request, at = body
     assert len(request) <= api.bounds.bytes_max, "it is refused unread"
+    handle = _allowed(api, handle, context.rights)
     version, cut = header.api_version, api.bounds.cut
     if len(request) > api.bounds.few_bytes:
         elements_max, path = api.bounds.elements_max, cut.request if cut is not None else ()

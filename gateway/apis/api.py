@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway.apis.bounds import SMALL, Bounds
+from smq.model.errors import BrokerError
+from smq.security.acls import Operation, ResourceType
 from smq.wire.api import WireApi
 
 
@@ -24,11 +26,30 @@ class Where(Enum):
     COORDINATOR = "coordinator"
 
 
+class Right(NamedTuple):
+    """What a client may need to be allowed: an operation on resources of a type."""
+
+    operation: Operation
+    resource_type: ResourceType
+
+    def __str__(self) -> str:
+        return f"{self.operation.name} {self.resource_type.name}"
+
+
+def on_cluster(operation: Operation) -> tuple[Right, ...]:
+    """The only right: on the cluster."""
+    return (Right(operation, ResourceType.CLUSTER),)
+
+
 @dataclass(frozen=True)
 class Api:
     """One row of the table: key, versions and codec come from the registry.
 
     `in_parts` splits a request that is too large for one step and whose parts depend on each other.
+
+    rights   what its clients may need, where an authorizer is on; a handler asks for no other
+    refuse   makes the answer to a client without the first of them, which is on the cluster; None:
+             the handler asks and answers itself
     """
 
     wire: WireApi[Any, Any]
@@ -37,9 +58,13 @@ class Api:
     left_out: str = ""
     bounds: Bounds = SMALL
     in_parts: Callable[..., Any] | None = None
+    rights: tuple[Right, ...] = ()
+    refuse: Callable[[Any, BrokerError], Any] | None = None
 
     def __post_init__(self) -> None:
         _ = self.codec  # Loaded now: before the forks, which share it.
+        if self.refuse is not None:
+            assert self.rights[0].resource_type is ResourceType.CLUSTER
 
     @property
     def name(self) -> str:

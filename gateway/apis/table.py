@@ -18,7 +18,6 @@ from gateway.apis import (
     describe_log_dirs,
     describe_quorum,
     describe_topic_partitions,
-    describe_user_scram_credentials,
     elect_leaders,
     fetch,
     find_coordinator,
@@ -38,8 +37,9 @@ from gateway.apis import (
     sync_group,
     telemetry,
     update_features,
+    user_scram_credentials,
 )
-from gateway.apis.api import Api, Where
+from gateway.apis.api import Api, Where, on_cluster
 from gateway.apis.bounds import (
     GROUP,
     NAMED,
@@ -65,12 +65,12 @@ from gateway.apis.transactions import (
     write_txn_markers,
 )
 from gateway.fetch.portions import PORTION_MAX
+from smq.security.acls import Operation
 from smq.wire.generated import apis
 
 __all__ = ["APIS", "API_BY_KEY", "Api", "Where"]
 
 UNLESS_WANTED = "advertised only while a subscription exists"
-NO_AUTHORIZER = "all: there is no authorizer, as in Kafka by default"
 
 
 APIS: tuple[Api, ...] = (
@@ -217,9 +217,33 @@ APIS: tuple[Api, ...] = (
         "",
         OFFSETS,
     ),
-    Api(apis.DESCRIBE_ACLS, Where.SHARD, acls.describe, NO_AUTHORIZER),
-    Api(apis.CREATE_ACLS, Where.SHARD, acls.create, NO_AUTHORIZER, WHOLE),
-    Api(apis.DELETE_ACLS, Where.SHARD, acls.delete, NO_AUTHORIZER, WHOLE),
+    Api(
+        apis.DESCRIBE_ACLS,
+        Where.COORDINATOR,
+        acls.describe,
+        "",
+        answered_in_parts("resources", "acls"),
+        rights=on_cluster(Operation.DESCRIBE),
+        refuse=acls.refuse_describing,
+    ),
+    Api(
+        apis.CREATE_ACLS,
+        Where.COORDINATOR,
+        acls.create,
+        "",
+        WHOLE,
+        rights=on_cluster(Operation.ALTER),
+        refuse=acls.refuse_creating,
+    ),
+    Api(
+        apis.DELETE_ACLS,
+        Where.COORDINATOR,
+        acls.delete,
+        "",
+        answered_in_parts("filter_results"),
+        rights=on_cluster(Operation.ALTER),
+        refuse=acls.refuse_deleting,
+    ),
     Api(
         apis.DESCRIBE_CONFIGS,
         Where.COORDINATOR,
@@ -319,9 +343,21 @@ APIS: tuple[Api, ...] = (
     ),
     Api(
         apis.DESCRIBE_USER_SCRAM_CREDENTIALS,
-        Where.SHARD,
-        describe_user_scram_credentials.handle,
-        "users: there is no login",
+        Where.COORDINATOR,
+        user_scram_credentials.describe,
+        "",
+        answered_in_parts("results"),
+        rights=on_cluster(Operation.DESCRIBE),
+        refuse=user_scram_credentials.refuse_describing,
+    ),
+    Api(
+        apis.ALTER_USER_SCRAM_CREDENTIALS,
+        Where.COORDINATOR,
+        user_scram_credentials.alter,
+        "",
+        WHOLE,
+        rights=on_cluster(Operation.ALTER),
+        refuse=user_scram_credentials.refuse_altering,
     ),
     Api(
         apis.DESCRIBE_QUORUM,

@@ -11,7 +11,9 @@ from smq.model.errors import BrokerError, ErrorCode
 from smq.security.access import ACCESS_BYTES_MAX, authorizer_of
 from smq.security.acls import AclBinding, AclBindingFilter
 from smq.security.credentials import ScramCredential, ScramMechanism
+from smq.security.principals import Peer
 from smq.security.published import UserCredential, encode, line_of
+from smq.security.rights import Rights
 from smq.security.rules import Rules
 from smq.store.store import Store
 
@@ -45,6 +47,10 @@ class AccessControl:
     def published(self) -> bytes:
         """What the other processes get."""
         return encode(self._lines.values())
+
+    def rights_of(self, peer: Peer) -> Rights:
+        """What a peer may do."""
+        return Rights(self.authorizer, peer)
 
     # --- rules -----------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from smq.security.authorizer import Authorizer
 from smq.security.credentials import ScramCredential, ScramMechanism
 from smq.security.principals import Peer, parse_super_users
 from smq.security.published import UserCredential, decode, entry_of
-from smq.security.rights import EVERYTHING, Rights
+from smq.security.rights import Rights
 from smq.security.rules import Rules
 
 ACCESS_BYTES_MAX = 16 * 1024 * 1024
@@ -39,6 +39,18 @@ class Block(Protocol):
 
     def read(self) -> tuple[int, bytes]:
         """The version published last, and its value."""
+
+
+class NothingPublished:
+    """A block in which nobody publishes."""
+
+    def has_moved(self, version: int) -> bool:  # noqa: ARG002  (See Block.)
+        """See Block."""
+        return False
+
+    def read(self) -> tuple[int, bytes]:
+        """See Block."""
+        return 0, b""
 
 
 class AccessView:
@@ -100,4 +112,4 @@ class AccessView:
 
     def rights_of(self, peer: Peer) -> Rights:
         """What a peer may do, now and later."""
-        return EVERYTHING if self.authorizer is None else Rights(self.authorizer, peer)
+        return Rights(self.authorizer, peer)

@@ -51,6 +51,7 @@ class Rules:
         return self._count
 
     def __iter__(self) -> Iterator[AclBinding]:
+        """The rules, those of a pattern together."""
         for pattern, by_principal in self._of.items():
             for entries in by_principal.values():
                 for entry in entries:

@@ -13,9 +13,9 @@ from itertools import islice
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
-from smq.model.caller import Caller
 from smq.model.client_metrics import ClientFacts, Subscription, WantedMetrics, wanted_of
 from smq.model.errors import BrokerError, ErrorCode, PeerError
+from smq.security.caller import Caller
 from smq.wire.compression import Codec, InflatesTooFar, compress, decompress
 
 TELEMETRY_BYTES_MAX = 1024 * 1024  # Kafka's default of telemetry.max.bytes.

@@ -27,6 +27,7 @@ from smq.model.config import Config
 from smq.model.errors import ErrorCode
 from smq.model.live_config import in_force
 from smq.model.topic_configs import topic_defaults
+from smq.security.access import AccessView, NothingPublished
 from smq.shard.client_metrics import ClientMetrics
 from smq.shard.directory import Directory
 from smq.shard.fetch_sessions import FetchSessions
@@ -50,13 +51,14 @@ class Shard:
     no other is.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  (what a node has)
         self,
         node_id: int,
         config: Config,
         logs: dict[int, Log],
         nodes: Callable[[], list[Node]],
         secret: bytes,
+        access: AccessView | None = None,
     ) -> None:
         self.node_id, self.logs, self.nodes = node_id, logs, nodes
         self.config = self._started = config
@@ -76,6 +78,7 @@ class Shard:
         self.client_metrics = ClientMetrics()
         self.throttle = Throttle(logs.values())
         self._directory = Directory(secret)
+        self.access = access or AccessView(NothingPublished(), config)
 
     def invariants(self) -> None:
         """Raise AssertionError when the shard does not lead what the catalog says."""

@@ -13,19 +13,22 @@ from smq.model.catalog import Node
 from smq.wire.codec import Writer
 from smq.wire.generated.apis import API_BY_NAME
 from smq.wire.headers import RequestHeader, read_response_header, write_request_header
-from smq.wire.internal.frames import Relayed
+from smq.wire.internal.frames import Relayed, WrittenPeer
 from tests.coordinator.coordinator_driver import CoordinatorDriver
 
+ASKER = WrittenPeer("User:ANONYMOUS", "10.0.0.9", "PLAINTEXT")
 NODES = [Node(1, "one", 9092, 7), Node(2, "two", 9093, 8)]
 
 
-def relayed(name: str, version: int, request: Any, node_id: int = 1) -> Relayed:
+def relayed(
+    name: str, version: int, request: Any, node_id: int = 1, asker: WrittenPeer = ASKER
+) -> Relayed:
     """A request as a shard relays it."""
     api = API_BY_NAME[name]
     writer = Writer()
     write_request_header(RequestHeader(api.key, version, 77, "client"), writer)
     api.write_request(request, version, writer)
-    return Relayed(node_id, "10.0.0.9", memoryview(writer.to_bytes()))
+    return Relayed(node_id, asker, memoryview(writer.to_bytes()))
 
 
 def decoded(name: str, version: int, body: bytes) -> Any:
@@ -50,7 +53,7 @@ class CoordinatorBench(CoordinatorDriver):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.is_deaf = False
+        self.is_deaf, self.asker = False, ASKER
         self.lost: set[int] = set()  # Partitions that may have lost records.
         self._places = count(1)
         self._answered: dict[int, Any] = {}
@@ -58,7 +61,7 @@ class CoordinatorBench(CoordinatorDriver):
     def ask(self, name: str, version: int, request: Any, node_id: int = 1) -> Any:
         """The response; or a number, where the answer is to come later."""
         place = next(self._places)
-        question = relayed(name, version, request, node_id)
+        question = relayed(name, version, request, node_id, self.asker)
         asked = dispatch(question, self.coordinator, NODES, self.now, place)
         if isinstance(asked.response, Parts):
             return decoded(name, version, finished(asked.response).to_bytes())

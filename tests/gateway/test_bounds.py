@@ -36,7 +36,7 @@ from smq.shard.validation import INFLATED_BYTES_MAX, Validation
 from smq.store.rows import CommittedOffset
 from smq.wire.internal.form import Failed
 from smq.wire.internal.frames import Relayed
-from tests.gateway.coordinator_bench import NODES, CoordinatorBench
+from tests.gateway.coordinator_bench import ASKER, NODES, CoordinatorBench
 from tests.gateway.groups import join_request, make_topic
 from tests.gateway.largest import NOTHING, Names, largest, worst_contents
 from tests.gateway.shard_api_bench import ShardBench, sent
@@ -153,7 +153,7 @@ def asked_of_shard(meter: Meter, bench: ShardBench, request: bytes) -> None:
 
 
 def asked_of_coordinator(meter: Meter, bench: CoordinatorBench, request: bytes) -> None:
-    question = Relayed(1, "10.0.0.9", memoryview(request))
+    question = Relayed(1, ASKER, memoryview(request))
     asked = meter.step(
         lambda: dispatch_in_coordinator(question, bench.coordinator, NODES, bench.now, 1)
     )

@@ -10,8 +10,8 @@ import pytest
 from gateway.apis.unknown_first import unknown_first
 from gateway.fetch.rules import IDS_FROM, topics_of
 from gateway.fetch.session import _topics
-from smq.model.caller import Caller
 from smq.model.errors import ErrorCode
+from smq.security.caller import Caller
 from smq.shard.client_metrics import ClientMetrics
 from smq.shard.fetch_sessions import Asked, FetchSession
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -23,15 +23,15 @@ from gateway.coordinator_dispatch import dispatch as dispatch_in_coordinator
 from gateway.dispatch import dispatch
 from gateway.parts import Parts
 from smq.coordinator.group_events import Commit
-from smq.model.caller import Caller
 from smq.model.errors import PeerError
+from smq.security.caller import Caller
 from smq.shard.client_metrics import INFLATED_BYTES_MAX
 from smq.store.rows import CommittedOffset
 from smq.wire.internal.form import Failed
 from smq.wire.internal.frames import Relayed
 from smq.wire.markers import Marker
 from tests.gateway.contents import CONTENTS, World, request_of
-from tests.gateway.coordinator_bench import NODES, CoordinatorBench
+from tests.gateway.coordinator_bench import ASKER, NODES, CoordinatorBench
 from tests.gateway.groups import join_request, make_topic
 from tests.gateway.shard_api_bench import ShardBench, sent
 from tests.shard import shard_bench
@@ -300,7 +300,7 @@ def test_no_content_holds_the_coordinator(
     bench, world = coordinator
 
     def ask(meter: Meter, request: bytes) -> None:
-        question = Relayed(1, "10.0.0.9", memoryview(request))
+        question = Relayed(1, ASKER, memoryview(request))
         asked = meter.step(
             lambda: dispatch_in_coordinator(question, bench.coordinator, NODES, bench.now, 1)
         )

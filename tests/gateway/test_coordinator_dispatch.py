@@ -18,7 +18,7 @@ from smq.wire.generated.list_groups import ListGroupsRequest
 from smq.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
 from smq.wire.internal.frames import Relayed
 from smq.wire.messages.tables import APIS as WIRE_APIS
-from tests.gateway.coordinator_bench import NODES, CoordinatorBench, finished, relayed
+from tests.gateway.coordinator_bench import ASKER, NODES, CoordinatorBench, finished, relayed
 from tests.gateway.groups import join_request
 
 COORDINATED = [api for api in APIS if api.where is Where.COORDINATOR]
@@ -63,7 +63,7 @@ def test_garbage_is_answered_or_refused_and_nothing_else(
     api = data.draw(st.sampled_from(COORDINATED))
     version = data.draw(st.integers(api.versions.start, api.versions.stop - 1))
     head = api.key.to_bytes(2) + version.to_bytes(2) + b"\0\0\0\1\xff\xff"
-    question = Relayed(1, "10.0.0.9", memoryview(head + rest))
+    question = Relayed(1, ASKER, memoryview(head + rest))
     try:
         asked = dispatch(question, bench.coordinator, NODES, bench.now, 1)
     except PeerError:

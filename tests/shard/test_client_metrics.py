@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from smq.model.caller import Caller
 from smq.model.errors import BrokerError, ErrorCode
+from smq.security.caller import Caller
 from smq.shard import client_metrics as module
 from smq.shard.client_metrics import (
     INFLATED_BYTES_MAX,

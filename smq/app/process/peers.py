@@ -20,6 +20,7 @@ from smq.wire.internal.frames import (
     ACCEPTOR_IDS_FROM,
     KIND_KAFKA,
     InternalFrame,
+    WrittenPeer,
     encode_frame,
     encode_relay,
 )
@@ -114,9 +115,9 @@ class Peers:
         before its later answers."""
         self._coordinator.on_question = take
 
-    def relay(self, client_host: str, request: Buffer, answered: Answered) -> None:
+    def relay(self, asker: WrittenPeer, request: Buffer, answered: Answered) -> None:
         """Relay a client's request to the coordinator; the answer is b"" if that fails."""
-        body = encode_relay(self._node_id, client_host, request)
+        body = encode_relay(self._node_id, asker, request)
         self._coordinator.ask_for_pieces(lambda i: encode_frame(i, KIND_KAFKA, body), answered)
 
     def ask_coordinator(

@@ -26,6 +26,7 @@ from smq.log.sync import SyncThread
 from smq.model.catalog import Catalog, Node
 from smq.model.errors import MadeByNewer
 from smq.model.printable import say_error
+from smq.security.access import AccessView
 from smq.shard.shard import Shard
 from smq.wire.attach import Hello
 
@@ -45,7 +46,8 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
         for number, memory in inheritance.logs.items()
     }
     nodes = partial(_nodes, inheritance)
-    shard = Shard(node_id, inheritance.config, logs, nodes, os.urandom(16))
+    access = AccessView(inheritance.access, inheritance.config)
+    shard = Shard(node_id, inheritance.config, logs, nodes, os.urandom(16), access)
     peers = Peers(
         loop, node_id, inheritance.socket_path(COORDINATOR), inheritance.socket_path(SEALER)
     )

@@ -73,6 +73,7 @@ class ShardServer:
     ) -> None:
         self._loop, self._shard, self._read_catalog = loop, shard, read_catalog
         self._config, self._quotas_version = shard.config, shard.quotas.version
+        self._access_version = shard.access.version
         payloads = payloads_of(shard.config, peers, monotonic_ms)
         room = self._room = TurnRoom()
         references = self._references = References(payloads, shard.topic_of, shard.config, room)
@@ -223,6 +224,7 @@ class ShardServer:
 
     def _begin_turn(self) -> None:
         self._room.begin_turn()
+        self._follow_access()
         if self._read_catalog():
             if self._shard.config is not self._config:
                 self._take_settings(self._shard.config)
@@ -234,6 +236,20 @@ class ShardServer:
                     self._replies.touch(connection)
             for changed in self.when_catalog_changes:
                 changed()
+
+    def _follow_access(self) -> None:
+        """Answer what waits by the rights of now, and drop who has logged in with what is no longer
+        a password."""
+        access = self._shard.access
+        access.refresh()
+        if access.version == self._access_version:
+            return
+        self._access_version = access.version
+        self._polls.look_again()
+        gone, access.changed_users = access.changed_users, set()
+        for connection in list(self.clients.by_fd.values()):
+            if connection.caller.logged_in_as in gone:
+                connection.close()
 
     def _take_settings(self, config: Config) -> None:
         """Use other settings from now on."""

@@ -36,6 +36,7 @@ from smq.log.log import Log
 from smq.log.recovery import open_log
 from smq.model.catalog import Catalog, Node
 from smq.model.now import Now
+from smq.security.access import AccessView
 from smq.shard.produce import Marks
 from smq.shard.shard import Shard
 from smq.store.store import FILE_NAME
@@ -226,7 +227,8 @@ class ShardProcess(SimProcess):
         for number, log in logs.items():  # It may die before it can write what it knows of losses.
             host.disks[number].faults.boot_is_unknown |= not log.losses.is_saved
         nodes, secret = partial(nodes_of, inheritance), self.chance.randbytes(16)
-        self.shard = shard = Shard(node_id, host.config, logs, nodes, secret)
+        access = AccessView(inheritance.access, host.config)
+        self.shard = shard = Shard(node_id, host.config, logs, nodes, secret, access)
         paths = inheritance.socket_path(COORDINATOR), inheritance.socket_path(SEALER)
         peers = Peers(self.loop, node_id, *paths)
         words = inheritance.catalog.words

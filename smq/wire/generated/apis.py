@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from smq.wire.generated.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
     from smq.wire.generated.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
     from smq.wire.generated.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse
+    from smq.wire.generated.alter_user_scram_credentials import AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse
     from smq.wire.generated.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
     from smq.wire.generated.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
     from smq.wire.generated.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -101,6 +102,7 @@ OFFSET_DELETE: WireApi[OffsetDeleteRequest, OffsetDeleteResponse] = WireApi(47, 
 DESCRIBE_CLIENT_QUOTAS: WireApi[DescribeClientQuotasRequest, DescribeClientQuotasResponse] = WireApi(48, "DescribeClientQuotas", 0, 1, 1, "describe_client_quotas")
 ALTER_CLIENT_QUOTAS: WireApi[AlterClientQuotasRequest, AlterClientQuotasResponse] = WireApi(49, "AlterClientQuotas", 0, 1, 1, "alter_client_quotas")
 DESCRIBE_USER_SCRAM_CREDENTIALS: WireApi[DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse] = WireApi(50, "DescribeUserScramCredentials", 0, 0, 0, "describe_user_scram_credentials")
+ALTER_USER_SCRAM_CREDENTIALS: WireApi[AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse] = WireApi(51, "AlterUserScramCredentials", 0, 0, 0, "alter_user_scram_credentials")
 DESCRIBE_QUORUM: WireApi[DescribeQuorumRequest, DescribeQuorumResponse] = WireApi(55, "DescribeQuorum", 0, 2, 0, "describe_quorum")
 UPDATE_FEATURES: WireApi[UpdateFeaturesRequest, UpdateFeaturesResponse] = WireApi(57, "UpdateFeatures", 0, 2, 0, "update_features")
 DESCRIBE_CLUSTER: WireApi[DescribeClusterRequest, DescribeClusterResponse] = WireApi(60, "DescribeCluster", 0, 2, 0, "describe_cluster")
@@ -154,6 +156,7 @@ APIS: tuple[WireApi[Any, Any], ...] = (
     DESCRIBE_CLIENT_QUOTAS,
     ALTER_CLIENT_QUOTAS,
     DESCRIBE_USER_SCRAM_CREDENTIALS,
+    ALTER_USER_SCRAM_CREDENTIALS,
     DESCRIBE_QUORUM,
     UPDATE_FEATURES,
     DESCRIBE_CLUSTER,

@@ -16,6 +16,7 @@ question of `smq.wire.internal.messages`, or its answer, in the form of `smq.wir
 
 import struct
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from smq.model.errors import PeerError
@@ -29,7 +30,7 @@ PIECE_BYTES_MIN = 1 << 16  # Of the pieces of a large frame but the last one, ab
 FIRST_BYTES_MIN = 64  # Of the first piece: a response's header, and more.
 
 _HEAD = struct.Struct("<IQB")
-_RELAY = struct.Struct("<iB")
+_RELAY = struct.Struct("<iIHH")
 
 
 class InternalFrame(NamedTuple):
@@ -46,11 +47,19 @@ class InternalFrame(NamedTuple):
         return b"".join((self.first, *self.rest)) if self.rest else self.first
 
 
+class WrittenPeer(NamedTuple):
+    """Who has sent a request: the principal as it is written, its address, the listener."""
+
+    principal: str
+    host: str
+    listener: str
+
+
 class Relayed(NamedTuple):
     """A client's request on its way to the coordinator."""
 
     node_id: int
-    client_host: str
+    asker: WrittenPeer
     request: memoryview
 
 
@@ -66,17 +75,18 @@ def frame_pieces(frame_id: int, kind: int, body: Sequence[bytes]) -> list[bytes]
     return [head, *body] if size >= LARGE_BYTES else [b"".join((head, *body))]
 
 
-def encode_relay(node_id: int, client_host: str, request: bytes | memoryview) -> bytes:
-    """The body of a KIND_KAFKA question: the client, then the request without its size."""
-    host = client_host.encode()
-    return b"".join((_RELAY.pack(node_id, len(host)), host, request))
+def encode_relay(node_id: int, asker: WrittenPeer, request: bytes | memoryview) -> bytes:
+    """The body of a KIND_KAFKA question: who asks, then the request without its size."""
+    names = [name.encode() for name in asker]
+    return b"".join((_RELAY.pack(node_id, *map(len, names)), *names, request))
 
 
 def decode_relay(body: bytes) -> Relayed:
     """The parts of a KIND_KAFKA question."""
-    node_id, host_bytes = _RELAY.unpack_from(body)
-    start = _RELAY.size + host_bytes
-    return Relayed(node_id, body[_RELAY.size : start].decode(), memoryview(body)[start:])
+    node_id, *sizes = _RELAY.unpack_from(body)
+    ends = list(accumulate(sizes, initial=_RELAY.size))
+    names = (body[start:end].decode() for start, end in pairwise(ends))
+    return Relayed(node_id, WrittenPeer(*names), memoryview(body)[ends[-1] :])
 
 
 class InternalReader:

@@ -39,20 +39,4 @@ AlterClientQuotas 49 versions 0-1 flexible 1+
             entity                             []AlteredEntity
                 entity_type                    string
                 entity_name                    string?
-
-DescribeUserScramCredentials 50 versions 0-0 flexible 0+
-    DescribeUserScramCredentialsRequest
-        users                                  []UserName?
-            name                               string
-    DescribeUserScramCredentialsResponse
-        throttle_time_ms                       int32
-        error_code                             int16
-        error_message                          string?
-        results                                []DescribeUserScramCredentialsResult
-            user                               string
-            error_code                         int16
-            error_message                      string?
-            credential_infos                   []CredentialInfo
-                mechanism                      int8
-                iterations                     int32
 """

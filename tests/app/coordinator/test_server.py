@@ -67,6 +67,7 @@ from smq.wire.internal.frames import (
     encode_relay,
 )
 from smq.wire.internal.manifest import SetLogStart
+from tests.gateway.coordinator_bench import ASKER
 
 MiB = 1024 * 1024
 CONFIG = Config(data_dir=Path("/nowhere"), shards=2, ring_bytes=16 * MiB, wal_segment_bytes=8 * MiB)
@@ -107,7 +108,7 @@ class Peer:
 
     def relay(self, request: bytes) -> int:
         self._frame_id += 1
-        body = encode_relay(1, "10.0.0.9", request)
+        body = encode_relay(1, ASKER, request)
         self._send(encode_frame(self._frame_id, KIND_KAFKA, body))
         return self._frame_id
 
@@ -154,8 +155,7 @@ class Bench:
         self.published_access: list[bytes] = []
         self.errors = Errors.private()
         publish = self._publish, self.published_access.append
-        path_of = lambda _: Path("/nowhere")  # noqa: E731
-        around = Around(lambda: NODES, *publish, lambda: self.now, path_of, self.errors)
+        around = Around(lambda: NODES, *publish, lambda: self.now, lambda _: Path(), self.errors)
         self.server = CoordinatorServer(self.loop, self._build, around)
         self.turn()
 

@@ -18,6 +18,7 @@ from smq.wire.internal.frames import (
     InternalFrame,
     InternalReader,
     Relayed,
+    WrittenPeer,
     decode_relay,
     encode_frame,
 )
@@ -123,11 +124,12 @@ def test_the_coordinator_learns_who_asks_and_what(loop: TidyLoop, tmp_path: Path
     answer_in(loop, tmp_path / "c.sock", coordinator)
     peers = Peers(loop, 3, tmp_path / "c.sock", tmp_path / "s.sock")
     answers: list[bytes] = []
-    peers.relay("a-host", memoryview(b"request"), lambda *pieces: answers.extend(pieces))
+    asker = WrittenPeer("User:alice", "a-host", "SASL")
+    peers.relay(asker, memoryview(b"request"), lambda *pieces: answers.extend(pieces))
     turn_until(loop, lambda: bool(answers))
     assert answers == [b"response"]
     assert frames[0].kind == KIND_KAFKA
-    assert decode_relay(frames[0].body) == Relayed(3, "a-host", memoryview(b"request"))
+    assert decode_relay(frames[0].body) == Relayed(3, asker, memoryview(b"request"))
     peers.close()
 
 

@@ -17,7 +17,7 @@ from smq.app.process.peers import Neighbour
 from smq.app.shard.commands import BATCHES_BYTES_MAX, ShardCommands
 from smq.log.files.background import BackgroundThread
 from smq.log.files.checkpoint import Checkpoint
-from smq.model.caller import Caller
+from smq.security.caller import Caller
 from smq.shard.client_metrics import Push, kept_of
 from smq.testing.disk import SlowDisk
 from smq.wire.internal.form import Failed, Question, decode_answer, encode_question

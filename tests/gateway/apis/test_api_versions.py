@@ -7,8 +7,8 @@ import pytest
 from gateway.apis.api_versions import answer
 from gateway.apis.table import APIS
 from gateway.dispatch import dispatch
-from smq.model.caller import Caller
 from smq.model.errors import ErrorCode
+from smq.security.caller import Caller
 from smq.wire.codec import Writer
 from smq.wire.generated.api_versions import (
     ApiVersionsRequest,

@@ -13,6 +13,7 @@ from smq.wire.internal.frames import (
     LARGE_BYTES,
     InternalFrame,
     InternalReader,
+    WrittenPeer,
     decode_relay,
     encode_frame,
     encode_relay,
@@ -79,6 +80,7 @@ def test_garbage_gives_frames_or_a_broken_peer(garbage: bytes) -> None:
 
 
 def test_a_relayed_request_comes_out_as_it_went_in() -> None:
-    relayed = decode_relay(encode_relay(3, "127.0.0.1", memoryview(b"request")))
-    assert (relayed.node_id, relayed.client_host) == (3, "127.0.0.1")
+    asker = WrittenPeer("User:CN=é,O=b", "127.0.0.1", "")
+    relayed = decode_relay(encode_relay(3, asker, memoryview(b"request")))
+    assert (relayed.node_id, relayed.asker) == (3, asker)
     assert bytes(relayed.request) == b"request"

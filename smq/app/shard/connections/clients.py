@@ -10,8 +10,9 @@ from smq.app.process.loop import Loop
 from smq.app.process.machine import room_for
 from smq.app.shard.connections.connection import Connection, ConnectionOwner
 from smq.app.shard.connections.limited import look
-from smq.model.caller import Caller
 from smq.model.config import Config
+from smq.security.caller import Caller
+from smq.security.principals import Peer
 from smq.shard.shard import Shard
 
 HOST_SEND_BYTES = 512 * 1024  # For a client on this host: it reads them while caches hold them.
@@ -33,7 +34,7 @@ class Clients:
         kernel_used_ns: Callable[[int], int],
     ) -> None:
         self._loop, self._config, self._owner = loop, shard.config, owner
-        self._quotas = shard.quotas
+        self._quotas, self._access = shard.quotas, shard.access
         self._touch, self._kernel_used_ns = touch, kernel_used_ns
         self._acceptor: Acceptor | None = None
         self.by_fd: dict[int, Connection] = {}
@@ -49,7 +50,9 @@ class Clients:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if address[0] == sock.getsockname()[0]:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, HOST_SEND_BYTES)
-        connection = Connection(self._loop, sock, Caller(*address[:2]), self._owner)
+        caller = Caller(*address[:2])
+        caller.rights = self._access.rights_of(Peer(host=caller.host))
+        connection = Connection(self._loop, sock, caller, self._owner)
         connection.last_used_ns = monotonic_ns()
         self.by_fd[connection.fd] = connection
         self._touch(connection)

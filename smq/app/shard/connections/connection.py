@@ -17,7 +17,7 @@ from shm.kernels.turn.words import LOOPS
 from smq.app.process.loop import Loop, Timer
 from smq.app.shard.connections.receive import Rest
 from smq.log.reading import DamagedFrame
-from smq.model.caller import Caller
+from smq.security.caller import Caller
 from smq.shard.loans import Loan, Sendable
 from smq.shard.references import BadHandleLimit
 from smq.wire.codec import joined
@@ -250,12 +250,13 @@ class Connection:
     def standing(self) -> int:
         """What a kernel may do for this connection: see `clients` of shm.kernels.turn.words.
 
-        It may take requests if the connection holds no part of one, waits for no answer, and may
-        send more.
+        It may take requests if the connection holds no part of one, waits for no answer, may send
+        more, and may do everything: a kernel knows no rights.
         """
         is_busy = self.slots or self.rest.copied or self.rest.buffer
         may_not = self.is_closing or self.closed or self._muted or self.is_limited
-        return LOOPS if is_busy or may_not else self.last_used_ns
+        is_known = self.caller.rights.is_unlimited
+        return LOOPS if is_busy or may_not or not is_known else self.last_used_ns
 
     def pause_if_full(self) -> None:
         """Called after each read: stop reading while the connection is full.

@@ -22,6 +22,7 @@ from smq.model.errors import PeerError
 from smq.wire.codec import Buffer
 from smq.wire.generated import apis
 from smq.wire.headers import KEY_AND_VERSION
+from smq.wire.internal.frames import WrittenPeer
 
 if TYPE_CHECKING:
     from smq.app.shard.door.session import Session
@@ -119,7 +120,9 @@ class Answering:
             self._large.note(connection, length)
             self.dirty[connection] = None
 
-        self._peers.relay(connection.caller.host, request, answered)
+        peer = connection.caller.rights.peer
+        asker = WrittenPeer(str(peer.principal), connection.caller.host, peer.listener)
+        self._peers.relay(asker, request, answered)
 
     def _step(self, connection: Connection, slot: Slot, parts: Parts) -> bool:
         """Take one step of an answer in parts; returns whether to take another at once."""

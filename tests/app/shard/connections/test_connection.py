@@ -18,7 +18,7 @@ from smq.app.shard.connections.connection import (
 )
 from smq.log.files.background import InlineBackground
 from smq.log.reading import DamagedFrame
-from smq.model.caller import Caller
+from smq.security.caller import Caller
 from smq.shard.loans import FileRange
 from tests.app.fake_peers import TidyLoop, turn_until
 

@@ -1,6 +1,6 @@
 """The program at the other end of a connection."""
 
-from smq.model.caller import SOFTWARE_MAX, Caller
+from smq.security.caller import SOFTWARE_MAX, Caller
 
 
 def test_it_names_its_software_and_no_name_is_kept_that_is_too_long() -> None:

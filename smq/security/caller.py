@@ -2,17 +2,25 @@
 
 from dataclasses import dataclass
 
+from smq.security.rights import EVERYTHING, Rights
+
 SOFTWARE_MAX = 255  # Characters kept of a name or a version.
 
 
 @dataclass(slots=True)
 class Caller:
-    """Its address, and the software that it has named in ApiVersions ("": it has not)."""
+    """Its address, and the software that it has named in ApiVersions ("": it has not).
+
+    rights         of its principal; another's once it has logged in
+    logged_in_as   the user whose password it has given; "": none
+    """
 
     host: str = ""
     port: int = 0
     software_name: str = ""
     software_version: str = ""
+    rights: Rights = EVERYTHING
+    logged_in_as: str = ""
 
     def name_software(self, name: str, version: str) -> None:
         """Set the software that it names."""
