@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 EXTRAS := test,demo
 STAMP := $(VENV)/.installed
 
-.PHONY: setup check test console-test deploy-test fix demo bench bench-load bench-local bench-reference bench-history bench-flood bench-sealing record-oracle record-rights kafka-tools frameworks sim kills spark-long spark-kills agreement bench-spark wheel docs clean
+.PHONY: setup check test console-test deploy-test fix demo bench bench-load bench-local bench-reference bench-history bench-flood bench-sealing record-oracle record-rights record-login kafka-tools frameworks sim kills spark-long spark-kills agreement bench-spark wheel docs clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -81,6 +81,9 @@ record-oracle: setup  ## Ask a real Apache Kafka afresh what the oracle tests co
 
 record-rights: setup  ## Ask a real Apache Kafka afresh who may what: APIs by principals. PART=words: only these dialogues.
 	$(BIN)/python -m tests.oracle.rights.record $(PART)
+
+record-login: setup  ## Ask a real Apache Kafka afresh what is answered around a login.
+	$(BIN)/python -m tests.oracle.login.record
 
 kafka-tools: setup  ## Apache Kafka's command-line tools against a broker; a JVM for each call.
 	$(BIN)/pytest -q --timeout 600 tests/clients/test_kafka_tools.py

@@ -10,7 +10,7 @@ Kafka's own start script, so that comparisons are with Kafka as people run it.
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -120,7 +120,12 @@ class Kafka:
 
     name = "kafka"
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        format_options: Sequence[str] = (),
+    ) -> None:
         self.port = free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
         self._directory = directory
@@ -130,7 +135,7 @@ class Kafka:
         self._java += ["-cp", f"{jars}/*"]
         directory.mkdir(parents=True, exist_ok=True)
         self._write_properties(free_port(), settings or {})
-        self._format()
+        self._format(format_options)
         self._child = self._start()
 
     def _write_properties(self, controller_port: int, settings: Mapping[str, str]) -> None:
@@ -144,10 +149,13 @@ class Kafka:
         lines = (f"{name}={value}\n" for name, value in {**values, **settings}.items())
         self._properties.write_text("".join(lines))
 
-    def _format(self) -> None:
+    def _format(self, options: Sequence[str]) -> None:
         tool = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._properties)]
         subprocess.run(  # noqa: S603
-            [*self._java, *tool], check=True, capture_output=True, timeout=READY_SECONDS_MAX
+            [*self._java, *tool, *options],
+            check=True,
+            capture_output=True,
+            timeout=READY_SECONDS_MAX,
         )
 
     def _start(self) -> Child:

@@ -1,6 +1,7 @@
 """A cell of the matrix: one dialogue in one version, played by one principal who has logged in."""
 
 import json
+import re
 import socket
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,8 @@ EXISTING, MISSING = ("allowed", "denied"), ("new", "unknown")
 WORDS = ("allowed", "new", "denied", "unknown")
 # What is counted on from principal to principal, and says nothing about rights.
 _COUNTED = {"base_offset", "producer_epoch", "leader_epoch", "committed_leader_epoch"}
+# Which of several it is depends on what else a principal may see.
+_MADE_UP = re.compile(r"<(producer|session|topic id|uuid) \d+>")
 # What a row of an answer is about. Their order is not compared here.
 _ABOUT = (
     "resource_type", "resource_name", "name", "topic", "topic_name", "topic_id", "group_id", "key",
@@ -113,6 +116,8 @@ def _ordered(answer: Any) -> Any:
             return {name: _ordered(each) for name, each in answer.items() if name not in _COUNTED}
         case list():
             return sorted(map(_ordered, answer), key=_place)
+        case str():
+            return _MADE_UP.sub(r"<\1>", answer)
     return answer
 
 

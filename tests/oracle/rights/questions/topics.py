@@ -156,7 +156,8 @@ def _by_id(topic_id: UUID) -> DeleteTopicState:
 
 @asked("CreatePartitions")
 def more_partitions(cell: Cell) -> None:
-    topics = [CreatePartitionsTopic(name=each, count=2 + cell.turn) for each in cell.all()]
+    count = 2 + cell.turn
+    topics = [CreatePartitionsTopic(name=e, count=count, assignments=None) for e in cell.all()]
     request = CreatePartitionsRequest(topics=topics, timeout_ms=10_000, validate_only=True)
     cell.ask("a check", request)
     request.validate_only = False

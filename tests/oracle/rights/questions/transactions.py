@@ -26,7 +26,6 @@ from smq.wire.generated.write_txn_markers import (
 from tests.oracle.batches import batch
 from tests.oracle.dialogues.fetch import fill
 from tests.oracle.dialogues.transactions import Who, begin, find, open_
-from tests.oracle.plain import own
 from tests.oracle.rights import asked
 from tests.oracle.rights.cell import EXISTING, WORDS, Cell
 from tests.oracle.rights.questions.data import ends
@@ -215,7 +214,11 @@ def described(cell: Cell) -> None:
 
 @asked("ListTransactions", also=(1,), prepare=running)
 def listed(cell: Cell) -> None:
+    names = cell.all()
+
     def mine(answer: Any) -> None:
-        answer.transaction_states = own(answer.transaction_states, "transactional_id", cell.own())
+        answer.transaction_states = [
+            each for each in answer.transaction_states if each.transactional_id in names
+        ]
 
     cell.ask("all", ListTransactionsRequest(), trim=mine)
