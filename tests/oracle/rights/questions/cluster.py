@@ -13,6 +13,11 @@ from smq.wire.generated.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
+from smq.wire.generated.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
 from smq.wire.generated.api_versions import ApiVersionsRequest
 from smq.wire.generated.describe_cluster import DescribeClusterRequest
 from smq.wire.generated.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
@@ -38,6 +43,7 @@ from tests.oracle.rights import asked
 from tests.oracle.rights.cell import Cell
 
 PREFERRED = 0
+SHA_256 = 1
 METADATA_LOG = "__cluster_metadata"
 
 
@@ -141,6 +147,19 @@ def features(cell: Cell) -> None:
 def users(cell: Cell) -> None:
     asked_for = [UserName(name="nobody")]
     cell.ask("nobody", DescribeUserScramCredentialsRequest(users=asked_for))
+
+
+@asked("AlterUserScramCredentials")
+def changed_users(cell: Cell) -> None:
+    gone = ScramCredentialDeletion(name=cell.own(), mechanism=SHA_256)
+    one = ScramCredentialUpsertion(
+        name=cell.own(), mechanism=SHA_256, iterations=4096, salt=b"s", salted_password=b"p"
+    )
+    cell.ask("a deletion of nobody", AlterUserScramCredentialsRequest(deletions=[gone]))
+    cell.ask("one", AlterUserScramCredentialsRequest(upsertions=[one]))
+    answer = cell.quietly(AlterUserScramCredentialsRequest(deletions=[gone]), 0)
+    cell.note("one: made", not answer.results[0].error_code)
+    cell.ask("none", AlterUserScramCredentialsRequest())
 
 
 @asked("GetTelemetrySubscriptions")
