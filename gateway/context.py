@@ -13,9 +13,13 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
+from smq.model.catalog import InternalPartition
+from smq.model.errors import ErrorCode
 from smq.model.now import Now
+from smq.security.acls import Operation, ResourceType
 from smq.security.caller import Caller
 from smq.security.rights import Rights
+from smq.shard.led import Led
 from smq.shard.loans import Loan
 from smq.shard.shard import Shard
 from smq.wire.headers import RequestHeader
@@ -39,6 +43,13 @@ class ShardContext:
     caller: Caller = field(default_factory=Caller)
     loan: Loan = field(default_factory=Loan)
     described: dict[str, None] = field(default_factory=dict)
+
+    def find(
+        self, operation: Operation, name: str, index: int
+    ) -> Led | InternalPartition | ErrorCode:
+        """The partition of a topic that its client may use so, or why not."""
+        refused = self.rights.error(operation, ResourceType.TOPIC, name)
+        return refused or self.shard.find_named(name, index)
 
     @property
     def rights(self) -> Rights:

@@ -107,8 +107,7 @@ def dispatch(
 def _make_topics(
     request: MetadataRequest, context: CoordinatorContext
 ) -> Iterator[MetadataResponse]:
-    topics = context.coordinator.topics
-    topics.ensure(metadata.names_to_create(request, topics.catalog), context.now)
-    return metadata.answer(
-        request, context.version, topics.catalog, context.nodes, context.described
-    )
+    topics, rights = context.coordinator.topics, context.rights
+    topics.ensure(metadata.names_to_create(request, topics.catalog, rights), context.now)
+    terms = metadata.AnswerTerms(context.version, rights, context.described, creates=True)
+    return metadata.answer(request, topics.catalog, context.nodes, terms)

@@ -20,8 +20,9 @@ from gateway.apis.table import Api
 from gateway.context import Ask, Message, Relay, Step, Wait
 from gateway.error_codes import Codes, error_codes, error_codes_of_rows
 from gateway.rows import Rows
-from smq.model.errors import BrokerError, ErrorCode, PeerError
-from smq.security.rights import Rights
+from smq.model.errors import PeerError
+from smq.security.acls import ResourceType
+from smq.security.rights import Rights, refusal
 from smq.wire.codec import Buffer, Writer
 from smq.wire.headers import RequestHeader, write_response_header
 from smq.wire.messages.notation import Field
@@ -131,7 +132,6 @@ def _rows_field(api_key: int, version: int, cut: Cut) -> Field:
 
 
 Handle = Callable[[Message, Any], Any]
-_NOT_ALLOWED = BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 
 
 class Context(Protocol):
@@ -147,7 +147,7 @@ def _allowed(api: Api, handle: Handle, rights: Rights) -> Handle:
     refuse = api.refuse
     if refuse is None or rights.cluster(api.rights[0].operation):
         return handle
-    return lambda request, _context: refuse(request, _NOT_ALLOWED)
+    return lambda request, _context: refuse(request, refusal(ResourceType.CLUSTER))
 
 
 def taken(

@@ -18,9 +18,10 @@ from typing import Any, TypeAlias, TypeVar
 
 from gateway.apis.configs.entries import invalid
 from gateway.apis.configs.kind import Configs, ResourceKind
-from gateway.apis.configs.kinds import KINDS
+from gateway.apis.configs.kinds import KINDS, check_rights
 from gateway.coordinator_context import CoordinatorContext
 from smq.model.errors import BrokerError, ErrorCode
+from smq.security.acls import Operation as AclOperation
 from smq.store.config_changes import Changer
 from smq.wire.generated.alter_configs import (
     AlterableConfig,
@@ -112,6 +113,7 @@ class _Change:
             found = KINDS.get(kind)
             if found is None:
                 raise invalid(f"Unknown resource type {kind}")
+            check_rights(kind, name, AclOperation.ALTER_CONFIGS, self._context.rights)
             configs = new(found, self._context)
             found.replace(name, configs, self._by, self._context, validate_only=self._validate_only)
         except BrokerError as refusal:

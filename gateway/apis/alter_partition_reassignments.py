@@ -34,6 +34,31 @@ def handle(
     )
 
 
+def refuse(
+    request: AlterPartitionReassignmentsRequest, why: BrokerError
+) -> AlterPartitionReassignmentsResponse:
+    """Refuse each partition."""
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=why.code,
+        error_message=why.message,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ReassignablePartitionResponse(
+                        partition_index=each.partition_index,
+                        error_code=why.code,
+                        error_message=why.message,
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
 def _answer(
     name: str, asked: ReassignablePartition, context: ShardContext
 ) -> ReassignablePartitionResponse:

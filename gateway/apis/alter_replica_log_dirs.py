@@ -5,7 +5,7 @@ is LOG_DIR_NOT_FOUND.
 """
 
 from gateway.context import ShardContext
-from smq.model.errors import ErrorCode
+from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.generated.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirPartitionResult,
@@ -26,6 +26,22 @@ def handle(
                 AlterReplicaLogDirPartitionResult(
                     partition_index=index, error_code=_verdict(wanted, topic.name, index, context)
                 )
+                for index in topic.partitions
+            ],
+        )
+        for wanted in request.dirs
+        for topic in wanted.topics
+    ]
+    return AlterReplicaLogDirsResponse(results=results)
+
+
+def refuse(request: AlterReplicaLogDirsRequest, why: BrokerError) -> AlterReplicaLogDirsResponse:
+    """Refuse each partition."""
+    results = [
+        AlterReplicaLogDirTopicResult(
+            topic_name=topic.name,
+            partitions=[
+                AlterReplicaLogDirPartitionResult(partition_index=index, error_code=why.code)
                 for index in topic.partitions
             ],
         )

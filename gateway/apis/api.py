@@ -36,9 +36,10 @@ class Right(NamedTuple):
         return f"{self.operation.name} {self.resource_type.name}"
 
 
-def on_cluster(operation: Operation) -> tuple[Right, ...]:
-    """The only right: on the cluster."""
-    return (Right(operation, ResourceType.CLUSTER),)
+def needs(*rights: str) -> tuple[Right, ...]:
+    """Rights as the table writes them: `READ TOPIC`."""
+    words = (each.split() for each in rights)
+    return tuple(Right(Operation[operation], ResourceType[kind]) for operation, kind in words)
 
 
 @dataclass(frozen=True)

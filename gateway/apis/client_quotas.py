@@ -85,6 +85,13 @@ def describe(
     )
 
 
+def refuse_describing(
+    _request: DescribeClientQuotasRequest, why: BrokerError
+) -> DescribeClientQuotasResponse:
+    """Describe nothing: as Kafka does, without a sentence."""
+    return DescribeClientQuotasResponse(error_code=why.code, error_message=None, entries=None)
+
+
 def _filter(request: DescribeClientQuotasRequest) -> Matches:
     wanted: dict[str, ComponentData] = {}
     for each in request.components:
@@ -132,13 +139,7 @@ def alter(
     by = Changer(*client, context.now.wall_ms)
     entries = []
     for each in request.entries:
-        result = AlteredEntry(
-            error_message=None,
-            entity=[
-                AlteredEntity(entity_type=part.entity_type, entity_name=part.entity_name)
-                for part in sorted(each.entity, key=_place_in_entity)
-            ],
-        )
+        result = AlteredEntry(error_message=None, entity=_entity(each))
         try:
             if counts[_key(each)] > 1:
                 raise invalid("Each entity must appear at most once.")
@@ -149,6 +150,25 @@ def alter(
     if not request.validate_only:
         context.coordinator.take_settings()
     return AlterClientQuotasResponse(entries=entries)
+
+
+def refuse_altering(
+    request: AlterClientQuotasRequest, why: BrokerError
+) -> AlterClientQuotasResponse:
+    """Refuse each entry."""
+    return AlterClientQuotasResponse(
+        entries=[
+            AlteredEntry(error_code=why.code, error_message=why.message, entity=_entity(each))
+            for each in request.entries
+        ]
+    )
+
+
+def _entity(entry: QuotaEntry) -> list[AlteredEntity]:
+    return [
+        AlteredEntity(entity_type=part.entity_type, entity_name=part.entity_name)
+        for part in sorted(entry.entity, key=_place_in_entity)
+    ]
 
 
 def _place_in_entity(part: QuotaEntity) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.topics import PARTITIONS_PER_REQUEST_MAX
 from smq.model.errors import BrokerError, ErrorCode
+from smq.security.acls import Operation
 from smq.wire.generated.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -51,7 +52,7 @@ class _Change:
     """The changes of a request, which adds PARTITIONS_PER_REQUEST_MAX partitions at most."""
 
     def __init__(self, request: CreatePartitionsRequest, context: CoordinatorContext) -> None:
-        self._topics = context.coordinator.topics
+        self._topics, self._rights = context.coordinator.topics, context.rights
         self._validate_only = request.validate_only
         self._left = PARTITIONS_PER_REQUEST_MAX
         self.charge = context.charge(STRICT_FROM)
@@ -61,6 +62,7 @@ class _Change:
         result = CreatePartitionsTopicResult(name=asked.name)
         assignments = asked.assignments
         try:
+            self._check_rights(asked.name)
             topic = self._topics.find(asked.name)
             more = asked.count - topic.partition_count
             self._check_room(more)
@@ -75,6 +77,10 @@ class _Change:
         except BrokerError as refusal:
             result.error_code, result.error_message = refusal.code, refusal.message
         return result
+
+    def _check_rights(self, name: str) -> None:
+        if not self._rights.topic(Operation.ALTER, name):
+            raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     def _check_room(self, more: int) -> None:
         if more > self._left:

@@ -21,6 +21,8 @@ from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.mutations import Charge
 from smq.coordinator.topics import PARTITIONS_PER_REQUEST_MAX, NewTopic
 from smq.model.errors import BrokerError, ErrorCode
+from smq.security.acls import Operation, ResourceType
+from smq.security.rights import refusal
 from smq.wire.generated.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -41,13 +43,17 @@ def handle(
     """Create each topic or refuse it; answers in parts."""
     counts = Counter(each.name for each in request.topics)
     once = [each for each in request.topics if counts[each.name] == 1]
+    may_create = {each.name for each in once if _may_create(each.name, context)}
+    denied = [each.name for each in once if each.name not in may_create]
+    once = [each for each in once if each.name in may_create]
     if sum(_partition_count(each, context) for each in once) > PARTITIONS_PER_REQUEST_MAX:
         sentence = "Excessively large number of partitions per request."
-        refusal = BrokerError(ErrorCode.POLICY_VIOLATION, sentence)
-        yield CreateTopicsResponse(topics=[_refused(each.name, refusal) for each in once])
+        why = BrokerError(ErrorCode.POLICY_VIOLATION, sentence)
+        yield CreateTopicsResponse(topics=[_refused(each.name, why) for each in once])
         return
     twice = BrokerError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     refused = [_refused(name, twice) for name, count in counts.items() if count > 1]
+    refused += [_refused(name, refusal(ResourceType.TOPIC)) for name in denied]
     charge = context.charge(STRICT_FROM)
     parts = _parts(once)
     for index, part in enumerate(parts):
@@ -99,8 +105,15 @@ def _create(
             topics.create(new, context.now, validate_only=True)
             charge.take(_partition_count(wanted, context))
         topic = topics.create(new, context.now, validate_only=request.validate_only)
-    except BrokerError as refusal:
-        return _refused(wanted.name, refusal)
+    except BrokerError as why:
+        return _refused(wanted.name, why)
+    if not context.rights.topic(Operation.DESCRIBE_CONFIGS, topic.name):
+        return CreatableTopicResult(
+            name=topic.name,
+            topic_id=topic.id,
+            error_message=None,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        )
     given = {each.name: each.value or "" for each in wanted.configs}  # Kafka repeats these texts.
     return CreatableTopicResult(
         name=topic.name,
@@ -117,5 +130,10 @@ def _create(
     )
 
 
-def _refused(name: str, refusal: BrokerError) -> CreatableTopicResult:
-    return CreatableTopicResult(name=name, error_code=refusal.code, error_message=refusal.message)
+def _may_create(name: str, context: CoordinatorContext) -> bool:
+    rights = context.rights
+    return rights.cluster(Operation.CREATE) or rights.topic(Operation.CREATE, name)
+
+
+def _refused(name: str, why: BrokerError) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=why.code, error_message=why.message)

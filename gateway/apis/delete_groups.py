@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from gateway.coordinator_context import CoordinatorContext
 from smq.model.errors import BrokerError, ErrorCode
+from smq.security.acls import Operation, ResourceType
 from smq.wire.generated.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -33,6 +34,7 @@ def handle(
 
 def _delete(group_id: str, context: CoordinatorContext) -> ErrorCode:
     try:
+        context.rights.check(Operation.DELETE, ResourceType.GROUP, group_id)
         context.coordinator.offsets.delete_group(group_id)
     except BrokerError as refusal:
         return refusal.code

@@ -15,6 +15,7 @@ from smq.log.log import Log
 from smq.model.catalog import InternalPartition
 from smq.model.errors import ErrorCode
 from smq.model.topic_settings import settings_of
+from smq.security.acls import Operation
 from smq.wire.generated.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -52,7 +53,7 @@ class _Deletion:
     """The deletions of a request; `logs` are the logs that it changed."""
 
     def __init__(self, context: ShardContext) -> None:
-        self._shard = context.shard
+        self._context, self._shard = context, context.shard
         self.logs: dict[int, Log] = {}
 
     def carry_out(self, name: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
@@ -60,7 +61,7 @@ class _Deletion:
         result = DeleteRecordsPartitionResult(
             partition_index=asked.partition_index, low_watermark=-1
         )
-        led = self._shard.find_named(name, asked.partition_index)
+        led = self._context.find(Operation.DELETE, name, asked.partition_index)
         if isinstance(led, ErrorCode):
             result.error_code = led
             return result

@@ -18,6 +18,7 @@ from smq.coordinator.mutations import Charge
 from smq.coordinator.topics import INTERNAL_STAYS, Topics
 from smq.model.catalog import Catalog, Topic
 from smq.model.errors import BrokerError, ErrorCode
+from smq.security.acls import Operation, ResourceType
 from smq.wire.codec import ZERO_UUID
 from smq.wire.generated.delete_topics import (
     DeletableTopicResult,
@@ -37,7 +38,7 @@ def handle(
     counts = Counter((each.name, each.topic_id.bytes) for each in request.topics)
     # Look topics up in the former catalog: building a new one per topic would take too long.
     charge = context.charge(STRICT_FROM)
-    deletion, names = _Deletion(context.coordinator.topics.catalog, charge), list(counts)
+    deletion, names = _Deletion(context, charge), list(counts)
     for first in range(0, max(1, len(names)), PART_TOPICS):
         results = [
             deletion.find(DeleteTopicState(name=name, topic_id=UUID(bytes=key)), counts[name, key])
@@ -50,21 +51,24 @@ def handle(
 class _Deletion:
     """The topics to delete, each once."""
 
-    def __init__(self, catalog: Catalog, charge: Charge) -> None:
-        self._catalog, self._charge = catalog, charge
+    def __init__(self, context: CoordinatorContext, charge: Charge) -> None:
+        self._catalog, self._charge = context.coordinator.topics.catalog, charge
+        self._rights, self._may_all = context.rights, context.rights.cluster(Operation.DELETE)
         self._names: set[str] = set()
         self._due: list[Topic] = []
 
     def find(self, asked: DeleteTopicState, count: int) -> DeletableTopicResult:
         """Find one more topic; returns its row of the answer."""
         try:
+            self._check_name(asked)
             topic = _find(asked, count, self._catalog)
+            self._check_deletes(topic.name)
             if topic.name in self._names:
                 raise _invalid("The provided topic name maps to an ID that was already supplied.")
             self._charge.take(topic.partition_count)
         except BrokerError as refusal:
             return DeletableTopicResult(
-                name=asked.name,
+                name=self._told_name(asked),
                 topic_id=asked.topic_id,
                 error_code=refusal.code,
                 error_message=refusal.message,
@@ -72,6 +76,23 @@ class _Deletion:
         self._names.add(topic.name)
         self._due.append(topic)
         return DeletableTopicResult(name=topic.name, topic_id=topic.id)
+
+    def _check_name(self, asked: DeleteTopicState) -> None:
+        """Who may not know of a topic does not learn that there is none."""
+        if asked.name is not None and not self._may_all:
+            self._rights.check(Operation.DESCRIBE, ResourceType.TOPIC, asked.name)
+
+    def _check_deletes(self, name: str) -> None:
+        if not self._may_all:
+            self._rights.check(Operation.DELETE, ResourceType.TOPIC, name)
+
+    def _told_name(self, asked: DeleteTopicState) -> str | None:
+        """The name in the row of a topic that stays: that of an id if the client may know it."""
+        topic = self._catalog.find_by_id(asked.topic_id) if asked.name is None else None
+        is_refused = topic is not None and not self._rights.is_unlimited and not self._may_all
+        if topic is None or not is_refused or self._rights.topic(Operation.DELETE, topic.name):
+            return asked.name
+        return topic.name if self._rights.topic(Operation.DESCRIBE, topic.name) else None
 
     def carry_out(self, topics: Topics) -> None:
         """Delete the topics found; another request may have deleted some meanwhile."""

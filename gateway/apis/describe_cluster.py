@@ -6,7 +6,7 @@
 - From 2: include_fenced_brokers; no node is ever fenced (KIP-1073).
 """
 
-from gateway.apis.metadata import CLUSTER_OPERATIONS, NO_OPERATIONS_ASKED, controller_id
+from gateway.apis.metadata import NO_OPERATIONS_ASKED, controller_id
 from gateway.context import ShardContext
 from smq.model.errors import ErrorCode
 from smq.wire.generated.describe_cluster import (
@@ -40,7 +40,7 @@ def handle(request: DescribeClusterRequest, context: ShardContext) -> DescribeCl
             for node in context.shard.nodes()
         ],
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS
+            context.rights.cluster_operations()
             if request.include_cluster_authorized_operations
             else NO_OPERATIONS_ASKED
         ),

@@ -13,9 +13,10 @@
 from collections.abc import Hashable, Iterator
 
 from gateway.apis.configs.entries import invalid
-from gateway.apis.configs.kinds import KINDS
+from gateway.apis.configs.kinds import KINDS, check_rights
 from gateway.coordinator_context import CoordinatorContext
 from smq.model.errors import BrokerError
+from smq.security.acls import Operation
 from smq.wire.generated.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -58,6 +59,8 @@ def _describe(
     try:
         if kind is None:
             raise invalid(f"Unsupported resource type: {resource.resource_type}")
+        name, rights = resource.resource_name, context.rights
+        check_rights(resource.resource_type, name, Operation.DESCRIBE_CONFIGS, rights)
         entries = kind.describe(resource.resource_name, context)
     except BrokerError as refusal:
         result.error_code, result.error_message = refusal.code, refusal.message or ""

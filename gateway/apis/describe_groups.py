@@ -5,7 +5,7 @@
 - Once an answer has told DESCRIBED_BYTES_MAX of members, its further groups are
   COORDINATOR_LOAD_IN_PROGRESS: clients ask for those again. The first is always told.
 - An unknown group is "Dead" without an error, from 6 on GROUP_ID_NOT_FOUND (KIP-1043).
-- From 3: the operations a client is allowed, if it asks: all, there are no ACLs yet (KIP-430).
+- From 3: the operations a client is allowed, if it asks (KIP-430).
 - From 4: group instance ids (KIP-345).
 """
 
@@ -14,6 +14,7 @@ from smq.coordinator.group import Group
 from smq.coordinator.group_states import GroupState
 from smq.coordinator.roster import Member
 from smq.model.errors import BrokerError, ErrorCode
+from smq.security.acls import Operation, ResourceType
 from smq.wire.generated.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -24,28 +25,25 @@ from smq.wire.generated.describe_groups import (
 GROUP_NOT_FOUND_FROM = 6
 DESCRIBED_BYTES_MAX = 4 * 1024 * 1024  # A request may name a large group 10,000 times.
 MEMBER_BYTES = 100  # Beside what a member says: its row in an answer.
-NO_OPERATIONS_ASKED = -2147483648
-READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = 3, 6, 8, 10, 11
-EVERY_OPERATION = sum(
-    1 << operation for operation in (READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
-)
 
 
 def handle(request: DescribeGroupsRequest, context: CoordinatorContext) -> DescribeGroupsResponse:
     """Describe each group."""
     groups = [_describe(group_id, context) for group_id in request.groups]
     for group in groups:
-        group.authorized_operations = (
-            EVERY_OPERATION if request.include_authorized_operations else NO_OPERATIONS_ASKED
-        )
+        is_there = group.error_code == ErrorCode.NONE
+        if request.include_authorized_operations and is_there:
+            operations = context.rights.operations(ResourceType.GROUP, group.group_id)
+            group.authorized_operations = operations
     return DescribeGroupsResponse(groups=groups)
 
 
 def _describe(group_id: str, context: CoordinatorContext) -> DescribedGroup:
     try:
+        context.rights.check(Operation.DESCRIBE, ResourceType.GROUP, group_id)
         group = context.coordinator.groups.find(group_id)
     except BrokerError as refusal:
-        if refusal.code is not ErrorCode.GROUP_ID_NOT_FOUND:  # It is being deleted.
+        if refusal.code is not ErrorCode.GROUP_ID_NOT_FOUND:  # Or it is being deleted.
             return DescribedGroup(error_code=refusal.code, group_id=group_id)
         said = context.version >= GROUP_NOT_FOUND_FROM
         return DescribedGroup(

@@ -12,7 +12,7 @@ from functools import partial
 
 from gateway.context import Ask, ShardContext
 from smq.model.catalog import InternalPartition
-from smq.model.errors import ErrorCode
+from smq.model.errors import BrokerError, ErrorCode
 from smq.shard.led import Led
 from smq.shard.shard import Shard
 from smq.wire.generated.describe_log_dirs import (
@@ -40,6 +40,11 @@ def handle(request: DescribeLogDirsRequest, context: ShardContext) -> Iterator[A
         sealed_ends = [each.offsets().sealed_end for each in led]
         question = DescribeStorage([each.number for each in led], sealed_ends)
         yield Ask([question], partial(directory.answer, part, unsealed_bytes))
+
+
+def refuse(_request: DescribeLogDirsRequest, why: BrokerError) -> DescribeLogDirsResponse:
+    """Describe nothing."""
+    return DescribeLogDirsResponse(error_code=why.code)
 
 
 _Found = tuple[Led | InternalPartition, int]  # (partition, its index)

@@ -8,7 +8,7 @@ UNKNOWN_TOPIC_OR_PARTITION.
 
 from gateway.apis.metadata import controller_id
 from gateway.context import ShardContext
-from smq.model.errors import ErrorCode
+from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.generated.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -45,6 +45,11 @@ def handle(request: DescribeQuorumRequest, context: ShardContext) -> DescribeQuo
     return DescribeQuorumResponse(
         error_message="", topics=topics, nodes=_nodes(context) if is_known else ()
     )
+
+
+def refuse(_request: DescribeQuorumRequest, why: BrokerError) -> DescribeQuorumResponse:
+    """Describe nothing."""
+    return DescribeQuorumResponse(error_code=why.code, error_message=why.message)
 
 
 def _voter(context: ShardContext) -> PartitionData:

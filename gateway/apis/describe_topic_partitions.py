@@ -9,11 +9,12 @@
 
 from collections.abc import Iterator
 
-from gateway.apis.metadata import TOPIC_OPERATIONS
 from gateway.context import ShardContext
 from smq.model.catalog import Catalog, Node, Topic
 from smq.model.errors import ErrorCode
 from smq.model.names import is_valid_topic_name
+from smq.security.acls import Operation, ResourceType
+from smq.security.rights import Rights
 from smq.wire.generated.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -39,26 +40,33 @@ def handle(
         ]
         yield DescribeTopicPartitionsResponse(topics=refused)
         return
-    names = sorted(asked or (topic.name for topic in catalog.all()))
+    rights = context.rights
+    names = sorted(asked or _visible(catalog, rights))
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
     left = min(PARTITIONS_MAX, max(1, request.response_partition_limit))
     for name in names:
         first = cursor.partition_index if cursor and name == cursor.topic_name else 0
         topic = catalog.find(name)
-        if left == 0 or topic is None:
+        denied = rights.error(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        if left == 0 or topic is None or denied:
             if left == 0:
                 yield _response([], Cursor(topic_name=name))
                 return
-            yield _response([_missing(name)])
+            yield _response([_missing(name, rights, denied)])
             continue
         end = min(topic.partition_count, first + left)
         left -= max(0, end - first)
-        yield from _described(topic, range(first, end), context.shard.nodes())
+        yield from _described(topic, range(first, end), context)
         if end < topic.partition_count and left == 0:
             yield _response([], Cursor(topic_name=name, partition_index=end))
             return
     yield _response([])
+
+
+def _visible(catalog: Catalog, rights: Rights) -> list[str]:
+    names = (topic.name for topic in catalog.all())
+    return [name for name in names if rights.topic(Operation.DESCRIBE, name)]
 
 
 def _is_possible(cursor: Cursor, asked: set[str]) -> bool:
@@ -71,22 +79,27 @@ def _response(
     return DescribeTopicPartitionsResponse(topics=topics, next_cursor=next_cursor)
 
 
-def _missing(name: str) -> DescribedTopic:
+def _missing(name: str, rights: Rights, denied: ErrorCode) -> DescribedTopic:
+    if denied:
+        return DescribedTopic(error_code=denied, name=name)
     valid = is_valid_topic_name(name)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION
-    return DescribedTopic(error_code=error, name=name, topic_authorized_operations=TOPIC_OPERATIONS)
+    operations = rights.operations(ResourceType.TOPIC, name)
+    return DescribedTopic(error_code=error, name=name, topic_authorized_operations=operations)
 
 
 def _described(
-    topic: Topic, indexes: range, nodes: list[Node]
+    topic: Topic, indexes: range, context: ShardContext
 ) -> Iterator[DescribeTopicPartitionsResponse]:
     """Rows of a topic, in parts, one at least."""
+    nodes = context.shard.nodes()
+    operations = context.rights.operations(ResourceType.TOPIC, topic.name)
     for first in range(indexes.start, max(indexes.stop, indexes.start + 1), PART_PARTITIONS):
         row = DescribedTopic(
             name=topic.name,
             topic_id=topic.id,
             is_internal=topic.is_internal,
-            topic_authorized_operations=TOPIC_OPERATIONS,
+            topic_authorized_operations=operations,
             partitions=[
                 _partition(index, topic.logs[index], nodes)
                 for index in range(first, min(first + PART_PARTITIONS, indexes.stop))

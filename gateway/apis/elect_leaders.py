@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from gateway.context import ShardContext
 from smq.model.catalog import Catalog
-from smq.model.errors import ErrorCode
+from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.generated.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -45,6 +45,11 @@ def handle(
         return ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
 
     return _answer(request, verdict)
+
+
+def refuse(request: ElectLeadersRequest, why: BrokerError) -> ElectLeadersResponse:
+    """Refuse each partition."""
+    return _answer(request, lambda _name, _index: (why.code, why.message or ""), why.code)
 
 
 def _all(catalog: Catalog) -> Iterator[ElectLeadersResponse]:

@@ -12,7 +12,9 @@ Left out: share groups (6, KIP-932).
 from gateway.coordinator_context import CoordinatorContext
 from gateway.java_hash import java_hash
 from smq.model.catalog import INTERNAL_PARTITIONS, Catalog, Node
-from smq.model.errors import ErrorCode
+from smq.model.errors import BrokerError, ErrorCode
+from smq.security.acls import Operation, ResourceType
+from smq.security.rights import refusal
 from smq.wire.generated.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -32,9 +34,18 @@ def handle(request: FindCoordinatorRequest, context: CoordinatorContext) -> Find
 def _find(key: str, key_type: int, context: CoordinatorContext) -> Coordinator:
     if key_type not in {GROUP, TRANSACTION}:
         return _none(key, ErrorCode.INVALID_REQUEST, f"There are no keys of type {key_type} here.")
+    refused = _refusal(key, key_type, context)
+    if refused is not None:
+        sentence = "" if context.version >= BATCHES_FROM else refused.message
+        return _none(key, refused.code, sentence or "")
     node = coordinator_of(key, context.nodes)
     said = "" if context.version >= BATCHES_FROM else "NONE"  # As Kafka does.
     return Coordinator(key=key, node_id=node.id, host=node.host, port=node.port, error_message=said)
+
+
+def _refusal(key: str, key_type: int, context: CoordinatorContext) -> BrokerError | None:
+    kind = ResourceType.GROUP if key_type == GROUP else ResourceType.TRANSACTIONAL_ID
+    return None if context.rights.may(Operation.DESCRIBE, kind, key) else refusal(kind)
 
 
 def coordinator_of(key: str, nodes: list[Node]) -> Node:

@@ -8,6 +8,7 @@
 from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.group_events import Heartbeat
 from smq.model.errors import BrokerError
+from smq.security.acls import Operation, ResourceType
 from smq.wire.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
@@ -15,6 +16,7 @@ def handle(request: HeartbeatRequest, context: CoordinatorContext) -> HeartbeatR
     """Restart a member's session timeout."""
     event = Heartbeat(request.member_id, request.group_instance_id, request.generation_id)
     try:
+        context.rights.check(Operation.READ, ResourceType.GROUP, request.group_id)
         context.coordinator.groups.handle(request.group_id, event, context.now)
     except BrokerError as refusal:
         return HeartbeatResponse(error_code=refusal.code)

@@ -17,6 +17,8 @@ from gateway.apis.transactions.said import said
 from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.transactions.decisions import ProducerEpoch
 from smq.model.errors import BrokerError, ErrorCode
+from smq.security.acls import Operation, ResourceType
+from smq.security.rights import Rights, refusal
 from smq.wire.generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 NONE = -1
@@ -38,6 +40,7 @@ def _begun(request: InitProducerIdRequest, context: CoordinatorContext) -> Produ
     half = (brought.id == NONE) != (brought.epoch == NONE)
     if half or request.transactional_id == "":
         raise BrokerError(ErrorCode.INVALID_REQUEST)
+    _check_rights(request.transactional_id, context.rights)
     if request.transactional_id is None:
         return ProducerEpoch(context.coordinator.producer_ids.next(), 0)
     return context.coordinator.transactions.begin(
@@ -46,3 +49,11 @@ def _begun(request: InitProducerIdRequest, context: CoordinatorContext) -> Produ
         None if brought.id == NONE else brought,
         context.now,
     )
+
+
+def _check_rights(transactional_id: str | None, rights: Rights) -> None:
+    """Raises BrokerError. Who may write to some topic may do so idempotently (KIP-679)."""
+    if transactional_id is not None:
+        rights.check(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+    elif not (rights.cluster(Operation.IDEMPOTENT_WRITE) or rights.any_topic(Operation.WRITE)):
+        raise refusal(ResourceType.CLUSTER)

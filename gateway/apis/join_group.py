@@ -24,6 +24,7 @@ from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.group_events import Join, JoinAnswer
 from smq.coordinator.inputs import random_uuid
 from smq.model.errors import BrokerError
+from smq.security.acls import Operation, ResourceType
 from smq.wire.generated.join_group import (
     JoinGroupRequest,
     JoinGroupResponse,
@@ -58,6 +59,7 @@ def handle(request: JoinGroupRequest, context: CoordinatorContext) -> JoinGroupR
         may_skip_assignment=context.version >= SKIP_ASSIGNMENT_FROM,
     )
     try:
+        context.rights.check(Operation.READ, ResourceType.GROUP, request.group_id)
         context.coordinator.groups.handle(request.group_id, event, context.now)
     except BrokerError as refusal:
         return respond(JoinAnswer(error=refusal.code, member_id=request.member_id))

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.group_events import Leave, LeaveAnswer
 from smq.model.errors import BrokerError, ErrorCode
+from smq.security.acls import Operation, ResourceType
 from smq.wire.generated.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
@@ -34,6 +35,7 @@ def handle(request: LeaveGroupRequest, context: CoordinatorContext) -> LeaveGrou
         tuple((each.member_id, each.group_instance_id) for each in leaving),
     )
     try:
+        context.rights.check(Operation.READ, ResourceType.GROUP, request.group_id)
         context.coordinator.groups.handle(request.group_id, event, context.now)
     except BrokerError as refusal:
         if refusal.code == ErrorCode.UNKNOWN_MEMBER_ID or context.version < BATCHES_FROM:

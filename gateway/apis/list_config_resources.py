@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from gateway.context import ShardContext
 from smq.model.catalog import CLIENT_METRICS as CLIENT_METRICS_RESOURCE
-from smq.model.errors import ErrorCode
+from smq.model.errors import BrokerError, ErrorCode
 from smq.shard.shard import Shard
 from smq.wire.generated.list_config_resources import (
     ConfigResource,
@@ -41,6 +41,11 @@ def handle(
             for kind, name in found[first : first + PART_RESOURCES]
         ]
         yield ListConfigResourcesResponse(config_resources=resources)
+
+
+def refuse(_request: ListConfigResourcesRequest, why: BrokerError) -> ListConfigResourcesResponse:
+    """Name nothing."""
+    return ListConfigResourcesResponse(error_code=why.code)
 
 
 def _brokers(shard: Shard) -> Iterable[str]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from gateway.apis.find_coordinator import coordinator_of
 from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.group import Group
+from smq.security.acls import Operation
 from smq.wire.generated.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 CLASSIC = "classic"
@@ -34,6 +35,8 @@ def handle(request: ListGroupsRequest, context: CoordinatorContext) -> Iterator[
 def _part(
     groups: list[Group], request: ListGroupsRequest, context: CoordinatorContext
 ) -> ListGroupsResponse:
+    rights = context.rights
+    sees_all = rights.cluster(Operation.DESCRIBE)
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     return ListGroupsResponse(
@@ -48,5 +51,6 @@ def _part(
             if coordinator_of(group.group_id, context.nodes).id == context.node_id
             and (not states or group.state.value.lower() in states)
             and (not types or CLASSIC in types)
+            and (sees_all or rights.group(Operation.DESCRIBE, group.group_id))
         ]
     )

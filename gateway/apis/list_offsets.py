@@ -30,6 +30,7 @@ from smq.log.record_search import Done, search_batch
 from smq.log.times import first_batch_at, largest_time
 from smq.model.catalog import InternalPartition
 from smq.model.errors import ErrorCode
+from smq.security.acls import Operation
 from smq.shard.led import Led, Offsets
 from smq.shard.shard import Shard
 from smq.wire.batch_search import Searched, WantedRecord
@@ -321,7 +322,7 @@ def steps(portions: Callable[[], Iterator[Portion]], context: ShardContext) -> I
 def _find(
     name: str, asked: ListOffsetsPartition, context: ShardContext
 ) -> Led | InternalPartition | ErrorCode:
-    led = context.shard.find_named(name, asked.partition_index)
+    led = context.find(Operation.DESCRIBE, name, asked.partition_index)
     if isinstance(led, ErrorCode):
         return led
     error = context.shard.check_epoch(asked.current_leader_epoch, led)

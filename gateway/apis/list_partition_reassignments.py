@@ -4,9 +4,12 @@ A partition stays on its log for life: no reassignment is ever under way, whatev
 """
 
 from gateway.context import ShardContext
+from smq.model.errors import BrokerError
 from smq.wire.generated.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
 )
 
 
@@ -15,3 +18,23 @@ def handle(
 ) -> ListPartitionReassignmentsResponse:
     """No reassignments."""
     return ListPartitionReassignmentsResponse(error_message=None)
+
+
+def refuse(
+    request: ListPartitionReassignmentsRequest, why: BrokerError
+) -> ListPartitionReassignmentsResponse:
+    """Tell nothing of each partition, as Kafka does."""
+    return ListPartitionReassignmentsResponse(
+        error_code=why.code,
+        error_message=why.message,
+        topics=[
+            OngoingTopicReassignment(
+                name=topic.name,
+                partitions=[
+                    OngoingPartitionReassignment(partition_index=index)
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics or ()
+        ],
+    )

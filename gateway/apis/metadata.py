@@ -9,16 +9,21 @@
   generation, the same from every node.
 - Ids from 10 (KIP-516); by id from 12, before that an id, or no name, is INVALID_REQUEST, and then
   nothing else is answered. Neither name nor id: UNKNOWN_SERVER_ERROR, likewise.
-- Authorized operations (8; of the cluster until 10): all, as there are no ACLs; INT32_MIN if not
-  asked for.
+- Authorized operations (8; of the cluster until 10), INT32_MIN if not asked for.
+- A topic that the client may not describe, or not create if it is missing and would be created, is
+  TOPIC_AUTHORIZATION_FAILED; one that is asked for by id has no name then. Of all topics those are
+  told that it may describe.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from gateway.context import Relay, Result, ShardContext
 from smq.model.catalog import Catalog, Node, Topic
 from smq.model.errors import ErrorCode
 from smq.model.names import is_valid_topic_name
+from smq.security.acls import Operation, ResourceType
+from smq.security.rights import Rights
 from smq.wire.codec import ZERO_UUID
 from smq.wire.generated.metadata import (
     MetadataRequest,
@@ -30,10 +35,6 @@ from smq.wire.generated.metadata import (
 )
 
 NO_OPERATIONS_ASKED = -2147483648
-TOPIC_OPERATIONS = 3576  # Bits: read, write, create, delete, alter, describe, and configs' two.
-CLUSTER_OPERATIONS = (
-    8096  # Bits: create, alter, describe, cluster action, configs' two, idempotent.
-)
 BY_ID_FROM = 12
 PART_ROWS = 500  # Per part: topics and partitions.
 AUTO_CREATE_FLAG_FROM = 4
@@ -48,11 +49,24 @@ def controller_id(nodes: list[Node]) -> int:
 def handle(request: MetadataRequest, context: ShardContext) -> Result:
     """Answer from the catalog, or relay if a topic must be created."""
     shard, version = context.shard, context.header.api_version
-    if creates(request, version) and shard.config.auto_create_topics_enable:
-        missing = set(names_to_create(request, shard.catalog))
-        if missing:
-            return Relay()
-    return answer(request, version, shard.catalog, shard.nodes(), context.described)
+    may_create = creates(request, version) and shard.config.auto_create_topics_enable
+    if may_create and names_to_create(request, shard.catalog, context.rights):
+        return Relay()
+    terms = AnswerTerms(version, context.rights, context.described, creates=may_create)
+    return answer(request, shard.catalog, shard.nodes(), terms)
+
+
+class AnswerTerms(NamedTuple):
+    """What an answer depends on beside the catalog.
+
+    described   the names that earlier portions have told, to which the answer adds its own
+    creates     whether what is missing is created, where the client may
+    """
+
+    version: int
+    rights: Rights
+    described: dict[str, None]
+    creates: bool
 
 
 def creates(request: MetadataRequest, version: int) -> bool:
@@ -60,46 +74,56 @@ def creates(request: MetadataRequest, version: int) -> bool:
     return version < AUTO_CREATE_FLAG_FROM or request.allow_auto_topic_creation
 
 
-def names_to_create(request: MetadataRequest, catalog: Catalog) -> list[str]:
-    """The requested names that are valid and that no topic has."""
+def names_to_create(request: MetadataRequest, catalog: Catalog, rights: Rights) -> list[str]:
+    """The requested names that are valid, that no topic has and that the client may create."""
     return [
         topic.name
         for topic in request.topics or ()
         if topic.name is not None
         and catalog.find(topic.name) is None
         and is_valid_topic_name(topic.name)
+        and rights.topic(Operation.DESCRIBE, topic.name)
+        and _may_create(topic.name, rights)
     ]
 
 
+def _may_create(name: str, rights: Rights) -> bool:
+    return rights.cluster(Operation.CREATE) or rights.topic(Operation.CREATE, name)
+
+
 def answer(
-    request: MetadataRequest,
-    version: int,
-    catalog: Catalog,
-    nodes: list[Node],
-    described: dict[str, None],
+    request: MetadataRequest, catalog: Catalog, nodes: list[Node], terms: AnswerTerms
 ) -> Iterator[MetadataResponse]:
-    """The response from the catalog, in parts, without the topics in `described`, to which it adds
-    the names that it describes.
-    """
+    """The response from the catalog, in parts, without the topics described before."""
+    version, rights = terms.version, terms.rights
     wrong = _impossible(request, version)
     if wrong is not None:
         yield wrong
         return
     if request.topics is None or (version <= ALL_WHEN_EMPTY_UNTIL and not request.topics):
-        found: list[_Found] = [(topic, None) for topic in catalog.all()]
+        found: list[_Found] = [(topic, None) for topic in catalog.all() if _sees(topic, rights)]
     else:
         once = {(asked.name, asked.topic_id.bytes): asked for asked in request.topics}
         found = [
             (topic, refusal)
-            for topic, refusal in (_find(asked, catalog) for asked in once.values())
-            if topic is None or _is_new(topic, described)
+            for topic, refusal in (_find(asked, catalog, terms) for asked in once.values())
+            if topic is None or _is_new(topic, terms.described)
         ]
         found.sort(key=_place_in_answer)
     for topics in _parts(found, nodes):
         if request.include_topic_authorized_operations:
             for topic in topics:
-                topic.topic_authorized_operations = TOPIC_OPERATIONS
-        yield _response(request, topics, catalog, nodes)
+                if topic.name is not None and topic.error_code not in _SAY_NO_OPERATIONS:
+                    operations = rights.operations(ResourceType.TOPIC, topic.name)
+                    topic.topic_authorized_operations = operations
+        yield _response(request, topics, catalog, nodes, rights)
+
+
+_SAY_NO_OPERATIONS = {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID}
+
+
+def _sees(topic: Topic, rights: Rights) -> bool:
+    return rights.topic(Operation.DESCRIBE, topic.name)
 
 
 _Found = tuple[Topic | None, MetadataResponseTopic | None]  # One of both.
@@ -125,6 +149,7 @@ def _response(
     topics: list[MetadataResponseTopic],
     catalog: Catalog,
     nodes: list[Node],
+    rights: Rights,
 ) -> MetadataResponse:
     asked = request.include_cluster_authorized_operations
     return MetadataResponse(
@@ -135,7 +160,7 @@ def _response(
         cluster_id=catalog.cluster_id,
         controller_id=controller_id(nodes),
         topics=topics,
-        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NO_OPERATIONS_ASKED,
+        cluster_authorized_operations=rights.cluster_operations() if asked else NO_OPERATIONS_ASKED,
     )
 
 
@@ -186,7 +211,8 @@ def _impossible(request: MetadataRequest, version: int) -> MetadataResponse | No
     )
 
 
-def _find(asked: MetadataRequestTopic, catalog: Catalog) -> _Found:
+def _find(asked: MetadataRequestTopic, catalog: Catalog, terms: AnswerTerms) -> _Found:
+    rights = terms.rights
     if asked.topic_id != ZERO_UUID:
         topic = catalog.find_by_id(asked.topic_id)
         error, name = ErrorCode.UNKNOWN_TOPIC_ID, None
@@ -195,11 +221,21 @@ def _find(asked: MetadataRequestTopic, catalog: Catalog) -> _Found:
         topic = catalog.find(name)
         valid = is_valid_topic_name(name)
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION
-    if topic is not None:
+    if topic is not None and _sees(topic, rights):
         return topic, None
+    if topic is not None or (name is not None and not _may_know(name, terms)):
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return None, MetadataResponseTopic(
         error_code=error, name=name, topic_id=asked.topic_id, partitions=[]
     )
+
+
+def _may_know(name: str, terms: AnswerTerms) -> bool:
+    """Whether a client learns that there is no topic of this name."""
+    rights = terms.rights
+    if not rights.topic(Operation.DESCRIBE, name):
+        return False
+    return not terms.creates or not is_valid_topic_name(name) or _may_create(name, rights)
 
 
 def _described(topic: Topic, nodes: list[Node], first: int) -> MetadataResponseTopic:

@@ -15,6 +15,7 @@ from smq.coordinator.group_events import Commit
 from smq.coordinator.offsets import Offered
 from smq.model.catalog import Topic
 from smq.model.errors import ErrorCode
+from smq.security.acls import Operation, ResourceType
 from smq.wire.generated.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -31,6 +32,8 @@ def handle(request: OffsetCommitRequest, context: CoordinatorContext) -> OffsetC
     """Commit offsets of a group."""
     # Leave out a topic without partitions, as Kafka does.
     topics = [(each, _find(each, context)) for each in request.topics if each.partitions]
+    no_group = context.rights.error(Operation.READ, ResourceType.GROUP, request.group_id)
+    refused = {id(asked): no_group or _refusal(asked, topic, context) for asked, topic in topics}
     offered = [
         Offered(
             topic,
@@ -41,10 +44,15 @@ def handle(request: OffsetCommitRequest, context: CoordinatorContext) -> OffsetC
         )
         for asked, topic in topics
         for each in asked.partitions
+        if not refused[id(asked)]
     ]
     by = Commit(request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
-    errors = context.coordinator.offsets.commit(
-        request.group_id, by, offered, context.now, retention_ms=request.retention_time_ms
+    errors = (
+        []
+        if no_group
+        else context.coordinator.offsets.commit(
+            request.group_id, by, offered, context.now, retention_ms=request.retention_time_ms
+        )
     )
     error_of = iter(errors)
     return OffsetCommitResponse(
@@ -55,9 +63,10 @@ def handle(request: OffsetCommitRequest, context: CoordinatorContext) -> OffsetC
                 partitions=[
                     OffsetCommitResponsePartition(
                         partition_index=each.partition_index,
-                        error_code=_said(error, topic, context.version) if error else error,
+                        error_code=refused[id(asked)]
+                        or _said(next(error_of), topic, context.version),
                     )
-                    for each, error in zip(asked.partitions, error_of, strict=False)
+                    for each in asked.partitions
                 ],
             )
             for asked, topic in topics
@@ -72,8 +81,20 @@ def _find(asked: OffsetCommitRequestTopic, context: CoordinatorContext) -> Topic
     return catalog.find(asked.name)
 
 
+def _refusal(
+    asked: OffsetCommitRequestTopic, topic: Topic | None, context: CoordinatorContext
+) -> ErrorCode:
+    """Why this client may not commit offsets of a topic; of an unknown id nothing can be said."""
+    if topic is None and context.version >= IDS_FROM:
+        return ErrorCode.NONE
+    name = asked.name if topic is None else topic.name
+    return context.rights.error(Operation.READ, ResourceType.TOPIC, name)
+
+
 def _said(error: ErrorCode, topic: Topic | None, version: int) -> ErrorCode:
     """The error as this version says it."""
+    if not error:
+        return error
     if topic is None and version >= IDS_FROM:
         return ErrorCode.UNKNOWN_TOPIC_ID
     if error is ErrorCode.GROUP_ID_NOT_FOUND and version < GROUP_NOT_FOUND_FROM:

@@ -14,6 +14,7 @@ from gateway.apis.unknown_first import unknown_first
 from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.offsets import NamedPartition
 from smq.model.errors import BrokerError, ErrorCode
+from smq.security.acls import Operation, ResourceType
 from smq.wire.generated.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -26,27 +27,37 @@ def handle(
     request: OffsetDeleteRequest, context: CoordinatorContext
 ) -> Iterator[OffsetDeleteResponse]:
     """Delete offsets of a group. While many are pending, parts of the answer have no rows."""
-    catalog = context.coordinator.topics.catalog
+    catalog, rights = context.coordinator.topics.catalog, context.rights
+    refused = {
+        topic.name: rights.error(Operation.READ, ResourceType.TOPIC, topic.name)
+        for topic in request.topics
+    }
     places = [
         NamedPartition(catalog.find(topic.name), each.partition_index)
         for topic in request.topics
         for each in topic.partitions
+        if not refused[topic.name]
     ]
     try:
+        rights.check(Operation.DELETE, ResourceType.GROUP, request.group_id)
         for errors in context.coordinator.offsets.delete(request.group_id, places):
-            yield OffsetDeleteResponse(topics=_rows(request, errors) if errors else ())
+            is_end = bool(errors) or not places
+            yield OffsetDeleteResponse(topics=_rows(request, refused, errors) if is_end else ())
     except BrokerError as refusal:
         yield OffsetDeleteResponse(error_code=refusal.code)
 
 
-def _rows(request: OffsetDeleteRequest, errors: list[ErrorCode]) -> list[OffsetDeleteResponseTopic]:
+def _rows(
+    request: OffsetDeleteRequest, refused: dict[str, ErrorCode], errors: list[ErrorCode]
+) -> list[OffsetDeleteResponseTopic]:
     code = iter(errors)
     return unknown_first(
         OffsetDeleteResponseTopic(
             name=topic.name,
             partitions=[
                 OffsetDeleteResponsePartition(
-                    partition_index=each.partition_index, error_code=next(code)
+                    partition_index=each.partition_index,
+                    error_code=refused[topic.name] or next(code),
                 )
                 for each in topic.partitions
             ],

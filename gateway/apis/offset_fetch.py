@@ -19,6 +19,7 @@ from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.offsets import UNDECIDED
 from smq.model.catalog import Topic
 from smq.model.errors import BrokerError, ErrorCode
+from smq.security.acls import Operation, ResourceType
 from smq.store.rows import CommittedOffset
 from smq.wire.generated.offset_fetch import (
     OffsetFetchRequest,
@@ -64,6 +65,7 @@ def _group(
     """The requested offsets, or all committed ones page by page."""
     offsets, group_id = context.coordinator.offsets, asked.group_id
     try:
+        context.rights.check(Operation.DESCRIBE, ResourceType.GROUP, group_id)
         if asked.topics is None:
             for page in offsets.pages(group_id, stable=wants_stable):
                 yield OffsetFetchResponseGroup(group_id=group_id, topics=_all(page, context))
@@ -88,9 +90,11 @@ def _refused(
 
 
 def _numbers(asked: OffsetFetchRequestTopics, context: CoordinatorContext) -> list[int]:
-    """The number of each requested partition; NOWHERE if there is none."""
+    """The number of each requested partition; NOWHERE if there is none for this client."""
     topic, wanted = _find(asked, context), asked.partition_indexes
     numbers = topic.partition_numbers if topic is not None else ()
+    if _refusal(asked, topic, context):
+        numbers = ()
     return [numbers[index] if 0 <= index < len(numbers) else NOWHERE for index in wanted]
 
 
@@ -99,6 +103,16 @@ def _find(asked: OffsetFetchRequestTopics, context: CoordinatorContext) -> Topic
     if context.version >= IDS_FROM:
         return catalog.find_by_id(asked.topic_id)
     return catalog.find(asked.name)
+
+
+def _refusal(
+    asked: OffsetFetchRequestTopics, topic: Topic | None, context: CoordinatorContext
+) -> ErrorCode:
+    """Why there is nothing to tell of a topic."""
+    if topic is None and context.version >= IDS_FROM:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    name = asked.name if topic is None else topic.name
+    return context.rights.error(Operation.DESCRIBE, ResourceType.TOPIC, name)
 
 
 def _all(
@@ -113,6 +127,7 @@ def _all(
             partitions=[_partition(places[number][1], each) for number, each in of_topic],
         )
         for topic, of_topic in groupby(committed.items(), lambda item: places[item[0]][0])
+        if context.rights.topic(Operation.DESCRIBE, topic.name)
     ]
 
 
@@ -122,8 +137,7 @@ def _topic(
     committed: dict[int, CommittedOffset],
     context: CoordinatorContext,
 ) -> OffsetFetchResponseTopics:
-    is_unknown_id = context.version >= IDS_FROM and _find(asked, context) is None
-    error = ErrorCode.UNKNOWN_TOPIC_ID if is_unknown_id else ErrorCode.NONE
+    error = _refusal(asked, _find(asked, context), context)
     partitions = list[OffsetFetchResponsePartitions]()
     for index, number in zip(asked.partition_indexes, _numbers(asked, context), strict=True):
         found = committed.get(number, NOTHING)

@@ -6,9 +6,12 @@
 - A stale or unknown current_leader_epoch is an error, as for Fetch.
 """
 
+from functools import partial
+
 from gateway.context import ShardContext
 from smq.model.catalog import InternalPartition
 from smq.model.errors import ErrorCode
+from smq.security.acls import Operation
 from smq.shard.led import Led
 from smq.wire.generated.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -37,7 +40,9 @@ def handle(
 
 
 def _answer(name: str, asked: OffsetForLeaderPartition, context: ShardContext) -> EpochEndOffset:
-    led = context.shard.find_named(name, asked.partition)
+    is_broker = context.rights.cluster(Operation.CLUSTER_ACTION)
+    find = context.shard.find_named if is_broker else partial(context.find, Operation.DESCRIBE)
+    led = find(name, asked.partition)
     if isinstance(led, ErrorCode):
         return EpochEndOffset(error_code=led, partition=asked.partition)
     error = context.shard.check_epoch(asked.current_leader_epoch, led)

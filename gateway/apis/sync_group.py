@@ -12,6 +12,7 @@
 from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.group_events import Sync, SyncAnswer
 from smq.model.errors import BrokerError, ErrorCode
+from smq.security.acls import Operation, ResourceType
 from smq.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
 
 PROTOCOL_FROM = 5
@@ -19,6 +20,9 @@ PROTOCOL_FROM = 5
 
 def handle(request: SyncGroupRequest, context: CoordinatorContext) -> SyncGroupResponse | None:
     """Take the leader's assignments, or wait for them."""
+    refused = context.rights.error(Operation.READ, ResourceType.GROUP, request.group_id)
+    if refused:
+        return _respond(SyncAnswer(error=refused))
     if context.version >= PROTOCOL_FROM and None in {request.protocol_type, request.protocol_name}:
         return _respond(SyncAnswer(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     event = Sync(

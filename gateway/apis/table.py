@@ -39,7 +39,7 @@ from gateway.apis import (
     update_features,
     user_scram_credentials,
 )
-from gateway.apis.api import Api, Where, on_cluster
+from gateway.apis.api import Api, Where, needs
 from gateway.apis.bounds import (
     GROUP,
     NAMED,
@@ -65,11 +65,11 @@ from gateway.apis.transactions import (
     write_txn_markers,
 )
 from gateway.fetch.portions import PORTION_MAX
-from smq.security.acls import Operation
 from smq.wire.generated import apis
 
 __all__ = ["APIS", "API_BY_KEY", "Api", "Where"]
 
+CONFIGURED = "TOPIC", "GROUP", "CLUSTER"
 UNLESS_WANTED = "advertised only while a subscription exists"
 
 
@@ -80,6 +80,7 @@ APIS: tuple[Api, ...] = (
         None,
         "0-2 without `legacy.formats`: advertised and refused, as Kafka does",
         Bounds(2**31 - 1, 0),  # The kernel checks socket.request.max.bytes and its plan's rows.
+        rights=needs("WRITE TOPIC", "WRITE TRANSACTIONAL_ID"),
     ),
     Api(
         apis.FETCH,
@@ -87,11 +88,9 @@ APIS: tuple[Api, ...] = (
         fetch.handle,
         "follower fetching",
         # A session begins with all of its partitions, and names may have 249 bytes.
-        listing(
-            Cut(PARTITIONS, ("responses", "partitions"), PORTION_MAX),
-            bytes_max=4 * MiB,
-        ),
+        listing(Cut(PARTITIONS, ("responses", "partitions"), PORTION_MAX), bytes_max=4 * MiB),
         fetch.in_parts,
+        rights=needs("READ TOPIC", "CLUSTER_ACTION CLUSTER"),
     ),
     Api(
         apis.LIST_OFFSETS,
@@ -100,6 +99,7 @@ APIS: tuple[Api, ...] = (
         "",
         NAMED,
         list_offsets.steps,
+        rights=needs("DESCRIBE TOPIC"),
     ),
     Api(
         apis.METADATA,
@@ -107,16 +107,23 @@ APIS: tuple[Api, ...] = (
         metadata.handle,
         "",
         listing(Cut(("topics",), PARTITIONS)),
+        rights=needs("DESCRIBE TOPIC", "CREATE TOPIC", "CREATE CLUSTER", "DESCRIBE CLUSTER"),
     ),
-    Api(apis.OFFSET_COMMIT, Where.COORDINATOR, offset_commit.handle, "", OFFSETS),
+    Api(
+        apis.OFFSET_COMMIT,
+        Where.COORDINATOR,
+        offset_commit.handle,
+        "",
+        OFFSETS,
+        rights=needs("READ GROUP", "READ TOPIC"),
+    ),
     Api(
         apis.OFFSET_FETCH,
         Where.COORDINATOR,
         offset_fetch.handle,
         "",
-        listing(
-            Cut(("groups", "topics", "partition_indexes"), ("groups", *PARTITIONS)),
-        ),
+        listing(Cut(("groups", "topics", "partition_indexes"), ("groups", *PARTITIONS))),
+        rights=needs("DESCRIBE GROUP", "DESCRIBE TOPIC"),
     ),
     Api(
         apis.FIND_COORDINATOR,
@@ -124,17 +131,30 @@ APIS: tuple[Api, ...] = (
         find_coordinator.handle,
         "share groups",
         listing(Cut(("coordinator_keys",), ("coordinators",)), elements_max=10_000),
+        rights=needs("DESCRIBE GROUP", "DESCRIBE TRANSACTIONAL_ID"),
     ),
-    Api(apis.JOIN_GROUP, Where.COORDINATOR, join_group.handle, "", GROUP),
-    Api(apis.HEARTBEAT, Where.COORDINATOR, heartbeat.handle),
-    Api(apis.LEAVE_GROUP, Where.COORDINATOR, leave_group.handle, "", GROUP),
-    Api(apis.SYNC_GROUP, Where.COORDINATOR, sync_group.handle, "", GROUP),
+    Api(
+        apis.JOIN_GROUP, Where.COORDINATOR, join_group.handle, "", GROUP, rights=needs("READ GROUP")
+    ),
+    Api(apis.HEARTBEAT, Where.COORDINATOR, heartbeat.handle, rights=needs("READ GROUP")),
+    Api(
+        apis.LEAVE_GROUP,
+        Where.COORDINATOR,
+        leave_group.handle,
+        "",
+        GROUP,
+        rights=needs("READ GROUP"),
+    ),
+    Api(
+        apis.SYNC_GROUP, Where.COORDINATOR, sync_group.handle, "", GROUP, rights=needs("READ GROUP")
+    ),
     Api(
         apis.DESCRIBE_GROUPS,
         Where.COORDINATOR,
         describe_groups.handle,
         "",
         listing(Cut(("groups",), ("groups",)), elements_max=10_000),
+        rights=needs("DESCRIBE GROUP"),
     ),
     Api(
         apis.LIST_GROUPS,
@@ -142,6 +162,7 @@ APIS: tuple[Api, ...] = (
         list_groups.handle,
         "",
         Bounds(SMALL.bytes_max, WHOLE_ELEMENTS_MAX, Cut((), ("groups",))),
+        rights=needs("DESCRIBE CLUSTER", "DESCRIBE GROUP"),
     ),
     Api(
         apis.API_VERSIONS,
@@ -157,6 +178,7 @@ APIS: tuple[Api, ...] = (
         create_topics.handle,
         "replication factors above 1",
         answered_in_parts("topics"),
+        rights=needs("CREATE CLUSTER", "CREATE TOPIC", "DESCRIBE_CONFIGS TOPIC"),
     ),
     Api(
         apis.DELETE_TOPICS,
@@ -164,6 +186,7 @@ APIS: tuple[Api, ...] = (
         delete_topics.handle,
         "",
         answered_in_parts("responses"),
+        rights=needs("DELETE CLUSTER", "DELETE TOPIC", "DESCRIBE TOPIC"),
     ),
     Api(
         apis.DELETE_RECORDS,
@@ -171,12 +194,14 @@ APIS: tuple[Api, ...] = (
         delete_records.handle,
         "",
         listing(Cut(PARTITIONS, PARTITIONS, delete_records.PORTION_MAX)),
+        rights=needs("DELETE TOPIC"),
     ),
     Api(
         apis.INIT_PRODUCER_ID,
         Where.COORDINATOR,
         init_producer_id.handle,
         "two-phase commit (6, KIP-939)",
+        rights=needs("WRITE TRANSACTIONAL_ID", "IDEMPOTENT_WRITE CLUSTER", "WRITE TOPIC"),
     ),
     Api(
         apis.OFFSET_FOR_LEADER_EPOCH,
@@ -184,6 +209,7 @@ APIS: tuple[Api, ...] = (
         offset_for_leader_epoch.handle,
         "",
         NAMED,
+        rights=needs("DESCRIBE TOPIC", "CLUSTER_ACTION CLUSTER"),
     ),
     Api(
         apis.ADD_PARTITIONS_TO_TXN,
@@ -194,21 +220,24 @@ APIS: tuple[Api, ...] = (
             Cut(
                 ("transactions", "topics", "partitions"),
                 ("results_by_transaction", "topic_results", "results_by_partition"),
-            ),
+            )
         ),
+        rights=needs("WRITE TRANSACTIONAL_ID", "WRITE TOPIC", "CLUSTER_ACTION CLUSTER"),
     ),
     Api(
         apis.ADD_OFFSETS_TO_TXN,
         Where.COORDINATOR,
         add_offsets_to_txn.handle,
+        rights=needs("WRITE TRANSACTIONAL_ID", "READ GROUP"),
     ),
-    Api(apis.END_TXN, Where.COORDINATOR, end_txn.handle),
+    Api(apis.END_TXN, Where.COORDINATOR, end_txn.handle, rights=needs("WRITE TRANSACTIONAL_ID")),
     Api(
         apis.WRITE_TXN_MARKERS,
         Where.SHARD,
         write_txn_markers.handle,
         "",
         Bounds(SMALL.bytes_max, write_txn_markers.MARKERS_MAX),
+        rights=needs("ALTER CLUSTER", "CLUSTER_ACTION CLUSTER"),
     ),
     Api(
         apis.TXN_OFFSET_COMMIT,
@@ -216,6 +245,7 @@ APIS: tuple[Api, ...] = (
         txn_offset_commit.handle,
         "",
         OFFSETS,
+        rights=needs("WRITE TRANSACTIONAL_ID", "READ GROUP", "READ TOPIC"),
     ),
     Api(
         apis.DESCRIBE_ACLS,
@@ -223,7 +253,7 @@ APIS: tuple[Api, ...] = (
         acls.describe,
         "",
         answered_in_parts("resources", "acls"),
-        rights=on_cluster(Operation.DESCRIBE),
+        rights=needs("DESCRIBE CLUSTER"),
         refuse=acls.refuse_describing,
     ),
     Api(
@@ -232,7 +262,7 @@ APIS: tuple[Api, ...] = (
         acls.create,
         "",
         WHOLE,
-        rights=on_cluster(Operation.ALTER),
+        rights=needs("ALTER CLUSTER"),
         refuse=acls.refuse_creating,
     ),
     Api(
@@ -241,7 +271,7 @@ APIS: tuple[Api, ...] = (
         acls.delete,
         "",
         answered_in_parts("filter_results"),
-        rights=on_cluster(Operation.ALTER),
+        rights=needs("ALTER CLUSTER"),
         refuse=acls.refuse_deleting,
     ),
     Api(
@@ -250,6 +280,9 @@ APIS: tuple[Api, ...] = (
         describe_configs.handle,
         "client metrics, groups",
         answered_in_parts("results"),
+        rights=needs(
+            "DESCRIBE_CONFIGS TOPIC", "DESCRIBE_CONFIGS GROUP", "DESCRIBE_CONFIGS CLUSTER"
+        ),
     ),
     Api(
         apis.ALTER_CONFIGS,
@@ -257,6 +290,7 @@ APIS: tuple[Api, ...] = (
         alter_configs.handle,
         "client metrics, groups",
         answered_in_parts("responses"),
+        rights=needs(*(f"ALTER_CONFIGS {each}" for each in CONFIGURED)),
     ),
     Api(
         apis.ALTER_REPLICA_LOG_DIRS,
@@ -264,6 +298,8 @@ APIS: tuple[Api, ...] = (
         alter_replica_log_dirs.handle,
         "moves: there is one directory",
         WHOLE,
+        rights=needs("ALTER CLUSTER"),
+        refuse=alter_replica_log_dirs.refuse,
     ),
     Api(
         apis.DESCRIBE_LOG_DIRS,
@@ -271,6 +307,8 @@ APIS: tuple[Api, ...] = (
         describe_log_dirs.handle,
         "",
         answered_in_parts("results", "topics", "partitions"),
+        rights=needs("DESCRIBE CLUSTER"),
+        refuse=describe_log_dirs.refuse,
     ),
     Api(
         apis.CREATE_PARTITIONS,
@@ -278,6 +316,7 @@ APIS: tuple[Api, ...] = (
         create_partitions.handle,
         "",
         answered_in_parts("results"),
+        rights=needs("ALTER TOPIC"),
     ),
     Api(
         apis.DELETE_GROUPS,
@@ -285,6 +324,7 @@ APIS: tuple[Api, ...] = (
         delete_groups.handle,
         "",
         listing(Cut(("groups_names",), ("results",), 50), elements_max=10_000),
+        rights=needs("DELETE GROUP"),
     ),
     Api(
         apis.ELECT_LEADERS,
@@ -293,11 +333,12 @@ APIS: tuple[Api, ...] = (
         "",
         listing(
             Cut(
-                ("topic_partitions", "partitions"),
-                ("replica_election_results", "partition_result"),
+                ("topic_partitions", "partitions"), ("replica_election_results", "partition_result")
             ),
             elements_max=5000,  # Each is answered with a sentence.
         ),
+        rights=needs("ALTER CLUSTER"),
+        refuse=elect_leaders.refuse,
     ),
     Api(
         apis.INCREMENTAL_ALTER_CONFIGS,
@@ -305,6 +346,7 @@ APIS: tuple[Api, ...] = (
         alter_configs.handle_incremental,
         "client metrics, groups",
         answered_in_parts("responses"),
+        rights=needs(*(f"ALTER_CONFIGS {each}" for each in CONFIGURED)),
     ),
     Api(
         apis.ALTER_PARTITION_REASSIGNMENTS,
@@ -312,6 +354,8 @@ APIS: tuple[Api, ...] = (
         alter_partition_reassignments.handle,
         "moves: a partition stays on its log",
         WHOLE,
+        rights=needs("ALTER CLUSTER"),
+        refuse=alter_partition_reassignments.refuse,
     ),
     Api(
         apis.LIST_PARTITION_REASSIGNMENTS,
@@ -319,6 +363,8 @@ APIS: tuple[Api, ...] = (
         list_partition_reassignments.handle,
         "",
         WHOLE,
+        rights=needs("DESCRIBE CLUSTER"),
+        refuse=list_partition_reassignments.refuse,
     ),
     Api(
         apis.OFFSET_DELETE,
@@ -326,6 +372,7 @@ APIS: tuple[Api, ...] = (
         offset_delete.handle,
         "",
         NAMED,
+        rights=needs("DELETE GROUP", "READ TOPIC"),
     ),
     Api(
         apis.DESCRIBE_CLIENT_QUOTAS,
@@ -333,6 +380,8 @@ APIS: tuple[Api, ...] = (
         client_quotas.describe,
         "",
         WHOLE,
+        rights=needs("DESCRIBE_CONFIGS CLUSTER"),
+        refuse=client_quotas.refuse_describing,
     ),
     Api(
         apis.ALTER_CLIENT_QUOTAS,
@@ -340,6 +389,8 @@ APIS: tuple[Api, ...] = (
         client_quotas.alter,
         "",
         WHOLE,
+        rights=needs("ALTER_CONFIGS CLUSTER"),
+        refuse=client_quotas.refuse_altering,
     ),
     Api(
         apis.DESCRIBE_USER_SCRAM_CREDENTIALS,
@@ -347,7 +398,7 @@ APIS: tuple[Api, ...] = (
         user_scram_credentials.describe,
         "",
         answered_in_parts("results"),
-        rights=on_cluster(Operation.DESCRIBE),
+        rights=needs("DESCRIBE CLUSTER"),
         refuse=user_scram_credentials.refuse_describing,
     ),
     Api(
@@ -356,7 +407,7 @@ APIS: tuple[Api, ...] = (
         user_scram_credentials.alter,
         "",
         WHOLE,
-        rights=on_cluster(Operation.ALTER),
+        rights=needs("ALTER CLUSTER"),
         refuse=user_scram_credentials.refuse_altering,
     ),
     Api(
@@ -365,6 +416,8 @@ APIS: tuple[Api, ...] = (
         describe_quorum.handle,
         "a quorum: one node keeps the metadata",
         WHOLE,
+        rights=needs("DESCRIBE CLUSTER"),
+        refuse=describe_quorum.refuse,
     ),
     Api(
         apis.UPDATE_FEATURES,
@@ -372,8 +425,15 @@ APIS: tuple[Api, ...] = (
         update_features.handle,
         "other levels of features than the one there is",
         WHOLE,
+        rights=needs("ALTER CLUSTER"),
+        refuse=update_features.refuse,
     ),
-    Api(apis.DESCRIBE_CLUSTER, Where.SHARD, describe_cluster.handle),
+    Api(
+        apis.DESCRIBE_CLUSTER,
+        Where.SHARD,
+        describe_cluster.handle,
+        rights=needs("DESCRIBE CLUSTER"),
+    ),
     Api(
         apis.DESCRIBE_PRODUCERS,
         Where.SHARD,
@@ -384,6 +444,7 @@ APIS: tuple[Api, ...] = (
             WHOLE_ELEMENTS_MAX,
             Cut((), ("topics", "partitions", "active_producers")),
         ),
+        rights=needs("READ TOPIC"),
     ),
     Api(
         apis.DESCRIBE_TRANSACTIONS,
@@ -391,6 +452,7 @@ APIS: tuple[Api, ...] = (
         describe_transactions.handle,
         "",
         listing(Cut(("transactional_ids",), ("transaction_states",), 50), elements_max=10_000),
+        rights=needs("DESCRIBE TRANSACTIONAL_ID", "DESCRIBE TOPIC"),
     ),
     Api(
         apis.LIST_TRANSACTIONS,
@@ -398,13 +460,9 @@ APIS: tuple[Api, ...] = (
         list_transactions.handle,
         "",
         Bounds(SMALL.bytes_max, WHOLE_ELEMENTS_MAX, Cut((), ("transaction_states",))),
+        rights=needs("DESCRIBE TRANSACTIONAL_ID"),
     ),
-    Api(
-        apis.GET_TELEMETRY_SUBSCRIPTIONS,
-        Where.SHARD,
-        telemetry.subscriptions,
-        UNLESS_WANTED,
-    ),
+    Api(apis.GET_TELEMETRY_SUBSCRIPTIONS, Where.SHARD, telemetry.subscriptions, UNLESS_WANTED),
     Api(
         apis.PUSH_TELEMETRY,
         Where.SHARD,
@@ -418,6 +476,8 @@ APIS: tuple[Api, ...] = (
         list_config_resources.handle,
         "",
         Bounds(SMALL.bytes_max, WHOLE_ELEMENTS_MAX, Cut((), ("config_resources",))),
+        rights=needs("DESCRIBE_CONFIGS CLUSTER"),
+        refuse=list_config_resources.refuse,
     ),
     Api(
         apis.DESCRIBE_TOPIC_PARTITIONS,
@@ -425,6 +485,7 @@ APIS: tuple[Api, ...] = (
         describe_topic_partitions.handle,
         "",
         answered_in_parts(*PARTITIONS),
+        rights=needs("DESCRIBE TOPIC"),
     ),
 )
 

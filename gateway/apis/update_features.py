@@ -7,7 +7,7 @@ Version 2 no longer lists the features of a request that succeeds.
 
 from gateway.apis.api_versions import TRANSACTION_FEATURE, TRANSACTION_LEVEL
 from gateway.context import ShardContext
-from smq.model.errors import ErrorCode
+from smq.model.errors import BrokerError, ErrorCode
 from smq.wire.generated.update_features import (
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
@@ -28,6 +28,11 @@ def handle(request: UpdateFeaturesRequest, _context: ShardContext) -> UpdateFeat
     names = {update.feature for update in request.feature_updates}
     results = [UpdatableFeatureResult(feature=name, error_message=UNCHANGED) for name in names]
     return UpdateFeaturesResponse(error_message=None, results=results)
+
+
+def refuse(_request: UpdateFeaturesRequest, why: BrokerError) -> UpdateFeaturesResponse:
+    """Update nothing."""
+    return UpdateFeaturesResponse(error_code=why.code, error_message=why.message)
 
 
 def _refusal(feature: str, level: int) -> str | None:

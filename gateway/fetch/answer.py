@@ -56,7 +56,7 @@ class Fetching:
         self._request, self._context, self._answered = request, context, answered
         self.topics = topics_of(request, context.header.api_version)
         self._rows: list[list[Row]] = []
-        self._catalog_version = -1
+        self._resolved = (-1, -1)  # The versions of the catalog and of rights.
         self.places: dict[int, Row] = {}
         self._ready_bytes: dict[int, int] = {}
 
@@ -73,7 +73,7 @@ class Fetching:
 
     def read(self, reader: "PartitionReader") -> FetchResponse:
         """Read what is available now, except what only the sealer has."""
-        if self._catalog_version != self._context.shard.catalog_version:
+        if self._resolved != self._versions():
             self._resolve_all()
         read = [[self._read(reader, row) for row in rows] for rows in self._rows]
         return FetchResponse(
@@ -91,7 +91,7 @@ class Fetching:
 
     def moved(self, codes: Iterable[int]) -> Message | Ask | None:
         """Some partitions have more to read: the response, if there is enough now."""
-        assert self._catalog_version == self._context.shard.catalog_version, "places of old slots"
+        assert self._resolved[0] == self._context.shard.catalog_version, "places of old slots"
         if self._request.min_bytes > 1:  # Any record is a byte at least.
             for code in codes:
                 self._ready_bytes[code] = self._readable_bytes(self.places[code])
@@ -113,9 +113,13 @@ class Fetching:
             self._ready_bytes[row.led.code] = size
         return data
 
+    def _versions(self) -> tuple[int, int]:
+        shard = self._context.shard
+        return shard.catalog_version, shard.access.refresh()
+
     def _resolve_all(self) -> None:
-        """Find the partitions in the catalog as it is now."""
-        self._catalog_version = self._context.shard.catalog_version
+        """Find the partitions in the catalog, and what the client may read, as they are now."""
+        self._resolved = self._versions()
         self._rows = [
             [row_of(topic, each, self._request, self._context) for each in topic.partitions]
             for topic in self.topics

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from gateway.context import ShardContext
 from smq.model.catalog import InternalPartition, Node, Topic
 from smq.model.errors import ErrorCode
+from smq.security.acls import Operation
 from smq.shard.led import Led, Offsets
 from smq.wire.generated.fetch import (
     EpochEndOffset,
@@ -23,7 +24,13 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 NO_SESSION_EPOCHS = frozenset({0, -1})  # Full fetches: one begins a session, the other has none.
 _ISOLATION_LEVELS = frozenset({READ_UNCOMMITTED, READ_COMMITTED})
 _LEADER_CHANGED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-_UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+_NOT_READ = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
 
 
 class Row(NamedTuple):
@@ -67,15 +74,15 @@ def topics_of(request: FetchRequest, version: int) -> list[FetchTopic]:
 def row_of(
     topic: FetchTopic, asked: FetchPartition, request: FetchRequest, context: ShardContext
 ) -> Row:
-    """Find a partition in the catalog as it is now."""
+    """Find a partition in the catalog as it is now, for who may read it now."""
     shard = context.shard
-    found, error = _topic(topic, context)
+    found, error = _topic(topic, request, context)
     if found is None:
         return Row(asked, None, error)
     led = shard.find(found, asked.partition)
     if isinstance(led, ErrorCode):
         return Row(asked, None, led, _leader(led, found, asked.partition, context))
-    if request.replica_state is not None and request.replica_state.replica_id >= 0:
+    if is_follower(request):
         return Row(asked, None, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if is_impossible(request) or min(request.max_bytes, asked.partition_max_bytes) < 0:
         return Row(asked, None, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -86,11 +93,35 @@ def row_of(
     return Row(asked, led if error == ErrorCode.NONE else None, error, leader)
 
 
-def _topic(topic: FetchTopic, context: ShardContext) -> tuple[Topic | None, ErrorCode]:
+def is_follower(request: FetchRequest) -> bool:
+    """Whether a broker asks."""
+    return request.replica_state is not None and request.replica_state.replica_id >= 0
+
+
+def _may_read(
+    topic: FetchTopic, found: Topic | None, request: FetchRequest, context: ShardContext
+) -> bool:
+    """Whether the client may read a topic; of an unknown id nothing can be said."""
+    if is_follower(request):
+        return context.rights.cluster(Operation.CLUSTER_ACTION)
+    if found is not None:
+        return context.rights.topic(Operation.READ, found.name)
+    by_id = context.header.api_version >= IDS_FROM
+    return by_id or context.rights.topic(Operation.READ, topic.topic)
+
+
+def _topic(
+    topic: FetchTopic, request: FetchRequest, context: ShardContext
+) -> tuple[Topic | None, ErrorCode]:
+    """A topic that the client may read; or none, and why."""
     catalog = context.shard.catalog
     if context.header.api_version >= IDS_FROM:
-        return catalog.find_by_id(topic.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
-    return catalog.find(topic.topic), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        found, error = catalog.find_by_id(topic.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+    else:
+        found, error = catalog.find(topic.topic), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if not _may_read(topic, found, request, context):
+        return None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return found, error
 
 
 def _leader(error: ErrorCode, topic: Topic, index: int, context: ShardContext) -> Node | None:
@@ -140,7 +171,7 @@ def empty(index: int, offsets: Offsets | None, isolation_level: int) -> Partitio
 def refused(row: Row, error: ErrorCode, isolation_level: int) -> PartitionData:
     """The row of a partition that cannot be read, with its leader if that is another."""
     # These Kafka finds before it reads: it tells no aborted transactions, after others null.
-    is_unread = error in _UNKNOWN or isolation_level not in _ISOLATION_LEVELS
+    is_unread = error in _NOT_READ or isolation_level not in _ISOLATION_LEVELS
     data = PartitionData(
         partition_index=row.request.partition,
         error_code=error,

@@ -6,8 +6,9 @@
 - A full fetch ends the session that it names. Epoch -1 does too, and begins no other.
 - An incremental fetch changes what the session reads, and is answered with the partitions that
   have records, another high watermark or log start, or an error.
-- Unknown sessions are FETCH_SESSION_ID_NOT_FOUND, other epochs than the next one
-  INVALID_FETCH_SESSION_EPOCH, names after ids FETCH_SESSION_TOPIC_ID_ERROR. The client starts over.
+- Unknown sessions, and those of other principals, are FETCH_SESSION_ID_NOT_FOUND, other epochs
+  than the next one INVALID_FETCH_SESSION_EPOCH, names after ids FETCH_SESSION_TOPIC_ID_ERROR. The
+  client starts over.
 - A session without partitions is over.
 """
 
@@ -18,7 +19,7 @@ from uuid import UUID
 from gateway.context import Ask, Message, Result, ShardContext, Wait
 from gateway.fetch.answer import Fetching, PartitionReader
 from gateway.fetch.cold import with_cold
-from gateway.fetch.rules import IDS_FROM, NO_SESSION_EPOCHS, READ_COMMITTED
+from gateway.fetch.rules import IDS_FROM, NO_SESSION_EPOCHS, READ_COMMITTED, is_follower
 from shm.kernels.request.fetch import PLACES_MAX, WAIT_MS_MAX
 from smq.model.errors import ErrorCode
 from smq.shard.fetch_sessions import NAME_LENGTH_MAX, Asked, FetchSession, Told, hashed
@@ -42,7 +43,11 @@ def enter(request: FetchRequest, context: ShardContext) -> "Incremental | FetchR
     """Continue a session: the request, or its refusal."""
     has_ids = context.header.api_version >= IDS_FROM
     session = context.shard.fetch_sessions.enter(
-        request.session_id, request.session_epoch, context.now.monotonic_ms, has_ids=has_ids
+        request.session_id,
+        request.session_epoch,
+        context.now.monotonic_ms,
+        has_ids=has_ids,
+        owner=context.rights.peer.principal,
     )
     if isinstance(session, ErrorCode):
         return FetchResponse(error_code=session)
@@ -54,15 +59,15 @@ class Beginning:
 
     def __init__(self, request: FetchRequest, context: ShardContext) -> None:
         if request.session_id:
-            context.shard.fetch_sessions.end(request.session_id)
-        state = request.replica_state
-        is_follower = state is not None and state.replica_id >= 0
-        self._is_wanted = request.session_epoch == NEW_EPOCH and not is_follower
+            owner = context.rights.peer.principal
+            context.shard.fetch_sessions.leave(request.session_id, owner)
+        self._is_wanted = request.session_epoch == NEW_EPOCH and not is_follower(request)
         self._context = context
         self._session = self._new()
 
     def _new(self) -> FetchSession:
-        return FetchSession(self._context.header.api_version >= IDS_FROM)
+        has_ids = self._context.header.api_version >= IDS_FROM
+        return FetchSession(has_ids, self._context.rights.peer.principal)
 
     def portion(self, topics: Sequence[FetchTopic], response: FetchResponse) -> None:
         """Record the questions and the answers of a portion."""
@@ -134,6 +139,7 @@ class Incremental:
         if session.epoch != self._epoch:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         is_committed = request.isolation_level == READ_COMMITTED
+        session.follow_rights(shard, self._context.rights)
         news = session.news(shard, is_committed=is_committed)
         version = self._context.header.api_version
         reader, asked = PartitionReader(request, version), copy(request)

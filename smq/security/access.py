@@ -76,11 +76,12 @@ class AccessView:
         self._rules.invariants()
         assert len(self._rules) + len(self._credentials) == len(self._entries)
 
-    def refresh(self) -> None:
-        """Take what was published since."""
+    def refresh(self) -> int:
+        """Take what was published since; returns its version."""
         if self._block.has_moved(self.version):
             self.version, published = self._block.read()
             self._take(decode(published))
+        return self.version
 
     def _take(self, lines: list[str]) -> None:
         known = self._entries

@@ -62,7 +62,7 @@ def _nothing() -> None:
 class Authorizer:
     """Decides by rules. `refresh` is called before each decision: it may change the rules."""
 
-    refresh: Callable[[], None]
+    refresh: Callable[[], object]
 
     def __init__(
         self,

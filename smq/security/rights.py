@@ -1,11 +1,35 @@
-"""What one peer may do. Handlers ask this and nothing else.
+"""What one peer may do. Handlers ask this and nothing else, each time anew.
 
-context.rights.topic(Operation.READ, name)     -> bool
+    context.rights.topic(Operation.READ, name)            -> bool
+    context.rights.error(Operation.READ, TOPIC, name)     -> Kafka's code, or NONE
+    context.rights.check(Operation.READ, TOPIC, name)     raises BrokerError
+
+What was allowed a moment ago may not be now: nobody keeps an answer.
 """
 
+from smq.model.errors import BrokerError, ErrorCode
 from smq.security.acls import CLUSTER_NAME, OPERATIONS_OF, Operation, ResourceType
 from smq.security.authorizer import Authorizer
 from smq.security.principals import Peer
+
+_REFUSALS = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+_WORDS = {
+    ResourceType.TOPIC: "Topic",
+    ResourceType.GROUP: "Group",
+    ResourceType.CLUSTER: "Cluster",
+    ResourceType.TRANSACTIONAL_ID: "Transactional Id",
+}
+
+
+def refusal(resource_type: ResourceType) -> BrokerError:
+    """What a client is told that may not do something with a resource of a type."""
+    sentence = f"{_WORDS[resource_type]} authorization failed."
+    return BrokerError(_REFUSALS[resource_type], sentence)
 
 
 class Rights:
@@ -21,6 +45,16 @@ class Rights:
         if self._authorizer is None or self.is_unlimited:
             return True
         return self._authorizer.decide(self.peer, operation, resource_type, name).allowed
+
+    def error(self, operation: Operation, resource_type: ResourceType, name: str) -> ErrorCode:
+        """NONE, or the code of a refusal."""
+        is_allowed = self.is_unlimited or self.may(operation, resource_type, name)
+        return ErrorCode.NONE if is_allowed else _REFUSALS[resource_type]
+
+    def check(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
+        """Raises BrokerError if the peer may not do this with a resource."""
+        if not (self.is_unlimited or self.may(operation, resource_type, name)):
+            raise refusal(resource_type)
 
     def topic(self, operation: Operation, name: str) -> bool:
         """Whether it may do this with a topic."""
@@ -50,6 +84,12 @@ class Rights:
             each for each in OPERATIONS_OF[resource_type] if self.may(each, resource_type, name)
         )
         return sum(1 << each for each in allowed)
+
+    def cluster_operations(self) -> int:
+        """What the peer may do with the cluster; nothing is told to who may not describe it."""
+        if not self.cluster(Operation.DESCRIBE):
+            return 0
+        return self.operations(ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 EVERYTHING = Rights(None, Peer())

@@ -31,6 +31,10 @@ from shm.kernels.base.words import (
 )
 from smq.model.catalog import Catalog, InternalPartition, Topic
 from smq.model.errors import ErrorCode
+from smq.security.access import AccessView
+from smq.security.acls import Operation
+from smq.security.principals import ANONYMOUS, Principal
+from smq.security.rights import Rights
 
 if TYPE_CHECKING:
     from smq.log.log import Log
@@ -64,6 +68,7 @@ class Serving(Protocol):
     logs: dict[int, "Log"]
     catalog: Catalog
     catalog_version: int
+    access: AccessView
 
     def find(self, topic: Topic, index: int) -> "Led | InternalPartition | ErrorCode":
         """The partition `index` of a topic, or why it is not served."""
@@ -109,9 +114,10 @@ class LogRows(NamedTuple):
 
 @dataclass(slots=True)
 class FetchSession:
-    """One client's session. `epoch` is that of its next request."""
+    """One client's session. `epoch` is that of its next request; nobody but `owner` has it."""
 
     has_ids: bool
+    owner: Principal = ANONYMOUS
     id: int = 0  # None yet.
     created_ms: int = 0
     used_ms: int = 0
@@ -121,6 +127,7 @@ class FetchSession:
     _keys: list[TopicKey] = field(default_factory=list)  # By the numbers in _topics.
     _turn: int = 0
     _catalog_version: int = -1
+    _access_version: int = 0
     _places: list[LogRows] | None = None  # None: the rows have changed.
 
     def __len__(self) -> int:
@@ -220,6 +227,17 @@ class FetchSession:
         found = found[np.argsort(rows[TURN, found])][:ANSWERED_MAX]
         return [self._asked(row) for row in rows[:, found].T.tolist()]
 
+    def follow_rights(self, shard: Serving, rights: Rights) -> None:
+        """Since rights have changed: what may not be read any more is news."""
+        version = shard.access.refresh()
+        if rights.is_unlimited or version == self._access_version:
+            return
+        self._access_version = version
+        refused = [
+            number for number, key in enumerate(self._keys) if not _may_read(key, shard, rights)
+        ]
+        self.rows[SEEN_HIGH, np.isin(self.rows[KEY] >> 32, refused)] = -1
+
     def codes(self) -> np.ndarray:
         """log << 32 | slot of all partitions that are read here, ascending."""
         return np.unique(self.rows[CODE][self.rows[CODE] >= 0])
@@ -262,6 +280,13 @@ class FetchSession:
     def _take_turns(self, count: int) -> np.ndarray:
         self._turn += count
         return np.arange(self._turn - count, self._turn)
+
+
+def _may_read(key: TopicKey, shard: Serving, rights: Rights) -> bool:
+    if isinstance(key, str):
+        return rights.topic(Operation.READ, key)
+    topic = shard.catalog.find_by_id(key)
+    return topic is None or rights.topic(Operation.READ, topic.name)
 
 
 def _signed(low: int) -> int:
@@ -307,11 +332,11 @@ class FetchSessions:
         return session.id
 
     def enter(
-        self, id_: int, epoch: int, now_ms: int, *, has_ids: bool
+        self, id_: int, epoch: int, now_ms: int, *, has_ids: bool, owner: Principal = ANONYMOUS
     ) -> FetchSession | ErrorCode:
         """The session of a request that continues it; its epoch goes up."""
         session = self._sessions.get(id_)
-        if session is None:
+        if session is None or session.owner != owner:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if session.epoch != epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
@@ -325,6 +350,12 @@ class FetchSessions:
     def has_room(self, session: FetchSession) -> bool:
         """Whether a session that has grown may stay."""
         return len(session) <= SESSION_ROWS_MAX and self._row_count() <= ROWS_MAX
+
+    def leave(self, id_: int, owner: Principal) -> None:
+        """Forget a session that its owner has named."""
+        session = self._sessions.get(id_)
+        if session is not None and session.owner == owner:
+            self.end(id_)
 
     def end(self, id_: int) -> None:
         """Forget a session, if there is one."""

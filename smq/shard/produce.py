@@ -50,6 +50,8 @@ class Mark(NamedTuple):
 
 
 Marks: TypeAlias = tuple[Mark, ...]
+# Marks what a client may not append among the batches of (data, plan).
+Refuse: TypeAlias = Callable[[np.ndarray, np.ndarray], None]
 # Charges a client for what is taken of a buffer, up to this place; returns the throttle time in ms
 # that the answers tell it.
 Charge: TypeAlias = Callable[[int], int]
@@ -152,21 +154,25 @@ class Producing:
         directory: np.ndarray,
         now: Now,
         charge: Charge | None = None,
+        refuse: Refuse | None = None,
     ) -> Produced:
         """Take every whole Produce request of data[start:end], up to the first other request.
 
-        `charge` is called once, when it is known which requests are taken.
+        `charge` is called once, when it is known which requests are taken; `refuse`, of a client
+        that may not do everything, before any of them is appended.
         """
         head = self._head
         self.begin()
         head[words.HEAD_START], head[words.HEAD_END] = start, end
         head[words.HEAD_NOW_MS], head[words.HEAD_WALL_MS] = now
-        if len(self._logs) == 1 and charge is None:
+        if len(self._logs) == 1 and charge is None and refuse is None:
             log = self._logs[0]
             tables = log.memory.memory, log.links, log.producers.table
             stop = produce(data, *tables, directory, self.plan, self.out)
         else:
             head[words.HEAD_PARSED] = parse_requests(data, directory, self.plan)
+            if refuse is not None:
+                refuse(data, self.plan)
             self._count(int(head[words.HEAD_REQUEST_COUNT]))
             stop = words.STOP_LOG_FULL  # Not known for any log yet: look at all.
         return self.resume(data, stop, charge)

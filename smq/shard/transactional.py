@@ -26,11 +26,14 @@ from smq.log.files.checkpoint import Open
 from smq.log.log import Log
 from smq.model.errors import ErrorCode, PeerError
 from smq.model.now import Now
+from smq.security.acls import Operation
+from smq.security.rights import EVERYTHING, Rights
 from smq.shard.answers import WORDS
 from smq.shard.led import Led
 from smq.shard.markers import abort_open
 from smq.shard.plan_rows import rows_of
 from smq.shard.produce import Producing
+from smq.shard.refusals import refuse_all
 from smq.shard.shard import Shard, Verifying
 from smq.shard.unfinished import Unfinished
 from smq.wire.codec import READ_ERRORS, read_compact_nullable_string, read_nullable_string
@@ -74,10 +77,15 @@ class TransactionalProduce(Unfinished):
     answer, then step. Between steps, other requests use the plan."""
 
     def __init__(
-        self, shard: Shard, producing: Producing, data: np.ndarray, throttle_ms: int = 0
+        self,
+        shard: Shard,
+        producing: Producing,
+        data: np.ndarray,
+        throttle_ms: int = 0,
+        rights: Rights = EVERYTHING,
     ) -> None:
         """`data` is the whole request, its size first. Raises PeerError."""
-        super().__init__(shard, producing, data, throttle_ms=throttle_ms)
+        super().__init__(shard, producing, data, throttle_ms=throttle_ms, rights=rights)
         self.version, self._transactional_id = _named(data.data[SIZE_BYTES:])
         self._errors: dict[int, int] = {}  # By partition number; those that may be appended …
         self._guard = object()  # … are also in `verifying` with this, until their marker arrives.
@@ -164,6 +172,14 @@ class TransactionalProduce(Unfinished):
         if code in _ASK_AGAIN or is_early:
             return int(ErrorCode.NOT_ENOUGH_REPLICAS)
         return code
+
+    def _refuse(self, rights: Rights) -> None:
+        """See Unfinished."""
+        name = self._transactional_id
+        if name is not None and not rights.transactional_id(Operation.WRITE, name):
+            refuse_all(self._producing.plan)
+        else:
+            super()._refuse(rights)
 
     # --- appending -------------------------------------------------------------------------------
 

@@ -17,9 +17,11 @@ import numpy as np
 from shm.kernels.base.words import HEAD_STOP
 from smq.model.errors import PeerError
 from smq.model.now import Now
+from smq.security.rights import EVERYTHING, Rights
 from smq.shard.checks import Job
 from smq.shard.plan_rows import done_rows, restore_rows, rows_of
 from smq.shard.produce import Left, Marks, Pending, Produced, Producing
+from smq.shard.refusals import refuse_topics
 from smq.shard.shard import Shard
 from smq.wire.internal.transactions import AddPartitions
 
@@ -27,16 +29,18 @@ from smq.wire.internal.transactions import AddPartitions
 class Unfinished:
     """Whole requests, `data`, which may be lent until keep(). `left`: what is done of them.
 
-    `throttle_ms` is what the answers say, unless `left` knows.
+    `throttle_ms` is what the answers say, unless `left` knows. `rights` are looked at in each step:
+    those of the client.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  (requests, and what is known of them)
         self,
         shard: Shard,
         producing: Producing,
         data: np.ndarray,
         left: Left | None = None,
         throttle_ms: int = 0,
+        rights: Rights = EVERYTHING,
     ) -> None:
         self._shard, self._producing, self._data = shard, producing, data
         self._done = None if left is None else left.done
@@ -45,6 +49,7 @@ class Unfinished:
         self._marks = () if left is None else left.marks
         self._refused_count, self._catalog_version = 0, shard.catalog_version
         self._pending: Pending | None = None
+        self._rights = rights
 
     @property
     def size(self) -> int:
@@ -89,10 +94,16 @@ class Unfinished:
         """Read the requests into the plan. Raises PeerError."""
         if not self._producing.parse(self._data, self._shard.directory, now):
             raise PeerError("a Produce is malformed, or has too many batches")
+        if not self._rights.is_unlimited:
+            self._refuse(self._rights)
         if self._done is not None and len(self._done):
             restore_rows(rows_of(self._producing.plan), self._done)
         if self._catalog_version != self._shard.catalog_version:  # The topic may require more.
             self._catalog_version, self._pending = self._shard.catalog_version, None
+
+    def _refuse(self, rights: Rights) -> None:
+        """Mark what the client may not append."""
+        refuse_topics(self._data, self._producing.plan, self._shard.catalog, rights)
 
     def _append(self, _now: Now) -> AddPartitions | bool:
         """Append what this step may; whether all is done."""

@@ -9,6 +9,7 @@ from gateway.dispatch import Dispatched, dispatch, encode
 from gateway.parts import Parts
 from smq.model.catalog import Topic
 from smq.model.config import Config
+from smq.security.caller import Caller
 from smq.shard.loans import Loan
 from smq.shard.shard import Shard
 from tests.gateway.coordinator_bench import decoded, finished, relayed
@@ -57,11 +58,12 @@ class ShardBench:
         self.shard = Shard(1, config or Config(), {0: log}, lambda: NODES, bytes(16))
         self.shard.take_catalog(catalog(*topics), 1)
         self.appender = Appender(self.shard)
-        self.later_count, self.loan = 0, Loan()
+        self.later_count, self.loan, self.caller = 0, Loan(), Caller("10.0.0.9")
 
     def ask(self, name: str, version: int, request: Any) -> Any:
         """The response as a client reads it; or Ask, of the sealer, Wait or Relay."""
-        asked = dispatch(relayed(name, version, request).request, self.shard, NOW, loan=self.loan)
+        question = relayed(name, version, request).request
+        asked = dispatch(question, self.shard, NOW, self.caller, self.loan)
         self.asked = asked._replace(result=self.known(asked.result))
         if isinstance(self.asked.result, (Ask, Wait, Relay)):
             return self.asked.result

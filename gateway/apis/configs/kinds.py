@@ -9,6 +9,8 @@ from gateway.apis.configs.groups import GROUPS
 from gateway.apis.configs.kind import ResourceKind
 from gateway.apis.configs.loggers import LOGGERS
 from gateway.apis.configs.topics import TOPICS
+from smq.security.acls import CLUSTER_NAME, Operation, ResourceType
+from smq.security.rights import Rights
 
 
 class Resource(IntEnum):
@@ -19,6 +21,16 @@ class Resource(IntEnum):
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
     GROUP = 32
+
+
+def check_rights(kind: int, name: str, operation: Operation, rights: Rights) -> None:
+    """Raises BrokerError: the configs of topics and groups are theirs, all others the cluster's."""
+    if kind == Resource.TOPIC:
+        rights.check(operation, ResourceType.TOPIC, name)
+    elif kind == Resource.GROUP:
+        rights.check(operation, ResourceType.GROUP, name)
+    else:
+        rights.check(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 KINDS: Mapping[int, ResourceKind] = {

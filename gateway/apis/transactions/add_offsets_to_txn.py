@@ -8,6 +8,7 @@ from gateway.apis.transactions.said import said
 from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.transactions.decisions import ProducerEpoch
 from smq.model.errors import BrokerError, ErrorCode
+from smq.security.acls import Operation, ResourceType
 from smq.wire.generated.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 KNOWS_FENCING_FROM = 2
@@ -15,8 +16,10 @@ KNOWS_FENCING_FROM = 2
 
 def handle(request: AddOffsetsToTxnRequest, context: CoordinatorContext) -> AddOffsetsToTxnResponse:
     """Add a group's offsets to a transaction."""
-    error = ErrorCode.NONE
+    error, rights = ErrorCode.NONE, context.rights
     try:
+        rights.check(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        rights.check(Operation.READ, ResourceType.GROUP, request.group_id)
         context.coordinator.transactions.add(
             request.transactional_id,
             ProducerEpoch(request.producer_id, request.producer_epoch),

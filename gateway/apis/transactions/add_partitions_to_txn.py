@@ -15,6 +15,7 @@ from gateway.apis.transactions.said import said
 from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.transactions.decisions import ProducerEpoch
 from smq.model.errors import BrokerError, ErrorCode
+from smq.security.acls import Operation, ResourceType
 from smq.wire.generated.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -25,7 +26,7 @@ from smq.wire.generated.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
-KNOWS_FENCING_FROM = 2
+KNOWS_FENCING_FROM, FOR_BROKERS_FROM = 2, 4
 
 
 class _Place(NamedTuple):
@@ -35,7 +36,7 @@ class _Place(NamedTuple):
     refusal: ErrorCode = ErrorCode.NONE
 
 
-_INTERNAL = _Place(-1, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+_REFUSED = _Place(-1, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 _UNKNOWN = _Place(-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
@@ -43,6 +44,9 @@ def handle(
     request: AddPartitionsToTxnRequest, context: CoordinatorContext
 ) -> AddPartitionsToTxnResponse:
     """Add partitions to transactions."""
+    is_for_brokers = context.version >= FOR_BROKERS_FROM
+    if is_for_brokers and not context.rights.cluster(Operation.CLUSTER_ACTION):
+        return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return AddPartitionsToTxnResponse(
         results_by_transaction=[
             AddPartitionsToTxnResult(
@@ -75,13 +79,18 @@ def _results(
 def _places(asked: AddPartitionsToTxnTopic, context: CoordinatorContext) -> list[_Place]:
     """Of the partitions of a topic, in the order asked."""
     topic = context.coordinator.topics.catalog.find(asked.name)
-    if topic is not None and topic.is_internal:
-        return [_INTERNAL] * len(asked.partitions)
+    if not _may_write(asked.name, context) or (topic is not None and topic.is_internal):
+        return [_REFUSED] * len(asked.partitions)
     numbers = topic.partition_numbers if topic is not None else ()
     return [
         _Place(numbers[index]) if 0 <= index < len(numbers) else _UNKNOWN
         for index in asked.partitions
     ]
+
+
+def _may_write(name: str, context: CoordinatorContext) -> bool:
+    """Whether a client may write to a topic; a broker may."""
+    return context.version >= FOR_BROKERS_FROM or context.rights.topic(Operation.WRITE, name)
 
 
 def _errors(
@@ -91,6 +100,11 @@ def _errors(
 ) -> Mapping[_Place, ErrorCode]:
     """The error of each partition, refused ones included."""
     places = {place for of_topic in found for place in of_topic}
+    name = asked.transactional_id
+    if context.version < FOR_BROKERS_FROM and (
+        refused := context.rights.error(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+    ):
+        return dict.fromkeys(places, refused)
     if any(place.refusal for place in places):
         return {place: place.refusal or ErrorCode.OPERATION_NOT_ATTEMPTED for place in places}
     numbers = frozenset(place.number for place in places)

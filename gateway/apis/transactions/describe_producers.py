@@ -25,8 +25,8 @@ from smq.model.catalog import InternalPartition
 from smq.model.errors import ErrorCode
 from smq.model.names import is_valid_topic_name
 from smq.model.now import Now
+from smq.security.acls import Operation
 from smq.shard.led import Led
-from smq.shard.shard import Shard
 from smq.wire.generated.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -45,7 +45,7 @@ def handle(
     request: DescribeProducersRequest, context: ShardContext
 ) -> Iterator[DescribeProducersResponse]:
     """The producers of each partition, in parts; the first ones are empty where logs have many."""
-    found = _found(request, context.shard)
+    found = _found(request, context)
     those: dict[int, list[np.ndarray]] = {}
     for index, piece in enumerate(_rows([led for led in found.values() if isinstance(led, Led)])):
         if index:
@@ -66,10 +66,10 @@ def handle(
     yield DescribeProducersResponse(topics=rows)
 
 
-def _found(request: DescribeProducersRequest, shard: Shard) -> Found:
+def _found(request: DescribeProducersRequest, context: ShardContext) -> Found:
     """Where the partitions are, each once."""
     return {
-        (topic.name, index): _find(topic.name, index, shard)
+        (topic.name, index): _find(topic.name, index, context)
         for topic in request.topics
         for index in topic.partition_indexes
     }
@@ -94,10 +94,10 @@ def _described_partitions(
             yield topic, PartitionResponse(partition_index=index, active_producers=producers)
 
 
-def _find(name: str, index: int, shard: Shard) -> Led | InternalPartition | ErrorCode:
+def _find(name: str, index: int, context: ShardContext) -> Led | InternalPartition | ErrorCode:
     if not is_valid_topic_name(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    return shard.find_named(name, index)
+    return context.find(Operation.READ, name, index)
 
 
 def _rows(those: list[Led]) -> Iterator[dict[int, np.ndarray]]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from gateway.coordinator_context import CoordinatorContext
 from gateway.java_hash import java_hash
 from smq.model.errors import ErrorCode
+from smq.security.acls import Operation, ResourceType
 from smq.store.rows import StoredTransaction
 from smq.wire.generated.describe_transactions import (
     DescribeTransactionsRequest,
@@ -47,6 +48,9 @@ def handle(
 
 
 def _describe(transactional_id: str, context: CoordinatorContext) -> TransactionState:
+    kind = ResourceType.TRANSACTIONAL_ID
+    if refused := context.rights.error(Operation.DESCRIBE, kind, transactional_id):
+        return TransactionState(transactional_id=transactional_id, error_code=refused)
     txn = context.coordinator.transactions.get(transactional_id)
     if txn is None:
         unknown = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
@@ -75,4 +79,8 @@ def _topics(txn: StoredTransaction, context: CoordinatorContext) -> list[TopicDa
         found[topic.name].add(partition)
     for group_id in txn.groups:
         found[OFFSETS_TOPIC].add(java_hash(group_id) % OFFSETS_PARTITIONS)
-    return [TopicData(topic=name, partitions=sorted(found[name])) for name in sorted(found)]
+    return [
+        TopicData(topic=name, partitions=sorted(found[name]))
+        for name in sorted(found)
+        if context.rights.topic(Operation.DESCRIBE, name)
+    ]

@@ -14,6 +14,7 @@ from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.transactions.decisions import End, ProducerEpoch
 from smq.coordinator.transactions.endings import EndAnswer
 from smq.model.errors import BrokerError, ErrorCode
+from smq.security.acls import Operation, ResourceType
 from smq.wire.generated.end_txn import EndTxnRequest, EndTxnResponse
 
 KNOWS_FENCING_FROM, KNOWS_ABORTABLE_FROM, BUMPS_FROM = 2, 4, 5
@@ -32,8 +33,10 @@ def handle(request: EndTxnRequest, context: CoordinatorContext) -> EndTxnRespons
     producer = ProducerEpoch(request.producer_id, request.producer_epoch)
     end = End(producer, request.committed, bumps=context.version >= BUMPS_FROM)
     ticket = context.ticket(respond)
+    transactional_id = request.transactional_id
     try:
-        context.coordinator.transactions.end(request.transactional_id, end, ticket, context.now)
+        context.rights.check(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+        context.coordinator.transactions.end(transactional_id, end, ticket, context.now)
     except BrokerError as refusal:
         return respond(EndAnswer(refusal.code))
     return None

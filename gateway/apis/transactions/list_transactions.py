@@ -16,6 +16,7 @@ from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.transactions.states import TransactionState
 from smq.model.errors import BrokerError
 from smq.model.patterns import Pattern
+from smq.security.acls import Operation
 from smq.store.rows import StoredTransaction
 from smq.wire.generated.list_transactions import (
     ListTransactionsRequest,
@@ -91,4 +92,5 @@ class _Wanted:
             and (self._least_age_ms < 0 or age_ms >= self._least_age_ms)
             and coordinator_of(name, context.nodes).id == context.node_id
             and (self.pattern is None or self.pattern.matches(name))
+            and context.rights.transactional_id(Operation.DESCRIBE, name)
         )

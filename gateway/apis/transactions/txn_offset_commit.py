@@ -16,6 +16,7 @@ from smq.coordinator.group_events import Commit
 from smq.coordinator.offsets import Offered, Within
 from smq.coordinator.transactions.decisions import ProducerEpoch
 from smq.model.errors import ErrorCode
+from smq.security.acls import Operation, ResourceType
 from smq.wire.generated.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -39,7 +40,14 @@ def handle(request: TxnOffsetCommitRequest, context: CoordinatorContext) -> TxnO
         request.generation_id,
         is_transactional=True,
     )
-    catalog = context.coordinator.topics.catalog
+    catalog, rights = context.coordinator.topics.catalog, context.rights
+    of_all = rights.error(
+        Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
+    ) or rights.error(Operation.READ, ResourceType.GROUP, request.group_id)
+    refused = {
+        topic.name: of_all or rights.error(Operation.READ, ResourceType.TOPIC, topic.name)
+        for topic in request.topics
+    }
     offered = [
         Offered(
             catalog.find(topic.name),
@@ -50,8 +58,13 @@ def handle(request: TxnOffsetCommitRequest, context: CoordinatorContext) -> TxnO
         )
         for topic in request.topics
         for each in topic.partitions
+        if not refused[topic.name]
     ]
-    errors = context.coordinator.offsets.commit(request.group_id, by, offered, context.now, txn=txn)
+    errors = (
+        context.coordinator.offsets.commit(request.group_id, by, offered, context.now, txn=txn)
+        if not of_all
+        else []
+    )
     code = iter(errors)
     return TxnOffsetCommitResponse(
         topics=unknown_first(
@@ -60,7 +73,7 @@ def handle(request: TxnOffsetCommitRequest, context: CoordinatorContext) -> TxnO
                 partitions=[
                     TxnOffsetCommitResponsePartition(
                         partition_index=each.partition_index,
-                        error_code=_said(next(code), context.version),
+                        error_code=refused[topic.name] or _said(next(code), context.version),
                     )
                     for each in topic.partitions
                 ],

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from gateway.context import ShardContext, Wait
 from smq.model.catalog import InternalPartition
 from smq.model.errors import ErrorCode
+from smq.security.acls import Operation
 from smq.shard.markers import Ending, end_transaction
 from smq.wire.generated.write_txn_markers import (
     WritableTxnMarker,
@@ -52,6 +53,8 @@ class _Writing:
 
     def __init__(self, context: ShardContext) -> None:
         self._shard, self._now = context.shard, context.now
+        rights = context.rights
+        self._may = rights.cluster(Operation.ALTER) or rights.cluster(Operation.CLUSTER_ACTION)
         self._endings: dict[_Place, Ending] = {}
 
     def append(self, marker: WritableTxnMarker) -> None:
@@ -62,6 +65,8 @@ class _Writing:
                 self._endings[place] = self._end(marker, topic.name, index)
 
     def _end(self, asked: WritableTxnMarker, name: str, index: int) -> Ending:
+        if not self._may:
+            return Ending(-1, None, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         led = self._shard.find_named(name, index)
         if isinstance(led, ErrorCode):
             return Ending(-1, None, led)

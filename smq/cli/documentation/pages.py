@@ -22,12 +22,15 @@ _WHERE = {
 
 
 def _apis() -> str:
-    rows = ["| key | API | versions | answered | left out |", "|---|---|---|---|---|"]
+    rows = [
+        "| key | API | versions | answered | rights | left out |",
+        "|---|---|---|---|---|---|",
+    ]
     for api in APIS:
         key, first, last = api.advertised
-        rows.append(
-            f"| {key} | {api.name} | {first}-{last} | {_WHERE[api.where]} | {api.left_out} |"
-        )
+        rights = ", ".join(map(str, api.rights)).replace("_", " ").lower()
+        facts = f"{first}-{last} | {_WHERE[api.where]} | {rights}"
+        rows.append(f"| {key} | {api.name} | {facts} | {api.left_out} |")
     return "\n".join(rows) + "\n"
 
 

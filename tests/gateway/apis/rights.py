@@ -13,8 +13,14 @@ from smq.security.acls import (
     ResourcePattern,
     ResourceType,
 )
+from smq.security.authorizer import Authorizer
+from smq.security.caller import Caller
+from smq.security.principals import Peer, Principal
+from smq.security.rights import Rights
+from smq.security.rules import Rules
 from smq.wire.internal.frames import WrittenPeer
 from tests.gateway.coordinator_bench import CoordinatorBench
+from tests.gateway.shard_api_bench import ShardBench
 
 
 def with_authorizer(config: Config) -> Config:
@@ -43,6 +49,14 @@ def super_user(bench: CoordinatorBench) -> None:
     """From now on a super user asks."""
     turn_on(bench)
     bench.asker = WrittenPeer("User:root", "10.0.0.9", "PLAINTEXT")
+
+
+def limit_caller(bench: ShardBench, user: str, *rights: str) -> Rules:
+    """From now on a user asks a shard, who may do only this; returns the rules, to be changed."""
+    rules = Rules(rules_of(user, *rights))
+    authorizer = Authorizer(rules, frozenset({Principal("User", "root")}))
+    bench.caller = Caller("10.0.0.9", rights=Rights(authorizer, Peer(Principal("User", user), "h")))
+    return rules
 
 
 def turn_on(bench: CoordinatorBench) -> None:

@@ -9,6 +9,7 @@ from gateway.apis.delete_groups import handle
 from smq.coordinator.group_events import Commit
 from smq.coordinator.offsets import DELETED_A_STEP
 from smq.model.errors import BrokerError, ErrorCode
+from smq.security.rights import EVERYTHING
 from smq.store.rows import CommittedOffset
 from smq.wire.generated.delete_groups import DeleteGroupsRequest
 from smq.wire.generated.describe_groups import DescribeGroupsRequest
@@ -27,7 +28,7 @@ E = ErrorCode
 
 def asked_of(bench: CoordinatorBench) -> Any:
     """What the handler needs of a request's surroundings."""
-    return SimpleNamespace(coordinator=bench.coordinator, now=bench.now)
+    return SimpleNamespace(coordinator=bench.coordinator, now=bench.now, rights=EVERYTHING)
 
 
 def delete(bench: CoordinatorBench, version: int, *names: str) -> list[tuple[str, int]]:

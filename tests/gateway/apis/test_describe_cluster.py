@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.apis.metadata import CLUSTER_OPERATIONS, NO_OPERATIONS_ASKED
+from gateway.apis.metadata import NO_OPERATIONS_ASKED
 from smq.model.errors import ErrorCode
 from smq.wire.generated.describe_cluster import DescribeClusterRequest
 from smq.wire.generated.metadata import MetadataRequest
@@ -46,9 +46,7 @@ def test_only_brokers_can_be_asked_for(
     assert "ask for brokers" in described.error_message
 
 
-@pytest.mark.parametrize(
-    ("is_asked", "operations"), [(True, CLUSTER_OPERATIONS), (False, NO_OPERATIONS_ASKED)]
-)
+@pytest.mark.parametrize(("is_asked", "operations"), [(True, 8096), (False, NO_OPERATIONS_ASKED)])
 def test_authorized_operations_are_returned_on_request(
     tmp_path: Path, is_asked: bool, operations: int
 ) -> None:

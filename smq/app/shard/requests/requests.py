@@ -5,6 +5,8 @@ answer   one request of another kind: a fetch of records in the ring by a kernel
          its handler
 """
 
+from functools import partial
+
 import numpy as np
 
 from gateway.apis.table import API_BY_KEY
@@ -32,7 +34,8 @@ from smq.app.shard.requests.replies import Replies
 from smq.app.shard.requests.unfinished import UnfinishedRequests
 from smq.app.shard.waiting.parked_fetches import Parked
 from smq.model.errors import PeerError
-from smq.shard.produce import Charge, Left, Produced, Producing
+from smq.shard.produce import Charge, Left, Produced, Producing, Refuse
+from smq.shard.refusals import refuse_topics
 from smq.shard.shard import Shard
 from smq.wire.headers import KEY_AND_VERSION, read_request_header
 
@@ -69,7 +72,9 @@ class Requests:
                 begun_ns = monotonic_ns()
             start = buffer.start
             charge = self._charging(connection, start)
-            produced = self._producing.run(buffer.array, start, buffer.end, directory, now, charge)
+            produced = self._producing.run(
+                buffer.array, start, buffer.end, directory, now, charge, self._refusing(connection)
+            )
             self.go_on(connection, buffer, produced, now.monotonic_ms)
             if begun_ns and buffer.start > start:  # Nothing is charged before a request is whole.
                 charge_time(connection, monotonic_ns() - begun_ns, now.monotonic_ms)
@@ -119,6 +124,13 @@ class Requests:
             return
         connection.charge(end - start)
 
+    def _refusing(self, connection: Connection) -> Refuse | None:
+        """What marks the batches that a client may not append; None: it may append all."""
+        rights = connection.caller.rights
+        if rights.is_unlimited:
+            return None
+        return partial(refuse_topics, catalog=self._shard.catalog, rights=rights)
+
     def _charging(self, client: Connection | Session, start: int) -> Charge | None:
         """What charges a client for its Produce requests from `start` on; None: they are free."""
         has_quota = isinstance(client, Connection) and client.limits is not None
@@ -158,7 +170,8 @@ class Requests:
         """
         request, slot, began_ns = data.data[start:end], Slot(is_open=False), monotonic_ns()
         try:
-            is_fetch = not is_left and request[:2] == _FETCH
+            may_all = connection.caller.rights.is_unlimited  # A kernel knows no rights.
+            is_fetch = may_all and not is_left and request[:2] == _FETCH
             found = self._quick_fetch.run(data, start, end, slot.loan) if is_fetch else None
             if found is None:
                 now = clock.now()

@@ -23,6 +23,7 @@ from smq.app.shard.door.session import Session
 from smq.app.shard.requests.replies import Replies
 from smq.log.files.background import JobLane
 from smq.model.errors import PeerError
+from smq.security.rights import EVERYTHING, Rights
 from smq.shard.checks import Job
 from smq.shard.produce import Left, Produced, Producing
 from smq.shard.shard import Shard
@@ -72,7 +73,7 @@ class UnfinishedRequests:
         `then` is called when they are answered.
         """
         slot = self._replies.acks.reserve(client)
-        request = Unfinished(self._shard, self._producing, data, left)
+        request = Unfinished(self._shard, self._producing, data, left, rights=_rights_of(client))
 
         def finished(produced: Produced) -> None:
             self._answer(client, slot, produced)
@@ -89,14 +90,18 @@ class UnfinishedRequests:
         then: Callable[[Produced], None],
     ) -> None:
         """Take whole requests from the beginning; `then` answers them in their slot."""
-        request = Unfinished(self._shard, self._producing, data, throttle_ms=throttle_ms)
+        rights = connection.caller.rights
+        request = Unfinished(
+            self._shard, self._producing, data, throttle_ms=throttle_ms, rights=rights
+        )
         self._begin(_Work(connection, slot, request, then))
 
     def take_transactional(
         self, connection: Connection, data: np.ndarray, throttle_ms: int
     ) -> None:
         """Take a whole transactional request; `data` is lent. Raises PeerError."""
-        request = TransactionalProduce(self._shard, self._producing, data, throttle_ms)
+        rights = connection.caller.rights
+        request = TransactionalProduce(self._shard, self._producing, data, throttle_ms, rights)
         outcome = request.step(clock.now())
         if isinstance(outcome, Produced):
             self._answer(connection, None, outcome)
@@ -182,3 +187,8 @@ class UnfinishedRequests:
         is_flood = produced.refused and client.patience.ends(produced.refused, monotonic_ms())
         if produced.close or is_flood:
             client.close_after_answers()
+
+
+def _rights_of(client: Connection | Session) -> Rights:
+    """A program that may attach may do everything."""
+    return client.caller.rights if isinstance(client, Connection) else EVERYTHING

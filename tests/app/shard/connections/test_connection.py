@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
+from shm.kernels.turn.words import LOOPS
 from smq.app.shard.connections import connection as module
 from smq.app.shard.connections.connection import (
     COPIED_BYTES_MAX,
@@ -18,7 +19,11 @@ from smq.app.shard.connections.connection import (
 )
 from smq.log.files.background import InlineBackground
 from smq.log.reading import DamagedFrame
+from smq.security.authorizer import Authorizer
 from smq.security.caller import Caller
+from smq.security.principals import ANONYMOUS, Peer
+from smq.security.rights import Rights
+from smq.security.rules import Rules
 from smq.shard.loans import FileRange
 from tests.app.fake_peers import TidyLoop, turn_until
 
@@ -145,6 +150,17 @@ def test_a_large_answer_keeps_its_pieces_however_many_they_are(bench: Bench) -> 
     assert all(kept is piece for kept, piece in zip(list(slot.pieces)[1:], pieces, strict=True))
     bench.connection.flush()
     assert bench.receive(4 + 1500 * 70_000) == b"head" + b"".join(pieces)
+
+
+def test_a_kernel_serves_no_client_that_may_not_do_everything(bench: Bench) -> None:
+    connection = bench.connection
+    connection.last_used_ns = 7
+    assert connection.standing == 7
+    authorizer = Authorizer(Rules(), frozenset({ANONYMOUS}))
+    connection.caller.rights = Rights(authorizer, Peer())
+    assert connection.standing == 7, "a super user"
+    connection.caller.rights = Rights(Authorizer(Rules()), Peer())
+    assert connection.standing == LOOPS
 
 
 def test_nothing_behind_a_closed_slot_is_sent(bench: Bench) -> None:

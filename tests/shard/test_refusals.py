@@ -1,0 +1,137 @@
+"""A Produce appends what its client may append, and answers the rest like Kafka."""
+
+from functools import partial
+from pathlib import Path
+from uuid import UUID
+
+import numpy as np
+
+from smq.model.catalog import Topic
+from smq.model.errors import ErrorCode
+from smq.security.acls import AclBinding, Operation
+from smq.security.authorizer import Authorizer
+from smq.security.rights import Rights
+from smq.security.rules import Rules
+from smq.shard.led import Led
+from smq.shard.produce import Produced
+from smq.shard.refusals import refuse_topics
+from smq.shard.shard import Shard
+from smq.shard.transactional import TransactionalProduce
+from smq.shard.unfinished import Unfinished
+from smq.wire.codec import Writer
+from smq.wire.generated.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+    write_produce_request,
+)
+from smq.wire.headers import RequestHeader, write_request_header
+from tests.security.test_authorizer import ALICE, rule
+from tests.shard.shard_bench import (
+    NOW,
+    Producer,
+    batch,
+    new_shard,
+    produce_request,
+    responses,
+    topic,
+)
+from tests.shard.transactional_bench import (
+    Producers,
+    errors_of,
+    transactional_batch,
+    transactional_request,
+)
+
+E = ErrorCode
+MAY, MAY_NOT = topic("may"), topic("may-not", range(2, 3))
+BOTH = {"may-not": {0: batch(b"x")}, "may": {0: batch(b"x")}, "unknown": {0: batch(b"x")}}
+
+
+def rights(*rules: AclBinding) -> Rights:
+    return Rights(Authorizer(Rules(rules)), ALICE)
+
+
+WRITER = rights(rule("may", Operation.WRITE))
+
+
+def run(shard: Shard, sent: bytes) -> Produced:
+    refuse = partial(refuse_topics, catalog=shard.catalog, rights=WRITER)
+    data = np.frombuffer(bytearray(sent), np.uint8)
+    producing = Producer(shard).producing
+    return producing.run(data, 0, len(data), shard.directory, NOW, refuse=refuse)
+
+
+def errors(produced: Produced) -> dict[str, int]:
+    [(_, response)] = responses(bytes(produced.answers))
+    return {each.name: each.partition_responses[0].error_code for each in response.responses}
+
+
+def _led(shard: Shard, of: Topic) -> Led:
+    led = shard.by_number(of.partition_numbers[0])
+    assert led is not None
+    return led
+
+
+def ends(shard: Shard) -> list[int]:
+    return [_led(shard, each).offsets().log_end for each in (MAY, MAY_NOT)]
+
+
+def test_the_allowed_part_of_a_request_is_appended_and_the_rest_is_not(tmp_path: Path) -> None:
+    shard = new_shard(tmp_path, MAY, MAY_NOT)
+    produced = run(shard, produce_request(BOTH))
+    denied = E.TOPIC_AUTHORIZATION_FAILED
+    assert errors(produced) == {"may-not": denied, "may": E.NONE, "unknown": denied}
+    assert ends(shard) == [1, 0]
+    assert not produced.close
+
+
+def test_without_acks_a_refused_part_closes_the_connection(tmp_path: Path) -> None:
+    shard = new_shard(tmp_path, MAY, MAY_NOT)
+    produced = run(shard, produce_request(BOTH, acks=0))
+    assert produced.close
+    assert ends(shard) == [1, 0]
+
+
+def test_an_unknown_id_is_unknown_and_a_known_one_refused(tmp_path: Path) -> None:
+    shard = new_shard(tmp_path, MAY, MAY_NOT)
+    writer = Writer()
+    write_request_header(RequestHeader(0, 13, 1, "test"), writer)
+    rows = [
+        TopicProduceData(
+            topic_id=key, partition_data=[PartitionProduceData(index=0, records=batch(b"x"))]
+        )
+        for key in (MAY.id, MAY_NOT.id, UUID(int=77))
+    ]
+    write_produce_request(ProduceRequest(acks=-1, timeout_ms=1, topic_data=rows), 13, writer)
+    body = writer.to_bytes()
+    produced = run(shard, len(body).to_bytes(4) + body)
+    codes = [code for code, _ in errors_of(bytes(produced.answers), 13)]
+    assert codes == [E.NONE, E.TOPIC_AUTHORIZATION_FAILED, E.UNKNOWN_TOPIC_ID]
+    assert ends(shard) == [1, 0]
+
+
+def test_a_request_in_steps_is_refused_in_the_step_before_it_is_appended(tmp_path: Path) -> None:
+    shard = new_shard(tmp_path, MAY, MAY_NOT)
+    producer, rules = Producer(shard), Rules([rule("may", Operation.WRITE)])
+    data = np.frombuffer(bytearray(produce_request(BOTH)), np.uint8)
+    limited = Rights(Authorizer(rules), ALICE)
+    request = Unfinished(shard, producer.in_steps, data, rights=limited)
+    rules.remove(rule("may", Operation.WRITE))
+    assert set(errors(producer.stepped(request)).values()) == {E.TOPIC_AUTHORIZATION_FAILED}
+    assert ends(shard) == [0, 0]
+
+
+def test_a_foreign_transactional_id_is_refused_and_the_coordinator_is_not_asked(
+    tmp_path: Path,
+) -> None:
+    shard = new_shard(tmp_path, MAY, MAY_NOT)
+    producers = Producers(shard)
+    one = transactional_batch(b"x", producer=(7, 0))
+    data = np.frombuffer(bytearray(transactional_request({"may": {0: one}})), np.uint8)
+    produce = TransactionalProduce(shard, producers.transactional, data, rights=WRITER)
+    produced = produce.step(NOW)
+    assert isinstance(produced, Produced)
+    [(code, _)] = errors_of(bytes(produced.answers))
+    assert code == E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert ends(shard) == [0, 0]
