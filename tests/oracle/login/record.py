@@ -8,6 +8,7 @@ from typing import Any
 from smq.testing.kafka import KAFKA_VERSION
 from tests.oracle.login.corners import CORNERS
 from tests.oracle.login.stage import play, start_kafka
+from tests.oracle.rights import rows
 from tests.oracle.stage import say
 
 RECORDED = Path(__file__).parent / "recorded.json"
@@ -21,12 +22,7 @@ def recorded() -> dict[str, dict[str, Any]]:
 
 def text(corners: dict[str, dict[str, Any]]) -> str:
     """The file: a line for each step."""
-    lines = []
-    for name, steps in corners.items():
-        rows = (f"   {json.dumps(step)}: {json.dumps(each)}" for step, each in steps.items())
-        lines.append(f"  {json.dumps(name)}: {{\n" + ",\n".join(rows) + "\n  }")
-    inner = ",\n".join(lines)
-    return f'{{\n "kafka": "{KAFKA_VERSION}",\n "corners": {{\n{inner}\n }}\n}}\n'
+    return rows.text({"kafka": KAFKA_VERSION, "corners": corners}, rows.STEPS_DEPTH) + "\n"
 
 
 def record() -> None:

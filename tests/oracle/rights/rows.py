@@ -17,7 +17,8 @@ Matrix = dict[str, Steps]  # Principal: steps, of one dialogue in one version.
 Rows = list[list[Any]]
 OTHERS = "others"
 AS_BEFORE = "as before"
-_ROWS_DEPTH = 4  # Below the file, its dialogues, one of them, a version.
+ROWS_DEPTH = 4  # Below the file, its dialogues, one of them, a version, a step.
+STEPS_DEPTH = 3  # Below a file without versions.
 
 
 def rows(answers: Mapping[str, Any]) -> Rows:
@@ -70,13 +71,16 @@ def _by_step(matrix: Matrix) -> dict[str, Rows]:
     return {step: rows({name: each.get(step) for name, each in matrix.items()}) for step in steps}
 
 
-def text(value: Any, depth: int = 0) -> str:
-    """The file as JSON, with a line for each row."""
+def text(value: Any, rows_depth: int = ROWS_DEPTH, depth: int = 0) -> str:
+    """A file as JSON, with a line for each of what is at this depth."""
     margin = " " * (depth + 1)
-    if isinstance(value, dict) and depth < _ROWS_DEPTH:
-        lines = [f"{json.dumps(name)}: {text(each, depth + 1)}" for name, each in value.items()]
+    if isinstance(value, dict) and depth < rows_depth:
+        lines = [
+            f"{json.dumps(name)}: {text(each, rows_depth, depth + 1)}"
+            for name, each in value.items()
+        ]
         brackets = "{}"
-    elif isinstance(value, list) and depth == _ROWS_DEPTH:
+    elif isinstance(value, list) and depth == rows_depth:
         lines, brackets = [json.dumps(each) for each in value], "[]"
     else:
         return json.dumps(value)

@@ -54,6 +54,7 @@ def kafka_settings() -> dict[str, str]:
         "inter.broker.listener.name": "PLAINTEXT",  # Else markers are sent without a login.
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
         "authorizer.class.name": _AUTHORIZER,
+        "broker.session.timeout.ms": "120000",  # On a busy machine nine seconds pass at once.
         "super.users": f"{SUPER_USERS};User:ANONYMOUS",
     }
 

@@ -27,8 +27,15 @@ from smq.testing.kafka import KafkaUnavailable
 from smq.wire.generated.apis import API_BY_NAME
 from tests.oracle.comparison import Difference, differences
 from tests.oracle.rights.cell import EXISTING, Doors
+from tests.oracle.rights.changes import CHANGES, play as play_change
 from tests.oracle.rights.principals import HERE, PRINCIPALS, lasting_rules, rules_of_dialogue
-from tests.oracle.rights.record import path_of, recorded
+from tests.oracle.rights.record import (
+    CHANGES_RECORDED,
+    changes_text,
+    path_of,
+    recorded,
+    recorded_changes,
+)
 from tests.oracle.rights.rows import as_written
 from tests.oracle.rights.stage import all_asked, play, start_kafka
 
@@ -66,6 +73,11 @@ def test_every_recorded_dialogue_is_one_of_the_matrix() -> None:
     assert files == sorted({path_of(each.api) for each in all_asked().values()})
     kept = {name for each in files for name in json.loads(each.read_text())["dialogues"]}
     assert kept == set(NAMES)
+
+
+def test_every_change_is_recorded() -> None:
+    assert list(recorded_changes()) == list(CHANGES)
+    assert changes_text(recorded_changes()) == CHANGES_RECORDED.read_text()
 
 
 def rights(principal: str, own: str) -> Rights:
@@ -159,3 +171,11 @@ def test_the_recording_is_what_apache_kafka_answers(kafka: Doors, name: str) -> 
             place = f"{name} v{version} / {principal}"
             found += differences(place, answers[version][principal], matrix[principal])
     assert not found
+
+
+@pytest.mark.oracle
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", CHANGES)
+def test_apache_kafka_answers_so_when_rights_change(kafka: Doors, name: str) -> None:
+    assert not list(differences(name, recorded_changes()[name], play_change(name, kafka)))

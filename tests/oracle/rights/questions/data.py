@@ -15,6 +15,7 @@ from smq.wire.generated.fetch import (
     FetchTopic,
     ReplicaState,
 )
+from smq.wire.generated.init_producer_id import InitProducerIdRequest
 from smq.wire.generated.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -28,12 +29,12 @@ from smq.wire.generated.offset_for_leader_epoch import (
 from smq.wire.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.oracle.batches import TRANSACTIONAL, batch, changed
 from tests.oracle.dialogues.fetch import fill
-from tests.oracle.dialogues.transactions import begin, ending, open_, settled
+from tests.oracle.dialogues.transactions import Who, ending, find, open_, settled
 from tests.oracle.rights import asked
 from tests.oracle.rights.cell import EXISTING, Cell
 
 PRODUCE_NEEDS_ID = FETCH_NEEDS_ID = 13
-END = 4  # The version of EndTxn that is only needed beforehand.
+INIT, END = 4, 4  # Versions of what is only needed beforehand.
 FOLLOWER, EARLIEST, LATEST = 7, -2, -1
 
 
@@ -87,7 +88,21 @@ def briefly(answer: Any) -> None:
     answer.api_keys = answer.api_keys[:0]
 
 
-@asked("Produce", also=(12,))
+def begin(cell: Cell, name: str) -> Who:
+    """A producer whose id its coordinator has already, once nothing of it is being written."""
+    whole = cell.own(name)
+    request = InitProducerIdRequest(transactional_id=whole, transaction_timeout_ms=60_000)
+    answer = cell.until(request, lambda answer: not answer.error_code, INIT)
+    return Who(whole, answer.producer_id, answer.producer_epoch)
+
+
+def found(cell: Cell) -> None:
+    """Have the coordinator ready for the ids."""
+    for word in EXISTING:
+        find(cell, cell.own(word))
+
+
+@asked("Produce", also=(12,), prepare=found)
 def produced_in_transactions(cell: Cell) -> None:
     for name, topic in (("allowed", "allowed"), ("denied", "allowed"), ("allowed", "denied")):
         who = begin(cell, name)
@@ -105,8 +120,11 @@ def produced_in_transactions(cell: Cell) -> None:
 
 
 def fetch(cell: Cell, *words: str, **fields: Any) -> FetchRequest:
-    """From the start of partition 0 of these topics; of all four if none is named."""
-    places = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000_000)]
+    """From the start of these topics; of all four if none is named."""
+    places = [
+        FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1_000_000)
+        for index in range(fields.pop("partitions", 1))
+    ]
     asked: dict[str, Any] = {"max_wait_ms": 0, "max_bytes": 1_000_000, "min_bytes": 0}
     if cell.version >= FETCH_NEEDS_ID:
         ids = [cell.ids[word] for word in words] or cell.topic_ids()
@@ -122,17 +140,32 @@ def filled(cell: Cell) -> None:
         fill(cell, cell.own(word), batch(word.encode()))
 
 
-@asked("Fetch", also=(7, 13, 15, 17), prepare=filled)
+@asked("Fetch", also=(13, 15, 17), prepare=filled)
 def fetched(cell: Cell) -> None:
     cell.ask("all", fetch(cell))
     cell.ask("one", fetch(cell, "allowed"))
     follower = ReplicaState(replica_id=FOLLOWER)
-    cell.ask("as a follower", fetch(cell, replica_state=follower))
-    if cell.version >= 7:
-        begun = cell.ask("a session", fetch(cell, session_epoch=0))
-        session = {"session_id": begun.session_id, "session_epoch": 1} if begun else {}
-        if begun and begun.session_id:
-            cell.ask("the session again", fetch(cell, **(session | {"topics": []})))
+    cell.ask("as a follower", fetch(cell, replica_state=follower), trim=without_leader)
+
+
+def without_leader(answer: Any) -> None:
+    """Who leads is no secret to a follower, and no right."""
+    for topic in answer.responses:
+        for each in topic.partitions:
+            each.current_leader = None
+
+
+@asked("Fetch", since=7, also=(13,), prepare=filled)
+def fetched_in_a_session(cell: Cell) -> None:
+    """Of so many partitions that we keep one, too; but for the first they do not exist."""
+
+    def first(answer: Any) -> None:
+        for topic in answer.responses:
+            topic.partitions = [each for each in topic.partitions if each.partition_index == 0]
+
+    begun = cell.ask("begun", fetch(cell, session_epoch=0, partitions=6), trim=first)
+    session = {"session_id": begun.session_id, "session_epoch": 1, "topics": []}
+    cell.ask("again", fetch(cell, **session), trim=first)
 
 
 def list_offsets(cell: Cell, replica_id: int = -1) -> ListOffsetsRequest:

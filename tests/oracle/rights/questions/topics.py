@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
+from smq.wire.codec import ZERO_UUID
 from smq.wire.generated.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from smq.wire.generated.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from smq.wire.generated.describe_topic_partitions import (
@@ -95,10 +96,18 @@ def seen(cell: Cell) -> None:
 
 @asked("Metadata", also=(1, 4))
 def made_by_a_question(cell: Cell) -> None:
-    """Before version 4 each question may create what it names; it does so a little later."""
+    """Before version 4 each question may create what it names, at once or a little later."""
+    allowed: list[str] = []
+
+    def trim(answer: Any) -> None:
+        topics_alone(answer)
+        for each in answer.topics:
+            if each.error_code != REFUSED:
+                allowed.append(each.name)
+                each.error_code, each.topic_id, each.partitions = UNKNOWN, ZERO_UUID, []
+
     names = [cell.own(word) for word in MISSING]
-    answer = cell.ask("auto-creation", metadata(names, create=True), trim=topics_alone)
-    allowed = [each.name for each in answer.topics if each.error_code != REFUSED]
+    cell.ask("auto-creation", metadata(names, create=True), trim=trim)
     words = [word for word in MISSING if cell.own(word) in allowed]
     if words:
         delete_new(cell, words)

@@ -25,21 +25,16 @@ from smq.wire.generated.write_txn_markers import (
 )
 from tests.oracle.batches import batch
 from tests.oracle.dialogues.fetch import fill
-from tests.oracle.dialogues.transactions import Who, begin, find, open_
+from tests.oracle.dialogues.transactions import Who, open_
 from tests.oracle.rights import asked
 from tests.oracle.rights.cell import EXISTING, WORDS, Cell
-from tests.oracle.rights.questions.data import ends
+from tests.oracle.rights.questions.data import begin, ends, found
 from tests.oracle.rights.questions.groups import begun, committed
 
 BATCHED = 4  # AddPartitionsToTxn: what brokers ask, several transactions at once.
 DESCRIBE = 0
 TIMEOUT_MS = 60_000
 PAIRS = (("allowed", "allowed"), ("allowed", "denied"), ("denied", "allowed"))
-
-
-def found(cell: Cell) -> None:
-    for word in EXISTING:
-        find(cell, cell.own(word))
 
 
 @asked("InitProducerId", also=(3,), prepare=found)
@@ -132,7 +127,12 @@ def _is_open(cell: Cell, word: str) -> bool:
     return bool(state.transaction_state == "Ongoing")
 
 
-@asked("TxnOffsetCommit", also=(4,), prepare=begun)
+def found_and_begun(cell: Cell) -> None:
+    found(cell)
+    begun(cell)
+
+
+@asked("TxnOffsetCommit", also=(4,), prepare=found_and_begun)
 def commits(cell: Cell) -> None:
     place = TxnOffsetCommitRequestPartition(
         partition_index=0, committed_offset=7, committed_metadata=""
@@ -197,6 +197,7 @@ def producers(cell: Cell) -> None:
 
 def running(cell: Cell) -> None:
     """Both ids have a transaction, each with both topics."""
+    found(cell)
     for name in EXISTING:
         who = begin(cell, name)
         for word in EXISTING:
