@@ -107,18 +107,16 @@ def offsets(cell: Cell) -> None:
 @asked("EndTxn", also=(4,), prepare=found)
 def endings(cell: Cell) -> None:
     for name in EXISTING:
-        for is_commit in (True, False):
-            who = begin(cell, name)
-            open_(cell, who, cell.own("denied"))
-            request = EndTxnRequest(
-                transactional_id=who.name,
-                producer_id=who.id,
-                producer_epoch=who.epoch,
-                committed=is_commit,
-            )
-            step = f"the id {name}, {'commit' if is_commit else 'abort'}"
-            cell.ask(step, request)
-            cell.note(f"{step}: still open", _is_open(cell, name))
+        who = begin(cell, name)
+        open_(cell, who, cell.own("denied"))
+        request = EndTxnRequest(
+            transactional_id=who.name,
+            producer_id=who.id,
+            producer_epoch=who.epoch,
+            committed=True,
+        )
+        cell.ask(f"the id {name}", request)
+        cell.note(f"the id {name}: still open", _is_open(cell, name))
 
 
 def _is_open(cell: Cell, word: str) -> bool:
