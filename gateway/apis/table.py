@@ -34,6 +34,7 @@ from gateway.apis import (
     offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
+    sasl,
     sync_group,
     telemetry,
     update_features,
@@ -164,6 +165,7 @@ APIS: tuple[Api, ...] = (
         Bounds(SMALL.bytes_max, WHOLE_ELEMENTS_MAX, Cut((), ("groups",))),
         rights=needs("DESCRIBE CLUSTER", "DESCRIBE GROUP"),
     ),
+    Api(apis.SASL_HANDSHAKE, Where.SHARD, sasl.shake_hands),
     Api(
         apis.API_VERSIONS,
         Where.SHARD,
@@ -310,6 +312,7 @@ APIS: tuple[Api, ...] = (
         rights=needs("DESCRIBE CLUSTER"),
         refuse=describe_log_dirs.refuse,
     ),
+    Api(apis.SASL_AUTHENTICATE, Where.SHARD, sasl.authenticate),
     Api(
         apis.CREATE_PARTITIONS,
         Where.COORDINATOR,

@@ -32,6 +32,7 @@ VERBS = {
     "config": ("smq.cli.config", "app"),
     "payload": ("smq.cli.payloads", "app"),
     "tables": ("smq.cli.tables", "app"),
+    "certs": ("smq.cli.certs", "certs"),
     "bench": ("smq.cli.bench", "app"),
 }
 

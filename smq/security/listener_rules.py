@@ -158,11 +158,7 @@ def _problems_of_tls(name: str, value: Callable[[str], str]) -> Iterator[str]:
     for kind in ("keystore", "truststore"):
         if value(f"ssl.{kind}.type") == "JKS":
             location = value(f"ssl.{kind}.location") or "store.jks"
-            yield (
-                f"ssl.{kind}.type ({name}): only Java reads JKS; make PKCS12 of it with `keytool "
-                f"-importkeystore -srckeystore {location} -destkeystore store.p12 -deststoretype "
-                "PKCS12`"
-            )
+            yield f"ssl.{kind}.type ({name}): {only_java_reads(location)}"
     versions = {each.strip() for each in value("ssl.enabled.protocols").split(",")}
     if not versions <= TLS_VERSIONS:
         wrong = ", ".join(sorted(versions - TLS_VERSIONS))
@@ -171,6 +167,14 @@ def _problems_of_tls(name: str, value: Callable[[str], str]) -> Iterator[str]:
         MappingRules(value("ssl.principal.mapping.rules"))
     except ValueError as reason:
         yield f"ssl.principal.mapping.rules ({name}): {reason}"
+
+
+def only_java_reads(store: str) -> str:
+    """Why a JKS store is refused."""
+    return (
+        "only Java reads JKS; make PKCS12 of it with `keytool -importkeystore -srckeystore "
+        f"{store} -destkeystore store.p12 -deststoretype PKCS12`"
+    )
 
 
 _RULES: tuple[Callable[[Config, Listener], Iterator[str]], ...] = (

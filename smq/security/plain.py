@@ -9,7 +9,7 @@ import hmac
 
 from smq.security.credentials import Credentials, ScramMechanism, credential_of, salted
 from smq.security.decoys import Decoys, credential_or_decoy
-from smq.security.sasl import RESERVED_PREFIX, Work, invalid_credentials, refused
+from smq.security.sasl import RESERVED_PREFIX, Work, refused
 
 NAME = "PLAIN"
 TOKEN_BYTES_MAX = 16 * 1024
@@ -26,7 +26,7 @@ class PlainServer:
     def respond(self, token: bytes) -> Work:
         """See SaslServer."""
         if self.user is not None:
-            raise invalid_credentials(NAME)
+            raise refused()
         user, password = _user_and_password(token)
         mechanism = self._mechanism_of(user)
         credential = credential_or_decoy(user, mechanism, self._credentials, self._decoys)
@@ -50,11 +50,11 @@ class PlainServer:
 def _user_and_password(token: bytes) -> tuple[str, str]:
     """Raises BrokerError in Kafka's words."""
     if len(token) > TOKEN_BYTES_MAX:
-        raise invalid_credentials(NAME)
-    try:
-        as_user, user, password = token.decode().split("\0")
-    except ValueError:  # Not UTF-8, or not three.
-        raise invalid_credentials(NAME) from None
+        raise refused()
+    parts = token.split(b"\0", 3)
+    if len(parts) != 3:
+        raise refused(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+    as_user, user, password = (part.decode(errors="replace") for part in parts)
     if not user:
         raise refused("Authentication failed: username not specified")
     if not password:

@@ -27,14 +27,15 @@ class SaslServer(Protocol):
         """Take the client's token. Raises BrokerError if it does not log in."""
 
 
-def refused(message: str) -> BrokerError:
-    """The failure of an exchange, in Kafka's words."""
+def refused(message: str | None = None) -> BrokerError:
+    """The failure of an exchange, in Kafka's words; None: in those that tell nothing."""
     return BrokerError(ErrorCode.SASL_AUTHENTICATION_FAILED, message)
 
 
-def invalid_credentials(mechanism: str) -> BrokerError:
-    """What Kafka answers whatever is wrong with an exchange that is secret in part."""
-    return refused(
-        "Authentication failed during authentication due to invalid credentials with SASL "
-        f"mechanism {mechanism}"
+def invalid_credentials(mechanism: str, *, renews: bool) -> str:
+    """The words for a failure without any: Kafka's, whatever is wrong with an exchange."""
+    when = "re-authentication" if renews else "authentication"
+    return (
+        f"Authentication failed during {when} due to invalid credentials with SASL mechanism "
+        f"{mechanism}"
     )

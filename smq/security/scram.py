@@ -8,9 +8,9 @@
 The proof is ClientKey XOR HMAC(StoredKey, AuthMessage): who has it can be checked with StoredKey,
 which is the hash of ClientKey. AuthMessage holds both nonces: an exchange cannot be replayed.
 
-Kafka's rules: no channel binding, no SASLprep, names and nonces in ASCII, an authorization id only
-if it is the user. Extensions are ignored; with `tokenauth` the login fails: there are no delegation
-tokens.
+Kafka's rules: no channel binding (the header in `c=` is not looked at), no SASLprep, names and
+nonces in ASCII, an authorization id only if it is the user. Extensions are ignored; with
+`tokenauth` the login fails: there are no delegation tokens.
 """
 
 import hmac
@@ -19,7 +19,7 @@ from base64 import b64decode, b64encode
 
 from smq.security.credentials import Credentials, ScramCredential, ScramMechanism
 from smq.security.decoys import Decoys, credential_or_decoy
-from smq.security.sasl import RESERVED_PREFIX, invalid_credentials, refused
+from smq.security.sasl import RESERVED_PREFIX, refused
 
 TOKEN_BYTES_MAX = 16 * 1024
 
@@ -30,12 +30,12 @@ _PRINTABLE = r"[\x21-\x2b\x2d-\x7e]+"
 _EXTENSIONS = rf"(?:,[A-Za-z]+={_VALUE})*"
 _BASE64 = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
 _FIRST = re.compile(
-    rf"(?P<header>n,(?:a=(?P<as_user>{_NAME}))?,)"
+    rf"n,(?:a=(?P<as_user>{_NAME}))?,"
     rf"(?P<bare>(?:m={_VALUE},)?n=(?P<user>{_NAME}),r=(?P<nonce>{_PRINTABLE})"
     rf"(?P<extensions>{_EXTENSIONS}))"
 )
 _FINAL = re.compile(
-    rf"(?P<unproved>c=(?P<binding>{_BASE64}),r=(?P<nonce>{_PRINTABLE}){_EXTENSIONS}),p=(?P<proof>{_BASE64})"
+    rf"(?P<unproved>c={_BASE64},r=(?P<nonce>{_PRINTABLE}){_EXTENSIONS}),p=(?P<proof>{_BASE64})"
 )
 _TOKEN_AUTHENTICATED = re.compile(r",tokenauth=true(,|$)", re.IGNORECASE)
 
@@ -51,28 +51,28 @@ class ScramServer:
         self._nonce = nonce
         self._name = ""
         self._credential: ScramCredential | None = None
-        self._header = self._said = ""  # The GS2 header; the first two messages, less that.
+        self._said = ""  # The first two messages, without the header of the first.
         self.user: str | None = None
 
     def respond(self, token: bytes) -> bytes:
         """See SaslServer."""
         if self.user is not None:
-            raise self._failure()
+            raise refused()
         text = self._text(token)
         return self._begin(text) if self._credential is None else self._end(text, self._credential)
 
     def _text(self, token: bytes) -> str:
         if len(token) > TOKEN_BYTES_MAX:
-            raise self._failure()
+            raise refused()
         try:
             return token.decode("ascii")
         except UnicodeDecodeError:
-            raise self._failure() from None
+            raise refused() from None
 
     def _begin(self, text: str) -> bytes:
         first = _FIRST.fullmatch(text)
         if first is None or _TOKEN_AUTHENTICATED.search(first["extensions"]):
-            raise self._failure()
+            raise refused()
         self._name = _unescaped(first["user"])
         if first["as_user"] and _unescaped(first["as_user"]) != self._name:
             raise refused(
@@ -80,7 +80,7 @@ class ScramServer:
                 "from username"
             )
         found = credential_or_decoy(self._name, self._mechanism, self._credentials, self._decoys)
-        self._credential, self._header = found, first["header"]
+        self._credential = found
         self._nonce = first["nonce"] + self._nonce
         answer = f"r={self._nonce},s={b64encode(found.salt).decode()},i={found.iterations}"
         self._said = f"{first['bare']},{answer}"
@@ -88,24 +88,19 @@ class ScramServer:
 
     def _end(self, text: str, credential: ScramCredential) -> bytes:
         final = _FINAL.fullmatch(text)
-        if final is None or b64decode(final["binding"]) != self._header.encode():
-            raise self._failure()
-        if not hmac.compare_digest(final["nonce"], self._nonce):
-            raise self._failure()
+        if final is None or not hmac.compare_digest(final["nonce"], self._nonce):
+            raise refused()
         auth_message = f"{self._said},{final['unproved']}".encode()
         proof = b64decode(final["proof"])
         signature = self._mechanism.keyed(credential.stored_key, auth_message)
         if len(proof) != len(signature):
-            raise self._failure()
+            raise refused()
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
         is_proved = hmac.compare_digest(self._mechanism.hashed(client_key), credential.stored_key)
         if not is_proved or self._name.startswith(RESERVED_PREFIX):
-            raise self._failure()
+            raise refused()
         self.user = self._name
         return b"v=" + b64encode(self._mechanism.keyed(credential.server_key, auth_message))
-
-    def _failure(self) -> Exception:
-        return invalid_credentials(self._mechanism.sasl_name)
 
 
 def _unescaped(name: str) -> str:

@@ -68,9 +68,10 @@ def test_rfc_7677s_example_is_answered_as_the_rfc_says() -> None:
 )
 def test_a_failed_login_says_the_same_whether_the_user_exists(user: str, password: str) -> None:
     ours = server()
-    with pytest.raises(BrokerError, match="due to invalid credentials with SASL mechanism") as seen:
+    with pytest.raises(BrokerError) as seen:
         log_in(user, password, ours)
     assert seen.value.code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert seen.value.message is None
     assert ours.user is None
 
 
@@ -117,12 +118,18 @@ def test_an_authorization_id_must_be_the_user() -> None:
         server().respond(b"n,a=root,n=alice,r=x")
 
 
-def test_the_binding_must_be_the_header_of_the_first_message() -> None:
-    theirs, ours = client("alice", "pencil"), server()
-    theirs.set_server_first(ours.respond(theirs.get_client_first().encode()).decode())
-    final = theirs.get_client_final().replace("c=biws", f"c={b64encode(b'y,,').decode()}")
-    with pytest.raises(BrokerError):
-        ours.respond(final.encode())
+def test_the_binding_of_the_final_message_is_not_looked_at() -> None:
+    """As in Kafka: there is no channel binding."""
+    ours, binding = server(), f"c={b64encode(b'y,,').decode()},r=x{NONCE}"
+    first = ours.respond(b"n,,n=alice,r=x").decode()
+    credential = USERS.find("alice", SHA_256)
+    assert credential is not None
+    key = salted(SHA_256, "pencil", credential.salt, credential.iterations)
+    client_key = SHA_256.keyed(key, b"Client Key")
+    signature = SHA_256.keyed(credential.stored_key, f"n=alice,r=x,{first},{binding}".encode())
+    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    assert ours.respond(f"{binding},p={b64encode(proof).decode()}".encode())
+    assert ours.user == "alice"
 
 
 def test_an_extension_is_ignored_but_for_delegation_tokens() -> None:

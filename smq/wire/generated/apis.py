@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from smq.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
     from smq.wire.generated.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
     from smq.wire.generated.list_groups import ListGroupsRequest, ListGroupsResponse
+    from smq.wire.generated.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
     from smq.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
     from smq.wire.generated.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from smq.wire.generated.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from smq.wire.generated.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from smq.wire.generated.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
     from smq.wire.generated.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+    from smq.wire.generated.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
     from smq.wire.generated.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from smq.wire.generated.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
     from smq.wire.generated.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
@@ -74,6 +76,7 @@ LEAVE_GROUP: WireApi[LeaveGroupRequest, LeaveGroupResponse] = WireApi(13, "Leave
 SYNC_GROUP: WireApi[SyncGroupRequest, SyncGroupResponse] = WireApi(14, "SyncGroup", 0, 5, 4, "sync_group")
 DESCRIBE_GROUPS: WireApi[DescribeGroupsRequest, DescribeGroupsResponse] = WireApi(15, "DescribeGroups", 0, 6, 5, "describe_groups")
 LIST_GROUPS: WireApi[ListGroupsRequest, ListGroupsResponse] = WireApi(16, "ListGroups", 0, 5, 3, "list_groups")
+SASL_HANDSHAKE: WireApi[SaslHandshakeRequest, SaslHandshakeResponse] = WireApi(17, "SaslHandshake", 0, 1, 2, "sasl_handshake")
 API_VERSIONS: WireApi[ApiVersionsRequest, ApiVersionsResponse] = WireApi(18, "ApiVersions", 0, 4, 3, "api_versions")
 CREATE_TOPICS: WireApi[CreateTopicsRequest, CreateTopicsResponse] = WireApi(19, "CreateTopics", 2, 7, 5, "create_topics")
 DELETE_TOPICS: WireApi[DeleteTopicsRequest, DeleteTopicsResponse] = WireApi(20, "DeleteTopics", 1, 6, 4, "delete_topics")
@@ -92,6 +95,7 @@ DESCRIBE_CONFIGS: WireApi[DescribeConfigsRequest, DescribeConfigsResponse] = Wir
 ALTER_CONFIGS: WireApi[AlterConfigsRequest, AlterConfigsResponse] = WireApi(33, "AlterConfigs", 0, 2, 2, "alter_configs")
 ALTER_REPLICA_LOG_DIRS: WireApi[AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse] = WireApi(34, "AlterReplicaLogDirs", 1, 2, 2, "alter_replica_log_dirs")
 DESCRIBE_LOG_DIRS: WireApi[DescribeLogDirsRequest, DescribeLogDirsResponse] = WireApi(35, "DescribeLogDirs", 1, 5, 2, "describe_log_dirs")
+SASL_AUTHENTICATE: WireApi[SaslAuthenticateRequest, SaslAuthenticateResponse] = WireApi(36, "SaslAuthenticate", 0, 2, 2, "sasl_authenticate")
 CREATE_PARTITIONS: WireApi[CreatePartitionsRequest, CreatePartitionsResponse] = WireApi(37, "CreatePartitions", 0, 3, 2, "create_partitions")
 DELETE_GROUPS: WireApi[DeleteGroupsRequest, DeleteGroupsResponse] = WireApi(42, "DeleteGroups", 0, 2, 2, "delete_groups")
 ELECT_LEADERS: WireApi[ElectLeadersRequest, ElectLeadersResponse] = WireApi(43, "ElectLeaders", 0, 2, 2, "elect_leaders")
@@ -128,6 +132,7 @@ APIS: tuple[WireApi[Any, Any], ...] = (
     SYNC_GROUP,
     DESCRIBE_GROUPS,
     LIST_GROUPS,
+    SASL_HANDSHAKE,
     API_VERSIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
@@ -146,6 +151,7 @@ APIS: tuple[WireApi[Any, Any], ...] = (
     ALTER_CONFIGS,
     ALTER_REPLICA_LOG_DIRS,
     DESCRIBE_LOG_DIRS,
+    SASL_AUTHENTICATE,
     CREATE_PARTITIONS,
     DELETE_GROUPS,
     ELECT_LEADERS,

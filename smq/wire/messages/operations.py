@@ -1,6 +1,22 @@
 """Messages about log directories, features, and more. Notation: `notation.py`."""
 
 OPERATIONS = """
+SaslHandshake 17 versions 0-1 flexible 2+
+    SaslHandshakeRequest
+        mechanism                              string
+    SaslHandshakeResponse
+        error_code                             int16
+        mechanisms                             []string
+
+SaslAuthenticate 36 versions 0-2 flexible 2+
+    SaslAuthenticateRequest
+        auth_bytes                             bytes
+    SaslAuthenticateResponse
+        error_code                             int16
+        error_message                          string?
+        auth_bytes                             bytes
+        session_lifetime_ms                    int64                  1+
+
 AlterReplicaLogDirs 34 versions 1-2 flexible 2+
     AlterReplicaLogDirsRequest
         dirs                                   []AlterReplicaLogDir

@@ -1,0 +1,196 @@
+"""Keys, certificates and authorities of TLS, from PEM (KIP-651) or PKCS12, as a listener's settings
+name them. They are read again when a file changes; a pair that cannot be used leaves the old one.
+"""
+
+import os
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from smq.model.config import Config
+from smq.security.listener_rules import only_java_reads
+from smq.security.listeners import Listener
+from smq.security.tls import server_context
+
+FILE_BYTES_MAX = 1024 * 1024  # A chain has some kilobytes; all public authorities 200 KB.
+_PEM = b"-----BEGIN "
+_JKS = b"\xfe\xed\xfe\xed"
+
+
+class Pem(NamedTuple):
+    """A key and its certificates, and authorities, as PEM. `password` is the key's."""
+
+    key: bytes
+    chain: bytes
+    password: str
+    trusted: bytes
+
+
+class TlsSettings(NamedTuple):
+    """The TLS settings of a listener."""
+
+    listener: str
+    protocols: str
+    client_auth: str
+    values: dict[str, str]
+
+    @classmethod
+    def of(cls, config: Config, listener: Listener) -> "TlsSettings":
+        """Those of one listener."""
+        names = [
+            f"ssl.{kind}.{name}"
+            for kind, own in (
+                ("keystore", ("key", "certificate.chain")),
+                ("truststore", ("certificates",)),
+            )
+            for name in ("location", "password", "type", *own)
+        ]
+        values = {
+            name: str(listener.setting(config, name)) for name in (*names, "ssl.key.password")
+        }
+        return cls(
+            listener.name,
+            str(listener.setting(config, "ssl.enabled.protocols")),
+            str(listener.setting(config, "ssl.client.auth")),
+            values,
+        )
+
+    def files(self) -> list[Path]:
+        """The files that hold keys and certificates."""
+        named = (self.values[f"ssl.{kind}.location"] for kind in ("keystore", "truststore"))
+        return [Path(each) for each in named if each]
+
+
+class UnusableKeys(ValueError):
+    """Keys that no connection can be made with; a sentence."""
+
+
+def context_of(settings: TlsSettings) -> ssl.SSLContext:
+    """A context with the keys of a listener. Raises UnusableKeys."""
+    pem = _read(settings)
+    context = server_context(settings.protocols, settings.client_auth)
+    name = settings.listener
+    try:
+        with _in_memory(pem.chain) as chain, _in_memory(pem.key) as key:
+            context.load_cert_chain(chain, key, lambda: pem.password)
+    except (ssl.SSLError, OSError, ValueError) as reason:
+        raise UnusableKeys(
+            f"ssl.keystore ({name}): the key and the certificates cannot be used: {reason}"
+        ) from reason
+    if pem.trusted:
+        try:
+            context.load_verify_locations(cadata=pem.trusted.decode("ascii"))
+        except (ssl.SSLError, ValueError) as reason:
+            raise UnusableKeys(
+                f"ssl.truststore ({name}): the certificates cannot be used: {reason}"
+            ) from reason
+    return context
+
+
+def _read(settings: TlsSettings) -> Pem:
+    value = settings.values
+    if value["ssl.keystore.key"]:
+        key, chain = (
+            value["ssl.keystore.key"].encode(),
+            value["ssl.keystore.certificate.chain"].encode(),
+        )
+        password = value["ssl.key.password"]
+    else:
+        key, chain, password = _key_store(settings)
+    trusted = value["ssl.truststore.certificates"].encode() or _trust_store(settings)
+    return Pem(key, chain, password, trusted)
+
+
+def _key_store(settings: TlsSettings) -> tuple[bytes, bytes, str]:
+    data, name = _file(settings, "keystore"), "ssl.keystore"
+    if _PEM in data:
+        return data, data, settings.values["ssl.key.password"]
+    key, certificates = _pkcs12(settings, "keystore", data)
+    if not key:
+        raise UnusableKeys(f"{name} ({settings.listener}): there is no key in the file")
+    return key, certificates, ""
+
+
+def _trust_store(settings: TlsSettings) -> bytes:
+    if not settings.values["ssl.truststore.location"]:
+        return b""
+    data = _file(settings, "truststore")
+    return data if _PEM in data else _pkcs12(settings, "truststore", data)[1]
+
+
+def _file(settings: TlsSettings, kind: str) -> bytes:
+    setting = f"ssl.{kind}.location"
+    path = Path(settings.values[setting])
+    try:
+        with path.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX)
+    except OSError as reason:
+        raise UnusableKeys(
+            f"{setting} ({settings.listener}): {path} cannot be read: {reason}"
+        ) from reason
+    if data.startswith(_JKS):
+        remedy = only_java_reads(str(path))
+        raise UnusableKeys(f"{setting} ({settings.listener}): {remedy}")
+    return data
+
+
+def _pkcs12(settings: TlsSettings, kind: str, data: bytes) -> tuple[bytes, bytes]:
+    """The key and the certificates of a PKCS12 store as PEM."""
+    name = f"ssl.{kind}.location ({settings.listener})"
+    try:
+        from smq.app.process.pkcs12 import opened  # noqa: PLC0415  (needs an extra)
+    except ImportError as reason:
+        raise UnusableKeys(f"{name}: PKCS12 needs `pip install smq-broker[security]`") from reason
+    try:
+        return opened(data, settings.values[f"ssl.{kind}.password"])
+    except ValueError as reason:
+        raise UnusableKeys(
+            f"{name}: it is no PEM, and no PKCS12 that ssl.{kind}.password opens: {reason}"
+        ) from reason
+
+
+@contextmanager
+def _in_memory(data: bytes) -> Iterator[str]:
+    """A path of these bytes: OpenSSL reads keys from files only, and keys stay off the disk."""
+    fd = os.memfd_create("smq-tls", os.MFD_CLOEXEC)
+    try:
+        os.write(fd, data)
+        yield f"/proc/self/fd/{fd}"
+    finally:
+        os.close(fd)
+
+
+class WatchedContext:
+    """The context of a listener; `look` reads changed files again."""
+
+    def __init__(self, settings: TlsSettings, say: Callable[[str], None]) -> None:
+        """Raises UnusableKeys."""
+        self._settings, self._say = settings, say
+        self._seen = self._marks()
+        self.context = context_of(settings)
+
+    def look(self) -> None:
+        """Use files that have changed. Called about once a second."""
+        marks = self._marks()
+        if marks == self._seen:
+            return
+        self._seen = marks
+        try:
+            self.context = context_of(self._settings)
+        except UnusableKeys as reason:
+            self._say(f"{reason}; the keys from before stay in use")
+        else:
+            self._say(f"ssl ({self._settings.listener}): the keys have been read again")
+
+    def _marks(self) -> list[tuple[int, int, int]]:
+        """What changes when a file is written or replaced."""
+        found = []
+        for path in self._settings.files():
+            try:
+                status = path.stat()
+                found.append((status.st_ino, status.st_size, status.st_ctime_ns))
+            except OSError:
+                found.append((0, 0, 0))
+        return found

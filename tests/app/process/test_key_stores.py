@@ -1,0 +1,161 @@
+"""Keys in each form, and those that cannot be used."""
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+    pkcs12,
+)
+
+from smq.app.process.clock import wall_ms
+from smq.app.process.key_stores import TlsSettings, UnusableKeys, WatchedContext, context_of
+from smq.cli.key_pairs import KeyPair, make_pair
+from smq.security.listeners import listeners_of
+from tests.model.configs import config_of
+
+AUTHORITY = make_pair("authority", 1, wall_ms())
+BROKER = make_pair("broker", 1, wall_ms(), AUTHORITY, ["localhost"])
+OTHER = make_pair("other", 1, wall_ms())
+
+
+def settings(**given: Any) -> TlsSettings:
+    named = {f"ssl.{name.replace('_', '.')}": str(value) for name, value in given.items()}
+    config = config_of(command_line={"listeners": "SSL://127.0.0.1:1", **named})
+    [listener] = listeners_of(config)
+    return TlsSettings.of(config, listener)
+
+
+def written(path: Path, *parts: bytes) -> Path:
+    path.write_bytes(b"".join(parts))
+    return path
+
+
+def pkcs12_of(pair: KeyPair, password: bytes, *more: bytes) -> bytes:
+    key: Any = load_pem_private_key(pair.key, None)
+    certificate = x509.load_pem_x509_certificate(pair.certificate)
+    others = [x509.load_pem_x509_certificate(each) for each in more]
+    encryption = BestAvailableEncryption(password)
+    return pkcs12.serialize_key_and_certificates(b"broker", key, certificate, others, encryption)
+
+
+def trust_store(password: bytes) -> bytes:
+    certificate = x509.load_pem_x509_certificate(AUTHORITY.certificate)
+    entry = pkcs12.PKCS12Certificate(certificate, b"ca")
+    return pkcs12.serialize_java_truststore([entry], BestAvailableEncryption(password))
+
+
+def encrypted(pair: KeyPair, password: bytes) -> bytes:
+    key = load_pem_private_key(pair.key, None)
+    encryption = BestAvailableEncryption(password)
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
+
+
+def trusted(context: ssl.SSLContext) -> int:
+    return len(context.get_ca_certs())
+
+
+def test_a_pem_file_has_key_and_chain(tmp_path: Path) -> None:
+    file = written(tmp_path / "keys.pem", BROKER.key, BROKER.certificate, AUTHORITY.certificate)
+    ca = written(tmp_path / "ca.pem", AUTHORITY.certificate)
+    context = context_of(settings(keystore_location=file, truststore_location=ca))
+    assert trusted(context) == 1
+    assert context.verify_mode is ssl.CERT_NONE
+
+
+def test_keys_may_stand_in_the_settings() -> None:
+    given = {
+        "keystore_key": BROKER.key.decode(),
+        "truststore_certificates": AUTHORITY.certificate.decode(),
+    }
+    given |= {"keystore_certificate_chain": BROKER.certificate.decode(), "client_auth": "required"}
+    named = {f"ssl.{name.replace('_', '.')}": value for name, value in given.items()}
+    config = config_of(
+        environment={
+            "SMQ_" + name.replace(".", "_").upper(): value for name, value in named.items()
+        },
+        command_line={"listeners": "SSL://127.0.0.1:1"},
+    )
+    [listener] = listeners_of(config)
+    context = context_of(TlsSettings.of(config, listener))
+    assert (trusted(context), context.verify_mode) == (1, ssl.CERT_REQUIRED)
+
+
+def test_an_encrypted_key_needs_its_password(tmp_path: Path) -> None:
+    file = written(tmp_path / "keys.pem", encrypted(BROKER, b"s3cret"), BROKER.certificate)
+    context_of(settings(keystore_location=file, key_password="s3cret"))
+    for wrong in ({}, {"key_password": "other"}):
+        with pytest.raises(UnusableKeys, match="the key and the certificates cannot be used"):
+            context_of(settings(keystore_location=file, **wrong))
+
+
+def test_pkcs12_stores_have_keys_and_authorities(tmp_path: Path) -> None:
+    keys = written(tmp_path / "keys.p12", pkcs12_of(BROKER, b"one", AUTHORITY.certificate))
+    trust = written(tmp_path / "trust.p12", trust_store(b"two"))
+    given = {"keystore_location": keys, "truststore_location": trust, "truststore_password": "two"}
+    assert trusted(context_of(settings(keystore_password="one", **given))) == 1
+    with pytest.raises(UnusableKeys, match="no PKCS12 that ssl"):
+        context_of(settings(keystore_password="wrong", **given))
+
+
+def test_a_store_without_a_key_is_refused(tmp_path: Path) -> None:
+    trust = written(tmp_path / "trust.p12", trust_store(b"two"))
+    with pytest.raises(UnusableKeys, match="there is no key in the file"):
+        context_of(settings(keystore_location=trust, keystore_password="two"))
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"\xfe\xed\xfe\xed\0\0", "keytool -importkeystore"),
+        (b"garbage", "it is no PEM, and no PKCS12"),
+        (b"", "it is no PEM, and no PKCS12"),
+        (BROKER.key, "the key and the certificates cannot be used"),
+        (BROKER.certificate, "the key and the certificates cannot be used"),
+        (OTHER.key + BROKER.certificate, "the key and the certificates cannot be used"),
+        (b"-----BEGIN nothing", "the key and the certificates cannot be used"),
+    ],
+)
+def test_a_key_store_that_is_none_is_refused(tmp_path: Path, data: bytes, words: str) -> None:
+    file = written(tmp_path / "keys", data)
+    with pytest.raises(UnusableKeys, match=words):
+        context_of(settings(keystore_location=file))
+
+
+def test_a_trust_store_that_is_none_is_refused(tmp_path: Path) -> None:
+    file = written(tmp_path / "keys.pem", BROKER.key, BROKER.certificate)
+    trust = written(tmp_path / "ca", b"-----BEGIN CERTIFICATE-----\nnone")
+    with pytest.raises(UnusableKeys, match="the certificates cannot be used"):
+        context_of(settings(keystore_location=file, truststore_location=trust))
+    with pytest.raises(UnusableKeys, match="nowhere cannot be read"):
+        context_of(settings(keystore_location=file, truststore_location=tmp_path / "nowhere"))
+
+
+def test_a_changed_file_is_read_again_and_a_bad_one_leaves_the_keys(tmp_path: Path) -> None:
+    said: list[str] = []
+    file = written(tmp_path / "keys.pem", BROKER.key, BROKER.certificate)
+    watched = WatchedContext(settings(keystore_location=file), said.append)
+    first = watched.context
+    watched.look()
+    assert (watched.context, said) == (first, [])
+    written(file, OTHER.key, BROKER.certificate)
+    watched.look()
+    watched.look()
+    assert watched.context is first
+    [sentence] = said
+    assert sentence.endswith("the keys from before stay in use")
+    written(tmp_path / "new", OTHER.key, OTHER.certificate).rename(file)
+    watched.look()
+    assert watched.context is not first
+    file.unlink()
+    second = watched.context
+    watched.look()
+    assert watched.context is second
+    assert [each.split(": ")[-1] for each in said[1:2]] == ["the keys have been read again"]
+    assert "cannot be read" in said[2]

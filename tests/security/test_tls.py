@@ -1,0 +1,213 @@
+"""The engine against Python's own client, and what a client cannot make it do."""
+
+import ssl
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+
+from smq.app.process.clock import wall_ms
+from smq.cli.key_pairs import make_pair
+from smq.security.tls import READS_MAX, TlsEngine, server_context
+
+VERSIONS = "TLSv1.2,TLSv1.3"
+
+
+class Files(NamedTuple):
+    authority: Path
+    broker: Path
+    client: Path
+    foreign: Path
+
+
+def put(path: Path, *parts: bytes) -> Path:
+    path.write_bytes(b"".join(parts))
+    return path
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: Any) -> Files:
+    home, now_ms = tmp_path_factory.mktemp("keys"), wall_ms()
+    authority, other = make_pair("test", 1, now_ms), make_pair("other", 1, now_ms)
+    pairs = (
+        make_pair("broker", 1, now_ms, authority, ["localhost"]),
+        make_pair("alice", 1, now_ms, authority),
+        make_pair("alice", 1, now_ms, other),
+    )
+    made = [put(home / str(i), *pair) for i, pair in enumerate(pairs)]
+    return Files(put(home / "ca", authority.certificate), *made)
+
+
+def context_of(files: Files, client_auth: str = "none", versions: str = VERSIONS) -> ssl.SSLContext:
+    context = server_context(versions, client_auth)
+    context.load_cert_chain(files.broker)
+    context.load_verify_locations(files.authority)
+    return context
+
+
+def client_context(
+    files: Files, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3, certificate: Path | None = None
+) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(files.authority))
+    context.minimum_version = context.maximum_version = version
+    if certificate is not None:
+        context.load_cert_chain(certificate)
+    return context
+
+
+class Client:
+    """Python's client, on memory too."""
+
+    def __init__(self, context: ssl.SSLContext, session: ssl.SSLSession | None = None) -> None:
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(
+            self.incoming, self.outgoing, server_hostname="localhost", session=session
+        )
+
+    def shake_hands(self) -> None:
+        with suppress(ssl.SSLWantReadError):
+            self.tls.do_handshake()
+
+    def read(self) -> bytes:
+        data = b""
+        with suppress(ssl.SSLWantReadError):
+            while piece := self.tls.read(1 << 20):
+                data += piece
+        return data
+
+
+def connected(engine: TlsEngine, client: Client, piece: int = 1 << 20) -> None:
+    """Both have shaken hands; ciphertext arrives in pieces of this size."""
+    for _ in range(4):
+        client.shake_hands()
+        sent = client.outgoing.read()
+        for at in range(0, len(sent), piece):
+            engine.receive(sent[at : at + piece])
+            if not engine.is_established:
+                engine.shake_hands()
+        client.incoming.write(engine.take_sent())
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("piece", [1, 7, 1 << 20])
+def test_bytes_arrive_both_ways_however_they_are_cut(
+    files: Files, version: ssl.TLSVersion, piece: int
+) -> None:
+    engine, client = TlsEngine(context_of(files)), Client(client_context(files, version))
+    connected(engine, client, piece)
+    assert engine.is_established
+    sent = Random(1).randbytes(100_000)
+    client.tls.write(sent)
+    ciphertext, view, received = client.outgoing.read(), memoryview(bytearray(30_000)), b""
+    for at in range(0, len(ciphertext), 10 * piece):
+        engine.receive(ciphertext[at : at + 10 * piece])
+        while count := engine.read_into(view):
+            received += view[:count]
+    assert received == sent
+    rest = memoryview(sent)
+    while rest:
+        rest = rest[engine.write(rest) :]
+    while engine.unsent_bytes:
+        client.incoming.write(engine.take_sent())
+    assert client.read() == sent
+
+
+def test_the_key_exchange_is_on_p_256(files: Files) -> None:
+    engine, client = TlsEngine(context_of(files)), Client(client_context(files))
+    connected(engine, client)
+    other = client_context(files)
+    other.set_ecdh_curve("X25519")
+    with pytest.raises(ssl.SSLError, match="NO_SUITABLE_KEY_SHARE"):
+        connected(TlsEngine(context_of(files)), Client(other))
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_no_session_is_resumed(files: Files, version: ssl.TLSVersion) -> None:
+    context, theirs, kept = context_of(files), client_context(files, version), []
+    session = None
+    for _ in range(3):
+        engine, client = TlsEngine(context), Client(theirs, session)
+        connected(engine, client)
+        assert engine.is_established
+        assert not client.tls.session_reused
+        kept.append((engine, client))
+        session = client.tls.session
+        assert session is None or not session.has_ticket
+
+
+def test_a_version_that_is_not_enabled_is_refused(files: Files) -> None:
+    client = Client(client_context(files, ssl.TLSVersion.TLSv1_2))
+    with pytest.raises(ssl.SSLError):
+        connected(TlsEngine(context_of(files, versions="TLSv1.3")), client)
+
+
+def test_a_clients_certificate_is_known_once_it_is_verified(files: Files) -> None:
+    context = context_of(files, "required")
+    engine, client = TlsEngine(context), Client(client_context(files, certificate=files.client))
+    connected(engine, client)
+    assert b"alice" in (engine.peer_certificate() or b"")
+
+
+def test_a_client_without_a_certificate_is_refused_where_one_is_required(files: Files) -> None:
+    with pytest.raises(ssl.SSLError):
+        connected(TlsEngine(context_of(files, "required")), Client(client_context(files)))
+    engine = TlsEngine(context_of(files, "requested"))
+    connected(engine, Client(client_context(files)))
+    assert engine.is_established
+    assert engine.peer_certificate() is None
+
+
+@pytest.mark.parametrize("client_auth", ["requested", "required"])
+def test_a_certificate_of_another_authority_is_refused(files: Files, client_auth: str) -> None:
+    client = Client(client_context(files, certificate=files.foreign))
+    with pytest.raises(ssl.SSLError):
+        connected(TlsEngine(context_of(files, client_auth)), client)
+
+
+def test_both_sides_see_the_end(files: Files) -> None:
+    engine, client = TlsEngine(context_of(files)), Client(client_context(files))
+    connected(engine, client)
+    engine.end()
+    client.incoming.write(engine.take_sent())
+    assert client.tls.read(1) == b""
+    client.tls.unwrap()
+    engine.receive(client.outgoing.read())
+    assert engine.read_into(memoryview(bytearray(10))) == -1
+
+
+def test_a_turn_reads_a_bounded_number_of_records(files: Files) -> None:
+    engine, client = TlsEngine(context_of(files)), Client(client_context(files))
+    connected(engine, client)
+    for _ in range(READS_MAX + 10):
+        client.tls.write(b"x")
+    engine.receive(client.outgoing.read())
+    view = memoryview(bytearray(1000))
+    assert engine.read_into(view) == READS_MAX
+    assert not engine.is_drained
+    assert engine.read_into(view) == 10
+    assert engine.is_drained
+
+
+def test_garbage_raises_only_ssl_errors(files: Files) -> None:
+    context, random = context_of(files), Random(2)
+    for _ in range(200):
+        engine = TlsEngine(context)
+        engine.receive(random.randbytes(random.randrange(1, 300)))
+        try:
+            engine.shake_hands()
+        except ssl.SSLError:
+            continue
+        assert not engine.is_established
+
+
+def test_a_handshake_that_is_cut_waits(files: Files) -> None:
+    client = Client(client_context(files))
+    client.shake_hands()
+    hello = client.outgoing.read()
+    for end in range(0, len(hello), 11):
+        engine = TlsEngine(context_of(files))
+        engine.receive(hello[:end])
+        engine.shake_hands()
+        assert not engine.is_established
