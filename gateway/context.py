@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from smq.model.catalog import InternalPartition
+from smq.model.catalog import InternalPartition, Node
 from smq.model.errors import ErrorCode
 from smq.model.now import Now
 from smq.security.acls import Operation, ResourceType
@@ -50,6 +50,11 @@ class ShardContext:
         """The partition of a topic that its client may use so, or why not."""
         refused = self.rights.error(operation, ResourceType.TOPIC, name)
         return refused or self.shard.find_named(name, index)
+
+    @property
+    def nodes(self) -> list[Node]:
+        """All nodes, with the addresses of the listener through which its client asks."""
+        return self.shard.nodes(self.rights.peer.listener)
 
     @property
     def rights(self) -> Rights:

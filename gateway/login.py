@@ -176,7 +176,9 @@ class Login:
         assert self._server is not None
         user = self._server.user
         if user is not None and isinstance(answer, bytes):
-            answer = self._completed(Principal(USER, user)) or answer
+            is_current = self._server.is_current()
+            failure = self._completed(Principal(USER, user)) if is_current else refused()
+            answer = failure or answer
         if isinstance(answer, BrokerError):
             return Reply(b"" if header is None else self._failed(header, answer), has_failed=True)
         if header is None:

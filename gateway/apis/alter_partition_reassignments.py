@@ -73,7 +73,7 @@ def _answer(
 
 
 def _check(topic: Topic | None, asked: ReassignablePartition, context: ShardContext) -> None:
-    index, replicas, nodes = asked.partition_index, asked.replicas, context.shard.nodes()
+    index, replicas, nodes = asked.partition_index, asked.replicas, context.nodes
     if topic is None or not 0 <= index < topic.partition_count:
         raise BrokerError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

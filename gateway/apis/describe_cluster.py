@@ -34,10 +34,10 @@ def handle(request: DescribeClusterRequest, context: ShardContext) -> DescribeCl
     return DescribeClusterResponse(
         endpoint_type=BROKERS,
         cluster_id=context.shard.catalog.cluster_id,
-        controller_id=controller_id(context.shard.nodes()),
+        controller_id=controller_id(context.nodes),
         brokers=[
             DescribeClusterBroker(broker_id=node.id, host=node.host, port=node.port, rack=node.rack)
-            for node in context.shard.nodes()
+            for node in context.nodes
         ],
         cluster_authorized_operations=(
             context.rights.cluster_operations()

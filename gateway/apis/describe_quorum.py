@@ -53,7 +53,7 @@ def refuse(_request: DescribeQuorumRequest, why: BrokerError) -> DescribeQuorumR
 
 
 def _voter(context: ShardContext) -> PartitionData:
-    leader, shard = controller_id(context.shard.nodes()), context.shard
+    leader, shard = controller_id(context.nodes), context.shard
     voter = ReplicaState(
         replica_id=leader,
         log_end_offset=shard.catalog_version,
@@ -62,7 +62,7 @@ def _voter(context: ShardContext) -> PartitionData:
     )
     return PartitionData(
         leader_id=leader,
-        leader_epoch=shard.nodes()[0].epoch,
+        leader_epoch=context.nodes[0].epoch,
         high_watermark=shard.catalog_version,
         error_message="",
         current_voters=[voter],
@@ -78,6 +78,6 @@ def _unknown(index: int) -> PartitionData:
 
 
 def _nodes(context: ShardContext) -> list[Node]:
-    controller = context.shard.nodes()[0]
+    controller = context.nodes[0]
     listener = Listener(name=LISTENER, host=controller.host, port=controller.port)
     return [Node(node_id=controller.id, listeners=[listener])]

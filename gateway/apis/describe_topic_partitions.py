@@ -92,7 +92,7 @@ def _described(
     topic: Topic, indexes: range, context: ShardContext
 ) -> Iterator[DescribeTopicPartitionsResponse]:
     """Rows of a topic, in parts, one at least."""
-    nodes = context.shard.nodes()
+    nodes = context.nodes
     operations = context.rights.operations(ResourceType.TOPIC, topic.name)
     for first in range(indexes.start, max(indexes.stop, indexes.start + 1), PART_PARTITIONS):
         row = DescribedTopic(

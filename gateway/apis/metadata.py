@@ -53,7 +53,7 @@ def handle(request: MetadataRequest, context: ShardContext) -> Result:
     if may_create and names_to_create(request, shard.catalog, context.rights):
         return Relay()
     terms = AnswerTerms(version, context.rights, context.described, creates=may_create)
-    return answer(request, shard.catalog, shard.nodes(), terms)
+    return answer(request, shard.catalog, context.nodes, terms)
 
 
 class AnswerTerms(NamedTuple):

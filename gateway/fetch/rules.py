@@ -128,7 +128,7 @@ def _leader(error: ErrorCode, topic: Topic, index: int, context: ShardContext) -
     """The leader to name (KIP-951)."""
     if error not in _LEADER_CHANGED or context.header.api_version < LEADERS_FROM:
         return None
-    return context.shard.leader_of(topic.id, index)
+    return context.shard.leader_of(topic.id, index, context.rights.peer.listener)
 
 
 def endpoints(rows: Iterable[Sequence[Row]]) -> list[NodeEndpoint]:

@@ -26,6 +26,10 @@ class SaslServer(Protocol):
     def respond(self, token: bytes) -> bytes | Work:
         """Take the client's token. Raises BrokerError if it does not log in."""
 
+    def is_current(self) -> bool:
+        """Whether the user still has the credential that the exchange was checked with. It may
+        change meanwhile."""
+
 
 def refused(message: str | None = None) -> BrokerError:
     """The failure of an exchange, in Kafka's words; None: in those that tell nothing."""

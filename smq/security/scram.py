@@ -61,6 +61,10 @@ class ScramServer:
         text = self._text(token)
         return self._begin(text) if self._credential is None else self._end(text, self._credential)
 
+    def is_current(self) -> bool:
+        """See SaslServer."""
+        return self._credentials.find(self._name, self._mechanism) == self._credential
+
     def _text(self, token: bytes) -> str:
         if len(token) > TOKEN_BYTES_MAX:
             raise refused()

@@ -28,6 +28,7 @@ from smq.model.errors import ErrorCode
 from smq.model.live_config import in_force
 from smq.model.topic_configs import topic_defaults
 from smq.security.access import AccessView, NothingPublished
+from smq.security.listeners import listeners_of
 from smq.shard.client_metrics import ClientMetrics
 from smq.shard.directory import Directory
 from smq.shard.fetch_sessions import FetchSessions
@@ -56,11 +57,11 @@ class Shard:
         node_id: int,
         config: Config,
         logs: dict[int, Log],
-        nodes: Callable[[], list[Node]],
+        nodes: Callable[[str], list[Node]],
         secret: bytes,
         access: AccessView | None = None,
     ) -> None:
-        self.node_id, self.logs, self.nodes = node_id, logs, nodes
+        self.node_id, self.logs, self._nodes_of = node_id, logs, nodes
         self.config = self._started = config
         self.catalog = Catalog("", 0, {})
         self.catalog_version = 0
@@ -185,13 +186,20 @@ class Shard:
         topic = self.catalog.find(name)
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else self.find(topic, index)
 
-    def leader_of(self, topic: str | UUID, index: int) -> Node | None:
-        """The node that leads a partition of a topic, by the topic's name or id."""
+    def nodes(self, listener: str = "") -> list[Node]:
+        """All nodes, with the addresses of a listener; "": of the first."""
+        return self._nodes_of(listener)
+
+    def leader_of(self, topic: str | UUID, index: int, listener: str = "") -> Node | None:
+        """The node that leads a partition of a topic, by the topic's name or id, with its address
+        for a listener. With several listeners, and no word of which, there is none to tell."""
         catalog = self.catalog
         found = catalog.find_by_id(topic) if isinstance(topic, UUID) else catalog.find(topic)
         if found is None or not 0 <= index < found.partition_count:
             return None
-        return Catalog.leader(found.logs[index], self.nodes())
+        if not listener and len(listeners_of(self.config)) > 1:
+            return None
+        return Catalog.leader(found.logs[index], self.nodes(listener))
 
     def led(self) -> list[Led]:
         """All partitions this shard leads."""

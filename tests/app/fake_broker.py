@@ -82,7 +82,8 @@ def main() -> int:
     behaviour_of = dict(each.split("=") for each in behaviours)
 
     def shard(inheritance: Inheritance, node_id: int) -> None:
-        name, (listener,) = shard_name(node_id), inheritance.tcp_listeners.values()
+        name = shard_name(node_id)
+        (listener,) = inheritance.tcp_listeners[node_id].values()
         run(name, listener, inheritance, behaviour_of.get(name, ""))
 
     def other(inheritance: Inheritance) -> None:

@@ -79,6 +79,7 @@ class FakeSealedBroker:
             timings=Timings.create(range(1, 5)),
             logs={},
             tcp_listeners={},
+            addresses={},
             unix_listeners={SEALER: listen(socket_path(self.runtime_dir, SEALER))},
             stop=Stop(),
         )

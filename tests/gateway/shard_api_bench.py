@@ -55,7 +55,7 @@ class ShardBench:
         self, directory: Path, *topics: Topic, config: Config | None = None, epoch: int = EPOCH
     ) -> None:
         log = new_log(directory, generation=epoch)
-        self.shard = Shard(1, config or Config(), {0: log}, lambda: NODES, bytes(16))
+        self.shard = Shard(1, config or Config(), {0: log}, lambda _: NODES, bytes(16))
         self.shard.take_catalog(catalog(*topics), 1)
         self.appender = Appender(self.shard)
         self.later_count, self.loan, self.caller = 0, Loan(), Caller("10.0.0.9")

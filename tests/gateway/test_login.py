@@ -278,3 +278,16 @@ def test_garbage_closes_or_fails(bench: ShardBench, begun: list[bytes], garbage:
 
 def test_the_apis_of_a_login_are_advertised() -> None:
     assert [API_BY_KEY[key].versions for key in (17, 36)] == [range(2), range(3)]
+
+
+def test_a_password_that_is_changed_while_it_is_checked_does_not_log_in(bench: ShardBench) -> None:
+    users = UsersInMemory({"alice": "pencil"})
+    servers = LoginServers(users, Decoys(b"secret"), lambda: "nonce")
+    login = Login(LoginRules(MECHANISMS, servers.begin, len), bench.shard, Caller())
+    take(login, handshake("PLAIN"))
+    checking = login.take(memoryview(token(b"\0alice\0pencil")), NOW)
+    assert isinstance(checking, Checking)
+    checked = checking.work()
+    users.found.clear()
+    assert checking.then(checked).has_failed
+    assert login.session is None

@@ -71,3 +71,12 @@ def test_a_second_token_after_the_login_fails() -> None:
     server.respond(b"\0alice\0pencil")()
     with pytest.raises(BrokerError):
         server.respond(b"\0alice\0pencil")
+
+
+def test_a_credential_that_is_deleted_meanwhile_is_not_current() -> None:
+    users = UsersInMemory({"alice": "pencil"})
+    server = PlainServer(users, Decoys(b"secret"))
+    server.respond(b"\0alice\0pencil")()
+    assert server.is_current()
+    users.found.clear()
+    assert not server.is_current()

@@ -175,3 +175,12 @@ def test_a_proof_of_another_length_or_value_fails(proof: str) -> None:
     ours.respond(b"n,,n=alice,r=x")
     with pytest.raises(BrokerError):
         ours.respond(f"c=biws,r=x{NONCE},p={proof}".encode())
+
+
+def test_a_credential_that_changes_meanwhile_is_not_current() -> None:
+    users = UsersInMemory({"alice": "pencil"})
+    ours = ScramServer(SHA_256, users, DECOYS, NONCE)
+    assert log_in("alice", "pencil", ours) == "alice"
+    assert ours.is_current()
+    users.add("alice", "other", SHA_256)
+    assert not ours.is_current()

@@ -1,93 +1,26 @@
 """The engine against Python's own client, and what a client cannot make it do."""
 
 import ssl
-from contextlib import suppress
-from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
 
 import pytest
 
-from smq.app.process.clock import wall_ms
-from smq.cli.key_pairs import make_pair
-from smq.security.tls import READS_MAX, TlsEngine, server_context
+from smq.security.tls import READS_MAX, TlsEngine
+from tests.security.tls_bench import (
+    Client,
+    Files,
+    client_context,
+    connected,
+    context_of,
+    make_files,
+)
 
 VERSIONS = "TLSv1.2,TLSv1.3"
 
 
-class Files(NamedTuple):
-    authority: Path
-    broker: Path
-    client: Path
-    foreign: Path
-
-
-def put(path: Path, *parts: bytes) -> Path:
-    path.write_bytes(b"".join(parts))
-    return path
-
-
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: Any) -> Files:
-    home, now_ms = tmp_path_factory.mktemp("keys"), wall_ms()
-    authority, other = make_pair("test", 1, now_ms), make_pair("other", 1, now_ms)
-    pairs = (
-        make_pair("broker", 1, now_ms, authority, ["localhost"]),
-        make_pair("alice", 1, now_ms, authority),
-        make_pair("alice", 1, now_ms, other),
-    )
-    made = [put(home / str(i), *pair) for i, pair in enumerate(pairs)]
-    return Files(put(home / "ca", authority.certificate), *made)
-
-
-def context_of(files: Files, client_auth: str = "none", versions: str = VERSIONS) -> ssl.SSLContext:
-    context = server_context(versions, client_auth)
-    context.load_cert_chain(files.broker)
-    context.load_verify_locations(files.authority)
-    return context
-
-
-def client_context(
-    files: Files, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3, certificate: Path | None = None
-) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=str(files.authority))
-    context.minimum_version = context.maximum_version = version
-    if certificate is not None:
-        context.load_cert_chain(certificate)
-    return context
-
-
-class Client:
-    """Python's client, on memory too."""
-
-    def __init__(self, context: ssl.SSLContext, session: ssl.SSLSession | None = None) -> None:
-        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.tls = context.wrap_bio(
-            self.incoming, self.outgoing, server_hostname="localhost", session=session
-        )
-
-    def shake_hands(self) -> None:
-        with suppress(ssl.SSLWantReadError):
-            self.tls.do_handshake()
-
-    def read(self) -> bytes:
-        data = b""
-        with suppress(ssl.SSLWantReadError):
-            while piece := self.tls.read(1 << 20):
-                data += piece
-        return data
-
-
-def connected(engine: TlsEngine, client: Client, piece: int = 1 << 20) -> None:
-    """Both have shaken hands; ciphertext arrives in pieces of this size."""
-    for _ in range(4):
-        client.shake_hands()
-        sent = client.outgoing.read()
-        for at in range(0, len(sent), piece):
-            engine.receive(sent[at : at + piece])
-            if not engine.is_established:
-                engine.shake_hands()
-        client.incoming.write(engine.take_sent())
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    return make_files(tmp_path_factory.mktemp("keys"))
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])

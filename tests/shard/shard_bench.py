@@ -105,7 +105,7 @@ def new_shard(directory: Path, *topics: Topic, logs: int = 1, **config: int) -> 
     settings = Config(**{"socket_request_max_bytes": 1 << 20, "wal_bytes_max": 4 << 30, **config})  # type: ignore[arg-type]
     bytes_max = settings.wal_bytes_max
     opened = {number: new_log(directory, number, bytes_max=bytes_max) for number in range(logs)}
-    shard = Shard(1, settings, opened, lambda: NODES, SECRET)
+    shard = Shard(1, settings, opened, lambda _: NODES, SECRET)
     shard.take_catalog(catalog(*topics), 1)
     shard.invariants()
     return shard

@@ -186,7 +186,7 @@ def test_a_marker_that_a_checkpoint_in_pieces_has_seen_and_the_log_has_lost_is_w
     lose_from(log, end)
 
     log = new_log(tmp_path, generation=1)
-    shard = Shard(1, Config(), {0: log}, lambda: NODES, SECRET)
+    shard = Shard(1, Config(), {0: log}, lambda _: NODES, SECRET)
     shard.take_catalog(catalog(disk), 1)
     row = producer_row(log.producers.table, NUMBER, 7)
     assert (int(log.producers.table[row, R_EPOCH]), stable(shard)) == (4, (0, 2))

@@ -105,7 +105,7 @@ def test_the_first_catalog_drops_a_logs_rows_of_deleted_topics(
 ) -> None:
     log = new_log(tmp_path)
     log.adopt(9, PartitionSettings(DURABILITY_OS, 1 << 20))
-    shard = Shard(1, Config(), {0: log}, list, SECRET)
+    shard = Shard(1, Config(), {0: log}, lambda _: [], SECRET)
     shard.take_catalog(catalog(topic("a")), 1)
     shard.invariants()
     assert set(log.partitions.slots) == {1}
@@ -114,7 +114,7 @@ def test_the_first_catalog_drops_a_logs_rows_of_deleted_topics(
 def test_epochs_are_compared_with_the_one_the_partition_is_led_in(tmp_path: Path) -> None:
     one = topic("one")
     logs = {0: new_log(tmp_path / "b", generation=5)}
-    shard = Shard(1, new_shard(tmp_path).config, logs, list, SECRET)
+    shard = Shard(1, new_shard(tmp_path).config, logs, lambda _: [], SECRET)
     shard.take_catalog(catalog(one), 1)
     here = led(shard, "one")
     expected = {
@@ -130,7 +130,7 @@ def test_epochs_are_compared_with_the_one_the_partition_is_led_in(tmp_path: Path
 def test_nothing_is_visible_before_its_level_on_one_log(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     syncer = log.syncs.syncer = HeldSyncer(log.memory)
-    shard = Shard(1, new_shard(tmp_path / "unused").config, {0: log}, list, SECRET)
+    shard = Shard(1, new_shard(tmp_path / "unused").config, {0: log}, lambda _: [], SECRET)
     levels = ("memory", "os", "disk")
     topics = [
         topic(level, range(i, i + 1), {"smq.durability": level})

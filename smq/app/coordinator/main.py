@@ -14,7 +14,6 @@ from smq.app.process.inheritance import COORDINATOR, Inheritance, shard_name
 from smq.app.process.loop import Loop
 from smq.coordinator.coordinator import Coordinator
 from smq.coordinator.topics import Cluster
-from smq.model.catalog import Node
 from smq.model.errors import StoreError
 from smq.store.store import FILE_NAME, Store
 
@@ -39,7 +38,7 @@ def coordinator_main(inheritance: Inheritance) -> None:
         loop,
         build,
         Around(
-            lambda: _nodes(inheritance),
+            inheritance.known_nodes,
             inheritance.catalog.publish,
             inheritance.access.publish,
             now,
@@ -55,16 +54,3 @@ def coordinator_main(inheritance: Inheritance) -> None:
     loop.run()
     server.close()
     store.close()
-
-
-def _nodes(inheritance: Inheritance) -> list[Node]:
-    config = inheritance.config
-    return [
-        Node(
-            node.id,
-            *config.advertised(node.id, node.port),
-            node.generation,
-            config.broker_rack or None,
-        )
-        for node in inheritance.nodes.nodes()
-    ]

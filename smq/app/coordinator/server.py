@@ -65,7 +65,7 @@ class Around(NamedTuple):
     """A coordinator's surroundings: nodes, where the catalog and users with their rules are
     published, time, shards' sockets, and where errors are counted."""
 
-    nodes: Callable[[], list[Node]]
+    nodes: Callable[[str], list[Node]]
     publish: Callable[[bytes], object]
     publish_access: Callable[[bytes], object]
     clock: Callable[[], Now]
@@ -156,7 +156,8 @@ class CoordinatorServer:
             ending = awaited_end(relayed.request, self._coordinator) if may_wait else None
             if ending is not None and self._wait(outlet, frame, ending):
                 return
-            asked = dispatch(relayed, self._coordinator, self._nodes(), now, place)
+            nodes = self._nodes(relayed.asker.listener)
+            asked = dispatch(relayed, self._coordinator, nodes, now, place)
         except PeerError:
             self._answer(place, CLOSE_CONNECTION)
             return

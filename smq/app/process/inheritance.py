@@ -3,7 +3,7 @@
 The supervisor owns memory and listening sockets, so they survive the death of a process, and its
 successor continues with them. Each process gets only its share.
 
-    shard i       the logs it serves, TCP listener i, unix listeners "shard-i" and "attach-i"
+    shard i       the logs it serves, its TCP listeners, unix listeners "shard-i" and "attach-i"
     coordinator   unix listener "coordinator"
     sealer        unix listener "sealer"
     front         the HTTP listener, and the token of the console's actions
@@ -14,14 +14,16 @@ import signal
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from shm.catalog import CatalogBlock
 from shm.cluster import ClusterBlock
 from shm.segment import LogMemory
 from shm.timings import Timings
-from smq.model.catalog import Catalog
+from smq.model.catalog import Catalog, Node
 from smq.model.config import Config
+from smq.security.listeners import Endpoint
 
 COORDINATOR = "coordinator"
 SEALER = "sealer"
@@ -94,16 +96,25 @@ class Inheritance:
     access: CatalogBlock
     timings: Timings
     logs: dict[int, LogMemory]
-    tcp_listeners: Mapping[int, socket.socket]
+    tcp_listeners: Mapping[int, Mapping[str, socket.socket]]
+    addresses: Mapping[str, Mapping[int, Endpoint]]
     unix_listeners: Mapping[str, socket.socket]
     stop: Stop
     http_listener: socket.socket | None = None
     console_token: str = ""
+    decoy_secret: bytes = b""
     ready_fd: int = -1
 
     def socket_path(self, name: str) -> Path:
         """The unix listener of the process `name`."""
         return socket_path(self.runtime_dir, name)
+
+    def known_nodes(self, listener: str = "") -> list[Node]:
+        """All nodes, with the addresses of a listener; "" or an unknown one: of the first."""
+        found = self.addresses.get(listener) or next(iter(self.addresses.values()))
+        rack = self.config.broker_rack or None
+        nodes = self.nodes.nodes()
+        return [Node(node.id, *found[node.id], node.generation, rack) for node in nodes]
 
     def keep(self, name: str, node_id: int | None) -> "Inheritance":
         """In a fork: keep the share of the process `name`; close and unmap the rest."""
@@ -119,9 +130,9 @@ class Inheritance:
         )
         if self.http_listener is not None and name != FRONT:
             self.http_listener.close()
-        for i, listener in self.tcp_listeners.items():
-            if i != node_id:
-                listener.close()
+        others = (each for i, each in self.tcp_listeners.items() if i != node_id)
+        for listener in chain.from_iterable(each.values() for each in others):
+            listener.close()
         for key, listener in self.unix_listeners.items():
             if key not in names:
                 listener.close()

@@ -4,7 +4,7 @@ import gc
 import os
 import select
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from shm.segment import LogMemory
@@ -16,6 +16,7 @@ from smq.app.process.notices import Notices
 from smq.app.process.peers import Peers
 from smq.app.shard.commands import ShardCommands
 from smq.app.shard.door.sessions import Sessions
+from smq.app.shard.entrances import Entrances
 from smq.app.shard.server import ShardServer
 from smq.log.files.background import BackgroundThread
 from smq.log.files.disk import OsDisk
@@ -23,7 +24,7 @@ from smq.log.files.segment_files import WalLimits
 from smq.log.log import Log
 from smq.log.recovery import open_log
 from smq.log.sync import SyncThread
-from smq.model.catalog import Catalog, Node
+from smq.model.catalog import Catalog
 from smq.model.errors import MadeByNewer
 from smq.model.printable import say_error
 from smq.security.access import AccessView
@@ -45,15 +46,16 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
         number: _open_log(inheritance, number, memory, wake_fd, syncs_fd)
         for number, memory in inheritance.logs.items()
     }
-    nodes = partial(_nodes, inheritance)
     access = AccessView(inheritance.access, inheritance.config)
-    shard = Shard(node_id, inheritance.config, logs, nodes, os.urandom(16), access)
+    nodes, secret = inheritance.known_nodes, os.urandom(16)
+    shard = Shard(node_id, inheritance.config, logs, nodes, secret, access)
     peers = Peers(
         loop, node_id, inheritance.socket_path(COORDINATOR), inheritance.socket_path(SEALER)
     )
     take_catalog = partial(_take_catalog, inheritance, shard)
     timings = inheritance.timings.node(node_id)
     published = inheritance.catalog.words
+    entrances = Entrances(inheritance.config, access, inheritance.decoy_secret, say_error)
     server = ShardServer(loop, shard, peers, take_catalog, published, timings=timings)
     server.serve_syncs(syncs_fd)
     commands = ShardCommands(loop, shard, peers)
@@ -64,9 +66,9 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
         inheritance.nodes.set_connections(node_id, len(server.clients))
         inheritance.nodes.set_sessions(node_id, sessions.count())
 
-    notices = Notices([*logs.values(), sessions], say_error)
+    notices = Notices([*logs.values(), sessions, server.logins], say_error)
     sessions.tell_notices = lambda: notices.tell(monotonic_ms())
-    housekeep(loop, server, commands, tell_clients, notices)
+    housekeep(loop, server, commands, [tell_clients, entrances.look], notices)
 
     def serve() -> None:
         """Serve once the coordinator has sent the topics."""
@@ -74,7 +76,8 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
         if not shard.catalog_version:  # A turn of the loop may have taken it before us.
             loop.call_later(CATALOG_WAIT_MS, serve)
             return
-        server.clients.listen(inheritance.tcp_listeners[node_id])
+        for name, listener in inheritance.tcp_listeners[node_id].items():
+            server.clients.listen(listener, entrances.of[name])
         sessions.attaching.listen(inheritance.unix_listeners[attach_name(node_id)])
         inheritance.report_ready()
 
@@ -151,19 +154,6 @@ def _swallow(fd: int) -> None:
         return
 
 
-def _nodes(inheritance: Inheritance) -> list[Node]:
-    config = inheritance.config
-    return [
-        Node(
-            node.id,
-            *config.advertised(node.id, node.port),
-            node.generation,
-            config.broker_rack or None,
-        )
-        for node in inheritance.nodes.nodes()
-    ]
-
-
 def _take_catalog(inheritance: Inheritance, shard: Shard) -> bool:
     """Apply a newly published catalog; returns whether there was one."""
     block = inheritance.catalog
@@ -178,7 +168,7 @@ def housekeep(
     loop: Loop,
     server: ShardServer,
     commands: ShardCommands,
-    tell_clients: Callable[[], None],
+    others: Sequence[Callable[[], None]],
     notices: Notices,
 ) -> None:
     """Do background work once a second, and watch the space when the WAL grows."""
@@ -186,7 +176,9 @@ def housekeep(
     def once() -> None:
         server.clients.close_idle()
         server.count_turns()
-        tell_clients()
+        server.logins.notice_failures()
+        for other in others:
+            other()
         commands.watch_space()
         commands.watch_transactions()
         notices.tell(monotonic_ms())

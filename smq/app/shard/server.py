@@ -21,11 +21,13 @@ from shm.kernels.base.words import DURABILITY_DISK, DURABILITY_MEMORY, STOP_NEED
 from shm.kernels.turn.spin import SPIN_MAX_NS, SPIN_SYNC_NS
 from shm.timings import NodeTimings
 from smq.app.process.clock import monotonic_ms, monotonic_ns
+from smq.app.process.lane import ThreadLane
 from smq.app.process.loop import Loop
 from smq.app.process.peers import Peers
 from smq.app.process.steps import Steps
 from smq.app.shard.connections.clients import Clients
 from smq.app.shard.connections.connection import Connection
+from smq.app.shard.connections.entrance import Entrance
 from smq.app.shard.connections.limited import look
 from smq.app.shard.connections.receive import Buffer, BufferPool
 from smq.app.shard.connections.request_times import PRODUCE_KEY, RequestTimes
@@ -33,6 +35,7 @@ from smq.app.shard.door.session import Session
 from smq.app.shard.requests.acks import Acks
 from smq.app.shard.requests.answering import Answering
 from smq.app.shard.requests.legacy import requests_of
+from smq.app.shard.requests.logins import Logins, Submit
 from smq.app.shard.requests.replies import Replies
 from smq.app.shard.requests.unfinished import UnfinishedRequests
 from smq.app.shard.turns.kernel_turns import KernelTurns
@@ -70,6 +73,7 @@ class ShardServer:
         published: np.ndarray,
         acks: Acks | None = None,
         timings: NodeTimings | None = None,
+        submit: Submit | None = None,
     ) -> None:
         self._loop, self._shard, self._read_catalog = loop, shard, read_catalog
         self._config, self._quotas_version = shard.config, shard.quotas.version
@@ -99,9 +103,13 @@ class ShardServer:
         )  # fmt: skip
         self._held = quick_turns.held
         replies = self._replies = Replies(acks, answering, quick_turns.note)
-        self.clients = Clients(loop, shard, self, replies.touch, quick_turns.last_used_ns)
+        logins = self.logins = Logins(
+            loop, shard, replies, submit or ThreadLane(loop, "logins").submit, self._release
+        )
+        self.clients = Clients(loop, shard, self, self._welcome, quick_turns.last_used_ns)
         unfinished = UnfinishedRequests(steps, peers, shard, in_steps, replies, self._buffers)
         self.requests = requests_of(steps, shard, producing, fetching, replies, unfinished, times)
+        self.requests.renews = logins.renews
         self._parked = ParkedFetches(loop, quick_turns.parked, quick_turns.clients, self._take_over)
         self.turns = KernelTurns(
             loop, quick_turns, producing, self._buffers, replies, self._parked, self.clients,
@@ -124,12 +132,18 @@ class ShardServer:
         self._replies.acks.invariants()
         self._held.invariants()
         self._buffers.invariants(self.clients.by_fd.values())
+        self.logins.invariants()
 
     # --- connections -----------------------------------------------------------------------------
+
+    def _welcome(self, connection: Connection, entrance: Entrance) -> None:
+        self._replies.touch(connection)
+        self.logins.welcome(connection, entrance)
 
     def gone(self, connection: Connection) -> None:
         """See ConnectionOwner."""
         self.clients.remove(connection)
+        self.logins.gone(connection)
         self._quick_turns.forget(connection.fd)
         self._buffers.drop(connection.rest)
         for poll in connection.polls:
@@ -159,23 +173,39 @@ class ShardServer:
     def readable(self, connection: Connection) -> None:
         """See ConnectionOwner."""
         self._replies.touch(connection)
-        self._parked.unpark(connection.fd)
-        self._held.release(connection.fd)
+        self._release(connection)
         buffer = self._buffers.take(connection.rest)
         try:
-            count = connection.socket.recv_into(buffer.room())
+            count = connection.socket.recv_into(self.logins.room(connection, buffer.room()))
         except BlockingIOError:
             count = -1
         except OSError:
             count = 0
-        if count > 0:
+        if count == 0:
+            connection.close()
+        self.logins.received(connection, max(0, count))
+        if count > 0 and not connection.closed:
             buffer.end += count
             connection.last_used_ns = monotonic_ns()
             self._loop.spin.wanted_ns = SPIN_MAX_NS if count <= SMALL_BYTES else 0
-            self.requests.take(connection, buffer)
-        elif count == 0:
-            connection.close()
+            self._take(connection, buffer)
         self._put_back(connection, buffer)
+
+    def _take(self, connection: Connection, buffer: Buffer) -> None:
+        """Take what was received: a login, requests, or a login behind requests."""
+        self.logins.look(connection, buffer)
+        while True:
+            self.logins.take(connection, buffer)
+            if connection.login is not None:
+                return
+            self.requests.take(connection, buffer)
+            if connection.login is None:
+                return
+
+    def _release(self, connection: Connection) -> None:
+        """Take a connection back from the kernel's tables."""
+        self._parked.unpark(connection.fd)
+        self._held.release(connection.fd)
 
     def _take_over(self, fd: int, parked: Parked) -> None:
         """See ParkedFetches."""
@@ -200,7 +230,7 @@ class ShardServer:
         """See ConnectionOwner."""
         self._replies.touch(connection)
         buffer = self._buffers.take(connection.rest)
-        self.requests.take(connection, buffer)
+        self._take(connection, buffer)
         self._put_back(connection, buffer)
 
     def _resume(self, connection: Connection, buffer: Buffer, produced: Produced) -> None:
@@ -208,7 +238,7 @@ class ShardServer:
         self._replies.touch(connection)
         self.requests.go_on(connection, buffer, produced, monotonic_ms())
         if produced.stop != STOP_NEED_MORE:
-            self.requests.take(connection, buffer)
+            self._take(connection, buffer)
         self._put_back(connection, buffer)
 
     def _put_back(self, connection: Connection, buffer: Buffer) -> None:
@@ -219,11 +249,28 @@ class ShardServer:
         connection.pause_if_full()
         for slow in self._buffers.slowest(self.clients.by_fd.values(), now_ns):
             slow.close()
+        self._read_on(connection)
+
+    def _read_on(self, connection: Connection) -> None:
+        """Read in the next turn what TLS holds: the socket does not announce it."""
+        tls = connection.tls
+        if tls is None or tls.is_due or not tls.wants_turn or connection.closed:
+            return
+        if not (connection.is_closing or connection.is_full):
+            tls.is_due = True
+
+            def read() -> None:
+                tls.is_due = False
+                if not (connection.closed or connection.is_closing or connection.is_full):
+                    self.readable(connection)
+
+            self._loop.call_later(0, read)
 
     # --- the turn --------------------------------------------------------------------------------
 
     def _begin_turn(self) -> None:
         self._room.begin_turn()
+        self.clients.handshakes.begin_turn()
         self._follow_access()
         if self._read_catalog():
             if self._shard.config is not self._config:

@@ -9,7 +9,7 @@ import fcntl
 import os
 import socket
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from smq.app.process.clock import monotonic_ms, sleep
 from smq.app.process.inheritance import socket_path
 from smq.app.supervisor.datadir import CLUSTER_ID
 from smq.model.config import Config, bracketed
+from smq.security.listeners import Endpoint, listeners_of
 
 TCP_BACKLOG = 1024  # Clients that reconnect at once after a restart.
 # A killed process closes its files one by one: it may release the data's lock, for which the next
@@ -28,11 +29,28 @@ UNIX_BACKLOG = 128  # Our own processes, some of them attaching again and again.
 UNIX_PATH_BYTES_MAX = 107  # sun_path, less its final zero.
 
 
-def open_tcp_listeners(config: Config) -> dict[int, socket.socket]:
-    """A listener for each node. Raises SystemExit with a sentence."""
+def open_tcp_listeners(config: Config) -> dict[int, dict[str, socket.socket]]:
+    """The listeners of each node, by name. Raises SystemExit with a sentence."""
+    option = "--listeners" if config.listeners else "--port"
     return {
-        node_id: _open_tcp(config.host, config.listen_port(node_id), "--port")
-        for node_id in config.node_ids
+        node_id: {
+            each.name: _open_tcp(each.listens.host, each.listen_port(index), option)
+            for each in listeners_of(config)
+        }
+        for index, node_id in enumerate(config.node_ids)
+    }
+
+
+def addresses_of(
+    config: Config, tcp_listeners: Mapping[int, Mapping[str, socket.socket]]
+) -> dict[str, dict[int, Endpoint]]:
+    """Where clients reach each listener, by node."""
+    return {
+        each.name: {
+            node_id: each.advertised(index, sockets[each.name].getsockname()[1])
+            for index, (node_id, sockets) in enumerate(tcp_listeners.items())
+        }
+        for each in listeners_of(config)
     }
 
 

@@ -26,7 +26,8 @@ _OTHERS = 0o077
 _SPECIAL = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX  # A set-group-id bit hands the group down.
 OWN = ("cache", "logs", "tables")
 LEFT = ("pins",)  # There for as long as a snapshot is taken, or left by one.
-FILES = ("store.sqlite", "store.sqlite-wal", "store.sqlite-shm", "status.json")
+DECOYS = "decoys.secret"
+FILES = ("store.sqlite", "store.sqlite-wal", "store.sqlite-shm", "status.json", DECOYS)
 _FILER = (UNFINISHED, PREFIX.rstrip("/"), SEGMENTS_PREFIX.rstrip("/"))
 
 

@@ -36,12 +36,13 @@ from smq.app.process.refusal import or_refuse
 from smq.app.supervisor import timeline
 from smq.app.supervisor.datadir import DataDirectory, unusable
 from smq.app.supervisor.listeners import (
+    addresses_of,
     open_http_listener,
     open_tcp_listeners,
     open_unix_listeners,
     remove_sockets,
 )
-from smq.app.supervisor.modes import close_to_others, set_umask
+from smq.app.supervisor.modes import DECOYS, close_to_others, set_umask
 from smq.app.supervisor.supervisor import Mains, Supervisor
 from smq.filer.location import Location
 from smq.log.files.disk import OsDisk, told
@@ -53,11 +54,13 @@ from smq.model.errors import MadeByNewer
 from smq.model.printable import printable
 from smq.security.access import ACCESS_BYTES_MAX
 from smq.security.listener_rules import problems_of_listeners
+from smq.security.listeners import listeners_of
 from smq.store.database import refuse_newer as refuse_newer_database
 from smq.store.store import FILE_NAME as STORE
 
 PINS = "pins"  # In the data directory: links to log segments for a snapshot.
 TOKEN_BYTES = 18  # Of the console's token: not guessable.
+DECOY_BYTES = 32  # As HMAC-SHA-256 uses.
 LOGS = "logs"  # In the data directory: a directory for each log.
 COMPILER = "libllvmlite"  # Not needed again once kernels are loaded.
 
@@ -73,8 +76,8 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     log_count = max(directory.meta.log_count, config.shards)
     sized = size(config, log_count, memory_bytes)
     misfits = sized if isinstance(sized, list) else []
-    unsafe = [problem.sentence for problem in problems_of_listeners(config)]
-    config = or_refuse([*misfits, *unsafe, *Location.of(config).problems()] or sized)
+    doors = _problems_of_doors(config)
+    config = or_refuse([*misfits, *doors, *Location.of(config).problems()] or sized)
     config = size_wal(config, log_count, room_for_logs(config.data_dir / LOGS))
     config = replace(config, max_connections=room_for(config.max_connections))
     config = _bound_page_cache(config)
@@ -109,6 +112,8 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
         timings=Timings.create(config.node_ids),
         logs={log: _log_memory(log, config) for log in range(meta.log_count)},
         tcp_listeners=tcp_listeners,
+        addresses=addresses_of(config, tcp_listeners),
+        decoy_secret=_decoy_secret(config),
         unix_listeners=unix_listeners,
         stop=Stop(),
         http_listener=http_listener,
@@ -121,6 +126,26 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     exit_code = Supervisor(directory, estate, mains, say).run()
     remove_sockets(runtime_dir)
     return exit_code
+
+
+def _problems_of_doors(config: Config) -> list[str]:
+    """What is wrong with the listeners, or else with their keys."""
+    problems = [problem.sentence for problem in problems_of_listeners(config)]
+    if problems:
+        return problems
+    for listener in listeners_of(config):
+        if listener.protocol.has_tls:
+            from smq.app.process.key_stores import (  # noqa: PLC0415  (loads OpenSSL)
+                TlsSettings,
+                UnusableKeys,
+                context_of,
+            )
+
+            try:
+                context_of(TlsSettings.of(config, listener))
+            except UnusableKeys as reason:
+                problems.append(str(reason))
+    return problems
 
 
 def _close_to_others(config: Config) -> None:
@@ -142,6 +167,20 @@ def _bound_page_cache(config: Config) -> Config:
         why = f"it cannot be tried here: {told(reason)}"
     say(f"page.cache.bytes: {why}; until the next start the system decides how many stay")
     return replace(config, page_cache_bytes=-1)
+
+
+def _decoy_secret(config: Config) -> bytes:
+    """The secret of this directory's decoys, made at the first start with logins: with another one
+    they would change."""
+    if not any(each.protocol.has_sasl for each in listeners_of(config)):
+        return b""
+    path = config.data_dir / DECOYS
+    try:
+        if not path.exists():
+            OsDisk().replace(path, secrets.token_bytes(DECOY_BYTES))
+        return path.read_bytes()[:DECOY_BYTES]
+    except OSError as reason:
+        raise SystemExit(f"smq: {unusable(config.data_dir, reason)}") from reason
 
 
 def _resume_time(data_dir: Path) -> None:

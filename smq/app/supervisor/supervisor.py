@@ -252,16 +252,15 @@ class Supervisor:
         """Publish a node's state to the other processes."""
         process.invariants()
         if process.node_id is not None:
-            port = self.estate.tcp_listeners[process.node_id].getsockname()[1]
+            first = next(iter(self.estate.tcp_listeners[process.node_id].values()))
+            port = first.getsockname()[1]
             node = Node(process.node_id, process.pid, port, process.generation, wall_ms())
             self.estate.nodes.set_node(node)
 
     def _bootstrap(self) -> str:
-        addresses = (
-            self.estate.config.advertised(node_id, listener.getsockname()[1])
-            for node_id, listener in self.estate.tcp_listeners.items()
-        )
-        return ",".join(f"{bracketed(host)}:{port}" for host, port in addresses)
+        """Where clients reach the first listener of each node."""
+        first = next(iter(self.estate.addresses.values()))
+        return ",".join(f"{bracketed(host)}:{port}" for host, port in first.values())
 
     def _http(self) -> str:
         listener = self.estate.http_listener

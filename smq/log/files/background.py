@@ -72,7 +72,7 @@ class BackgroundThread:
     """A thread for each lane; `wake` is called in it when something has finished."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
-        self._lanes = {lane: _Worker(lane.name.lower(), wake) for lane in JobLane}
+        self._lanes = {lane: JobThread(lane.name.lower(), wake) for lane in JobLane}
 
     def submit(
         self, lane: JobLane, job: Callable[[], T], done: Callable[[T | OSError], None]
@@ -95,7 +95,9 @@ class BackgroundThread:
                 worker.wait_a_job()
 
 
-class _Worker:
+class JobThread:
+    """One thread, and its queue of jobs."""
+
     def __init__(self, name: str, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._jobs: SimpleQueue[tuple[Callable[[], object], Callable[..., None]]] = SimpleQueue()

@@ -139,6 +139,7 @@ class Host:
                 for n in range(self.log_count)
             },
             tcp_listeners={},
+            addresses={},
             unix_listeners={},
             stop=self._stop,
         )

@@ -161,7 +161,7 @@ class SimProcess:
         return cast("socket.socket", listener)
 
 
-def nodes_of(inheritance: Inheritance) -> list[Node]:
+def nodes_of(inheritance: Inheritance, _listener: str) -> list[Node]:
     """The nodes, as every process reports them to clients."""
     config = inheritance.config
     return [
@@ -237,7 +237,7 @@ class ShardProcess(SimProcess):
         commands = ShardCommands(self.loop, shard, peers)
         commands.listen(self.listener(self.name))
         notices = Notices(logs.values(), self.said.append)
-        housekeep(self.loop, self.server, commands, _nothing, notices)
+        housekeep(self.loop, self.server, commands, [], notices)
         self._serve(f"tcp-{node_id}")
 
     def turn(self) -> None:
@@ -417,10 +417,6 @@ def are_ended(processes: Mapping[str, SimProcess]) -> bool:
 
 def _now() -> Now:
     return Now(monotonic_ms(), wall_ms())
-
-
-def _nothing() -> None:
-    pass
 
 
 assert sys.flags.optimize == 0, "invariants are assertions"

@@ -52,6 +52,7 @@ class Estate(OneChild):
             timings=Timings.create(range(1, 5)),
             logs={},
             tcp_listeners={},
+            addresses={},
             unix_listeners={COORDINATOR: self.listener},
             stop=Stop(),
             ready_fd=ready_fd,

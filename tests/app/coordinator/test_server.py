@@ -155,7 +155,7 @@ class Bench:
         self.published_access: list[bytes] = []
         self.errors = Errors.private()
         publish = self._publish, self.published_access.append
-        around = Around(lambda: NODES, *publish, lambda: self.now, lambda _: Path(), self.errors)
+        around = Around(lambda _: NODES, *publish, lambda: self.now, lambda _: Path(), self.errors)
         self.server = CoordinatorServer(self.loop, self._build, around)
         self.turn()
 

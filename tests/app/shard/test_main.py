@@ -20,6 +20,7 @@ from smq.app.shard.main import shard_main
 from smq.client.wait import wait_readable
 from smq.model.catalog import Topic
 from smq.model.config import Config
+from smq.security.listeners import Endpoint
 from smq.wire.generated.metadata import MetadataRequest
 from smq.wire.internal.messages import Partitions, PartitionState
 from tests.app.fake_peers import listen
@@ -62,7 +63,8 @@ class Estate(OneChild):
             access=CatalogBlock.create(4096),
             timings=Timings.create(range(1, 5)),
             logs={0: LogMemory.create(0, RING_BYTES, SEGMENT_BYTES, 1024)},
-            tcp_listeners={NODE: self.listener},
+            tcp_listeners={NODE: {"PLAINTEXT": self.listener}},
+            addresses={"PLAINTEXT": {NODE: Endpoint(*self.listener.getsockname())}},
             unix_listeners={
                 shard_name(NODE): self.unix_listener,
                 attach_name(NODE): self.attach_listener,

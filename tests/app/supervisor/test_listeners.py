@@ -12,6 +12,7 @@ import pytest
 
 from smq.app.supervisor.listeners import (
     _held,
+    addresses_of,
     open_http_listener,
     open_tcp_listeners,
     open_unix_listeners,
@@ -21,7 +22,8 @@ from tests.app.fake_broker import config_for
 
 
 def test_port_0_takes_free_ones(tmp_path: Path) -> None:
-    listeners = open_tcp_listeners(config_for(tmp_path, 2))
+    opened = open_tcp_listeners(config_for(tmp_path, 2))
+    listeners = {node_id: named["PLAINTEXT"] for node_id, named in opened.items()}
     ports = {node_id: listener.getsockname()[1] for node_id, listener in listeners.items()}
     assert sorted(ports) == [1, 2]
     assert ports[1] != ports[2]
@@ -30,12 +32,29 @@ def test_port_0_takes_free_ones(tmp_path: Path) -> None:
         listener.close()
 
 
+def test_every_node_has_every_listener_and_clients_know_where(tmp_path: Path) -> None:
+    listeners = "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0"
+    advertised = "SASL_PLAINTEXT://queue.example:7000"
+    config = config_for(
+        tmp_path, 2, **{"listeners": listeners, "advertised.listeners": advertised, "port": 9092}
+    )
+    opened = open_tcp_listeners(config)
+    assert [[*named] for named in opened.values()] == [["PLAINTEXT", "SASL_PLAINTEXT"]] * 2
+    addresses = addresses_of(config, opened)
+    ports = {node: named["PLAINTEXT"].getsockname()[1] for node, named in opened.items()}
+    assert addresses["PLAINTEXT"] == {node: ("127.0.0.1", port) for node, port in ports.items()}
+    assert addresses["SASL_PLAINTEXT"] == {1: ("queue.example", 7000), 2: ("queue.example", 7001)}
+    for named in opened.values():
+        for listener in named.values():
+            listener.close()
+
+
 def test_a_port_that_is_about_to_be_free_is_waited_for(tmp_path: Path) -> None:
     other = socket.create_server(("127.0.0.1", 0))
     port = other.getsockname()[1]
     timer = threading.Timer(0.1, other.close)
     timer.start()
-    open_tcp_listeners(config_for(tmp_path, 1, port=port))[1].close()
+    open_tcp_listeners(config_for(tmp_path, 1, port=port))[1]["PLAINTEXT"].close()
     timer.join()
 
 

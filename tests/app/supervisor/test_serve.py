@@ -1,6 +1,7 @@
 """Refusals before the first fork; test_supervisor tests the rest."""
 
 import socket
+import stat
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -49,6 +50,21 @@ def test_a_listener_that_other_hosts_reach_without_encryption_is_refused(tmp_pat
         SystemExit, match=r"smq: listeners: .* accept that with allow.plaintext=true"
     ):
         module.serve(config, 4 * GiB, NOBODY, never)
+
+
+def test_keys_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
+    given = {"listeners": "SSL://127.0.0.1:0", "ssl.keystore.location": str(tmp_path / "none")}
+    with pytest.raises(SystemExit, match=r"smq: ssl.keystore.location \(SSL\): .* cannot be read"):
+        module.serve(config_for(tmp_path, 1, port=9092, **given), 4 * GiB, NOBODY, never)
+
+
+def test_the_secret_of_decoys_is_made_once_and_only_for_logins(tmp_path: Path) -> None:
+    assert module._decoy_secret(config_for(tmp_path, 1)) == b""
+    config = config_for(tmp_path, 1, port=9092, listeners="SASL_PLAINTEXT://127.0.0.1:0")
+    secret = module._decoy_secret(config)
+    assert len(secret) == module.DECOY_BYTES
+    assert module._decoy_secret(config) == secret
+    assert stat.S_IMODE((tmp_path / "decoys.secret").stat().st_mode) & 0o077 == 0
 
 
 def test_a_refused_start_takes_no_generation(tmp_path: Path) -> None:

@@ -3,16 +3,18 @@
 import socket
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from smq.app.process.acceptor import Acceptor
 from smq.app.process.clock import monotonic_ms, monotonic_ns
 from smq.app.process.loop import Loop
 from smq.app.process.machine import room_for
 from smq.app.shard.connections.connection import Connection, ConnectionOwner
+from smq.app.shard.connections.entrance import OPEN, Entrance
 from smq.app.shard.connections.limited import look
+from smq.app.shard.connections.tls_socket import HandshakeBudget, TlsSocket
 from smq.model.config import Config
 from smq.security.caller import Caller
-from smq.security.principals import Peer
 from smq.shard.shard import Shard
 
 HOST_SEND_BYTES = 512 * 1024  # For a client on this host: it reads them while caches hold them.
@@ -21,7 +23,8 @@ HOST_SEND_BYTES = 512 * 1024  # For a client on this host: it reads them while c
 class Clients:
     """By descriptor in `by_fd`. `owner` serves them.
 
-    touch            this turn has touched a client
+    welcome          a client has come through an entrance
+    handshakes       the time for them in a turn
     kernel_used_ns   when a kernel last took a descriptor's input (monotonic)
     """
 
@@ -30,32 +33,34 @@ class Clients:
         loop: Loop,
         shard: Shard,
         owner: ConnectionOwner,
-        touch: Callable[[Connection], None],
+        welcome: Callable[[Connection, Entrance], None],
         kernel_used_ns: Callable[[int], int],
     ) -> None:
         self._loop, self._config, self._owner = loop, shard.config, owner
-        self._quotas, self._access = shard.quotas, shard.access
-        self._touch, self._kernel_used_ns = touch, kernel_used_ns
-        self._acceptor: Acceptor | None = None
+        self._quotas = shard.quotas
+        self._welcome, self._kernel_used_ns = welcome, kernel_used_ns
+        self._acceptors: list[Acceptor] = []
+        self.handshakes = HandshakeBudget()
         self.by_fd: dict[int, Connection] = {}
 
-    def listen(self, listener: socket.socket) -> None:
+    def listen(self, listener: socket.socket, entrance: Entrance = OPEN) -> None:
         """Accept clients on a listening TCP socket."""
-        self._acceptor = Acceptor(self._loop, listener, self._accepted)
+        accepted = partial(self._accepted, entrance)
+        self._acceptors.append(Acceptor(self._loop, listener, accepted))
 
-    def _accepted(self, sock: socket.socket, address: tuple[str, int]) -> None:
+    def _accepted(self, entrance: Entrance, sock: socket.socket, address: tuple[str, int]) -> None:
         if len(self.by_fd) >= self._config.max_connections:
             sock.close()
             return
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if address[0] == sock.getsockname()[0]:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, HOST_SEND_BYTES)
-        caller = Caller(*address[:2])
-        caller.rights = self._access.rights_of(Peer(host=caller.host))
-        connection = Connection(self._loop, sock, caller, self._owner)
+        caller, context = Caller(*address[:2]), entrance.context
+        spoken = sock if context is None else TlsSocket(sock, context(), self.handshakes)
+        connection = Connection(self._loop, spoken, caller, self._owner)
         connection.last_used_ns = monotonic_ns()
         self.by_fd[connection.fd] = connection
-        self._touch(connection)
+        self._welcome(connection, entrance)
         if self._quotas.is_on:
             look(connection, self._quotas)
             connection.throttle(self._quotas.connected(address[0], monotonic_ms()))
@@ -73,8 +78,8 @@ class Clients:
 
     def stop(self) -> None:
         """Stop accepting."""
-        if self._acceptor is not None:
-            self._acceptor.stop()
+        for acceptor in self._acceptors:
+            acceptor.stop()
 
     def remove(self, connection: Connection) -> None:
         """Forget a closed connection."""

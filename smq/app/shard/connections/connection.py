@@ -7,7 +7,6 @@ answers is disconnected, and holds little until then.
 """
 
 import select
-import socket
 from collections import deque
 from collections.abc import Iterable
 from itertools import islice
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from shm.kernels.turn.words import LOOPS
 from smq.app.process.loop import Loop, Timer
 from smq.app.shard.connections.receive import Rest
+from smq.app.shard.connections.tls_socket import TlsSocket
 from smq.log.reading import DamagedFrame
 from smq.security.caller import Caller
 from smq.shard.loans import Loan, Sendable
@@ -23,6 +23,9 @@ from smq.shard.references import BadHandleLimit
 from smq.wire.codec import joined
 
 if TYPE_CHECKING:
+    import socket
+
+    from gateway.login import Login, LoginSession
     from smq.app.shard.connections.request_times import Timing
     from smq.app.shard.waiting.long_polls import LongPoll
     from smq.shard.quotas import ClientLimits
@@ -170,22 +173,34 @@ class Connection:
         "is_limited",
         "last_used_ns",
         "limits",
+        "login",
+        "needs_loop",
         "patience",
         "polls",
         "relayed_bytes",
         "relayed_count",
         "rest",
+        "session",
         "slots",
         "socket",
         "spent",
+        "tls",
         "working",
     )
 
     def __init__(
-        self, loop: Loop, sock: socket.socket, caller: Caller, owner: ConnectionOwner
+        self,
+        loop: Loop,
+        sock: "socket.socket | TlsSocket",
+        caller: Caller,
+        owner: ConnectionOwner,
     ) -> None:
         self._loop, self._owner = loop, owner
         self.socket, self.fd, self.caller = sock, sock.fileno(), caller
+        self.tls = sock if isinstance(sock, TlsSocket) else None
+        self.login: Login | None = None  # While it goes on, or goes on again.
+        self.session: LoginSession | None = None  # Once it has logged in by SASL.
+        self.needs_loop = False  # No kernel may serve it: it is encrypted, unknown or expired.
         self.rest = Rest()
         self.slots: deque[Slot] = deque()
         self.polls: set[LongPoll] = set()
@@ -254,7 +269,9 @@ class Connection:
         more, and may do everything: a kernel knows no rights.
         """
         is_busy = self.slots or self.rest.copied or self.rest.buffer
-        may_not = self.is_closing or self.closed or self._muted or self.is_limited
+        may_not = (
+            self.is_closing or self.closed or self._muted or self.is_limited or self.needs_loop
+        )
         is_known = self.caller.rights.is_unlimited
         return LOOPS if is_busy or may_not or not is_known else self.last_used_ns
 
@@ -346,6 +363,15 @@ class Connection:
                 return False
             if not self._send_some(self.slots[0]):
                 return False
+        return self.tls is None or self._flush(self.tls)
+
+    def _flush(self, tls: TlsSocket) -> bool:
+        """Whether the socket has taken all ciphertext."""
+        try:
+            tls.flush()
+        except BlockingIOError:
+            self._block()
+            return False
         return True
 
     def _send_some(self, slot: Slot) -> bool:
@@ -394,13 +420,15 @@ class Connection:
                 slot.loan.end(piece)
             slot.pieces.popleft()
 
-    def _block(self, slot: Slot) -> None:
-        """Wait until the socket takes more of this slot, the first one."""
-        slot.hold()
-        for piece in slot.pieces:
-            if not isinstance(piece, (bytes, memoryview)):
-                piece.pause()
-                break  # No other slot holds loans while stuck.
+    def _block(self, slot: Slot | None = None) -> None:
+        """Wait until the socket takes more of this slot, the first one, or of what was encrypted
+        before."""
+        if slot is not None:
+            slot.hold()
+            for piece in slot.pieces:
+                if not isinstance(piece, (bytes, memoryview)):
+                    piece.pause()
+                    break  # No other slot holds loans while stuck.
         self._is_blocked = True
         self._release_behind()
         self._listen_to(select.EPOLLOUT)

@@ -6,6 +6,7 @@ answer   one request of another kind: a fetch of records in the ring by a kernel
 """
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -37,7 +38,11 @@ from smq.model.errors import PeerError
 from smq.shard.produce import Charge, Left, Produced, Producing, Refuse
 from smq.shard.refusals import refuse_topics
 from smq.shard.shard import Shard
+from smq.wire.generated import apis
 from smq.wire.headers import KEY_AND_VERSION, read_request_header
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 WAIT_FOR_MEMBERS = {11, 14}  # JoinGroup and SyncGroup, which the coordinator answers.
 _FETCH = FETCH_KEY.to_bytes(2)
@@ -46,7 +51,10 @@ _WRONG = {STOP_OTHER_API: "a request is no Produce of a version that we know"}
 
 
 class Requests:
-    """The requests of one shard's clients."""
+    """The requests of one shard's clients.
+
+    renews  whether a SaslHandshake begins a login, which is taken elsewhere (Logins)
+    """
 
     def __init__(  # noqa: PLR0913, PLR0917  (each is a part of the server)
         self,
@@ -59,12 +67,13 @@ class Requests:
     ) -> None:
         self._shard, self._producing, self._quick_fetch = shard, producing, quick_fetch
         self._replies, self._unfinished, self._times = replies, unfinished, times
+        self.renews: Callable[[Connection], bool] = lambda _: False
 
     def take(self, connection: Connection, buffer: Buffer) -> None:
         """Handle every whole request in a buffer, until the connection is full."""
         directory, now, connection.spent = self._shard.directory, clock.now(), 0
         while buffer.start < buffer.end and not (
-            connection.closed or connection.is_closing or connection.is_full
+            connection.closed or connection.is_closing or connection.is_full or connection.login
         ):
             begun_ns = 0
             if connection.is_limited:
@@ -106,6 +115,8 @@ class Requests:
         key, version = KEY_AND_VERSION.unpack_from(buffer.array.data, start)
         if key == PRODUCE_KEY and VERSION_MIN <= version <= VERSION_MAX:
             self._take_transactional(connection, buffer)
+        elif key == apis.SASL_HANDSHAKE.key and self.renews(connection):
+            return
         elif connection.acks_due:
             connection.is_held = True  # It must see records acknowledged before it.
         else:

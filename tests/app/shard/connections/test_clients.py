@@ -80,6 +80,7 @@ def test_a_connection_from_this_host_has_a_bounded_send_buffer(
         with socket.create_connection(bench.address, source_address=(address, 0)):
             turn_until(bench.loop, lambda: len(bench.server.clients) == 1)
             [connection] = bench.server.clients.by_fd.values()
+            assert isinstance(connection.socket, socket.socket)
             is_bounded = send_bytes(connection.socket) == expected
             assert is_bounded == (address == "127.0.0.1")
         turn_until(bench.loop, lambda: len(bench.server.clients) == 0)

@@ -39,6 +39,7 @@ class FakeOwner:
 
     def readable(self, connection: Connection) -> None:
         self.readable_count += 1
+        assert isinstance(connection.socket, socket.socket)
         try:
             if not connection.socket.recv(1 << 16):
                 connection.close()

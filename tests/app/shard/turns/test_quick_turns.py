@@ -239,6 +239,7 @@ def test_a_fetchs_answer_that_a_socket_takes_in_parts_comes_whole(make: Make) ->
     reader.send(versions())
     reader.wait(1)
     for connection in bench.server.clients.by_fd.values():
+        assert isinstance(connection.socket, socket.socket)
         connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2048)
     reader.send(fetch("one", wait_ms=60_000))
     turn_until(bench.loop, lambda: awaited(bench) == 1)
@@ -318,6 +319,7 @@ def test_answers_that_a_socket_does_not_take_go_when_it_does(make: Make) -> None
     bench = make(topic("one"))
     quick, client = Quick(bench), bench.client(receive_bytes=4096)
     [connection] = bench.server.clients.by_fd.values()
+    assert isinstance(connection.socket, socket.socket)
     connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     count = 400
     client.send(one() * count)
@@ -335,6 +337,7 @@ def test_much_is_sent_from_the_ring_and_its_rest_from_wherever_it_is_by_then(
     bench = make(topic("one"))
     quick, producer, consumer = Quick(bench), bench.client(), bench.client(receive_bytes=4096)
     for connection in bench.server.clients.by_fd.values():
+        assert isinstance(connection.socket, socket.socket)
         connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     batches = [batch(bytes([i]) * 20_000) for i in range(6)]
     for each in batches:

@@ -1,0 +1,44 @@
+"""How clients come in through one listener: in TLS or not, and by which login."""
+
+import ssl
+from collections.abc import Callable
+from typing import NamedTuple
+
+from gateway.login import LoginRules
+from smq.security.distinguished_names import MappingRules, UnreadableName, subject_of, written
+from smq.security.principals import ANONYMOUS, USER, Principal
+from smq.security.sasl import RESERVED_PREFIX
+
+
+class Entrance(NamedTuple):
+    """One listener, as a shard accepts from it.
+
+    context   makes TLS connections, with the keys of now; None: connections are plain
+    rules     of logins by SASL; None: there are none
+    naming    the names of clients with certificates
+    """
+
+    listener: str = ""
+    context: Callable[[], ssl.SSLContext] | None = None
+    rules: LoginRules | None = None
+    naming: MappingRules = MappingRules("DEFAULT")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether whoever connects is in."""
+        return self.context is None and self.rules is None
+
+    def principal_of(self, certificate: bytes | None) -> Principal | None:
+        """Who has shown this certificate; None: nobody who may come in."""
+        if certificate is None:
+            return ANONYMOUS
+        try:
+            name = self.naming.name_of(written(subject_of(certificate)))
+        except UnreadableName:
+            return None
+        if name is None or name.startswith(RESERVED_PREFIX):
+            return None
+        return Principal(USER, name)
+
+
+OPEN = Entrance()

@@ -1,0 +1,69 @@
+"""The entrances of a shard: one for each listener, as the settings say."""
+
+import secrets
+from collections.abc import Callable
+from functools import partial
+
+from gateway.login import LoginRules
+from smq.app.process.key_stores import TlsSettings, UnusableKeys, WatchedContext
+from smq.app.shard.connections.entrance import Entrance
+from smq.model.config import Config
+from smq.security.credentials import Credentials
+from smq.security.decoys import Decoys
+from smq.security.distinguished_names import MappingRules
+from smq.security.listeners import Listener, listeners_of
+from smq.security.mechanisms import LoginServers, enabled_mechanisms
+
+NONCE_BYTES = 18
+
+
+class Entrances:
+    """By the names of the listeners in `of`. `secret` makes decoys for users that there are not."""
+
+    def __init__(
+        self,
+        config: Config,
+        credentials: Credentials,
+        secret: bytes,
+        say: Callable[[str], None],
+    ) -> None:
+        """Raises SystemExit if keys cannot be used."""
+        self._config, self._say = config, say
+        self._servers = LoginServers(credentials, Decoys(secret), make_nonce)
+        self._watched: list[WatchedContext] = []
+        self.of = {each.name: self._entrance(each) for each in listeners_of(config)}
+
+    def look(self) -> None:
+        """Read keys that have changed. Called once a second."""
+        for each in self._watched:
+            each.look()
+
+    def _entrance(self, listener: Listener) -> Entrance:
+        protocol = listener.protocol
+        entrance = Entrance(listener.name)
+        if protocol.has_sasl:
+            entrance = entrance._replace(rules=self._rules(listener))
+        if protocol.has_tls:
+            naming = MappingRules(listener.setting(self._config, "ssl.principal.mapping.rules"))
+            watched = self._watch(listener)
+            entrance = entrance._replace(context=lambda: watched.context, naming=naming)
+        return entrance
+
+    def _rules(self, listener: Listener) -> LoginRules:
+        config = self._config
+        enabled = listener.setting(config, "sasl.enabled.mechanisms")
+        lifetime_ms = partial(listener.setting, config, "connections.max.reauth.ms")
+        return LoginRules(enabled_mechanisms(enabled), self._servers.begin, lifetime_ms)
+
+    def _watch(self, listener: Listener) -> WatchedContext:
+        try:
+            watched = WatchedContext(TlsSettings.of(self._config, listener), self._say)
+        except UnusableKeys as reason:
+            raise SystemExit(f"smq: {reason}") from reason
+        self._watched.append(watched)
+        return watched
+
+
+def make_nonce() -> str:
+    """Nobody can guess it."""
+    return secrets.token_urlsafe(NONCE_BYTES)

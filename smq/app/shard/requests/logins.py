@@ -1,0 +1,291 @@
+"""Who a connection belongs to: from accept to its login, and again when that has to be renewed.
+
+    accept ─▶ TLS ─▶ SASL, or the client's certificate ─▶ requests ─▶ …
+                      ▲                                              │ SaslHandshake
+                      └──────── the login must be renewed ◀──────────┘
+
+Until then a connection is a newcomer: its bytes, its time and the number of its like are bounded,
+and no kernel touches it. Answers to a login stand in the order of the requests before it. A failure
+is answered late, so that passwords are not tried quickly, and counted from when the token came: how
+long its check took cannot be seen.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from gateway.login import Checking, Login, LoginSession, Reply
+from shm.kernels.base.wire import SIZE_BYTES
+from smq.app.process import clock
+from smq.app.process.clock import monotonic_ns
+from smq.app.process.loop import Loop, Timer
+from smq.app.shard.connections.connection import Connection, Slot
+from smq.app.shard.connections.entrance import Entrance
+from smq.app.shard.connections.newcomers import Newcomers
+from smq.app.shard.connections.receive import Buffer
+from smq.app.shard.requests.replies import Replies
+from smq.model.errors import BrokerError, ErrorCode, PeerError
+from smq.security.principals import ANONYMOUS, Peer, Principal
+from smq.shard.shard import Shard
+from smq.wire.generated import apis
+
+RENEWALS_NS = 1_000_000_000  # A login is renewed at most once a second, as in Kafka.
+NOTICES_NS = 60 * 1_000_000_000  # Failed logins are told of once a minute.
+KEY_BYTES = 2
+_FAILED = {int(ErrorCode.SASL_AUTHENTICATION_FAILED): 1}
+
+
+class Submit(Protocol):
+    """Does work elsewhere, and calls `done` in the loop with its result."""
+
+    def __call__(
+        self,
+        work: Callable[[], bytes | BrokerError],
+        done: Callable[[bytes | BrokerError | OSError], None],
+        /,
+    ) -> None: ...
+
+
+class Guest:
+    """What is known of a connection through an entrance that is not open."""
+
+    __slots__ = ("entrance", "expiry", "has_expired", "received_bytes", "renewed_ns")
+
+    def __init__(self, entrance: Entrance) -> None:
+        self.entrance = entrance
+        self.received_bytes = 0  # Of a newcomer without TLS.
+        self.expiry: Timer | None = None
+        self.has_expired = False
+        self.renewed_ns = 0  # When it last began to renew its login (monotonic); 0: never.
+
+
+class Logins:
+    """The logins of one shard.
+
+    submit        hashes passwords, away from the loop
+    release       takes a connection back from a kernel's tables
+    notices       of failed logins, for the operator
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        shard: Shard,
+        replies: Replies,
+        submit: Submit,
+        release: Callable[[Connection], None],
+    ) -> None:
+        self._loop, self._shard, self._replies = loop, shard, replies
+        self._submit, self._release = submit, release
+        self.newcomers = Newcomers(loop)
+        self._known: dict[Connection, Guest] = {}
+        self.failed_count = self.expired_count = 0
+        self._told_count, self._told_ns = 0, 0
+        self.notices: list[str] = []
+
+    def invariants(self) -> None:
+        """Assert that each newcomer is known, and that no kernel may serve it."""
+        self.newcomers.invariants()
+        for each in self.newcomers:
+            assert isinstance(each, Connection)
+            assert each in self._known
+            assert each.needs_loop
+
+    # --- newcomers -------------------------------------------------------------------------------
+
+    def welcome(self, connection: Connection, entrance: Entrance) -> None:
+        """A connection has come through an entrance. May close others."""
+        self._identify(connection, ANONYMOUS, entrance)
+        if entrance.is_open:
+            return
+        self._known[connection] = Guest(entrance)
+        self.newcomers.add(connection, connection.caller.host)
+        connection.needs_loop = True
+        if entrance.rules is not None:
+            connection.login = Login(entrance.rules, self._shard, connection.caller)
+
+    def gone(self, connection: Connection) -> None:
+        """It is closed."""
+        self.newcomers.forget(connection)
+        known = self._known.pop(connection, None)
+        if known is not None and known.expiry is not None:
+            known.expiry.cancel()
+
+    def room(self, connection: Connection, view: memoryview) -> memoryview:
+        """Where to receive: a newcomer's bytes are bounded."""
+        if connection not in self.newcomers or connection.tls is not None:
+            return view
+        left = self._shard.config.sasl_server_max_receive_size
+        return view[: max(1, left - self._known[connection].received_bytes)]
+
+    def received(self, connection: Connection, count: int) -> None:
+        """So many bytes have come, or some of a TLS handshake. Lets in who has a certificate, or
+        needs none; closes who sends too much."""
+        if connection not in self.newcomers or connection.closed:
+            return
+        known, tls = self._known[connection], connection.tls
+        known.received_bytes = known.received_bytes + count if tls is None else tls.received_bytes
+        if known.received_bytes > self._shard.config.sasl_server_max_receive_size:
+            connection.close()
+        elif tls is not None and tls.is_established and connection.login is None:
+            principal = known.entrance.principal_of(tls.peer_certificate())
+            if principal is None:
+                self._count_failure()
+                connection.close()
+            else:
+                self._enter(connection, principal)
+
+    # --- logins ----------------------------------------------------------------------------------
+
+    def take(self, connection: Connection, buffer: Buffer) -> None:
+        """Take what a connection says to log in, until it has."""
+        while (
+            connection.login is not None
+            and not (connection.closed or connection.is_closing or connection.is_full)
+            and (frame := self._frame(buffer)) is not None
+        ):
+            began_ns = monotonic_ns()
+            try:
+                reply = connection.login.take(frame, clock.now())
+            except PeerError:
+                reply = Reply(b"", has_failed=True)
+            if isinstance(reply, Checking):
+                self._check(connection, reply, began_ns)
+            else:
+                self._carry(connection, reply, began_ns)
+
+    def _frame(self, buffer: Buffer) -> memoryview | None:
+        """The next frame, which is taken, an empty one if its size is impossible; None: it is not
+        whole."""
+        if buffer.end - buffer.start < SIZE_BYTES:
+            return None
+        start = buffer.start + SIZE_BYTES
+        size = int.from_bytes(buffer.view[buffer.start : start], signed=True)
+        if not 0 <= size <= self._shard.config.sasl_server_max_receive_size:
+            buffer.start = buffer.end
+            return memoryview(b"")
+        if buffer.end < start + size:
+            return None
+        buffer.start = start + size
+        return buffer.view[start : start + size]
+
+    def _check(self, connection: Connection, checking: Checking, began_ns: int) -> None:
+        """Have a password hashed, and take nothing more meanwhile."""
+        connection.working += 1
+
+        def work() -> bytes | BrokerError:
+            try:
+                return checking.work()
+            except BrokerError as failure:
+                return failure
+
+        def done(answer: bytes | BrokerError | OSError) -> None:
+            assert not isinstance(answer, OSError), "it does no IO"
+            connection.working -= 1
+            if not connection.closed:
+                self._carry(connection, checking.then(answer), began_ns)
+
+        self._submit(work, done)
+
+    def _carry(self, connection: Connection, reply: Reply, began_ns: int) -> None:
+        if reply.has_failed:
+            self._fail(connection, reply.answer, began_ns)
+            return
+        assert connection.login is not None
+        self._answer(connection, reply.answer)
+        if connection.login.session is not None:
+            self._log_in(connection, connection.login.session)
+
+    def _answer(self, connection: Connection, answer: bytes) -> None:
+        if answer:
+            connection.slots.append(Slot([answer], is_open=True))
+        self._replies.touch(connection)
+        self._replies.change(connection)
+
+    def _fail(self, connection: Connection, answer: bytes, began_ns: int) -> None:
+        """Answer when the delay is over, then close."""
+        self._count_failure()
+        connection.working += 1
+        spent_ms = (monotonic_ns() - began_ns) // 1_000_000
+        delay_ms = self._shard.config.connection_failed_authentication_delay_ms
+
+        def end() -> None:
+            connection.working -= 1
+            if not connection.closed:
+                self._answer(connection, answer)
+                connection.close_after_answers()
+
+        self._loop.call_later(max(0, delay_ms - spent_ms), end)
+
+    def _count_failure(self) -> None:
+        self.failed_count += 1
+        self._replies.answering.errors.add(apis.SASL_AUTHENTICATE.key, _FAILED)
+
+    def notice_failures(self) -> None:
+        """Note failed logins for the operator, once a minute."""
+        count, now_ns = self.failed_count - self._told_count, monotonic_ns()
+        if count and now_ns - self._told_ns >= NOTICES_NS:
+            self.notices.append(f"failed logins since the last such line: {count}")
+            self._told_count, self._told_ns = self.failed_count, now_ns
+
+    def _log_in(self, connection: Connection, session: LoginSession) -> None:
+        connection.login, connection.session = None, session
+        connection.caller.logged_in_as = session.principal.name
+        self._enter(connection, session.principal)
+        known = self._known[connection]
+        if known.expiry is not None:
+            known.expiry.cancel()
+        known.has_expired = False
+        if session.lifetime_ms:
+            expire = partial(self._expire, connection)
+            known.expiry = self._loop.call_later(session.lifetime_ms, expire)
+
+    def _enter(self, connection: Connection, principal: Principal) -> None:
+        """It is known, and a kernel may serve it if it is plain."""
+        self.newcomers.forget(connection)
+        self._identify(connection, principal, self._known[connection].entrance)
+        connection.needs_loop = connection.tls is not None
+        self._replies.touch(connection)
+
+    def _identify(self, connection: Connection, principal: Principal, entrance: Entrance) -> None:
+        caller = connection.caller
+        peer = Peer(principal, caller.host, entrance.listener)
+        caller.rights = self._shard.access.rights_of(peer)
+
+    # --- sessions --------------------------------------------------------------------------------
+
+    def _expire(self, connection: Connection) -> None:
+        """From now on nothing is taken but a renewal; what waits is answered."""
+        self._known[connection].has_expired = connection.needs_loop = True
+        self._release(connection)
+        self._replies.touch(connection)
+
+    def look(self, connection: Connection, buffer: Buffer) -> None:
+        """If its session has expired, begin to renew it, or close."""
+        known = self._known.get(connection)
+        if known is None or not known.has_expired or connection.login is not None:
+            return
+        start = buffer.start + SIZE_BYTES
+        key = bytes(buffer.view[start : min(start + KEY_BYTES, buffer.end)])
+        if len(key) < KEY_BYTES:
+            return  # Nothing is taken of so little.
+        is_handshake = key == apis.SASL_HANDSHAKE.key.to_bytes(KEY_BYTES)
+        if not (is_handshake and self.renews(connection)):
+            self.expired_count += 1
+            connection.close()
+
+    def renews(self, connection: Connection) -> bool:
+        """Whether its next request, a SaslHandshake, begins a login: its session has an end, and
+        was not renewed just now."""
+        known, session = self._known.get(connection), connection.session
+        now_ns = monotonic_ns()
+        if known is None or session is None or not session.lifetime_ms:
+            return False
+        if known.renewed_ns and now_ns - known.renewed_ns < RENEWALS_NS:
+            return False
+        rules = known.entrance.rules
+        assert rules is not None, "it has logged in by SASL"
+        known.renewed_ns = now_ns
+        connection.login = Login(rules, self._shard, connection.caller, session)
+        connection.needs_loop = True
+        return True
