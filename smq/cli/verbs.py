@@ -30,6 +30,8 @@ VERBS = {
     "topic": ("smq.cli.topics", "app"),
     "group": ("smq.cli.group.verbs", "app"),
     "config": ("smq.cli.config", "app"),
+    "user": ("smq.cli.user", "app"),
+    "acl": ("smq.cli.acl", "app"),
     "payload": ("smq.cli.payloads", "app"),
     "tables": ("smq.cli.tables", "app"),
     "certs": ("smq.cli.certs", "certs"),

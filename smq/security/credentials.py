@@ -47,6 +47,15 @@ class ScramCredential(NamedTuple):
     iterations: int
 
 
+class SaltedPassword(NamedTuple):
+    """A password of one mechanism as clients send it to be stored."""
+
+    mechanism: ScramMechanism
+    iterations: int
+    salt: bytes
+    salted: bytes
+
+
 class Credentials(Protocol):
     """The credentials of all users."""
 

@@ -1,0 +1,253 @@
+"""`smq acl add|list|remove|why`: access rules, which hold where the broker has an authorizer."""
+
+import json
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from smq.cli.client import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, cluster_at, refusal
+from smq.cli.output import say
+from smq.security.acls import (
+    CLUSTER_NAME,
+    WILDCARD,
+    AccessControlEntry,
+    AccessControlEntryFilter,
+    AclBinding,
+    AclBindingFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    ResourcePatternFilter,
+    ResourceType,
+    described,
+)
+from smq.security.authorizer import Authorizer
+from smq.security.principals import Peer, Principal, parse_super_users
+from smq.security.rules import Rules
+
+if TYPE_CHECKING:
+    from smq.client.kafka.cluster import Cluster
+
+app = typer.Typer(help="Add, list, remove and explain access rules.", no_args_is_help=True)
+RULES = (
+    'JSON: [{"principal", "host", "operation", "permission", "resource_type", "name", '
+    '"pattern_type"}]'
+)
+_LITERAL = PatternType.LITERAL
+_OPERATIONS = {each.name.lower(): each for each in Operation if each > Operation.ANY}
+
+PrincipalName = Annotated[
+    str,
+    typer.Argument(metavar="PRINCIPAL", help="`User:alice`, or `User:*`, which is everybody."),
+]
+Operations = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--operation", help=f"May be repeated: {', '.join(_OPERATIONS)}.", metavar="OPERATION"
+    ),
+]
+Topics = Annotated[list[str] | None, typer.Option("--topic", help="A topic; `*` is all of them.")]
+Groups = Annotated[list[str] | None, typer.Option("--group", help="A consumer group.")]
+Ids = Annotated[list[str] | None, typer.Option("--transactional-id", help="A transactional id.")]
+OnCluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
+Prefixed = Annotated[bool, typer.Option("--prefixed", help="The names are beginnings of names.")]
+Host = Annotated[str, typer.Option("--host", help="Only from this address; `*` is any.")]
+Deny = Annotated[bool, typer.Option("--deny", help="Deny: such a rule wins over others.")]
+
+
+@app.command(epilog=RULES)
+def add(  # noqa: PLR0913, PLR0917  (what a rule says)
+    principal: PrincipalName,
+    operation: Operations = None,
+    topic: Topics = None,
+    group: Groups = None,
+    transactional_id: Ids = None,
+    host: Host = WILDCARD,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    *,
+    cluster: OnCluster = False,
+    prefixed: Prefixed = False,
+    deny: Deny = False,
+    as_json: AsJson = False,
+) -> None:
+    """Add rules: every operation on every resource that is named. They are in force at once."""
+    from smq.client.kafka.access_rules import add_rules  # noqa: PLC0415  (NumPy takes its time.)
+
+    permission = Permission.DENY if deny else Permission.ALLOW
+    how = PatternType.PREFIXED if prefixed else _LITERAL
+    who = str(_principal(principal))
+    rules = [
+        AclBinding(
+            ResourcePattern(
+                kind, name, PatternType.LITERAL if kind is ResourceType.CLUSTER else how
+            ),
+            AccessControlEntry(who, host, each, permission),
+        )
+        for kind, name in _resources(topic, group, transactional_id, cluster=cluster)
+        for each in _operations(operation)
+    ]
+    if not rules:
+        raise refusal("name an --operation, and a resource: --topic, --group, --cluster, …")
+    with cluster_at(bootstrap) as broker:
+        add_rules(broker, rules)
+    _show(rules, as_json=as_json)
+
+
+@app.command("list", epilog=RULES)
+def list_rules(  # noqa: PLR0913  (as above)
+    principal: Annotated[str | None, typer.Option("--principal", help="Of this principal.")] = None,
+    topic: Topics = None,
+    group: Groups = None,
+    transactional_id: Ids = None,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    *,
+    cluster: OnCluster = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the rules, or those that apply to a resource, wildcards and prefixes included."""
+    named = list(_resources(topic, group, transactional_id, cluster=cluster))
+    entry = AccessControlEntryFilter(principal)
+    wanted = [
+        AclBindingFilter(ResourcePatternFilter(kind, name, PatternType.MATCH), entry)
+        for kind, name in named
+    ]
+    with cluster_at(bootstrap) as broker:
+        found = _found(broker, wanted or [AclBindingFilter(entry=entry)])
+    _show(found, as_json=as_json)
+
+
+@app.command(epilog=RULES)
+def remove(  # noqa: PLR0913, PLR0917  (as above)
+    principal: PrincipalName,
+    operation: Operations = None,
+    topic: Topics = None,
+    group: Groups = None,
+    transactional_id: Ids = None,
+    host: Annotated[str | None, typer.Option("--host", help="Only rules of this address.")] = None,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    *,
+    cluster: OnCluster = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a principal's rules: all of them, or those about what is named. They end at once."""
+    from smq.client.kafka.access_rules import delete_rules  # noqa: PLC0415  (as above)
+
+    who = str(_principal(principal))
+    named = list(_resources(topic, group, transactional_id, cluster=cluster))
+    patterns = [ResourcePatternFilter(*each) for each in named] or [ResourcePatternFilter()]
+    entries = [
+        AccessControlEntryFilter(who, host, each)
+        for each in _operations(operation) or [Operation.ANY]
+    ]
+    with cluster_at(bootstrap) as broker:
+        gone = [
+            rule
+            for pattern in patterns
+            for entry in entries
+            for rule in delete_rules(broker, AclBindingFilter(pattern, entry))
+        ]
+    _show(gone, as_json=as_json)
+
+
+@app.command(epilog='JSON: {"allowed", "reason", "rule": TEXT or null}')
+def why(  # noqa: PLR0913, PLR0917  (as above)
+    principal: PrincipalName,
+    operation: Operations = None,
+    topic: Topics = None,
+    group: Groups = None,
+    transactional_id: Ids = None,
+    host: Annotated[str, typer.Option("--host", help="The address it comes from.")] = "127.0.0.1",
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    *,
+    cluster: OnCluster = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether a principal may do something, and which rule decides it."""
+    named = list(_resources(topic, group, transactional_id, cluster=cluster))
+    asked = _operations(operation)
+    if len(named) != 1 or len(asked) != 1:
+        raise refusal("name one --operation and one resource: --topic, --group, --cluster, …")
+    [(kind, name)], [wanted] = named, asked
+    peer = Peer(_principal(principal), host)
+    with cluster_at(bootstrap) as broker:
+        about = ResourcePatternFilter(kind, name, PatternType.MATCH)
+        rules = _found(broker, [AclBindingFilter(about)])
+        authorizer = _authorizer(broker, rules)
+    decision = authorizer.decide(peer, wanted, kind, name)
+    rule = None if decision.rule is None else described(decision.rule)
+    if as_json:
+        say(json.dumps({"allowed": decision.allowed, "reason": decision.reason, "rule": rule}))
+        return
+    may = "may" if decision.allowed else "may not"
+    because = decision.reason if rule is None else f"{decision.reason}: {rule}"
+    say(f"{peer.principal} {may} {wanted.name} {kind.name} {name} from {host}: {because}")
+
+
+def _authorizer(cluster: "Cluster", rules: list[AclBinding]) -> Authorizer:
+    """One that decides like the broker's. Exits if the broker has none."""
+    from smq.client.kafka import admin  # noqa: PLC0415  (NumPy takes its time.)
+
+    settings = {each.name: each.value or "" for each in admin.broker_configs(cluster)}
+    if not settings.get("authorizer.class.name"):
+        raise refusal("the broker has no authorizer: everybody may do everything")
+    return Authorizer(
+        Rules(rules),
+        parse_super_users(settings.get("super.users", "")),
+        allow_if_no_rule=settings.get("allow.everyone.if.no.acl.found") == "true",
+    )
+
+
+def _found(cluster: "Cluster", wanted: list[AclBindingFilter]) -> list[AclBinding]:
+    from smq.client.kafka.access_rules import find_rules  # noqa: PLC0415  (as above)
+
+    return [rule for each in wanted for rule in find_rules(cluster, each)]
+
+
+def _resources(
+    topics: list[str] | None, groups: list[str] | None, ids: list[str] | None, *, cluster: bool
+) -> Iterator[tuple[ResourceType, str]]:
+    for kind, names in (
+        (ResourceType.TOPIC, topics),
+        (ResourceType.GROUP, groups),
+        (ResourceType.TRANSACTIONAL_ID, ids),
+        (ResourceType.CLUSTER, [CLUSTER_NAME] if cluster else []),
+    ):
+        for name in names or ():
+            yield kind, name
+
+
+def _operations(names: list[str] | None) -> list[Operation]:
+    unknown = [name for name in names or () if _word(name) not in _OPERATIONS]
+    if unknown:
+        raise refusal(f"there is no operation {unknown[0]!r}; there are {', '.join(_OPERATIONS)}")
+    return [_OPERATIONS[_word(name)] for name in names or ()]
+
+
+def _word(name: str) -> str:
+    return name.lower().replace("-", "_")
+
+
+def _principal(text: str) -> Principal:
+    try:
+        return Principal.parse(text)
+    except ValueError:
+        raise refusal(f"{text!r} is no principal, which has a kind: User:{text}") from None
+
+
+def _show(rules: list[AclBinding], *, as_json: bool) -> None:
+    if not as_json:
+        for rule in rules:
+            say(described(rule))
+        return
+    say(json.dumps([_as_json(rule) for rule in rules]))
+
+
+def _as_json(rule: AclBinding) -> dict[str, Any]:
+    pattern, entry = rule
+    fields = {**entry._asdict(), **pattern._asdict()}
+    return {
+        name: value.name if isinstance(value, IntEnum) else value for name, value in fields.items()
+    }

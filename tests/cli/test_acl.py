@@ -1,0 +1,87 @@
+"""smq acl, against a broker with an authorizer."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from typer.testing import CliRunner
+
+from smq.cli.verbs import app
+from smq.model.security_settings import STANDARD_AUTHORIZER
+from smq.testing.smq_broker import SmqBroker
+
+SETTINGS = {
+    "authorizer.class.name": STANDARD_AUTHORIZER,
+    "super.users": "User:ANONYMOUS",
+    "allow.everyone.if.no.acl.found": "true",
+}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmqBroker]:
+    with SmqBroker(tmp_path_factory.mktemp("acl"), SETTINGS) as broker:
+        yield broker
+
+
+def acl(broker: SmqBroker, *arguments: str, exit_code: int = 0) -> str:
+    done = CliRunner().invoke(app, ["acl", *arguments, "--bootstrap", broker.bootstrap])
+    assert done.exit_code == exit_code, done.output
+    return done.output
+
+
+def test_rules_are_added_listed_and_removed(broker: SmqBroker) -> None:
+    read = "ALLOW User:alice from * READ on TOPIC flights (LITERAL)\n"
+    describe = "DENY User:alice from 10.0.0.1 DESCRIBE on GROUP app- (PREFIXED)\n"
+    assert acl(broker, "add", "User:alice", "--operation", "read", "--topic", "flights") == read
+    denied = "--operation", "describe", "--group", "app-", "--prefixed", "--deny"
+    assert acl(broker, "add", "User:alice", *denied, "--host", "10.0.0.1") == describe
+    assert acl(broker, "list", "--principal", "User:alice") == read + describe
+    assert acl(broker, "list", "--group", "app-1") == describe
+    assert acl(broker, "list", "--topic", "other") == ""
+    [rule] = json.loads(acl(broker, "list", "--topic", "flights", "--json"))
+    assert rule == {
+        "principal": "User:alice",
+        "host": "*",
+        "operation": "READ",
+        "permission": "ALLOW",
+        "resource_type": "TOPIC",
+        "name": "flights",
+        "pattern_type": "LITERAL",
+    }
+    assert acl(broker, "remove", "User:alice", "--operation", "write") == ""
+    assert acl(broker, "remove", "User:alice", "--topic", "flights") == read
+    assert acl(broker, "remove", "User:alice") == describe
+    assert acl(broker, "list", "--principal", "User:alice") == ""
+
+
+def test_the_rule_that_decides_is_named(broker: SmqBroker) -> None:
+    acl(broker, "add", "User:bob", "--operation", "alter-configs", "--topic", "t", "--topic", "*")
+    why = "why", "User:bob", "--topic", "t", "--operation"
+    assert acl(broker, *why, "describe-configs") == (
+        "User:bob may DESCRIBE_CONFIGS TOPIC t from 127.0.0.1: a rule allows it: "
+        "ALLOW User:bob from * ALTER_CONFIGS on TOPIC t (LITERAL)\n"
+    )
+    refused = acl(broker, *why, "read")
+    assert refused == (
+        "User:bob may not READ TOPIC t from 127.0.0.1: "
+        "there are rules for it, and none allows this\n"
+    )
+    free = acl(broker, "why", "User:bob", "--cluster", "--operation", "alter")
+    assert "may ALTER CLUSTER kafka-cluster from 127.0.0.1: there is no rule for it" in free
+    admin = acl(broker, "why", "User:ANONYMOUS", "--topic", "t", "--operation", "read", "--json")
+    assert json.loads(admin) == {"allowed": True, "reason": "it is a super user", "rule": None}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("add", "alice", "--operation", "read", "--topic", "t"), "'alice' is no principal"),
+        (("add", "User:a", "--operation", "look", "--topic", "t"), "there is no operation 'look'"),
+        (("add", "User:a", "--operation", "read"), "name an --operation, and a resource"),
+        (("why", "User:a", "--operation", "read"), "name one --operation and one resource"),
+    ],
+)
+def test_a_rule_that_cannot_be_is_refused(
+    broker: SmqBroker, arguments: tuple[str, ...], sentence: str
+) -> None:
+    assert sentence in acl(broker, *arguments, exit_code=1)

@@ -1,0 +1,81 @@
+"""smq user, against a broker and a data directory."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from smq.cli.verbs import app
+from smq.security.credentials import ScramMechanism, credential_of, salted
+from smq.store.access import stored
+from smq.testing.smq_broker import SmqBroker
+
+SHA_256, SHA_512 = ScramMechanism
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[SmqBroker]:
+    with SmqBroker(tmp_path / "broker") as broker:
+        yield broker
+
+
+def user(*arguments: object, exit_code: int = 0, password: str = "pencil") -> str:
+    given = ["user", *map(str, arguments)]
+    done = CliRunner().invoke(app, given, env={"SMQ_USER_PASSWORD": password})
+    assert done.exit_code == exit_code, done.output
+    return done.output
+
+
+def test_a_user_is_added_listed_and_removed(broker: SmqBroker) -> None:
+    at = "--bootstrap", broker.bootstrap
+    assert user("add", "alice", *at) == "alice can log in with SCRAM-SHA-256 and SCRAM-SHA-512\n"
+    user("add", "bob", "--mechanism", "SCRAM-SHA-512", "--iterations", 8192, *at)
+    found = json.loads(user("list", "--json", *at))
+    assert found == {
+        "alice": {"SCRAM-SHA-256": 4096, "SCRAM-SHA-512": 4096},
+        "bob": {"SCRAM-SHA-512": 8192},
+    }
+    assert user("remove", "alice", *at) == "alice is removed\n"
+    assert user("list", *at).split() == ["bob", "SCRAM-SHA-512"]
+    gone = user("remove", "alice", *at, exit_code=1)
+    assert gone == "smq: there is no user alice; `smq user list` shows the users\n"
+
+
+def test_the_first_user_is_added_before_the_first_start(tmp_path: Path) -> None:
+    data = tmp_path / "broker" / "data"
+    user("add", "alice", "--data-dir", data)
+    credentials = stored(data / "store.sqlite").credentials
+    assert [each.user for each in credentials] == ["alice"] * 2
+    first = credentials[0].credential
+    keys = salted(SHA_256, "pencil", first.salt, 4096)
+    assert first == credential_of(SHA_256, keys, first.salt, 4096)
+    assert (data / "store.sqlite").stat().st_mode & 0o777 == 0o600
+    with SmqBroker(tmp_path / "broker", {"shards": "2"}) as broker:
+        assert "alice" in user("list", "--bootstrap", broker.bootstrap)
+        assert {"shard-1", "shard-2"} <= broker.status().processes.keys()
+        refused = user("add", "bob", "--data-dir", data, exit_code=1)
+        assert "is already served by process" in refused
+
+
+def test_a_password_comes_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("from a file\n")
+    user("add", "alice", "--password-file", file, "--data-dir", tmp_path / "d")
+    first = stored(tmp_path / "d" / "store.sqlite").credentials[0].credential
+    keys = salted(SHA_256, "from a file", first.salt, 4096)
+    assert first == credential_of(SHA_256, keys, first.salt, 4096)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("add", "unix/root"), "names that begin with unix/ are the host's users"),
+        (("add", ""), "a name is not empty"),
+        (("add", "a", "--mechanism", "PLAIN"), "there is no mechanism 'PLAIN'"),
+        (("add", "a", "--password-file", "/nowhere"), "--password-file: /nowhere cannot be read"),
+    ],
+)
+def test_a_user_that_cannot_be_is_refused(arguments: tuple[str, ...], sentence: str) -> None:
+    assert sentence in user(*arguments, exit_code=1)
