@@ -58,12 +58,15 @@ class SmqBroker:
         settings: Mapping[str, str] | None = None,
         *,
         runtime_home: Path | None = None,
+        listeners: Mapping[str, str] | None = None,
     ) -> None:
+        """`listeners`: the protocols of further listeners, by their names."""
         values = {**_SETTINGS, **(settings or {})}
         # The path of a socket has 107 bytes at most, and directories of tests have long names.
         self._runtime = tempfile.TemporaryDirectory(prefix="smq-", dir=runtime_home)
         shards = int(values["shards"])
         self._reserved = ReservedPorts(shards)
+        self._also = {name: ReservedPorts(shards) for name in listeners or ()}
         self.port = self._reserved.first
         self._ports = range(self.port, self.port + shards)
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._ports)
@@ -73,13 +76,26 @@ class SmqBroker:
         self.settings = values | {
             "data.dir": str(self.data_dir),
             "runtime.dir": self._runtime.name,
-            "port": str(self.port),
+            **(self._named(listeners) if listeners else {"port": str(self.port)}),
         }
         try:
             self._child = self._start()
         except BaseException:
             self._let_go()
             raise
+
+    def _named(self, protocols: Mapping[str, str]) -> dict[str, str]:
+        """The settings of several listeners; PLAINTEXT is the first."""
+        ports = {"PLAINTEXT": self.port} | {name: self.port_of(name) for name in protocols}
+        mapped = {"PLAINTEXT": "PLAINTEXT", **protocols}
+        return {
+            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
+            "listener.security.protocol.map": ",".join(map(":".join, mapped.items())),
+        }
+
+    def port_of(self, listener: str) -> int:
+        """The first shard's port of a further listener."""
+        return self._also[listener].first
 
     def _start(self) -> Child:
         child = self._launch(self.settings)
@@ -164,7 +180,8 @@ class SmqBroker:
                 time.sleep(POLL_SECONDS)
 
     def _let_go(self) -> None:
-        self._reserved.close()
+        for reserved in (self._reserved, *self._also.values()):
+            reserved.close()
         self._runtime.cleanup()
 
     def __enter__(self) -> Self:

@@ -1,0 +1,223 @@
+"""Real clients log in by each mechanism and listener, produce, and read what they have produced."""
+
+import asyncio
+import ssl
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from typer.testing import CliRunner
+
+from smq.cli.verbs import app
+from smq.testing.kafka import KafkaUnavailable, kafka_jars
+from smq.testing.smq_broker import SmqBroker
+from tests.broker.users import add_users
+
+TOOLS = "org.apache.kafka.tools"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+USER, PASSWORD = "alice", "pencil, with = and \u00fc"
+WAYS = [
+    *(
+        (protocol, mechanism)
+        for protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+        for mechanism in MECHANISMS
+    ),
+    ("SSL", ""),
+]
+VALUES = [bytes([i]) * 20_000 for i in range(20)]
+SECONDS_MAX = 60.0
+
+
+class Doors(NamedTuple):
+    broker: SmqBroker
+    certs: Path
+
+    def address(self, protocol: str) -> str:
+        return f"127.0.0.1:{self.broker.port_of(protocol)}"
+
+
+@pytest.fixture(scope="module")
+def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
+    certs = tmp_path_factory.mktemp("certs")
+    done = CliRunner().invoke(app, ["certs", str(certs), "--client", USER])
+    assert done.exit_code == 0, done.output
+    settings = {
+        "shards": "2",
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "ssl.keystore.location": str(certs / "broker.pem"),
+        "ssl.truststore.location": str(certs / "ca.pem"),
+        "listener.name.ssl.ssl.client.auth": "required",
+    }
+    listeners = {each: each for each in ("SASL_PLAINTEXT", "SASL_SSL", "SSL")}
+    with SmqBroker(tmp_path_factory.mktemp("b"), settings, listeners=listeners) as broker:
+        add_users(broker.bootstrap, {USER: PASSWORD})
+        yield Doors(broker, certs)
+
+
+@pytest.fixture
+def topic(doors: Doors) -> str:
+    name = uuid4().hex[:8]
+    with doors.broker.connect() as client:
+        client.create_topic(name, 4)
+    return name
+
+
+def librdkafka(doors: Doors, protocol: str, mechanism: str, **more: Any) -> dict[str, Any]:
+    options = {"bootstrap.servers": doors.address(protocol), "security.protocol": protocol}
+    if mechanism:
+        options |= {"sasl.mechanism": mechanism, "sasl.username": USER, "sasl.password": PASSWORD}
+    if protocol.endswith("SSL"):
+        options["ssl.ca.location"] = str(doors.certs / "ca.pem")
+    if protocol == "SSL":
+        pem = str(doors.certs / f"{USER}.pem")
+        options |= {"ssl.certificate.location": pem, "ssl.key.location": pem}
+    return options | more
+
+
+@pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
+def test_librdkafka_logs_in(doors: Doors, topic: str, protocol: str, mechanism: str) -> None:
+    producer = Producer(librdkafka(doors, protocol, mechanism))
+    failed: list[object] = []
+    for i, value in enumerate(VALUES):
+        producer.produce(
+            topic, value, partition=i % 4, on_delivery=lambda error, _: failed.append(error)
+        )
+    assert producer.flush(SECONDS_MAX) == 0
+    assert failed == [None] * len(VALUES)
+    group = {"group.id": uuid4().hex, "auto.offset.reset": "earliest"}
+    consumer = Consumer(librdkafka(doors, protocol, mechanism, **group))
+    consumer.subscribe([topic])
+    read: list[bytes] = []
+    while len(read) < len(VALUES):
+        message = consumer.poll(SECONDS_MAX)
+        assert message is not None
+        assert message.error() is None
+        read.append(message.value())
+    brokers = consumer.list_topics(topic).brokers.values()
+    first = doors.broker.port_of(protocol)
+    assert {each.port for each in brokers} == {first, first + 1}
+    consumer.close()
+    assert sorted(read) == sorted(VALUES)
+
+
+def python_options(doors: Doors, protocol: str, mechanism: str) -> dict[str, Any]:
+    """As kafka-python and aiokafka name them."""
+    options: dict[str, Any] = {
+        "bootstrap_servers": doors.address(protocol),
+        "security_protocol": protocol,
+    }
+    if mechanism:
+        options |= {
+            "sasl_mechanism": mechanism,
+            "sasl_plain_username": USER,
+            "sasl_plain_password": PASSWORD,
+        }
+    if protocol.endswith("SSL"):
+        context = ssl.create_default_context(cafile=str(doors.certs / "ca.pem"))
+        if protocol == "SSL":
+            context.load_cert_chain(doors.certs / f"{USER}.pem")
+        options["ssl_context"] = context
+    return options
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Of kafka-python itself.
+@pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
+def test_kafka_python_logs_in(doors: Doors, topic: str, protocol: str, mechanism: str) -> None:
+    from kafka import KafkaConsumer, KafkaProducer  # noqa: PLC0415  (it warns)
+
+    options = python_options(doors, protocol, mechanism)
+    producer = KafkaProducer(**options)
+    sent = [producer.send(topic, value, partition=0) for value in VALUES]
+    assert [each.get(SECONDS_MAX).offset for each in sent] == [*range(len(VALUES))]
+    producer.close()
+    consumer = KafkaConsumer(topic, auto_offset_reset="earliest", **options)
+    assert [next(consumer).value for _ in VALUES] == VALUES
+    consumer.close()
+
+
+@pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
+def test_aiokafka_logs_in(doors: Doors, topic: str, protocol: str, mechanism: str) -> None:
+    async def talk() -> list[bytes]:
+        options = python_options(doors, protocol, mechanism)
+        async with AIOKafkaProducer(**options) as producer:
+            for value in VALUES:
+                await producer.send_and_wait(topic, value, partition=0)
+        async with AIOKafkaConsumer(topic, auto_offset_reset="earliest", **options) as consumer:
+            return [(await consumer.getone()).value for _ in VALUES]
+
+    assert asyncio.run(asyncio.wait_for(talk(), SECONDS_MAX)) == VALUES
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_wrong_password_is_a_failed_login_to_clients(doors: Doors, mechanism: str) -> None:
+    errors: list[KafkaError] = []
+    options = librdkafka(doors, "SASL_PLAINTEXT", mechanism) | {"sasl.password": "wrong"}
+    once = {"error_cb": errors.append, "reconnect.backoff.ms": 10_000, "log_level": 0}
+    producer = Producer(options | once)
+    deadline = monotonic() + SECONDS_MAX
+    while not errors and monotonic() < deadline:
+        producer.poll(0.1)
+    assert errors[0].code() == KafkaError._AUTHENTICATION
+    words = {"PLAIN": "Invalid username or password"}
+    assert words.get(mechanism, "invalid credentials with SASL mechanism") in errors[0].str()
+
+
+def test_a_client_without_a_certificate_does_not_come_in(doors: Doors) -> None:
+    options = librdkafka(doors, "SSL", "")
+    del options["ssl.certificate.location"], options["ssl.key.location"]
+    with pytest.raises(KafkaException):
+        AdminClient(options | {"log_level": 0}).list_topics(timeout=3)
+
+
+@pytest.fixture(scope="module")
+def java() -> str:
+    try:
+        return f"{kafka_jars()}/*"
+    except KafkaUnavailable as reason:
+        pytest.skip(str(reason))
+
+
+def properties(doors: Doors, path: Path, protocol: str, mechanism: str) -> Path:
+    """A file for Kafka's tools."""
+    lines = [f"security.protocol={protocol}"]
+    if mechanism:
+        login = "plain.Plain" if mechanism == "PLAIN" else "scram.Scram"
+        module = f"org.apache.kafka.common.security.{login}LoginModule"
+        lines += [
+            f"sasl.mechanism={mechanism}",
+            f'sasl.jaas.config={module} required username="{USER}" password="{PASSWORD}";',
+        ]
+    if protocol.endswith("SSL"):
+        lines += ["ssl.truststore.type=PEM", f"ssl.truststore.location={doors.certs / 'ca.pem'}"]
+    if protocol == "SSL":
+        pem = doors.certs / f"{USER}.pem"
+        lines += ["ssl.keystore.type=PEM", f"ssl.keystore.location={pem}"]
+    path.write_text("\n".join(lines).replace("\u00fc", r"\u00fc"))  # As Java reads properties.
+    return path
+
+
+@pytest.mark.clients
+@pytest.mark.slow
+@pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
+def test_kafkas_java_client_logs_in(  # noqa: PLR0913, PLR0917  (fixtures)
+    doors: Doors, topic: str, java: str, tmp_path: Path, protocol: str, mechanism: str
+) -> None:
+    file = properties(doors, tmp_path / "client.properties", protocol, mechanism)
+    address = ("--bootstrap-server", doors.address(protocol), "--topic", topic)
+    produce = [f"{TOOLS}.ConsoleProducer", *address, "--command-config", str(file)]
+    consume = [f"{TOOLS}.consumer.ConsoleConsumer", *address, "--command-config", str(file)]
+    consume += ["--from-beginning", "--max-messages", "3", "--timeout-ms", "30000"]
+    for tool, given, expected in ((produce, "a\nb\nc\n", None), (consume, "", {"a", "b", "c"})):
+        done = subprocess.run(
+            ["java", "-cp", java, *tool],
+            input=given, capture_output=True, text=True, check=False, timeout=SECONDS_MAX,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert expected is None or {*done.stdout.split()} == expected

@@ -1,0 +1,25 @@
+"""Users for tests of logins, made as an administrator makes them."""
+
+from collections.abc import Mapping
+
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+ITERATIONS = 4096
+
+
+def add_users(bootstrap: str, passwords: Mapping[str, str]) -> None:
+    """Give each user both credentials, through a listener on which everybody may."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+        info = ScramCredentialInfo(mechanism, ITERATIONS)
+        wanted = [
+            UserScramCredentialUpsertion(user, info, password.encode())
+            for user, password in passwords.items()
+        ]
+        for done in admin.alter_user_scram_credentials(wanted).values():
+            done.result()
