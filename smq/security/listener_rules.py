@@ -100,7 +100,7 @@ def _needs_flags(config: Config, listener: Listener) -> Iterator[str]:
         if not config.allow_plaintext:
             yield (
                 f"listeners: {name} would be reached from other hosts at {host} without "
-                "encryption; map it to SASL_SSL (docs/security.md), listen on 127.0.0.1, or accept "
+                "encryption; map it to SASL_SSL (docs/logins.md), listen on 127.0.0.1, or accept "
                 "that with allow.plaintext=true"
             )
     elif not config.allow_anonymous:

@@ -99,7 +99,7 @@ def test_librdkafka_logs_in(doors: Doors, topic: str, protocol: str, mechanism: 
         message = consumer.poll(SECONDS_MAX)
         assert message is not None
         assert message.error() is None
-        read.append(message.value())
+        read.append(message.value() or b"")
     brokers = consumer.list_topics(topic).brokers.values()
     first = doors.broker.port_of(protocol)
     assert {each.port for each in brokers} == {first, first + 1}

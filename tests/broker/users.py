@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 
-from confluent_kafka.admin import (
-    AdminClient,
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._scram import (
     ScramCredentialInfo,
     ScramMechanism,
+    UserScramCredentialAlteration,
     UserScramCredentialUpsertion,
 )
 
@@ -17,7 +18,7 @@ def add_users(bootstrap: str, passwords: Mapping[str, str]) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
         info = ScramCredentialInfo(mechanism, ITERATIONS)
-        wanted = [
+        wanted: list[UserScramCredentialAlteration] = [
             UserScramCredentialUpsertion(user, info, password.encode())
             for user, password in passwords.items()
         ]
