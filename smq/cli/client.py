@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +17,7 @@ from smq.model.printable import printable
 if TYPE_CHECKING:
     from smq.client.client import Client
     from smq.client.kafka.cluster import Cluster
+    from smq.client.secure.security import Security
 
 BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
 PARTITION_MAX = INT32_MAX  # As in Kafka's messages.
@@ -27,6 +29,26 @@ Bootstrap = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
+
+
+def _take_command_config(path: str | None) -> None:
+    """Have this command, and what it starts, connect as a file of properties says."""
+    if path is not None:
+        from smq.client.secure.security import PROPERTIES_VARIABLE  # noqa: PLC0415  (as below)
+
+        os.environ[PROPERTIES_VARIABLE] = path
+
+
+CommandConfig = Annotated[
+    str | None,
+    typer.Option(
+        "--command-config",
+        help="A file with properties of Kafka's clients: security.protocol, sasl.… and ssl.…",
+        metavar="FILE",
+        callback=_take_command_config,
+        show_default=False,
+    ),
+]
 
 
 def _checked_name(context: typer.Context, name: str) -> str:
@@ -52,7 +74,8 @@ def cluster_at(bootstrap: str) -> Iterator["Cluster"]:
     from smq.client.kafka.cluster import Cluster  # noqa: PLC0415  (NumPy takes its time.)
 
     _check_addresses(bootstrap)
-    with failures_told(bootstrap), Cluster(bootstrap) as cluster:
+    security = client_security()
+    with failures_told(bootstrap), Cluster(bootstrap, security=security) as cluster:
         yield cluster
 
 
@@ -76,8 +99,19 @@ def client_at(bootstrap: str) -> Iterator["Client"]:
     from smq.client.client import connect  # noqa: PLC0415  (as above)
 
     _check_addresses(bootstrap)
+    client_security()
     with failures_told(bootstrap), connect(bootstrap) as client:
         yield client
+
+
+def client_security() -> "Security":
+    """How to connect: as --command-config and the environment say. Exits with a sentence."""
+    from smq.client.secure.security import security_of  # noqa: PLC0415  (as above)
+
+    try:
+        return security_of(None)
+    except ValueError as error:
+        raise refusal(str(error)) from error
 
 
 def _check_addresses(bootstrap: str) -> None:

@@ -13,6 +13,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from smq.cli.client import CommandConfig
+
 # A verb's module, and its function or group there, in the order of the help text.
 VERBS = {
     "serve": ("smq.cli.serve", "serve"),
@@ -59,11 +61,34 @@ def _command(module: str, attribute: str, name: str) -> Any:  # noqa: ANN401  (a
     if isinstance(verb, typer.Typer):
         group = typer.main.get_group(verb)
         group.name = name
+        for command in group.commands.values():
+            _add_command_config(command)
         return group
     alone = typer.Typer(add_completion=False)
     epilog, context_settings = getattr(home, "JSON", None), getattr(home, "PASS_THROUGH", None)
     alone.command(name, epilog=epilog, context_settings=context_settings)(verb)
-    return typer.main.get_command(alone)
+    command = typer.main.get_command(alone)
+    _add_command_config(command)
+    return command
+
+
+def _add_command_config(command: Any) -> None:  # noqa: ANN401  (as above)
+    """The option of Kafka's tools, where a command connects to a broker."""
+    places = [i for i, each in enumerate(command.params) if each.name == "bootstrap"]
+    if places:
+        command.params.insert(places[0] + 1, _command_config())
+
+
+@cache
+def _command_config() -> Any:  # noqa: ANN401  (as above)
+    def takes(_command_config: CommandConfig = None) -> None:
+        pass
+
+    alone = typer.Typer(add_completion=False)
+    alone.command()(takes)
+    [option] = typer.main.get_command(alone).params
+    option.name, option.expose_value = "command_config", False
+    return option
 
 
 class _Verbs(TyperGroup):

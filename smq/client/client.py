@@ -37,6 +37,7 @@ from smq.client.producing.parts import Options
 from smq.client.producing.producer import Producer
 from smq.client.reach import Reach
 from smq.client.reference import Payloads, Source
+from smq.client.secure.security import security_of
 from smq.model.references import CONTENT_TYPE_DEFAULT, Reference
 from smq.wire.compression import Codec
 
@@ -52,13 +53,14 @@ INT31_END = 2**31
 Result = TypeVar("Result")
 
 
-def connect(
+def connect(  # noqa: PLR0913  (how a client reaches its broker)
     address: str | os.PathLike[str],
     *,
     transport: str = AUTO,
     client_id: str = CLIENT_ID,
     timeout_s: float = DEADLINE_SECONDS,
     metadata_max_age_s: float = METADATA_MAX_AGE_S,
+    config: Mapping[str, str] | str | os.PathLike[str] | None = None,
 ) -> "Client":
     """A client of the broker at bootstrap addresses ("host:port,…") or of a data directory.
 
@@ -66,13 +68,17 @@ def connect(
                         this host for this user, else Kafka's protocol
     timeout_s           how long a call waits for a broker that is away or does not answer
     metadata_max_age_s  how often producers and consumers look for new partitions of their topics
+    config              who you are, and which broker is the right one: properties as Kafka's
+                        clients take them ("security.protocol", "sasl.…", "ssl.…"), or the path of
+                        a file of them; what is missing comes from SMQ_CLIENT_… in the environment
 
-    Raises BrokerUnavailable (no broker answers now), TypeError, ValueError.
+    Raises BrokerUnavailable (no broker answers now), AuthenticationFailed, TypeError, ValueError.
     """
     text("client_id", client_id)
     timeout_s = duration("timeout_s", timeout_s)
     metadata_max_age_s = duration("metadata_max_age_s", metadata_max_age_s, above=0)
-    return Client(reach_of(address, transport, timeout_s, metadata_max_age_s), client_id)
+    reach = reach_of(address, transport, timeout_s, metadata_max_age_s, security_of(config))
+    return Client(reach, client_id)
 
 
 class Client:

@@ -36,6 +36,13 @@ class BrokerUnavailable(BrokerError):
         super().__init__(ErrorCode.BROKER_NOT_AVAILABLE, message)
 
 
+class AuthenticationFailed(BrokerError):
+    """The broker does not accept who we are, or cannot prove who it is. It is not asked again."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.SASL_AUTHENTICATION_FAILED, message)
+
+
 class RecordTooLarge(BrokerError):
     """A record is larger than the topic's max.message.bytes allows. It is not sent."""
 

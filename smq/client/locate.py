@@ -18,6 +18,7 @@ from smq.client.errors import BrokerUnavailable
 from smq.client.facts import broker_facts
 from smq.client.kafka.cluster import Cluster, addresses_of
 from smq.client.reach import Reach
+from smq.client.secure.security import PLAINTEXT, Security
 from smq.model.errors import BrokerError
 
 AUTO = "auto"
@@ -29,13 +30,17 @@ STATUS_NAME = "status.json"  # A running broker keeps it in its data directory.
 
 
 def reach_of(
-    address: str | os.PathLike[str], transport: str, timeout_s: float, metadata_max_age_s: float
+    address: str | os.PathLike[str],
+    transport: str,
+    timeout_s: float,
+    metadata_max_age_s: float,
+    security: Security = PLAINTEXT,
 ) -> Reach:
     """How to reach a broker. Raises BrokerUnavailable, TypeError, ValueError."""
     if text("transport", transport) not in TRANSPORTS:
         raise ValueError(f"transport is {transport!r}; it should be one of {TRANSPORTS}")
     bootstrap = bootstrap_of(address)
-    with Cluster(bootstrap, timeout_s) as cluster:
+    with Cluster(bootstrap, timeout_s, security=security) as cluster:
         open_door = None if transport == KAFKA else _doors_of(cluster)
         node_id = 1 if open_door is None else cluster.some_broker()[0]
     if open_door is None and transport == SHARED_MEMORY:
@@ -44,7 +49,9 @@ def reach_of(
             f"the broker at {address} cannot be reached by shared memory"
             + (f": {reason}" if reason else "")
         )
-    return Reach(bootstrap, open_door, timeout_s, metadata_max_age_s, node_id=node_id)
+    return Reach(
+        bootstrap, open_door, timeout_s, metadata_max_age_s, node_id=node_id, security=security
+    )
 
 
 def bootstrap_of(address: str | os.PathLike[str]) -> str:

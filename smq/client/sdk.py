@@ -13,6 +13,7 @@ from smq.client.consuming.batch.chunk import Record as Record
 from smq.client.consuming.consumer import Consumer as Consumer
 from smq.client.consuming.statistics import ConsumerStatistics as ConsumerStatistics
 from smq.client.errors import (
+    AuthenticationFailed as AuthenticationFailed,
     BatchReleased as BatchReleased,
     BatchTooLarge as BatchTooLarge,
     BrokerUnavailable as BrokerUnavailable,

@@ -1,11 +1,17 @@
 """Shared by the verbs: failures as a sentence, bytes in JSON."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import given, strategies as st
+from typer.main import get_command
+from typer.testing import CliRunner
 
 from smq.cli.client import client_at, cluster_at, from_json, refusal, split_pair, to_json, utf8
-from smq.cli.verbs import app
+from smq.cli.verbs import VERBS, app
 from smq.model.errors import BrokerError, ErrorCode, PeerError
+from smq.testing.credentials import UsersInMemory
 from tests.client.fake_kafka import fake_kafka
 
 
@@ -78,3 +84,32 @@ def test_an_invalid_bootstrap_address_exits_with_a_sentence() -> None:
 def test_when_no_broker_answers_it_says_what_to_do() -> None:
     with pytest.raises(SystemExit, match=r"^smq: .* start one with `smq serve`, or name another"):
         cluster_at("127.0.0.1:1").__enter__()
+
+
+def test_a_command_logs_in_as_a_file_of_properties_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SMQ_CLIENT_PROPERTIES", "")  # Taken back at the end.
+    path = tmp_path / "client.properties"
+    path.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        "sasl.username=alice\nsasl.password=pencil\n"
+    )
+    with fake_kafka() as kafka:
+        kafka.users = UsersInMemory({"alice": "pencil"})
+        kafka.add_topic("a")
+        words = ["topic", "list", "--bootstrap", kafka.bootstrap]
+        shown = CliRunner().invoke(app, [*words, "--command-config", str(path)])
+        assert (shown.exit_code, kafka.logged_in) == (0, ["alice"])
+        monkeypatch.setenv("SMQ_CLIENT_PROPERTIES", str(tmp_path / "none"))
+        refused = CliRunner().invoke(app, words)
+    assert str(refused.exception).startswith("smq: the properties file")
+
+
+def test_every_command_that_connects_takes_a_file_of_properties() -> None:
+    every: Any = get_command(app)
+    commands = [every.commands[name] for name in VERBS]
+    alone = [one for each in commands for one in getattr(each, "commands", {"": each}).values()]
+    names = [{parameter.name for parameter in each.params} for each in alone]
+    assert sum("bootstrap" in each for each in names) > 20
+    assert all(("bootstrap" in each) == ("command_config" in each) for each in names)

@@ -3,6 +3,8 @@
 Every node leads some partitions and refuses the others. `faults` holds what the next requests of an
 API meet: an error code, or "close" for a connection that ends instead of an answer; "close after"
 does the work first. Nodes that are `asleep` accept, and answer nothing until they are woken.
+
+With `users` nothing but a login is taken from who has not logged in; with `tls` all is in TLS.
 """
 
 import socket
@@ -13,10 +15,12 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from itertools import count
 from struct import pack_into
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from smq.model.errors import ErrorCode
+from smq.model.errors import BrokerError, ErrorCode
+from smq.security.decoys import Decoys
+from smq.security.mechanisms import LoginServers
 from smq.wire.api import WireApi
 from smq.wire.codec import ZERO_UUID, Writer
 from smq.wire.generated import (
@@ -32,15 +36,24 @@ from smq.wire.generated import (
     metadata,
     offset_fetch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
 )
 from smq.wire.generated.apis import API_BY_KEY
 from smq.wire.headers import read_request_header, write_response_header
 from smq.wire.records import Record, read_batches, write_batch
 from smq.wire.structure_code import snake
 
+if TYPE_CHECKING:
+    import ssl
+
+    from smq.security.sasl import SaslServer
+    from smq.testing.credentials import UsersInMemory
+
 LONG_POLL_SECONDS_MAX = 0.2
 PRODUCE = b"\0\0"  # The key of its API, as a request begins.
 BROKER = 4  # A kind of resource.
+BEFORE_LOGIN = {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
 
 
 class FakePartition:
@@ -78,6 +91,11 @@ class FakeKafka:
     """Some nodes with ids from 1, each with a port and a thread for each connection."""
 
     def __init__(self, node_count: int = 1) -> None:
+        self.users: UsersInMemory | None = None
+        self.tls: ssl.SSLContext | None = None
+        self.login_lasts_ms = 0
+        self.logged_in: list[str] = []
+        self._login = threading.local()  # A connection has a thread.
         self.topics: dict[str, list[FakePartition]] = {}
         self.committed: dict[str, dict[str, dict[int, int]]] = {}
         self.faults: dict[str, deque[ErrorCode | str]] = defaultdict(deque)
@@ -158,6 +176,13 @@ class FakeKafka:
                 ).start()
 
     def _serve(self, node_id: int, connection: socket.socket) -> None:
+        if self.tls is not None:
+            try:
+                connection = self.tls.wrap_socket(connection, server_side=True)
+            except OSError:
+                connection.close()
+                return
+            self._connections.append(connection)
         with suppress(OSError), connection, connection.makefile("rb") as stream:
             while size := stream.read(4):
                 request = stream.read(int.from_bytes(size))
@@ -177,6 +202,9 @@ class FakeKafka:
         request = getattr(codec, f"read_{snake(api.name)}_request")(data, at, header.api_version)
         with self._changed:
             self.requests.append((node_id, api.name))
+            is_known = self.users is None or getattr(self._login, "user", None) is not None
+            if not is_known and api.name not in BEFORE_LOGIN:
+                return None
             fault = self.faults[api.name].popleft() if self.faults[api.name] else ErrorCode.NONE
             if fault == "close":
                 return None
@@ -194,6 +222,34 @@ class FakeKafka:
 
     def twist(self, api: WireApi[Any, Any], version: int, response: Any) -> None:
         """Change an answer before it is sent; for others to override."""
+
+    def sasl_handshake(self, _node: int, request: Any, _code: ErrorCode) -> Any:
+        if self.users is None:
+            return sasl_handshake.SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+        known = ["SCRAM-SHA-256", "PLAIN"]
+        code = ErrorCode.NONE
+        if request.mechanism in known:
+            servers = LoginServers(self.users, Decoys(b""), lambda: "nonce")
+            self._login.server = servers.begin(request.mechanism)
+        else:
+            code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        return sasl_handshake.SaslHandshakeResponse(error_code=code, mechanisms=known)
+
+    def sasl_authenticate(self, _node: int, request: Any, _code: ErrorCode) -> Any:
+        server: SaslServer = self._login.server
+        try:
+            answer = server.respond(request.auth_bytes)
+            said = answer() if callable(answer) else answer
+        except BrokerError as error:
+            return sasl_authenticate.SaslAuthenticateResponse(
+                error_code=error.code, error_message=error.message or "invalid credentials"
+            )
+        if server.user is not None:
+            self._login.user = server.user
+            self.logged_in.append(server.user)
+        return sasl_authenticate.SaslAuthenticateResponse(
+            auth_bytes=said, session_lifetime_ms=self.login_lasts_ms
+        )
 
     def api_versions(self, _node: int, _request: Any, code: ErrorCode) -> Any:
         return api_versions.ApiVersionsResponse(
@@ -399,6 +455,8 @@ HANDLERS: dict[str, Handler] = {
     "FindCoordinator": FakeKafka.find_coordinator,
     "ListGroups": FakeKafka.list_groups,
     "OffsetFetch": FakeKafka.offset_fetch,
+    "SaslHandshake": FakeKafka.sasl_handshake,
+    "SaslAuthenticate": FakeKafka.sasl_authenticate,
 }
 
 

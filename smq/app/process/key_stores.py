@@ -140,7 +140,7 @@ def _pkcs12(settings: TlsSettings, kind: str, data: bytes) -> tuple[bytes, bytes
     """The key and the certificates of a PKCS12 store as PEM."""
     name = f"ssl.{kind}.location ({settings.listener})"
     try:
-        from smq.app.process.pkcs12 import opened  # noqa: PLC0415  (needs an extra)
+        from smq.security.pkcs12 import opened  # noqa: PLC0415  (needs an extra)
     except ImportError as reason:
         raise UnusableKeys(f"{name}: PKCS12 needs `pip install smq-broker[security]`") from reason
     try:

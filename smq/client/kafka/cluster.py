@@ -14,12 +14,10 @@ from uuid import UUID
 from smq.client.clock import SYSTEM_CLOCK, Clock
 from smq.client.errors import NoSuchTopic
 from smq.client.kafka.answers import only
-from smq.client.kafka.connection import (
-    ANSWER_SECONDS_MAX,
-    PORT_MAX,
-    KafkaConnection,
-)
+from smq.client.kafka.connection import ANSWER_SECONDS_MAX, KafkaConnection
 from smq.client.kafka.questions import METADATA, Question
+from smq.client.secure.opening import PORT_MAX
+from smq.client.secure.security import PLAINTEXT, Security
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.wire.api import Request, Response
 from smq.wire.generated.metadata import (
@@ -87,7 +85,7 @@ def check(error_code: int, message: str | None = None) -> None:
 class Cluster:
     """The brokers behind bootstrap addresses, one of which must answer now.
 
-    Raises ValueError (not an address), BrokerUnavailable.
+    Raises ValueError (not an address), BrokerUnavailable, AuthenticationFailed.
     """
 
     def __init__(
@@ -95,8 +93,10 @@ class Cluster:
         bootstrap: str,
         deadline_seconds: float = DEADLINE_SECONDS,
         clock: Clock = SYSTEM_CLOCK,
+        security: Security = PLAINTEXT,
     ) -> None:
         self.bootstrap = bootstrap
+        self.security = security
         self._bootstrap = addresses_of(bootstrap)
         self._deadline_seconds = deadline_seconds
         self.clock = clock
@@ -201,7 +201,8 @@ class Cluster:
 
     def connect(self, node_id: int) -> KafkaConnection:
         """A new connection, for questions that the broker answers late."""
-        connection = KafkaConnection(*self.address(node_id), self._patience(), self.clock)
+        patience_s = self._patience()
+        connection = KafkaConnection(*self.address(node_id), patience_s, self.clock, self.security)
         connection.wait_at_most(ANSWER_SECONDS_MAX)
         return connection
 
@@ -312,7 +313,8 @@ class Cluster:
         connection = self._connections.get(address)
         if connection is None or connection.is_closed:
             self._silent.add(address)  # Until it answers.
-            connection = KafkaConnection(*address, self._patience(others), self.clock)
+            patience_s = self._patience(others)
+            connection = KafkaConnection(*address, patience_s, self.clock, self.security)
             self._connections[address] = connection
             self._silent.remove(address)
         connection.wait_at_most(self._patience())

@@ -1,18 +1,27 @@
 """A blocking connection to one broker: it sends questions, and reads answers in the same order.
 
 The first question asks for the versions that the broker knows. All others use the newest version
-that both sides know. `start` and `finish` are the halves of `ask`: to ask several brokers at the
-same time, start all before finishing the first.
+that both sides know. Where the broker asks who we are, the next ones log in (KIP-152). `start` and
+`finish` are the halves of `ask`: to ask several brokers at the same time, start all before
+finishing the first.
+
+A login may end after some time (KIP-368). A connection whose login soon ends counts as closed once
+nothing is owed: it is opened anew.
 """
 
+import secrets
 import socket
 from collections import deque
+from math import inf
 from struct import Struct
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from smq.client.clock import SYSTEM_CLOCK, Clock
-from smq.client.errors import BrokerUnavailable
-from smq.client.kafka.questions import API_VERSIONS, Question
+from smq.client.errors import AuthenticationFailed, BrokerUnavailable
+from smq.client.kafka.questions import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Question
+from smq.client.secure.logins import LoginFailed, SaslClient, login_by
+from smq.client.secure.opening import connected, in_tls
+from smq.client.secure.security import PLAINTEXT, Security
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.wire.api import Request, Response
 from smq.wire.codec import Writer
@@ -20,10 +29,14 @@ from smq.wire.generated.api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,
 )
+from smq.wire.generated.sasl_authenticate import SaslAuthenticateRequest
+from smq.wire.generated.sasl_handshake import SaslHandshakeRequest
 from smq.wire.headers import RequestHeader, read_response_header, write_request_header
 
+if TYPE_CHECKING:
+    from smq.client.secure.tls_stream import TlsStream
+
 CLIENT_ID = "smq"
-PORT_MAX = 65_535
 CONNECT_SECONDS_MAX = 5.0
 ANSWER_SECONDS_MAX = (
     60.0  # Above the longest that a broker holds back an answer: to a fetch or a join.
@@ -31,17 +44,11 @@ ANSWER_SECONDS_MAX = (
 # A slower answer is taken for one without end: 8 MiB of records take eight minutes.
 BYTES_A_SECOND_MIN = 16 * 1024
 
+Stream: TypeAlias = "socket.socket | TlsStream"
+NONCE_BYTES = 24
+LOGIN_USED_SHARE = 0.9  # Of how long a login lasts; then the connection is opened anew.
+
 _SIZE = Struct(">i")
-
-
-def connected(host: str, port: int, seconds_max: float) -> socket.socket:
-    """A socket to a broker. Raises OSError, also if what a broker named is no address."""
-    if not 0 < port <= PORT_MAX:  # The resolver would take some of its bits.
-        raise OSError("that is no address")
-    try:
-        return socket.create_connection((host, port), seconds_max)
-    except ValueError as error:  # No name of a host can be so.
-        raise OSError("that is no address") from error
 
 
 class KafkaConnection:
@@ -56,42 +63,50 @@ class KafkaConnection:
         port: int,
         seconds_max: float = ANSWER_SECONDS_MAX,
         clock: Clock = SYSTEM_CLOCK,
+        security: Security = PLAINTEXT,
     ) -> None:
         self.address = f"{host}:{port}"
         self._clock = clock
+        self._login_ends_s = inf
         self._owed: deque[tuple[Question[Any, Any], int, int]] = deque()
         self._last_correlation_id = 0
         self._versions: dict[int, tuple[int, int]] = {}
         try:
             connect_seconds = min(CONNECT_SECONDS_MAX, seconds_max)
-            self._socket = connected(host, port, connect_seconds)
+            self.stream: Stream = connected(host, port, connect_seconds)
+            if security.tls is not None:
+                self.stream = in_tls(self.stream, host, security.tls, connect_seconds, clock)
         except OSError as error:
             raise self._unavailable(error) from error
         self.wait_at_most(seconds_max)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             self._learn_versions()
+            if security.mechanism:
+                self._log_in(security)
         except BaseException:
             self.close()
             raise
 
     @property
     def is_closed(self) -> bool:
-        return self._socket.fileno() < 0
+        if not self._owed and self._clock.monotonic_s() >= self._login_ends_s:
+            self.close()
+        return self.stream.fileno() < 0
 
     def fileno(self) -> int:
         """Readable when an answer begins to arrive, or the connection ends."""
-        return self._socket.fileno()
+        return self.stream.fileno()
 
     def wait_at_most(self, seconds: float) -> None:
         """Wait at most this long for each part of an answer, from now on; for all of them as long
         again, and what BYTES_A_SECOND_MIN takes."""
         self._seconds_max = seconds
-        self._socket.settimeout(seconds)
+        self.stream.settimeout(seconds)
 
     def close(self) -> None:
         """Close the socket. Answers still owed are lost."""
-        self._socket.close()
+        self.stream.close()
 
     def ask(self, question: Question[Request, Response], request: Request) -> Response:
         """Send a question, and return its answer."""
@@ -124,6 +139,34 @@ class KafkaConnection:
             each.api_key: (each.min_version, each.max_version) for each in response.api_keys
         }
 
+    def _log_in(self, security: Security) -> None:
+        nonce = secrets.token_urlsafe(NONCE_BYTES)
+        login = login_by(security.mechanism, security.user, security.password, nonce)
+        shaken = self.ask(SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=security.mechanism))
+        if shaken.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+            known = ", ".join(shaken.mechanisms) or "none"
+            raise self._refused(f"it knows {known}, and not {security.mechanism}")
+        if shaken.error_code != ErrorCode.NONE:
+            raise self._refused("this listener takes no login; see security.protocol")
+        token: bytes | None = login.first()
+        while token is not None:
+            said = self.ask(SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=token))
+            if said.error_code != ErrorCode.NONE:
+                raise self._refused(said.error_message or "it does not say why")
+            token = self._next_of(login, said.auth_bytes)
+        if said.session_lifetime_ms > 0:
+            lasts_s = LOGIN_USED_SHARE * said.session_lifetime_ms / 1000
+            self._login_ends_s = self._clock.monotonic_s() + lasts_s
+
+    def _next_of(self, login: SaslClient, said: bytes) -> bytes | None:
+        try:
+            return login.next(said)
+        except LoginFailed as reason:
+            raise self._refused(str(reason)) from reason
+
+    def _refused(self, why: str) -> AuthenticationFailed:
+        return AuthenticationFailed(f"no login at {self.address}: {why}")
+
     def _version_of(self, question: Question[Any, Any]) -> int:
         first, last = self._versions.get(question.api.key, (0, -1))
         version = min(last, question.version_max)
@@ -142,7 +185,7 @@ class KafkaConnection:
         question.api.write_request(request, version, writer)
         body = writer.to_bytes()
         try:
-            self._socket.sendall(_SIZE.pack(len(body)) + body)
+            self.stream.sendall(_SIZE.pack(len(body)) + body)
         except OSError as error:
             raise self._unavailable(error) from error
         except BaseException:  # Half a question may have been sent.
@@ -162,7 +205,7 @@ class KafkaConnection:
         until = self._clock.monotonic_s() + self._seconds_max + size / BYTES_A_SECOND_MIN
         while received < size:
             try:
-                count = self._socket.recv_into(data[received:])
+                count = self.stream.recv_into(data[received:])
             except OSError as error:
                 raise self._unavailable(error) from error
             if count == 0:
@@ -173,7 +216,24 @@ class KafkaConnection:
         return data
 
     def _unavailable(self, reason: OSError | str) -> BrokerUnavailable:
-        if hasattr(self, "_socket"):
+        if hasattr(self, "stream"):
             self.close()
-        words = (reason.strerror if isinstance(reason, OSError) else None) or reason
-        return BrokerUnavailable(f"no broker answers at {self.address}: {words}")
+        return _unavailable(self.address, reason)
+
+
+def opened(host: str, port: int, clock: Clock, security: Security) -> Stream:
+    """A socket to a broker, logged in, for one who speaks for himself.
+
+    Raises BrokerUnavailable, AuthenticationFailed.
+    """
+    if security.is_plain:
+        try:
+            return connected(host, port, CONNECT_SECONDS_MAX)
+        except OSError as error:
+            raise _unavailable(f"{host}:{port}", error) from error
+    return KafkaConnection(host, port, CONNECT_SECONDS_MAX, clock, security).stream
+
+
+def _unavailable(address: str, reason: OSError | str) -> BrokerUnavailable:
+    words = (reason.strerror if isinstance(reason, OSError) else None) or reason
+    return BrokerUnavailable(f"no broker answers at {address}: {words}")

@@ -24,6 +24,8 @@ class Question(Generic[Request, Response]):
 
 
 API_VERSIONS = Question(apis.API_VERSIONS)
+SASL_HANDSHAKE = Question(apis.SASL_HANDSHAKE)
+SASL_AUTHENTICATE = Question(apis.SASL_AUTHENTICATE, answer_bytes_max=64 * 1024)
 METADATA = Question(apis.METADATA)
 CREATE_TOPICS = Question(apis.CREATE_TOPICS)
 DELETE_TOPICS = Question(apis.DELETE_TOPICS)

@@ -4,18 +4,27 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice
+from pathlib import Path
 from struct import pack
 
 import pytest
 
+import smq
+from smq.client.clock import SYSTEM_CLOCK, Clock
+from smq.client.errors import AuthenticationFailed
 from smq.client.kafka.connection import BYTES_A_SECOND_MIN, KafkaConnection
 from smq.client.kafka.questions import ANSWER_BYTES_MAX, FETCH, METADATA
 from smq.client.producing.channel.wire_channel import WireChannel
+from smq.client.secure.security import security_of
 from smq.model.errors import BrokerError, ErrorCode, PeerError
+from smq.security.credentials import ScramMechanism
+from smq.testing.credentials import UsersInMemory
 from smq.testing.stepped_clock import SteppedClock
 from smq.wire.generated.fetch import FetchRequest
 from smq.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
 from tests.client.fake_kafka import FakeKafka
+from tests.client.secure.keys import broker_context, files_in
 
 
 def connect(kafka: FakeKafka) -> KafkaConnection:
@@ -143,3 +152,93 @@ def test_an_answer_may_be_as_large_as_its_question_lets_it() -> None:
     with pytest.raises(PeerError, match=f"an answer of {ANSWER_BYTES_MAX + 1} bytes"):
         KafkaConnection("127.0.0.1", port)
     assert FETCH.answer_bytes_max > ANSWER_BYTES_MAX
+
+
+# --- logins --------------------------------------------------------------------------------------
+
+
+def logged_in(kafka: FakeKafka, clock: Clock = SYSTEM_CLOCK, **given: str) -> KafkaConnection:
+    """A connection by SASL_PLAINTEXT; an underscore of a property's name is a dot."""
+    properties = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256"}
+    properties |= {"sasl.username": "alice", "sasl.password": "pencil"}
+    properties |= {name.replace("_", "."): value for name, value in given.items()}
+    host, _, port = kafka.bootstrap.split(",")[0].partition(":")
+    return KafkaConnection(host, int(port), clock=clock, security=security_of(properties, {}))
+
+
+@pytest.fixture
+def guarded(kafka: FakeKafka) -> FakeKafka:
+    """It takes nothing from who has not logged in."""
+    kafka.users = UsersInMemory({"alice": "pencil"})
+    return kafka
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_a_user_logs_in_before_all_other_questions(guarded: FakeKafka, mechanism: str) -> None:
+    connection = logged_in(guarded, sasl_mechanism=mechanism)
+    connection.ask(METADATA, MetadataRequest())
+    assert guarded.logged_in == ["alice"]
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"sasl_password": "pen"}, "invalid credentials"),
+        ({"sasl_username": "bob"}, "invalid credentials"),
+        ({"sasl_mechanism": "SCRAM-SHA-512"}, "it knows SCRAM-SHA-256, PLAIN"),
+    ],
+)
+def test_a_login_that_is_refused_says_why(
+    guarded: FakeKafka, given: dict[str, str], said: str
+) -> None:
+    with pytest.raises(AuthenticationFailed, match=said):
+        logged_in(guarded, SYSTEM_CLOCK, **given)
+
+
+def test_a_listener_without_logins_says_so(kafka: FakeKafka) -> None:
+    with pytest.raises(AuthenticationFailed, match="takes no login"):
+        logged_in(kafka)
+
+
+def test_a_broker_that_does_not_know_the_password_is_refused(guarded: FakeKafka) -> None:
+    """It may be another one, which takes any proof."""
+    assert guarded.users is not None
+    found = guarded.users.found["alice", ScramMechanism.SCRAM_SHA_256]
+    wrong = found._replace(server_key=bytes(32))
+    guarded.users.found["alice", ScramMechanism.SCRAM_SHA_256] = wrong
+    with pytest.raises(AuthenticationFailed, match="does not prove"):
+        logged_in(guarded)
+
+
+def test_a_connection_counts_as_closed_before_its_login_ends(guarded: FakeKafka) -> None:
+    guarded.login_lasts_ms = 1000
+    clock = SteppedClock()
+    connection = logged_in(guarded, clock)
+    connection.start(METADATA, MetadataRequest())
+    clock.sleep(0.95)
+    assert not connection.is_closed, "an answer is owed"
+    connection.finish()
+    assert connection.is_closed
+
+
+def test_a_channel_is_logged_in_and_in_tls(guarded: FakeKafka, tmp_path: Path) -> None:
+    guarded.tls = broker_context(tmp_path)
+    guarded.add_topic("a")
+    config = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.username": "alice",
+        "sasl.password": "pencil",
+        "ssl.ca.location": files_in(tmp_path).authority,
+    }
+    with smq.connect(guarded.bootstrap, config=config) as client:
+        with client.producer() as producer:
+            sent = [producer.send("a", b"%d" % i) for i in range(100)]
+            assert [each.result(10).offset for each in sent] == list(range(100))
+        with client.consumer() as consumer:
+            consumer.assign([("a", 0)])
+            consumer.seek("a", 0, "earliest")
+            got = [bytes(record.value or b"") for record in islice(consumer, 100)]
+    assert got == [b"%d" % i for i in range(100)]
+    assert set(guarded.logged_in) == {"alice"}

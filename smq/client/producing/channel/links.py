@@ -80,7 +80,8 @@ class Links:
         if door is not None:
             logger.info("to broker %s over the wire: %s bytes at once", node_id, request_bytes)
             door.close()
-        return WireChannel(*self._ask(lambda cluster: cluster.address(node_id)))
+        host, port = self._ask(lambda cluster: cluster.address(node_id))
+        return WireChannel(host, port, self._reach.clock, self._reach.security)
 
     def _door(self, node_id: int) -> Door | None:
         if self._open_door is None:

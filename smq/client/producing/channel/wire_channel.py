@@ -8,10 +8,12 @@ import numpy as np
 
 from shm.kernels.record.records_encode import One
 from shm.kernels.session.one_record import put_one
-from smq.client.errors import BrokerUnavailable, ChannelGone
-from smq.client.kafka.connection import CONNECT_SECONDS_MAX, connected
+from smq.client.clock import SYSTEM_CLOCK, Clock
+from smq.client.errors import ChannelGone
+from smq.client.kafka.connection import Stream, opened
 from smq.client.producing.channel.channel import REQUEST_BYTES_MAX
 from smq.client.producing.encode.batch_writer import Stamp
+from smq.client.secure.security import PLAINTEXT, Security
 from smq.client.wait import READABLE, WRITABLE
 
 # The most that a slow broker may let pile up here. The producer's buffer bounds the rest.
@@ -23,17 +25,15 @@ _SIZE = Struct(">i")
 
 
 class WireChannel:
-    """See Channel. Raises BrokerUnavailable if it cannot connect."""
+    """See Channel. Raises BrokerUnavailable, AuthenticationFailed if it cannot connect."""
 
     is_quiet = False
     request_bytes_max = REQUEST_BYTES_MAX
 
-    def __init__(self, host: str, port: int) -> None:
-        try:
-            self._socket = connected(host, port, CONNECT_SECONDS_MAX)
-        except OSError as error:
-            reason = error.strerror or error
-            raise BrokerUnavailable(f"no broker answers at {host}:{port}: {reason}") from error
+    def __init__(
+        self, host: str, port: int, clock: Clock = SYSTEM_CLOCK, security: Security = PLAINTEXT
+    ) -> None:
+        self._socket: Stream = opened(host, port, clock, security)
         self._socket.setblocking(False)  # noqa: FBT003  (the socket's own signature)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._room = np.zeros(0, np.uint8)

@@ -1,8 +1,8 @@
 import pytest
 
 from smq.app.process.clock import wall_ms
-from smq.app.process.pkcs12 import opened
 from smq.cli.key_pairs import make_pair
+from smq.security.pkcs12 import opened
 from tests.app.process.test_key_stores import pkcs12_of, trust_store
 
 

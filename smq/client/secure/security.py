@@ -1,0 +1,167 @@
+"""How a client proves who it is, and has the broker prove who it is: the properties of Kafka's
+clients, and librdkafka's names for them.
+
+    security.protocol        PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL
+    sasl.mechanism           PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512
+    sasl.jaas.config         with the user and the password; or sasl.username and sasl.password
+    ssl.truststore.…         the authorities that are trusted; without them those of the system
+    ssl.keystore.…           the client's own key and certificates
+
+Secrets appear in no text that these classes make of themselves.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from smq.client.arguments import text_by_name
+from smq.client.secure.jaas import PLAIN_MODULE, login_of
+from smq.client.secure.logins import MECHANISMS, PLAIN
+from smq.client.secure.properties import read_properties, variables
+from smq.security.listeners import Protocol
+
+PREFIXES = ("security.", "sasl.", "ssl.", "enable.ssl.")
+PROPERTIES_VARIABLE = "SMQ_CLIENT_PROPERTIES"  # Names a file.
+
+_STORES = tuple(
+    f"ssl.{kind}.{name}"
+    for kind, own in (("keystore", ("key", "certificate.chain")), ("truststore", ("certificates",)))
+    for name in ("location", "password", "type", *own)
+)
+_SAME: Final = {  # librdkafka's names.
+    "sasl.mechanisms": "sasl.mechanism",
+    "ssl.ca.location": "ssl.truststore.location",
+    "ssl.ca.pem": "ssl.truststore.certificates",
+    "ssl.key.pem": "ssl.keystore.key",
+    "ssl.certificate.pem": "ssl.keystore.certificate.chain",
+}
+_TAKEN = {
+    "security.protocol", "sasl.mechanism", "sasl.jaas.config", "sasl.username", "sasl.password",
+    "ssl.key.password", "ssl.enabled.protocols", "ssl.endpoint.identification.algorithm",
+    "ssl.key.location", "ssl.certificate.location", "enable.ssl.certificate.verification",
+    *_STORES,
+}  # fmt: skip
+_OF_JAVA = (  # They choose parts of Java, and no behaviour.
+    "ssl.protocol", "ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm",
+    "ssl.secure.random.implementation", "sasl.kerberos.", "sasl.login.refresh.",
+    "sasl.login.retry.", "sasl.login.connect.", "sasl.login.read.", "security.providers",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Keys and authorities, as properties name them.
+
+    values        by property; those that are not set are empty
+    checks_names  whether the broker's certificate must be for the host that was asked for
+    """
+
+    values: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    checks_names: bool = True
+
+    def __getitem__(self, name: str) -> str:
+        return dict(self.values).get(name, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """How connections are made: `tls` is None for plain bytes, `mechanism` "" without a login."""
+
+    tls: TlsFiles | None = None
+    mechanism: str = ""
+    user: str = ""
+    password: str = field(default="", repr=False)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a connection needs nothing more than a socket."""
+        return self.tls is None and not self.mechanism
+
+
+PLAINTEXT = Security()
+
+
+def security_of(
+    given: Mapping[str, str] | str | os.PathLike[str] | None,
+    environment: Mapping[str, str] = os.environ,
+) -> Security:
+    """What properties, or a file of them, say; those that are not given come from the environment.
+
+    Names that have nothing to do with security are ignored in files and refused elsewhere. Raises
+    TypeError, ValueError with a sentence that tells no secret.
+    """
+    if given is None and PROPERTIES_VARIABLE in environment:
+        given = environment[PROPERTIES_VARIABLE]
+    set_outside = variables(environment)
+    set_outside.pop("properties", None)
+    properties = _named(set_outside, of_file=False)
+    if isinstance(given, str | os.PathLike):
+        properties |= _named(read_properties(given), of_file=True)
+    elif given is not None:
+        if not isinstance(given, Mapping):
+            raise TypeError(
+                f"config is a mapping of properties or a file's path, not {type(given).__name__}"
+            )
+        properties |= _named(given, of_file=False)
+    return _security(properties)
+
+
+def _named(given: Mapping[str, str], *, of_file: bool) -> dict[str, str]:
+    """The properties of security by Kafka's names."""
+    named = {}
+    for name, value in text_by_name("config", given).items():
+        kafka_name = _SAME.get(name, name)
+        if kafka_name in _TAKEN:
+            named[kafka_name] = value
+        elif not name.startswith(_OF_JAVA) and (name.startswith(PREFIXES) or not of_file):
+            raise ValueError(f"{name} is no property that SMQ's clients know")
+    return named
+
+
+def _security(properties: Mapping[str, str]) -> Security:
+    if not properties:
+        return PLAINTEXT
+    name = properties.get("security.protocol", "PLAINTEXT").upper()
+    if name not in Protocol.__members__:
+        known = ", ".join(Protocol.__members__)
+        raise ValueError(f"security.protocol is {name}; it should be one of {known}")
+    protocol = Protocol[name]
+    tls = _tls(properties) if protocol.has_tls else None
+    if not protocol.has_sasl:
+        return Security(tls)
+    mechanism, user, password = _login(properties)
+    return Security(tls, mechanism, user, password)
+
+
+def _tls(properties: Mapping[str, str]) -> TlsFiles:
+    if properties.get("enable.ssl.certificate.verification", "true") != "true":
+        raise ValueError(
+            "enable.ssl.certificate.verification can only be true: without it anybody could be "
+            "the broker; name its authority as ssl.ca.location"
+        )
+    algorithm = properties.get("ssl.endpoint.identification.algorithm", "https").lower()
+    if algorithm not in {"https", "", "none"}:
+        raise ValueError(
+            f"ssl.endpoint.identification.algorithm is {algorithm!r}; it should be https, or "
+            "empty for a broker whose certificate does not name its host"
+        )
+    values = ((name, value) for name, value in properties.items() if name.startswith("ssl."))
+    return TlsFiles(tuple(sorted(values)), checks_names=algorithm == "https")
+
+
+def _login(properties: Mapping[str, str]) -> tuple[str, str, str]:
+    """Mechanism, user and password."""
+    mechanism = properties.get("sasl.mechanism", "")
+    if mechanism not in MECHANISMS:
+        said = f"is {mechanism}" if mechanism else "is not set"
+        raise ValueError(f"sasl.mechanism {said}; it should be one of {', '.join(MECHANISMS)}")
+    if "sasl.jaas.config" in properties:
+        module, user, password = login_of(properties["sasl.jaas.config"])
+        if (module == PLAIN_MODULE) != (mechanism == PLAIN):
+            raise ValueError(f"sasl.jaas.config names {module}, which is not for {mechanism}")
+        return mechanism, user, password
+    user, password = properties.get("sasl.username", ""), properties.get("sasl.password", "")
+    if not user or not password:
+        raise ValueError("a login needs sasl.jaas.config, or sasl.username and sasl.password")
+    return mechanism, user, password

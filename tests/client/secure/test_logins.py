@@ -1,0 +1,91 @@
+"""The client's side of PLAIN and SCRAM, against the broker's own side and that of `scramp`."""
+
+from base64 import b64encode
+from collections.abc import Callable
+
+import pytest
+import scramp
+
+from smq.client.secure.logins import (
+    ITERATIONS_MAX,
+    MECHANISMS,
+    LoginFailed,
+    SaslClient,
+    ScramLogin,
+    login_by,
+)
+from smq.security.credentials import ScramMechanism
+from smq.security.decoys import Decoys
+from smq.security.mechanisms import LoginServers
+from smq.testing.credentials import UsersInMemory
+
+USERS = UsersInMemory({"alice": "pencil", "a,b=c": "ü"})
+SERVERS = LoginServers(USERS, Decoys(b"secret"), lambda: "serversnonce")
+
+
+def exchange(login: SaslClient, respond: Callable[[bytes], object]) -> None:
+    """Let both sides talk until the client has nothing to say."""
+    token: bytes | None = login.first()
+    while token is not None:
+        said = respond(token)
+        token = login.next(said() if callable(said) else bytes(said))  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize(("user", "password"), [("alice", "pencil"), ("a,b=c", "ü")])
+def test_a_user_logs_in_at_the_broker(mechanism: str, user: str, password: str) -> None:
+    server = SERVERS.begin(mechanism)
+    exchange(login_by(mechanism, user, password, "nonce"), server.respond)
+    assert server.user == user
+
+
+@pytest.mark.parametrize("mechanism", ScramMechanism)
+def test_a_user_logs_in_at_the_server_of_scramp(mechanism: ScramMechanism) -> None:
+    known = scramp.ScramMechanism(mechanism.sasl_name)
+    auth = known.make_auth_info("pencil", iteration_count=4096)
+    server = known.make_server(lambda _: auth)
+
+    def respond(token: bytes) -> bytes:
+        if server.stage is None:
+            server.set_client_first(token.decode())
+            return str(server.get_server_first()).encode()
+        server.set_client_final(token.decode())
+        return str(server.get_server_final()).encode()
+
+    exchange(ScramLogin(mechanism, "alice", "pencil", "nonce"), respond)
+
+
+def begun(first: str = "nonceX", salt: bytes = b"salt", iterations: int = 4096) -> ScramLogin:
+    """A login that has got the server's first message."""
+    login = ScramLogin(ScramMechanism.SCRAM_SHA_256, "alice", "pencil", "nonce")
+    login.next(f"r={first},s={b64encode(salt).decode()},i={iterations}".encode())
+    return login
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"v=", b"v=AAAA", b"e=invalid-proof", b"\xff", b"v=" + b64encode(bytes(32))]
+)
+def test_a_broker_that_does_not_know_the_password_is_refused(said: bytes) -> None:
+    with pytest.raises(LoginFailed, match="does not prove"):
+        begun().next(said)
+
+
+@pytest.mark.parametrize("nonce", ["nonce", "other", "Xnonce"])
+def test_an_answer_to_another_login_is_refused(nonce: str) -> None:
+    with pytest.raises(LoginFailed, match="another login"):
+        begun(nonce)
+
+
+@pytest.mark.parametrize("iterations", [1, 4095, ITERATIONS_MAX + 1, 999_999_999])
+def test_a_broker_does_not_choose_how_long_the_client_computes(iterations: int) -> None:
+    with pytest.raises(LoginFailed, match="iterations"):
+        begun(iterations=iterations)
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"r=nonceX", b"r=nonceX,s=!,i=4096", b"r=nonceX,s=AAAAA,i=4096", b"\xff\xff"]
+)
+def test_an_answer_that_is_not_scrams_is_refused(said: bytes) -> None:
+    login = ScramLogin(ScramMechanism.SCRAM_SHA_256, "alice", "pencil", "nonce")
+    with pytest.raises(LoginFailed):
+        login.next(said)

@@ -1,0 +1,70 @@
+"""A socket in TLS is opened to the broker that was meant, and to no other."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from smq.cli.key_pairs import KeyPair
+from smq.client.clock import SYSTEM_CLOCK
+from smq.client.errors import AuthenticationFailed
+from smq.client.secure.opening import connected, in_tls
+from smq.client.secure.security import TlsFiles
+from tests.client.fake_kafka import FakeKafka
+from tests.client.secure.keys import BROKER, ELSEWHERE, broker_context, files_in
+
+
+def tls_files(path: str, *, checks_names: bool = True) -> TlsFiles:
+    """Only this authority is trusted."""
+    return TlsFiles((("ssl.truststore.location", path),), checks_names=checks_names)
+
+
+def shake_hands(kafka: FakeKafka, files: TlsFiles, host: str = "localhost") -> None:
+    """Open a connection, and close it."""
+    port = int(kafka.bootstrap.split(",")[0].rpartition(":")[2])
+    in_tls(connected("127.0.0.1", port, 5), host, files, 5, SYSTEM_CLOCK).close()
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+def test_a_broker_proves_who_it_is(kafka: FakeKafka, tmp_path: Path, host: str) -> None:
+    kafka.tls = broker_context(tmp_path)
+    shake_hands(kafka, tls_files(files_in(tmp_path).authority), host)
+
+
+@pytest.mark.parametrize(
+    ("pair", "trusted", "said"),
+    [(BROKER, "other", "certificate|issuer"), (ELSEWHERE, "authority", "[Hh]ostname mismatch")],
+)
+def test_another_broker_is_refused(
+    kafka: FakeKafka, tmp_path: Path, pair: KeyPair, trusted: str, said: str
+) -> None:
+    kafka.tls = broker_context(tmp_path, pair)
+    with pytest.raises(AuthenticationFailed, match=said):
+        shake_hands(kafka, tls_files(getattr(files_in(tmp_path), trusted)))
+
+
+def test_a_name_that_is_not_checked_may_be_another(kafka: FakeKafka, tmp_path: Path) -> None:
+    kafka.tls = broker_context(tmp_path, ELSEWHERE)
+    shake_hands(kafka, tls_files(files_in(tmp_path).authority, checks_names=False))
+
+
+def test_a_broker_without_tls_is_refused(tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair()
+    theirs.sendall(b"\0\0\0\4\0\0\0\1")
+    with theirs, pytest.raises(AuthenticationFailed, match="no TLS"):
+        in_tls(ours, "localhost", tls_files(files_in(tmp_path).authority), 5, SYSTEM_CLOCK)
+    assert ours.fileno() < 0
+
+
+def test_a_handshake_that_never_ends_is_given_up(tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair()
+    with theirs, pytest.raises(TimeoutError):
+        in_tls(ours, "localhost", tls_files(files_in(tmp_path).authority), 0.05, SYSTEM_CLOCK)
+    assert ours.fileno() < 0
+
+
+def test_a_file_that_is_gone_closes_the_socket(tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair()
+    with theirs, pytest.raises(AuthenticationFailed, match="cannot be read"):
+        in_tls(ours, "localhost", tls_files(str(tmp_path / "none")), 5, SYSTEM_CLOCK)
+    assert ours.fileno() < 0

@@ -1,0 +1,102 @@
+"""Properties of Kafka's clients, and librdkafka's names for them, say how to connect."""
+
+from pathlib import Path
+
+import pytest
+
+from smq.client.secure.jaas import PLAIN_MODULE, SCRAM_MODULE
+from smq.client.secure.security import PLAINTEXT, Security, security_of
+
+NOTHING: dict[str, str] = {}
+SCRAM = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256"}
+ALICE = SCRAM | {"sasl.username": "alice", "sasl.password": "secret"}
+
+
+def test_nothing_that_is_set_means_plain_bytes() -> None:
+    assert security_of(None, NOTHING) is PLAINTEXT
+    assert security_of({"security.protocol": "plaintext"}, NOTHING).is_plain
+
+
+def test_a_user_is_named_by_kafkas_and_by_librdkafkas_properties() -> None:
+    jaas = f'{SCRAM_MODULE} required username="alice" password="secret";'
+    wanted = Security(mechanism="SCRAM-SHA-256", user="alice", password="secret")
+    assert security_of(ALICE, NOTHING) == wanted
+    assert security_of(SCRAM | {"sasl.jaas.config": jaas}, NOTHING) == wanted
+    renamed = {name.replace("mechanism", "mechanisms"): value for name, value in ALICE.items()}
+    assert security_of(renamed, NOTHING) == wanted
+
+
+def test_authorities_are_named_by_both() -> None:
+    for name in ("ssl.truststore.location", "ssl.ca.location"):
+        found = security_of({"security.protocol": "SSL", name: "/ca.pem"}, NOTHING)
+        assert found.tls is not None
+        assert found.tls["ssl.truststore.location"] == "/ca.pem"
+        assert found.tls.checks_names
+
+
+def test_the_name_of_the_host_is_checked_unless_the_user_says_otherwise() -> None:
+    for value in ("", "none"):
+        given = {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": value}
+        tls = security_of(given, NOTHING).tls
+        assert tls is not None
+        assert not tls.checks_names
+
+
+def test_a_file_may_have_other_properties_too(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    lines = [f"{name}={value}" for name, value in ALICE.items()]
+    path.write_text("\n".join([*lines, "bootstrap.servers=a:1", "acks=all", "ssl.protocol=TLS"]))
+    assert security_of(path, NOTHING).user == "alice"
+    assert security_of(str(path), NOTHING).user == "alice"
+
+
+def test_the_environment_gives_what_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("sasl.username=bob\n")
+    environment = {
+        "SMQ_CLIENT_PROPERTIES": str(path),
+        "SMQ_CLIENT_SASL_PASSWORD": "secret",
+        "SMQ_CLIENT_SASL_USERNAME": "alice",
+    } | {f"SMQ_CLIENT_{name.upper().replace('.', '_')}": value for name, value in SCRAM.items()}
+    assert security_of(None, environment).user == "bob"
+    assert security_of({"sasl.username": "carol"}, environment).user == "carol"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"security.protocol": "TLS"}, "security.protocol is TLS"),
+        ({"security.protocol": "SASL_SSL"}, "sasl.mechanism is not set"),
+        (ALICE | {"sasl.mechanism": "GSSAPI"}, "sasl.mechanism is GSSAPI"),
+        (SCRAM, "a login needs"),
+        (ALICE | {"sasl.password": ""}, "a login needs"),
+        (ALICE | {"sasl.pasword": "x"}, "sasl.pasword is no property"),
+        (ALICE | {"acks": "all"}, "acks is no property"),
+        (
+            SCRAM | {"sasl.jaas.config": f'{PLAIN_MODULE} required username="a" password="b";'},
+            "not for SCRAM-SHA-256",
+        ),
+        ({"security.protocol": "SSL", "enable.ssl.certificate.verification": "false"}, "only be"),
+        ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "x"}, "'x'"),
+    ],
+)
+def test_a_property_that_makes_no_sense_is_refused(given: dict[str, str], said: str) -> None:
+    with pytest.raises(ValueError, match=said) as refused:
+        security_of(given, NOTHING)
+    assert "secret" not in str(refused.value)
+
+
+def test_another_kind_of_config_is_refused() -> None:
+    for given in (5, {"sasl.username": 5}, {5: "x"}):
+        with pytest.raises(TypeError):
+            security_of(given, NOTHING)  # type: ignore[arg-type]
+
+
+def test_no_text_of_it_tells_a_secret() -> None:
+    given = ALICE | {
+        "security.protocol": "SASL_SSL",
+        "ssl.keystore.key": "secret",
+        "ssl.key.password": "secret",
+    }
+    found = security_of(given, NOTHING)
+    assert "secret" not in f"{found} {found!r} {found.tls!r}"
