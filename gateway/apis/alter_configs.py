@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from gateway.apis.configs.entries import invalid
 from gateway.apis.configs.kind import Configs, ResourceKind
-from gateway.apis.configs.kinds import KINDS, check_rights
+from gateway.apis.configs.kinds import KINDS, Resource, check_rights
 from gateway.coordinator_context import CoordinatorContext
 from smq.model.errors import BrokerError, ErrorCode
 from smq.security.acls import Operation as AclOperation
@@ -113,6 +113,8 @@ class _Change:
             found = KINDS.get(kind)
             if found is None:
                 raise invalid(f"Unknown resource type {kind}")
+            if kind == Resource.BROKER_LOGGER and isinstance(resource, AlterConfigsResource):
+                raise invalid("The log levels of a broker change one by one.")
             check_rights(kind, name, AclOperation.ALTER_CONFIGS, self._context.rights)
             configs = new(found, self._context)
             found.replace(name, configs, self._by, self._context, validate_only=self._validate_only)

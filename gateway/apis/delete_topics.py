@@ -2,7 +2,8 @@
 
 - Deletes each topic with its records, configs and committed offsets. The other processes drop their
   state when they see the next catalog.
-- UNKNOWN_TOPIC_OR_PARTITION: no such topic. INVALID_REQUEST: a repeated name or id.
+- UNKNOWN_TOPIC_OR_PARTITION: no such topic. INVALID_REQUEST: a repeated name or id; a topic that
+  is named by both stays, and has one row.
 - From 5: error messages, and THROTTLING_QUOTA_EXCEEDED while the client has deleted too many
   partitions (KIP-599). From 6: topics by id (KIP-516), an unknown one is
   UNKNOWN_TOPIC_ID; both a name and an id, or neither, is INVALID_REQUEST.
@@ -10,7 +11,7 @@
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from uuid import UUID
 
 from gateway.coordinator_context import CoordinatorContext
@@ -39,12 +40,14 @@ def handle(
     # Look topics up in the former catalog: building a new one per topic would take too long.
     charge = context.charge(STRICT_FROM)
     deletion, names = _Deletion(context, charge), list(counts)
+    deletion.find_twice(request.topics)
     for first in range(0, max(1, len(names)), PART_TOPICS):
-        results = [
+        found = [
             deletion.find(DeleteTopicState(name=name, topic_id=UUID(bytes=key)), counts[name, key])
             for name, key in names[first : first + PART_TOPICS]
         ]
         deletion.carry_out(context.coordinator.topics)
+        results = [each for each in found if each is not None]
         yield DeleteTopicsResponse(responses=results, throttle_time_ms=charge.throttle_ms)
 
 
@@ -54,17 +57,42 @@ class _Deletion:
     def __init__(self, context: CoordinatorContext, charge: Charge) -> None:
         self._catalog, self._charge = context.coordinator.topics.catalog, charge
         self._rights, self._may_all = context.rights, context.rights.cluster(Operation.DELETE)
-        self._names: set[str] = set()
+        self._twice: set[str] = set()
         self._due: list[Topic] = []
 
-    def find(self, asked: DeleteTopicState, count: int) -> DeletableTopicResult:
-        """Find one more topic; returns its row of the answer."""
+    def find_twice(self, asked: Iterable[DeleteTopicState]) -> None:
+        """Find the topics that are asked for by name and by id, where both may be deleted."""
+        by_name, by_id = set[str](), set[str]()
+        for each in asked:
+            topic = self._catalog.find_by_id(each.topic_id) if each.name is None else None
+            if each.name is not None and self._may_delete(each.name):
+                by_name.add(each.name)
+            elif topic is not None:
+                by_id.add(topic.name)
+        self._twice = by_name & by_id
+
+    def _may_delete(self, name: str) -> bool:
+        rights = self._rights
+        allowed = rights.topic(Operation.DELETE, name) and rights.topic(Operation.DESCRIBE, name)
+        return self._may_all or allowed
+
+    def find(self, asked: DeleteTopicState, count: int) -> DeletableTopicResult | None:
+        """Find one more topic; returns its row of the answer. None: that of its id stands for it,
+        too."""
+        if asked.name in self._twice:
+            return None
         try:
             self._check_name(asked)
             topic = _find(asked, count, self._catalog)
             self._check_deletes(topic.name)
-            if topic.name in self._names:
-                raise _invalid("The provided topic name maps to an ID that was already supplied.")
+            if topic.name in self._twice:
+                sentence = "The provided topic name maps to an ID that was already supplied."
+                return DeletableTopicResult(
+                    name=topic.name,
+                    topic_id=topic.id,
+                    error_code=ErrorCode.INVALID_REQUEST,
+                    error_message=sentence,
+                )
             self._charge.take(topic.partition_count)
         except BrokerError as refusal:
             return DeletableTopicResult(
@@ -73,7 +101,6 @@ class _Deletion:
                 error_code=refusal.code,
                 error_message=refusal.message,
             )
-        self._names.add(topic.name)
         self._due.append(topic)
         return DeletableTopicResult(name=topic.name, topic_id=topic.id)
 

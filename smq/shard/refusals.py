@@ -20,7 +20,7 @@ from smq.shard.plan_rows import rows_of
 
 def refuse_topics(data: np.ndarray, plan: np.ndarray, catalog: Catalog, rights: Rights) -> None:
     """Refuse the batches for topics that a client may not write to."""
-    rows, denied = rows_of(plan), ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    rows = rows_of(plan)
     for number in range(int(plan[words.HEAD_REQUEST_COUNT])):
         request = plan[request_at(number) :]
         first = int(request[words.REQUEST_TOPIC])
@@ -31,16 +31,27 @@ def refuse_topics(data: np.ndarray, plan: np.ndarray, catalog: Catalog, rights: 
             name = _name_of(key, catalog, by_id=request[words.REQUEST_VERSION] >= IDS_FROM)
             if name is not None and not rights.topic(Operation.WRITE, name):
                 row = int(topic[words.TOPIC_ROW])
-                _refuse(rows[row : row + int(topic[words.TOPIC_ROW_COUNT])], denied)
+                for each in rows[row : row + int(topic[words.TOPIC_ROW_COUNT])]:
+                    each[words.ROW_ERROR] = _why(each, data)
+                    each[words.ROW_STATE] = words.DONE
 
 
 def refuse_all(plan: np.ndarray) -> None:
     """Refuse every batch: the client may not use its transactional id."""
-    _refuse(rows_of(plan), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    rows = rows_of(plan)
+    rows[:, words.ROW_ERROR] = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    rows[:, words.ROW_STATE] = words.DONE
 
 
-def _refuse(rows: np.ndarray, error: ErrorCode) -> None:
-    rows[:, words.ROW_ERROR], rows[:, words.ROW_STATE] = error, words.DONE
+def _why(row: np.ndarray, data: np.ndarray) -> ErrorCode:
+    """Why a batch is refused for which its client has no right: perhaps it has none to write in a
+    transaction either, without an id."""
+    is_whole = row[words.ROW_BYTES] >= words.BATCH_HEADER_BYTES
+    if is_whole and not row[words.ROW_TRANSACTIONAL]:
+        low_byte = int(data[int(row[words.ROW_AT]) + words.BATCH_ATTRIBUTES_AT + 1])
+        if low_byte & words.ATTRIBUTE_TRANSACTIONAL:
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def _name_of(key: bytes, catalog: Catalog, *, by_id: bool) -> str | None:

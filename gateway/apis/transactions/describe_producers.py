@@ -21,7 +21,7 @@ from shm.kernels.log.producers import (
     R_PARTITION,
     R_PRODUCER_ID,
 )
-from smq.model.catalog import InternalPartition
+from smq.model.catalog import Catalog, InternalPartition
 from smq.model.errors import ErrorCode
 from smq.model.names import is_valid_topic_name
 from smq.model.now import Now
@@ -54,7 +54,7 @@ def handle(
             those.setdefault(number, []).append(some)
     rows = [TopicResponse(name=each.name) for each in request.topics if not each.partition_indexes]
     held, last, partitions = 0, "", list[PartitionResponse]()
-    for topic, described in _described_partitions(found, those, context.now):
+    for topic, described in _described_partitions(found, those, context):
         if held >= PART_ROWS:
             yield DescribeProducersResponse(topics=rows)
             rows, held, last = [], 0, ""
@@ -76,12 +76,20 @@ def _found(request: DescribeProducersRequest, context: ShardContext) -> Found:
 
 
 def _described_partitions(
-    found: Found, rows: dict[int, list[np.ndarray]], now: Now
+    found: Found, rows: dict[int, list[np.ndarray]], context: ShardContext
 ) -> Iterator[tuple[str, PartitionResponse]]:
     """Each partition with some of its producers; one with many comes several times."""
+    now, catalog = context.now, context.shard.catalog
     for (topic, index), led in found.items():
         if isinstance(led, ErrorCode):
-            yield topic, PartitionResponse(partition_index=index, error_code=led)
+            yield (
+                topic,
+                PartitionResponse(
+                    partition_index=index,
+                    error_code=led,
+                    error_message=_sentence(topic, led, catalog),
+                ),
+            )
             continue
         if isinstance(led, InternalPartition):  # Nobody writes there.
             yield topic, PartitionResponse(partition_index=index)
@@ -92,6 +100,14 @@ def _described_partitions(
             described = [_described(led, row, now) for row in some]
             producers = [each for each in described if each is not None]
             yield topic, PartitionResponse(partition_index=index, active_producers=producers)
+
+
+def _sentence(name: str, error: ErrorCode, catalog: Catalog) -> str | None:
+    """What Kafka says of a topic; of a partition the code says it."""
+    if error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return "Topic authorization failed."
+    is_unknown = error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and catalog.find(name) is None
+    return "This server does not host this topic-partition." if is_unknown else None
 
 
 def _find(name: str, index: int, context: ShardContext) -> Led | InternalPartition | ErrorCode:
