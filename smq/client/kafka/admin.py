@@ -110,8 +110,15 @@ def topic_configs(cluster: Cluster, name: str) -> Sequence[DescribeConfigsResour
 
 
 def message_bytes_max(cluster: Cluster, name: str) -> int | None:
-    """The largest batch that a topic takes; None if the broker does not tell."""
-    found = {each.name: each.value for each in topic_configs(cluster, name)}
+    """The largest batch that a topic takes; None if the broker does not tell, or not us: a right
+    to write is none to ask for settings."""
+    try:
+        configs = topic_configs(cluster, name)
+    except BrokerError as error:
+        if error.code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise
+        return None
+    found = {each.name: each.value for each in configs}
     return number_of(found, MESSAGE_BYTES_MAX, 0) or None
 
 

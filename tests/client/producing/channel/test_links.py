@@ -41,6 +41,14 @@ def test_a_topic_has_leaders_and_a_largest_batch(kafka: FakeKafka, links: Links)
     assert links.topic_now("t") == ProducerTopic((2, 2, 1), 77)
 
 
+def test_a_producer_that_may_not_see_settings_takes_kafkas_default(
+    kafka: FakeKafka, links: Links
+) -> None:
+    kafka.add_topic("a")
+    kafka.faults["DescribeConfigs"].append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert links.topic("a").message_bytes_max == MESSAGE_BYTES_MAX_DEFAULT
+
+
 def test_asking_for_a_missing_topic_raises_no_such_topic(links: Links) -> None:
     for ask in (links.topic, links.topic_now):
         with pytest.raises(NoSuchTopic):
