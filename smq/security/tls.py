@@ -6,9 +6,10 @@ back. Performs no IO.
            ◀──────────────────────────        ◀──────────────────
                  take_sent()                   write(view)
 
-What a peer can make it do is bounded: the key exchange is on P-256 alone (one hello with ffdhe8192
-takes 175 ms), there is no renegotiation, and no session is resumed: a resumed one would show a
-client certificate without a new proof that the client has its key.
+OpenSSL gets one record at a time, so that a turn can be bounded by records: a peer may send ten
+thousand that ask for new keys and hold no data. The key exchange is on P-256 alone (one hello with
+ffdhe8192 takes 175 ms), there is no renegotiation, and no session is resumed: a resumed one would
+show a client certificate without a new proof that the client has its key.
 """
 
 import _ssl
@@ -18,7 +19,9 @@ import ssl
 CURVE = "prime256v1"
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # Of TLS 1.2. Those of 1.3 are all as good.
 WRITE_BYTES_MAX = 256 * 1024  # Encrypted at once, as 16 records: the socket takes about as much.
-READS_MAX = 64  # Records in a turn: a peer may send very many that hold a byte each.
+RECORDS_MAX = 64  # Of a turn: a megabyte if they are large, and a millisecond if they are keys.
+_HEADER_BYTES, _LENGTH_AT = 5, 3  # A record: type, version, length, then as many bytes.
+_RECORD_TYPES = range(20, 25)
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH = {
     "none": ssl.CERT_NONE,
@@ -65,41 +68,67 @@ class TlsEngine:
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._received = bytearray()  # What OpenSSL has not got yet.
         self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self.is_established, self.is_drained = False, True
 
     def receive(self, ciphertext: bytes | memoryview) -> None:
         """Take what the peer has sent."""
-        self._incoming.write(ciphertext)
+        self._received += ciphertext
         self.is_drained = False
+
+    def _feed(self) -> bool:
+        """Give OpenSSL the next record; False: it is not whole. What is no record is given too: it
+        says what is wrong."""
+        received = self._received
+        if not received:
+            return False
+        length = len(received)
+        if received[0] in _RECORD_TYPES:
+            if length < _HEADER_BYTES:
+                return False
+            length = _HEADER_BYTES + int.from_bytes(received[_LENGTH_AT:_HEADER_BYTES])
+            if len(received) < length:
+                return False
+        with memoryview(received) as view:
+            self._incoming.write(view[:length])
+        del received[:length]
+        return True
 
     def shake_hands(self) -> None:
         """Go on with the handshake, as far as what was received allows. Raises SSLError."""
-        try:
-            self._object.do_handshake()
-        except ssl.SSLWantReadError:
-            self.is_drained = True
-            return
-        if self._object.session_reused:
-            raise ssl.SSLError("a session was resumed")
-        self.is_established = True
+        while not self.is_established:
+            try:
+                self._object.do_handshake()
+            except ssl.SSLWantReadError:
+                if not self._feed():
+                    self.is_drained = True
+                    return
+                continue
+            if self._object.session_reused:
+                raise ssl.SSLError("a session was resumed")
+            self.is_established = True
 
     def read_into(self, view: memoryview) -> int:
         """Decrypt into `view`: the number of bytes, 0 if a record is not whole, -1 at the end.
         Raises SSLError."""
-        at = 0
-        try:
-            for _ in range(READS_MAX):
-                if at == len(view):
-                    break
+        at = fed = 0
+        while at < len(view):
+            try:
                 count = self._into(view[at:])
-                if not count:
-                    return at or -1
-                at += count
-        except ssl.SSLWantReadError:
-            self.is_drained = True
-        except ssl.SSLZeroReturnError:
-            return at or -1
+            except ssl.SSLWantReadError:
+                if fed == RECORDS_MAX:
+                    return at
+                if not self._feed():
+                    self.is_drained = True
+                    return at
+                fed += 1
+                continue
+            except ssl.SSLZeroReturnError:
+                count = 0
+            if not count:
+                return at or -1
+            at += count
         return at
 
     def _into(self, view: memoryview) -> int:

@@ -1,11 +1,14 @@
 """The engine against Python's own client, and what a client cannot make it do."""
 
+import _ssl
+import ctypes
 import ssl
 from random import Random
+from typing import Any
 
 import pytest
 
-from smq.security.tls import READS_MAX, TlsEngine
+from smq.security.tls import RECORDS_MAX, TlsEngine
 from tests.security.tls_bench import (
     Client,
     Files,
@@ -113,14 +116,39 @@ def test_both_sides_see_the_end(files: Files) -> None:
 def test_a_turn_reads_a_bounded_number_of_records(files: Files) -> None:
     engine, client = TlsEngine(context_of(files)), Client(client_context(files))
     connected(engine, client)
-    for _ in range(READS_MAX + 10):
+    for _ in range(RECORDS_MAX + 10):
         client.tls.write(b"x")
     engine.receive(client.outgoing.read())
     view = memoryview(bytearray(1000))
-    assert engine.read_into(view) == READS_MAX
+    assert engine.read_into(view) == RECORDS_MAX
     assert not engine.is_drained
     assert engine.read_into(view) == 10
     assert engine.is_drained
+
+
+KEY_UPDATE_REQUESTED, OBJECT_AT = 1, object.__basicsize__ + 8  # After Python's socket: SSL *.
+
+
+def test_a_flood_of_new_keys_is_read_a_few_records_a_turn(files: Files) -> None:
+    engine, client = TlsEngine(context_of(files)), Client(client_context(files))
+    connected(engine, client)
+    openssl = ctypes.CDLL(_ssl.__file__)
+    openssl.SSL_key_update.argtypes = (ctypes.c_void_p, ctypes.c_int)
+    openssl.SSL_do_handshake.argtypes = (ctypes.c_void_p,)
+    inner: Any = client.tls
+    connection = ctypes.c_void_p.from_address(id(inner._sslobj) + OBJECT_AT)
+    turns, count = 3, 3 * RECORDS_MAX
+    for _ in range(count):
+        assert openssl.SSL_key_update(connection, KEY_UPDATE_REQUESTED) == 1
+        openssl.SSL_do_handshake(connection)
+    client.tls.write(b"data")
+    engine.receive(client.outgoing.read())
+    view = memoryview(bytearray(100))
+    for turn in range(1, turns + 1):
+        assert engine.read_into(view) == 0
+        assert not engine.is_drained
+        assert 0 < engine.unsent_bytes <= turn * RECORDS_MAX * 32
+    assert engine.read_into(view) == len(b"data")
 
 
 def test_garbage_raises_only_ssl_errors(files: Files) -> None:

@@ -281,7 +281,8 @@ class Connection:
         One that waits for the coordinator reads on until a request waits behind: otherwise a
         disconnect would go unnoticed.
         """
-        waits_alone = self.relayed_count and not self.rest.received_bytes
+        holds = self.rest.received_bytes or (self.tls is not None and self.tls.wants_turn)
+        waits_alone = self.relayed_count and not holds
         if self.is_full and not waits_alone and not self.closed and self._events & _READ:
             self._listen_to(self._events & ~_READ)
 
