@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from smq.app.coordinator.outlet import Outlet
 from smq.app.process.link import Link
@@ -23,10 +23,11 @@ from smq.coordinator.transactions.orders import MarkerOrder, Order, SyncOrder
 from smq.model.errors import ErrorCode
 from smq.model.now import Now
 from smq.wire.internal import transactions as questions
-from smq.wire.internal.form import Failed, decode_answer, encode_question
+from smq.wire.internal.form import Failed, Question, decode_answer, encode_question
 from smq.wire.internal.frames import ACCEPTOR_IDS_FROM, InternalFrame
 
 Sent: TypeAlias = list[int] | Failed
+A = TypeVar("A")
 
 # A shard that knows a later epoch of the producer has no open transaction of this one.
 _DONE = frozenset({ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH})
@@ -43,25 +44,25 @@ class Errands:
         self._waiting: dict[Link, dict[int, Callable[[bytes], None]]] = {}
 
     def send(self, order: Order, answered: Callable[[Sent], None]) -> None:
-        """Send an order; `answered` gets Failed if the shard cannot execute it or is silent.
+        """Send an order; `answered` gets Failed if the shard cannot execute it or is silent."""
+        self.ask(order.node, _question(order), answered)
 
-        Over a link of the shard's it goes with the answers of this turn.
-        """
-        question = _question(order)
+    def ask(self, node: int, question: Question[A], answered: Callable[[A | Failed], None]) -> None:
+        """Ask a shard; likewise. Over a link of its own it goes with the answers of this turn."""
 
         def parsed(body: bytes) -> None:
             gone = Failed("the shard is gone")
             answered(decode_answer(type(question), body) if body else gone)
 
-        outlet = self._outlets.get(order.node)
+        outlet = self._outlets.get(node)
         if outlet is not None:
             frame_id = next(self._ids)
             self._waiting[outlet.link][frame_id] = parsed
             outlet.put(encode_question(frame_id, question))
             return
-        if order.node not in self._shards:
-            self._shards[order.node] = Neighbour(self._loop, self._path_of(order.node))
-        self._shards[order.node].ask(partial(encode_question, question=question), parsed)
+        if node not in self._shards:
+            self._shards[node] = Neighbour(self._loop, self._path_of(node))
+        self._shards[node].ask(partial(encode_question, question=question), parsed)
 
     def came(self, node: int, outlet: Outlet) -> None:
         """A shard has asked over this link."""

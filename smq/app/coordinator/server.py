@@ -50,6 +50,7 @@ from smq.wire.internal.frames import (
     decode_relay,
     frame_pieces,
 )
+from smq.wire.internal.messages import FollowRights
 
 MiB = 1024 * 1024
 # Answers to members after a group's decision. Each costs some microseconds to write and send: a
@@ -270,8 +271,10 @@ class CoordinatorServer:
     def _publish_changes(self) -> None:
         access, topics = self._coordinator.access, self._coordinator.topics
         if access.changes != self._published_access:  # First: a shard serves once it has a catalog.
-            self._published_access = access.changes
+            is_news, self._published_access = self._published_access >= 0, access.changes
             self._publish_access(access.published)
+            for node in self._coordinator.config.node_ids if is_news else ():
+                self._errands.ask(node, FollowRights(), lambda _: None)
         if topics.changes != self._published_changes:
             self._published_changes = topics.changes
             self._publish(topics.catalog.encode())

@@ -33,6 +33,7 @@ from smq.wire.internal.messages import (
     Ends,
     FindAborted,
     FindEnds,
+    FollowRights,
     LogMemory,
     MarkCompacted,
     MarkSealed,
@@ -84,6 +85,7 @@ class ShardCommands:
             Attach: self._attach,
             WriteMarkers: self._markers,
             SyncLogs: self._sync,
+            FollowRights: self._rights,
             ListPushes: self._pushes,
             FindPush: self._push,
         }
@@ -190,6 +192,15 @@ class ShardCommands:
             log.want_sync()
             again = partial(self._send_when_synced, link, frame_id, answer, log, position)
             self._loop.call_later(SYNC_POLL_MS, again)
+
+    def _rights(
+        self,
+        link: Link,
+        frame_id: int,
+        asked: FollowRights,  # noqa: ARG002  (It says nothing more.)
+    ) -> None:
+        self._loop.call_later(0, lambda: None)  # The next turn begins with them.
+        link.send(encode_answer(frame_id, answer=True))
 
     def _sealed(self, link: Link, frame_id: int, asked: MarkSealed) -> None:
         led = self._find(asked.number)

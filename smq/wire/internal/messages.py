@@ -214,6 +214,14 @@ class Attach(Question[LogMemory]):
     log: int
 
 
+@frozen
+class FollowRights(Question[bool]):
+    """Users or access rules have changed: answer what waits by them now.
+
+    A shard looks at them before each decision anyway, but does not wake for them.
+    """
+
+
 FOR_SHARD = by_name(
     Partitions,
     Batches,
@@ -226,6 +234,7 @@ FOR_SHARD = by_name(
     Attach,
     WriteMarkers,
     SyncLogs,
+    FollowRights,
     ListPushes,
     FindPush,
 )

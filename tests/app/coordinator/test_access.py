@@ -4,7 +4,10 @@ from pathlib import Path
 
 from smq.security.acls import Operation
 from smq.security.published import decode, line_of
-from tests.app.coordinator.test_server import Bench
+from smq.wire.generated.list_groups import ListGroupsRequest, write_list_groups_request
+from smq.wire.internal.form import decode_question
+from smq.wire.internal.messages import FOR_SHARD, FollowRights
+from tests.app.coordinator.test_server import Bench, Peer
 from tests.security.test_authorizer import rule
 
 
@@ -18,4 +21,17 @@ def test_a_rule_is_committed_and_published_when_its_answer_comes(tmp_path: Path)
     assert bench.store.access.rules() == [rule("a", Operation.READ)]
     assert len(bench.published) == 1, "the catalog has not changed"
     bench.server.close()
+    bench.store.close()
+
+
+def test_shards_are_woken_when_rights_change_and_before_it_is_answered(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "store.sqlite")
+    shard = Peer(bench)
+    first = shard.kafka("ListGroups", 4, ListGroupsRequest(), write_list_groups_request)
+    assert first in shard.answers()
+    bench.server._coordinator.access.create([rule("a", Operation.READ)])
+    told = [decode_question(body, FOR_SHARD) for body in shard.answers().values()]
+    assert told == [FollowRights()]
+    bench.server.close()
+    shard.sock.close()
     bench.store.close()
