@@ -16,9 +16,15 @@ from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
 from smq.cli.verbs import app
+from smq.model.errors import ErrorCode
 from smq.testing.kafka import KafkaUnavailable, kafka_jars
 from smq.testing.smq_broker import SmqBroker
-from tests.broker.users import add_users
+from smq.wire.generated.api_versions import ApiVersionsRequest
+from smq.wire.generated.sasl_authenticate import SaslAuthenticateRequest
+from smq.wire.generated.sasl_handshake import SaslHandshakeRequest
+from tests.app.shard_client import request
+from tests.broker.hostile import RawClient
+from tests.broker.users import add_users, remove_user
 
 TOOLS = "org.apache.kafka.tools"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -174,6 +180,18 @@ def test_a_client_without_a_certificate_does_not_come_in(doors: Doors) -> None:
     del options["ssl.certificate.location"], options["ssl.key.location"]
     with pytest.raises(KafkaException):
         AdminClient(options | {"log_level": 0}).list_topics(timeout=3)
+
+
+def test_a_deleted_credential_ends_the_connections_that_used_it(doors: Doors) -> None:
+    add_users(doors.broker.bootstrap, {"mallory": "m"})
+    with RawClient(doors.broker.port_of("SASL_PLAINTEXT")) as client:
+        client.send(request("SaslHandshake", 1, SaslHandshakeRequest(mechanism="PLAIN")))
+        token = SaslAuthenticateRequest(auth_bytes=b"\0mallory\0m")
+        assert client.answer()
+        assert client.ask("SaslAuthenticate", 2, token).error_code == ErrorCode.NONE
+        assert client.ask("ApiVersions", 0, ApiVersionsRequest()).error_code == ErrorCode.NONE
+        remove_user(doors.broker.bootstrap, "mallory")
+        assert client.ask("ApiVersions", 0, ApiVersionsRequest()) is None
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from confluent_kafka.admin._scram import (
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialAlteration,
+    UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
 
@@ -23,4 +24,13 @@ def add_users(bootstrap: str, passwords: Mapping[str, str]) -> None:
             for user, password in passwords.items()
         ]
         for done in admin.alter_user_scram_credentials(wanted).values():
+            done.result()
+
+
+def remove_user(bootstrap: str, user: str) -> None:
+    """Delete both credentials of a user."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+        deletion = UserScramCredentialDeletion(user, mechanism)
+        for done in admin.alter_user_scram_credentials([deletion]).values():
             done.result()

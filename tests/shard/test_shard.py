@@ -13,7 +13,7 @@ from shm.kernels.base.words import (
     WORD_SYNCED,
 )
 from smq.log.partitions import PartitionSettings
-from smq.model.catalog import Catalog
+from smq.model.catalog import Catalog, Node
 from smq.model.config import Config
 from smq.model.errors import ErrorCode
 from smq.shard.led import Led
@@ -225,3 +225,22 @@ def test_a_full_index_is_synced_for_the_first_disk_topic(tmp_path: Path) -> None
     for _ in range(2):
         append("disk")
     assert log.words[WORD_SYNCED] > 0
+
+
+def test_a_leader_has_the_address_of_the_listener_that_is_asked_through(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def nodes(listener: str) -> list[Node]:
+        asked.append(listener)
+        return [Node(1, f"{listener or 'first'}.example", 9092, 0)]
+
+    several = "PLAINTEXT://127.0.0.1:1,SASL_PLAINTEXT://127.0.0.1:9"
+    for listeners, expected in (("", "first.example"), (several, None)):
+        config = Config(listeners=listeners)
+        shard = Shard(1, config, {0: new_log(tmp_path / (listeners[:9] or "a"))}, nodes, SECRET)
+        shard.take_catalog(catalog(topic("one")), 1)
+        unnamed = shard.leader_of("one", 0)
+        assert (None if unnamed is None else unnamed.host) == expected
+        leader = shard.leader_of("one", 0, "SASL_PLAINTEXT")
+        assert leader is not None
+        assert leader.host == "SASL_PLAINTEXT.example"

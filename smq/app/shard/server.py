@@ -176,14 +176,18 @@ class ShardServer:
         self._release(connection)
         buffer = self._buffers.take(connection.rest)
         try:
-            count = connection.socket.recv_into(self.logins.room(connection, buffer.room()))
+            room = buffer.room()
+            if connection.needs_loop:
+                room = self.logins.room(connection, room)
+            count = connection.socket.recv_into(room)
         except BlockingIOError:
             count = -1
         except OSError:
             count = 0
         if count == 0:
             connection.close()
-        self.logins.received(connection, max(0, count))
+        if connection.needs_loop:
+            self.logins.received(connection, max(0, count))
         if count > 0 and not connection.closed:
             buffer.end += count
             connection.last_used_ns = monotonic_ns()
@@ -193,11 +197,13 @@ class ShardServer:
 
     def _take(self, connection: Connection, buffer: Buffer) -> None:
         """Take what was received: a login, requests, or a login behind requests."""
-        self.logins.look(connection, buffer)
+        if connection.needs_loop:
+            self.logins.look(connection, buffer)
         while True:
-            self.logins.take(connection, buffer)
             if connection.login is not None:
-                return
+                self.logins.take(connection, buffer)
+                if connection.login is not None:
+                    return
             self.requests.take(connection, buffer)
             if connection.login is None:
                 return

@@ -49,6 +49,9 @@ class Newcomers:
     def __len__(self) -> int:
         return len(self._all)
 
+    def __contains__(self, connection: object) -> bool:
+        return connection in self._all
+
     def __iter__(self) -> Iterator[Closable]:
         return iter(self._all)
 

@@ -1,0 +1,31 @@
+"""The guide from loopback to a network, followed in a network namespace of its own."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+def in_a_namespace(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["unshare", "--net", "--map-root-user", *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=150,
+    )
+
+
+@pytest.mark.skipif(
+    not (shutil.which("unshare") and shutil.which("ip")) or in_a_namespace("true").returncode != 0,
+    reason="needs unshare and ip, and a system that allows network namespaces",
+)
+def test_the_guide_leads_from_loopback_to_a_network(tmp_path: Path) -> None:
+    done = in_a_namespace(sys.executable, "-m", "tests.broker.beyond_loopback", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "read: b'hello from beyond loopback'" in done.stdout
+    assert "OUTSIDE://0.0.0.0:9192" in done.stdout
