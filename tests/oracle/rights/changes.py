@@ -127,26 +127,38 @@ def taken_from_the_next_request(one: Cell, _: Cell) -> None:
 
 
 @change
-def a_session_of_another(one: Cell, other: Cell) -> None:
+def taken_from_a_session(one: Cell, _: Cell) -> None:
     give(one, _O.READ)
-    give(other, _O.READ)
     allowed(one)
-    allowed(other)
     fill(one, one.own("allowed"), batch(b"a"))
-    begun = one.ask("begun", fetch(one, session_epoch=0, partitions=PARTITIONS), trim=first_alone)
-    session: dict[str, Any] = {"session_id": begun.session_id, "topics": []}
-    theirs = other.ask("x", fetch(other, session_epoch=1, **session), trim=first_alone)
-    del theirs
-    one.note("another goes on with it", other.steps.pop("x"))
-    one.ask("its owner goes on", fetch(one, session_epoch=2, **session), trim=first_alone)
+    session = begin_session(one, "begun")
+    one.ask("it goes on", fetch(one, session_epoch=1, **session), trim=first_alone)
     take(one)
-    one.ask("its owner, READ taken", fetch(one, session_epoch=3, **session), trim=first_alone)
+    one.ask("READ is taken", fetch(one, session_epoch=2, **session), trim=first_alone)
     give(one, _O.READ)
-    allowed(one)
-    one.ask("its owner, READ given back", fetch(one, session_epoch=4, **session), trim=first_alone)
+    one.until_allowed(fetch(one), VERSION)
+    one.ask("READ is given back", fetch(one, session_epoch=3, **session), trim=first_alone)
+
+
+@change
+def a_session_of_another(one: Cell, other: Cell) -> None:
+    for each in (one, other):
+        give(each, _O.READ)
+        allowed(each)
+    fill(one, one.own("allowed"), batch(b"a"))
+    session = begin_session(one, "begun")
+    other.ask("x", fetch(other, session_epoch=1, **session), trim=first_alone)
+    one.note("another goes on with it", other.steps.pop("x"))
+    session = begin_session(one, "begun once more")
     other.ask("x", fetch(other, session_epoch=-1, **session), trim=first_alone)
     one.note("another closes it", other.steps.pop("x"))
-    one.ask("its owner, afterwards", fetch(one, session_epoch=5, **session), trim=first_alone)
+    one.ask("its owner goes on with it", fetch(one, session_epoch=1, **session), trim=first_alone)
+
+
+def begin_session(cell: Cell, step: str) -> dict[str, Any]:
+    """The fields of a fetch that goes on."""
+    answer = cell.ask(step, fetch(cell, session_epoch=0, partitions=PARTITIONS), trim=first_alone)
+    return {"session_id": answer.session_id, "topics": []}
 
 
 @change

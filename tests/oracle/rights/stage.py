@@ -13,7 +13,6 @@ from typing import Any
 
 from smq.security.acls import Operation, PatternType, Permission, ResourceType
 from smq.testing.kafka import Kafka
-from smq.testing.processes import Broker
 from smq.wire.generated.create_acls import AclCreation, CreateAclsRequest
 from smq.wire.generated.create_topics import CreatableTopic, CreateTopicsRequest
 from smq.wire.generated.delete_acls import DeleteAclsFilter, DeleteAclsRequest
@@ -61,14 +60,14 @@ def kafka_settings() -> dict[str, str]:
 
 def start_kafka(directory: Path) -> Kafka:
     broker = Kafka(directory, kafka_settings())
-    ready(broker)
+    ready(broker.port)
     return broker
 
 
-def ready(broker: Broker) -> None:
+def ready(port: int) -> None:
     """Wait until it is past all 'not yet' of its first seconds, and give everybody their rules."""
-    doors = Doors(broker.port)
-    admin = Cell(broker.port, "rights-warm-up", 0, doors=doors)
+    doors = Doors(port)
+    admin = Cell(port, "rights-warm-up", 0, doors=doors)
     for kind in (_GROUPS, _TRANSACTIONS):
         find = FindCoordinatorRequest(coordinator_keys=["warm-up"], key_type=kind)
         admin.until(find, lambda answer: not starting(answer.coordinators[0]), 2)
