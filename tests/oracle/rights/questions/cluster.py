@@ -37,6 +37,8 @@ from smq.wire.generated.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 from smq.wire.generated.push_telemetry import PushTelemetryRequest
+from smq.wire.generated.sasl_authenticate import SaslAuthenticateRequest
+from smq.wire.generated.sasl_handshake import SaslHandshakeRequest
 from smq.wire.generated.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.oracle.plain import own
 from tests.oracle.rights import asked
@@ -59,6 +61,16 @@ def versions(cell: Cell) -> None:
         ApiVersionsRequest(client_software_name="x", client_software_version="1"),
         trim=trim,
     )
+
+
+@asked("SaslHandshake")
+def handshakes(cell: Cell) -> None:
+    cell.ask("after the login", SaslHandshakeRequest(mechanism="PLAIN"))
+
+
+@asked("SaslAuthenticate")
+def logins(cell: Cell) -> None:
+    cell.ask("after the login", SaslAuthenticateRequest(auth_bytes=b"\0super\0super-secret"))
 
 
 @asked("DescribeCluster")
