@@ -6,7 +6,8 @@
     | supervisor's pid,   |   0  pid, port, generation,   |
     | cluster started ms, |      changed ms           (S) |
     | the first node's id |                               |
-    |                 (S) |  64  connections, sessions (N)|
+    |                 (S) |  64  connections, sessions,   |
+    |                     |      what came of logins   (N)|
     +---------------------+-------------------------------+-----
     S written by the supervisor, N by the process of that node. Words are int64, little endian.
 
@@ -21,7 +22,7 @@ from typing import NamedTuple
 
 from shm.segment import seal_against_writers
 
-MAGIC = 0x0002_43_51_4D_53  # "SMQC" and the version of this map, little endian.
+MAGIC = 0x0003_43_51_4D_53  # "SMQC" and the version of this map, little endian.
 HEADER_BYTES = 64
 NODE_BYTES = 128
 WORD_BYTES = 8
@@ -30,8 +31,22 @@ _MAGIC, _NODE_COUNT, _SUPERVISOR_PID, _STARTED_MS, _FIRST_NODE_ID = range(5)
 _PID, _PORT, _GENERATION, _CHANGED_MS = range(4)
 _CONNECTIONS = 8
 _SESSIONS = 9
+_LOGINS = 10
 
 assert _CONNECTIONS * WORD_BYTES == 64  # Else a shard's writes slow its epoch's readers.
+
+
+class LoginCounts(NamedTuple):
+    """Connections of a node that have not logged in yet; and since its process began, how many
+    have, how many logins failed, and how many connections were closed whose login had expired."""
+
+    unauthenticated: int = 0
+    logged_in: int = 0
+    failed: int = 0
+    expired: int = 0
+
+
+assert (_LOGINS + len(LoginCounts._fields)) * WORD_BYTES <= NODE_BYTES
 
 
 class Node(NamedTuple):
@@ -138,6 +153,17 @@ class ClusterBlock:
     def sessions(self, node_id: int) -> int:
         """How many programs the node last reported as attached."""
         return self._words[self._at(node_id) + _SESSIONS]
+
+    def set_logins(self, node_id: int, counts: LoginCounts) -> None:
+        """The node only: what came of its clients' logins."""
+        at = self._at(node_id) + _LOGINS
+        for index, count in enumerate(counts):
+            self._words[at + index] = count
+
+    def logins(self, node_id: int) -> LoginCounts:
+        """What the node last reported of logins."""
+        at = self._at(node_id) + _LOGINS
+        return LoginCounts(*self._words[at : at + len(LoginCounts._fields)])
 
     def _at(self, node_id: int) -> int:
         place = node_id - self._words[_FIRST_NODE_ID]

@@ -7,7 +7,7 @@ import tempfile
 import pytest
 
 from shm import cluster
-from shm.cluster import ClusterBlock, Node
+from shm.cluster import ClusterBlock, LoginCounts, Node
 
 
 def test_the_numbers_of_the_map_are_pinned() -> None:
@@ -66,10 +66,12 @@ def test_a_fork_writes_into_the_same_words() -> None:
     if pid == 0:
         block.set_connections(2, 41)
         block.set_sessions(2, 3)
+        block.set_logins(2, LoginCounts(1, 2, 3, 4))
         os._exit(0)
     os.waitpid(pid, 0)
     assert (block.connections(1), block.connections(2)) == (0, 41)
     assert (block.sessions(1), block.sessions(2)) == (0, 3)
+    assert (block.logins(1), block.logins(2)) == (LoginCounts(), LoginCounts(1, 2, 3, 4))
     assert block.node(1) == Node(1, 0, 0, 0, 0)
 
 

@@ -308,7 +308,8 @@ class _Table:
 def _nodes(block: ClusterBlock) -> Iterator[NodeFacts]:
     for node in block.nodes():
         connections, sessions = block.connections(node.id), block.sessions(node.id)
-        yield NodeFacts(node.id, connections, sessions, node.generation)
+        logins = block.logins(node.id)
+        yield NodeFacts(node.id, connections, sessions, node.generation, logins)
 
 
 def _processes(status: Status) -> Iterator[ProcessFacts]:

@@ -65,6 +65,7 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
     def tell_clients() -> None:
         inheritance.nodes.set_connections(node_id, len(server.clients))
         inheritance.nodes.set_sessions(node_id, sessions.count())
+        inheritance.nodes.set_logins(node_id, server.logins.counts())
 
     notices = Notices([*logs.values(), sessions, server.logins], say_error)
     sessions.tell_notices = lambda: notices.tell(monotonic_ms())

@@ -3,6 +3,7 @@
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from shm.cluster import LoginCounts
 from smq.app.process.status import COUNTERS
 from smq.front.metrics.facts import (
     BOUNDS_S,
@@ -23,7 +24,7 @@ ONE_OF_EACH = Facts(
     is_ready=True,
     started_ms=0,
     processes=[ProcessFacts("shard-1", is_ready=True, restarts=0)],
-    nodes=[NodeFacts(1, 0, 0, 1)],
+    nodes=[NodeFacts(1, 0, 0, 1, LoginCounts())],
     logs=[LogFacts(0, dict.fromkeys(COUNTERS, 0), 1, 1, 1, 1, 1)],
     partitions=[PartitionFacts("t", 0, 1, 0, 0, 0, 0, 0)],
     offsets=[GroupOffset("g", "t", 0, 0, 0, 0.0)],

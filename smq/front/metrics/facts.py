@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from shm.cluster import LoginCounts
+
 # Upper bounds of the latency histograms: powers of two of microseconds.
 BOUNDS_S = tuple(2**each / 1e6 for each in (6, 7, 8, 9, 10, 11, 12, 13, 15, 17, 19, 21, 23))
 
@@ -27,6 +29,7 @@ class NodeFacts(NamedTuple):
     connections: int
     sessions: int
     generation: int
+    logins: LoginCounts
 
 
 class LogFacts(NamedTuple):

@@ -7,7 +7,7 @@ kafka_exporter's names appear beside our own, so Kafka dashboards work with this
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -98,9 +98,29 @@ class _Few(Collector):
             ("connections", "Clients connected over the network.", lambda n: n.connections),
             ("sessions", "Programs attached through shared memory.", lambda n: n.sessions),
             ("leader_epoch", "The node's generation.", lambda n: n.generation),
+            (
+                "unauthenticated_connections",
+                "Connections that have not logged in yet.",
+                lambda n: n.logins.unauthenticated,
+            ),
         ]
+        yield from self._of_nodes(GaugeMetricFamily, columns)
+        counted: list[tuple[str, str, Callable[[Any], float]]] = [
+            ("logins", "Logins, by password or certificate.", lambda n: n.logins.logged_in),
+            ("failed_logins", "Logins that failed.", lambda n: n.logins.failed),
+            (
+                "expired_sessions",
+                "Connections closed whose login had not been renewed.",
+                lambda n: n.logins.expired,
+            ),
+        ]
+        yield from self._of_nodes(CounterMetricFamily, counted)
+
+    def _of_nodes(
+        self, family: type[Any], columns: Iterable[tuple[str, str, Callable[[Any], float]]]
+    ) -> Iterator[Metric]:
         for name, words, value in columns:
-            metric = GaugeMetricFamily(f"smq_node_{name}", words, labels=["node"])
+            metric = family(f"smq_node_{name}", words, labels=["node"])
             for each in self._facts.nodes:
                 metric.add_metric([str(each.node_id)], value(each))
             yield metric

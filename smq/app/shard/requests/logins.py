@@ -15,6 +15,7 @@ from functools import partial
 from typing import Protocol
 
 from gateway.login import Checking, Login, LoginSession, Reply
+from shm.cluster import LoginCounts
 from shm.kernels.base.wire import SIZE_BYTES
 from smq.app.process import clock
 from smq.app.process.clock import monotonic_ns
@@ -79,7 +80,7 @@ class Logins:
         self._submit, self._release = submit, release
         self.newcomers = Newcomers(loop)
         self._known: dict[Connection, Guest] = {}
-        self.failed_count = self.expired_count = 0
+        self.logged_in_count = self.failed_count = self.expired_count = 0
         self._told_count, self._told_ns = 0, 0
         self.notices: list[str] = []
 
@@ -221,6 +222,11 @@ class Logins:
         self.failed_count += 1
         self._replies.answering.errors.add(apis.SASL_AUTHENTICATE.key, _FAILED)
 
+    def counts(self) -> LoginCounts:
+        """How many there are and were."""
+        waiting = len(self.newcomers)
+        return LoginCounts(waiting, self.logged_in_count, self.failed_count, self.expired_count)
+
     def notice_failures(self) -> None:
         """Note failed logins for the operator, once a minute."""
         count, now_ns = self.failed_count - self._told_count, monotonic_ns()
@@ -242,6 +248,7 @@ class Logins:
 
     def _enter(self, connection: Connection, principal: Principal) -> None:
         """It is known, and a kernel may serve it if it is plain."""
+        self.logged_in_count += 1
         self.newcomers.forget(connection)
         self._identify(connection, principal, self._known[connection].entrance)
         connection.needs_loop = connection.tls is not None

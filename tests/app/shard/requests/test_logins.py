@@ -100,7 +100,7 @@ def test_requests_behind_a_login_in_one_buffer_are_answered_in_order(door: Door)
     peer = door.connection.caller.rights.peer
     assert peer == (Principal("User", "alice"), "127.0.0.1", "SASL")
     assert door.connection.caller.logged_in_as == "alice"
-    assert len(door.server.logins.newcomers) == 0
+    assert door.server.logins.counts() == (0, 1, 0, 0)
 
 
 def test_a_kernel_serves_a_connection_from_its_login_on(door: Door) -> None:
