@@ -52,7 +52,8 @@ from smq.wire.generated.describe_acls import (
 )
 
 DISABLED = BrokerError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
-PART_RULES = 1000  # Per part of an answer: each is found, deleted, described in some microseconds.
+# Per part of an answer, a few milliseconds each: described, and deleted.
+PART_RULES, PART_DELETED = 1000, 300
 Kind = TypeVar("Kind", bound=IntEnum)
 
 
@@ -68,16 +69,23 @@ def describe(
         yield refuse_describing(request, DISABLED)
         return
     wanted = _filter_of(request)
-    found = access.find(wanted) if wanted is not None else []
+    found: list[AclBinding] = []
+    for some in access.find(wanted) if wanted is not None else ():
+        found += some
+        yield DescribeAclsResponse()
+    found.sort(key=_pattern_of)
     for first in range(0, max(1, len(found)), PART_RULES):
-        some = groupby(found[first : first + PART_RULES], key=lambda rule: rule.pattern)
-        resources = [_described(*each) for each in some]
-        yield DescribeAclsResponse(resources=resources)
+        part = groupby(found[first : first + PART_RULES], key=_pattern_of)
+        yield DescribeAclsResponse(resources=[_described(*each) for each in part])
 
 
 def refuse_describing(_request: DescribeAclsRequest, why: BrokerError) -> DescribeAclsResponse:
     """Refuse to describe rules."""
     return DescribeAclsResponse(error_code=why.code, error_message=why.message)
+
+
+def _pattern_of(rule: AclBinding) -> ResourcePattern:
+    return rule.pattern
 
 
 def _described(pattern: ResourcePattern, rules: Iterable[AclBinding]) -> DescribeAclsResource:
@@ -159,20 +167,30 @@ def delete(request: DeleteAclsRequest, context: CoordinatorContext) -> Iterator[
     if access.authorizer is None:
         yield refuse_deleting(request, DISABLED)
         return
-    filters = [_filter_of(each) for each in request.filters]
-    found = [None if wanted is None else access.find(wanted) for wanted in filters]
-    if not found:
-        yield DeleteAclsResponse()
+    found: list[list[AclBinding] | None] = []
+    yield DeleteAclsResponse()
+    for each in request.filters:
+        wanted = _filter_of(each)
+        rules = None if wanted is None else list[AclBinding]()
+        for some in access.find(wanted) if wanted is not None else ():
+            assert rules is not None
+            rules += some
+            yield DeleteAclsResponse()
+        found.append(rules)
     for rules in found:
-        if rules is None:
-            unknown = _invalid("A filter is of a kind that does not exist.")
-            row = DeleteAclsFilterResult(error_code=unknown.code, error_message=unknown.message)
-            yield DeleteAclsResponse(filter_results=[row])
-            continue
-        access.delete(rules)
-        matching = [_matching(rule) for rule in rules]
-        row = DeleteAclsFilterResult(error_message=None, matching_acls=matching)
-        yield DeleteAclsResponse(filter_results=[row])
+        for first in range(0, len(rules or ()), PART_DELETED):
+            access.delete((rules or [])[first : first + PART_DELETED])
+            yield DeleteAclsResponse()
+        yield DeleteAclsResponse(filter_results=[_deleted(rules)])
+
+
+def _deleted(rules: list[AclBinding] | None) -> DeleteAclsFilterResult:
+    """The row of a filter; None: it is of a kind that does not exist."""
+    if rules is None:
+        unknown = _invalid("A filter is of a kind that does not exist.")
+        return DeleteAclsFilterResult(error_code=unknown.code, error_message=unknown.message)
+    matching = [_matching(rule) for rule in rules]
+    return DeleteAclsFilterResult(error_message=None, matching_acls=matching)
 
 
 def refuse_deleting(request: DeleteAclsRequest, why: BrokerError) -> DeleteAclsResponse:

@@ -43,7 +43,10 @@ def handle(
     """Create each topic or refuse it; answers in parts."""
     counts = Counter(each.name for each in request.topics)
     once = [each for each in request.topics if counts[each.name] == 1]
-    may_create = {each.name for each in once if _may_create(each.name, context)}
+    rights, may_all = context.rights, context.rights.cluster(Operation.CREATE)
+    may_create = {
+        each.name for each in once if may_all or rights.topic(Operation.CREATE, each.name)
+    }
     denied = [each.name for each in once if each.name not in may_create]
     once = [each for each in once if each.name in may_create]
     if sum(_partition_count(each, context) for each in once) > PARTITIONS_PER_REQUEST_MAX:
@@ -128,11 +131,6 @@ def _create(
             for entry in topic_entries(given, Layers.of(context))
         ],
     )
-
-
-def _may_create(name: str, context: CoordinatorContext) -> bool:
-    rights = context.rights
-    return rights.cluster(Operation.CREATE) or rights.topic(Operation.CREATE, name)
 
 
 def _refused(name: str, why: BrokerError) -> CreatableTopicResult:

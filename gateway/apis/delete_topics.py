@@ -11,7 +11,7 @@
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 from gateway.coordinator_context import CoordinatorContext
@@ -60,16 +60,13 @@ class _Deletion:
         self._twice: set[str] = set()
         self._due: list[Topic] = []
 
-    def find_twice(self, asked: Iterable[DeleteTopicState]) -> None:
+    def find_twice(self, asked: Sequence[DeleteTopicState]) -> None:
         """Find the topics that are asked for by name and by id, where both may be deleted."""
-        by_name, by_id = set[str](), set[str]()
-        for each in asked:
-            topic = self._catalog.find_by_id(each.topic_id) if each.name is None else None
-            if each.name is not None and self._may_delete(each.name):
-                by_name.add(each.name)
-            elif topic is not None:
-                by_id.add(topic.name)
-        self._twice = by_name & by_id
+        ids = [each.topic_id for each in asked if each.name is None]
+        topics = map(self._catalog.find_by_id, ids)
+        by_id = {topic.name for topic in topics if topic is not None}
+        both = by_id & {each.name for each in asked}
+        self._twice = {name for name in both if self._may_delete(name)}
 
     def _may_delete(self, name: str) -> bool:
         rights = self._rights

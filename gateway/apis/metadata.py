@@ -15,7 +15,7 @@
   told that it may describe.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gateway.context import Relay, Result, ShardContext
@@ -37,8 +37,12 @@ from smq.wire.generated.metadata import (
 NO_OPERATIONS_ASKED = -2147483648
 BY_ID_FROM = 12
 PART_ROWS = 500  # Per part: topics and partitions.
+LIMITED_PART_ROWS = 100  # Likewise, where each topic's operations are decided one by one.
 AUTO_CREATE_FLAG_FROM = 4
 ALL_WHEN_EMPTY_UNTIL = 0
+
+
+_Found = tuple[Topic | None, MetadataResponseTopic | None]  # One of both.
 
 
 def controller_id(nodes: list[Node]) -> int:
@@ -67,6 +71,11 @@ class AnswerTerms(NamedTuple):
     rights: Rights
     described: dict[str, None]
     creates: bool
+
+    @property
+    def part_rows(self) -> int:
+        """How many rows a part has, about."""
+        return PART_ROWS if self.rights.is_unlimited else LIMITED_PART_ROWS
 
 
 def creates(request: MetadataRequest, version: int) -> bool:
@@ -101,16 +110,17 @@ def answer(
         yield wrong
         return
     if request.topics is None or (version <= ALL_WHEN_EMPTY_UNTIL and not request.topics):
-        found: list[_Found] = [(topic, None) for topic in catalog.all() if _sees(topic, rights)]
+        some: Iterable[list[_Found]] = _visible(catalog, terms)
     else:
         once = {(asked.name, asked.topic_id.bytes): asked for asked in request.topics}
-        found = [
+        found: list[_Found] = [
             (topic, refusal)
             for topic, refusal in (_find(asked, catalog, terms) for asked in once.values())
             if topic is None or _is_new(topic, terms.described)
         ]
         found.sort(key=_place_in_answer)
-    for topics in _parts(found, nodes):
+        some = [found]
+    for topics in (part for those in some for part in _parts(those, nodes, terms.part_rows)):
         if request.include_topic_authorized_operations:
             for topic in topics:
                 if topic.name is not None and topic.error_code not in _SAY_NO_OPERATIONS:
@@ -122,11 +132,16 @@ def answer(
 _SAY_NO_OPERATIONS = {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID}
 
 
+def _visible(catalog: Catalog, terms: AnswerTerms) -> Iterator[list[_Found]]:
+    """The topics that a client may describe; those of a part are looked at in a step."""
+    topics = list(catalog.all())
+    for first in range(0, len(topics), terms.part_rows):
+        part = topics[first : first + terms.part_rows]
+        yield [(topic, None) for topic in part if _sees(topic, terms.rights)]
+
+
 def _sees(topic: Topic, rights: Rights) -> bool:
     return rights.topic(Operation.DESCRIBE, topic.name)
-
-
-_Found = tuple[Topic | None, MetadataResponseTopic | None]  # One of both.
 
 
 def _place_in_answer(found: _Found) -> int:
@@ -164,8 +179,10 @@ def _response(
     )
 
 
-def _parts(found: Sequence[_Found], nodes: list[Node]) -> Iterator[list[MetadataResponseTopic]]:
-    """Rows for topics and their partitions, PART_ROWS at a time."""
+def _parts(
+    found: Sequence[_Found], nodes: list[Node], part_rows: int
+) -> Iterator[list[MetadataResponseTopic]]:
+    """Rows for topics and their partitions, about so many at a time."""
     rows: list[MetadataResponseTopic] = []
     count = 0
     for topic, refusal in found:
@@ -180,7 +197,7 @@ def _parts(found: Sequence[_Found], nodes: list[Node]) -> Iterator[list[Metadata
                     rows, count = [], 0
                 rows.append(_described(topic, nodes, first))
                 count += 1 + min(topic.partition_count - first, PART_ROWS)
-        if count >= PART_ROWS:
+        if count >= part_rows:
             yield rows
             rows, count = [], 0
     yield rows

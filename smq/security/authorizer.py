@@ -14,6 +14,7 @@ allows DESCRIBE_CONFIGS; a rule that denies them denies nothing else.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 from smq.security.acls import (
@@ -87,10 +88,10 @@ class Authorizer:
             return Decision(allowed=True, reason="it is a super user")
         self.refresh()
         allowing: AclBinding | None = None
-        are_some = False
+        are_some, names = False, _names_of(peer.principal)
         for pattern, entries in self._rules.about(resource_type, name):
             are_some = True
-            for entry in _of(entries, peer.principal):
+            for entry in _of(entries, names):
                 if entry.host not in (WILDCARD, peer.host) or not _is_about(entry, operation):
                     continue
                 if entry.permission is Permission.DENY:
@@ -126,13 +127,14 @@ class Authorizer:
         return any(not _is_dominated(each, denied) for each in allowed)
 
 
+@lru_cache(maxsize=1024)  # Asked for each decision.
 def _names_of(principal: Principal) -> tuple[str, ...]:
     """How rules about a principal name it."""
     return str(principal), str(EVERYONE)
 
 
-def _of(entries: OfPattern, principal: Principal) -> list[AccessControlEntry]:
-    return [entry for name in _names_of(principal) for entry in entries.get(name, ())]
+def _of(entries: OfPattern, names: tuple[str, ...]) -> list[AccessControlEntry]:
+    return [entry for name in names for entry in entries.get(name, ())]
 
 
 def _is_about(entry: AccessControlEntry, operation: Operation) -> bool:

@@ -4,7 +4,8 @@
     prefixed    (type, prefix)  -> likewise
     prefixes    type            -> how long its prefixes are
 
-A look-up asks for the name, the wildcard, and the beginnings of the name of those lengths.
+A look-up asks for the name, the wildcard, and the beginnings of the name of those lengths. What a
+principal may do with any resource of a type is asked of its own rules.
 """
 
 from collections import Counter
@@ -32,6 +33,7 @@ class Rules:
     def __init__(self, bindings: Iterable[AclBinding] = ()) -> None:
         self._of: dict[ResourcePattern, OfPattern] = {}
         self._lengths: dict[ResourceType, Counter[int]] = {}
+        self._by_principal: dict[tuple[ResourceType, str], dict[AclBinding, None]] = {}
         self._count = 0
         for binding in bindings:
             self.add(binding)
@@ -46,6 +48,8 @@ class Rules:
                 lengths.setdefault(pattern.resource_type, Counter())[len(pattern.name)] += 1
         assert {kind: +counts for kind, counts in self._lengths.items() if +counts} == lengths
         assert self._count == sum(1 for _ in self)
+        assert {rule for rules in self._by_principal.values() for rule in rules} == set(self)
+        assert all(self._by_principal.values())
 
     def __len__(self) -> int:
         return self._count
@@ -69,6 +73,8 @@ class Rules:
         if pattern not in self._of and pattern.pattern_type is PatternType.PREFIXED:
             self._lengths.setdefault(pattern.resource_type, Counter())[len(pattern.name)] += 1
         self._of.setdefault(pattern, {}).setdefault(entry.principal, {})[entry] = None
+        whose = pattern.resource_type, entry.principal
+        self._by_principal.setdefault(whose, {})[binding] = None
         self._count += 1
 
     def remove(self, binding: AclBinding) -> None:
@@ -76,6 +82,10 @@ class Rules:
         pattern, entry = binding
         by_principal = self._of[pattern]
         del by_principal[entry.principal][entry]
+        whose = pattern.resource_type, entry.principal
+        del self._by_principal[whose][binding]
+        if not self._by_principal[whose]:
+            del self._by_principal[whose]
         self._count -= 1
         if by_principal[entry.principal]:
             return
@@ -110,8 +120,5 @@ class Rules:
         self, resource_type: ResourceType, principals: Iterable[str]
     ) -> Iterator[AclBinding]:
         """The rules of a type of resources that name one of these principals."""
-        for pattern, by_principal in self._of.items():
-            if pattern.resource_type is resource_type:
-                for principal in principals:
-                    for entry in by_principal.get(principal, ()):
-                        yield AclBinding(pattern, entry)
+        for principal in principals:
+            yield from self._by_principal.get((resource_type, principal), ())
