@@ -79,8 +79,9 @@ class _Deletion:
         if asked.name in self._twice:
             return None
         try:
+            _check_clear(asked, count)
             self._check_name(asked)
-            topic = _find(asked, count, self._catalog)
+            topic = _find(asked, self._catalog)
             self._check_deletes(topic.name)
             if topic.name in self._twice:
                 sentence = "The provided topic name maps to an ID that was already supplied."
@@ -126,13 +127,17 @@ class _Deletion:
                 topics.delete(topic)
 
 
-def _find(asked: DeleteTopicState, count: int, catalog: Catalog) -> Topic:
+def _check_clear(asked: DeleteTopicState, count: int) -> None:
+    """Refuse what does not say clearly which topic is meant, whoever asks."""
     if asked.name is None and asked.topic_id == ZERO_UUID:
         raise _invalid("Neither topic name nor id were specified.")
     if asked.name is not None and asked.topic_id != ZERO_UUID:
         raise _invalid("You may not specify both topic name and topic id.")
     if count > 1:
         raise _invalid(f"Duplicate topic {'name' if asked.name is not None else 'id'}.")
+
+
+def _find(asked: DeleteTopicState, catalog: Catalog) -> Topic:
     if asked.name is not None:
         topic, error = catalog.find(asked.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     else:

@@ -6,6 +6,7 @@ import pytest
 
 from smq.model.errors import ErrorCode
 from smq.wire.generated.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tests.gateway.apis.rights import limited
 from tests.gateway.coordinator_bench import CoordinatorBench
 from tests.gateway.groups import make_topic
 
@@ -64,3 +65,9 @@ def test_a_topic_named_both_ways_is_refused_once_and_stays(bench: CoordinatorBen
     answers = delete(bench, 6, DeleteTopicState(name="t"), DeleteTopicState(topic_id=topic.id))
     assert answers == [("t", E.INVALID_REQUEST)]
     assert bench.coordinator.topics.catalog.find("t") is not None
+
+
+def test_a_repeated_name_is_ambiguous_to_every_client(bench: CoordinatorBench) -> None:
+    make_topic(bench, "t")
+    limited(bench, "alice", "")
+    assert delete(bench, 6, *[DeleteTopicState(name="t")] * 2) == [("t", E.INVALID_REQUEST)]
