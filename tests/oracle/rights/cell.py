@@ -12,7 +12,7 @@ from uuid import UUID
 from smq.wire.codec import Message
 from tests.oracle.plain import plain
 from tests.oracle.rights.login import log_in
-from tests.oracle.rights.principals import ADMIN
+from tests.oracle.rights.principals import ADMIN, HERE
 from tests.oracle.talk import ANSWER_SECONDS_MAX, POLL_SECONDS, Talk
 
 PATIENCE_SECONDS = 60.0  # Kafka's controller has been seen to stop for longer than ten.
@@ -36,18 +36,20 @@ class Doors:
 
     def __init__(self, port: int) -> None:
         self.port = port
-        self._idle: dict[str, list[socket.socket]] = {}
+        self._idle: dict[tuple[str, str], list[socket.socket]] = {}
 
-    def take(self, user: str) -> socket.socket:
-        idle = self._idle.get(user)
+    def take(self, user: str, host: str = HERE) -> socket.socket:
+        """A connection of this user that comes from this address."""
+        idle = self._idle.get((user, host))
         if idle:
             return idle.pop()
-        connection = socket.create_connection(("127.0.0.1", self.port), ANSWER_SECONDS_MAX)
+        address = ("127.0.0.1", self.port)
+        connection = socket.create_connection(address, ANSWER_SECONDS_MAX, (host, 0))
         log_in(connection, user)
         return connection
 
-    def give(self, user: str, connection: socket.socket) -> None:
-        self._idle.setdefault(user, []).append(connection)
+    def give(self, user: str, host: str, connection: socket.socket) -> None:
+        self._idle.setdefault((user, host), []).append(connection)
 
     def close(self) -> None:
         for connections in self._idle.values():
@@ -64,17 +66,18 @@ class Cell(Talk):
 
     doors: Doors
     principal: str = ADMIN
+    host: str = HERE
     turn: int = 0
     ids: dict[str, UUID] = field(default_factory=dict)
 
     def connect(self) -> socket.socket:
-        return self.doors.take(self.principal)
+        return self.doors.take(self.principal, self.host)
 
     def close(self) -> None:
         for voice in self._voices:
             connection = voice.release()
             if connection:
-                self.doors.give(self.principal, connection)
+                self.doors.give(self.principal, self.host, connection)
 
     def quietly(self, request: Message, version: int | None = None) -> Any:
         admin = Cell(self.port, self.dialogue, self.version, doors=self.doors)

@@ -13,10 +13,13 @@ from smq.wire.generated.end_txn import EndTxnRequest
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from smq.wire.generated.init_producer_id import InitProducerIdRequest
 from tests.oracle.batches import TRANSACTIONAL, batch, changed
+from tests.oracle.dialogues import topics
 from tests.oracle.dialogues.fetch import fill
-from tests.oracle.dialogues.membership import enter, heartbeat
+from tests.oracle.dialogues.membership import Member, enter, heartbeat
+from tests.oracle.dialogues.topics import creation
 from tests.oracle.dialogues.transactions import Who, find, open_
 from tests.oracle.rights.cell import Cell, Doors
+from tests.oracle.rights.principals import ELSEWHERE
 from tests.oracle.rights.questions.data import ends, produce
 from tests.oracle.rights.stage import make_topics
 
@@ -49,14 +52,14 @@ def play(name: str, doors: Doors) -> dict[str, Any]:
     return one.steps
 
 
-def give(cell: Cell, operation: Operation, kind: ResourceType = _T.TOPIC) -> None:
+def give(cell: Cell, operation: Operation, kind: ResourceType = _T.TOPIC, host: str = "*") -> None:
     """A right on what is called `allowed`, once it holds."""
     rule = AclCreation(
         resource_type=kind,
         resource_name=cell.own("allowed"),
         resource_pattern_type=PatternType.LITERAL,
         principal=f"User:{cell.principal}",
-        host="*",
+        host=host,
         operation=operation,
         permission_type=Permission.ALLOW,
     )
@@ -96,6 +99,24 @@ def allowed(cell: Cell) -> None:
 def first_alone(answer: Any) -> None:
     for topic in answer.responses:
         topic.partitions = [each for each in topic.partitions if each.partition_index == 0]
+
+
+@change
+def from_another_address(one: Cell, other: Cell) -> None:
+    """A rule names the address that a client comes from; the coordinator is told of it, too."""
+    give(one, _O.ALL, host=ELSEWHERE)
+    give(one, _O.ALL, _T.GROUP, host=ELSEWHERE)
+    there = Cell(one.port, one.dialogue, VERSION, doors=one.doors, principal=ONE, host=ELSEWHERE)
+    there.until_allowed(fetch(there), VERSION)
+    for cell, name in ((one, "from here"), (there, "from there")):
+        group, topic = cell.own("allowed"), cell.own("allowed")
+        cell.ask(f"{name}: Fetch", fetch(cell))
+        cell.ask(f"{name}: Heartbeat", heartbeat(Member(group, "nobody", 1)), version=4)
+        wanted = creation(topics.topic(topic), validate_only=True)
+        cell.ask(f"{name}: CreateTopics", wanted, version=5)
+    for step, answer in there.steps.items():
+        one.note(step, answer)
+    there.close()
 
 
 @change

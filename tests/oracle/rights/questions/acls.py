@@ -49,6 +49,9 @@ def created(cell: Cell) -> None:
     rules = [rule(cell, "one"), rule(cell, "two")]
     cell.ask("two", CreateAclsRequest(creations=rules))
     cell.ask("none", CreateAclsRequest(creations=[]))
+    bad = rule(cell, "one")
+    bad.principal = "no colon"
+    cell.ask("a bad one", CreateAclsRequest(creations=[bad]))
     gone = [DeleteAclsFilter(**filters(cell, word)) for word in ("one", "two")]
     answer = cell.quietly(DeleteAclsRequest(filters=gone), 3)
     cell.note("two: created", sum(len(each.matching_acls) for each in answer.filter_results))

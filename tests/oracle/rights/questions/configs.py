@@ -109,6 +109,8 @@ def altered_one_by_one(cell: Cell) -> None:
     cell.ask("a check", altering(*topics, check=True))
     cell.ask("all topics", altering(*topics))
     moved(cell, "all topics", value)
+    for index, word in ((0, "allowed"), (2, "denied")):
+        cell.ask(f"{word} twice", altering(topics[index], topics[index]))
     for step, kind, name, config, new in OTHERS:
         cell.ask(step, altering((kind, named(cell, kind, name), config, new), check=True))
     mixed = (topics[0], (BROKER, "1", OF_BROKER, "1000000"))

@@ -106,7 +106,8 @@ def fetches(cell: Cell) -> None:
         if cell.version >= ALL_TOPICS:
             cell.ask(f"everything of {word}", fetching(cell, word, everything=True))
     if cell.version >= SEVERAL_GROUPS:
-        cell.ask("all groups", fetching(cell, *WORDS, everything=True))
+        cell.ask("all groups", fetching(cell, *WORDS))
+        cell.ask("everything of all groups", fetching(cell, *WORDS, everything=True))
 
 
 @asked("FindCoordinator", also=(4,))
