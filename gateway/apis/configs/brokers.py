@@ -23,6 +23,7 @@ from smq.model.config import SETTINGS, Config, bracketed
 from smq.model.config_values import ConfigType
 from smq.model.live_config import ALL_NODES, in_force
 from smq.model.setting import Setting, Update
+from smq.security.listeners import listeners_of
 from smq.store.config_changes import Changer
 from smq.wire.generated.describe_configs import DescribeConfigsResourceResult
 
@@ -93,10 +94,10 @@ def _entry(setting: Setting, value: object, layers: Layers) -> DescribeConfigsRe
 
 def _places(node: Node, config: Config) -> Iterator[DescribeConfigsResourceResult]:
     """The node's id, listeners and log directory."""
-    listening = bracketed(config.host), config.listen_port(node.id) or node.port
+    listening, advertised = _listeners(node, config)
     values = {
-        "advertised.listeners": (ConfigType.LIST, _listener(bracketed(node.host), node.port)),
-        "listeners": (ConfigType.LIST, _listener(*listening)),
+        "advertised.listeners": (ConfigType.LIST, advertised),
+        "listeners": (ConfigType.LIST, listening),
         "log.dirs": (ConfigType.LIST, str(config.log_dir)),
         "node.id": (ConfigType.INT, str(node.id)),
     }
@@ -108,12 +109,22 @@ def _places(node: Node, config: Config) -> Iterator[DescribeConfigsResourceResul
             config_source=Source.STATIC_BROKER,
             synonyms=[synonym(name, value, Source.STATIC_BROKER)],
             config_type=kind,
-            documentation="Follows from the settings host, port, advertise, shards and data.dir.",
+            documentation="Follows from the settings of listeners, shards and data.dir.",
         )
 
 
-def _listener(host: str, port: int) -> str:
-    return f"PLAINTEXT://{host}:{port}"
+def _listeners(node: Node, config: Config) -> tuple[str, str]:
+    """Where a node listens, and where clients reach it. Of a listener that picks a free port only
+    the one is known by which was asked."""
+    listeners, index = listeners_of(config), config.node_ids.index(node.id)
+    known = node.port if len(listeners) == 1 else 0
+    listening, advertised = [], []
+    for each in listeners:
+        port = each.listen_port(index) or known
+        listening.append(f"{each.name}://{bracketed(each.listens.host)}:{port}")
+        host, port = each.advertised(index, port) if len(listeners) > 1 else (node.host, node.port)
+        advertised.append(f"{each.name}://{bracketed(host)}:{port}")
+    return ",".join(listening), ",".join(advertised)
 
 
 def _fixed_entry(name: str, layers: Layers) -> DescribeConfigsResourceResult:

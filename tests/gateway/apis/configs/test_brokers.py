@@ -3,9 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from gateway.apis.configs.brokers import _entry
+from gateway.apis.configs.brokers import _entry, _listeners
 from gateway.apis.configs.entries import Layers
 from gateway.apis.configs.kinds import Resource
+from smq.model.catalog import Node
 from smq.model.config import SETTINGS, Config
 from smq.model.config_values import ConfigType
 from smq.model.errors import ErrorCode
@@ -60,3 +61,14 @@ def test_changing_a_setting_that_needs_a_restart_is_refused(bench: CoordinatorBe
     assert "needs a restart" in sentence
     assert describe(bench, BROKER, "") == {}
     assert change(bench, BROKER, "", ("seal.ms", APPEND, "5"))[0] == ErrorCode.INVALID_CONFIG
+
+
+def test_a_node_tells_all_its_listeners() -> None:
+    config = Config(
+        shards=2,
+        listeners="PLAINTEXT://127.0.0.1:9092,SASL_SSL://0.0.0.0:9192",
+        advertised_listeners="SASL_SSL://queue.example:7000",
+    )
+    listening, advertised = _listeners(Node(2, "127.0.0.1", 9093, 0), config)
+    assert listening == "PLAINTEXT://127.0.0.1:9093,SASL_SSL://0.0.0.0:9193"
+    assert advertised == "PLAINTEXT://127.0.0.1:9093,SASL_SSL://queue.example:7001"
