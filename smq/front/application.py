@@ -10,8 +10,9 @@
 The process that serves this adds more routes (smq.app.front.queries).
 
 Failures are {"error": sentence}. There is no authentication yet: any client that can connect may do
-all this, as on the Kafka port. Pages of other sites cannot: there is no CORS, writes are not simple
-requests, and the gate refuses unknown Host headers (smq.front.gate).
+all this; while access rules decide who may do what, most of it is for nobody (smq.front.rights).
+Pages of other sites cannot: there is no CORS, writes are not simple requests, and the gate refuses
+unknown Host headers (smq.front.gate).
 """
 
 import asyncio
@@ -34,7 +35,8 @@ from smq.front.debug import Inside, Look, routes as debug_routes
 from smq.front.files import METHODS, Files
 from smq.front.gate import RETRY_AFTER_S, Gate, Page, error
 from smq.front.metrics.page import CONTENT_TYPE
-from smq.front.slots import HEALTH_PATH, LIVE_PATH, READY_PATH
+from smq.front.rights import FREE, HttpRights
+from smq.front.slots import HEALTH_PATH, LIVE_PATH, METRICS_PATH, READY_PATH
 from smq.front.space import Space
 from smq.front.streams import Silent
 from smq.model.errors import (
@@ -69,6 +71,7 @@ class FrontBroker:
     health, readiness   {"ready": …, …}
     metrics             the page of /metrics
     look, insides       the facts for /debug
+    rights              which requests are answered
     """
 
     health: Health
@@ -76,6 +79,7 @@ class FrontBroker:
     metrics: Callable[[], bytes]
     look: Look
     insides: Mapping[str, Inside] = field(default_factory=dict)
+    rights: HttpRights = FREE
 
 
 def application(
@@ -116,10 +120,11 @@ def application(
         Page(LIVE_PATH, living, methods=["GET"]),
         Page(READY_PATH, ready, methods=["GET"]),
         *debug_routes(broker.look, broker.insides),
-        Route("/metrics", counted, methods=["GET"]),
+        Route(METRICS_PATH, counted, methods=["GET"]),
         Route("/filer/{key:path}", Files(store, space).answer, methods=METHODS),
     ]
-    return Gate(Starlette(routes=all_routes, exception_handlers=handlers), hosts, all_routes)
+    inner = Starlette(routes=all_routes, exception_handlers=handlers)
+    return Gate(inner, hosts, all_routes, broker.rights)
 
 
 async def keep_counting(space: Space) -> None:

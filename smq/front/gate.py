@@ -17,6 +17,7 @@ from smq.front.origin import (
     is_of_no_host,
     is_old_browser,
 )
+from smq.front.rights import FREE, HttpRights
 from smq.front.slots import RequestSlot, Slots, slot_of
 from smq.model.printable import say_error
 
@@ -44,11 +45,19 @@ class Gate:
     - with a Host that is no host's address, not localhost and none of `hosts` (DNS rebinding),
     - of browsers that cannot say whose page caused them,
     - of another site's pages, but for links to a route that is a Page,
+    - for which `rights` give no leave,
     - for which no slot is free (smq.front.slots).
     """
 
-    def __init__(self, inner: ASGIApp, hosts: frozenset[str], routes: Sequence[Route] = ()) -> None:
+    def __init__(
+        self,
+        inner: ASGIApp,
+        hosts: frozenset[str],
+        routes: Sequence[Route] = (),
+        rights: HttpRights = FREE,
+    ) -> None:
         self._inner = inner
+        self._rights = rights
         self._hosts = LOCALHOST | {each.lower() for each in hosts}
         self._pages = [each for each in routes if isinstance(each, Page)]
         self._slots = Slots()
@@ -80,9 +89,10 @@ class Gate:
             return error(403, OLD_BROWSER)
         if is_foreign(headers) and not self._is_link(scope, headers):
             return error(403, "a page of another site may not ask for this; open it directly")
-        if slot is not None and self._slots.is_full(slot):
+        refused = self._rights.refusal(scope["path"], headers)
+        if refused is None and slot is not None and self._slots.is_full(slot):
             return self._too_many()
-        return None
+        return refused
 
     def _is_link(self, scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
         matches = (page.matches(scope)[0] for page in self._pages)

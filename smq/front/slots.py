@@ -13,6 +13,7 @@ from typing import NamedTuple
 from starlette.types import Scope
 
 HEALTH_PATH, LIVE_PATH, READY_PATH = "/health", "/health/live", "/health/ready"
+METRICS_PATH = "/metrics"
 HEALTH_PATHS = frozenset({HEALTH_PATH, LIVE_PATH, READY_PATH})
 TRANSFERS_MAX = 384  # Each holds pieces of an object, and perhaps an open file.
 PAGES_MAX = 128

@@ -79,6 +79,12 @@ class SecuritySettings:
         default=False,
         doc="Whether everybody may do what they want with a resource that no access rule names.",
     )
+    metrics_token: str = setting(
+        "",
+        "What readers of `/metrics` must send, as `Authorization: Bearer <token>`. Without it "
+        "`/metrics` is for all, or with `authorizer.class.name` for nobody.",
+        secret=True,
+    )
     sasl_enabled_mechanisms: str = setting(
         "SCRAM-SHA-256,SCRAM-SHA-512",
         "By which mechanisms clients may log in: SCRAM-SHA-256, SCRAM-SHA-512, PLAIN. PLAIN checks "

@@ -22,6 +22,7 @@ from smq.security.acls import (
 from smq.testing.smq_broker import SmqBroker
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from smq.wire.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.app.http_client import ask
 from tests.oracle.talk import Talk
 from tests.security.test_authorizer import rule
 from tests.shard.shard_bench import batch
@@ -30,6 +31,8 @@ SETTINGS = {
     "authorizer.class.name": STANDARD_AUTHORIZER,
     "allow.everyone.if.no.acl.found": "true",  # Until a rule names a resource.
     "shards": "2",
+    "http.port": "0",
+    "metrics.token": "s3cret",
 }
 WAIT_MS, AT_ONCE_S = 20_000, 2.0
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -94,6 +97,17 @@ def test_a_request_sent_after_a_rule_is_deleted_is_refused_on_every_node(broker:
             assert {_code(talk, topic) for talk in talks} == {DENIED}
     for talk in talks:
         talk.close()
+
+
+def test_http_passes_by_no_rule(broker: SmqBroker) -> None:
+    """SMQ's payloads, queries and console, for which there are no rules yet."""
+    assert ask(broker, "PUT", "/filer/docs/a", b"x").status == 403
+    assert ask(broker, "POST", "/sql", b"SELECT 1").status == 403
+    assert ask(broker, "GET", "/").status == 403
+    assert ask(broker, "GET", "/health/ready").status == 200
+    assert ask(broker, "GET", "/metrics").status == 401
+    assert ask(broker, "GET", "/metrics", Authorization="Bearer s3cret").status == 200
+    assert "console" not in broker.output.read_text()
 
 
 def _code(talk: Talk, topic: str) -> int:

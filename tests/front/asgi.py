@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -13,6 +14,7 @@ from smq.filer.store import Store
 from smq.front.application import FrontBroker, Health, application
 from smq.front.metrics.facts import Facts
 from smq.front.metrics.page import page
+from smq.front.rights import FREE, HttpRights
 from smq.front.space import NO_QUOTA, Space
 
 GONE: Message = {"type": "http.disconnect"}
@@ -40,12 +42,14 @@ def front(
     quota_bytes: int = NO_QUOTA,
     reserve_bytes: int = 0,
     ready: bool = True,
+    rights: HttpRights = FREE,
 ) -> ASGIApp:
     """The application, its quotas counted."""
     space = Space(store, quota_bytes, reserve_bytes)
     if space.has_quota:
         space.end_count(space.count())
-    return application(store, space, broker(ready=ready), frozenset({"ours"}))
+    facts = replace(broker(ready=ready), rights=rights)
+    return application(store, space, facts, frozenset({"ours"}))
 
 
 def broker(health: Health = dict, *, ready: bool = True, facts: Facts = NOBODY) -> FrontBroker:

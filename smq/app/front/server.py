@@ -29,6 +29,7 @@ from smq.front.connection import REST_S, HttpConnection
 from smq.front.console.console import Console
 from smq.front.console.guard import Guard
 from smq.front.console.routes import console_routes
+from smq.front.rights import HttpRights
 from smq.front.space import Space
 from smq.model.errors import StoreError
 from smq.model.printable import say_error
@@ -81,6 +82,7 @@ async def _serve(inheritance: Inheritance) -> None:
         metrics=metrics.page,
         look=metrics.look,
         insides=insides(inheritance.data_dir) | {"telemetry": telemetry(inheritance)},
+        rights=HttpRights(bool(config.authorizer_class_name), config.metrics_token),
     )
     queries = Queries(inheritance.data_dir, config)
     console = Console(

@@ -163,10 +163,15 @@ class Supervisor:
         self._write_status()
         if not self.announced and all(each.ready for each in self.processes):
             self.announced = True
-            if self.estate.http_listener is not None:
-                address = console_address(*self.estate.http_listener.getsockname()[:2])
-                self.say(f"console http://{address}/#token={self.estate.console_token}")
+            self._say_console()
             self.say(f"ready {self._bootstrap()}")
+
+    def _say_console(self) -> None:
+        listener = self.estate.http_listener
+        # With access rules nobody may see it (smq.front.rights).
+        if listener is not None and not self.estate.config.authorizer_class_name:
+            address = console_address(*listener.getsockname()[:2])
+            self.say(f"console http://{address}/#token={self.estate.console_token}")
 
     def _tell_who_is_late(self) -> None:
         late = [process.name for process in self.processes if not process.ready]
