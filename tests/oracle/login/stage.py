@@ -43,7 +43,9 @@ def start_kafka(directory: Path) -> Kafka:
             credential = f"[name={user},password={password(user)},iterations=4096]"
             options += ["--add-scram", f"{mechanism}={credential}"]
     broker = Kafka(directory, kafka_settings(), options)
-    log_in(Knock(broker.port), "admin")
+    knock = Knock(broker.port)
+    log_in(knock, "admin")
+    knock.close()
     return broker
 
 
