@@ -158,10 +158,11 @@ class PieceReading(NamedTuple):
 
 def location_options(place: BrokerPlace) -> dict[str, str]:
     """The options of `format("smq")` that describe a place."""
+    connects = {} if place.config is None else {"clientConfig": place.config}
     if place.data_dir is None:
-        return {"kafka.bootstrap.servers": str(place.bootstrap)}
+        return {"kafka.bootstrap.servers": str(place.bootstrap), **connects}
     assert place.filer is not None
-    return {"dataDir": str(place.data_dir), **_filer_options(place.filer)}
+    return {"dataDir": str(place.data_dir), **_filer_options(place.filer), **connects}
 
 
 def _filer_options(filer: Filer) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from smq.client.consuming.consumer_settings import INFLATED_BYTES_MAX
 from smq.client.names import TopicPartition
+from smq.client.secure.security import Security, security_of
 
 EARLIEST, LATEST = -2, -1  # Special offsets: the first record and the end.
 STRATEGIES = ("assign", "subscribe", "subscribePattern")
@@ -72,6 +73,7 @@ class BrokerLocation:
     """A broker's location in the options: `bootstrap` or a data directory, or both.
 
     `filer_…` are its settings `filer.root`, `filer.s3.endpoint`, `.region`, `.credentials`.
+    `config` is a file of properties that each node has, which says how to connect.
     """
 
     bootstrap: str | None
@@ -80,6 +82,15 @@ class BrokerLocation:
     filer_endpoint: str | None = None
     filer_region: str | None = None
     filer_credentials: str | None = None
+    config: str | None = None
+
+    @property
+    def security(self) -> Security:
+        """How to connect. Raises WrongOption."""
+        try:
+            return security_of(self.config)
+        except ValueError as error:
+            raise WrongOption(f"clientConfig: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +196,7 @@ def location(options: Mapping[str, str]) -> BrokerLocation:
         given.get("filerEndpoint"),
         given.get("filerRegion"),
         given.get("filerCredentials"),
+        given.get("clientConfig"),
     )
     if not found.bootstrap and not found.data_dir:
         raise WrongOption(

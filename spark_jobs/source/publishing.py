@@ -27,6 +27,7 @@ from smq.client.kafka.group_admin import Committed, committed
 from smq.client.locate import bootstrap_of
 from smq.client.names import GroupOffsets, TopicPartition
 from smq.client.producing.producer import Producer
+from smq.client.secure.security import security_of
 from smq.tables.plan import Unreadable
 from spark_jobs.source.options import WrongOption
 
@@ -97,20 +98,26 @@ def place_of(options: Mapping[str, str]) -> SinkPlace:
 class Publisher:
     """Publishes a query's batches. `topic` applies to all rows; None: each row names its own.
 
-    `pace` bounds the records a second.
+    `pace` bounds the records a second; `config` is a file that says how to connect.
     """
 
     def __init__(
-        self, address: str, place: SinkPlace, topic: str | None, pace: int | None = None
+        self,
+        address: str,
+        place: SinkPlace,
+        topic: str | None,
+        pace: int | None = None,
+        config: str | None = None,
     ) -> None:
         self._address, self._place, self._topic, self._pace = address, place, topic, pace
+        self._config = config
 
     def publish(self, batch: int, files: Sequence[str]) -> None:
         """Publish a batch, unless it was already. Raises Unreadable, BrokerError."""
         name, mark = self._place.name(), self._place.mark(batch)
         topics = self._topics(files)
         if topics:
-            with connect(self._address) as client:
+            with connect(self._address, config=self._config) as client:
                 _check_there(client, topics)
                 try:
                     self._publish(client, name, Committed(batch + 1, mark), topics, files)
@@ -137,7 +144,8 @@ class Publisher:
 
     def _last(self, name: str) -> Committed | None:
         """The note of the last published batch."""
-        with Cluster(bootstrap_of(self._address)) as cluster:
+        security = security_of(self._config)
+        with Cluster(bootstrap_of(self._address), security=security) as cluster:
             found = cluster.retrying(lambda: committed(cluster, name))
         return max(found.values(), default=None)
 

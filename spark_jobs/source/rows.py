@@ -79,8 +79,10 @@ class PieceReader:
             for piece in pieces:
                 if piece.part is None:
                     if client is None:
-                        assert self._place.bootstrap is not None
-                        client = stack.enter_context(connect(self._place.bootstrap))
+                        place = self._place
+                        assert place.bootstrap is not None
+                        opened = connect(place.bootstrap, config=place.config)
+                        client = stack.enter_context(opened)
                     tables = self._from_broker(client, piece)
                 else:
                     if store is None:

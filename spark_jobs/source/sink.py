@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from smq.client.client import connect
-from spark_jobs.source.options import WrongOption, location, pace
+from spark_jobs.source.options import BrokerLocation, WrongOption, location, pace
 from spark_jobs.source.publishing import Publisher, place_of, send
 
 if TYPE_CHECKING:
@@ -50,12 +50,13 @@ class SmqWriter(DataSourceArrowWriter):
     ) -> None:
         if overwrite:
             raise WrongOption('a topic cannot be overwritten: write with mode("append")')
-        self._address = _address(options)
+        self._location = location(options)
         self._topic = checked_topic(options, schema)
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """Send a task's rows and wait for the acks."""
-        with connect(self._address) as client, client.producer() as producer:
+        address, config = _address(self._location), self._location.config
+        with connect(address, config=config) as client, client.producer() as producer:
             for batch in iterator:
                 send(producer, batch, self._topic)
             producer.flush()
@@ -66,7 +67,7 @@ class SmqStreamWriter(DataSourceStreamArrowWriter):
     """A stream's write."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        self._address = _address(options)
+        self._location = location(options)
         self._topic = checked_topic(options, schema)
         self._place = place_of(options)
         self._pace = pace(options)
@@ -91,7 +92,8 @@ class SmqStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  (Spark's)
         """Publish a batch exactly once."""
-        publisher = Publisher(self._address, self._place, self._topic, self._pace)
+        address, config = _address(self._location), self._location.config
+        publisher = Publisher(address, self._place, self._topic, self._pace, config)
         publisher.publish(batchId, _names(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
@@ -118,8 +120,7 @@ def checked_topic(options: Mapping[str, str], schema: StructType) -> str | None:
     return topic
 
 
-def _address(options: Mapping[str, str]) -> str:
-    found = location(options)
+def _address(found: BrokerLocation) -> str:
     return found.bootstrap or str(Path(found.data_dir or ""))
 
 

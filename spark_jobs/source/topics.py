@@ -24,8 +24,10 @@ from smq.client.kafka.offsets import (
 )
 from smq.client.locate import bootstrap_of
 from smq.client.names import TopicPartition, by_topic
+from smq.client.secure.security import security_of
 from smq.filer.location import Location as Filer
 from smq.model.catalog import NAMESPACE_DEFAULT, Topic
+from smq.model.errors import BrokerError, ErrorCode
 from smq.model.topic_configs import SCHEMA
 from smq.model.topic_settings import schema_of
 from smq.sealer.cold import open_segment
@@ -39,11 +41,15 @@ Offsets = dict[TopicPartition, int]
 
 
 class BrokerPlace(NamedTuple):
-    """Where executors read: the broker's address, and its files if they are on this host."""
+    """Where executors read: the broker's address, and its files if they are on this host.
+
+    `config` is a file of properties that says how to connect.
+    """
 
     bootstrap: str | None
     data_dir: Path | None
     filer: Filer | None
+    config: str | None = None
 
 
 def find_place(location: BrokerLocation) -> BrokerPlace:
@@ -56,15 +62,27 @@ def find_place(location: BrokerLocation) -> BrokerPlace:
             )
         root = location.filer_root or str(data_dir / "filer")
         filer = _filer(location, {"filer.root": root})
-        return BrokerPlace(location.bootstrap or location.data_dir, data_dir, filer)
+        address = location.bootstrap or location.data_dir
+        return BrokerPlace(address, data_dir, filer, location.config)
     assert location.bootstrap is not None
-    with Cluster(location.bootstrap) as cluster:
-        settings = cluster.retrying(lambda: broker_facts(cluster)).settings
+    with Cluster(location.bootstrap, security=location.security) as cluster:
+        settings = cluster.retrying(lambda: _settings(cluster))
     data_dir = Path(settings.get("data.dir", ""))
     is_readable = "data.dir" in settings and os.access(data_dir / FILE_NAME, os.R_OK)
     if not is_readable:  # It is another host's, or another user's.
-        return BrokerPlace(location.bootstrap, None, None)
-    return BrokerPlace(location.bootstrap, data_dir, _filer(location, settings))
+        return BrokerPlace(location.bootstrap, None, None, location.config)
+    filer = _filer(location, settings)
+    return BrokerPlace(location.bootstrap, data_dir, filer, location.config)
+
+
+def _settings(cluster: Cluster) -> Mapping[str, str]:
+    """The broker's settings; none where we may not see them: reading needs no such right."""
+    try:
+        return broker_facts(cluster).settings
+    except BrokerError as error:
+        if error.code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            raise
+        return {}
 
 
 def _filer(location: BrokerLocation, settings: Mapping[str, str]) -> Filer:
@@ -103,7 +121,8 @@ class SparkTopics:
             self._manifest = open_manifest(place.data_dir / FILE_NAME)
         if reads_live:
             assert place.bootstrap is not None
-            self._cluster = Cluster(bootstrap_of(place.bootstrap))
+            address = bootstrap_of(place.bootstrap)
+            self._cluster = Cluster(address, security=security_of(place.config))
         elif self._manifest is None:
             raise Unreadable(
                 "tail=sealed reads the broker's files: run on its host, or give dataDir"

@@ -4,6 +4,7 @@ import asyncio
 import ssl
 import subprocess
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
+import smq
 from smq.cli.verbs import app
 from smq.model.errors import ErrorCode
 from smq.testing.kafka import KafkaUnavailable, kafka_jars
@@ -110,6 +112,22 @@ def test_librdkafka_logs_in(doors: Doors, topic: str, protocol: str, mechanism: 
     first = doors.broker.port_of(protocol)
     assert {each.port for each in brokers} == {first, first + 1}
     consumer.close()
+    assert sorted(read) == sorted(VALUES)
+
+
+@pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
+def test_our_own_client_logs_in(doors: Doors, topic: str, protocol: str, mechanism: str) -> None:
+    config = librdkafka(doors, protocol, mechanism)
+    address = config.pop("bootstrap.servers")
+    with (
+        smq.connect(address, config=config, transport="kafka") as client,
+        client.producer() as producer,
+        client.consumer(topic, group=uuid4().hex, start="earliest") as consumer,
+    ):
+        sent = [producer.send(topic, value, partition=i % 4) for i, value in enumerate(VALUES)]
+        assert {each.result(SECONDS_MAX).partition for each in sent} == set(range(4))
+        read = [bytes(record.value or b"") for record in islice(consumer, len(VALUES))]
+        consumer.commit()
     assert sorted(read) == sorted(VALUES)
 
 

@@ -15,7 +15,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -93,11 +93,16 @@ class Producer:
     def _new_sender(self) -> Sender:
         reach, options = self._reach, self._options
         name = options.transactional_id
-        if name is None:
-            return Sender(Links(reach), options, reach.clock)
-        coordinator = TransactionCoordinator(reach, name, options.transaction_timeout_ms)
-        links = Links(reach, is_transactional=True)
-        return Sender(links, options, reach.clock, coordinator)
+        links = Links(reach, is_transactional=name is not None)
+        coordinator = None
+        with ExitStack() as unless_it_begins:
+            unless_it_begins.callback(links.close)
+            if name is not None:
+                coordinator = TransactionCoordinator(reach, name, options.transaction_timeout_ms)
+                unless_it_begins.callback(coordinator.close)
+            sender = Sender(links, options, reach.clock, coordinator)
+            unless_it_begins.pop_all()
+        return sender
 
     def must_wait(self, topic: str, value: Bytes | None, key: Bytes | None) -> bool:
         """Whether `send` would have to ask for the topic's metadata, or to wait for room."""

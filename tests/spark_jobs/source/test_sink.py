@@ -9,6 +9,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructType
 from smq.testing.smq_broker import SmqBroker
 from spark_jobs.source.options import WrongOption
 from spark_jobs.source.sink import SmqWriter, checked_topic
+from tests.broker.guarded import address_of, config_of, guarded_broker, new_topic
 from tests.spark_jobs.conftest import send
 from tests.spark_jobs.source.test_publishing import values
 
@@ -89,3 +90,22 @@ def test_a_stream_is_written_once_through_restarts(
         (checkpoint / "commits" / f".{last.name}.crc").unlink(missing_ok=True)
     run(str(checkpoint))
     assert values(smq_broker, "copy") == list(range(40))
+
+
+@pytest.mark.spark
+def test_a_frame_is_written_and_read_with_files_of_properties(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with guarded_broker(tmp_path / "broker") as broker:
+        topic, address = new_topic(broker), address_of(broker)
+        for user in ("writer", "reader"):
+            lines = (f"{name}={value}\n" for name, value in config_of(user).items())
+            (tmp_path / user).write_text("".join(lines))
+        rows = spark.range(100).selectExpr("cast(id as string) as value")
+        writer = rows.write.format("smq").option("kafka.bootstrap.servers", address)
+        writer = writer.option("topic", topic).option("clientConfig", str(tmp_path / "writer"))
+        writer.mode("append").save()
+        reader = spark.read.format("smq").option("kafka.bootstrap.servers", address)
+        reader = reader.option("subscribe", topic).option("clientConfig", str(tmp_path / "reader"))
+        read = reader.load().selectExpr("cast(value as string)").collect()
+    assert sorted(int(row[0]) for row in read) == list(range(100))
