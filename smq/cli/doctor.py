@@ -209,8 +209,14 @@ def _files(status: "Status") -> dict[str, str]:
 def _write(path: Path, members: dict[str, str]) -> None:
     import tarfile  # noqa: PLC0415  (as above)
 
+    def for_us(name: str, flags: int) -> int:
+        return os.open(name, flags, 0o600)  # It names topics, groups and clients.
+
     try:
-        with tarfile.open(path, "w:gz") as tar:
+        with (
+            open(path, "wb", opener=for_us) as file,
+            tarfile.open(fileobj=file, mode="w:gz") as tar,
+        ):
             for name, text in members.items():
                 data = text.encode()
                 info = tarfile.TarInfo(f"smq-doctor/{name}")

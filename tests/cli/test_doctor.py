@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import stat
 import tarfile
 from pathlib import Path
 from uuid import uuid4
@@ -44,6 +45,7 @@ def test_an_archive_has_facts_and_nothing_of_a_record(
     }
     assert topic in texts["smq-doctor/broker.json"]
     assert not any(secret in text for text in texts.values())
+    assert stat.S_IMODE(archive.stat().st_mode) == 0o600, "it names topics, groups and clients"
     assert f"written to {archive}" in doctor(*where)
 
 
