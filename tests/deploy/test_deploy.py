@@ -60,6 +60,13 @@ def test_probes_ask_paths_that_there_are() -> None:
     assert paths == HEALTH_PATHS - {"/health"}
 
 
+def test_compose_publishes_every_port_to_this_host_alone() -> None:
+    """Prometheus and Grafana know the names of all topics and groups."""
+    published = re.findall(r'"([^"]*\d+:\d+)"', (DEPLOY / "compose.yml").read_text())
+    assert len(published) == 4
+    assert all(each.startswith("127.0.0.1:") for each in published), published
+
+
 @pytest.mark.long
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="apt-get install prometheus")
 def test_prometheus_accepts_the_rules_and_they_fire() -> None:
