@@ -1,0 +1,275 @@
+"""docs/security.md lists every door, as the code opens it and as it answers."""
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from fnmatch import fnmatch
+from itertools import product
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from smq.app.front.insides import insides
+from smq.app.front.queries import Queries
+from smq.cli.documentation.metrics import ONE_OF_EACH
+from smq.cli.verbs import _Commands
+from smq.front.application import application
+from smq.front.console.console import Console
+from smq.front.console.guard import TOKEN_HEADER, Guard
+from smq.front.console.history import History
+from smq.front.console.routes import console_routes
+from smq.front.gate import Gate
+from smq.front.metrics.page import page
+from smq.front.rights import FREE, HttpRights
+from smq.front.space import NO_QUOTA, Space
+from smq.model.config import SETTINGS, Config
+from smq.model.topic_configs import TOPIC_CONFIGS
+from smq.testing.memory_store import MemoryStore
+from smq.testing.smq_broker import SmqBroker
+from tests.docs.doors import Door, all_doors, doors_of, libraries
+from tests.front.asgi import Answer, Call, at_once, broker
+from tests.front.console.fake_desk import FACTS, FakeDesk
+
+PAGE = Path("docs/security.md").read_text()
+PLACE = re.compile(r"`([a-z_0-9/]+\.py)`(?: \(([\w, ]+)\))?")
+FAR, HERE = "192.0.2.7", "127.0.0.1"
+TOKEN = "secret-of-the-console"
+METRICS_TOKEN = "secret-of-metrics"
+NONE: Mapping[str, str] = {}
+METHODS = ("GET", "PUT", "POST", "DELETE")
+
+
+def section(heading: str) -> str:
+    """The text below a heading, up to the next of its level."""
+    level, _, _ = next(
+        line for line in PAGE.splitlines() if line.lstrip("# ") == heading and line[0] == "#"
+    ).partition(" ")
+    after = PAGE.partition(f"\n{level} {heading}\n")[2]
+    return re.split(rf"(?m)^#{{1,{len(level)}}} ", after)[0]
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The cells of the tables in a section, without their heads."""
+    lines = section(heading).splitlines()
+    table = [line for line in lines if line.startswith("| ")]
+    heads = {lines[number - 1] for number, line in enumerate(lines) if line.startswith("|---")}
+    return [line.strip("| ").split(" | ") for line in table if line not in heads]
+
+
+def places(heading: str) -> set[str]:
+    found = set()
+    for path, functions in PLACE.findall(section(heading)):
+        found |= {f"{path}:{each}" for each in functions.split(", ")} if functions else {path}
+    return found
+
+
+# --- the source --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", Door, ids=lambda kind: kind.name)
+def test_the_page_lists_the_places_that_open_doors(kind: Door) -> None:
+    doors = all_doors()
+    # A socket that listens was made, too.
+    found = doors[kind] - (doors[Door.LISTEN] if kind is Door.CONNECT else set())
+    assert found
+    assert places(kind.value) == found
+
+
+def test_each_library_is_listed_with_what_it_opens() -> None:
+    silent = section("Connections").partition("Libraries that open nothing:")[2]
+    cells = [row[0] for row in rows("Connections") if not PLACE.search(row[-1])]
+    named = re.findall(r"`(\w+)`", silent) + [
+        each for c in cells for each in re.findall(r"`(\w+)`", c)
+    ]
+    assert len(named) == len(set(named))
+    assert set(named) == libraries()
+
+
+@pytest.mark.parametrize(
+    ("line", "kinds"),
+    [
+        ("socket.create_server(('', 1))", {Door.LISTEN}),
+        ("import socket as s\ns.socket().bind(('', 1))", {Door.LISTEN, Door.CONNECT}),
+        ("from http.server import HTTPServer\nHTTPServer(('', 1), None)", {Door.LISTEN}),
+        ("from urllib.request import urlopen\nopen_it = urlopen", {Door.CONNECT}),
+        ("import http.client\nhttp.client.HTTPSConnection('a')", {Door.CONNECT}),
+        ("import os\nos.memfd_create('a')", {Door.MEMORY}),
+        ("import subprocess as run\nrun.check_output(['a'])", {Door.PROCESS}),
+        ("from os import fork\nstart = fork", {Door.PROCESS}),
+        ("import os\nos.execvp('a', [])", {Door.PROCESS}),
+        ("import multiprocessing\nmultiprocessing.Process()", {Door.PROCESS}),
+        ("open('a', 'w')", {Door.FILE}),
+        ("path.open(mode='ab')", {Door.FILE}),
+        ("path.touch()", {Door.FILE}),
+        ("import os\nos.open('a', os.O_RDWR | os.O_CREAT)", {Door.FILE}),
+        ("from pathlib import Path\nPath('a').write_text('b')", {Door.FILE}),
+        ("from starlette.routing import Mount\nMount('/a')", {Door.ROUTE}),
+    ],
+)
+def test_a_new_door_is_found(line: str, kinds: set[Door]) -> None:
+    text = line if "import" in line else f"import socket\n{line}"
+    assert doors_of(Path("a.py"), text) == {(kind, "a.py") for kind in kinds}
+    body = "".join(f"    {each}\n" for each in text.splitlines())
+    assert doors_of(Path("a.py"), f"def f():\n{body}") == {(kind, "a.py:f") for kind in kinds}
+
+
+def test_code_that_opens_nothing_has_no_door() -> None:
+    text = """
+import os, socket, subprocess
+from pathlib import Path
+Taken = dict[socket.socket, int]
+def f(sock: socket.socket, child: "subprocess.Popen[str]") -> socket.socket:
+    Path("a").open("rb"), open("a"), os.open("a", os.O_RDONLY), replies.touch(sock)
+    held: set[socket.socket] = set()
+    raise subprocess.TimeoutExpired("a", 1)
+"""
+    assert doors_of(Path("a.py"), text) == set()
+
+
+# --- HTTP --------------------------------------------------------------------------------------
+
+
+def front(rights: HttpRights, host: str) -> ASGIApp:
+    """What the front serves, asked from an address."""
+    store = MemoryStore()
+    console = Console(lambda: FACTS, History(), FakeDesk(), store, lambda *_: {}, Guard(TOKEN))
+    queries = Queries(Path("nowhere"), Config())
+    around = replace(
+        broker(), insides={**insides(Path("nowhere")), "telemetry": list}, rights=rights
+    )
+    routes = [*queries.routes(), *console_routes(console)]
+    app = application(store, Space(store, NO_QUOTA, 0), around, frozenset(), routes)
+
+    async def asked(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, "client": (host, 5)}, receive, send)
+
+    asked.app = app  # type: ignore[attr-defined]
+    return asked
+
+
+def listed_routes() -> Iterator[tuple[str, str, str, str]]:
+    """Method, path, and who is answered without and with an authorizer."""
+    for named, without, with_one, _ in rows("Routes"):
+        words = named.split(", ")
+        methods = {each for word in words for each in word.split() if each in METHODS}
+        paths = {each for word in words for each in word.split() if each not in METHODS}
+        for method, path in product(sorted(methods), sorted(paths)):
+            yield method, path, without, with_one
+
+
+def is_refused(answer: Answer) -> bool:
+    return answer.status in {401, 403}
+
+
+def ask(app: ASGIApp, method: str, path: str, headers: Mapping[str, str] = NONE) -> Answer:
+    filled = re.sub(r"\{\w+(:\w+)?\}", "0", path)
+    [answer] = at_once(app, [Call(method, filled, headers={"host": HERE, **headers})])
+    return answer
+
+
+def test_the_page_lists_the_routes_of_the_front() -> None:
+    gate = front(FREE, HERE).app  # type: ignore[attr-defined]
+    assert isinstance(gate, Gate)
+    inner = gate._inner.routes  # type: ignore[attr-defined]
+    assert all(isinstance(each, Route) for each in inner)
+    served = {(method, each.path) for each in inner for method in each.methods - {"HEAD"}}
+    listed = [(method, path) for method, path, _, _ in listed_routes()]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == served
+
+
+@pytest.mark.parametrize(("method", "path", "who", "_"), [*listed_routes()])
+def test_routes_answer_those_of_the_page(method: str, path: str, who: str, _: str) -> None:
+    far, here = front(FREE, FAR), front(FREE, HERE)
+    assert is_refused(ask(far, method, path)) == who.startswith("this host")
+    assert is_refused(ask(far, method, path, {TOKEN_HEADER: TOKEN})) == who.startswith("this host")
+    assert is_refused(ask(here, method, path)) == (who == "this host with the token")
+    assert not is_refused(ask(here, method, path, {TOKEN_HEADER: TOKEN}))
+    assert is_refused(ask(here, method, path, {"sec-fetch-site": "cross-site"}))
+
+
+@pytest.mark.parametrize(("method", "path", "_", "who"), [*listed_routes()])
+def test_routes_behind_an_authorizer_answer_those_of_the_page(
+    method: str, path: str, _: str, who: str
+) -> None:
+    app = front(HttpRights(True, METRICS_TOKEN), HERE)
+    bearer = {"authorization": f"Bearer {METRICS_TOKEN}"}
+    assert who in {"everybody", "nobody", "who has `metrics.token`"}
+    assert is_refused(ask(app, method, path)) == (who != "everybody")
+    answer = ask(app, method, path, {**bearer, TOKEN_HEADER: TOKEN})
+    assert is_refused(answer) == (who == "nobody")
+
+
+def test_the_page_lists_the_labels_of_metrics() -> None:
+    families = text_string_to_metric_families(page(ONE_OF_EACH).decode())
+    labels = {name for each in families for sample in each.samples for name in sample.labels}
+    sentence = section("Labels of metrics").partition("these labels:")[2].partition(".\n")[0]
+    assert set(re.findall(r"`(\w+)`", sentence)) == labels
+
+
+# --- verbs and files ---------------------------------------------------------------------------
+
+
+def verbs() -> dict[str, str]:
+    """Each verb, and what its options reach."""
+    kinds = {(True, False): "broker", (False, True): "directory", (True, True): "either"}
+    found = {}
+    for name, command in _Commands().items():
+        subcommands = getattr(command, "commands", None)
+        each = (
+            {f"{name} {sub}": c for sub, c in subcommands.items()}
+            if subcommands
+            else {name: command}
+        )
+        for verb, leaf in each.items():
+            options = {option for parameter in leaf.params for option in parameter.opts}
+            reach = ("--bootstrap" in options, "--data-dir" in options)
+            found[verb] = kinds.get(reach, "neither")
+    return found
+
+
+def test_the_page_lists_the_verbs_with_what_they_reach() -> None:
+    listed = [(verb, reach) for names, reach, *_ in rows("Verbs") for verb in names.split(", ")]
+    assert len(listed) == len(dict(listed))
+    assert dict(listed) == verbs()
+
+
+def test_a_brokers_files_have_the_modes_of_the_page(smq_session_broker: SmqBroker) -> None:
+    modes = {
+        pattern: {int(each, 8) for each in mode.split(" or ")}
+        for patterns, mode, _ in rows("What a broker keeps")
+        for pattern in re.findall(r"`([^`]+)`", patterns)
+    }
+    runtime = smq_session_broker.runtime_dir
+    data = smq_session_broker.data_dir
+    named = {each: f"<data>/{each.relative_to(data)}" for each in data.rglob("*")}
+    named |= {each: f"<runtime>/<cluster>/{each.name}" for each in runtime.iterdir()}
+    named |= {runtime: "<runtime>/<cluster>", runtime.parent: "<runtime>"}
+    assert len(named) > 10
+    for path, full_name in named.items():
+        name = re.sub("^<data>/logs/[0-9]+", "<data>/logs/<log>", full_name)
+        try:
+            status = path.lstat()
+        except FileNotFoundError:  # A file of the broker's that was there a moment ago.
+            continue
+        fitting = [mode for pattern, mode in modes.items() if fnmatch(name, pattern)]
+        assert fitting, f"{name} is not listed"
+        assert stat.S_IMODE(status.st_mode) in fitting[0], name
+        assert status.st_uid == os.getuid()
+
+
+def test_the_page_names_settings_that_there_are() -> None:
+    named = set(re.findall(r"`([a-z][a-z0-9]*(?:\.[a-z][a-z0-9]*)+)[`=]", PAGE))
+    files = {each for each in named if each.endswith((".sock", ".py", ".yml", ".json"))}
+    of_clients = {"ssl.endpoint.identification.algorithm", "smq.testing"}
+    assert named - files - of_clients <= {*SETTINGS, *TOPIC_CONFIGS}
+
+
+def test_the_page_says_what_is_in_neither_half() -> None:
+    for each in ("kTLS", "delegation tokens", "JWKS by URL", "encryption at rest"):
+        assert each in section("Not there")
