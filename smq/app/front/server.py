@@ -78,7 +78,7 @@ async def _serve(inheritance: Inheritance) -> None:
     settings.look()
     broker = FrontBroker(
         health=partial(health, inheritance.data_dir),
-        readiness=partial(readiness, inheritance.data_dir, metrics.look),
+        readiness=partial(readiness, inheritance.data_dir, inheritance.runtime_dir, metrics.look),
         metrics=metrics.page,
         look=metrics.look,
         insides=insides(inheritance.data_dir) | {"telemetry": telemetry(inheritance)},
