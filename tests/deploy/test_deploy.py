@@ -67,6 +67,11 @@ def test_compose_publishes_every_port_to_this_host_alone() -> None:
     assert all(each.startswith("127.0.0.1:") for each in published), published
 
 
+def test_image_and_chart_open_nothing_by_themselves() -> None:
+    assert "ALLOW" not in (DEPLOY / "Dockerfile").read_text()
+    assert "allowPlaintext: false" in (DEPLOY / "helm/smq/values.yaml").read_text()
+
+
 @pytest.mark.long
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="apt-get install prometheus")
 def test_prometheus_accepts_the_rules_and_they_fire() -> None:
