@@ -33,8 +33,8 @@ def is_ours(sock: socket.socket) -> bool:
     return peer_of(sock).is_ours
 
 
-def check_ours(sock: socket.socket) -> None:
-    """Raises PermissionError if another user's process is at the other end."""
+def check_ours(sock: socket.socket, also: int | None = None) -> None:
+    """Raises PermissionError if the other end is neither ours, nor root's, nor this user's."""
     peer = peer_of(sock)
-    if not peer.is_ours:
+    if not (peer.is_ours or peer.uid == also):
         raise PermissionError(f"this socket belongs to user {peer.uid}")

@@ -1,14 +1,40 @@
 """What another user of this host can read: only root can become one, and CI is root."""
 
+import json
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.shm.forks import forked
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
+
+
+def result_as(user: int, act: Callable[[], Any]) -> Any:
+    """What a function returns, as JSON has it, or the words of its exception, as another user."""
+    receives, sends = os.pipe()
+
+    def run() -> None:
+        os.setgroups([])
+        os.setgid(user)
+        os.setuid(user)
+        try:
+            result = act()
+        except Exception as error:  # noqa: BLE001  (told to the parent)
+            result = f"{type(error).__name__}: {error}"
+        os.write(sends, json.dumps(result).encode())
+
+    try:
+        with forked(run):
+            pass
+        return json.loads(os.read(receives, 65_536))
+    finally:
+        os.close(receives)
+        os.close(sends)
 
 
 def read_by(user: int, group: int, below: Path) -> set[str]:

@@ -17,6 +17,7 @@ from smq.model.printable import printable
 if TYPE_CHECKING:
     from smq.client.client import Client
     from smq.client.kafka.cluster import Cluster
+    from smq.client.locate import Way
     from smq.client.secure.security import Security
 
 BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
@@ -25,7 +26,9 @@ PARTITION_MAX = INT32_MAX  # As in Kafka's messages.
 Bootstrap = Annotated[
     str,
     typer.Option(
-        "--bootstrap", help="Bootstrap brokers, separated by commas.", metavar="HOST:PORT"
+        "--bootstrap",
+        help="Bootstrap brokers, separated by commas; or a broker's data directory, or its socket.",
+        metavar="HOST:PORT",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
@@ -73,9 +76,8 @@ def cluster_at(bootstrap: str) -> Iterator["Cluster"]:
     """The cluster; a failure in the block ends with one sentence and exit code 1."""
     from smq.client.kafka.cluster import Cluster  # noqa: PLC0415  (NumPy takes its time.)
 
-    _check_addresses(bootstrap)
-    security = client_security()
-    with failures_told(bootstrap), Cluster(bootstrap, security=security) as cluster:
+    addresses, security = _way_to(bootstrap)
+    with failures_told(bootstrap), Cluster(addresses, security=security) as cluster:
         yield cluster
 
 
@@ -98,8 +100,7 @@ def client_at(bootstrap: str) -> Iterator["Client"]:
     """The SDK's client of the broker; failures as above."""
     from smq.client.client import connect  # noqa: PLC0415  (as above)
 
-    _check_addresses(bootstrap)
-    client_security()
+    _way_to(bootstrap)
     with failures_told(bootstrap), connect(bootstrap) as client:
         yield client
 
@@ -114,11 +115,13 @@ def client_security() -> "Security":
         raise refusal(str(error)) from error
 
 
-def _check_addresses(bootstrap: str) -> None:
-    from smq.client.kafka.cluster import addresses_of  # noqa: PLC0415  (as above)
+def _way_to(bootstrap: str) -> "Way":
+    from smq.client.locate import way_to  # noqa: PLC0415  (as above)
 
+    security = client_security()
     try:
-        addresses_of(bootstrap)
+        with failures_told(bootstrap):
+            return way_to(bootstrap, security)
     except ValueError as error:
         raise refusal(f"--bootstrap: {error}") from error
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from smq.client.kafka.answers import only
 from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.questions import DESCRIBE_CONFIGS
+from smq.client.secure.opening import is_path
 from smq.wire.generated.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
 RESOURCE_BROKER = 4
@@ -31,4 +32,6 @@ def broker_facts(cluster: Cluster) -> BrokerFacts:
     check(result.error_code, result.error_message)
     settings = {each.name: each.value or "" for each in result.configs}
     host, _, _ = broker.address.rpartition(":")
+    if is_path(broker.address):
+        host = settings.get("host", "")
     return BrokerFacts(cluster.cluster_id, settings, host.strip("[]"))

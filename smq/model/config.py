@@ -84,7 +84,7 @@ class Config(SecuritySettings):
     )
     runtime_dir: Path = setting(  # noqa: RUF009
         UNSET,
-        "Directory of the unix sockets between processes, mode 0700; needs a short path.",
+        "Directory of the unix sockets, mode 0700, or 0711 with an authorizer; needs a short path.",
         default_words="`$XDG_RUNTIME_DIR/smq`, else `/tmp/smq-<uid>`",
     )
     filer_root: PathOrUrl = setting(  # noqa: RUF009

@@ -19,6 +19,8 @@ from smq.model.config import SETTINGS, Config, bracketed, host_and_port
 from smq.model.security_settings import LISTENER_PREFIX
 
 DEFAULT_NAME = "PLAINTEXT"
+UNIX = "unix"
+"""The listener for this host's users, by unix sockets. Names in settings are upper-case."""
 _LISTENER = re.compile(r"\s*([A-Za-z0-9_-]+)://(.*?)\s*")
 _MAPPED = re.compile(r"\s*([A-Za-z0-9_-]+)\s*:\s*([A-Za-z_]+)\s*")
 SHORT_FORM = ("host", "port", "advertise")

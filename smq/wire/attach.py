@@ -16,6 +16,8 @@ MAGIC = b"SMQ!"
 DESCRIPTORS_BEFORE_LOGS = 3
 LOGS_MAX = 250  # A message carries at most 253 descriptors.
 REFUSAL_BYTES_MAX = 200
+OPEN_SUFFIX = ".open"
+"""Of the directory, beside the cluster's own, whose sockets all users of this host may reach."""
 
 _HELLO = struct.Struct("<4sHH64s")  # Magic, version, node, cluster id.
 _ANSWER = struct.Struct(f"<4sHH{REFUSAL_BYTES_MAX}s")  # Magic, version, descriptors, refusal.

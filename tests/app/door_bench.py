@@ -37,7 +37,7 @@ class DoorBench(ServerBench):
         self.server.when_catalog_changes.append(self.sessions.watchers.catalog_changed)
         listener = listen(self._path)
         self.loop.opened.append(listener)
-        self.sessions.attaching.listen(listener)
+        self.sessions.attaching.listen([listener])
 
     def close(self) -> None:
         self.sessions.stop()

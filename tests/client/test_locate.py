@@ -1,13 +1,19 @@
 """From an address to a broker, with or without a door."""
 
 import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
 
 from smq.client.errors import BrokerUnavailable
-from smq.client.locate import AUTO, KAFKA, SHARED_MEMORY, bootstrap_of, reach_of
+from smq.client.locate import AUTO, KAFKA, SHARED_MEMORY, Way, bootstrap_of, reach_of, way_to
+from smq.client.secure.security import PLAINTEXT, Security
 from tests.client.fake_kafka import FakeKafka
 
 
@@ -18,6 +24,47 @@ def test_addresses_are_taken_as_they_are() -> None:
 def test_a_data_directory_says_where_its_broker_is(tmp_path: Path) -> None:
     (tmp_path / "status.json").write_text(json.dumps({"bootstrap": "127.0.0.1:7"}))
     assert bootstrap_of(tmp_path) == bootstrap_of(str(tmp_path)) == "127.0.0.1:7"
+
+
+@pytest.fixture
+def sockets() -> Iterator[list[str]]:
+    """Of two nodes."""
+    with TemporaryDirectory(prefix="smq-") as directory, ExitStack() as stack:
+        paths = [f"{directory}/kafka-{node}.sock" for node in (1, 2)]
+        for path in paths:
+            stack.enter_context(socket.socket(socket.AF_UNIX)).bind(path)
+        yield paths
+
+
+def test_a_data_directory_s_broker_is_reached_by_its_sockets(
+    tmp_path: Path, sockets: list[str]
+) -> None:
+    said = {"bootstrap": "127.0.0.1:7", "sockets": sockets}
+    (tmp_path / "status.json").write_text(json.dumps(said))
+    way = Way(",".join(sockets), Security(socket_owner=os.getuid()))
+    assert way_to(tmp_path) == way_to(str(tmp_path)) == way
+    assert bootstrap_of(tmp_path) == "127.0.0.1:7"
+    assert way_to("a:1") == Way("a:1", PLAINTEXT)
+
+
+def test_a_client_with_a_login_uses_no_socket(tmp_path: Path, sockets: list[str]) -> None:
+    said = {"bootstrap": "127.0.0.1:7", "sockets": sockets}
+    (tmp_path / "status.json").write_text(json.dumps(said))
+    alice = Security(mechanism="PLAIN", user="alice", password="x")
+    assert way_to(tmp_path, alice) == Way("127.0.0.1:7", alice)
+    with pytest.raises(ValueError, match="is a unix socket: there is neither TLS nor a login"):
+        way_to(sockets[0], alice)
+
+
+@pytest.mark.parametrize("sockets", [7, [], [7], ["relative"], ["/nowhere"], ["/tmp,/tmp"]])
+def test_sockets_that_are_not_here_are_not_used(tmp_path: Path, sockets: object) -> None:
+    said = {"bootstrap": "127.0.0.1:7", "sockets": sockets}
+    (tmp_path / "status.json").write_text(json.dumps(said))
+    assert way_to(tmp_path) == Way("127.0.0.1:7", PLAINTEXT)
+
+
+def test_a_socket_is_an_address_and_its_directory_s_owner_is_trusted(sockets: list[str]) -> None:
+    assert way_to(Path(sockets[0])) == Way(sockets[0], Security(socket_owner=os.getuid()))
 
 
 DEEP = pytest.param("[" * 200_000, id="deep")

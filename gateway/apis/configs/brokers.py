@@ -115,14 +115,15 @@ def _places(node: Node, config: Config) -> Iterator[DescribeConfigsResourceResul
 
 def _listeners(node: Node, config: Config) -> tuple[str, str]:
     """Where a node listens, and where clients reach it. Of a listener that picks a free port only
-    the one is known by which was asked."""
+    the one is known by which was asked; through a unix socket (without a port) none is."""
     listeners, index = listeners_of(config), config.node_ids.index(node.id)
-    known = node.port if len(listeners) == 1 else 0
+    is_told = len(listeners) == 1 and node.port > 0
+    known = node.port if is_told else 0
     listening, advertised = [], []
     for each in listeners:
         port = each.listen_port(index) or known
         listening.append(f"{each.name}://{bracketed(each.listens.host)}:{port}")
-        host, port = each.advertised(index, port) if len(listeners) > 1 else (node.host, node.port)
+        host, port = (node.host, node.port) if is_told else each.advertised(index, port)
         advertised.append(f"{each.name}://{bracketed(host)}:{port}")
     return ",".join(listening), ",".join(advertised)
 

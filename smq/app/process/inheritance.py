@@ -3,7 +3,8 @@
 The supervisor owns memory and listening sockets, so they survive the death of a process, and its
 successor continues with them. Each process gets only its share.
 
-    shard i       the logs it serves, its TCP listeners, unix listeners "shard-i" and "attach-i"
+    shard i       the logs it serves, its TCP listeners, unix listeners "shard-i" and "attach-i",
+                  and in the directory that all users may pass "kafka-i" and "door-i"
     coordinator   unix listener "coordinator"
     sealer        unix listener "sealer"
     front         the HTTP listener, and the token of the console's actions
@@ -13,7 +14,7 @@ import os
 import signal
 import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from shm.timings import Timings
 from smq.model.catalog import Catalog, Node
 from smq.model.config import Config
 from smq.security.listeners import Endpoint
+from smq.security.principals import Principal
+from smq.wire.attach import OPEN_SUFFIX
 
 COORDINATOR = "coordinator"
 SEALER = "sealer"
@@ -38,6 +41,16 @@ def shard_name(node_id: int) -> str:
 def attach_name(node_id: int) -> str:
     """The name of the unix listener where programs on this host attach to a node."""
     return f"attach-{node_id}"
+
+
+def kafka_name(node_id: int) -> str:
+    """The name of the unix listener where this host's users reach a node by Kafka's protocol."""
+    return f"kafka-{node_id}"
+
+
+def door_name(node_id: int) -> str:
+    """The name of the unix listener where super users who are not the broker's user attach."""
+    return f"door-{node_id}"
 
 
 class Stop:
@@ -82,7 +95,7 @@ class Inheritance:
     """One process's share. `generation` is the leader epoch a shard serves under.
 
     `access` has users and access rules: whoever may read it could try their passwords, so that it
-    is given to nobody else.
+    is given to nobody else. `trusted` are the users of this host that may do everything, by id.
     """
 
     config: Config
@@ -103,6 +116,7 @@ class Inheritance:
     http_listener: socket.socket | None = None
     console_token: str = ""
     decoy_secret: bytes = b""
+    trusted: Mapping[int, Principal] = field(default_factory=dict)
     ready_fd: int = -1
 
     def socket_path(self, name: str) -> Path:
@@ -118,7 +132,9 @@ class Inheritance:
 
     def keep(self, name: str, node_id: int | None) -> "Inheritance":
         """In a fork: keep the share of the process `name`; close and unmap the rest."""
-        names = {name} if node_id is None else {name, attach_name(node_id)}
+        names = {name}
+        if node_id is not None:
+            names |= {attach_name(node_id), kafka_name(node_id), door_name(node_id)}
         served = {log for log in self.logs if Catalog.leader(log, self.config.node_ids) == node_id}
         share = replace(
             self,
@@ -156,3 +172,9 @@ class Inheritance:
 def socket_path(runtime_dir: Path, name: str) -> Path:
     """The socket path of the process `name`."""
     return runtime_dir / f"{name}.sock"
+
+
+def open_dir(runtime_dir: Path) -> Path:
+    """The directory of the sockets that all users of this host may reach, if rights say what they
+    may do there."""
+    return runtime_dir.with_name(runtime_dir.name + OPEN_SUFFIX)

@@ -10,7 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from shm.cluster import ClusterBlock
@@ -51,7 +51,8 @@ class ProcessStatus:
 class Status:
     """A running broker, as its supervisor knows it.
 
-    `http` is the front's address; "" without a front. Memory is named by paths that the broker's
+    `http` is the front's address; "" without a front. `sockets` are the unix sockets where this
+    host's users reach each node by Kafka's protocol. Memory is named by paths that the broker's
     user may open: the cluster block, the timings, and each log's memory in the order of the logs.
     """
 
@@ -68,6 +69,7 @@ class Status:
     wal_bytes_max: int = 0
     filer_root: str
     processes: Mapping[str, ProcessStatus]
+    sockets: list[str] = field(default_factory=list)
 
     @property
     def ready(self) -> bool:

@@ -7,14 +7,24 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from shm.peer import is_ours
 from shm.segment import LogMemory
 from smq.app.process.clock import monotonic_ms
-from smq.app.process.inheritance import COORDINATOR, SEALER, Inheritance, attach_name, shard_name
+from smq.app.process.inheritance import (
+    COORDINATOR,
+    SEALER,
+    Inheritance,
+    attach_name,
+    door_name,
+    kafka_name,
+    shard_name,
+)
 from smq.app.process.loop import Loop
 from smq.app.process.machine import boot_id
 from smq.app.process.notices import Notices
 from smq.app.process.peers import Peers
 from smq.app.shard.commands import ShardCommands
+from smq.app.shard.connections.entrance import Entrance
 from smq.app.shard.door.sessions import Sessions
 from smq.app.shard.entrances import Entrances
 from smq.app.shard.server import ShardServer
@@ -28,6 +38,7 @@ from smq.model.catalog import Catalog
 from smq.model.errors import MadeByNewer
 from smq.model.printable import say_error
 from smq.security.access import AccessView
+from smq.security.listeners import UNIX
 from smq.shard.shard import Shard
 from smq.wire.attach import Hello
 
@@ -79,7 +90,7 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
             return
         for name, listener in inheritance.tcp_listeners[node_id].items():
             server.clients.listen(listener, entrances.of[name])
-        sessions.attaching.listen(inheritance.unix_listeners[attach_name(node_id)])
+        _listen_to_users(inheritance, node_id, server, sessions)
         inheritance.report_ready()
 
     serve()
@@ -93,6 +104,20 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
     for log in logs.values():
         log.close()
     notices.tell(monotonic_ms())
+
+
+def _listen_to_users(
+    inheritance: Inheritance, node_id: int, server: ShardServer, sessions: Sessions
+) -> None:
+    """Let in users of this host: by Kafka's protocol all of them, if rights say what they may do;
+    to the memory of the logs those who may do everything."""
+    listeners, trusted = inheritance.unix_listeners, inheritance.trusted
+    if kafka_name(node_id) in listeners:
+        entrance = Entrance(UNIX, users=trusted)
+        welcome = (lambda _: True) if inheritance.config.authorizer_class_name else is_ours
+        server.clients.listen(listeners[kafka_name(node_id)], entrance, welcome)
+    names = (name for name in (attach_name(node_id), door_name(node_id)) if name in listeners)
+    sessions.attaching.listen(map(listeners.__getitem__, names), trusted)
 
 
 def _sessions(loop: Loop, inheritance: Inheritance, shard: Shard, server: ShardServer) -> Sessions:

@@ -19,6 +19,7 @@ from smq.app.process.inheritance import socket_path
 from smq.app.supervisor.datadir import CLUSTER_ID
 from smq.model.config import Config, bracketed
 from smq.security.listeners import Endpoint, listeners_of
+from smq.wire.attach import OPEN_SUFFIX
 
 TCP_BACKLOG = 1024  # Clients that reconnect at once after a restart.
 # A killed process closes its files one by one: it may release the data's lock, for which the next
@@ -27,6 +28,8 @@ PORT_WAIT_MS = 1000
 _POLL_S = 0.01
 UNIX_BACKLOG = 128  # Our own processes, some of them attaching again and again.
 UNIX_PATH_BYTES_MAX = 107  # sun_path, less its final zero.
+PRIVATE, PASSABLE = 0o700, 0o711  # Modes of a directory: who passes it still needs a name in it.
+_EVERYBODY = 0o666  # The mode of a socket: to connect is to write.
 
 
 def open_tcp_listeners(config: Config) -> dict[int, dict[str, socket.socket]]:
@@ -117,13 +120,20 @@ def _by_whom(port: int) -> str:
     return ""
 
 
-def open_unix_listeners(directory: Path, names: Sequence[str]) -> dict[str, socket.socket]:
-    """A listener for each name, in a private directory. Raises SystemExit with a sentence."""
+def open_unix_listeners(
+    directory: Path, names: Sequence[str], mode: int = PRIVATE
+) -> dict[str, socket.socket]:
+    """A listener for each name, in a directory of this mode: a private one, or one whose sockets
+    all users may connect to. Raises SystemExit with a sentence."""
     try:
-        _make_private(directory.parent)
-        with _held(directory):
+        _make_passable(directory.parent, mode)
+        with _held(directory, mode):
             _clear_deserted(directory.parent)
-            return {name: _open_unix(socket_path(directory, name)) for name in names}
+            opened = {name: _open_unix(socket_path(directory, name)) for name in names}
+            if mode == PASSABLE:
+                for name in names:
+                    socket_path(directory, name).chmod(_EVERYBODY)
+            return opened
     except OSError as reason:
         raise SystemExit(
             f"smq: no sockets can be made in {directory} ({reason}); "
@@ -132,11 +142,11 @@ def open_unix_listeners(directory: Path, names: Sequence[str]) -> dict[str, sock
 
 
 @contextmanager
-def _held(directory: Path) -> Iterator[None]:
-    """Create a private directory, and lock it until it has our listeners: nobody who starts now
+def _held(directory: Path, mode: int = PRIVATE) -> Iterator[None]:
+    """Create a directory of ours, and lock it until it has our listeners: nobody who starts now
     takes it for deserted."""
     while True:
-        _make_private(directory)
+        _make_ours(directory).chmod(mode)
         with suppress(FileNotFoundError):
             fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
@@ -153,13 +163,20 @@ def _is_at(fd: int, directory: Path) -> bool:
     return os.path.samestat(os.fstat(fd), directory.stat())
 
 
-def _make_private(directory: Path) -> None:
-    """Create it, private to this user: another user's directory would let them intercept links."""
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+def _make_passable(home: Path, mode: int) -> None:
+    """Create the directory of all brokers of this user. Others may pass it if this broker, or
+    another one, wants that: what is in it has modes of its own."""
+    _make_ours(home)
+    home.chmod(mode | stat.S_IMODE(home.stat().st_mode) & PASSABLE)
+
+
+def _make_ours(directory: Path) -> Path:
+    """Create it: another user's directory would let them intercept links. Raises OSError."""
+    directory.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
     status = directory.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
         raise OSError(errno.EPERM, f"{directory} is not a directory of this user")
-    directory.chmod(0o700)
+    return directory
 
 
 def _open_unix(path: Path) -> socket.socket:
@@ -187,7 +204,7 @@ def _open_unix(path: Path) -> socket.socket:
 def _clear_deserted(home: Path) -> None:
     """Remove what killed brokers left: socket directories without listeners."""
     for each in home.iterdir():
-        if CLUSTER_ID.fullmatch(each.name):
+        if CLUSTER_ID.fullmatch(each.name.removesuffix(OPEN_SUFFIX)):
             _clear_if_deserted(each)
 
 

@@ -11,8 +11,9 @@ import gc
 import os
 import secrets
 import shutil
+import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from pathlib import Path
 from shm.catalog import CatalogBlock
 from shm.cluster import ClusterBlock
 from shm.layout import PARTITIONS_PER_LOG_MAX
+from shm.peer import ROOT
 from shm.segment import LogMemory
 from shm.timings import Timings
 from smq.app.process.clock import wall_ms
@@ -29,13 +31,20 @@ from smq.app.process.inheritance import (
     Inheritance,
     Stop,
     attach_name,
+    door_name,
+    kafka_name,
+    open_dir,
     shard_name,
+    socket_path,
 )
 from smq.app.process.machine import give_back_code, room_for, room_for_logs
 from smq.app.process.refusal import or_refuse
+from smq.app.process.unix_users import trusted_users, with_super_users
 from smq.app.supervisor import timeline
 from smq.app.supervisor.datadir import DataDirectory, unusable
 from smq.app.supervisor.listeners import (
+    PASSABLE,
+    PRIVATE,
     addresses_of,
     open_http_listener,
     open_tcp_listeners,
@@ -54,7 +63,7 @@ from smq.model.errors import MadeByNewer
 from smq.model.printable import printable
 from smq.security.access import ACCESS_BYTES_MAX
 from smq.security.listener_rules import problems_of_listeners
-from smq.security.listeners import listeners_of
+from smq.security.listeners import UNIX, Endpoint, listeners_of
 from smq.store.database import refuse_newer as refuse_newer_database
 from smq.store.store import FILE_NAME as STORE
 
@@ -79,24 +88,21 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     doors = _problems_of_doors(config)
     config = or_refuse([*misfits, *doors, *Location.of(config).problems()] or sized)
     config = size_wal(config, log_count, room_for_logs(config.data_dir / LOGS))
-    config = replace(config, max_connections=room_for(config.max_connections))
+    trusted, room = trusted_users(config), room_for(config.max_connections)
+    super_users = with_super_users(config, trusted)
+    config = replace(config, max_connections=room, super_users=super_users)
     config = _bound_page_cache(config)
     runtime_dir = config.runtime_dir / directory.meta.cluster_id
     tcp_listeners = open_tcp_listeners(config)
     http_listener = open_http_listener(config)
     if http_listener is not None:  # Clients learn the port from the setting: replace 0.
         config = replace(config, http_port=http_listener.getsockname()[1])
-    names = [*map(shard_name, tcp_listeners), *map(attach_name, tcp_listeners)]
-    unix_listeners = open_unix_listeners(runtime_dir, [*names, COORDINATOR, SEALER])
+    unix_listeners = _open_unix(config, runtime_dir, trusted)
     shutil.rmtree(config.data_dir / PINS, ignore_errors=True)  # Left by a snapshot that was killed.
     say(f"smq serves {config.data_dir}")
     say("settings: " + ", ".join(f"{name} = {value}" for name, value in config.changed().items()))
     warm()
-    try:
-        refuse_newer(config.data_dir)
-    except SystemExit:
-        remove_sockets(runtime_dir)
-        raise
+    _refuse_newer(config.data_dir, runtime_dir)
     meta = directory.start(config.shards)
     _resume_time(config.data_dir)
     estate = Inheritance(
@@ -112,7 +118,8 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
         timings=Timings.create(config.node_ids),
         logs={log: _log_memory(log, config) for log in range(meta.log_count)},
         tcp_listeners=tcp_listeners,
-        addresses=addresses_of(config, tcp_listeners),
+        addresses=_addresses(config, runtime_dir, tcp_listeners),
+        trusted=trusted,
         decoy_secret=_decoy_secret(config),
         unix_listeners=unix_listeners,
         stop=Stop(),
@@ -124,8 +131,48 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     gc.freeze()  # Keeps collections from touching, and so copying, shared pages.
     gc.enable()  # A start has none: all that it makes stays.
     exit_code = Supervisor(directory, estate, mains, say).run()
-    remove_sockets(runtime_dir)
+    _remove_all_sockets(runtime_dir)
     return exit_code
+
+
+def _open_unix(
+    config: Config, runtime_dir: Path, trusted: Collection[int]
+) -> dict[str, socket.socket]:
+    """Our processes' listeners, and those for this host's users. Without access rules everybody
+    could do everything at the latter, so that only our own user and root reach them."""
+    nodes = config.node_ids
+    ours = [*map(shard_name, nodes), *map(attach_name, nodes), COORDINATOR, SEALER]
+    for_users = [*map(kafka_name, nodes)]
+    if not {ROOT, os.getuid()}.issuperset(trusted):
+        for_users += map(door_name, nodes)
+    mode = PASSABLE if config.authorizer_class_name else PRIVATE
+    return {
+        **open_unix_listeners(runtime_dir, ours),
+        **open_unix_listeners(open_dir(runtime_dir), for_users, mode),
+    }
+
+
+def _addresses(
+    config: Config, runtime_dir: Path, tcp_listeners: Mapping[int, Mapping[str, socket.socket]]
+) -> dict[str, dict[int, Endpoint]]:
+    """Where clients reach each listener. SMQ's own take a path with port 0 for a unix socket."""
+    directory = open_dir(runtime_dir)
+    paths = {node: str(socket_path(directory, kafka_name(node))) for node in config.node_ids}
+    sockets = {node: Endpoint(path, 0) for node, path in paths.items()}
+    return {**addresses_of(config, tcp_listeners), UNIX: sockets}
+
+
+def _refuse_newer(data_dir: Path, runtime_dir: Path) -> None:
+    try:
+        refuse_newer(data_dir)
+    except SystemExit:
+        _remove_all_sockets(runtime_dir)
+        raise
+
+
+def _remove_all_sockets(runtime_dir: Path) -> None:
+    remove_sockets(runtime_dir)
+    remove_sockets(open_dir(runtime_dir))
 
 
 def _problems_of_doors(config: Config) -> list[str]:

@@ -47,7 +47,7 @@ from shm.kernels.session.client import (
     wake_client,
 )
 from shm.kernels.session.one_record import MUST_RING, NO_ROOM, send_one
-from shm.peer import check_ours
+from shm.peer import ROOT, check_ours
 from shm.reader import LogReader
 from shm.segment import LogMemory
 from shm.session import SessionMemory
@@ -56,7 +56,14 @@ from smq.client.clock import SYSTEM_CLOCK, Clock
 from smq.client.errors import ChannelGone
 from smq.model.catalog import Catalog
 from smq.model.errors import PeerError
-from smq.wire.attach import ANSWER_BYTES, DESCRIPTORS_BEFORE_LOGS, LOGS_MAX, AttachReply, Hello
+from smq.wire.attach import (
+    ANSWER_BYTES,
+    DESCRIPTORS_BEFORE_LOGS,
+    LOGS_MAX,
+    OPEN_SUFFIX,
+    AttachReply,
+    Hello,
+)
 
 ATTACH_SECONDS_MAX = 5.0  # A shard restarts in less.
 ROOM_SLICE_NS = 50_000_000  # While waiting for room: how often to check that the shard lives.
@@ -115,27 +122,32 @@ class Door:
         _doors.add(self)
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913, PLR0917  (which door, and whose)
         cls,
         runtime_dir: Path,
         node_id: int,
         cluster_id: str,
         timeout_s: float = ATTACH_SECONDS_MAX,
         clock: Clock = SYSTEM_CLOCK,
+        owner: int | None = None,
     ) -> "Door":
-        """Attach to a node of the broker with this `runtime.dir`.
+        """Attach to a node of the broker with this `runtime.dir`, of our user or root's, or of this
+        one.
 
         Raises DoorUnavailable: there is no such socket, it is another user's, or the shard refuses.
         """
         if lack := why_wire_only():
             raise DoorUnavailable(lack)
-        path = runtime_dir / cluster_id / f"attach-{node_id}.sock"
+        if owner in {None, os.getuid()} or os.getuid() == ROOT:
+            path = runtime_dir / cluster_id / f"attach-{node_id}.sock"
+        else:
+            path = runtime_dir / f"{cluster_id}{OPEN_SUFFIX}" / f"door-{node_id}.sock"
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         descriptors: Sequence[int] = ()
         try:
             sock.settimeout(timeout_s)
             sock.connect(str(path))
-            check_ours(sock)  # Records go only to a broker of our own user or of root.
+            check_ours(sock, owner)  # Records go to no other broker.
             sock.sendall(Hello(node_id, cluster_id).encode())
             descriptors = _descriptors(sock)
             return cls(sock, descriptors, clock)

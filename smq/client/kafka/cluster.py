@@ -16,7 +16,7 @@ from smq.client.errors import NoSuchTopic
 from smq.client.kafka.answers import only
 from smq.client.kafka.connection import ANSWER_SECONDS_MAX, KafkaConnection
 from smq.client.kafka.questions import METADATA, Question
-from smq.client.secure.opening import PORT_MAX
+from smq.client.secure.opening import PORT_MAX, is_path
 from smq.client.secure.security import PLAINTEXT, Security
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.wire.api import Request, Response
@@ -322,7 +322,9 @@ class Cluster:
 
 
 def addresses_of(bootstrap: str) -> list[tuple[str, int]]:
-    """Hosts and ports. Raises ValueError."""
+    """Hosts and ports; with port 0 the paths of unix sockets. Raises ValueError."""
+    if is_path(bootstrap):
+        return [(each, 0) for each in bootstrap.split(",")]
     return [_address(each.strip()) for each in bootstrap.split(",")]
 
 

@@ -10,7 +10,6 @@ nothing is owed: it is opened anew.
 """
 
 import secrets
-import socket
 from collections import deque
 from math import inf
 from struct import Struct
@@ -20,7 +19,7 @@ from smq.client.clock import SYSTEM_CLOCK, Clock
 from smq.client.errors import AuthenticationFailed, BrokerUnavailable
 from smq.client.kafka.questions import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Question
 from smq.client.secure.logins import LoginFailed, SaslClient, login_by
-from smq.client.secure.opening import connected, in_tls
+from smq.client.secure.opening import connected, in_tls, is_path
 from smq.client.secure.security import PLAINTEXT, Security
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.wire.api import Request, Response
@@ -34,6 +33,8 @@ from smq.wire.generated.sasl_handshake import SaslHandshakeRequest
 from smq.wire.headers import RequestHeader, read_response_header, write_request_header
 
 if TYPE_CHECKING:
+    import socket
+
     from smq.client.secure.tls_stream import TlsStream
 
 CLIENT_ID = "smq"
@@ -65,7 +66,7 @@ class KafkaConnection:
         clock: Clock = SYSTEM_CLOCK,
         security: Security = PLAINTEXT,
     ) -> None:
-        self.address = f"{host}:{port}"
+        self.address = written(host, port)
         self._clock = clock
         self._login_ends_s = inf
         self._owed: deque[tuple[Question[Any, Any], int, int]] = deque()
@@ -73,13 +74,12 @@ class KafkaConnection:
         self._versions: dict[int, tuple[int, int]] = {}
         try:
             connect_seconds = min(CONNECT_SECONDS_MAX, seconds_max)
-            self.stream: Stream = connected(host, port, connect_seconds)
+            self.stream: Stream = connected(host, port, connect_seconds, security.socket_owner)
             if security.tls is not None:
                 self.stream = in_tls(self.stream, host, security.tls, connect_seconds, clock)
         except OSError as error:
             raise self._unavailable(error) from error
         self.wait_at_most(seconds_max)
-        self.stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             self._learn_versions()
             if security.mechanism:
@@ -228,10 +228,15 @@ def opened(host: str, port: int, clock: Clock, security: Security) -> Stream:
     """
     if security.is_plain:
         try:
-            return connected(host, port, CONNECT_SECONDS_MAX)
+            return connected(host, port, CONNECT_SECONDS_MAX, security.socket_owner)
         except OSError as error:
-            raise _unavailable(f"{host}:{port}", error) from error
+            raise _unavailable(written(host, port), error) from error
     return KafkaConnection(host, port, CONNECT_SECONDS_MAX, clock, security).stream
+
+
+def written(host: str, port: int) -> str:
+    """An address as texts have it."""
+    return host if is_path(host) else f"{host}:{port}"
 
 
 def _unavailable(address: str, reason: OSError | str) -> BrokerUnavailable:

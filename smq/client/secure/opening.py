@@ -5,8 +5,10 @@ A broker that speaks so slowly that a handshake never ends holds nobody longer t
 
 import socket
 import ssl
+import struct
 from typing import TYPE_CHECKING
 
+from shm.peer import check_ours
 from smq.client.clock import Clock
 from smq.client.errors import AuthenticationFailed
 from smq.client.secure.security import TlsFiles
@@ -18,14 +20,43 @@ if TYPE_CHECKING:
 PORT_MAX = 65_535
 
 
-def connected(host: str, port: int, seconds_max: float) -> socket.socket:
-    """A socket to a broker. Raises OSError, also if what a broker named is no address."""
+def connected(
+    host: str, port: int, seconds_max: float, socket_owner: int | None = None
+) -> socket.socket:
+    """A socket to a broker; port 0 is for a unix socket with this path, of this user's broker.
+
+    Raises OSError, also if what a broker named is no address.
+    """
+    if socket_owner is not None and is_path(host) and port == 0:
+        return _connected_here(host, seconds_max, socket_owner)
     if not 0 < port <= PORT_MAX:  # The resolver would take some of its bits.
         raise OSError("that is no address")
     try:
-        return socket.create_connection((host, port), seconds_max)
+        sock = socket.create_connection((host, port), seconds_max)
     except ValueError as error:  # No name of a host can be so.
         raise OSError("that is no address") from error
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def is_path(host: str) -> bool:
+    """Whether it is the path of a unix socket, and no host."""
+    return host.startswith("/")
+
+
+def _connected_here(path: str, seconds_max: float, owner: int) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        # A timeout of Python's would make it non-blocking, and a full backlog an error.
+        limit = struct.pack("ll", int(seconds_max), int(seconds_max % 1 * 1e6))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        sock.connect(path)
+        check_ours(sock, owner)  # Records go to nobody else, whoever made the path.
+        sock.settimeout(seconds_max)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 def in_tls(

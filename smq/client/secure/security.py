@@ -66,12 +66,17 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """How connections are made: `tls` is None for plain bytes, `mechanism` "" without a login."""
+    """How connections are made: `tls` is None for plain bytes, `mechanism` "" without a login.
+
+    socket_owner   whose brokers may be reached by unix sockets, beside our own and root's; None:
+                   no address is a socket's path, whatever a broker says
+    """
 
     tls: TlsFiles | None = None
     mechanism: str = ""
     user: str = ""
     password: str = field(default="", repr=False)
+    socket_owner: int | None = None
 
     @property
     def is_plain(self) -> bool:

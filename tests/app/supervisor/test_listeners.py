@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from smq.app.supervisor.listeners import (
+    PASSABLE,
     _held,
     addresses_of,
     open_http_listener,
@@ -95,6 +96,16 @@ def test_unix_sockets_are_private_and_replace_those_of_a_killed_run(tmp_path: Pa
     assert (tmp_path / "run" / "id").stat().st_mode & 0o777 == 0o700
 
 
+def test_sockets_for_all_users_lie_in_a_directory_that_they_may_pass(tmp_path: Path) -> None:
+    home = tmp_path / "run"
+    open_unix_listeners(home / "id", ["sealer"])["sealer"].close()
+    open_unix_listeners(home / "id.open", ["kafka-1"], PASSABLE)["kafka-1"].close()
+    open_unix_listeners(home / "other", ["sealer"])["sealer"].close()
+    modes = {each.name: each.stat().st_mode & 0o777 for each in [home, *home.iterdir()]}
+    assert modes == {"run": 0o711, "id": 0o700, "id.open": 0o711, "other": 0o700}
+    assert (home / "id.open" / "kafka-1.sock").stat().st_mode & 0o777 == 0o666
+
+
 @pytest.fixture
 def home() -> Iterator[Path]:
     """A directory of few letters: a socket's path has 107 bytes."""
@@ -115,6 +126,7 @@ def test_deserted_runtime_directories_are_removed_and_no_others(home: Path) -> N
         return directory
 
     dead, starting, other = left("d" * 22), left("y" * 22), left("another program")
+    dead_open = left("d" * 22 + ".open", "kafka-1.sock")
     live, mixed, new = left("l" * 22), left("m" * 22), left("n" * 22)
     (mixed / "notes").touch()
     os.utime(new, (2**33, 2**33))
@@ -124,6 +136,7 @@ def test_deserted_runtime_directories_are_removed_and_no_others(home: Path) -> N
         for listener in open_unix_listeners(home / "ours", ["one"]).values():
             listener.close()
     assert not dead.exists()
+    assert not dead_open.exists()
     assert not new.exists()
     assert all(each.exists() for each in (starting, other, live, mixed))
 

@@ -1,7 +1,10 @@
 """A socket in TLS is opened to the broker that was meant, and to no other."""
 
+import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -10,8 +13,12 @@ from smq.client.clock import SYSTEM_CLOCK
 from smq.client.errors import AuthenticationFailed
 from smq.client.secure.opening import connected, in_tls
 from smq.client.secure.security import TlsFiles
+from tests.another_user import needs_root
 from tests.client.fake_kafka import FakeKafka
 from tests.client.secure.keys import BROKER, ELSEWHERE, broker_context, files_in
+from tests.shm.forks import forked
+
+NOBODY = 65_534
 
 
 def tls_files(path: str, *, checks_names: bool = True) -> TlsFiles:
@@ -68,3 +75,47 @@ def test_a_file_that_is_gone_closes_the_socket(tmp_path: Path) -> None:
     with theirs, pytest.raises(AuthenticationFailed, match="cannot be read"):
         in_tls(ours, "localhost", tls_files(str(tmp_path / "none")), 5, SYSTEM_CLOCK)
     assert ours.fileno() < 0
+
+
+@pytest.fixture
+def unix_socket() -> Iterator[str]:
+    """Somebody listens to it, and accepts nobody."""
+    with TemporaryDirectory(prefix="smq-") as directory, socket.socket(socket.AF_UNIX) as listener:
+        path = f"{directory}/one.sock"
+        listener.bind(path)
+        listener.listen(0)
+        yield path
+
+
+def test_a_unix_socket_is_an_address_only_where_its_owner_is_known(unix_socket: str) -> None:
+    connected(unix_socket, 0, 5, os.getuid()).close()
+    for port, owner in ((0, None), (9092, os.getuid())):
+        with pytest.raises(OSError):  # noqa: PT011  (the resolver's own words)
+            connected(unix_socket, port, 5, owner)
+
+
+def test_a_unix_socket_without_room_is_given_up_in_time(unix_socket: str) -> None:
+    with connected(unix_socket, 0, 5, os.getuid()), pytest.raises(BlockingIOError):
+        connected(unix_socket, 0, 0.05, os.getuid())
+
+
+@needs_root
+def test_a_unix_socket_of_another_user_is_not_spoken_to(unix_socket: str) -> None:
+    def listen_as_another() -> None:
+        os.setuid(NOBODY)
+        listener.listen()
+        os.write(tell, b"1")
+        listener.accept()[0].recv(1)
+
+    ready, tell = os.pipe()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{unix_socket}.theirs")
+        with forked(listen_as_another):
+            os.read(ready, 1)
+            with pytest.raises(PermissionError, match=f"belongs to user {NOBODY}"):
+                connected(f"{unix_socket}.theirs", 0, 5, os.getuid())
+        with forked(listen_as_another):
+            os.read(ready, 1)
+            connected(f"{unix_socket}.theirs", 0, 5, NOBODY).close()
+    os.close(ready)
+    os.close(tell)

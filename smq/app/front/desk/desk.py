@@ -20,7 +20,7 @@ from smq.client.kafka.group_admin import (
 )
 from smq.client.kafka.offsets import EARLIEST, LATEST, OffsetPlace, resolve
 from smq.client.kafka.topic_changes import add_partitions, alter_topic
-from smq.client.locate import KAFKA, bootstrap_of
+from smq.client.locate import KAFKA, way_to
 from smq.client.names import TopicPartition, by_topic
 from smq.front.console.desk import (
     BrokerSetting,
@@ -51,7 +51,8 @@ class SdkDesk:
         self._data_dir = data_dir
 
     def _cluster(self) -> Cluster:
-        return Cluster(bootstrap_of(self._data_dir), PATIENCE_S)
+        bootstrap, security = way_to(self._data_dir)
+        return Cluster(bootstrap, PATIENCE_S, security=security)
 
     def _client(self) -> Client:
         return connect(self._data_dir, transport=KAFKA, timeout_s=PATIENCE_S)

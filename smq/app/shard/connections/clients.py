@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from smq.app.process.acceptor import Acceptor
+from smq.app.process.acceptor import Acceptor, Welcome
 from smq.app.process.clock import monotonic_ms, monotonic_ns
 from smq.app.process.loop import Loop
 from smq.app.process.machine import room_for
@@ -17,6 +17,7 @@ from smq.model.config import Config
 from smq.security.caller import Caller
 from smq.shard.shard import Shard
 
+LOOPBACK = "127.0.0.1"
 HOST_SEND_BYTES = 512 * 1024  # For a client on this host: it reads them while caches hold them.
 
 
@@ -43,10 +44,24 @@ class Clients:
         self.handshakes = HandshakeBudget()
         self.by_fd: dict[int, Connection] = {}
 
-    def listen(self, listener: socket.socket, entrance: Entrance = OPEN) -> None:
-        """Accept clients on a listening TCP socket."""
-        accepted = partial(self._accepted, entrance)
-        self._acceptors.append(Acceptor(self._loop, listener, accepted))
+    def listen(
+        self,
+        listener: socket.socket,
+        entrance: Entrance = OPEN,
+        is_welcome: Welcome = lambda _: True,
+    ) -> None:
+        """Accept clients on a listening socket; those that are not welcome are closed."""
+        take = self._accepted if entrance.users is None else self._accepted_here
+        accepted = partial(take, entrance)
+        self._acceptors.append(Acceptor(self._loop, listener, accepted, is_welcome))
+
+    def _accepted_here(self, entrance: Entrance, sock: socket.socket, _address: str) -> None:
+        """On a unix socket. Rules that name a host mean this one by its loopback address."""
+        if len(self.by_fd) >= self._config.max_connections:
+            sock.close()
+            return
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, HOST_SEND_BYTES)
+        self._serve(Connection(self._loop, sock, Caller(LOOPBACK), self._owner), entrance)
 
     def _accepted(self, entrance: Entrance, sock: socket.socket, address: tuple[str, int]) -> None:
         if len(self.by_fd) >= self._config.max_connections:
@@ -57,13 +72,15 @@ class Clients:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, HOST_SEND_BYTES)
         caller, context = Caller(*address[:2]), entrance.context
         spoken = sock if context is None else TlsSocket(sock, context(), self.handshakes)
-        connection = Connection(self._loop, spoken, caller, self._owner)
+        self._serve(Connection(self._loop, spoken, caller, self._owner), entrance)
+
+    def _serve(self, connection: Connection, entrance: Entrance) -> None:
         connection.last_used_ns = monotonic_ns()
         self.by_fd[connection.fd] = connection
         self._welcome(connection, entrance)
         if self._quotas.is_on:
             look(connection, self._quotas)
-            connection.throttle(self._quotas.connected(address[0], monotonic_ms()))
+            connection.throttle(self._quotas.connected(connection.caller.host, monotonic_ms()))
             connection.pause_if_full()
 
     def take_settings(self, config: Config) -> None:

@@ -1,7 +1,7 @@
 """How clients come in through one listener: in TLS or not, and by which login."""
 
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from gateway.login import LoginRules
@@ -16,17 +16,19 @@ class Entrance(NamedTuple):
     context   makes TLS connections, with the keys of now; None: connections are plain
     rules     of logins by SASL; None: there are none
     naming    the names of clients with certificates
+    users     of a unix listener: the users of this host that are known without a look-up
     """
 
     listener: str = ""
     context: Callable[[], ssl.SSLContext] | None = None
     rules: LoginRules | None = None
     naming: MappingRules = MappingRules("DEFAULT")
+    users: Mapping[int, Principal] | None = None
 
     @property
     def is_open(self) -> bool:
         """Whether whoever connects is in."""
-        return self.context is None and self.rules is None
+        return self.context is None and self.rules is None and self.users is None
 
     def principal_of(self, certificate: bytes | None) -> Principal | None:
         """Who has shown this certificate; None: nobody who may come in."""

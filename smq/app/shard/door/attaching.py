@@ -6,6 +6,7 @@ hello ─(credentials, cluster, node, limits)→ answer with descriptors → a s
 import os
 import select
 import socket
+from collections.abc import Container, Iterable
 from typing import Protocol
 
 from shm.peer import PeerIdentity, peer_of
@@ -62,21 +63,24 @@ class Attaching:
         self._loop, self._identity = loop, identity
         self._descriptors, self._holder = descriptors, holder
         self.waiting: set[socket.socket] = set()
-        self._acceptor: Acceptor | None = None
+        self._acceptors: list[Acceptor] = []
+        self._trusted: Container[int] = ()
         self.take_settings(config)
 
     def take_settings(self, config: Config) -> None:
         """Use other settings from now on. Attached programs keep theirs."""
         self._inbox_bytes, self._max = inbox_bytes(config), config.max_sessions
 
-    def listen(self, listener: socket.socket) -> None:
-        """Accept clients on a listening unix socket."""
-        self._acceptor = Acceptor(self._loop, listener, self._accepted)
+    def listen(self, listeners: Iterable[socket.socket], trusted: Container[int] = ()) -> None:
+        """Accept clients on listening unix sockets: of our own user, of root and of these users,
+        who may do everything. What is mapped shows all partitions of a log, and stays mapped."""
+        self._trusted = trusted
+        self._acceptors += (Acceptor(self._loop, each, self._accepted) for each in listeners)
 
     def stop(self) -> None:
         """Let nobody in."""
-        if self._acceptor is not None:
-            self._acceptor.stop()
+        for acceptor in self._acceptors:
+            acceptor.stop()
         for sock in list(self.waiting):
             self._turn_away(sock)
 
@@ -123,7 +127,7 @@ class Attaching:
         self._holder.note(f"process {pid} of user {uid} may not attach: {reason}")
 
     def _refusal(self, hello: Hello, peer: PeerIdentity) -> str:
-        if not peer.is_ours:
+        if not (peer.is_ours or peer.uid in self._trusted):
             return "this broker belongs to another user"
         if hello != self._identity:
             return "this is another broker or node"

@@ -4,22 +4,27 @@
                       ▲                                              │ SaslHandshake
                       └──────── the login must be renewed ◀──────────┘
 
+On a unix socket the kernel says which user has connected, and only the name is looked up.
+
 Until then a connection is a newcomer: its bytes, its time and the number of its like are bounded,
 and no kernel touches it. Answers to a login stand in the order of the requests before it. A failure
 is answered late, so that passwords are not tried quickly, and counted from when the token came: how
 long its check took cannot be seen.
 """
 
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from gateway.login import Checking, Login, LoginSession, Reply
 from shm.cluster import LoginCounts
 from shm.kernels.base.wire import SIZE_BYTES
+from shm.peer import peer_of
 from smq.app.process import clock
 from smq.app.process.clock import monotonic_ns
 from smq.app.process.loop import Loop, Timer
+from smq.app.process.unix_users import principal_of_user
 from smq.app.shard.connections.connection import Connection, Slot
 from smq.app.shard.connections.entrance import Entrance
 from smq.app.shard.connections.newcomers import Newcomers
@@ -27,6 +32,7 @@ from smq.app.shard.connections.receive import Buffer
 from smq.app.shard.requests.replies import Replies
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.security.principals import ANONYMOUS, Peer, Principal
+from smq.security.sasl import RESERVED_PREFIX
 from smq.shard.shard import Shard
 from smq.wire.generated import apis
 
@@ -36,14 +42,14 @@ KEY_BYTES = 2
 _FAILED = {int(ErrorCode.SASL_AUTHENTICATION_FAILED): 1}
 
 
+Result = TypeVar("Result")
+
+
 class Submit(Protocol):
     """Does work elsewhere, and calls `done` in the loop with its result."""
 
     def __call__(
-        self,
-        work: Callable[[], bytes | BrokerError],
-        done: Callable[[bytes | BrokerError | OSError], None],
-        /,
+        self, work: Callable[[], Result], done: Callable[[Result | OSError], None], /
     ) -> None: ...
 
 
@@ -63,7 +69,7 @@ class Guest:
 class Logins:
     """The logins of one shard.
 
-    submit        hashes passwords, away from the loop
+    submit        hashes passwords and finds users' names, away from the loop
     release       takes a connection back from a kernel's tables
     notices       of failed logins, for the operator
     """
@@ -100,10 +106,34 @@ class Logins:
         if entrance.is_open:
             return
         self._known[connection] = Guest(entrance)
+        if entrance.users is not None:
+            self._welcome_user(connection, entrance.users)
+            return
         self.newcomers.add(connection, connection.caller.host)
         connection.needs_loop = True
         if entrance.rules is not None:
             connection.login = Login(entrance.rules, self._shard, connection.caller)
+
+    def _welcome_user(self, connection: Connection, users: Mapping[int, Principal]) -> None:
+        """A user of this host has connected."""
+        assert isinstance(connection.socket, socket.socket)
+        uid = peer_of(connection.socket).uid
+        if uid in users:
+            self._enter(connection, users[uid])
+            return
+        self.newcomers.add(connection, f"{RESERVED_PREFIX}{uid}")
+        connection.needs_loop = True
+        connection.working += 1
+        connection.pause_if_full()
+
+        def found(principal: Principal | OSError) -> None:
+            assert isinstance(principal, Principal), "it does not fail"
+            connection.working -= 1
+            if not connection.closed:
+                self._enter(connection, principal)
+                self._replies.change(connection)
+
+        self._submit(partial(principal_of_user, uid), found)
 
     def gone(self, connection: Connection) -> None:
         """It is closed."""

@@ -1,6 +1,5 @@
 """A channel over Kafka's wire: one non-blocking socket with pipelined requests."""
 
-import socket
 from collections import deque
 from struct import Struct
 
@@ -35,7 +34,6 @@ class WireChannel:
     ) -> None:
         self._socket: Stream = opened(host, port, clock, security)
         self._socket.setblocking(False)  # noqa: FBT003  (the socket's own signature)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._room = np.zeros(0, np.uint8)
         self._unsent: deque[memoryview] = deque()
         self._unsent_bytes = 0

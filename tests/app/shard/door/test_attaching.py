@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from shm.peer import PeerIdentity
 from smq.app.process.clock import monotonic_ms
 from smq.app.shard.door.attaching import ATTACHING_MAX, HELLO_MS_MAX, INBOX_BYTES_MIN, inbox_bytes
 from smq.client.producing.encode.batch_writer import BatchWriter
@@ -34,6 +35,20 @@ def test_a_valid_hello_gets_memory_and_descriptors(make: Make) -> None:
     assert bench.sessions.count() == 1
     sock.close()
     turn_until(bench.loop, lambda: bench.sessions.count() == 0)
+    for fd in descriptors:
+        os.close(fd)
+
+
+@pytest.mark.parametrize("is_trusted", [False, True])
+def test_another_user_may_attach_if_it_is_trusted(
+    make: Make, monkeypatch: pytest.MonkeyPatch, *, is_trusted: bool
+) -> None:
+    bench, another = make(), PeerIdentity(1, os.getuid() + 1)
+    bench.sessions.attaching.listen([], {another.uid} if is_trusted else ())
+    monkeypatch.setattr("smq.app.shard.door.attaching.peer_of", lambda _: another)
+    _, answer, descriptors = bench.greet(IDENTITY.encode())
+    refused = AttachReply(0, "this broker belongs to another user")
+    assert answer == (AttachReply(len(descriptors)) if is_trusted else refused)
     for fd in descriptors:
         os.close(fd)
 

@@ -1,5 +1,6 @@
 """Logins at a shard: what a connection may do before and after, and for how long."""
 
+import os
 import socket
 import ssl
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import pytest
 from gateway.login import LoginRules
 from shm.kernels.base.words import WORD_WRITTEN
 from smq.app.process.clock import monotonic_ns
+from smq.app.process.unix_users import principal_of_user
 from smq.app.shard.connections import newcomers
 from smq.app.shard.connections.entrance import Entrance
 from smq.model.errors import ErrorCode
@@ -327,3 +329,66 @@ def test_metadata_is_answered_through_tls_by_the_loop_alone(door: Door, files: F
     client.wait(1)
     settle(door, client)
     assert door.connection.standing == 0
+
+
+# --- users of this host ---------------------------------------------------------------------------
+
+
+class UnixDoor(Door):
+    """Its listener is a unix socket."""
+
+    def add_entrance(self, **given: Any) -> None:
+        listener = socket.socket(socket.AF_UNIX)
+        self.loop.opened.append(listener)
+        self.address = f"\0smq-test-{os.getpid()}-{id(self)}"
+        listener.bind(self.address)
+        listener.listen()
+        self.server.clients.listen(listener, Entrance("unix", **given))
+
+    def client(self, receive_bytes: int | None = None) -> Client:
+        sock = socket.socket(socket.AF_UNIX)
+        sock.connect(self.address)
+        sock.setblocking(False)
+        self.loop.opened.append(sock)
+        turn_until(self.loop, lambda: len(self.server.clients) > 0)
+        return Client(self.loop, sock)
+
+
+@pytest.fixture
+def unix_door(tmp_path: Path) -> Iterator[UnixDoor]:
+    with benches(tmp_path, UnixDoor) as make:
+        yield make(topic("one"))
+
+
+def test_a_user_that_is_known_is_in_at_once(unix_door: UnixDoor) -> None:
+    known = Principal("User", "unix/me")
+    unix_door.add_entrance(users={os.getuid(): known})
+    client = unix_door.client()
+    assert unix_door.connection.caller.rights.peer == (known, "127.0.0.1", "unix")
+    assert len(unix_door.server.logins.newcomers) == 0
+    settle(unix_door, client)
+    assert unix_door.connection.standing > 0
+    client.send(versions(1) + fetch("one", correlation=2))
+    client.wait(2)
+    assert client.correlations() == [1, 2]
+
+
+def test_another_user_s_requests_wait_for_its_name(unix_door: UnixDoor) -> None:
+    unix_door.add_entrance(users={})
+    client = unix_door.client()
+    assert [*unix_door.server.logins.newcomers] == [unix_door.connection]
+    client.send(versions(1) + fetch("one", correlation=2))
+    client.wait(2)
+    assert client.correlations() == [1, 2]
+    peer = unix_door.connection.caller.rights.peer
+    assert peer == (principal_of_user(os.getuid()), "127.0.0.1", "unix")
+    assert len(unix_door.server.logins.newcomers) == 0
+
+
+def test_a_user_that_leaves_before_its_name_is_known_is_forgotten(unix_door: UnixDoor) -> None:
+    unix_door.add_entrance(users={})
+    client = unix_door.client()
+    unix_door.connection.close()
+    client.wait_closed()
+    unix_door.turn(10)
+    assert len(unix_door.server.logins.newcomers) == len(unix_door.server.clients) == 0

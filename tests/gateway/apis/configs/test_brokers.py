@@ -72,3 +72,10 @@ def test_a_node_tells_all_its_listeners() -> None:
     listening, advertised = _listeners(Node(2, "127.0.0.1", 9093, 0), config)
     assert listening == "PLAINTEXT://127.0.0.1:9093,SASL_SSL://0.0.0.0:9193"
     assert advertised == "PLAINTEXT://127.0.0.1:9093,SASL_SSL://queue.example:7001"
+
+
+def test_a_node_asked_through_a_unix_socket_tells_its_other_listeners() -> None:
+    config = Config(shards=2, port=9092, advertise="queue.example:7000")
+    listening, advertised = _listeners(Node(2, "/run/smq/kafka-2.sock", 0, 0), config)
+    assert listening == "PLAINTEXT://127.0.0.1:9093"
+    assert advertised == "PLAINTEXT://queue.example:7001"

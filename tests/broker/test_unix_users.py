@@ -1,0 +1,118 @@
+"""Users of this host at a broker's unix sockets: the kernel says who they are."""
+
+import pwd
+import socket
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from smq.app.process.inheritance import kafka_name, open_dir, shard_name, socket_path
+from smq.client.client import connect
+from smq.client.kafka.access_rules import add_rules
+from smq.client.kafka.cluster import Cluster
+from smq.client.locate import KAFKA, SHARED_MEMORY, way_to
+from smq.model.security_settings import STANDARD_AUTHORIZER
+from smq.security.acls import (
+    AccessControlEntry,
+    AclBinding,
+    Operation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
+from smq.testing.smq_broker import SmqBroker
+from tests.another_user import needs_root, result_as
+
+pytestmark = [pytest.mark.timeout(120), needs_root]
+
+NOBODY, NAMELESS, TRUSTED = pwd.getpwnam("nobody").pw_uid, 10_001, 10_002
+SETTINGS = {
+    "authorizer.class.name": STANDARD_AUTHORIZER,
+    "super.users": f"User:unix/{TRUSTED}",
+    "shards": "2",
+}
+TOPIC = "one"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmqBroker]:
+    with SmqBroker(tmp_path_factory.mktemp("users"), SETTINGS) as broker:
+        with connect(broker.data_dir) as client:
+            client.create_topic(TOPIC, 2)
+        yield broker
+
+
+def kafka_socket(broker: SmqBroker, node: int = 1) -> Path:
+    return socket_path(open_dir(broker.runtime_dir), kafka_name(node))
+
+
+def allow(broker: SmqBroker, principal: str, operation: Operation, host: str = "*") -> None:
+    bootstrap, security = way_to(broker.data_dir)
+    with Cluster(bootstrap, security=security) as cluster:
+        entry = AccessControlEntry(principal, host, operation, Permission.ALLOW)
+        pattern = ResourcePattern(ResourceType.TOPIC, TOPIC, PatternType.LITERAL)
+        add_rules(cluster, [AclBinding(pattern, entry)])
+
+
+def produced(address: Path | str) -> list[Any]:
+    """The transport, and the offsets of a record in each partition; else the refusal."""
+    with connect(address, timeout_s=10) as client, client.producer() as producer:
+        sent = [producer.send(TOPIC, b"x", partition=number) for number in range(2)]
+        return [client.transport, *(each.result(10).offset >= 0 for each in sent)]
+
+
+def test_the_broker_s_user_does_everything_by_its_data_directory(broker: SmqBroker) -> None:
+    """Nobody else may do anything: this is the way back in."""
+    assert produced(broker.data_dir) == [SHARED_MEMORY, True, True]
+    bootstrap, security = way_to(broker.data_dir)
+    assert bootstrap == f"{kafka_socket(broker)},{kafka_socket(broker, 2)}"
+    with Cluster(bootstrap, security=security) as cluster:
+        assert sorted(cluster.topic(TOPIC).leaders) == [1, 2]
+        assert [each.address for each in cluster.brokers()] == bootstrap.split(",")
+    with connect(broker.data_dir, transport=KAFKA) as client, client.producer() as producer:
+        assert producer.send(TOPIC, b"x", partition=1).result(10)
+
+
+def test_a_user_may_do_what_rules_say_of_its_name_and_of_loopback(broker: SmqBroker) -> None:
+    produce = partial(produced, kafka_socket(broker))
+    refused = "BrokerError: CLUSTER_AUTHORIZATION_FAILED"  # No id for a producer.
+    assert result_as(NOBODY, produce) == refused
+    allow(broker, "User:unix/nobody", Operation.WRITE, host="127.0.0.1")
+    assert result_as(NOBODY, produce) == [KAFKA, True, True]
+    assert result_as(NAMELESS, produce) == refused
+    allow(broker, f"User:unix/{NAMELESS}", Operation.WRITE)
+    assert result_as(NAMELESS, produce) == [KAFKA, True, True]
+
+
+def test_a_super_user_maps_the_logs_and_others_do_not(broker: SmqBroker) -> None:
+    assert result_as(TRUSTED, partial(produced, kafka_socket(broker))) == [
+        SHARED_MEMORY,
+        True,
+        True,
+    ]
+
+
+def test_other_users_reach_no_other_socket(broker: SmqBroker) -> None:
+    private = [socket_path(broker.runtime_dir, name) for name in (shard_name(1), "coordinator")]
+
+    def reached() -> list[str]:
+        return [str(each) for each in private if is_reached(each)]
+
+    assert result_as(NOBODY, reached) == []
+    modes = [
+        each.stat().st_mode & 0o777 for each in (broker.runtime_dir, open_dir(broker.runtime_dir))
+    ]
+    assert modes == [0o700, 0o711]
+
+
+def is_reached(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as sock:
+        try:
+            sock.connect(str(path))
+        except PermissionError:
+            return False
+    return True
