@@ -4,15 +4,16 @@ import os
 from pathlib import Path
 
 
-def make_directory(directory: Path) -> None:
+def make_directory(directory: Path, mode: int = 0o777) -> None:
     """Make a directory, and what it lies in; sync the directory that each new name is in.
 
-    Raises OSError; FileExistsError or NotADirectoryError if a file is in the way.
+    `mode` is for each that is made, less the umask. Raises OSError; FileExistsError or
+    NotADirectoryError if a file is in the way.
     """
     if directory.is_dir():
         return
-    make_directory(directory.parent)
-    directory.mkdir(exist_ok=True)
+    make_directory(directory.parent, mode)
+    directory.mkdir(exist_ok=True, mode=mode)
     sync_directory(directory.parent)
 
 

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from smq.filer.directories import make_directory, sync_directory
+from smq.filer.mark import directory_mode
 from smq.filer.reserve import Reserve
 from smq.filer.store import (
     CREATE,
@@ -106,7 +107,7 @@ class LocalStore(Store):
                 os.posix_fadvise(draft.fd, 0, 0, os.POSIX_FADV_DONTNEED)
             with self._names_locked():
                 try:
-                    make_directory(path.parent)
+                    make_directory(path.parent, directory_mode(self.root))
                 except (FileExistsError, NotADirectoryError):
                     raise AlreadyExists(key, "part of its name is an object") from None
                 # The caller frees its log for it: what gets the name is what was synced.
@@ -213,7 +214,7 @@ class LocalStore(Store):
         """The directory of unfinished writes, created if needed."""
         directory = self.root / UNFINISHED
         try:
-            make_directory(directory)
+            make_directory(directory, directory_mode(self.root))
         except OSError as reason:
             raise Unavailable(str(self.root), f"files cannot be kept there: {reason}") from reason
         return directory

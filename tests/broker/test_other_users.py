@@ -68,3 +68,21 @@ def test_a_group_reads_sealed_segments_on_request(open_directory: Path) -> None:
         assert {name.partition("/")[0] for name in found - without_records} == {"filer"}
         assert any(name.endswith(".parquet") for name in found)
         assert read_by(STRANGER, STRANGER, data_dir) == set()
+
+
+def test_other_users_read_no_payload_that_a_program_uploads(open_directory: Path) -> None:
+    """The filer lies where all users may enter, and the program's umask lets others read."""
+    filer = open_directory / "filer"
+    filer.mkdir()
+    filer.chmod(0o755)
+    before = os.umask(0o022)
+    try:
+        settings = SETTINGS | {"filer.root": str(filer)}
+        with SmqBroker(open_directory, settings) as broker, broker.connect() as client:
+            client.create_topic("secrets", 1)
+            with client.producer() as producer:
+                producer.send_reference("secrets", b"pin=4711")
+            assert any(each.is_file() for each in (filer / "payloads").rglob("*"))
+            assert read_by(STRANGER, STRANGER, filer) == set()
+    finally:
+        os.umask(before)

@@ -1,11 +1,45 @@
-"""A local filer's directory says whose it is."""
+"""A local filer's directory says whose it is, and who may read it."""
 
+import os
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from smq.filer.local import LocalStore
 from smq.filer.mark import is_marked, mark
+
+
+@pytest.fixture(autouse=True)
+def umask() -> Iterator[None]:
+    """A program's, which lets others read."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def modes_below(root: Path) -> set[int]:
+    return {stat.S_IMODE(each.stat().st_mode) for each in root.rglob("*") if each.is_dir()}
+
+
+@pytest.mark.parametrize(("brokers_umask", "mode"), [(0o077, 0o700), (0o027, 0o750)])
+def test_uploads_open_a_filer_no_further_than_its_broker(
+    tmp_path: Path, brokers_umask: int, mode: int
+) -> None:
+    mark(tmp_path, "a cluster")  # As before `filer.mode` was changed.
+    os.umask(brokers_umask)
+    mark(tmp_path, "a cluster")
+    os.umask(0o022)
+    with LocalStore(tmp_path).writing("payloads/kafka/clicks/1") as sink:
+        sink.write(b"pin=4711")
+    assert modes_below(tmp_path) == {mode}
+
+
+def test_a_filer_without_a_mark_is_as_open_as_its_program_wants(tmp_path: Path) -> None:
+    with LocalStore(tmp_path).writing("a/b") as sink:
+        sink.write(b"1")
+    assert modes_below(tmp_path) == {0o755}
 
 
 def test_a_directory_is_marked_once_for_one_cluster(tmp_path: Path) -> None:
