@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from smq.cli.client import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, cluster_at, refusal
+from smq.cli.client import (
+    BOOTSTRAP_DEFAULT,
+    AsJson,
+    Bootstrap,
+    BrokersDirectory,
+    cluster_at,
+    refusal,
+)
 from smq.cli.output import say
 from smq.security.acls import (
     CLUSTER_NAME,
@@ -67,6 +74,7 @@ def add(  # noqa: PLR0913, PLR0917  (what a rule says)
     transactional_id: Ids = None,
     host: Host = WILDCARD,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    data_dir: BrokersDirectory = None,
     *,
     cluster: OnCluster = False,
     prefixed: Prefixed = False,
@@ -91,18 +99,19 @@ def add(  # noqa: PLR0913, PLR0917  (what a rule says)
     ]
     if not rules:
         raise refusal("name an --operation, and a resource: --topic, --group, --cluster, …")
-    with cluster_at(bootstrap) as broker:
+    with cluster_at(bootstrap, data_dir) as broker:
         add_rules(broker, rules)
     _show(rules, as_json=as_json)
 
 
 @app.command("list", epilog=RULES)
-def list_rules(  # noqa: PLR0913  (as above)
+def list_rules(  # noqa: PLR0913, PLR0917  (as above)
     principal: Annotated[str | None, typer.Option("--principal", help="Of this principal.")] = None,
     topic: Topics = None,
     group: Groups = None,
     transactional_id: Ids = None,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    data_dir: BrokersDirectory = None,
     *,
     cluster: OnCluster = False,
     as_json: AsJson = False,
@@ -114,7 +123,7 @@ def list_rules(  # noqa: PLR0913  (as above)
         AclBindingFilter(ResourcePatternFilter(kind, name, PatternType.MATCH), entry)
         for kind, name in named
     ]
-    with cluster_at(bootstrap) as broker:
+    with cluster_at(bootstrap, data_dir) as broker:
         found = _found(broker, wanted or [AclBindingFilter(entry=entry)])
     _show(found, as_json=as_json)
 
@@ -128,6 +137,7 @@ def remove(  # noqa: PLR0913, PLR0917  (as above)
     transactional_id: Ids = None,
     host: Annotated[str | None, typer.Option("--host", help="Only rules of this address.")] = None,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    data_dir: BrokersDirectory = None,
     *,
     cluster: OnCluster = False,
     as_json: AsJson = False,
@@ -142,7 +152,7 @@ def remove(  # noqa: PLR0913, PLR0917  (as above)
         AccessControlEntryFilter(who, host, each)
         for each in _operations(operation) or [Operation.ANY]
     ]
-    with cluster_at(bootstrap) as broker:
+    with cluster_at(bootstrap, data_dir) as broker:
         gone = [
             rule
             for pattern in patterns
@@ -161,6 +171,7 @@ def why(  # noqa: PLR0913, PLR0917  (as above)
     transactional_id: Ids = None,
     host: Annotated[str, typer.Option("--host", help="The address it comes from.")] = "127.0.0.1",
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    data_dir: BrokersDirectory = None,
     *,
     cluster: OnCluster = False,
     as_json: AsJson = False,
@@ -172,7 +183,7 @@ def why(  # noqa: PLR0913, PLR0917  (as above)
         raise refusal("name one --operation and one resource: --topic, --group, --cluster, …")
     [(kind, name)], [wanted] = named, asked
     peer = Peer(_principal(principal), host)
-    with cluster_at(bootstrap) as broker:
+    with cluster_at(bootstrap, data_dir) as broker:
         about = ResourcePatternFilter(kind, name, PatternType.MATCH)
         rules = _found(broker, [AclBindingFilter(about)])
         authorizer = _authorizer(broker, rules)

@@ -5,6 +5,7 @@ import binascii
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -29,6 +30,12 @@ Bootstrap = Annotated[
         "--bootstrap",
         help="Bootstrap brokers, separated by commas; or a broker's data directory, or its socket.",
         metavar="HOST:PORT",
+    ),
+]
+BrokersDirectory = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir", help="The data directory of a broker on this host, instead of --bootstrap."
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
@@ -72,10 +79,11 @@ TopicName = Annotated[str, topic_argument("TOPIC", "The topic.")]
 
 
 @contextmanager
-def cluster_at(bootstrap: str) -> Iterator["Cluster"]:
+def cluster_at(bootstrap: str, data_dir: Path | None = None) -> Iterator["Cluster"]:
     """The cluster; a failure in the block ends with one sentence and exit code 1."""
     from smq.client.kafka.cluster import Cluster  # noqa: PLC0415  (NumPy takes its time.)
 
+    bootstrap = bootstrap if data_dir is None else str(data_dir.absolute())
     addresses, security = _way_to(bootstrap)
     with failures_told(bootstrap), Cluster(addresses, security=security) as cluster:
         yield cluster

@@ -1,7 +1,7 @@
 """`smq user add|list|remove`: users with passwords, which log in by SCRAM or PLAIN.
 
-A broker is asked over the wire. With --data-dir the first users are added before the first start:
-no broker may serve the directory meanwhile, and only its owner may.
+A broker is asked over the wire; with --data-dir by its unix socket. A directory that no broker
+serves gets its first users so, before the first start: from its owner only.
 """
 
 import json
@@ -12,7 +12,14 @@ from typing import Annotated
 
 import typer
 
-from smq.cli.client import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, cluster_at, refusal
+from smq.cli.client import (
+    BOOTSTRAP_DEFAULT,
+    AsJson,
+    Bootstrap,
+    BrokersDirectory,
+    cluster_at,
+    refusal,
+)
 from smq.cli.output import say
 from smq.model.errors import StoreError
 from smq.security.credentials import SaltedPassword, ScramMechanism, credential_of, salted
@@ -35,7 +42,7 @@ Mechanisms = Annotated[
 ]
 DataDir = Annotated[
     Path | None,
-    typer.Option("--data-dir", help="A data directory that no broker serves, instead of a broker."),
+    typer.Option("--data-dir", help="A data directory, served or not, instead of --bootstrap."),
 ]
 
 
@@ -65,12 +72,12 @@ def add(  # noqa: PLR0913, PLR0917  (one option each)
     _check_name(user)
     password = _password(password_file)
     passwords = [_salted(each, password, iterations) for each in _chosen(mechanism)]
-    if data_dir is not None:
+    if data_dir is not None and not _is_served(data_dir):
         _put(data_dir, user, passwords)
     else:
         from smq.client.kafka.users import give  # noqa: PLC0415  (NumPy takes its time.)
 
-        with cluster_at(bootstrap) as cluster:
+        with cluster_at(bootstrap, data_dir) as cluster:
             give(cluster, user, passwords)
     names = [each.mechanism.sasl_name for each in passwords]
     said = json.dumps({"user": user, "mechanisms": names})
@@ -78,11 +85,16 @@ def add(  # noqa: PLR0913, PLR0917  (one option each)
 
 
 @app.command("list", epilog="JSON: {USER: {MECHANISM: ITERATIONS}}")
-def list_users(bootstrap: Bootstrap = BOOTSTRAP_DEFAULT, *, as_json: AsJson = False) -> None:
+def list_users(
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    data_dir: BrokersDirectory = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
     """List the users with their mechanisms."""
     from smq.client.kafka.users import users  # noqa: PLC0415  (as above)
 
-    with cluster_at(bootstrap) as cluster:
+    with cluster_at(bootstrap, data_dir) as cluster:
         found = {
             user: {ScramMechanism(each).sasl_name: count for each, count in sorted(of_user.items())}
             for user, of_user in sorted(users(cluster).items())
@@ -96,12 +108,16 @@ def list_users(bootstrap: Bootstrap = BOOTSTRAP_DEFAULT, *, as_json: AsJson = Fa
 
 @app.command(epilog='JSON: {"user"}')
 def remove(
-    user: UserName, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT, *, as_json: AsJson = False
+    user: UserName,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    data_dir: BrokersDirectory = None,
+    *,
+    as_json: AsJson = False,
 ) -> None:
     """Remove a user, and end its connections. Access rules about it stay (`smq acl remove`)."""
     from smq.client.kafka.users import take, users  # noqa: PLC0415  (as above)
 
-    with cluster_at(bootstrap) as cluster:
+    with cluster_at(bootstrap, data_dir) as cluster:
         known = users(cluster).get(user)
         if known is None:
             raise refusal(f"there is no user {user}; `smq user list` shows the users")
@@ -142,6 +158,12 @@ def _salted(mechanism: ScramMechanism, password: str, iterations: int) -> Salted
     return SaltedPassword(
         mechanism, iterations, salt, salted(mechanism, password, salt, iterations)
     )
+
+
+def _is_served(data_dir: Path) -> bool:
+    from smq.app.process.status import read_status  # noqa: PLC0415  (NumPy takes its time.)
+
+    return read_status(data_dir) is not None
 
 
 def _put(data_dir: Path, user: str, passwords: list[SaltedPassword]) -> None:

@@ -62,10 +62,12 @@ def connect(  # noqa: PLR0913  (how a client reaches its broker)
     metadata_max_age_s: float = METADATA_MAX_AGE_S,
     config: Mapping[str, str] | str | os.PathLike[str] | None = None,
 ) -> "Client":
-    """A client of the broker at bootstrap addresses ("host:port,…") or of a data directory.
+    """A client of the broker at bootstrap addresses ("host:port,…"), of a data directory, or
+    behind a unix socket of Kafka's protocol, by the socket's path.
 
     transport           "shared memory", "kafka", or "auto": shared memory if the broker runs on
-                        this host for this user, else Kafka's protocol
+                        this host for this user, or has it among its super users; else Kafka's
+                        protocol
     timeout_s           how long a call waits for a broker that is away or does not answer
     metadata_max_age_s  how often producers and consumers look for new partitions of their topics
     config              who you are, and which broker is the right one: properties as Kafka's

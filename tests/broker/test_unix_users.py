@@ -1,5 +1,6 @@
 """Users of this host at a broker's unix sockets: the kernel says who they are."""
 
+import os
 import pwd
 import socket
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import pytest
 
 from smq.app.process.inheritance import kafka_name, open_dir, shard_name, socket_path
 from smq.client.client import connect
+from smq.client.door.door import Door
 from smq.client.kafka.access_rules import add_rules
 from smq.client.kafka.cluster import Cluster
 from smq.client.locate import KAFKA, SHARED_MEMORY, way_to
@@ -51,10 +53,13 @@ def kafka_socket(broker: SmqBroker, node: int = 1) -> Path:
 
 
 def allow(broker: SmqBroker, principal: str, operation: Operation, host: str = "*") -> None:
+    entry = AccessControlEntry(principal, host, operation, Permission.ALLOW)
+    add_rule(broker, ResourcePattern(ResourceType.TOPIC, TOPIC, PatternType.LITERAL), entry)
+
+
+def add_rule(broker: SmqBroker, pattern: ResourcePattern, entry: AccessControlEntry) -> None:
     bootstrap, security = way_to(broker.data_dir)
     with Cluster(bootstrap, security=security) as cluster:
-        entry = AccessControlEntry(principal, host, operation, Permission.ALLOW)
-        pattern = ResourcePattern(ResourceType.TOPIC, TOPIC, PatternType.LITERAL)
         add_rules(cluster, [AclBinding(pattern, entry)])
 
 
@@ -88,12 +93,25 @@ def test_a_user_may_do_what_rules_say_of_its_name_and_of_loopback(broker: SmqBro
     assert result_as(NAMELESS, produce) == [KAFKA, True, True]
 
 
-def test_a_super_user_maps_the_logs_and_others_do_not(broker: SmqBroker) -> None:
+def test_a_super_user_maps_the_logs_and_others_get_the_wire(broker: SmqBroker) -> None:
     assert result_as(TRUSTED, partial(produced, kafka_socket(broker))) == [
         SHARED_MEMORY,
         True,
         True,
     ]
+
+
+def test_a_user_with_every_right_maps_no_log_unless_it_is_a_super_user(broker: SmqBroker) -> None:
+    """A mapping cannot be taken back, and shows every partition of a log."""
+    address, runtime = kafka_socket(broker), broker.runtime_dir
+    everything = AccessControlEntry("User:unix/7777", "*", Operation.ALL, Permission.ALLOW)
+    for kind, name in ((ResourceType.CLUSTER, "kafka-cluster"), (ResourceType.TOPIC, TOPIC)):
+        add_rule(broker, ResourcePattern(kind, name, PatternType.LITERAL), everything)
+    assert result_as(7777, partial(produced, address)) == [KAFKA, True, True]
+    wanted = partial(connect, address, transport=SHARED_MEMORY)
+    assert "cannot be reached by shared memory" in result_as(7777, wanted)
+    door = partial(Door.open, runtime.parent, 1, runtime.name, owner=os.getuid())
+    assert "this broker belongs to another user" in result_as(7777, door)
 
 
 def test_other_users_reach_no_other_socket(broker: SmqBroker) -> None:

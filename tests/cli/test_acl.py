@@ -1,11 +1,13 @@
 """smq acl, against a broker with an authorizer."""
 
 import json
+import os
 from collections.abc import Iterator
 
 import pytest
 from typer.testing import CliRunner
 
+from smq.app.process.unix_users import principal_of_user
 from smq.cli.verbs import app
 from smq.model.security_settings import STANDARD_AUTHORIZER
 from smq.testing.smq_broker import SmqBroker
@@ -85,3 +87,22 @@ def test_a_rule_that_cannot_be_is_refused(
     broker: SmqBroker, arguments: tuple[str, ...], sentence: str
 ) -> None:
     assert sentence in acl(broker, *arguments, exit_code=1)
+
+
+def test_rules_that_lock_out_everybody_are_mended_by_the_data_directory(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    settings = {"authorizer.class.name": STANDARD_AUTHORIZER}
+    with SmqBroker(tmp_path_factory.mktemp("locked"), settings) as locked:
+        asked = "add", "User:ANONYMOUS", "--operation", "all", "--cluster"
+        assert (
+            "CLUSTER_AUTHORIZATION_FAILED"
+            in acl(locked, *asked, exit_code=1).replace(" ", "_").upper()
+        )
+        at = "--data-dir", str(locked.data_dir)
+        done = CliRunner().invoke(app, ["acl", *asked, *at])
+        assert done.exit_code == 0, done.output
+        assert acl(locked, "list") == done.output
+        me = principal_of_user(os.getuid())
+        why = CliRunner().invoke(app, ["acl", "why", str(me), *asked[2:], *at])
+        assert "may ALL CLUSTER kafka-cluster from 127.0.0.1: it is a super user" in why.output

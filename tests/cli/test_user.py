@@ -13,6 +13,7 @@ from smq.store.access import stored
 from smq.testing.smq_broker import SmqBroker
 
 SHA_256, SHA_512 = ScramMechanism
+HINT = "; start one with `smq serve`, or name another with --bootstrap"
 
 
 @pytest.fixture
@@ -55,8 +56,12 @@ def test_the_first_user_is_added_before_the_first_start(tmp_path: Path) -> None:
     with SmqBroker(tmp_path / "broker", {"shards": "2"}) as broker:
         assert "alice" in user("list", "--bootstrap", broker.bootstrap)
         assert {"shard-1", "shard-2"} <= broker.status().processes.keys()
-        refused = user("add", "bob", "--data-dir", data, exit_code=1)
-        assert "is already served by process" in refused
+        user("add", "bob", "--data-dir", data)
+        assert user("remove", "alice", "--data-dir", data) == "alice is removed\n"
+        assert user("list", "--data-dir", data) == user("list", "--bootstrap", broker.bootstrap)
+        assert "bob" in user("list", "--data-dir", data)
+    gone = user("list", "--data-dir", data, exit_code=1)
+    assert gone == f"smq: no broker serves the data directory {data}{HINT}\n"
 
 
 def test_a_password_comes_from_a_file(tmp_path: Path) -> None:
