@@ -248,8 +248,10 @@ def test_a_brokers_files_have_the_modes_of_the_page(smq_session_broker: SmqBroke
     runtime = smq_session_broker.runtime_dir
     data = smq_session_broker.data_dir
     named = {each: f"<data>/{each.relative_to(data)}" for each in data.rglob("*")}
-    named |= {each: f"<runtime>/<cluster>/{each.name}" for each in runtime.iterdir()}
-    named |= {runtime: "<runtime>/<cluster>", runtime.parent: "<runtime>"}
+    named |= {runtime.parent: "<runtime>"}
+    for each in runtime.parent.rglob("*"):
+        place = str(each.relative_to(runtime.parent)).replace(runtime.name, "<cluster>")
+        named[each] = f"<runtime>/{place}"
     assert len(named) > 10
     for path, full_name in named.items():
         name = re.sub("^<data>/logs/[0-9]+", "<data>/logs/<log>", full_name)
