@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from smq.app.process.inheritance import kafka_name, open_dir, shard_name, socket_path
+from smq.app.process.inheritance import (
+    COORDINATOR,
+    RELAYS,
+    kafka_name,
+    open_dir,
+    shard_name,
+    socket_path,
+)
+from smq.app.process.unix_users import principal_of_user
 from smq.client.client import connect
 from smq.client.door.door import Door
 from smq.client.kafka.access_rules import add_rules
@@ -27,7 +35,16 @@ from smq.security.acls import (
     ResourceType,
 )
 from smq.testing.smq_broker import SmqBroker
+from smq.wire.generated.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from smq.wire.internal.frames import (
+    KIND_KAFKA,
+    InternalReader,
+    WrittenPeer,
+    encode_frame,
+    encode_relay,
+)
 from tests.another_user import needs_root, result_as
+from tests.app.shard_client import request
 
 pytestmark = [pytest.mark.timeout(120), needs_root]
 
@@ -125,6 +142,24 @@ def test_other_users_reach_no_other_socket(broker: SmqBroker) -> None:
         each.stat().st_mode & 0o777 for each in (broker.runtime_dir, open_dir(broker.runtime_dir))
     ]
     assert modes == [0o700, 0o711]
+
+
+def test_no_process_that_inherits_nothing_names_a_client(broker: SmqBroker) -> None:
+    """Not even one of the broker's own user."""
+    asker = WrittenPeer(str(principal_of_user(0)), "127.0.0.1", "PLAINTEXT")
+    topic = DeleteTopicState(name=TOPIC)
+    deletion = request("DeleteTopics", 6, DeleteTopicsRequest(topics=[topic]))[4:]
+    relay = encode_frame(1, KIND_KAFKA, encode_relay(1, asker, deletion))
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(str(socket_path(broker.runtime_dir, COORDINATOR)))
+        sock.sendall(relay)
+        [frame] = InternalReader().receive(sock.recv(4096))
+    assert frame.body == b""
+    assert not socket_path(broker.runtime_dir, RELAYS).exists()
+    broker.kill(COORDINATOR)  # The shards find the next one.
+    with connect(broker.data_dir) as client:
+        assert TOPIC in client.topics()
+        client.create_topic("two", 1)
 
 
 def is_reached(path: Path) -> bool:

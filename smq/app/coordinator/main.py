@@ -2,6 +2,7 @@
 
 import random
 import select
+from functools import partial
 
 from shm.catalog import CATALOG_BYTES_MAX
 from shm.layout import PARTITIONS_PER_LOG_MAX
@@ -10,7 +11,7 @@ from smq.app.coordinator.server import Around, CoordinatorServer
 from smq.app.process.acceptor import Acceptor
 from smq.app.process.clock import now
 from smq.app.process.collector import collect_all, collect_only_young
-from smq.app.process.inheritance import COORDINATOR, Inheritance, shard_name
+from smq.app.process.inheritance import COORDINATOR, RELAYS, Inheritance, shard_name
 from smq.app.process.loop import Loop
 from smq.coordinator.coordinator import Coordinator
 from smq.coordinator.topics import Cluster
@@ -47,7 +48,10 @@ def coordinator_main(inheritance: Inheritance) -> None:
         ),
     )
     loop.run_once(0)  # Publishes the catalog before the first request.
-    Acceptor(loop, inheritance.unix_listeners[COORDINATOR], server.accepted, is_ours)
+    listeners, strange = inheritance.unix_listeners, partial(server.accepted, may_relay=False)
+    Acceptor(loop, listeners[COORDINATOR], strange, is_ours)
+    if RELAYS in listeners:
+        Acceptor(loop, listeners[RELAYS], server.accepted, is_ours)
     loop.register(inheritance.stop.fd, select.EPOLLIN, lambda _events: loop.stop())
     collect_only_young()
     inheritance.report_ready()

@@ -21,13 +21,13 @@ Work = Callable[[], object]
 
 
 class Outlet:
-    """The answers to a link.
+    """The answers to a link; `may_relay` says whether its requests may be those of clients.
 
     Invariant: parts that are held have not been dropped, and each is counted with its size.
     """
 
-    def __init__(self, link: Link) -> None:
-        self.link = link
+    def __init__(self, link: Link, *, may_relay: bool = True) -> None:
+        self.link, self.may_relay = link, may_relay
         self._frames: list[tuple[bytes, ...]] = []
         self._made_bytes = self._making_bytes = 0
         self._waiting: deque[Work] = deque()

@@ -103,10 +103,11 @@ class CoordinatorServer:
         """Assert the invariants between any two turns."""
         self._waiting.invariants()
 
-    def accepted(self, sock: socket.socket, _address: str) -> None:
-        """Serve a connection from one of our processes."""
+    def accepted(self, sock: socket.socket, _address: str, *, may_relay: bool = True) -> None:
+        """Serve a connection from one of our processes: which also relays requests of clients, and
+        says whose they are, or only asks for itself."""
         link = Link(self._loop, sock, self._frame, self._closed)
-        self._outlets[link] = Outlet(link)
+        self._outlets[link] = Outlet(link, may_relay=may_relay)
 
     def _closed(self, link: Link) -> None:
         self._outlets.pop(link).drop()
@@ -151,6 +152,9 @@ class CoordinatorServer:
 
     def _kafka(self, outlet: Outlet, frame: InternalFrame, *, may_wait: bool) -> None:
         place = _Place(outlet, frame.id)
+        if not outlet.may_relay:
+            self._answer(place, CLOSE_CONNECTION)
+            return
         try:
             relayed, now = decode_relay(frame.body), self._clock()
             self._errands.came(relayed.node_id, outlet)

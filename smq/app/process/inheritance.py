@@ -5,7 +5,8 @@ successor continues with them. Each process gets only its share.
 
     shard i       the logs it serves, its TCP listeners, unix listeners "shard-i" and "attach-i",
                   and in the directory that all users may pass "kafka-i" and "door-i"
-    coordinator   unix listener "coordinator"
+                  and a socket by which alone requests of clients reach the coordinator
+    coordinator   unix listeners "coordinator" and "relays"
     sealer        unix listener "sealer"
     front         the HTTP listener, and the token of the console's actions
 """
@@ -29,6 +30,7 @@ from smq.security.principals import Principal
 from smq.wire.attach import OPEN_SUFFIX
 
 COORDINATOR = "coordinator"
+RELAYS = "relays"  # Where the coordinator takes requests of clients, and whose they are.
 SEALER = "sealer"
 FRONT = "front"
 
@@ -95,7 +97,9 @@ class Inheritance:
     """One process's share. `generation` is the leader epoch a shard serves under.
 
     `access` has users and access rules: whoever may read it could try their passwords, so that it
-    is given to nobody else. `trusted` are the users of this host that may do everything, by id.
+    is given to nobody else. `relays_fd` leads to the listener "relays", which has no name: no other
+    process may say whose request it is. `trusted` are the users of this host that may do
+    everything, by id.
     """
 
     config: Config
@@ -117,7 +121,15 @@ class Inheritance:
     console_token: str = ""
     decoy_secret: bytes = b""
     trusted: Mapping[int, Principal] = field(default_factory=dict)
+    relays_fd: int = -1
     ready_fd: int = -1
+
+    @property
+    def relays_path(self) -> Path:
+        """Where to connect to relay requests of clients to the coordinator."""
+        if self.relays_fd < 0:
+            return self.socket_path(COORDINATOR)
+        return Path(f"/proc/self/fd/{self.relays_fd}")
 
     def socket_path(self, name: str) -> Path:
         """The unix listener of the process `name`."""
@@ -132,9 +144,7 @@ class Inheritance:
 
     def keep(self, name: str, node_id: int | None) -> "Inheritance":
         """In a fork: keep the share of the process `name`; close and unmap the rest."""
-        names = {name}
-        if node_id is not None:
-            names |= {attach_name(node_id), kafka_name(node_id), door_name(node_id)}
+        names = _unix_names(name, node_id)
         served = {log for log in self.logs if Catalog.leader(log, self.config.node_ids) == node_id}
         share = replace(
             self,
@@ -143,7 +153,10 @@ class Inheritance:
             unix_listeners={k: each for k, each in self.unix_listeners.items() if k in names},
             http_listener=self.http_listener if name == FRONT else None,
             console_token=self.console_token if name == FRONT else "",
+            relays_fd=-1 if node_id is None else self.relays_fd,
         )
+        if node_id is None and self.relays_fd >= 0:
+            os.close(self.relays_fd)
         if self.http_listener is not None and name != FRONT:
             self.http_listener.close()
         others = (each for i, each in self.tcp_listeners.items() if i != node_id)
@@ -167,6 +180,13 @@ class Inheritance:
         if self.ready_fd >= 0:
             os.write(self.ready_fd, b"\1")
             os.close(self.ready_fd)
+
+
+def _unix_names(name: str, node_id: int | None) -> set[str]:
+    """The unix listeners of a process."""
+    if node_id is None:
+        return {name, RELAYS} if name == COORDINATOR else {name}
+    return {name, attach_name(node_id), kafka_name(node_id), door_name(node_id)}
 
 
 def socket_path(runtime_dir: Path, name: str) -> Path:

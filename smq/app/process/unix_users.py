@@ -25,8 +25,9 @@ def _name_of(uid: int) -> str:
         is_alone = pwd.getpwnam(name).pw_uid == uid
     except (KeyError, OSError):
         return str(uid)
-    # A name of digits would be taken for another's id.
-    return name if is_alone and name.isprintable() and not name.isdecimal() else str(uid)
+    # A name of digits would be taken for another's id, and a semicolon ends one in `super.users`.
+    is_clear = name.isprintable() and not name.isdecimal() and ";" not in name
+    return name if is_alone and is_clear else str(uid)
 
 
 def trusted_users(config: Config) -> dict[int, Principal]:

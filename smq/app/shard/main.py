@@ -11,7 +11,6 @@ from shm.peer import is_ours
 from shm.segment import LogMemory
 from smq.app.process.clock import monotonic_ms
 from smq.app.process.inheritance import (
-    COORDINATOR,
     SEALER,
     Inheritance,
     attach_name,
@@ -60,9 +59,7 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
     access = AccessView(inheritance.access, inheritance.config)
     nodes, secret = inheritance.known_nodes, os.urandom(16)
     shard = Shard(node_id, inheritance.config, logs, nodes, secret, access)
-    peers = Peers(
-        loop, node_id, inheritance.socket_path(COORDINATOR), inheritance.socket_path(SEALER)
-    )
+    peers = Peers(loop, node_id, inheritance.relays_path, inheritance.socket_path(SEALER))
     take_catalog = partial(_take_catalog, inheritance, shard)
     timings = inheritance.timings.node(node_id)
     published = inheritance.catalog.words

@@ -201,6 +201,17 @@ def _open_unix(path: Path) -> socket.socket:
     return listener
 
 
+def open_nameless(directory: Path, name: str) -> tuple[socket.socket, int]:
+    """A listener to which only holders of this descriptor can connect, through /proc/self/fd.
+
+    Raises SystemExit with a sentence.
+    """
+    listener, path = open_unix_listeners(directory, [name])[name], socket_path(directory, name)
+    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    path.unlink()
+    return listener, fd
+
+
 def _clear_deserted(home: Path) -> None:
     """Remove what killed brokers left: socket directories without listeners."""
     for each in home.iterdir():

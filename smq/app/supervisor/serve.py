@@ -27,6 +27,7 @@ from shm.timings import Timings
 from smq.app.process.clock import wall_ms
 from smq.app.process.inheritance import (
     COORDINATOR,
+    RELAYS,
     SEALER,
     Inheritance,
     Stop,
@@ -47,6 +48,7 @@ from smq.app.supervisor.listeners import (
     PRIVATE,
     addresses_of,
     open_http_listener,
+    open_nameless,
     open_tcp_listeners,
     open_unix_listeners,
     remove_sockets,
@@ -97,7 +99,7 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
     http_listener = open_http_listener(config)
     if http_listener is not None:  # Clients learn the port from the setting: replace 0.
         config = replace(config, http_port=http_listener.getsockname()[1])
-    unix_listeners = _open_unix(config, runtime_dir, trusted)
+    unix_listeners, relays_fd = _open_unix(config, runtime_dir, trusted)
     shutil.rmtree(config.data_dir / PINS, ignore_errors=True)  # Left by a snapshot that was killed.
     say(f"smq serves {config.data_dir}")
     say("settings: " + ", ".join(f"{name} = {value}" for name, value in config.changed().items()))
@@ -120,6 +122,7 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
         tcp_listeners=tcp_listeners,
         addresses=_addresses(config, runtime_dir, tcp_listeners),
         trusted=trusted,
+        relays_fd=relays_fd,
         decoy_secret=_decoy_secret(config),
         unix_listeners=unix_listeners,
         stop=Stop(),
@@ -137,19 +140,22 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
 
 def _open_unix(
     config: Config, runtime_dir: Path, trusted: Collection[int]
-) -> dict[str, socket.socket]:
+) -> tuple[dict[str, socket.socket], int]:
     """Our processes' listeners, and those for this host's users. Without access rules everybody
-    could do everything at the latter, so that only our own user and root reach them."""
+    could do everything at the latter, so that only our own user and root reach them.
+
+    With the descriptor by which shards reach the coordinator's listener for relayed requests.
+    """
     nodes = config.node_ids
     ours = [*map(shard_name, nodes), *map(attach_name, nodes), COORDINATOR, SEALER]
     for_users = [*map(kafka_name, nodes)]
     if not {ROOT, os.getuid()}.issuperset(trusted):
         for_users += map(door_name, nodes)
     mode = PASSABLE if config.authorizer_class_name else PRIVATE
-    return {
-        **open_unix_listeners(runtime_dir, ours),
-        **open_unix_listeners(open_dir(runtime_dir), for_users, mode),
-    }
+    opened = open_unix_listeners(runtime_dir, ours)
+    opened |= open_unix_listeners(open_dir(runtime_dir), for_users, mode)
+    opened[RELAYS], relays_fd = open_nameless(runtime_dir, RELAYS)
+    return opened, relays_fd
 
 
 def _addresses(

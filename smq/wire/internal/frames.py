@@ -10,8 +10,10 @@ Who has connected numbers its questions from 1, the other side from ACCEPTOR_IDS
 
 KIND_KAFKA, a question to the coordinator: the body is `encode_relay(...)`, a Kafka request as a
 client sent it with the connection's facts; the answer's body is the response (correlation id first,
-no size), and an empty one means: close the client's connection. KIND_COMMAND: the body is a
-question of `smq.wire.internal.messages`, or its answer, in the form of `smq.wire.internal.form`.
+no size), and an empty one means: close the client's connection. It is taken only from processes
+that hold the supervisor's socket for it, since it says whose request it is. KIND_COMMAND: the body
+is a question of `smq.wire.internal.messages`, or its answer, in the form of
+`smq.wire.internal.form`.
 """
 
 import struct

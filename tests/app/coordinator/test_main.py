@@ -17,10 +17,18 @@ from smq.app.process.inheritance import COORDINATOR, Inheritance, Stop
 from smq.model.catalog import Catalog
 from smq.model.config import Config
 from smq.store.store import FILE_NAME
+from smq.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
 from smq.wire.internal.form import Failed, decode_answer, encode_question
-from smq.wire.internal.frames import InternalReader
+from smq.wire.internal.frames import (
+    KIND_KAFKA,
+    InternalReader,
+    WrittenPeer,
+    encode_frame,
+    encode_relay,
+)
 from smq.wire.internal.messages import EnsureTopics
 from tests.app.one_child import OneChild
+from tests.app.shard_client import request
 
 MiB = 1024 * 1024
 DEADLINE_S = 10.0
@@ -69,16 +77,20 @@ class Estate(OneChild):
 
     def ensure(self, *names: str) -> dict[str, str | None] | Failed:
         """A question over a link of its own, and its answer."""
+        return decode_answer(EnsureTopics, self.ask(encode_question(1, EnsureTopics([*names]))))
+
+    def ask(self, frame: bytes) -> bytes:
+        """The body of what a frame over a link of its own is answered."""
         reader = InternalReader()
         with socket.socket(socket.AF_UNIX) as sock:
             sock.settimeout(DEADLINE_S)
             sock.connect(str(self.directory / "c.sock"))
-            sock.sendall(encode_question(1, EnsureTopics([*names])))
+            sock.sendall(frame)
             while True:
                 data = sock.recv(1 << 16)
                 assert data, "the coordinator closed the link"
-                for frame in reader.receive(data):
-                    return decode_answer(EnsureTopics, frame.body)
+                for answer in reader.receive(data):
+                    return answer.body
 
     def names(self) -> set[str]:
         """The topics in the catalog that everybody sees."""
@@ -96,6 +108,19 @@ def estate(tmp_path: Path) -> Iterator[Estate]:
     estate = Estate(tmp_path)
     yield estate
     estate.close()
+
+
+def test_a_process_that_inherits_nothing_names_no_client_and_asks_for_itself(
+    estate: Estate,
+) -> None:
+    estate.start()
+    estate.wait_ready()
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name="a")])
+    asker = WrittenPeer("User:admin", "127.0.0.1", "PLAINTEXT")
+    relay = encode_relay(1, asker, request("Metadata", 12, asked)[4:])
+    assert estate.ask(encode_frame(1, KIND_KAFKA, relay)) == b""
+    assert estate.names() == set()
+    assert estate.ensure("b") == {"b": None}
 
 
 def test_a_kill_loses_nothing_that_was_answered(estate: Estate) -> None:

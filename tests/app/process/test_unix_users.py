@@ -11,7 +11,7 @@ from smq.model.config import Config
 from smq.model.security_settings import STANDARD_AUTHORIZER
 from smq.security.principals import Principal
 
-NAMES = {0: "root", 7: "alice", 8: "0", 9: "root", 10: "bad\nname", 11: "sm\udcffq"}
+NAMES = {0: "root", 7: "alice", 8: "0", 9: "root", 10: "bad\nname", 11: "sm\udcffq", 12: "a;b"}
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,16 @@ def users(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("uid", "name"),
-    [(0, "root"), (7, "alice"), (8, "8"), (9, "9"), (10, "10"), (11, "11"), (4711, "4711")],
+    [
+        (0, "root"),
+        (7, "alice"),
+        (8, "8"),
+        (9, "9"),
+        (10, "10"),
+        (11, "11"),
+        (12, "12"),
+        (4711, "4711"),
+    ],
 )
 def test_a_user_has_its_name_if_that_stands_for_it_alone(uid: int, name: str) -> None:
     assert principal_of_user(uid) == Principal("User", f"unix/{name}")

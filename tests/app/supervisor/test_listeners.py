@@ -15,6 +15,7 @@ from smq.app.supervisor.listeners import (
     _held,
     addresses_of,
     open_http_listener,
+    open_nameless,
     open_tcp_listeners,
     open_unix_listeners,
     remove_sockets,
@@ -104,6 +105,17 @@ def test_sockets_for_all_users_lie_in_a_directory_that_they_may_pass(tmp_path: P
     modes = {each.name: each.stat().st_mode & 0o777 for each in [home, *home.iterdir()]}
     assert modes == {"run": 0o711, "id": 0o700, "id.open": 0o711, "other": 0o700}
     assert (home / "id.open" / "kafka-1.sock").stat().st_mode & 0o777 == 0o666
+
+
+def test_a_listener_without_a_name_is_reached_by_its_descriptor_alone(tmp_path: Path) -> None:
+    listener, fd = open_nameless(tmp_path / "id", "relays")
+    assert [*(tmp_path / "id").iterdir()] == []
+    with listener, socket.socket(socket.AF_UNIX) as client, socket.socket(socket.AF_UNIX) as other:
+        client.connect(f"/proc/self/fd/{fd}")
+        listener.accept()[0].close()
+        os.close(fd)
+        with pytest.raises(OSError, match="No such file"):
+            other.connect(f"/proc/self/fd/{fd}")
 
 
 @pytest.fixture
