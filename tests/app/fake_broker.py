@@ -87,7 +87,7 @@ def main() -> int:
         run(name, listener, inheritance, behaviour_of.get(name, ""))
 
     def other(inheritance: Inheritance) -> None:
-        ((name, listener),) = inheritance.unix_listeners.items()
+        name, listener = next(iter(inheritance.unix_listeners.items()))
         run(name, listener, inheritance, behaviour_of.get(name, ""))
 
     def front(inheritance: Inheritance) -> None:

@@ -21,9 +21,11 @@ def test_every_process_gets_its_own_share_and_nothing_else(tmp_path: Path) -> No
             about = broker.ask(name)
             assert about["logs"] == about["mapped"] == []
             assert not [path for path in about["open"] if "smq-log" in path]
+            assert not [path for path in about["open"] if "relays" in path]
         for about in (first, second):
             assert about["parent"] == broker.process.pid
             assert about["threads"] == 1
+            assert len([path for path in about["open"] if "relays" in path]) == 1
             assert about["ports"] == first["ports"]
             assert not [path for path in about["open"] if "supervisor.lock" in path]
             assert [path for path in about["open"] if path.endswith("/lock")]
