@@ -22,13 +22,14 @@ from smq.cli.client import (
 )
 from smq.cli.output import say
 from smq.model.errors import StoreError
+from smq.model.setting import PASSWORD_VARIABLE
 from smq.security.credentials import SaltedPassword, ScramMechanism, credential_of, salted
 from smq.security.published import UserCredential
 
 app = typer.Typer(help="Add, list and remove users with passwords.", no_args_is_help=True)
-PASSWORD_VARIABLE = "SMQ_USER_PASSWORD"  # noqa: S105  (The name of a variable.)
 ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384  # Kafka's.
 SALT_BYTES = 16
+ROOT = 0  # The owner of a volume, which others may write to: smq.app.supervisor.modes.
 _BY_NAME = {each.sasl_name: each for each in ScramMechanism}
 
 UserName = Annotated[str, typer.Argument(metavar="USER", help="The user's name.")]
@@ -173,7 +174,7 @@ def _put(data_dir: Path, user: str, passwords: list[SaltedPassword]) -> None:
     from smq.store.store import FILE_NAME, Store  # noqa: PLC0415  (as above)
 
     refuse_wire_only()
-    if data_dir.exists() and data_dir.stat().st_uid != os.geteuid():
+    if data_dir.exists() and data_dir.stat().st_uid not in {os.geteuid(), ROOT}:
         raise refusal(f"{data_dir} is another user's; run this as its owner, as the broker runs")
     os.umask(0o077)
     directory = DataDirectory(data_dir.absolute())

@@ -13,8 +13,15 @@ from typing import Any, NamedTuple
 
 from smq.model.config import SETTINGS, UNSET, Config, setting_of
 from smq.model.config_rules import Problem, broken_relations, fitted
-from smq.model.security_settings import LISTENER_PREFIX
-from smq.model.setting import ENVIRONMENT_PREFIX, FROM_FILE, PathOrUrl, Setting, value_of
+from smq.model.security_settings import LISTENER_PREFIX, LISTENERS, SHORT_FORM
+from smq.model.setting import (
+    ENVIRONMENT_PREFIX,
+    FROM_FILE,
+    NO_SETTINGS,
+    PathOrUrl,
+    Setting,
+    value_of,
+)
 
 ReadFile = Callable[[Path], str]
 """Reads a secret's file. Raises OSError, UnicodeDecodeError."""
@@ -40,7 +47,8 @@ def parse(  # noqa: PLR0913  (each source is named)
 ) -> Config | list[str]:
     """The config from these sources, or all problems in them.
 
-    `file` is the text of a configuration file, `environment` all variables (only SMQ_ ones count),
+    `file` is the text of a configuration file, `environment` all variables (only SMQ_ ones count,
+    and none of NO_SETTINGS),
     `command_line` the options that were given, by the settings' names. `read` reads the file that a
     secret setting names.
     """
@@ -51,6 +59,9 @@ def parse(  # noqa: PLR0913  (each source is named)
         ("environment", _of_environment(environment or {})),
         ("command line", command_line or {}),
     ):
+        if given.get(LISTENERS):  # They replace the short form that an earlier source has.
+            for key in SHORT_FORM:
+                chosen.pop(key, None)
         for name, raw in given.items():
             _choose(chosen, name, raw, TextSource(source, read, problems))
     config = _with_machine_defaults(Config(**chosen), machine)
@@ -131,7 +142,7 @@ def _of_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         variable.removeprefix(ENVIRONMENT_PREFIX).replace("_", ".").lower(): value
         for variable, value in environment.items()
-        if variable.startswith(ENVIRONMENT_PREFIX)
+        if variable.startswith(ENVIRONMENT_PREFIX) and not variable.startswith(NO_SETTINGS)
     }
 
 

@@ -16,6 +16,9 @@ STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 CLIENT_AUTH = ("none", "requested", "required")
 STORE_TYPES = ("", "PEM", "PKCS12", "JKS")
 
+LISTENERS = "listeners"
+SHORT_FORM = ("host", "port", "advertise")
+"""What `listeners` replace, where one setting of each is enough."""
 LISTENER_PREFIX = "listener.name."
 LISTENER_SETTINGS = frozenset(
     {
@@ -58,10 +61,16 @@ class SecuritySettings:
     listener_security_protocol_map: str = setting(
         PROTOCOL_MAP, "The protocol of each listener, `NAME:PROTOCOL` separated by commas."
     )
+    http_host: str = setting(
+        "",
+        "The address that HTTP listens on. Beyond loopback it needs `authorizer.class.name`, with "
+        "which it has no records, or `allow.plaintext`.",
+        default_words="`host`",
+    )
     allow_plaintext: bool = setting(
         default=False,
-        doc="Listen beyond loopback without encryption: PLAINTEXT, also without logins, and "
-        "SASL_PLAINTEXT.",
+        doc="Listen beyond loopback without encryption: PLAINTEXT, also without logins, "
+        "SASL_PLAINTEXT, and all of HTTP.",
     )
     allow_anonymous: bool = setting(
         default=False,
@@ -119,7 +128,8 @@ class SecuritySettings:
     )
     ssl_keystore_location: str = setting(
         "",
-        "File with the broker's key and its certificate chain. It is read again when it changes.",
+        "File with the broker's key and its certificate chain, or a directory with `tls.key` and "
+        "`tls.crt`. It is read again when it changes.",
         default_words="none",
     )
     ssl_keystore_password: str = setting("", "Password of a PKCS12 key store.", secret=True)

@@ -13,6 +13,9 @@ KiB, MiB, GiB = 1024, 1024**2, 1024**3
 INT64_MAX = 2**63 - 1
 
 ENVIRONMENT_PREFIX = "SMQ_"
+CLIENTS_BEGIN = "SMQ_CLIENT_"  # SMQ_CLIENT_SASL_PASSWORD is a client's property sasl.password.
+PASSWORD_VARIABLE = "SMQ_USER_PASSWORD"  # noqa: S105  (Its name, of `smq user add`.)
+NO_SETTINGS = (CLIENTS_BEGIN, PASSWORD_VARIABLE)
 FROM_FILE = "file:"  # The value of a secret setting is the content of this file.
 HIDDEN = "(hidden)"
 

@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator
 
 from smq.model.config import SETTINGS, Config
 from smq.model.config_rules import Problem
-from smq.model.security_settings import LISTENER_PREFIX
+from smq.model.security_settings import LISTENER_PREFIX, SHORT_FORM
 from smq.security.distinguished_names import MappingRules
 from smq.security.listeners import (
-    SHORT_FORM,
     Listener,
     Protocol,
     listeners_of,
@@ -35,6 +34,7 @@ def problems_of_listeners(config: Config) -> Iterator[Problem]:
     if config.listeners:  # The short form's are in smq.model.config_rules.
         yield from _problems_of_ports(config, listeners)
     yield from _settings_of_nobody(config, listeners)
+    yield from _problems_of_http(config)
     for listener in listeners:
         for rule in _RULES:
             yield from map(Problem, rule(config, listener))
@@ -89,6 +89,17 @@ def _settings_of_nobody(config: Config, listeners: tuple[Listener, ...]) -> Iter
             yield Problem(
                 f"{setting}: {mechanism} is none of the mechanisms {', '.join(MECHANISMS).lower()}"
             )
+
+
+def _problems_of_http(config: Config) -> Iterator[Problem]:
+    """Beyond loopback. On `host` the rule of the short form says the same."""
+    is_open = config.http_port >= 0 and config.http_host and not is_loopback(config.http_host)
+    if is_open and not (config.authorizer_class_name or config.allow_plaintext):
+        yield Problem(
+            f"http.host: HTTP would be reached from other hosts at {config.http_host} without "
+            "encryption and logins; set authorizer.class.name, which leaves whether the broker "
+            "lives and its metrics, listen on 127.0.0.1, or accept that with allow.plaintext=true"
+        )
 
 
 def _needs_flags(config: Config, listener: Listener) -> Iterator[str]:

@@ -23,7 +23,6 @@ UNIX = "unix"
 """The listener for this host's users, by unix sockets. Names in settings are upper-case."""
 _LISTENER = re.compile(r"\s*([A-Za-z0-9_-]+)://(.*?)\s*")
 _MAPPED = re.compile(r"\s*([A-Za-z0-9_-]+)\s*:\s*([A-Za-z_]+)\s*")
-SHORT_FORM = ("host", "port", "advertise")
 EVERYWHERE = {"0.0.0.0", "::"}  # noqa: S104  (what is listened on)
 
 
@@ -76,6 +75,18 @@ class Listener(NamedTuple):
         names = (f"{prefix}{mechanism.lower()}.{name}", prefix + name)
         found = (own[each] for each in names if each in own)
         return next(found, getattr(config, SETTINGS[name].key))
+
+
+def http_host(config: Config) -> str:
+    """The address that HTTP listens on."""
+    return config.http_host or config.host
+
+
+def http_told_host(config: Config) -> str:
+    """The host at which clients are told to reach HTTP."""
+    host, first = http_host(config), listeners_of(config)[0].advertises.host
+    is_kafkas = not (config.http_host or config.listeners)
+    return first if is_kafkas or host in EVERYWHERE else host
 
 
 @lru_cache(maxsize=64)

@@ -1,6 +1,9 @@
 """smq user, against a broker and a data directory."""
 
 import json
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +14,7 @@ from smq.cli.verbs import app
 from smq.security.credentials import ScramMechanism, credential_of, salted
 from smq.store.access import stored
 from smq.testing.smq_broker import SmqBroker
+from tests.another_user import needs_root, result_as
 
 SHA_256, SHA_512 = ScramMechanism
 HINT = "; start one with `smq serve`, or name another with --bootstrap"
@@ -62,6 +66,33 @@ def test_the_first_user_is_added_before_the_first_start(tmp_path: Path) -> None:
         assert "bob" in user("list", "--data-dir", data)
     gone = user("list", "--data-dir", data, exit_code=1)
     assert gone == f"smq: no broker serves the data directory {data}{HINT}\n"
+
+
+@needs_root
+def test_the_directory_may_be_a_volume_of_roots_but_no_other_users(tmp_path: Path) -> None:
+    """As Kubernetes opens a volume to a pod's group."""
+    home = Path(tempfile.mkdtemp(prefix="smq-"))  # Others may not pass pytest's.
+    home.chmod(0o755)
+    volume = home / "volume"
+    volume.mkdir()
+    volume.chmod(0o2777)
+    password = home / "password"
+    password.write_text("x")
+
+    def added() -> str:
+        command = ["user", "add", "alice", "--password-file", str(password)]
+        done = CliRunner().invoke(app, [*command, "--data-dir", str(volume)])
+        return done.output or repr(done.exception)
+
+    # Imports what is needed: another user may not read the modules.
+    user("add", "alice", "--data-dir", home / "ours")
+    try:
+        assert "alice can log in" in result_as(4321, added)
+        assert (volume / "store.sqlite").stat().st_uid == 4321
+        os.chown(volume, 4322, -1)
+        assert "is another user's; run this as its owner" in result_as(4321, added)
+    finally:
+        shutil.rmtree(home)
 
 
 def test_a_password_comes_from_a_file(tmp_path: Path) -> None:

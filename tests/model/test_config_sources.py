@@ -34,6 +34,34 @@ def test_each_source_wins_over_the_one_before() -> None:
     assert (config.seal_bytes, config.group_max_size) == (MiB, 7)
 
 
+def test_listeners_replace_the_short_form_of_an_earlier_source() -> None:
+    """An image says where it listens by itself; whoever gives listeners means those."""
+    file = "host = '0.0.0.0'\nport = 1\nhttp.host = '0.0.0.0'"
+    listeners = "INSIDE://127.0.0.1:2"
+    config = config_of(file=file, environment={"SMQ_LISTENERS": listeners})
+    assert (config.listeners, config.host, config.port) == (listeners, "127.0.0.1", 9092)
+    assert config.http_host == "0.0.0.0"
+    environment = {"SMQ_HOST": "::1", "SMQ_ADVERTISE": "x"}
+    config = config_of(environment=environment, command_line={"listeners": listeners})
+    assert (config.host, config.advertise) == ("127.0.0.1", "")
+
+
+def test_the_short_form_does_not_replace_listeners_of_an_earlier_source() -> None:
+    """Else a variable would take logins away; the two are refused together."""
+    config = config_of(file="listeners = 'INSIDE://127.0.0.1:2'", environment={"SMQ_PORT": "1"})
+    assert (config.listeners, config.port) == ("INSIDE://127.0.0.1:2", 1)
+    config = config_of(environment={"SMQ_LISTENERS": "", "SMQ_PORT": "1"})
+    assert config.port == 1
+
+
+def test_variables_of_clients_and_of_smq_user_are_no_settings() -> None:
+    given = {"SMQ_CLIENT_SASL_PASSWORD": "x", "SMQ_CLIENT_PROPERTIES": "x"}
+    config = config_of(environment=given | {"SMQ_USER_PASSWORD": "x", "SMQ_PORT": "7"})
+    assert config.port == 7
+    [problem] = problems_of(environment={"SMQ_CLIENTS": "1"})
+    assert problem.startswith("clients (environment): there is no such setting")
+
+
 def test_a_secret_comes_from_the_file_that_its_value_names(tmp_path: Path) -> None:
     """Door fault 7."""
     kept = tmp_path / "webhook"

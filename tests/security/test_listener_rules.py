@@ -78,6 +78,18 @@ def test_the_short_form_and_listeners_exclude_each_other() -> None:
     assert problem == "advertised.listeners: set listeners too, or use advertise"
 
 
+def test_http_beyond_loopback_needs_an_authorizer_or_the_flag() -> None:
+    inside = {"listeners": "INSIDE://127.0.0.1:1", "http.port": 9080, "http.host": "0.0.0.0"}
+    inside["listener.security.protocol.map"] = "INSIDE:PLAINTEXT"
+    [problem] = problems_with(inside)
+    assert problem.startswith("http.host: HTTP would be reached from other hosts at 0.0.0.0")
+    assert "allow.plaintext=true" in problem
+    assert problems_with(inside | {"allow.plaintext": "true"}) == []
+    assert problems_with(inside | AUTHORIZER) == []
+    assert problems_with(inside | {"http.host": "127.0.0.1"}) == []
+    assert problems_with(inside | {"http.port": -1}) == []
+
+
 def test_ports_that_overlap_or_do_not_exist_are_refused() -> None:
     [problem] = problems(
         listeners="PLAINTEXT://127.0.0.1:9,SASL_PLAINTEXT://127.0.0.1:10", shards=2

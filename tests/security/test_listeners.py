@@ -1,7 +1,14 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from smq.security.listeners import Endpoint, Protocol, listeners_of, ranges_that_overlap
+from smq.security.listeners import (
+    Endpoint,
+    Protocol,
+    http_host,
+    http_told_host,
+    listeners_of,
+    ranges_that_overlap,
+)
 from tests.model.configs import config_of
 
 TWO = {
@@ -77,6 +84,25 @@ def test_a_listeners_own_setting_precedes_the_general_one() -> None:
 def test_listeners_that_mean_nothing_are_refused(given: dict[str, str], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         listeners_of(config_of(command_line=given))
+
+
+@pytest.mark.parametrize(
+    ("given", "listens", "told"),
+    [
+        ({}, "127.0.0.1", "127.0.0.1"),
+        ({"host": "10.0.0.1"}, "10.0.0.1", "10.0.0.1"),
+        ({"host": "0.0.0.0", "advertise": "x:1", "node.id": 7}, "0.0.0.0", "x"),
+        ({"http.host": "10.0.0.1", "advertise": "x"}, "10.0.0.1", "10.0.0.1"),
+        ({"http.host": "0.0.0.0", "advertise": "x"}, "0.0.0.0", "x"),
+        (TWO, "127.0.0.1", "127.0.0.1"),
+        (TWO | {"http.host": "::"}, "::", "127.0.0.1"),
+    ],
+)
+def test_http_listens_on_its_own_host_or_the_short_forms(
+    given: dict[str, object], listens: str, told: str
+) -> None:
+    config = config_of(command_line=given)
+    assert (http_host(config), http_told_host(config)) == (listens, told)
 
 
 @given(st.text(max_size=30), st.text(max_size=30))

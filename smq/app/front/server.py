@@ -31,8 +31,10 @@ from smq.front.console.guard import Guard
 from smq.front.console.routes import console_routes
 from smq.front.rights import HttpRights
 from smq.front.space import Space
+from smq.model.config import Config
 from smq.model.errors import StoreError
 from smq.model.printable import say_error
+from smq.security.listeners import http_host, listeners_of
 
 STOP_WAIT_S = 3  # For requests in progress; the supervisor waits a little longer.
 
@@ -72,7 +74,6 @@ async def _serve(inheritance: Inheritance) -> None:
         with suppress(StoreError):  # Later uploads will get the error.
             store.sweep()  # Unfinished uploads of a front that was killed.
     space = Space(store, config.filer_quota_bytes, config.filer_reserve_bytes)
-    hosts = frozenset({config.host, config.advertised(1, 0)[0], socket.gethostname()})
     metrics = Metrics(Observer(inheritance.data_dir))
     settings = FrontSettings(inheritance, space, metrics)
     settings.look()
@@ -94,7 +95,7 @@ async def _serve(inheritance: Inheritance) -> None:
         Guard(inheritance.console_token),
     )
     routes = [*queries.routes(), *console_routes(console)]
-    app = application(store, space, broker, hosts, routes)
+    app = application(store, space, broker, own_names(config), routes)
     server = OurServer(
         UvicornConfig(
             app,
@@ -125,6 +126,12 @@ async def _serve(inheritance: Inheritance) -> None:
     sampling.cancel()
     if sender is not None:
         sender.shutdown(1000 * STOP_WAIT_S)
+
+
+def own_names(config: Config) -> frozenset[str]:
+    """The names under which this host's HTTP is asked."""
+    told = (each.advertises.host for each in listeners_of(config))
+    return frozenset({http_host(config), *told, socket.gethostname()})
 
 
 def _sender(inheritance: Inheritance, metrics: Metrics) -> Any:  # noqa: ANN401  (an extra's)

@@ -15,6 +15,7 @@ from smq.security.listeners import Listener
 from smq.security.tls import server_context
 
 FILE_BYTES_MAX = 1024 * 1024  # A chain has some kilobytes; all public authorities 200 KB.
+PAIR = ("tls.key", "tls.crt")  # As Kubernetes mounts a secret with a key and its certificates.
 _PEM = b"-----BEGIN "
 _JKS = b"\xfe\xed\xfe\xed"
 
@@ -60,7 +61,12 @@ class TlsSettings(NamedTuple):
     def files(self) -> list[Path]:
         """The files that hold keys and certificates."""
         named = (self.values[f"ssl.{kind}.location"] for kind in ("keystore", "truststore"))
-        return [Path(each) for each in named if each]
+        return [file for each in named if each for file in parts_of(Path(each))]
+
+
+def parts_of(location: Path) -> list[Path]:
+    """The files of a key store: itself, or those of a directory."""
+    return [location / each for each in PAIR] if location.is_dir() else [location]
 
 
 class UnusableKeys(ValueError):
@@ -124,8 +130,7 @@ def _file(settings: TlsSettings, kind: str) -> bytes:
     setting = f"ssl.{kind}.location"
     path = Path(settings.values[setting])
     try:
-        with path.open("rb") as file:
-            data = file.read(FILE_BYTES_MAX)
+        data = b"\n".join(map(_content, parts_of(path)))
     except OSError as reason:
         raise UnusableKeys(
             f"{setting} ({settings.listener}): {path} cannot be read: {reason}"
@@ -134,6 +139,11 @@ def _file(settings: TlsSettings, kind: str) -> bytes:
         remedy = only_java_reads(str(path))
         raise UnusableKeys(f"{setting} ({settings.listener}): {remedy}")
     return data
+
+
+def _content(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(FILE_BYTES_MAX)
 
 
 def _pkcs12(settings: TlsSettings, kind: str, data: bytes) -> tuple[bytes, bytes]:

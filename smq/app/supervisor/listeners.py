@@ -18,7 +18,7 @@ from smq.app.process.clock import monotonic_ms, sleep
 from smq.app.process.inheritance import socket_path
 from smq.app.supervisor.datadir import CLUSTER_ID
 from smq.model.config import Config, bracketed
-from smq.security.listeners import Endpoint, listeners_of
+from smq.security.listeners import Endpoint, http_host, listeners_of
 from smq.wire.attach import OPEN_SUFFIX
 
 TCP_BACKLOG = 1024  # Clients that reconnect at once after a restart.
@@ -61,7 +61,7 @@ def open_http_listener(config: Config) -> socket.socket | None:
     """The front's listener, if it is configured. Raises SystemExit with a sentence."""
     if config.http_port < 0:
         return None
-    return _open_tcp(config.host, config.http_port, "--http-port")
+    return _open_tcp(http_host(config), config.http_port, "--http-port")
 
 
 def _open_tcp(host: str, port: int, option: str) -> socket.socket:

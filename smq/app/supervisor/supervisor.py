@@ -27,7 +27,7 @@ from smq.app.process.status import ProcessStatus, Status, status_path
 from smq.app.supervisor import timeline
 from smq.app.supervisor.datadir import DataDirectory
 from smq.model.config import bracketed
-from smq.security.listeners import UNIX
+from smq.security.listeners import UNIX, http_told_host
 
 STOP_DEADLINE_MS = 4500  # The documented limit is 5 s; the kernel needs the rest to free memory.
 LATE_MS = 5000  # A start takes one second; two, with a large log to recover.
@@ -272,7 +272,7 @@ class Supervisor:
         listener = self.estate.http_listener
         if listener is None:
             return ""
-        host, _ = self.estate.config.advertised(self.estate.config.node_id, 0)
+        host = http_told_host(self.estate.config)
         return f"{bracketed(host)}:{listener.getsockname()[1]}"
 
     def _write_status(self) -> None:

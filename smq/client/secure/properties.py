@@ -14,8 +14,9 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from smq.model.setting import CLIENTS_BEGIN
+
 FILE_BYTES_MAX = 1024 * 1024
-VARIABLES_BEGIN = "SMQ_CLIENT_"  # SMQ_CLIENT_SASL_PASSWORD is sasl.password.
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
@@ -45,7 +46,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
     """The properties that environment variables set: `_` in a variable's name is a dot."""
-    begin = VARIABLES_BEGIN
+    begin = CLIENTS_BEGIN
     return {
         name.removeprefix(begin).lower().replace("_", "."): value
         for name, value in environment.items()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from smq.app.front.server import health
+from smq.app.front.server import health, own_names
 from smq.app.process.clock import monotonic_ms
 from smq.client.kafka.cluster import Cluster
 from smq.filer.local import UNFINISHED
@@ -19,6 +19,7 @@ from smq.wire.records import Record, write_batch
 from tests.app.fake_broker import eventually
 from tests.app.http_client import ask, request
 from tests.broker.one_topic import SETTINGS, OneTopic, store_of
+from tests.model.configs import config_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -33,6 +34,16 @@ GROWTH_BYTES_MAX = 96 * MiB  # A few copies of a part that is on its way to S3; 
 def broker(tmp_path: Path) -> Iterator[SmqBroker]:
     with SmqBroker(tmp_path, FRONT) as broker:
         yield broker
+
+
+def test_http_is_asked_under_the_names_of_all_listeners() -> None:
+    """Of a broker whose first node is not 1, too."""
+    given = {"advertise": "queue.example:9092", "node.id": 7, "http.host": "10.0.0.1"}
+    assert own_names(config_of(command_line=given)) >= {"queue.example", "10.0.0.1"}
+    given = {"listeners": "A://127.0.0.1:1,B://0.0.0.0:300"}
+    given |= {"advertised.listeners": "B://queue.example"}
+    given |= {"listener.security.protocol.map": "A:PLAINTEXT,B:SASL_SSL"}
+    assert own_names(config_of(command_line=given)) >= {"queue.example", "127.0.0.1"}
 
 
 def front_pid(broker: SmqBroker) -> int:

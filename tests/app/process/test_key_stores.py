@@ -69,6 +69,33 @@ def test_a_pem_file_has_key_and_chain(tmp_path: Path) -> None:
     assert context.verify_mode is ssl.CERT_NONE
 
 
+def test_a_directory_has_the_pair_as_kubernetes_mounts_it(tmp_path: Path) -> None:
+    said: list[str] = []
+    pair = {"tls.key": BROKER.key.strip(), "tls.crt": BROKER.certificate}
+    for version, content in (("one", pair), ("two", {"tls.key": OTHER.key, "tls.crt": b""})):
+        (tmp_path / version).mkdir()
+        for name, data in content.items():
+            written(tmp_path / version / name, data)
+    current = tmp_path / "tls"
+    current.symlink_to(tmp_path / "one")
+    watched = WatchedContext(settings(keystore_location=current), said.append)
+    first = watched.context
+    (tmp_path / "next").symlink_to(tmp_path / "two")
+    (tmp_path / "next").rename(current)
+    watched.look()
+    assert watched.context is first
+    written(tmp_path / "two" / "tls.crt", OTHER.certificate)
+    watched.look()
+    assert watched.context is not first
+    assert [each.split("; ")[-1].split(": ")[-1] for each in said] == [
+        "the keys from before stay in use",
+        "the keys have been read again",
+    ]
+    (tmp_path / "one" / "tls.key").unlink()
+    with pytest.raises(UnusableKeys, match=r"cannot be read: .*tls\.key"):
+        context_of(settings(keystore_location=tmp_path / "one"))
+
+
 def test_keys_may_stand_in_the_settings() -> None:
     given = {
         "keystore_key": BROKER.key.decode(),
