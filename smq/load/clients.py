@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from smq.app.process.clock import monotonic_ns
+from smq.load.logins import librdkafka_settings, way_of_librdkafka
 from smq.load.workload import KAFKA, REFERENCE, STAMP_BYTES, Workload
 
 STAMP = struct.Struct("<q")
@@ -26,6 +27,7 @@ OVERHEAD_BYTES = 4096  # Per batch of one message, generously.
 BATCH_BYTES = 1_000_000
 JOINED_S_MAX = 10.0  # A member that has no partition by then gets none.
 Settings = Mapping[str, Any]
+NO_LOGIN: Settings = {}
 
 PRODUCER_SETTINGS: Settings = {
     "acks": "all",
@@ -105,6 +107,7 @@ class KafkaProducer:
         workload: Workload,
         topic: str,
         delivered: Delivered,
+        login: Settings = NO_LOGIN,
         **more: Any,  # noqa: ANN401
     ) -> None:
         from confluent_kafka import Producer as Librdkafka  # noqa: PLC0415  (an extra)
@@ -114,6 +117,7 @@ class KafkaProducer:
             "bootstrap.servers": bootstrap,
             **PRODUCER_SETTINGS,
             "message.max.bytes": largest,
+            **login,
             **workload.producer_config,
             **more,
         }
@@ -151,7 +155,9 @@ class KafkaProducer:
 class KafkaConsumer:
     """librdkafka, a member of a group, from the earliest offset."""
 
-    def __init__(self, bootstrap: str, workload: Workload, topic: str, group: str) -> None:
+    def __init__(
+        self, bootstrap: str, workload: Workload, topic: str, group: str, login: Settings = NO_LOGIN
+    ) -> None:
         from confluent_kafka import Consumer as Librdkafka  # noqa: PLC0415  (an extra)
 
         settings = {
@@ -159,6 +165,7 @@ class KafkaConsumer:
             "group.id": group,
             **CONSUMER_SETTINGS,
             "enable.auto.commit": not workload.commits_per_second,
+            **login,
             **workload.consumer_config,
         }
         if workload.message_size > CONSUMER_SETTINGS["fetch.message.max.bytes"]:
@@ -296,24 +303,27 @@ class SdkConsumer:
 def producer_of(
     bootstrap: str, workload: Workload, topic: str, delivered: Delivered
 ) -> LoadProducer:
-    """A producer for the workload."""
+    """A producer for the workload. Raises NoWay, BrokerUnavailable."""
     if workload.client == KAFKA:
-        return KafkaProducer(bootstrap, workload, topic, delivered)
+        way = way_of_librdkafka(bootstrap)
+        login = librdkafka_settings(way.security)
+        return KafkaProducer(way.bootstrap, workload, topic, delivered, login)
     return SdkProducer(bootstrap, workload, topic, delivered)
 
 
 def consumer_of(bootstrap: str, workload: Workload, topic: str, group: str) -> LoadConsumer:
-    """A consumer for the workload."""
+    """A consumer for the workload. Raises NoWay, BrokerUnavailable."""
     if workload.client == KAFKA:
-        return KafkaConsumer(bootstrap, workload, topic, group)
+        way = way_of_librdkafka(bootstrap)
+        login = librdkafka_settings(way.security)
+        return KafkaConsumer(way.bootstrap, workload, topic, group, login)
     return SdkConsumer(bootstrap, workload, topic, group)
 
 
 def ceiling(workload: Workload, seconds: float) -> dict[str, float]:
     """The rate of librdkafka's producer against its in-process mock broker, a null sink."""
-    producer = KafkaProducer(
-        "mock", workload, "ceiling", lambda _due_ns, _ok: None, **{"test.mock.num.brokers": 1}
-    )
+    mock: dict[str, Any] = {"test.mock.num.brokers": 1}
+    producer = KafkaProducer("mock", workload, "ceiling", lambda _due_ns, _ok: None, **mock)
     # Its partitions keep 5 MB; the first message waits for topic creation.
     producer.send(monotonic_ns(), told=False)
     producer.finish(10)

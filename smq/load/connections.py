@@ -1,13 +1,16 @@
 """Holds many mostly idle connections, each with an occasional request."""
 
 import resource
-import socket
 import struct
 from collections.abc import Generator
 from itertools import cycle
 
 from smq.app.process.clock import monotonic_ns, sleep
+from smq.client.clock import SYSTEM_CLOCK
 from smq.client.kafka.cluster import addresses_of
+from smq.client.kafka.connection import Stream, opened
+from smq.load.logins import way_of
+from smq.model.errors import BrokerError, PeerError
 
 # ApiVersions, version 0 (KIP-35): size, key 18, version, correlation id, client id "bench".
 REQUEST = struct.pack(">ihhih5s", 15, 18, 0, 1, 5, b"bench")
@@ -18,21 +21,22 @@ ANSWER_S_MAX = 30.0
 
 def hold(bootstrap: str, count: int) -> Generator[int, None, None]:
     """Open `count` connections and await an answer on each; then send requests on them in turn,
-    without end.
+    without end. They log in as --command-config and the environment say, once.
 
     The first yield, a number, means that all are open. Each later one is the ns at which a request
-    was sent, yielded once it is answered. Raises OSError.
+    was sent, yielded once it is answered. Raises OSError, NoWay, BrokerUnavailable.
     """
     _allow_files(count + SPARE_FILES)
-    addresses = cycle(addresses_of(bootstrap))
-    held = []
+    way = way_of(bootstrap)
+    addresses = cycle(addresses_of(way.bootstrap))
+    held: list[Stream] = []
     try:
         for number in range(count):
             try:
-                held.append(socket.create_connection(next(addresses), ANSWER_S_MAX))
-                held[-1].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                held.append(opened(*next(addresses), SYSTEM_CLOCK, way.security))
+                held[-1].settimeout(ANSWER_S_MAX)
                 _ask(held[-1])
-            except OSError as error:
+            except (OSError, BrokerError, PeerError) as error:
                 raise OSError(
                     f"of {count} connections the broker took {number}: {error}"
                 ) from error
@@ -47,20 +51,21 @@ def hold(bootstrap: str, count: int) -> Generator[int, None, None]:
             each.close()
 
 
-def _ask(connection: socket.socket) -> None:
+def _ask(connection: Stream) -> None:
     connection.sendall(REQUEST)
     (size,) = struct.unpack(">i", _exactly(connection, 4))
     _exactly(connection, size)
 
 
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        piece = connection.recv(size - len(data))
-        if not piece:
+def _exactly(connection: Stream, size: int) -> bytes:
+    data = memoryview(bytearray(size))
+    received = 0
+    while received < size:
+        count = connection.recv_into(data[received:])
+        if not count:
             raise ConnectionResetError("the broker closed a connection")
-        data += piece
-    return data
+        received += count
+    return bytes(data)
 
 
 def _allow_files(count: int) -> None:

@@ -9,7 +9,8 @@ import psutil
 
 from smq.app.process.status import read_status
 from smq.client.facts import broker_facts
-from smq.client.kafka.cluster import Cluster, addresses_of
+from smq.client.kafka.cluster import addresses_of
+from smq.load.logins import cluster_of, way_of
 from smq.model.errors import BrokerError
 
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
@@ -63,7 +64,7 @@ def broker_pids(bootstrap: str) -> list[int]:
     found = read_status(data_dir) if data_dir else None
     if found is not None:
         return [found[0].supervisor_pid]
-    ports = {port for _, port in addresses_of(bootstrap)}
+    ports = {port for _, port in addresses_of(way_of(bootstrap).bootstrap)}
     try:
         listening = psutil.net_connections(kind="tcp")
     except psutil.Error:
@@ -80,7 +81,7 @@ def broker_pids(bootstrap: str) -> list[int]:
 def data_dir_of(bootstrap: str) -> Path | None:
     """The data directory of an SMQ on this host; None for any other broker."""
     try:
-        with Cluster(bootstrap) as cluster:
+        with cluster_of(bootstrap) as cluster:
             settings = cluster.retrying(lambda: broker_facts(cluster)).settings
     except BrokerError:
         return None

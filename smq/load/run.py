@@ -24,6 +24,7 @@ from smq.client.kafka.cluster import Cluster
 from smq.client.kafka.offsets import LATEST_TIMESTAMP, find_offsets
 from smq.load.clients import ceiling
 from smq.load.cost import RINGS, broker_pids, cpu_seconds, killer, pss_mb
+from smq.load.logins import NoWay, cluster_of, way_of, way_of_librdkafka
 from smq.load.schedule import NS, RateSearch, is_kept
 from smq.load.timeline import BACKLOG, END, TEST, WARM_UP, Timeline
 from smq.load.workload import KAFKA, Workload
@@ -174,7 +175,7 @@ class StepRun:
         self._facts["client"] = self._client_facts()
         try:
             with ExitStack() as stack:
-                cluster = stack.enter_context(Cluster(self._bootstrap))
+                cluster = stack.enter_context(cluster_of(self._bootstrap))
                 stack.enter_context(self._made_topics(cluster))
                 stack.callback(self._workers.end)
                 with self._costs():
@@ -443,6 +444,10 @@ class StepRun:
 
 def run_step(bootstrap: str, workload: Workload, show: Show, processes: int = 0) -> dict[str, Any]:
     """Run a step; for rate 0, first search the rate. Raises RunEnded, BrokerError."""
+    try:
+        (way_of_librdkafka if workload.client == KAFKA else way_of)(bootstrap)
+    except NoWay as reason:
+        raise RunEnded(str(reason)) from reason
     if not workload.searches:
         return StepRun(bootstrap, workload, show, processes).result()
     trials = []

@@ -43,15 +43,28 @@ def _has_authorities(files: TlsFiles) -> bool:
 def _trusting(files: TlsFiles) -> ssl.SSLContext:
     """A context that trusts the authorities that are named, and no others."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    trusted = files["ssl.truststore.certificates"].encode()
-    if not trusted:
-        data = _read(files, "ssl.truststore.location")
-        trusted = data if _PEM in data else _pkcs12(files, "truststore", data)[1]
+    trusted = trusted_by(files)
     try:
         context.load_verify_locations(cadata=trusted.decode("ascii"))
     except (ssl.SSLError, ValueError) as error:
         raise ValueError(f"ssl.truststore: the certificates cannot be used: {error}") from error
     return context
+
+
+def trusted_by(files: TlsFiles) -> bytes:
+    """The authorities that are named, as PEM; none: those of the system are trusted. Raises
+    ValueError with a sentence."""
+    if certificates := files["ssl.truststore.certificates"]:
+        return certificates.encode()
+    if not files["ssl.truststore.location"]:
+        return b""
+    data = _read(files, "ssl.truststore.location")
+    return data if _PEM in data else _pkcs12(files, "truststore", data)[1]
+
+
+def is_pem(path: Path) -> bool:
+    """Whether a store is a file of PEM. Raises ValueError with a sentence."""
+    return _PEM in _content("the store", path)
 
 
 def _versions(text: str) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
@@ -88,7 +101,10 @@ def _own_key(files: TlsFiles) -> tuple[bytes, bytes, str]:
 
 
 def _read(files: TlsFiles, name: str) -> bytes:
-    path = Path(files[name])
+    return _content(name, Path(files[name]))
+
+
+def _content(name: str, path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             data = file.read(FILE_BYTES_MAX)
