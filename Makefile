@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 EXTRAS := test,demo
 STAMP := $(VENV)/.installed
 
-.PHONY: setup check test console-test deploy-test fix demo bench bench-load bench-local bench-reference bench-history bench-flood bench-sealing record-oracle record-rights record-login kafka-tools frameworks sim kills spark-long spark-kills agreement bench-spark wheel docs clean
+.PHONY: setup check test console-test deploy-test fix demo bench bench-load bench-local bench-reference bench-history bench-flood bench-sealing bench-tls record-oracle record-rights record-login kafka-tools frameworks sim kills spark-long spark-kills agreement bench-spark wheel docs clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -66,6 +66,9 @@ bench-flood: setup  ## Floods and backlogs, SMQ beside Apache Kafka: an hour, 40
 
 bench-sealing: setup  ## How fast one core makes segments and reads them back. ARGS=--mb 1024
 	$(BIN)/python -m bench.sealing $(ARGS)
+
+bench-tls: setup  ## TLS, SMQ beside Apache Kafka: records and handshakes. ARGS=--quick, --only WORDS
+	$(BIN)/python -m bench.tls $(ARGS)
 
 bench-spark: setup  ## Spark and SQL over topics, beside Spark's own readers and its Kafka source. ARGS="--only scans", --quick, --write
 	$(BIN)/python -m bench.spark $(ARGS)

@@ -69,7 +69,6 @@ _SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
@@ -125,8 +124,12 @@ class Kafka:
         directory: Path,
         settings: Mapping[str, str] | None = None,
         format_options: Sequence[str] = (),
+        *,
+        listeners: Mapping[str, str] | None = None,
     ) -> None:
+        """`listeners`: the protocols of further listeners, by their names."""
         self.port = free_port()
+        self._also = {name: free_port() for name in listeners or ()}
         self.bootstrap = f"127.0.0.1:{self.port}"
         self._directory = directory
         self._properties = directory / "server.properties"
@@ -134,20 +137,30 @@ class Kafka:
         self._java = ["java", *_JVM, f"-Dlog4j2.configurationFile={jars.parent / 'log4j2.xml'}"]
         self._java += ["-cp", f"{jars}/*"]
         directory.mkdir(parents=True, exist_ok=True)
-        self._write_properties(free_port(), settings or {})
+        named = self._named(listeners or {}, free_port())
+        self._write_properties({**_SETTINGS, **named, **(settings or {})})
         self._format(format_options)
         self._child = self._start()
 
-    def _write_properties(self, controller_port: int, settings: Mapping[str, str]) -> None:
-        plaintext = f"PLAINTEXT://{self.bootstrap}"
-        values = _SETTINGS | {
+    def _named(self, protocols: Mapping[str, str], controller_port: int) -> dict[str, str]:
+        """The settings of all listeners."""
+        ports = {"PLAINTEXT": self.port} | self._also
+        mapped = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **protocols}
+        addresses = ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())
+        return {
             "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-            "listeners": f"{plaintext},CONTROLLER://127.0.0.1:{controller_port}",
-            "advertised.listeners": plaintext,
-            "log.dirs": str(self._directory / "data"),
+            "listeners": f"{addresses},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": addresses,
+            "listener.security.protocol.map": ",".join(map(":".join, mapped.items())),
         }
-        lines = (f"{name}={value}\n" for name, value in {**values, **settings}.items())
-        self._properties.write_text("".join(lines))
+
+    def port_of(self, listener: str) -> int:
+        """The port of a further listener."""
+        return self._also[listener]
+
+    def _write_properties(self, settings: Mapping[str, str]) -> None:
+        values = {"log.dirs": str(self._directory / "data")} | dict(settings)
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
 
     def _format(self, options: Sequence[str]) -> None:
         tool = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._properties)]

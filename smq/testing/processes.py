@@ -36,6 +36,9 @@ class Broker(Protocol):
     def bootstrap(self) -> str:
         """Every node as `host:port`, with commas between."""
 
+    def port_of(self, listener: str) -> int:
+        """The first node's port of a listener beside that one."""
+
     def pids(self) -> list[int]:
         """All its processes."""
 

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from smq.app.process.machine import this_machine
 from smq.app.process.status import Status, read_status
-from smq.model.config import Config
+from smq.model.config import SETTINGS, Config
 from smq.model.config_rules import size
 from smq.model.config_sources import parse
+from smq.model.setting import ENVIRONMENT_PREFIX
 from smq.testing.broker_pool import broker_pool
 from smq.testing.processes import POLL_SECONDS, Child, ReservedPorts, answers
 
@@ -195,8 +196,14 @@ class SmqCommand(SmqBroker):
     """`smq serve` as a program of its own, as users run it: for benchmarks."""
 
     def _launch(self, settings: Mapping[str, str]) -> Child:
-        options = [f"--{name.replace('.', '-')}={value}" for name, value in settings.items()]
-        return Child.start([sys.executable, "-m", "smq.cli.main", "serve", *options], self.output)
+        names = settings.keys() & SETTINGS.keys()  # Those of one listener are no options.
+        options = [f"--{name.replace('.', '-')}={settings[name]}" for name in names]
+        others = {
+            ENVIRONMENT_PREFIX + name.replace(".", "_").upper(): settings[name]
+            for name in settings.keys() - names
+        }
+        command = [sys.executable, "-m", "smq.cli.main", "serve", *options]
+        return Child.start(command, self.output, others)
 
 
 @contextmanager

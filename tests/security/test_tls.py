@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from smq.security.tls import RECORDS_MAX, TlsEngine
+from smq.security.tls import KEYS_MAX, READS_MAX, TlsEngine
 from tests.security.tls_bench import (
     Client,
     Files,
@@ -73,6 +73,13 @@ def test_no_session_is_resumed(files: Files, version: ssl.TLSVersion) -> None:
         assert session is None or not session.has_ticket
 
 
+def test_clients_get_the_certificates_of_the_key_store_and_no_others(files: Files) -> None:
+    client = Client(client_context(files))
+    connected(TlsEngine(context_of(files)), client)
+    inner: Any = client.tls
+    assert len(inner._sslobj.get_unverified_chain()) == 1
+
+
 def test_a_version_that_is_not_enabled_is_refused(files: Files) -> None:
     client = Client(client_context(files, ssl.TLSVersion.TLSv1_2))
     with pytest.raises(ssl.SSLError):
@@ -116,11 +123,11 @@ def test_both_sides_see_the_end(files: Files) -> None:
 def test_a_turn_reads_a_bounded_number_of_records(files: Files) -> None:
     engine, client = TlsEngine(context_of(files)), Client(client_context(files))
     connected(engine, client)
-    for _ in range(RECORDS_MAX + 10):
+    for _ in range(READS_MAX + 10):
         client.tls.write(b"x")
     engine.receive(client.outgoing.read())
-    view = memoryview(bytearray(1000))
-    assert engine.read_into(view) == RECORDS_MAX
+    view = memoryview(bytearray(10_000))
+    assert engine.read_into(view) == READS_MAX
     assert not engine.is_drained
     assert engine.read_into(view) == 10
     assert engine.is_drained
@@ -137,7 +144,7 @@ def test_a_flood_of_new_keys_is_read_a_few_records_a_turn(files: Files) -> None:
     openssl.SSL_do_handshake.argtypes = (ctypes.c_void_p,)
     inner: Any = client.tls
     connection = ctypes.c_void_p.from_address(id(inner._sslobj) + OBJECT_AT)
-    turns, count = 3, 3 * RECORDS_MAX
+    turns, count = 3, 3 * KEYS_MAX
     for _ in range(count):
         assert openssl.SSL_key_update(connection, KEY_UPDATE_REQUESTED) == 1
         openssl.SSL_do_handshake(connection)
@@ -147,7 +154,7 @@ def test_a_flood_of_new_keys_is_read_a_few_records_a_turn(files: Files) -> None:
     for turn in range(1, turns + 1):
         assert engine.read_into(view) == 0
         assert not engine.is_drained
-        assert 0 < engine.unsent_bytes <= turn * RECORDS_MAX * 32
+        assert 0 < engine.unsent_bytes <= turn * KEYS_MAX * 32
     assert engine.read_into(view) == len(b"data")
 
 

@@ -74,7 +74,8 @@ static rd_kafka_t *client(const Options *options, rd_kafka_type_t type) {
         char name[128];
         snprintf(name, sizeof name, "%.*s", (int)(equals - options->argv[i]), options->argv[i]);
         int is_consumers = !strncmp(name, "fetch.", 6);
-        if (is_consumers == (type == RD_KAFKA_CONSUMER)) set(conf, name, equals + 1);
+        int is_both = !strncmp(name, "security.", 9) || !strncmp(name, "ssl.", 4);
+        if (is_both || is_consumers == (type == RD_KAFKA_CONSUMER)) set(conf, name, equals + 1);
     }
     rd_kafka_t *kafka = rd_kafka_new(type, conf, error, sizeof error);
     if (!kafka) fail(error);

@@ -172,6 +172,9 @@ class ShardServer:
 
     def readable(self, connection: Connection) -> None:
         """See ConnectionOwner."""
+        if connection.tls is not None and connection.tls.waits:
+            self._read_on(connection)
+            return
         self._replies.touch(connection)
         self._release(connection)
         buffer = self._buffers.take(connection.rest)
@@ -276,7 +279,7 @@ class ShardServer:
 
     def _begin_turn(self) -> None:
         self._room.begin_turn()
-        self.clients.handshakes.begin_turn()
+        self.clients.shared_by_tls.begin_turn()
         self._follow_access()
         if self._read_catalog():
             if self._shard.config is not self._config:

@@ -12,7 +12,7 @@ from smq.app.process.machine import room_for
 from smq.app.shard.connections.connection import Connection, ConnectionOwner
 from smq.app.shard.connections.entrance import OPEN, Entrance
 from smq.app.shard.connections.limited import look
-from smq.app.shard.connections.tls_socket import HandshakeBudget, TlsSocket
+from smq.app.shard.connections.tls_socket import SharedTurn, TlsSocket
 from smq.model.config import Config
 from smq.security.caller import Caller
 from smq.shard.shard import Shard
@@ -25,7 +25,7 @@ class Clients:
     """By descriptor in `by_fd`. `owner` serves them.
 
     welcome          a client has come through an entrance
-    handshakes       the time for them in a turn
+    shared_by_tls    what TLS connections share in a turn
     kernel_used_ns   when a kernel last took a descriptor's input (monotonic)
     """
 
@@ -41,7 +41,7 @@ class Clients:
         self._quotas = shard.quotas
         self._welcome, self._kernel_used_ns = welcome, kernel_used_ns
         self._acceptors: list[Acceptor] = []
-        self.handshakes = HandshakeBudget()
+        self.shared_by_tls = SharedTurn()
         self.by_fd: dict[int, Connection] = {}
 
     def listen(
@@ -71,7 +71,7 @@ class Clients:
         if address[0] == sock.getsockname()[0]:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, HOST_SEND_BYTES)
         caller, context = Caller(*address[:2]), entrance.context
-        spoken = sock if context is None else TlsSocket(sock, context(), self.handshakes)
+        spoken = sock if context is None else TlsSocket(sock, context(), self.shared_by_tls)
         self._serve(Connection(self._loop, spoken, caller, self._owner), entrance)
 
     def _serve(self, connection: Connection, entrance: Entrance) -> None:

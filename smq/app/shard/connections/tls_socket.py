@@ -10,6 +10,7 @@ import socket
 import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cached_property
 
 from smq.app.process.clock import monotonic_ns
 from smq.security.tls import WRITE_BYTES_MAX, TlsEngine
@@ -20,11 +21,17 @@ OWN_BYTES_MAX = 64 * 1024  # Of TLS itself, which the client does not take: new 
 HANDSHAKES_NS = 8_000_000  # What handshakes may take of a turn, all connections together.
 
 
-class HandshakeBudget:
-    """The time of this turn's handshakes. The first of a turn is always taken."""
+class SharedTurn:
+    """What the TLS connections of a shard share: the time of this turn's handshakes, of which the
+    first is always taken, and memory to receive into."""
 
     def __init__(self) -> None:
         self._spent_ns = 0
+
+    @cached_property
+    def room(self) -> memoryview:
+        """Where one of them receives ciphertext, which it takes at once."""
+        return memoryview(bytearray(RECEIVE_BYTES))
 
     def begin_turn(self) -> None:
         """A turn of the loop begins."""
@@ -51,10 +58,8 @@ class TlsSocket:
     is_due           a turn is due in which more is read: see `wants_turn`
     """
 
-    def __init__(
-        self, sock: socket.socket, context: ssl.SSLContext, budget: HandshakeBudget
-    ) -> None:
-        self._socket, self._budget = sock, budget
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext, shared: SharedTurn) -> None:
+        self._socket, self._shared = sock, shared
         self._engine = TlsEngine(context)
         self._unsent = memoryview(b"")
         self._has_ended = self.is_due = False
@@ -64,6 +69,12 @@ class TlsSocket:
     def is_established(self) -> bool:
         """Whether the handshake is complete."""
         return self._engine.is_established
+
+    @property
+    def waits(self) -> bool:
+        """Whether its handshake goes on in a later turn: handshakes have had their time of this
+        one."""
+        return self._shared.is_spent and not self._engine.is_established
 
     @property
     def wants_turn(self) -> bool:
@@ -96,17 +107,18 @@ class TlsSocket:
 
     def _receive(self) -> None:
         size = RECEIVE_BYTES if self.is_established else HANDSHAKE_BYTES
-        data = self._socket.recv(size)
-        self.received_bytes += len(data)
-        self._has_ended = not data
-        self._engine.receive(data)
+        room = self._shared.room
+        count = self._socket.recv_into(room, size)
+        self.received_bytes += count
+        self._has_ended = not count
+        self._engine.receive(room[:count])
 
     def _read(self, view: memoryview) -> int:
         """What was received, decrypted; 0: nothing; -1: the client has ended the connection."""
         engine = self._engine
-        if not engine.is_established and not engine.is_drained and not self._budget.is_spent:
+        if not engine.is_established and not engine.is_drained and not self._shared.is_spent:
             try:
-                self._budget.spend(engine.shake_hands)
+                self._shared.spend(engine.shake_hands)
             except ssl.SSLError:
                 self._send_own()  # It says why.
                 raise
@@ -146,11 +158,14 @@ class TlsSocket:
 
     def _send_own(self) -> None:
         """As much as the socket takes now."""
-        with suppress(OSError):  # A failure is seen by who reads or writes next.
-            self.flush()
+        if self._unsent or self._engine.unsent_bytes:
+            with suppress(OSError):  # A failure is seen by who reads or writes next.
+                self.flush()
 
     def close(self) -> None:
-        """Say that nothing follows, if the socket takes that, and close it."""
-        self._engine.end()
-        self._send_own()
+        """Say that nothing follows, if the client may hear it and the socket takes that, and close
+        it."""
+        if not self._has_ended:
+            self._engine.end()
+            self._send_own()
         self._socket.close()

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from smq.app.shard.connections import tls_socket as module
-from smq.app.shard.connections.tls_socket import HandshakeBudget, TlsSocket
+from smq.app.shard.connections.tls_socket import SharedTurn, TlsSocket
 from tests.security.tls_bench import Client, Files, client_context, context_of, make_files
 
 
@@ -25,8 +25,8 @@ class Bench:
         self.ours, self.theirs = socket.socketpair()
         self.ours.setblocking(False)
         self.theirs.setblocking(False)
-        self.budget = HandshakeBudget()
-        self.server = TlsSocket(self.ours, context_of(files, "requested"), self.budget)
+        self.shared = SharedTurn()
+        self.server = TlsSocket(self.ours, context_of(files, "requested"), self.shared)
         self.client = Client(client or client_context(files))
         self.view = memoryview(bytearray(1 << 20))
 
@@ -42,7 +42,7 @@ class Bench:
     def receive(self, *, in_a_new_turn: bool = True) -> bytes | None:
         """What the server reads; None: nothing."""
         if in_a_new_turn:
-            self.budget.begin_turn()
+            self.shared.begin_turn()
         try:
             return bytes(self.view[: self.server.recv_into(self.view)])
         except BlockingIOError:
@@ -143,6 +143,8 @@ def test_an_end_without_a_word_is_an_end_too(bench: Bench) -> None:
     bench.connect()
     bench.theirs.shutdown(socket.SHUT_WR)
     assert bench.receive() == b""
+    bench.server.close()
+    assert bench.theirs.recv(1) == b"", "who leaves so hears no last word"
 
 
 def test_a_failed_handshake_tells_the_client_why(files: Files) -> None:
@@ -178,8 +180,9 @@ def test_handshakes_of_a_turn_share_their_time(
 ) -> None:
     monkeypatch.setattr(module, "HANDSHAKES_NS", 1)
     bench.client.shake_hands()
-    bench.budget.spend(lambda: None)
-    assert bench.budget.is_spent
+    bench.shared.spend(lambda: None)
+    assert bench.shared.is_spent
+    assert bench.server.waits
     bench.say()
     assert bench.receive(in_a_new_turn=False) is None
     bench.hear()
@@ -188,3 +191,15 @@ def test_handshakes_of_a_turn_share_their_time(
     assert bench.receive() is None
     bench.hear()
     assert bench.client.incoming.pending
+
+
+def test_no_turn_of_handshakes_keeps_requests_waiting(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.connect()
+    monkeypatch.setattr(module, "HANDSHAKES_NS", 0)
+    assert bench.shared.is_spent
+    assert not bench.server.waits
+    bench.client.tls.write(b"request")
+    bench.say()
+    assert bench.receive(in_a_new_turn=False) == b"request"
