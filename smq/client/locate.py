@@ -20,7 +20,7 @@ from smq.client.arguments import text
 from smq.client.door.door import Door, DoorUnavailable
 from smq.client.errors import BrokerUnavailable
 from smq.client.facts import broker_facts
-from smq.client.kafka.cluster import Cluster, addresses_of
+from smq.client.kafka.cluster import DEADLINE_SECONDS, Cluster, addresses_of
 from smq.client.reach import Reach
 from smq.client.secure.opening import is_path
 from smq.client.secure.security import PLAINTEXT, Security
@@ -31,6 +31,7 @@ SHARED_MEMORY = "shared memory"
 KAFKA = "kafka"
 TRANSPORTS = (AUTO, SHARED_MEMORY, KAFKA)
 
+ROOT = 0
 STATUS_NAME = "status.json"  # A running broker keeps it in its data directory.
 
 
@@ -70,7 +71,8 @@ def way_to(address: str | os.PathLike[str], security: Security = PLAINTEXT) -> W
     """The way to the broker at bootstrap addresses, of a data directory or behind a unix socket.
 
     A data directory's broker is reached by its unix sockets, where it knows us by our user, unless
-    `security` says who we are. Raises TypeError, ValueError, BrokerUnavailable.
+    `security` says who we are: that is told to nobody whom another user's file names. Raises
+    TypeError, ValueError, BrokerUnavailable.
     """
     if not _is_place(address):
         return Way(bootstrap_of(address), security)
@@ -79,6 +81,8 @@ def way_to(address: str | os.PathLike[str], security: Security = PLAINTEXT) -> W
         if not security.is_plain:
             raise ValueError(f"{path} is a unix socket: there is neither TLS nor a login")
         return Way(str(path), replace(security, socket_owner=path.parent.stat().st_uid))
+    if security.mechanism:
+        _check_ours(path)
     found = _status_of(path)
     sockets = _sockets_of(found) if security.is_plain and not why_wire_only() else ()
     if sockets:
@@ -87,11 +91,36 @@ def way_to(address: str | os.PathLike[str], security: Security = PLAINTEXT) -> W
     return Way(str(found["bootstrap"]), security)
 
 
+def cluster_at(
+    address: str | os.PathLike[str],
+    security: Security = PLAINTEXT,
+    timeout_s: float = DEADLINE_SECONDS,
+) -> Cluster:
+    """The cluster there, connected. Raises TypeError, ValueError, BrokerError."""
+    way = way_to(address, security)
+    return Cluster(way.bootstrap, timeout_s, security=way.security)
+
+
 def _is_socket(path: Path) -> bool:
     try:
         return stat.S_ISSOCK(path.stat().st_mode)
     except (OSError, ValueError):
         return False
+
+
+def _check_ours(data_dir: Path) -> None:
+    """Raises ValueError if another user than root may have said where the broker is: a password
+    would go there."""
+    for path in (data_dir, data_dir / STATUS_NAME):
+        try:
+            owner = path.stat().st_uid
+        except OSError:  # Nobody says where it is.
+            return
+        if owner != ROOT and owner != os.geteuid():
+            raise ValueError(
+                f"{path} belongs to user {owner}, who would be sent the login; give the broker's "
+                "address instead of its data directory"
+            )
 
 
 def _sockets_of(found: Mapping[str, Any]) -> Sequence[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from smq.client.kafka.cluster import Cluster
-from smq.client.locate import Way, way_to
+from smq.client.locate import Way, cluster_at, way_to
 from smq.client.secure.security import Security, TlsFiles, security_of
 from smq.client.secure.tls_context import is_pem, trusted_by
 
@@ -38,8 +38,10 @@ def way_of_librdkafka(bootstrap: str) -> Way:
 
 def cluster_of(bootstrap: str) -> Cluster:
     """The broker, asked as the load's clients are. Raises NoWay, BrokerError."""
-    way = way_of(bootstrap)
-    return Cluster(way.bootstrap, security=way.security)
+    try:
+        return cluster_at(bootstrap, security_of(None))
+    except ValueError as reason:
+        raise NoWay(str(reason)) from reason
 
 
 def librdkafka_settings(security: Security) -> dict[str, str]:

@@ -22,9 +22,8 @@ import pyarrow.compute as pc
 from smq.client.client import Client, connect
 from smq.client.clock import SYSTEM_CLOCK
 from smq.client.errors import ProducerFenced
-from smq.client.kafka.cluster import Cluster
 from smq.client.kafka.group_admin import Committed, committed
-from smq.client.locate import bootstrap_of
+from smq.client.locate import cluster_at
 from smq.client.names import GroupOffsets, TopicPartition
 from smq.client.producing.producer import Producer
 from smq.client.secure.security import security_of
@@ -145,7 +144,7 @@ class Publisher:
     def _last(self, name: str) -> Committed | None:
         """The note of the last published batch."""
         security = security_of(self._config)
-        with Cluster(bootstrap_of(self._address), security=security) as cluster:
+        with cluster_at(self._address, security) as cluster:
             found = cluster.retrying(lambda: committed(cluster, name))
         return max(found.values(), default=None)
 

@@ -22,7 +22,7 @@ from smq.client.kafka.offsets import (
     READ_COMMITTED,
     find_offsets,
 )
-from smq.client.locate import bootstrap_of
+from smq.client.locate import cluster_at
 from smq.client.names import TopicPartition, by_topic
 from smq.client.secure.security import security_of
 from smq.filer.location import Location as Filer
@@ -65,7 +65,7 @@ def find_place(location: BrokerLocation) -> BrokerPlace:
         address = location.bootstrap or location.data_dir
         return BrokerPlace(address, data_dir, filer, location.config)
     assert location.bootstrap is not None
-    with Cluster(location.bootstrap, security=location.security) as cluster:
+    with cluster_at(location.bootstrap, location.security) as cluster:
         settings = cluster.retrying(lambda: _settings(cluster))
     data_dir = Path(settings.get("data.dir", ""))
     is_readable = "data.dir" in settings and os.access(data_dir / FILE_NAME, os.R_OK)
@@ -121,8 +121,7 @@ class SparkTopics:
             self._manifest = open_manifest(place.data_dir / FILE_NAME)
         if reads_live:
             assert place.bootstrap is not None
-            address = bootstrap_of(place.bootstrap)
-            self._cluster = Cluster(address, security=security_of(place.config))
+            self._cluster = cluster_at(place.bootstrap, security_of(place.config))
         elif self._manifest is None:
             raise Unreadable(
                 "tail=sealed reads the broker's files: run on its host, or give dataDir"

@@ -6,6 +6,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, LongType, StringType, StructType
 
+import smq
+from smq.model.errors import BrokerError
+from smq.model.security_settings import STANDARD_AUTHORIZER
 from smq.testing.smq_broker import SmqBroker
 from spark_jobs.source.options import WrongOption
 from spark_jobs.source.sink import SmqWriter, checked_topic
@@ -52,6 +55,27 @@ def test_a_frame_is_written_to_a_topic(spark: SparkSession, smq_broker: SmqBroke
     assert values(smq_broker) == list(range(100))
 
 
+def copy(spark: SparkSession, data_dir: Path, checkpoint: Path) -> None:
+    """Copy what is new in `orders`, by a stream that names the broker's data directory."""
+    rows: DataFrame = (
+        spark.readStream.format("smq")
+        .option("dataDir", str(data_dir))
+        .option("subscribe", "orders")
+        .option("startingOffsets", "earliest")
+        .load()
+        .select("key", "value")
+    )
+    query = (
+        rows.writeStream.format("smq")
+        .option("dataDir", str(data_dir))
+        .option("topic", "copy")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(120)
+
+
 @pytest.mark.spark
 def test_a_stream_is_written_once_through_restarts(
     spark: SparkSession, smq_broker: SmqBroker, tmp_path: Path
@@ -60,36 +84,37 @@ def test_a_stream_is_written_once_through_restarts(
         client.create_topic("orders", 2)
         client.create_topic("copy", 3)
 
-    def run(checkpoint: str, **options: object) -> None:
-        rows: DataFrame = (
-            spark.readStream.format("smq")
-            .option("dataDir", str(smq_broker.data_dir))
-            .option("subscribe", "orders")
-            .option("startingOffsets", "earliest")
-            .load()
-            .select("key", "value")
-        )
-        query = (
-            rows.writeStream.format("smq")
-            .option("dataDir", str(smq_broker.data_dir))
-            .option("topic", "copy")
-            .option("checkpointLocation", checkpoint)
-            .trigger(availableNow=True)
-            .start()
-        )
-        assert query.awaitTermination(120)
-
     checkpoint = tmp_path / "checkpoint"
     for first in (0, 20):
         with smq_broker.connect() as client:
             send(client, first, 20)
-        run(str(checkpoint))
+        copy(spark, smq_broker.data_dir, checkpoint)
         # As if Spark had died between the sink's commit and its own.
         last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda each: int(each.name))
         last.unlink()
         (checkpoint / "commits" / f".{last.name}.crc").unlink(missing_ok=True)
-    run(str(checkpoint))
+    copy(spark, smq_broker.data_dir, checkpoint)
     assert values(smq_broker, "copy") == list(range(40))
+
+
+@pytest.mark.spark
+def test_a_stream_by_the_data_directory_has_the_rights_of_its_unix_user(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """At a TCP listener it would be nobody, who may do nothing."""
+    settings = {"authorizer.class.name": STANDARD_AUTHORIZER}
+    with SmqBroker(tmp_path / "broker", settings) as broker:
+        data_dir = broker.data_dir
+        with pytest.raises(BrokerError), broker.connect() as client:
+            client.create_topic("orders", 2)
+        with smq.connect(data_dir) as client:
+            client.create_topic("orders", 2)
+            client.create_topic("copy", 1)
+            send(client, 0, 20)
+        copy(spark, data_dir, tmp_path / "checkpoint")
+        rows = spark.read.format("smq").option("dataDir", str(data_dir)).option("subscribe", "copy")
+        read = rows.load().selectExpr("cast(value as string)").collect()
+    assert sorted(int(row[0]) for row in read) == list(range(20))
 
 
 @pytest.mark.spark

@@ -20,7 +20,7 @@ from smq.client.kafka.group_admin import (
 )
 from smq.client.kafka.offsets import EARLIEST, LATEST, OffsetPlace, resolve
 from smq.client.kafka.topic_changes import add_partitions, alter_topic
-from smq.client.locate import KAFKA, way_to
+from smq.client.locate import KAFKA, cluster_at
 from smq.client.names import TopicPartition, by_topic
 from smq.front.console.desk import (
     BrokerSetting,
@@ -51,8 +51,7 @@ class SdkDesk:
         self._data_dir = data_dir
 
     def _cluster(self) -> Cluster:
-        bootstrap, security = way_to(self._data_dir)
-        return Cluster(bootstrap, PATIENCE_S, security=security)
+        return cluster_at(self._data_dir, timeout_s=PATIENCE_S)
 
     def _client(self) -> Client:
         return connect(self._data_dir, transport=KAFKA, timeout_s=PATIENCE_S)
