@@ -17,6 +17,7 @@ from smq.coordinator.access import AccessControl
 from smq.model.errors import BrokerError, ErrorCode
 from smq.security.credentials import ScramCredential, ScramMechanism, credential_of
 from smq.security.published import UserCredential
+from smq.security.sasl import RESERVED_PREFIX
 from smq.wire.generated.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -32,7 +33,6 @@ from smq.wire.generated.describe_user_scram_credentials import (
 )
 
 ITERATIONS = range(4096, 16384 + 1)
-OF_THE_HOST = "unix/"
 """How names of the host's own users begin."""
 PART_USERS = 500  # Per part of an answer.
 Alteration = ScramCredentialDeletion | ScramCredentialUpsertion
@@ -154,8 +154,10 @@ def _checked_alone(change: Alteration, access: AccessControl) -> UserCredential 
         raise _unacceptable(f"Iterations must be {ITERATIONS.start} to {ITERATIONS.stop - 1}")
     if not change.salted_password:
         raise _unacceptable("The salted password must not be empty")
-    if change.name.startswith(OF_THE_HOST):
-        raise _unacceptable(f"Names that begin with {OF_THE_HOST} are those of the host's users")
+    if change.name.startswith(RESERVED_PREFIX):
+        raise _unacceptable(
+            f"Names that begin with {RESERVED_PREFIX} are those of the host's users"
+        )
     credential = credential_of(mechanism, change.salted_password, change.salt, change.iterations)
     return UserCredential(change.name, mechanism, credential)
 

@@ -25,6 +25,7 @@ from smq.model.errors import StoreError
 from smq.model.setting import PASSWORD_VARIABLE
 from smq.security.credentials import SaltedPassword, ScramMechanism, credential_of, salted
 from smq.security.published import UserCredential
+from smq.security.sasl import RESERVED_PREFIX
 
 app = typer.Typer(help="Add, list and remove users with passwords.", no_args_is_help=True)
 ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384  # Kafka's.
@@ -127,7 +128,7 @@ def remove(
 
 
 def _check_name(user: str) -> None:
-    if not user or user.startswith("unix/"):
+    if not user or user.startswith(RESERVED_PREFIX):
         raise refusal("a name is not empty, and names that begin with unix/ are the host's users")
 
 

@@ -11,8 +11,10 @@ import re
 import struct
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 MAGIC = 0
 HEAD = struct.Struct(">bI")
@@ -21,6 +23,23 @@ SCHEMA_BYTES_MAX = 16 * 1024 * 1024
 SCHEMAS_KEPT = 1000
 VARINT_BYTES_MAX = 10
 INDEXES_MAX = 64
+
+
+class SameServer(HTTPRedirectHandler):
+    """Follows a redirect on the registry's own host, and never out of https."""
+
+    def redirect_request(self, req: Request, *given: Any) -> Request | None:  # noqa: ANN401  (its base's)
+        """The next request. Raises HTTPError."""
+        body, code, message, headers, target = given
+        asked, named = urlsplit(req.full_url), urlsplit(target)
+        is_weaker = asked.scheme == "https" and named.scheme != "https"
+        if named.hostname != asked.hostname or is_weaker:
+            words = f"{message}; it leads to {named.scheme}://{named.netloc}, which is not asked"
+            raise HTTPError(req.full_url, code, words, headers, body)
+        return super().redirect_request(req, *given)
+
+
+_opener = build_opener(SameServer)
 
 
 class Misfit(ValueError):
@@ -67,7 +86,7 @@ def schema_of(registry: str, number: int) -> str:
     address = f"{registry.rstrip('/')}/schemas/ids/{number}"
     try:
         asked = Request(address, headers={"Accept": "application/json"})  # noqa: S310  (http only)
-        with urlopen(asked, timeout=ANSWER_SECONDS_MAX) as answer:  # noqa: S310  (http only)
+        with _opener.open(asked, timeout=ANSWER_SECONDS_MAX) as answer:
             return str(json.loads(answer.read(SCHEMA_BYTES_MAX))["schema"])
     except HTTPError as error:
         if error.code == 404:

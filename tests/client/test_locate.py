@@ -14,6 +14,7 @@ import pytest
 from smq.client.errors import BrokerUnavailable
 from smq.client.locate import AUTO, KAFKA, SHARED_MEMORY, Way, bootstrap_of, reach_of, way_to
 from smq.client.secure.security import PLAINTEXT, Security
+from tests.another_user import needs_root
 from tests.client.fake_kafka import FakeKafka
 
 
@@ -65,6 +66,20 @@ def test_sockets_that_are_not_here_are_not_used(tmp_path: Path, sockets: object)
 
 def test_a_socket_is_an_address_and_its_directory_s_owner_is_trusted(sockets: list[str]) -> None:
     assert way_to(Path(sockets[0])) == Way(sockets[0], Security(socket_owner=os.getuid()))
+
+
+@needs_root
+@pytest.mark.parametrize("name", [".", "status.json"])
+def test_a_login_is_not_sent_where_another_user_s_file_says(tmp_path: Path, name: str) -> None:
+    (tmp_path / "status.json").write_text('{"bootstrap": "127.0.0.1:7"}')
+    alice = Security(mechanism="PLAIN", user="alice", password="x")
+    assert way_to(tmp_path, alice) == Way("127.0.0.1:7", alice)
+    os.chown(tmp_path / name, 4321, -1)
+    with pytest.raises(ValueError, match="belongs to user 4321, who would be sent the login"):
+        way_to(tmp_path, alice)
+    assert way_to(tmp_path).bootstrap == "127.0.0.1:7"
+    with pytest.raises(BrokerUnavailable, match="no broker serves the data directory"):
+        way_to(tmp_path / "none", alice)
 
 
 DEEP = pytest.param("[" * 200_000, id="deep")

@@ -55,6 +55,24 @@ def close_to_others(config: Config) -> None:
         _let_the_group_through(config.data_dir)
 
 
+def passes_by_rules(config: Config) -> str:
+    """Who reads payloads and sealed records whatever access rules say, beside the broker's user; a
+    sentence, or ""."""
+    if not config.authorizer_class_name:
+        return ""
+    if not config.filer_is_local:
+        return (
+            f"filer.root: who has keys of {config.filer_root} reads payloads and sealed records "
+            "whatever access rules say"
+        )
+    if config.filer_mode == GROUP_READS:
+        return (
+            f"filer.mode: group {os.getegid()} reads payloads and sealed records whatever access "
+            "rules say"
+        )
+    return ""
+
+
 def _filer_directories(config: Config) -> Iterator[Path]:
     if config.filer_is_local:
         root = Path(config.filer_root)

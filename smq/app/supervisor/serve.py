@@ -53,7 +53,7 @@ from smq.app.supervisor.listeners import (
     open_unix_listeners,
     remove_sockets,
 )
-from smq.app.supervisor.modes import DECOYS, close_to_others, set_umask
+from smq.app.supervisor.modes import DECOYS, close_to_others, passes_by_rules, set_umask
 from smq.app.supervisor.supervisor import Mains, Supervisor
 from smq.filer.location import Location
 from smq.log.files.disk import OsDisk, told
@@ -101,8 +101,7 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
         config = replace(config, http_port=http_listener.getsockname()[1])
     unix_listeners, relays_fd = _open_unix(config, runtime_dir, trusted)
     shutil.rmtree(config.data_dir / PINS, ignore_errors=True)  # Left by a snapshot that was killed.
-    say(f"smq serves {config.data_dir}")
-    say("settings: " + ", ".join(f"{name} = {value}" for name, value in config.changed().items()))
+    _say_settings(config)
     warm()
     _refuse_newer(config.data_dir, runtime_dir)
     meta = directory.start(config.shards)
@@ -257,6 +256,13 @@ def _log_memory(log: int, config: Config) -> LogMemory:
     return LogMemory.create(
         log, config.ring_bytes, config.wal_segment_bytes, PARTITIONS_PER_LOG_MAX
     )
+
+
+def _say_settings(config: Config) -> None:
+    say(f"smq serves {config.data_dir}")
+    say("settings: " + ", ".join(f"{name} = {value}" for name, value in config.changed().items()))
+    if passing := passes_by_rules(config):
+        say(passing)
 
 
 def say(sentence: str) -> None:

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from smq.app.supervisor.modes import close_to_others, set_umask
+from smq.app.supervisor.modes import close_to_others, passes_by_rules, set_umask
 from smq.filer.local import LocalStore
 from smq.model.config import GROUP_READS, Config
+from smq.model.security_settings import STANDARD_AUTHORIZER
 from smq.model.setting import PathOrUrl
 from tests.another_user import needs_root, read_by
+from tests.model.configs import config_of
 from tests.shm.forks import forked
 
 BROKER, GROUP, STRANGER = 65_510, 65_511, 65_512
@@ -151,3 +153,12 @@ def test_the_target_of_an_operators_link_keeps_its_mode(tmp_path: Path) -> None:
     (lake / "topics").symlink_to(elsewhere)
     close_to_others(config(data_dir, filer=lake))
     assert mode_of(elsewhere) == 0o755
+
+
+def test_a_start_names_readers_past_access_rules() -> None:
+    authorizer = {"authorizer.class.name": STANDARD_AUTHORIZER}
+    bucket, group = {"filer.root": "s3://bucket/prefix"}, {"filer.mode": GROUP_READS}
+    for given in ({}, authorizer, bucket, group):
+        assert passes_by_rules(config_of(command_line=given)) == ""
+    for given, who in ((bucket, "keys of s3://bucket/prefix"), (group, f"group {os.getegid()}")):
+        assert who in passes_by_rules(config_of(command_line=authorizer | given))
