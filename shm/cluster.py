@@ -1,13 +1,14 @@
 """The nodes and their state: one or two pages that the supervisor writes and all read.
 
-    0                     64                              64 + 128 * i
+    0                     64                              64 + 192 * i
     +---------------------+-------------------------------+-----
     | magic, node count,  | of the first node:            | of the second …
     | supervisor's pid,   |   0  pid, port, generation,   |
     | cluster started ms, |      changed ms           (S) |
     | the first node's id |                               |
     |                 (S) |  64  connections, sessions,   |
-    |                     |      what came of logins   (N)|
+    |                     |      what came of logins,     |
+    |                     | 128  ends of certificates  (N)|
     +---------------------+-------------------------------+-----
     S written by the supervisor, N by the process of that node. Words are int64, little endian.
 
@@ -18,13 +19,14 @@ serves under it is forked. A node's counters of a log are in that log's memory.
 
 import mmap
 import os
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from shm.segment import seal_against_writers
 
-MAGIC = 0x0003_43_51_4D_53  # "SMQC" and the version of this map, little endian.
+MAGIC = 0x0004_43_51_4D_53  # "SMQC" and the version of this map, little endian.
 HEADER_BYTES = 64
-NODE_BYTES = 128
+NODE_BYTES = 192
 WORD_BYTES = 8
 
 _MAGIC, _NODE_COUNT, _SUPERVISOR_PID, _STARTED_MS, _FIRST_NODE_ID = range(5)
@@ -32,6 +34,8 @@ _PID, _PORT, _GENERATION, _CHANGED_MS = range(4)
 _CONNECTIONS = 8
 _SESSIONS = 9
 _LOGINS = 10
+_CERTIFICATES = 16
+CERTIFICATES_MAX = NODE_BYTES // WORD_BYTES - _CERTIFICATES  # Of the first listeners.
 
 assert _CONNECTIONS * WORD_BYTES == 64  # Else a shard's writes slow its epoch's readers.
 
@@ -46,7 +50,8 @@ class LoginCounts(NamedTuple):
     expired: int = 0
 
 
-assert (_LOGINS + len(LoginCounts._fields)) * WORD_BYTES <= NODE_BYTES
+assert _LOGINS + len(LoginCounts._fields) <= _CERTIFICATES
+assert HEADER_BYTES % 64 == NODE_BYTES % 64 == 0
 
 
 class Node(NamedTuple):
@@ -164,6 +169,18 @@ class ClusterBlock:
         """What the node last reported of logins."""
         at = self._at(node_id) + _LOGINS
         return LoginCounts(*self._words[at : at + len(LoginCounts._fields)])
+
+    def set_certificates(self, node_id: int, ends_ms: Sequence[int]) -> None:
+        """The node only: when the certificates of its listeners end (wall time), in the order of
+        the settings; 0: it has none."""
+        at = self._at(node_id) + _CERTIFICATES
+        for index, end_ms in enumerate(ends_ms[:CERTIFICATES_MAX]):
+            self._words[at + index] = end_ms
+
+    def certificates(self, node_id: int) -> list[int]:
+        """When the certificates of its first CERTIFICATES_MAX listeners end."""
+        at = self._at(node_id) + _CERTIFICATES
+        return [self._words[at + index] for index in range(CERTIFICATES_MAX)]
 
     def _at(self, node_id: int) -> int:
         place = node_id - self._words[_FIRST_NODE_ID]

@@ -22,6 +22,7 @@ FILER_S_MAX = 1.0
 CGROUP_SHARE_MAX = 0.9
 TABLE_BEHIND_S_MAX = 600.0
 TRANSACTIONS_SAID = 3
+CERTIFICATE_DAYS_MIN = 14.0  # `smq certs` makes some for 30.
 OPEN_S_MAX = 60.0  # Of a transaction: Kafka's clients end theirs within a minute by default.
 
 
@@ -63,6 +64,7 @@ def findings(
     first."""
     return [
         *_processes(facts),
+        *_certificates(facts),
         *_space(facts, transactions),
         *_transactions(transactions),
         *_limits(limits),
@@ -79,6 +81,16 @@ def _processes(facts: Facts) -> Iterator[str]:
             yield f"{each.name} does not serve; the broker's stderr says why"
         if each.restarts:
             yield (f"{each.name} was restarted {each.restarts} times; the broker's stderr says why")
+
+
+def _certificates(facts: Facts) -> Iterator[str]:
+    for each in facts.certificates:
+        what = f"the certificate of the listener {each.listener}"
+        remedy = "replace the file of its key store: it is read again within seconds"
+        if each.days_left < 0:
+            yield f"{what} ended {-each.days_left:.1f} days ago, and clients refuse it; {remedy}"
+        elif each.days_left < CERTIFICATE_DAYS_MIN:
+            yield f"{what} ends in {each.days_left:.1f} days; {remedy}"
 
 
 def _transactions(transactions: Sequence["OpenTransaction"]) -> Iterator[str]:

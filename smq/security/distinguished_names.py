@@ -5,20 +5,27 @@ first, nine attributes by keyword and all others by number with their bytes in h
 before special characters, everything else as it is. `ssl.principal.mapping.rules` then make a
 shorter name of it.
 
-DER is read here, as far as a certificate's subject: OpenSSL has verified the certificate before.
+OpenSSL has verified the certificate before.
 """
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from smq.model.errors import BrokerError
 from smq.model.patterns import Pattern
+from smq.security.der import (
+    SEQUENCE,
+    SUBJECT,
+    Element,
+    UnreadableDer,
+    elements,
+    fields_of,
+    first_of,
+)
 
-_SEQUENCE, _SET, _OBJECT_ID, _VERSION = 0x30, 0x31, 0x06, 0xA0
+_OBJECT_ID = 0x06
 _UTF8, _PRINTABLE, _T61, _IA5, _GENERAL, _BMP = 12, 19, 20, 22, 27, 30
 _TEXTS = {_UTF8, _PRINTABLE, _T61, _IA5, _GENERAL, _BMP}  # To Java; a UniversalString is none.
-_FIELDS_BEFORE_SUBJECT = 4  # Serial number, signature, issuer, validity; perhaps a version first.
 _KEYWORDS = {
     "2.5.4.3": "CN",
     "2.5.4.6": "C",
@@ -34,61 +41,21 @@ _SPECIAL = re.compile(r'[,=+<>#;"\\]')
 _ENDS = re.compile(r"^[ \r]+|[ \r]+$")
 
 
-class UnreadableName(ValueError):
-    """These bytes are no certificate with a subject."""
-
-
-class _Element(NamedTuple):
-    """One element of DER: its tag, its content, and all its bytes."""
-
-    tag: int
-    content: bytes
-    whole: bytes
-
-
-def _elements(data: bytes) -> Iterator[_Element]:
-    """The elements that these bytes consist of. Raises UnreadableName."""
-    at = 0
-    while at < len(data):
-        if at + 2 > len(data):
-            raise UnreadableName("an element is cut")
-        start, tag, length = at, data[at], data[at + 1]
-        at += 2
-        if length & 0x80:
-            size = length & 0x7F
-            length = int.from_bytes(data[at : at + size])
-            at += size
-        if at + length > len(data):
-            raise UnreadableName("an element is cut")
-        yield _Element(tag, data[at : at + length], data[start : at + length])
-        at += length
-
-
-def _only(data: bytes, tag: int) -> _Element:
-    """The first element of these bytes, of this tag."""
-    first = next(_elements(data), None)
-    if first is None or first.tag != tag:
-        raise UnreadableName(f"there is no element {tag}")
-    return first
-
-
 def subject_of(certificate: bytes) -> bytes:
-    """The subject of a certificate in DER, in DER. Raises UnreadableName."""
-    signed = _only(_only(certificate, _SEQUENCE).content, _SEQUENCE)
-    fields = [*_elements(signed.content)]
-    skipped = _FIELDS_BEFORE_SUBJECT + bool(fields and fields[0].tag == _VERSION)
-    if len(fields) <= skipped or fields[skipped].tag != _SEQUENCE:
-        raise UnreadableName("there is no subject")
-    return fields[skipped].whole
+    """The subject of a certificate in DER, in DER. Raises UnreadableDer."""
+    fields = fields_of(certificate)
+    if len(fields) <= SUBJECT or fields[SUBJECT].tag != SEQUENCE:
+        raise UnreadableDer("there is no subject")
+    return fields[SUBJECT].whole
 
 
 def written(subject: bytes) -> str:
-    """A name in DER as Java writes it. Raises UnreadableName."""
-    parts = [*_elements(_only(subject, _SEQUENCE).content)]
-    return ",".join("+".join(map(_attribute, _elements(part.content))) for part in parts[::-1])
+    """A name in DER as Java writes it. Raises UnreadableDer."""
+    parts = [*elements(first_of(subject, SEQUENCE).content)]
+    return ",".join("+".join(map(_attribute, elements(part.content))) for part in parts[::-1])
 
 
-def _attribute(attribute: _Element) -> str:
+def _attribute(attribute: Element) -> str:
     kind, value = _pair(attribute)
     number = _dotted(kind.content)
     keyword = _KEYWORDS.get(number)
@@ -97,10 +64,10 @@ def _attribute(attribute: _Element) -> str:
     return f"{keyword}={_escaped(value.content.decode(errors='replace'))}"
 
 
-def _pair(attribute: _Element) -> tuple[_Element, _Element]:
-    parts = [*_elements(attribute.content)]
+def _pair(attribute: Element) -> tuple[Element, Element]:
+    parts = [*elements(attribute.content)]
     if len(parts) != 2 or parts[0].tag != _OBJECT_ID:
-        raise UnreadableName("an attribute is no pair")
+        raise UnreadableDer("an attribute is no pair")
     return parts[0], parts[1]
 
 
@@ -112,7 +79,7 @@ def _dotted(object_id: bytes) -> str:
             numbers.append(number)
             number = 0
     if not numbers:
-        raise UnreadableName("an object id is empty")
+        raise UnreadableDer("an object id is empty")
     first = min(numbers[0] // 40, 2)
     return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
 

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
 import smq
+from smq.app.front.observer import Observer
 from smq.cli.verbs import app
 from smq.model.errors import ErrorCode
 from smq.testing.kafka import KafkaUnavailable, kafka_jars
@@ -198,6 +199,15 @@ def test_a_client_without_a_certificate_does_not_come_in(doors: Doors) -> None:
     del options["ssl.certificate.location"], options["ssl.key.location"]
     with pytest.raises(KafkaException):
         AdminClient(options | {"log_level": 0}).list_topics(timeout=3)
+
+
+def test_the_broker_knows_when_its_certificates_end(doors: Doors) -> None:
+    observer, found = Observer(doors.broker.data_dir), {"": 0.0}
+    deadline = monotonic() + SECONDS_MAX
+    while {*found} != {"SASL_SSL", "SSL"}:  # The node tells it once a second.
+        assert monotonic() < deadline
+        found = {each.listener: each.days_left for each in observer.look().certificates}
+    assert all(29 < days < 30.1 for days in found.values())
 
 
 def test_a_deleted_credential_ends_the_connections_that_used_it(doors: Doors) -> None:

@@ -6,7 +6,14 @@ import pytest
 
 from smq.cli.broker_facts import OpenTransaction
 from smq.cli.diagnosis import MachineFacts, ProcessLimits, findings
-from smq.front.metrics.facts import Facts, GroupOffset, LogFacts, PartitionFacts, ProcessFacts
+from smq.front.metrics.facts import (
+    CertificateFacts,
+    Facts,
+    GroupOffset,
+    LogFacts,
+    PartitionFacts,
+    ProcessFacts,
+)
 
 GiB = 2**30
 LOG = LogFacts(0, {}, 100, 50, 4 * GiB, 3 * GiB, 0)
@@ -30,8 +37,13 @@ def said(
     return findings(facts, [limits], machine, GiB)
 
 
+def with_certificate(days_left: float) -> Facts:
+    return replace(WELL, certificates=[CertificateFacts("SSL", days_left)])
+
+
 def test_nothing_is_said_of_a_broker_that_is_well() -> None:
     assert said() == []
+    assert said(with_certificate(14)) == []
     assert said(machine=MACHINE._replace(clock_is_synchronized=True)) == []
 
 
@@ -45,6 +57,8 @@ def test_nothing_is_said_of_a_broker_that_is_well() -> None:
         (replace(WELL, offsets=[GroupOffset("g", "t", 0, 3, 17, 1.0)]), "has not read 7 records"),
         (replace(WELL, offsets=[GroupOffset("g", "t", 0, 33, 0, 0.0)]), "has committed offset 33"),
         (replace(WELL, offsets=[GroupOffset("g", "t", 0, 15, 5, 4000.0)]), "is 4000 s behind"),
+        (with_certificate(13.96), "the listener SSL ends in 14.0 days"),
+        (with_certificate(-2), "the listener SSL ended 2.0 days ago"),
         (replace(WELL, missing=("the store",)), "could not be read: the store"),
     ],
 )

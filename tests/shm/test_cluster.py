@@ -11,7 +11,8 @@ from shm.cluster import ClusterBlock, LoginCounts, Node
 
 
 def test_the_numbers_of_the_map_are_pinned() -> None:
-    assert (cluster.HEADER_BYTES, cluster.NODE_BYTES) == (64, 128)
+    assert (cluster.HEADER_BYTES, cluster.NODE_BYTES) == (64, 192)
+    assert cluster.CERTIFICATES_MAX == 8
 
 
 def test_every_process_reads_the_nodes_that_the_supervisor_wrote() -> None:
@@ -67,11 +68,14 @@ def test_a_fork_writes_into_the_same_words() -> None:
         block.set_connections(2, 41)
         block.set_sessions(2, 3)
         block.set_logins(2, LoginCounts(1, 2, 3, 4))
+        block.set_certificates(2, [0, *range(5, 20)])
         os._exit(0)
     os.waitpid(pid, 0)
     assert (block.connections(1), block.connections(2)) == (0, 41)
     assert (block.sessions(1), block.sessions(2)) == (0, 3)
     assert (block.logins(1), block.logins(2)) == (LoginCounts(), LoginCounts(1, 2, 3, 4))
+    assert block.certificates(1) == [0] * 8
+    assert block.certificates(2) == [0, *range(5, 12)], "what has no room is not told"
     assert block.node(1) == Node(1, 0, 0, 0, 0)
 
 

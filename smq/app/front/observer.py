@@ -32,6 +32,7 @@ from smq.front.metrics.facts import (
     BOUNDS_S,
     ApiErrors,
     ApiTimes,
+    CertificateFacts,
     Facts,
     GroupOffset,
     LogFacts,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 SEALED_MS = 15_000  # The maximum age of sealed sizes: SQLite scans all segments.
 BUCKETS_SHOWN = [round(1e6 * each).bit_length() - 1 for each in BOUNDS_S]
+DAY_MS = 24 * 3600 * 1000
 SAMPLE_MS = 10_000  # The interval of samples of the partitions' ends.
 _NAMES = {each.value: each.name for each in ErrorCode}
 
@@ -92,6 +94,7 @@ class Observer:
             started_ms=status.started_ms,
             processes=[*_processes(status)],
             nodes=[*_nodes(block)],
+            certificates=[*_certificates(status, block)],
             logs=[*self._logs(status.wal_bytes_max)],
             partitions=partitions,
             offsets=[*self._offsets(rows)],
@@ -310,6 +313,14 @@ def _nodes(block: ClusterBlock) -> Iterator[NodeFacts]:
         connections, sessions = block.connections(node.id), block.sessions(node.id)
         logins = block.logins(node.id)
         yield NodeFacts(node.id, connections, sessions, node.generation, logins)
+
+
+def _certificates(status: Status, block: ClusterBlock) -> Iterator[CertificateFacts]:
+    """What the nodes use, which may be older than the files are."""
+    used = [block.certificates(node.id) for node in block.nodes()]
+    for name, ends in zip(status.listeners, zip(*used, strict=True), strict=False):
+        if known := [end for end in ends if end]:
+            yield CertificateFacts(name, (min(known) - wall_ms()) / DAY_MS)
 
 
 def _processes(status: Status) -> Iterator[ProcessFacts]:

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from smq.model.config import Config
+from smq.security.der import UnreadableDer
 from smq.security.listener_rules import only_java_reads
 from smq.security.listeners import Listener
 from smq.security.tls import server_context
+from smq.security.validity import first_end_ms
 
 FILE_BYTES_MAX = 1024 * 1024  # A chain has some kilobytes; all public authorities 200 KB.
 PAIR = ("tls.key", "tls.crt")  # As Kubernetes mounts a secret with a key and its certificates.
@@ -75,7 +77,10 @@ class UnusableKeys(ValueError):
 
 def context_of(settings: TlsSettings) -> ssl.SSLContext:
     """A context with the keys of a listener. Raises UnusableKeys."""
-    pem = _read(settings)
+    return _context(settings, _read(settings))
+
+
+def _context(settings: TlsSettings, pem: Pem) -> ssl.SSLContext:
     context = server_context(settings.protocols, settings.client_auth)
     name = settings.listener
     try:
@@ -173,13 +178,24 @@ def _in_memory(data: bytes) -> Iterator[str]:
 
 
 class WatchedContext:
-    """The context of a listener; `look` reads changed files again."""
+    """The context of a listener; `look` reads changed files again.
+
+    end_ms   wall time when the first certificate of the key store ends; 0: unknown
+    """
 
     def __init__(self, settings: TlsSettings, say: Callable[[str], None]) -> None:
         """Raises UnusableKeys."""
         self._settings, self._say = settings, say
         self._seen = self._marks()
-        self.context = context_of(settings)
+        self.context, self.end_ms = self._read()
+
+    def _read(self) -> tuple[ssl.SSLContext, int]:
+        pem = _read(self._settings)
+        context = _context(self._settings, pem)
+        try:
+            return context, first_end_ms(pem.chain)
+        except UnreadableDer:  # OpenSSL has read it: it takes more than we do.
+            return context, 0
 
     def look(self) -> None:
         """Use files that have changed. Called about once a second."""
@@ -188,7 +204,7 @@ class WatchedContext:
             return
         self._seen = marks
         try:
-            self.context = context_of(self._settings)
+            self.context, self.end_ms = self._read()
         except UnusableKeys as reason:
             self._say(f"{reason}; the keys from before stay in use")
         else:

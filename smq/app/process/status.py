@@ -52,8 +52,9 @@ class Status:
     """A running broker, as its supervisor knows it.
 
     `http` is the front's address; "" without a front. `sockets` are the unix sockets where this
-    host's users reach each node by Kafka's protocol. Memory is named by paths that the broker's
-    user may open: the cluster block, the timings, and each log's memory in the order of the logs.
+    host's users reach each node by Kafka's protocol, `listeners` the names of the others. Memory is
+    named by paths that the broker's user may open: the cluster block, the timings, and each log's
+    memory in the order of the logs.
     """
 
     cluster_id: str
@@ -70,6 +71,7 @@ class Status:
     filer_root: str
     processes: Mapping[str, ProcessStatus]
     sockets: list[str] = field(default_factory=list)
+    listeners: list[str] = field(default_factory=list)
 
     @property
     def ready(self) -> bool:

@@ -30,13 +30,19 @@ class Entrances:
         """Raises SystemExit if keys cannot be used."""
         self._config, self._say = config, say
         self._servers = LoginServers(credentials, Decoys(secret), make_nonce)
-        self._watched: list[WatchedContext] = []
+        self._watched: dict[str, WatchedContext] = {}
         self.of = {each.name: self._entrance(each) for each in listeners_of(config)}
 
     def look(self) -> None:
         """Read keys that have changed. Called once a second."""
-        for each in self._watched:
+        for each in self._watched.values():
             each.look()
+
+    def certificates_end_ms(self) -> list[int]:
+        """For each listener, in the order of the settings, the wall time when its first certificate
+        ends; 0: it has none."""
+        ends = {name: watched.end_ms for name, watched in self._watched.items()}
+        return [ends.get(name, 0) for name in self.of]
 
     def _entrance(self, listener: Listener) -> Entrance:
         protocol = listener.protocol
@@ -60,7 +66,7 @@ class Entrances:
             watched = WatchedContext(TlsSettings.of(self._config, listener), self._say)
         except UnusableKeys as reason:
             raise SystemExit(f"smq: {reason}") from reason
-        self._watched.append(watched)
+        self._watched[listener.name] = watched
         return watched
 
 

@@ -74,6 +74,7 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
         inheritance.nodes.set_connections(node_id, len(server.clients))
         inheritance.nodes.set_sessions(node_id, sessions.count())
         inheritance.nodes.set_logins(node_id, server.logins.counts())
+        inheritance.nodes.set_certificates(node_id, entrances.certificates_end_ms())
 
     notices = Notices([*logs.values(), sessions, server.logins], say_error)
     sessions.tell_notices = lambda: notices.tell(monotonic_ms())

@@ -27,7 +27,7 @@ from smq.app.process.status import ProcessStatus, Status, status_path
 from smq.app.supervisor import timeline
 from smq.app.supervisor.datadir import DataDirectory
 from smq.model.config import bracketed
-from smq.security.listeners import UNIX, http_told_host
+from smq.security.listeners import UNIX, http_told_host, listeners_of
 
 STOP_DEADLINE_MS = 4500  # The documented limit is 5 s; the kernel needs the rest to free memory.
 LATE_MS = 5000  # A start takes one second; two, with a large log to recover.
@@ -301,6 +301,7 @@ class Supervisor:
                 for process in self.processes
             },
             sockets=[path for path, _ in estate.addresses[UNIX].values()],
+            listeners=[each.name for each in listeners_of(estate.config)],
         )
         with suppress(OSError):  # A full disk is no reason to stop: the file is news, not state.
             status.write(self.directory.path)

@@ -32,6 +32,14 @@ class NodeFacts(NamedTuple):
     logins: LoginCounts
 
 
+class CertificateFacts(NamedTuple):
+    """How long the certificate of a listener is valid, the first that ends of all that it shows;
+    negative: it has ended."""
+
+    listener: str
+    days_left: float
+
+
 class LogFacts(NamedTuple):
     """A log: its counters by name since the broker's start, and its fill level in bytes.
 
@@ -126,6 +134,7 @@ class Facts:
     started_ms: int
     processes: Sequence[ProcessFacts] = ()
     nodes: Sequence[NodeFacts] = ()
+    certificates: Sequence[CertificateFacts] = ()
     logs: Sequence[LogFacts] = ()
     partitions: Sequence[PartitionFacts] = ()
     offsets: Sequence[GroupOffset] = ()

@@ -115,6 +115,14 @@ class _Few(Collector):
             ),
         ]
         yield from self._of_nodes(CounterMetricFamily, counted)
+        days = GaugeMetricFamily(
+            "smq_certificate_days_left",
+            "Days until the first certificate of a listener ends, of those in use.",
+            labels=["listener"],
+        )
+        for each in self._facts.certificates:
+            days.add_metric([each.listener], each.days_left)
+        yield days
 
     def _of_nodes(
         self, family: type[Any], columns: Iterable[tuple[str, str, Callable[[Any], float]]]

@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from smq.app.shard.entrances import Entrances, make_nonce
+from smq.cli.key_pairs import make_pair
 from smq.model.config import Config
 from smq.testing.credentials import UsersInMemory
 from tests.model.configs import config_of
 from tests.security.tls_bench import make_files
 
+DAY_MS = 24 * 3600 * 1000
 LISTENERS = "PLAINTEXT://127.0.0.1:1,SASL_PLAINTEXT://127.0.0.1:2,SSL://127.0.0.1:3"
 
 
@@ -49,9 +51,11 @@ def test_changed_keys_are_used_for_new_connections(tmp_path: Path) -> None:
     context = made.of["SSL"].context
     assert context is not None
     before = context()
-    keys.write_bytes(keys.read_bytes() + b"\n")
+    _, _, end_ms = made.certificates_end_ms()
+    keys.write_bytes(b"".join(make_pair("broker", 3, end_ms)))
     made.look()
     assert context() is not before
+    assert made.certificates_end_ms() == [0, 0, end_ms + 3 * DAY_MS]
     assert said == ["ssl (SSL): the keys have been read again"]
 
 

@@ -7,6 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from shm.cluster import LoginCounts
 from smq.app.process.status import COUNTERS
 from smq.front.metrics.facts import (
+    CertificateFacts,
     Facts,
     GroupOffset,
     LogFacts,
@@ -23,6 +24,7 @@ FACTS = Facts(
     started_ms=1500,
     processes=[ProcessFacts("shard-1", True, 2, 0.5, 1000, 7, 3)],
     nodes=[NodeFacts(1, 4, 5, 6, LoginCounts(7, 8, 9, 10))],
+    certificates=[CertificateFacts("SSL", 12.5)],
     logs=[LogFacts(0, dict.fromkeys(COUNTERS, 0) | {"records_in": 10}, 100, 50, 400, 300, 1)],
     partitions=[
         PartitionFacts("t", 0, 1, 2, 12, 30, 40, 1),
@@ -62,6 +64,7 @@ def test_the_page_has_everything_once() -> None:
     assert value(found, "smq_node_logins_total", node="1") == 8
     assert value(found, "smq_node_failed_logins_total", node="1") == 9
     assert value(found, "smq_node_expired_sessions_total", node="1") == 10
+    assert value(found, "smq_certificate_days_left", listener="SSL") == 12.5
     assert value(found, "smq_log_records_in_total", log="0") == 10
     assert value(found, "smq_log_wal_room_bytes", log="0") == 300
     assert value(found, "kafka_brokers") == 1

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from gateway.login import LoginRules
-from smq.security.distinguished_names import MappingRules, UnreadableName, subject_of, written
+from smq.security.der import UnreadableDer
+from smq.security.distinguished_names import MappingRules, subject_of, written
 from smq.security.principals import ANONYMOUS, USER, Principal
 from smq.security.sasl import RESERVED_PREFIX
 
@@ -36,7 +37,7 @@ class Entrance(NamedTuple):
             return ANONYMOUS
         try:
             name = self.naming.name_of(written(subject_of(certificate)))
-        except UnreadableName:
+        except UnreadableDer:
             return None
         if name is None or name.startswith(RESERVED_PREFIX):
             return None

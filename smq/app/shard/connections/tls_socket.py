@@ -56,13 +56,14 @@ class TlsSocket:
 
     received_bytes   of ciphertext, since the connection began
     is_due           a turn is due in which more is read: see `wants_turn`
+    has_failed       the handshake ended in an error
     """
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, shared: SharedTurn) -> None:
         self._socket, self._shared = sock, shared
         self._engine = TlsEngine(context)
         self._unsent = memoryview(b"")
-        self._has_ended = self.is_due = False
+        self._has_ended = self.is_due = self.has_failed = False
         self.received_bytes = 0
 
     @property
@@ -120,6 +121,7 @@ class TlsSocket:
             try:
                 self._shared.spend(engine.shake_hands)
             except ssl.SSLError:
+                self.has_failed = True
                 self._send_own()  # It says why.
                 raise
         if not engine.is_established:

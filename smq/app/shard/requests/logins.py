@@ -138,6 +138,8 @@ class Logins:
     def gone(self, connection: Connection) -> None:
         """It is closed."""
         self.newcomers.forget(connection)
+        if connection.tls is not None and connection.tls.has_failed:
+            self.failed_count += 1
         known = self._known.pop(connection, None)
         if known is not None and known.expiry is not None:
             known.expiry.cancel()

@@ -317,6 +317,7 @@ def test_half_a_handshake_is_a_newcomer_and_garbage_is_closed(door: Door, files:
     garbage.send(b"GET / HTTP/1.1\r\n\r\n")
     garbage.wait_closed()
     assert len(door.server.logins.newcomers) == 1
+    assert door.server.logins.counts().failed == 1
     half.socket.close()
     turn_until(door.loop, lambda: len(door.server.clients) == 0)
 
