@@ -24,6 +24,7 @@ from smq.testing.simulation.run import (
     simulate,
     workplace,
 )
+from smq.testing.simulation.securing import SECURED_FROM
 from smq.testing.simulation.transacting import TRANSACT
 from smq.testing.simulation.unsynced import UNSYNCED_FROM
 from smq.testing.simulation.writing_back import WRITE_BACK_FROM
@@ -197,7 +198,7 @@ def test_the_events_of_a_seed_are_data_and_of_known_kinds() -> None:
     assert events == events_of(BUSY) != events_of(BUSY + 1)
     assert [each.at_ms for each in events] == sorted(each.at_ms for each in events)
     assert {each.kind for each in events} <= set(KINDS)
-    late = (each + i for each in (UNSYNCED_FROM, WRITE_BACK_FROM) for i in range(100))
+    late = (each + i for each in (UNSYNCED_FROM, WRITE_BACK_FROM, SECURED_FROM) for i in range(100))
     seeds = (*range(400, 600), *late)
     drawn = {each.kind for seed in seeds for each in events_of(seed)}
     assert drawn == set(KINDS)

@@ -12,9 +12,14 @@ from smq.security.credentials import Credentials
 from smq.security.decoys import Decoys
 from smq.security.distinguished_names import MappingRules
 from smq.security.listeners import Listener, listeners_of
-from smq.security.mechanisms import LoginServers, enabled_mechanisms
+from smq.security.mechanisms import LoginServers, MakeNonce, enabled_mechanisms
 
 NONCE_BYTES = 18
+
+
+def make_nonce() -> str:
+    """Nobody can guess it."""
+    return secrets.token_urlsafe(NONCE_BYTES)
 
 
 class Entrances:
@@ -26,10 +31,11 @@ class Entrances:
         credentials: Credentials,
         secret: bytes,
         say: Callable[[str], None],
+        nonce: MakeNonce = make_nonce,
     ) -> None:
         """Raises SystemExit if keys cannot be used."""
         self._config, self._say = config, say
-        self._servers = LoginServers(credentials, Decoys(secret), make_nonce)
+        self._servers = LoginServers(credentials, Decoys(secret), nonce)
         self._watched: dict[str, WatchedContext] = {}
         self.of = {each.name: self._entrance(each) for each in listeners_of(config)}
 
@@ -68,8 +74,3 @@ class Entrances:
             raise SystemExit(f"smq: {reason}") from reason
         self._watched[listener.name] = watched
         return watched
-
-
-def make_nonce() -> str:
-    """Nobody can guess it."""
-    return secrets.token_urlsafe(NONCE_BYTES)

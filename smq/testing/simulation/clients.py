@@ -16,6 +16,8 @@ from smq.testing.simulation.clock import MS
 from smq.testing.simulation.environment import Environment
 from smq.testing.simulation.host import node_address
 from smq.testing.simulation.ledger import Broken
+from smq.testing.simulation.logging_in import SimLogin
+from smq.testing.simulation.people import UID, Identity
 from smq.wire.codec import Writer
 from smq.wire.generated.apis import API_BY_NAME
 from smq.wire.headers import RequestHeader, read_response_header, write_request_header
@@ -31,7 +33,7 @@ Answered = Callable[[Message], None]
 
 
 class RequestInFlight(NamedTuple):
-    """A request in flight."""
+    """A request in flight. `may_not`: why it must not be served."""
 
     correlation: int
     name: str
@@ -39,24 +41,83 @@ class RequestInFlight(NamedTuple):
     answered: Answered
     sent_ns: int
     wait_ms: int
+    may_not: str = ""
+
+
+class HeldRequest(NamedTuple):
+    """A request that waits for a login."""
+
+    name: str
+    version: int
+    message: Message
+    answered: Answered
+    asked_ns: int
+    wait_ms: int
 
 
 class SimConnection:
-    """A connection to one node, until it breaks. Answers come in the order of the requests."""
+    """A connection to one node, until it breaks. Answers come in the order of the requests.
+
+    held    requests that wait for its login
+    """
 
     def __init__(self, client: "SimClient", node: int) -> None:
-        world = client.world
+        world, identity = client.world, client.identity
         self.client, self.node = client, node
-        self.socket = world.network.connect(node_address(node), (client.name, 1))
+        self.socket = world.network.connect(node_address(node, identity), (client.name, 1))
         self.socket.owner = client
         self.asked: deque[RequestInFlight] = deque()
+        self.held: deque[HeldRequest] = deque()
         self._out, self._received = bytearray(), bytearray()
         self.is_open, self.is_paused = True, False
+        self.login: SimLogin | None = None
+        if identity is not None and identity.mechanism:
+            self.login = SimLogin(
+                world, self, identity, client.password, client.make_nonce, renews=client.renews
+            )
+        elif identity is not None:
+            self.socket.uid = UID
+
+    def begin(self) -> None:
+        """Log in, if clients must."""
+        if self.login is not None:
+            self.login.begin()
 
     def ask(
         self, name: str, version: int, message: Message, answered: Answered, wait_ms: int = 0
     ) -> None:
-        """Send a request; `answered` gets the response, or None if the connection breaks."""
+        """Send a request, once it has logged in; `answered` gets the response, or None if the
+        connection breaks."""
+        may_ask = self._may_ask()
+        if not self.is_open:  # It broke meanwhile.
+            answered(None)
+        elif may_ask:
+            self.send(name, version, message, answered, wait_ms)
+        else:
+            now_ns = self.client.world.clock.now_ns
+            self.held.append(HeldRequest(name, version, message, answered, now_ns, wait_ms))
+
+    def _may_ask(self) -> bool:
+        """Whether requests may be sent. If a login is due it begins, once all is answered."""
+        login = self.login
+        if not self.is_open:
+            return False
+        if login is None or not (login.is_busy or login.is_due):
+            return True
+        if not (login.is_busy or self.asked):
+            login.begin()
+        return False
+
+    def is_in(self) -> None:
+        """See LoggingIn."""
+        held, self.held = self.held, deque()
+        for each in held:
+            self.ask(each.name, each.version, each.message, each.answered, each.wait_ms)
+
+    def send(
+        self, name: str, version: int, message: Message, answered: Answered, wait_ms: int = 0
+    ) -> None:
+        """Send a request."""
         api = API_BY_NAME[name]
         correlation = next(self.client.correlations)
         writer = Writer()
@@ -64,10 +125,21 @@ class SimConnection:
         api.write_request(message, version, writer)
         body = writer.to_bytes()
         self._out += len(body).to_bytes(4) + body
-        now_ns = self.client.world.clock.now_ns
+        now_ns, may_not = self.client.world.clock.now_ns, self._may_not(name)
         self.client.is_touched = True
-        self.asked.append(RequestInFlight(correlation, name, version, answered, now_ns, wait_ms))
+        self.asked.append(
+            RequestInFlight(correlation, name, version, answered, now_ns, wait_ms, may_not)
+        )
         self.turn()
+
+    def _may_not(self, name: str) -> str:
+        """Why a request that is sent now must not be served; "": it may."""
+        login = self.login
+        if login is None or login.is_busy:
+            return ""
+        if login.is_dead:
+            return f"{name} after its password was changed"
+        return f"{name} after its session" if login.is_over else ""
 
     def turn(self) -> None:
         """Send and receive as much as possible."""
@@ -103,9 +175,13 @@ class SimConnection:
             asked = self.asked.popleft()
             if int.from_bytes(body[:4]) != asked.correlation:
                 raise Broken(f"{self.client.name} gets another answer than that to {asked.name}")
+            if asked.may_not:
+                raise Broken(f"{self.client.name} is served {asked.may_not}")
             api = API_BY_NAME[asked.name]
             _, at = read_response_header(body, 0, api.key, asked.version)
             asked.answered(api.read_response(body, at, asked.version))
+            if self.held and self._may_ask():
+                self.is_in()
 
     def pause(self, ms: float) -> None:
         """Read nothing for about this long: little waits in the socket, the rest at the peer."""
@@ -127,6 +203,8 @@ class SimConnection:
             self.client.not_before[self.node] = self.client.after_ns(PAUSE_MS)
             while self.asked:
                 self.asked.popleft().answered(None)
+            while self.held:
+                self.held.popleft().answered(None)
 
     def is_ready(self) -> bool:
         """Whether a turn would do anything."""
@@ -141,10 +219,17 @@ class SimConnection:
 
 
 class SimClient:
-    """A client, with a connection to each node it needs."""
+    """A client, with a connection to each node it needs.
+
+    identity   who it is; None: nobody asks
+    renews     whether it logs in again before its session ends
+    """
+
+    renews = True
 
     def __init__(self, world: Environment, name: str) -> None:
         self.world, self.name = world, name
+        self.identity: Identity | None = world.identity_of(name)
         self.chance = Random(f"{world.seed} {name}")  # noqa: S311
         self.connections: dict[int, SimConnection] = {}
         self._home = self.chance.randrange(4)
@@ -155,6 +240,15 @@ class SimClient:
         self._arrival_ns: int | None = None
         self._later: list[tuple[int, int, Callable[[], None]]] = []
         self._tie_breaker = count()
+
+    @property
+    def password(self) -> int:
+        """Which of its passwords it uses."""
+        return 0
+
+    def make_nonce(self) -> str:
+        """What makes a login another one than those before."""
+        return f"{self.chance.getrandbits(96):x}"
 
     def before_call(self, _method: str) -> None:
         """See SocketOwner. Clients never die."""
@@ -179,11 +273,12 @@ class SimClient:
             if self.world.clock.now_ns < self.not_before.get(node, 0):
                 return None
             try:
-                self.connections[node] = SimConnection(self, node)
+                connection = self.connections[node] = SimConnection(self, node)
             except OSError:
                 self.not_before[node] = self.after_ns(PAUSE_MS)
                 return None
-        return self.connections[node]
+            connection.begin()
+        return self.connections.get(node)
 
     def any_connection(self) -> SimConnection | None:
         """A connection to any node: always the same one until it fails."""
@@ -248,7 +343,7 @@ class SimClient:
 
     def is_waiting(self) -> bool:
         """Whether it waits for an answer."""
-        return any(each.asked for each in self.connections.values())
+        return any(each.asked or each.held for each in self.connections.values())
 
     def oldest_wait(self, now_ns: int) -> tuple[float, str]:
         """How long it has waited for an overdue answer, and for which."""
@@ -256,5 +351,10 @@ class SimClient:
             ((now_ns - each.sent_ns) / MS - each.wait_ms, f"{self.name}: {each.name}")
             for connection in self.connections.values()
             for each in connection.asked
+        ]
+        waits += [
+            ((now_ns - each.asked_ns) / MS - each.wait_ms, f"{self.name}: {each.name}, a login")
+            for connection in self.connections.values()
+            for each in connection.held
         ]
         return max(waits, default=(0.0, ""))

@@ -15,10 +15,13 @@ from smq.testing.simulation.clock import MS, SimulatedClock
 from smq.testing.simulation.host import Host
 from smq.testing.simulation.ledger import Broken, Incarnation, Ledger, said
 from smq.testing.simulation.network import Network
+from smq.testing.simulation.people import Identity, identity_of
+from smq.testing.simulation.permits import Permits
 from smq.testing.simulation.processes import ShardProcess, SimProcess
 
 TOPICS = 3
 LATE_MS = 400  # The longest delivery of an answer over a slow connection.
+LOST_MS = 500  # As long a request whose answer was lost may be on its way.
 
 
 def name_of(topic: int) -> str:
@@ -27,15 +30,19 @@ def name_of(topic: int) -> str:
 
 
 class Environment:
-    """One simulation, without those who act in it. `directory` has only a store."""
+    """One simulation, without those who act in it. `directory` has only a store, with users if it
+    is secured."""
 
-    def __init__(self, seed: int, directory: Path) -> None:
-        self.seed = seed
+    def __init__(self, seed: int, directory: Path, *, secures: bool = False) -> None:
+        self.seed, self.secures = seed, secures
+        self.permits = Permits()
         self.clock = SimulatedClock()
         self.chance = Random(f"world {seed}")  # noqa: S311
         self.network = Network(self.clock, seed)
         logs = self.chance.choice((1, 1, 2, 2, 3))
         self.host = Host(directory, self.clock, self.network, self.chance, logs)
+        if secures:
+            self.host.secure(Random(f"secured {seed}"))  # noqa: S311
         self.processes: dict[str, SimProcess] = {}
         self.ledger = Ledger()
         self.trail: list[str] = []
@@ -61,6 +68,20 @@ class Environment:
     def disturb(self, ms: float) -> None:
         """For this long, clients may learn of anything late."""
         self._disturbed_ns = max(self._disturbed_ns, self.clock.now_ns + int(ms * MS))
+
+    @property
+    def quiet_ns(self) -> int:
+        """Requests whose answers were lost before this time have no effect any more."""
+        past_ns = self.clock.now_ns - LOST_MS * MS
+        return past_ns if self._disturbed_ns < past_ns else 0
+
+    def late_ms(self, since_ns: int) -> float:
+        """How long something takes that was possible since then, but for disturbances."""
+        return (self.clock.now_ns - max(since_ns, self._disturbed_ns)) / MS
+
+    def identity_of(self, client: str) -> Identity | None:
+        """Who a client is that may do everything; None: nobody asks."""
+        return identity_of(client, self.seed) if self.secures else None
 
     def topic(self, name: str) -> Topic | None:
         """The topic as in the catalog now."""
@@ -101,8 +122,7 @@ class Environment:
         if not wait_ms or least > 1 or now_ns < sent_ns + wait_ms * MS:
             return
         for value in seen:
-            there_ns = max(self.ledger.acked_ns.get(value, now_ns), sent_ns, self._disturbed_ns)
-            late_ms = (now_ns - there_ns) / MS
+            late_ms = self.late_ms(max(self.ledger.acked_ns.get(value, now_ns), sent_ns))
             if late_ms > LATE_MS:
                 raise Broken(
                     f"a fetch that waits for {wait_ms} ms is told of {said(value)} when its time "

@@ -20,6 +20,7 @@ from smq.testing.simulation.compacting import (
 )
 from smq.testing.simulation.environment import TOPICS, name_of
 from smq.testing.simulation.ledger import LEVELS
+from smq.testing.simulation.securing import SECURING_KINDS, secured_of
 from smq.testing.simulation.slow import (
     BACKLOG,
     BACKLOG_BYTES,
@@ -62,13 +63,8 @@ INFLATE, INFLATE_FROM, INFLATE_SHARE, INFLATE_MAX, INFLATED_BYTES = "inflate", 1
 EVENTS_MIN, EVENTS_MAX = 10, 60
 FLOOD_TIMES = 10  # A flood exceeds the log's room: see Host.is_flooded.
 SYNCS_FAIL_TIMES = 10  # As long as a full disk of the store lasts.
-MOODS = (
-    0.0,
-    0.3,
-    1.0,
-    1.0,
-    3.0,
-)  # The frequencies of a kind: each seed has much of some, none of others.
+MOODS = (0.0, 0.3, 1.0, 1.0, 3.0)
+"""The frequencies of a kind: each seed has much of some, none of others."""
 
 Numbers = tuple[int, ...]
 
@@ -403,11 +399,12 @@ KINDS: dict[str, Kind] = {
     BACKLOG: Kind(0, lambda c: (c.randrange(3), c.randrange(TOPICS)), _backlog),
     # By `compacting_of`.
     DIE_AMID_COMPACTION: Kind(0, draw_die_amid_compaction, die_amid_compaction),
-    # By `unsynced_of`, `undecided_of` and `write_back_of`.
+    # By `unsynced_of`, `undecided_of`, `write_back_of` and `secured_of`.
     UNSYNCED_LINES: Kind(0, draw_unsynced_lines, unsynced_lines),
     **{
         name: Kind(0, draw, happen)
-        for name, (draw, happen) in {**UNDECIDED_KINDS, **WRITE_BACK_KINDS}.items()
+        for kinds in (UNDECIDED_KINDS, WRITE_BACK_KINDS, SECURING_KINDS)
+        for name, (draw, happen) in kinds.items()
     },
 }
 APART = (
@@ -418,7 +415,7 @@ APART = (
 )
 DRAWN_APART = frozenset(
     {
-        *(TRANSACT, CHECKPOINT, SET_CLOCK, INFLATE, *MEMBERS, *SLOW, BACKLOG),
+        *(TRANSACT, CHECKPOINT, SET_CLOCK, INFLATE, *MEMBERS, *SLOW, BACKLOG, *SECURING_KINDS),
         *(kind for needed, _ in APART for kind in needed),
     }
 )
@@ -447,8 +444,9 @@ def events_of(seed: int, kinds: Collection[str] = KINDS) -> list[Event]:
     apart += clock_of(seed, int(at_ms)) if SET_CLOCK in kinds else []
     apart += inflating_of(seed, int(at_ms)) if INFLATE in kinds else []
     apart += members_of(seed) if {*MEMBERS} <= {*kinds} else []
-    slow = slow_of(seed, int(at_ms), kinds, _drawn, is_wanted=is_few)
-    apart += [Event(*each) for each in slow]
+    for drawn_of in (slow_of, secured_of):
+        found = drawn_of(seed, int(at_ms), kinds, _drawn, is_wanted=is_few)
+        apart += [Event(*each) for each in found]
     for needed, found_of in APART:
         if needed <= {*kinds}:
             found = found_of(seed, int(at_ms), _drawn, is_wanted=is_few)

@@ -23,6 +23,7 @@ from smq.app.process.inheritance import (
     SEALER,
     Inheritance,
     Stop,
+    kafka_name,
     shard_name,
     socket_path,
 )
@@ -33,6 +34,7 @@ from smq.store.store import FILE_NAME, Store
 from smq.testing.simulation.clock import SimulatedClock
 from smq.testing.simulation.disk import Faults, SimulatedDisk
 from smq.testing.simulation.network import Address, ListeningSocket, Network
+from smq.testing.simulation.people import HOSTS_USER, WORKER, Identity, settings, settle_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,9 +54,13 @@ LITTLE_ROOM_SEGMENTS = 4  # As much as the ring.
 KiB = 1024
 
 
-def node_address(node_id: int) -> Address:
-    """A node's address for clients."""
-    return "broker", 9091 + node_id
+def node_address(node_id: int, identity: Identity | None = None) -> Address:
+    """A node's address for clients: who they are decides where they connect."""
+    if identity is None:
+        return "broker", 9091 + node_id
+    if not identity.mechanism:
+        return str(socket_path(RUNTIME_DIR, kafka_name(node_id))), 0
+    return "broker", 9191 + node_id
 
 
 class Host:
@@ -87,6 +93,7 @@ class Host:
             filer_sweep_ms=chance.choice((2000, 3_600_000)),
         )
         self.log_count = shards
+        self.is_secured = False
         self.generation = -1
         self.boot = 0
         self.faults = [Faults() for _ in range(shards)]
@@ -111,6 +118,11 @@ class Host:
         self._stop = Stop()
         self.inheritance: Inheritance
         self.listeners: dict[str, ListeningSocket] = {}
+
+    def secure(self, chance: Random) -> None:
+        """Have logins and an authorizer, from the next start on."""
+        self.is_secured = True
+        self.config = replace(self.config, **settings(chance))  # type: ignore[arg-type]
 
     def start(self, shards: int) -> None:
         """Start like a supervisor: fresh memory, listeners, a generation."""
@@ -142,6 +154,7 @@ class Host:
             addresses={},
             unix_listeners={},
             stop=self._stop,
+            decoy_secret=b"nobody knows it",
         )
         names = [COORDINATOR, SEALER, *(shard_name(n) for n in range(1, shards + 1))]
         self.listeners = {
@@ -149,7 +162,13 @@ class Host:
         }
         for node_id in range(1, shards + 1):
             self.listeners[f"tcp-{node_id}"] = self.network.listen(node_address(node_id))
+            if self.is_secured:
+                self._listen_to_people(node_id)
             self.set_node(node_id)
+
+    def _listen_to_people(self, node_id: int) -> None:
+        for name, identity in (f"sasl-{node_id}", WORKER), (kafka_name(node_id), HOSTS_USER):
+            self.listeners[name] = self.network.listen(node_address(node_id, identity))
 
     def take_generation(self) -> int:
         """The next generation, durable."""
@@ -192,7 +211,10 @@ class Host:
         shutil.rmtree(self.directory)
 
 
-def new_store(template: Path) -> None:
-    """A store as after a first start: created once, copied for each simulation."""
+def new_store(template: Path, *, secures: bool = False) -> None:
+    """A store as after a first start: created once, copied for each simulation. `secures`: with
+    users and access rules."""
     template.mkdir(parents=True)
     Store.open(template / FILE_NAME).close()
+    if secures:
+        settle_in(template / FILE_NAME)

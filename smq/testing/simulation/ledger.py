@@ -140,6 +140,7 @@ class Ledger:
         self.is_damaged = False
         self.acks = 0
         self.acked_ns: dict[bytes, int] = {}  # When a record's ack arrived.
+        self.offered_ns: dict[bytes, int] = {}  # When somebody had a record to send.
 
     def created(self, topic: Topic) -> None:
         """A topic was created."""
@@ -150,6 +151,11 @@ class Ledger:
             incarnation = Incarnation(topic, level, is_damaged=self.is_damaged, sent_before=sent)
             self.current[topic.name] = incarnation
             self.all.append(incarnation)
+
+    def offered(self, topic: str, values: list[bytes], now_ns: int) -> None:
+        """Somebody is going to send these records to a topic."""
+        self.sent.setdefault(topic, set()).update(values)
+        self.offered_ns.update(dict.fromkeys(values, now_ns))
 
     def standing(self, name: str) -> Incarnation | None:
         """The topic of a name, if it certainly exists."""

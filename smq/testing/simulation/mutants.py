@@ -23,6 +23,7 @@ from smq.testing.simulation.defects import (
     footprints,
     groups,
     long_polls,
+    rights,
     stores,
     sweeps,
     transactions,
@@ -48,6 +49,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *compactions.MUTANTS,
     *undecided.MUTANTS,
     *footprints.MUTANTS,
+    *rights.MUTANTS,
 )
 
 

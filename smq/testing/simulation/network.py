@@ -102,6 +102,7 @@ class SimulatedSocket:
         self.other: SimulatedSocket
         self.is_reset = self.is_closed = False
         self.owner: SocketOwner | None = None
+        self.uid: int | None = None  # Of its owner, if that is not this user.
 
     def fileno(self) -> int:
         """See socket."""
@@ -114,9 +115,10 @@ class SimulatedSocket:
         """See socket."""
 
     def getsockopt(self, _level: int, option: int, _size: int) -> bytes:
-        """See socket. At the other end is a process of this user."""
+        """See socket. At the other end is a process of this user, unless it is another's."""
         assert option == socket.SO_PEERCRED, "nobody asks for another"
-        return struct.pack("iII", os.getpid(), os.getuid(), os.getgid())
+        uid = os.getuid() if self.other.uid is None else self.other.uid
+        return struct.pack("iII", os.getpid(), uid, os.getgid())
 
     def getsockname(self) -> Address:
         """See socket."""

@@ -17,13 +17,21 @@ from shm.kernels.base.words import DURABILITY_DISK, DURABILITY_MEMORY, DURABILIT
 from smq.app.coordinator.server import Around, CoordinatorServer
 from smq.app.process.acceptor import Acceptor
 from smq.app.process.clock import monotonic_ms, wall_ms
-from smq.app.process.inheritance import COORDINATOR, SEALER, Inheritance, shard_name
+from smq.app.process.inheritance import (
+    COORDINATOR,
+    SEALER,
+    Inheritance,
+    kafka_name,
+    shard_name,
+)
 from smq.app.process.loop import Loop, Spin
 from smq.app.process.notices import Notices
 from smq.app.process.peers import Peers
 from smq.app.shard.commands import ShardCommands
 from smq.app.shard.connections.connection import Connection, Slot
+from smq.app.shard.connections.entrance import Entrance
 from smq.app.shard.door.session import Session
+from smq.app.shard.entrances import Entrances
 from smq.app.shard.main import CATALOG_WAIT_MS, housekeep
 from smq.app.shard.requests.acks import Acks
 from smq.app.shard.server import ShardServer
@@ -37,6 +45,7 @@ from smq.log.recovery import open_log
 from smq.model.catalog import Catalog, Node
 from smq.model.now import Now
 from smq.security.access import AccessView
+from smq.security.listeners import UNIX
 from smq.shard.produce import Marks
 from smq.shard.shard import Shard
 from smq.store.store import FILE_NAME
@@ -45,8 +54,9 @@ from smq.testing.simulation.cost import Inflated
 from smq.testing.simulation.disk import Killed
 from smq.testing.simulation.host import PARTITIONS_PER_LOG_MAX, Host
 from smq.testing.simulation.network import ListeningSocket, SimPoller
+from smq.testing.simulation.people import INSIDE, OUTSIDE
 from smq.testing.simulation.store import SimulatedStore
-from smq.testing.simulation.threads import SteppedBackground, SteppedSyncer
+from smq.testing.simulation.threads import SteppedBackground, SteppedLane, SteppedSyncer
 
 Ends = Callable[[str], None]
 
@@ -218,7 +228,8 @@ class ShardProcess(SimProcess):
         super().__init__(host, shard_name(node_id))
         self.fuse = fuse
         self._inflated = Inflated()
-        self._threads: list[SteppedSyncer | SteppedBackground] = []
+        self._hashing = SteppedLane(self.loop, lambda: self._when(JOB_MS))
+        self._threads: list[SteppedSyncer | SteppedBackground | SteppedLane] = [self._hashing]
         self.inheritance = inheritance = host.inheritance
         self._numbers = [n for n in inheritance.logs if host.leader_of(n) == node_id]
         for number in self._numbers:
@@ -233,12 +244,15 @@ class ShardProcess(SimProcess):
         peers = Peers(self.loop, node_id, *paths)
         words = inheritance.catalog.words
         acks = KernelAcks(shard, self.chance)
-        self.server = ShardServer(self.loop, shard, peers, self._take_catalog, words, acks)
+        self.server = ShardServer(
+            self.loop, shard, peers, self._take_catalog, words, acks, submit=self._hashing.submit
+        )
+        self._access = access
         commands = ShardCommands(self.loop, shard, peers)
         commands.listen(self.listener(self.name))
         notices = Notices(logs.values(), self.said.append)
         housekeep(self.loop, self.server, commands, [], notices)
-        self._serve(f"tcp-{node_id}")
+        self._serve(node_id)
 
     def turn(self) -> None:
         """See SimProcess."""
@@ -293,17 +307,33 @@ class ShardProcess(SimProcess):
         self.shard.take_catalog(Catalog.decode(published), version)
         return True
 
-    def _serve(self, listener: str) -> None:
+    def _serve(self, node_id: int) -> None:
         self._take_catalog()
-        if self.shard.catalog_version:
-            self.server.clients.listen(self.listener(listener))
+        if not self.shard.catalog_version:
+            self.loop.call_later(CATALOG_WAIT_MS, partial(self._serve, node_id))
+        elif self.host.is_secured:
+            self._let_in(node_id)
         else:
-            self.loop.call_later(CATALOG_WAIT_MS, partial(self._serve, listener))
+            self.server.clients.listen(self.listener(f"tcp-{node_id}"))
+
+    def _let_in(self, node_id: int) -> None:
+        """Serve all listeners of a secured broker."""
+        secret, clients = self.inheritance.decoy_secret, self.server.clients
+        entrances = Entrances(
+            self.host.config, self._access, secret, self.said.append, self._make_nonce
+        )
+        clients.listen(self.listener(f"tcp-{node_id}"), entrances.of[INSIDE])
+        clients.listen(self.listener(f"sasl-{node_id}"), entrances.of[OUTSIDE])
+        clients.listen(self.listener(kafka_name(node_id)), Entrance(UNIX, users={}))
+
+    def _make_nonce(self) -> str:
+        return f"{self.chance.getrandbits(128):x}"
 
     def invariants(self) -> None:
         """See SimProcess."""
         self.shard.invariants()
         self.server.invariants()
+        self._access.invariants()
 
     def is_ready(self, now_ns: int) -> bool:
         """See SimProcess."""
@@ -316,8 +346,10 @@ class ShardProcess(SimProcess):
         return min((due for due in dues if due is not None), default=None)
 
     @staticmethod
-    def _due_ns(thread: SteppedSyncer | SteppedBackground) -> int | None:
-        return thread.due_ns if isinstance(thread, SteppedSyncer) else thread.next_due_ns()
+    def _due_ns(thread: SteppedSyncer | SteppedBackground | SteppedLane) -> int | None:
+        if isinstance(thread, SteppedBackground):
+            return thread.next_due_ns()
+        return thread.due_ns
 
     def step_threads(self, now_ns: int) -> None:
         """See SimProcess."""
@@ -325,10 +357,10 @@ class ShardProcess(SimProcess):
             due_ns = self._due_ns(thread)
             if due_ns is None or due_ns > now_ns:
                 continue
-            if isinstance(thread, SteppedSyncer):
-                thread.step()
-            else:
+            if isinstance(thread, SteppedBackground):
                 thread.step(now_ns)
+            else:
+                thread.step()
             self.is_woken = True
 
     def has_failed_for_good(self) -> bool:
@@ -397,6 +429,7 @@ class CoordinatorProcess(SimProcess):
         self._server.invariants()
         self.coordinator.groups.invariants()
         self.coordinator.transactions.invariants()
+        self.coordinator.access.invariants()
 
     def release(self) -> None:
         """See SimProcess. What was not committed is forgotten."""

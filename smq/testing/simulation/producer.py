@@ -107,7 +107,7 @@ class SimProducer(SimClient):
             values = [
                 b"%d:%d:" % (lane.number, n) + b"." * size for n in range(first, first + records)
             ]
-            self.world.ledger.sent.setdefault(incarnation.topic.name, set()).update(values)
+            self.world.ledger.offered(incarnation.topic.name, values, self.world.clock.now_ns)
             lane.batches.append(SimBatch(first, values, b""))
         self._pump()
 

@@ -146,6 +146,15 @@ def removed_stays_removed(world: World) -> None:
             raise Broken(f"{incarnation.where(partition)}: compacted offsets are back: {back[:5]}")
 
 
+def refused_is_nowhere(world: World) -> None:
+    """A record that was refused for want of a right, or sent without it, is in no log."""
+    refused = {value for writer in world.writers for value in writer.refused()}
+    for (incarnation, partition), found in world.reader.found.items():
+        if wrong := refused & {*found.values()}:
+            where = incarnation.where(partition)
+            raise Broken(f"{where}: {said(min(wrong))} is there, and nobody might write it")
+
+
 RULES: tuple[Rule, ...] = (
     claimed_is_there,
     removed_stays_removed,
@@ -155,4 +164,5 @@ RULES: tuple[Rule, ...] = (
     sdk_reads_all,
     transactions_are_whole,
     aborted_is_never_seen,
+    refused_is_nowhere,
 )

@@ -24,13 +24,16 @@ from typing import NamedTuple, TypeVar
 from smq.app.process import clock as app_clock
 from smq.testing.simulation.events import KINDS, Event, events_of
 from smq.testing.simulation.host import new_store
+from smq.testing.simulation.people import cheap_passwords
 from smq.testing.simulation.rules import RULES
 from smq.testing.simulation.sdk import system
+from smq.testing.simulation.securing import SECURING
 from smq.testing.simulation.world import World
 
 MEMORY_DIRECTORY = Path("/dev/shm")  # noqa: S108  (A disk would only slow it down.)
 FRAMES_SAID = 6
 SHRINK_RUNS_MAX = 400
+TEMPLATES = {False: "template", True: "secured"}
 CHUNK = 10  # Seeds per task of a worker.
 
 T = TypeVar("T")
@@ -52,13 +55,14 @@ class Workplace:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._count = 0
-        new_store(directory / "template")
+        for secures, template in TEMPLATES.items():
+            new_store(directory / template, secures=secures)
 
-    def fresh(self) -> Path:
-        """A directory with a new store."""
+    def fresh(self, *, secures: bool = False) -> Path:
+        """A directory with a new store; `secures`: with users and access rules."""
         self._count += 1
         fresh = self.directory / f"{os.getpid()}-{self._count}"
-        shutil.copytree(self.directory / "template", fresh)
+        shutil.copytree(self.directory / TEMPLATES[secures], fresh)
         return fresh
 
 
@@ -80,14 +84,15 @@ def simulate(
 ) -> Outcome:
     """Run the seed's events, or only these. `asserts`: check invariants() after each turn."""
     chosen = events_of(seed) if events is None else list(events)
+    secures = any(each.kind in SECURING for each in chosen)
     with system.installed():
-        world = World(seed, place.fresh())
+        world = World(seed, place.fresh(secures=secures), secures=secures)
     world.tells_details, world.scheduler.asserts = tells_details, asserts
     operator = StringIO()
     kind = why = ""
     try:
         replaced = app_clock.replaced(world.clock.wall_ns, world.clock.monotonic_ns)
-        with replaced, system.installed(), redirect_stderr(operator):
+        with replaced, system.installed(), redirect_stderr(operator), cheap_passwords():
             app_clock.begin_at(app_clock.wall_ms())  # As a broker's first start does.
             play(world, chosen)
     except Exception as reason:  # noqa: BLE001  (Any failure is what we search for.)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from shm.kernels.base.words import WORD_SYNCED
 from shm.segment import LogMemory
+from smq.app.process.loop import Loop
 from smq.log.files.background import JobLane
 from smq.log.files.disk import Disk
 
@@ -135,3 +136,25 @@ class SteppedBackground:
         except OSError as error:
             result = error
         self._finished[lane].append((done, result))
+
+
+class SteppedLane:
+    """Replaces a ThreadLane: one piece of work after the other, each done by step()."""
+
+    def __init__(self, loop: Loop, when: When) -> None:
+        self._loop, self._when = loop, when
+        self._works: deque[tuple[Callable[[], Any], Callable[..., None]]] = deque()
+        self.due_ns: int | None = None
+
+    def submit(self, work: Callable[[], T], done: Callable[[T | OSError], None]) -> None:
+        """See ThreadLane."""
+        self._works.append((work, done))
+        if self.due_ns is None:
+            self.due_ns = self._when()
+
+    def step(self) -> None:
+        """Do the next work; the loop takes its result."""
+        work, done = self._works.popleft()
+        self.due_ns = self._when() if self._works else None
+        result = work()
+        self._loop.call_later(0, lambda: done(result))

@@ -21,6 +21,7 @@ from smq.testing.simulation.clients import PAUSE_MS, Answered, Message, SimClien
 from smq.testing.simulation.clock import MS
 from smq.testing.simulation.environment import Environment
 from smq.testing.simulation.ledger import Broken, Commits, Incarnation
+from smq.testing.simulation.permits import TELLERS_RIGHT, Standing
 from smq.wire.generated.end_txn import EndTxnRequest
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from smq.wire.generated.init_producer_id import InitProducerIdRequest
@@ -40,6 +41,7 @@ INIT, PRODUCE, OFFSETS, END, FETCH = 4, 12, 5, 5, 12  # Versions.
 TIMEOUT_MS = 5_000  # Shorter than a healed world's run: an open transaction may fill its log.
 TRANSACTIONAL = 0x10
 COMMITTED_ONLY, FETCH_BYTES = 1, 1 << 14
+ABORTS_SHARE = 0.7  # Of attempts whose last record is refused.
 UNDECIDED, COMMITTED, ABORTED = "undecided", "committed", "aborted"
 # Errors of a busy or starting broker: retry the same request.
 RETRIED = {
@@ -121,6 +123,7 @@ class TransactionAttempt:
     fate: str = ABORTED
     offset: tuple[int, set[int]] | None = None  # With what it replaces, see Commits.
     written: set[int] = field(default_factory=set)
+    rights: dict[int, Standing] = field(default_factory=dict)  # By place: when it was sent there.
 
 
 class Transactor(SimClient):
@@ -223,9 +226,15 @@ class Transactor(SimClient):
         request = ProduceRequest(
             transactional_id=self.name, acks=-1, timeout_ms=1000, topic_data=topics
         )
+        attempt.rights[place] = self._right
         connection.ask(
             "Produce", PRODUCE, request, lambda answer: self._wrote(attempt, place, who, answer)
         )
+
+    @property
+    def _right(self) -> Standing:
+        """What is sure of its right to write."""
+        return self.world.permits.standing(TELLERS_RIGHT, self.world.quiet_ns)
 
     def _encoded(self, incarnation: Incarnation, value: bytes, who: Who) -> bytes:
         now_ms = self.world.clock.wall_ns() // 1_000_000
@@ -249,10 +258,25 @@ class Transactor(SimClient):
             self.in_vain = 0
             if attempt.written == attempt.values.keys():
                 self._commit_offset(attempt) if attempt.commits else self._end(attempt)
+        elif code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            self._leave(attempt, place)
         elif code is None or code in RETRIED:
             self.again(lambda: self._write(attempt, place))
         else:
             self._give_up(attempt, code)
+
+    def _leave(self, attempt: TransactionAttempt, place: int) -> None:
+        """Its right is gone: abort, which needs no right to topics, or leave that to others."""
+        before, now = attempt.rights[place], self._right
+        if before.is_allowed and before.begun == now.begun:
+            raise Broken(f"{self.name} may not write, though it was allowed throughout")
+        self.world.detail(lambda: f"{self.name} leaves attempt {len(self.attempts)}: it may not")
+        if len(attempt.written) == len(attempt.values) - 1 and self.chance.random() < ABORTS_SHARE:
+            attempt.commits = False
+            self._end(attempt)
+        else:
+            self._who, self.is_busy = None, False
+            self._go_on()
 
     def _commit_offset(self, attempt: TransactionAttempt) -> None:
         """Send the group's next offset with the transaction."""

@@ -11,10 +11,13 @@ from itertools import count
 from pathlib import Path
 
 from smq.testing.simulation.consumer import Administrator, Committer, FinalReader, SimConsumer
-from smq.testing.simulation.environment import TOPICS, Environment, name_of
+from smq.testing.simulation.environment import LOST_MS, TOPICS, Environment, name_of
+from smq.testing.simulation.guardian import Guardian
+from smq.testing.simulation.guests import GuestReader, GuestWriter
 from smq.testing.simulation.ledger import Broken
 from smq.testing.simulation.lives import RESTART_MS_MAX, Lives
 from smq.testing.simulation.members import SimMember
+from smq.testing.simulation.people import ALL_GUESTS, GUARDED
 from smq.testing.simulation.processes import ShardProcess, are_ended
 from smq.testing.simulation.producer import SimProducer
 from smq.testing.simulation.scheduler import Participant, Scheduler
@@ -30,8 +33,8 @@ HANG_MS = 5000
 class World(Environment):
     """Everything. Its directory is removed at the end."""
 
-    def __init__(self, seed: int, directory: Path) -> None:
-        super().__init__(seed, directory)
+    def __init__(self, seed: int, directory: Path, *, secures: bool = False) -> None:
+        super().__init__(seed, directory, secures=secures)
         lanes = count(1)
         self.producers = [SimProducer(self, f"producer-{i}", lanes) for i in range(3)]
         self.consumers = [SimConsumer(self, f"consumer-{i}") for i in range(2)]
@@ -50,11 +53,18 @@ class World(Environment):
         self.transactors = [Transactor(self, f"transactor-{i}", lanes) for i in range(2)]
         self.members = [SimMember(self, f"member-{i}") for i in range(4)]
         groups = [each.group for each in self.transactors]
+        self.writers: list[GuestWriter] = []
+        self.readers: list[GuestReader] = []
+        self.guardian = Guardian(self, "guardian")
+        for number, guest in enumerate(ALL_GUESTS if secures else ()):
+            self.writers.append(GuestWriter(self, f"writer-{number}", guest, lanes))
+            self.readers.append(GuestReader(self, f"reader-{number}", guest))
         self.checkers = [*self.committers, *(Committer(self, name) for name in groups)]
         self._programs: list[SdkProgram] = [self.sdk_producer, *self.sdk_consumers]
         self._clients: list[Participant] = [self.administrator, self.reader]
         self._clients += [self.committed_reader, self.onlooker, *self.transactors, *self.members]
         self._clients += [*self.producers, *self.consumers, *self.checkers, *self._programs]
+        self._clients += [self.guardian, *self.writers, *self.readers] if secures else []
         self.scheduler = Scheduler(self, self._clients)
         self.lives = Lives(self, self.scheduler)
 
@@ -80,6 +90,8 @@ class World(Environment):
             (self.lives.go_down if ending == "kill-all" else self.lives.lose_power)(0)
             self.scheduler.let_pass(2 * RESTART_MS_MAX)
         self.scheduler.let_pass(HANGING_MS, until=lambda: are_ended(self.processes))
+        if self.secures:
+            self._look_at_rights()
         self._read()
 
     def _heal(self) -> None:
@@ -125,6 +137,24 @@ class World(Environment):
         is_waiting = any(each.is_waiting() for each in self._clients)
         is_waiting |= any(each.is_busy for each in self.transactors)
         return not is_waiting and not self._batches_left()
+
+    def _look_at_rights(self) -> None:
+        """Each guest writes and reads once more; rules and users are as promised."""
+        self.scheduler.let_pass(QUIET_MS, until=lambda: not self.permits.are_busy)
+        self.scheduler.let_pass(2 * LOST_MS)  # Nothing that was lost happens any more.
+        self.guardian.look()
+        for incarnation in (found for each in GUARDED if (found := self.ledger.standing(each))):
+            for writer in self.writers:
+                writer.write(incarnation, 0)
+            for reader in self.readers:
+                reader.read(incarnation, 0, is_session=False)
+        self.scheduler.let_pass(QUIET_MS, until=self._are_rights_seen)
+        if self.permits.are_busy or self.guardian.unchecked:
+            raise Broken(f"the administrator is not told of {sorted(self.guardian.unchecked)}")
+
+    def _are_rights_seen(self) -> bool:
+        guests = (*self.writers, *self.readers)
+        return not self.guardian.unchecked and not any(each.is_waiting() for each in guests)
 
     def _batches_left(self) -> int:
         return sum(len(lane.batches) for each in self.producers for lane in each.lanes.values())

@@ -12,7 +12,6 @@ is answered late, so that passwords are not tried quickly, and counted from when
 long its check took cannot be seen.
 """
 
-import socket
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol, TypeVar
@@ -29,6 +28,7 @@ from smq.app.shard.connections.connection import Connection, Slot
 from smq.app.shard.connections.entrance import Entrance
 from smq.app.shard.connections.newcomers import Newcomers
 from smq.app.shard.connections.receive import Buffer
+from smq.app.shard.connections.tls_socket import TlsSocket
 from smq.app.shard.requests.replies import Replies
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.security.principals import ANONYMOUS, Peer, Principal
@@ -116,7 +116,7 @@ class Logins:
 
     def _welcome_user(self, connection: Connection, users: Mapping[int, Principal]) -> None:
         """A user of this host has connected."""
-        assert isinstance(connection.socket, socket.socket)
+        assert not isinstance(connection.socket, TlsSocket), "the kernel tells who has connected"
         uid = peer_of(connection.socket).uid
         if uid in users:
             self._enter(connection, users[uid])

@@ -1,0 +1,197 @@
+"""Checks of rights and logins that are left out."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from gateway.apis import init_producer_id
+from gateway.fetch import rules
+from gateway.fetch.answer import Fetching
+from smq.app.coordinator.errands import Errands
+from smq.app.shard.connections.connection import Connection
+from smq.app.shard.requests import requests
+from smq.app.shard.requests.logins import Logins
+from smq.app.shard.server import ShardServer
+from smq.model.catalog import Catalog
+from smq.security.acls import AclBinding, Operation, ResourceType
+from smq.security.plain import PlainServer
+from smq.security.rights import Rights
+from smq.security.scram import ScramServer
+from smq.shard import unfinished
+from smq.shard.fetch_sessions import FetchSession, Serving
+from smq.store.access import AccessTables
+from smq.testing.simulation.defects.mutant import Change, Mutant
+from smq.testing.simulation.people import TELLERS_TOPICS
+from smq.testing.simulation.securing import SECURING
+from smq.testing.simulation.transacting import CHECKPOINT, TRANSACT
+from smq.wire.internal.form import Question
+from smq.wire.internal.messages import FollowRights
+
+_ask, _check = Errands.ask, Rights.check
+
+SECURED = frozenset({"create"}) | SECURING
+DYING = SECURED | {"kill", "kill-all", "cut-power", "disk-is-slow"}
+TELLING = SECURED | {TRANSACT, CHECKPOINT, "kill"}
+
+
+def _refuse_nothing(_data: np.ndarray, _plan: np.ndarray, catalog: Catalog, rights: Rights) -> None:
+    """Whoever has logged in may write."""
+
+
+def _may_read(*_asked: object) -> bool:
+    """Whoever has logged in may read."""
+    return True
+
+
+def _versions_of_topics(self: Fetching) -> tuple[int, int]:
+    """What a fetch may read is decided when it comes, and when topics change."""
+    return self._context.shard.catalog_version, 0
+
+
+def _follow_nothing(_self: FetchSession, _shard: Serving, _rights: Rights) -> None:
+    """A session tells what has come, and nothing else."""
+
+
+def _expire_later(_self: Logins, _connection: Connection) -> None:
+    """A session has no end."""
+
+
+def _keep_connections(self: ShardServer) -> None:
+    """Answer what waits by the rights of now; who has logged in stays."""
+    access = self._shard.access
+    access.refresh()
+    if access.version != self._access_version:
+        self._access_version = access.version
+        self._polls.look_again()
+
+
+def _ask_of_all_else(
+    self: Errands, node: int, question: Question[Any], answered: Callable[[Any], None]
+) -> None:
+    """The shards look at rights when they have something else to do."""
+    if not isinstance(question, FollowRights):
+        _ask(self, node, question, answered)
+
+
+def _add_lazily(self: AccessTables, new: Iterable[AclBinding]) -> None:
+    """Rules survive a death, and no power cut."""
+    self._database.change_many(
+        "INSERT INTO acls VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [(*pattern, *entry) for pattern, entry in new],
+        lazy=True,
+    )
+
+
+def _delete_lazily(self: AccessTables, gone: Iterable[AclBinding]) -> None:
+    """So do their ends."""
+    self._database.change_many(
+        "DELETE FROM acls WHERE resource_type = ? AND name = ? AND pattern_type = ? "
+        "AND principal = ? AND host = ? AND operation = ? AND permission = ?",
+        [(*pattern, *entry) for pattern, entry in gone],
+        lazy=True,
+    )
+
+
+def _is_always_current(_self: ScramServer | PlainServer) -> bool:
+    """Who has begun to log in may end it."""
+    return True
+
+
+def _check_topics_too(
+    self: Rights, operation: Operation, resource_type: ResourceType, name: str
+) -> None:
+    """Who ends a transaction must still have the right to its topics."""
+    _check(self, operation, resource_type, name)
+    if resource_type is ResourceType.TRANSACTIONAL_ID:
+        _check(self, operation, ResourceType.TOPIC, TELLERS_TOPICS)
+
+
+def _check_no_rights(_transactional_id: str | None, _rights: Rights) -> None:
+    """Everybody may begin."""
+
+
+MUTANTS = (
+    Mutant(
+        "produce-asks-no-right",
+        "records are appended whose client may not write to their topic",
+        SECURED,
+        (
+            Change(requests, "refuse_topics", _refuse_nothing),
+            Change(unfinished, "refuse_topics", _refuse_nothing),
+        ),
+        seed=1,
+    ),
+    Mutant(
+        "fetch-asks-no-right",
+        "records are read by a client that may not",
+        SECURED,
+        (Change(rules, "_may_read", _may_read),),
+        seed=1,
+    ),
+    Mutant(
+        "parked-fetch-keeps-its-right",
+        "a fetch that waits is served by the right that it came with",
+        SECURED,
+        (Change(Fetching, "_versions", _versions_of_topics),),
+        seed=1,
+    ),
+    Mutant(
+        "fetch-session-keeps-its-right",
+        "a session tells nothing of a right that is gone until there are records",
+        SECURED,
+        (Change(FetchSession, "follow_rights", _follow_nothing),),
+        seed=11,
+    ),
+    Mutant(
+        "session-does-not-expire",
+        "a connection is served after its session",
+        SECURED,
+        (Change(Logins, "_expire", _expire_later),),
+        seed=6,
+    ),
+    Mutant(
+        "password-changes-silently",
+        "a connection is served whose user has another password, or is deleted",
+        SECURED,
+        (Change(ShardServer, "_follow_access", _keep_connections),),
+        seed=1,
+    ),
+    Mutant(
+        "login-ends-with-what-it-began-with",
+        "a login is completed with a password that has changed meanwhile",
+        SECURED,
+        (
+            Change(ScramServer, "is_current", _is_always_current),
+            Change(PlainServer, "is_current", _is_always_current),
+        ),
+        seed=71,
+    ),
+    Mutant(
+        "rights-change-silently",
+        "shards are not woken for other rights, as kernels' turns would go on",
+        SECURED,
+        (Change(Errands, "ask", _ask_of_all_else),),
+        seed=5,
+    ),
+    Mutant(
+        "rules-are-not-durable",
+        "a rule that is answered, or its end, does not survive a power cut",
+        DYING,
+        (
+            Change(AccessTables, "add_rules", _add_lazily),
+            Change(AccessTables, "delete_rules", _delete_lazily),
+        ),
+        seed=12,
+    ),
+    Mutant(
+        "ends-ask-for-rights-to-topics",
+        "a transaction is stranded whose producer may not write to its topics any more",
+        TELLING,
+        (
+            Change(Rights, "check", _check_topics_too),
+            Change(init_producer_id, "_check_rights", _check_no_rights),
+        ),
+        seed=1,
+    ),
+)

@@ -1,0 +1,226 @@
+"""Events of a secured broker: rights, passwords and sessions end while guests write and read.
+
+Drawn apart from a seed's other events, which stay the same. They come in scenes: somebody gets a
+right and uses it, the right or the password goes meanwhile, and perhaps a process dies with that.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from random import Random
+
+from smq.testing.simulation.ledger import Incarnation
+from smq.testing.simulation.people import ALL_GUESTS, GUARDED, GUESTS
+from smq.testing.simulation.transacting import CREATE_ATTEMPTS, TRANSACT
+from smq.testing.simulation.world import World
+
+PERMIT, PASSWORD, COME, WRITE, READ, OTHERS_WRITE = (
+    "permit",
+    "change-password",
+    "guest-logs-in",
+    "guest-writes",
+    "guest-reads",
+    "others-write",
+)
+SECURED_FROM, SECURED_SHARE = 8001, 1 / 3
+SCENES_MAX, SCENE_MS = 5, 1200
+DEATHS_SHARE, DEATHS = 0.4, ("kill", "kill", "kill-all", "cut-power")
+LEVELS = ("os", "disk", "os")  # Of the guarded topics.
+PARTITIONS, MANY = 2, 18  # Of each; of one log: more than a fetch without a session tells.
+WAITS_MS = (0, 300, 3000, 3000)
+# The numbers of rules (permits.changing_rules): the teller's, then those of each guest's two
+# operations: three topics, all topics by their prefix, and a denial of the first.
+TELLERS, PREFIX, DENIAL, OF_OPERATION = 0, 3, 4, 5
+READS, WRITES = 0, 1
+MANY_TOPIC = 2
+RULES = 1 + 2 * len(ALL_GUESTS) * OF_OPERATION
+
+Numbers = tuple[int, ...]
+Scene = list[tuple[int, str, Numbers]]
+
+
+def rule_number(guest: int, operation: int, which: int) -> int:
+    """The number of a rule: see above."""
+    return 1 + (2 * guest + operation) * OF_OPERATION + which
+
+
+# --- what happens --------------------------------------------------------------------------------
+
+
+def permit(world: World, which: int, is_there: int) -> None:
+    """The administrator creates or deletes a rule."""
+    world.guardian.permit(which, is_there=bool(is_there))
+
+
+def change_password(world: World, guest: int, deletes: int) -> None:
+    """A guest gets another password, or none."""
+    world.guardian.change_password(guest, deletes=bool(deletes))
+
+
+def log_in(world: World, guest: int) -> None:
+    """A guest's clients leave, and connect to each node anew."""
+    for client in (world.writers[guest % len(GUESTS)], world.readers[guest % len(GUESTS)]):
+        for connection in list(client.connections.values()):
+            connection.broken()
+        client.not_before.clear()
+        for node in range(1, world.host.config.shards + 1):
+            client.connection(node)
+
+
+def write(world: World, guest: int, topic: int, partition: int) -> None:
+    """A guest writes a record."""
+    incarnation = _guarded(world, topic)
+    if incarnation is not None:
+        world.writers[guest % len(world.writers)].write(incarnation, partition)
+
+
+def read(world: World, guest: int, topic: int, wait_ms: int) -> None:
+    """A guest reads a topic; the one of many partitions in sessions."""
+    incarnation = _guarded(world, topic)
+    if incarnation is not None:
+        reader = world.readers[guest % len(world.readers)]
+        reader.read(incarnation, wait_ms, is_session=topic % len(GUARDED) == MANY_TOPIC)
+
+
+def others_write(world: World, client: int, topic: int, partition: int) -> None:
+    """A producer that may do everything sends a record."""
+    incarnation = _guarded(world, topic)
+    if incarnation is not None:
+        partition %= incarnation.topic.partition_count
+        world.producers[client % len(world.producers)].produce(incarnation, [partition], 1, 10)
+
+
+def _guarded(world: World, topic: int) -> Incarnation | None:
+    """A topic of guests, once it exists."""
+    topic %= len(GUARDED)
+    found = world.ledger.standing(GUARDED[topic])
+    if found is None:
+        count = MANY * world.host.log_count if topic == MANY_TOPIC else PARTITIONS
+        world.administrator.create(GUARDED[topic], count, LEVELS[topic], CREATE_ATTEMPTS)
+    return found
+
+
+SECURING_KINDS: Mapping[str, tuple[Callable[[Random], Numbers], Callable[..., None]]] = {
+    PERMIT: (lambda c: (c.randrange(RULES), c.randrange(2)), permit),
+    PASSWORD: (lambda c: (c.randrange(len(GUESTS)), c.choice((0, 0, 1))), change_password),
+    COME: (lambda c: (c.randrange(len(GUESTS)),), log_in),
+    WRITE: (lambda c: (c.randrange(len(ALL_GUESTS)), c.randrange(2), c.randrange(2)), write),
+    READ: (lambda c: (c.randrange(len(ALL_GUESTS)), c.randrange(3), c.choice(WAITS_MS)), read),
+    OTHERS_WRITE: (lambda c: (c.randrange(3), c.randrange(3), c.randrange(60)), others_write),
+}
+SECURING = frozenset(SECURING_KINDS)
+
+
+# --- scenes --------------------------------------------------------------------------------------
+
+
+def _waiting(chance: Random, at_ms: int) -> Scene:
+    """A fetch waits when its right goes; others write then."""
+    guest, topic = chance.randrange(len(ALL_GUESTS)), chance.choice((0, 1, 2, 2))
+    which = chance.choice((topic, topic, PREFIX))
+    gone_ms = at_ms + chance.randint(150, 700)
+    denies = topic == 0 and chance.random() < 0.3
+    gone = (DENIAL, 1) if denies else (which, 0)
+    scene: Scene = [
+        (at_ms, OTHERS_WRITE, (0, topic, chance.randrange(60))),  # It is created.
+        (at_ms, PERMIT, (rule_number(guest, READS, which), 1)),
+        (gone_ms, PERMIT, (rule_number(guest, READS, gone[0]), gone[1])),
+    ]
+    for _ in range(chance.randint(1, 4)):
+        due_ms = at_ms + chance.randint(60, gone_ms - at_ms + 200)
+        scene.append((due_ms, READ, (guest, topic, chance.choice(WAITS_MS))))
+    scene += [
+        (gone_ms + chance.randint(-50, 300), OTHERS_WRITE, (i, topic, chance.randrange(60)))
+        for i in range(chance.randint(0, 3))
+    ]
+    if denies:
+        scene.append((gone_ms + 600, PERMIT, (rule_number(guest, READS, DENIAL), 0)))
+    return scene
+
+
+def _running(chance: Random, at_ms: int) -> Scene:
+    """A guest writes on and on, and its right goes."""
+    guest, topic = chance.randrange(len(ALL_GUESTS)), chance.randrange(2)
+    which = chance.choice((topic, topic, PREFIX))
+    gone_ms = at_ms + chance.randint(100, 500)
+    scene: Scene = [
+        (at_ms, PERMIT, (rule_number(guest, WRITES, which), 1)),
+        (gone_ms, PERMIT, (rule_number(guest, WRITES, which), 0)),
+    ]
+    for _ in range(chance.randint(5, 25)):
+        due_ms = at_ms + chance.randint(0, gone_ms - at_ms + 300)
+        scene.append((due_ms, WRITE, (guest, topic, chance.randrange(2))))
+    if chance.random() < 0.5:
+        scene.append((gone_ms + 400, PERMIT, (rule_number(guest, WRITES, which), 1)))
+        scene.append((gone_ms + 600, WRITE, (guest, topic, chance.randrange(2))))
+    return scene
+
+
+def _changing(chance: Random, at_ms: int) -> Scene:
+    """A guest's password changes, or the user is deleted, while it writes and reads."""
+    guest, topic = chance.randrange(len(GUESTS)), chance.randrange(2)
+    changes_ms = at_ms + chance.randint(100, 400)
+    scene: Scene = [
+        (at_ms, PERMIT, (rule_number(guest, each, PREFIX), 1)) for each in (READS, WRITES)
+    ]
+    scene.append((changes_ms, PASSWORD, (guest, chance.choice((0, 0, 1)))))
+    scene += [
+        (changes_ms + chance.randint(-5, 30), COME, (guest,)) for _ in range(chance.randint(0, 3))
+    ]
+    for _ in range(chance.randint(4, 16)):
+        due_ms = at_ms + chance.randint(30, changes_ms - at_ms + 400)
+        draw = (WRITE, (guest, topic, 0)), (READ, (guest, topic, chance.choice(WAITS_MS)))
+        scene.append((due_ms, *chance.choice(draw)))
+    scene.append((changes_ms + 500, PASSWORD, (guest, 0)))
+    return scene
+
+
+def _expiring(chance: Random, at_ms: int) -> Scene:
+    """A guest writes, and again when its session may be over."""
+    guest, topic = chance.randrange(len(GUESTS)), chance.randrange(2)
+    scene: Scene = [(at_ms, PERMIT, (rule_number(guest, WRITES, PREFIX), 1))]
+    for lifetime_ms in (0, 1500, 1500, 4000):
+        for _ in range(chance.randint(1, 5)):
+            due_ms = at_ms + 50 + lifetime_ms + chance.randint(0, 200)
+            scene.append((due_ms, WRITE, (guest, topic, chance.randrange(2))))
+    return scene
+
+
+def _telling(chance: Random, at_ms: int, draw: Callable[[str, Random], Numbers]) -> Scene:
+    """The right to write to the topics of transactions goes, amid some, and comes back."""
+    gone_ms = at_ms + chance.randint(50, 400)
+    scene: Scene = [(gone_ms, PERMIT, (TELLERS, 0))]
+    scene.append((gone_ms + chance.randint(50, 1000), PERMIT, (TELLERS, 1)))
+    for _ in range(chance.randint(3, 15)):
+        due_ms = at_ms + chance.randint(0, gone_ms - at_ms + 200)
+        scene.append((due_ms, TRANSACT, draw(TRANSACT, chance)))
+    return scene
+
+
+def secured_of(
+    seed: int,
+    end_ms: int,
+    kinds: Collection[str],
+    draw: Callable[[str, Random], Numbers],
+    *,
+    is_wanted: bool,
+) -> list[tuple[int, str, Numbers]]:
+    """A seed's scenes, with deaths among them; many seeds have none unless they are wanted."""
+    chance = Random(f"securing {seed}")  # noqa: S311
+    is_drawn = seed >= SECURED_FROM and chance.random() < SECURED_SHARE
+    if not (is_drawn or is_wanted) or not {*kinds} >= SECURING:
+        return []
+    scenes = [_waiting, _running, _changing, _expiring]
+    if TRANSACT in kinds:
+        scenes.append(partial(_telling, draw=draw))
+    events: list[tuple[int, str, Numbers]] = []
+    deaths = [each for each in DEATHS if each in kinds]
+    for _ in range(chance.randint(1, SCENES_MAX)):
+        at_ms = 20 + chance.randint(0, max(end_ms, SCENE_MS))
+        scene = chance.choice(scenes)(chance, at_ms)
+        events += scene
+        changes = [each_ms for each_ms, kind, _ in scene if kind in (PERMIT, PASSWORD)]
+        if deaths and chance.random() < DEATHS_SHARE:
+            kind = chance.choice(deaths)
+            due_ms = chance.choice(changes) + chance.randint(0, 60)
+            events.append((due_ms, kind, draw(kind, chance)))
+    return events

@@ -1,0 +1,170 @@
+"""The simulator knows logins and rights: it runs secured brokers, and knows what is sure."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from smq.security.acls import Operation
+from smq.testing.simulation.events import KINDS, Event, events_of
+from smq.testing.simulation.people import ALL_GUESTS, GUARDED, GUESTS, UID, password_of, rule, topic
+from smq.testing.simulation.permits import DELETED, Changing, Permits, SimRight
+from smq.testing.simulation.run import Workplace, run_many, simulate, workplace
+from smq.testing.simulation.securing import (
+    DENIAL,
+    PREFIX,
+    READS,
+    RULES,
+    SECURED_FROM,
+    SECURING,
+    TELLERS,
+    WRITES,
+    rule_number,
+)
+
+SECURED = [
+    seed
+    for seed in range(SECURED_FROM, SECURED_FROM + 60)
+    if any(each.kind in SECURING for each in events_of(seed))
+]
+GUEST = 0
+PERMIT_WRITES, PERMIT_READS = (rule_number(GUEST, each, 0) for each in (WRITES, READS))
+SCENE = [
+    Event(0, "others-write", (0, 0, 0)),  # The topic is created.
+    Event(300, "permit", (PERMIT_WRITES, 1)),
+    Event(300, "permit", (PERMIT_READS, 1)),
+    Event(700, "others-write", (0, 0, 0)),
+    Event(700, "guest-writes", (GUEST, 0, 0)),
+    Event(900, "guest-reads", (GUEST, 0, 3000)),
+    Event(1100, "guest-reads", (GUEST, 0, 3000)),
+    Event(1300, "permit", (PERMIT_READS, 0)),
+    Event(1300, "permit", (PERMIT_WRITES, 0)),
+    Event(1700, "guest-writes", (GUEST, 0, 0)),
+    Event(1700, "others-write", (0, 0, 0)),
+    Event(1900, "change-password", (GUEST, 0)),
+    Event(2200, "guest-writes", (GUEST, 0, 0)),
+]
+NOW, LATER = 1000, 2000
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Workplace]:
+    with workplace() as place:
+        yield place
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(600)
+def test_secured_brokers_keep_their_promises_in_many_simulations(place: Workplace) -> None:
+    assert len(SECURED) > 15
+    failed = [each for each in run_many(SECURED, place, os.cpu_count() or 1) if each.why]
+    assert not failed, "\n".join(f"make sim SEED={each.seed}: {each.why}" for each in failed)
+
+
+def test_a_secured_seed_replays_exactly(place: Workplace) -> None:
+    first, again = (simulate(SECURED[0], place, tells_details=True) for _ in range(2))
+    assert first.trail == again.trail
+    assert first.why == ""
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(300)
+def test_a_secured_seed_replays_exactly_in_a_process_whose_hashes_are_others() -> None:
+    first = str(SECURED[0])
+    command = [sys.executable, "-m", "smq.testing.simulation.run", "--digest", "--seeds", "2"]
+    digests = {
+        subprocess.run(
+            [*command, "--first", first],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            check=True,
+            capture_output=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert len(digests) == 1
+
+
+def test_a_right_is_given_used_and_taken_in_a_run(place: Workplace) -> None:
+    outcome = simulate(1, place, SCENE, tells_details=True)
+    assert outcome.why == ""
+    said = "\n".join(outcome.trail)
+    assert f"rule {PERMIT_READS} is deleted" in said
+    assert "guest-0 gets password 1" in said
+    assert outcome.acks == 3  # Two of others, and the one for which the guest had a right.
+
+
+def test_earlier_seeds_have_no_logins_and_later_ones_have_all_kinds_of_changes() -> None:
+    assert not any(each.kind in SECURING for seed in range(1, 40) for each in events_of(seed))
+    assert set(KINDS) >= SECURING
+    assert {each.kind for seed in SECURED for each in events_of(seed)} >= SECURING
+
+
+def test_the_numbers_of_rules_are_those_of_the_table() -> None:
+    order = Permits().order
+    assert len(order) == RULES
+    for number, guest in enumerate(ALL_GUESTS):
+        wanted = rule(guest, Operation.WRITE, topic(GUARDED[1]))
+        assert order[rule_number(number, WRITES, 1)] == wanted
+        prefixed = order[rule_number(number, READS, PREFIX)]
+        assert prefixed.pattern.pattern_type.name == "PREFIXED"
+        assert order[rule_number(number, READS, DENIAL)].entry.permission.name == "DENY"
+    assert order[TELLERS].entry.principal == "User:teller"
+
+
+def test_a_change_without_an_answer_may_happen_until_it_is_quiet() -> None:
+    changing = Changing(value=False)
+    changing.begin()
+    assert not changing.is_sure(NOW)
+    changing.lost(value=True, now_ns=NOW)
+    assert not changing.is_sure(NOW)
+    assert changing.is_sure(LATER)
+    changing.begin()
+    changing.answered(value=True)
+    assert changing.is_sure(0)  # What was lost would change nothing.
+    assert not changing.is_busy
+    assert changing.begun == 2
+
+
+def test_a_right_is_sure_by_its_rules() -> None:
+    permits = Permits()
+    right = SimRight(GUESTS[0], Operation.READ, GUARDED[0])
+    literal, prefix, denial = (
+        permits.rules[permits.order[rule_number(0, READS, which)]] for which in (0, PREFIX, DENIAL)
+    )
+    permits.look(LATER, NOW)
+    assert permits.standing(right, LATER).is_refused
+    assert permits.refused_since(right) == NOW
+    for each in (literal, prefix):
+        each.begin()
+        permits.look(LATER, NOW)
+        assert permits.refused_since(right) is None
+        each.answered(value=True)
+    assert permits.standing(right, LATER).is_allowed
+    prefix.begin()
+    assert permits.standing(right, LATER).is_allowed  # By the other rule.
+    denial.begin()
+    standing = permits.standing(right, LATER)
+    assert not standing.is_allowed
+    assert not standing.is_refused
+    denial.answered(value=True)
+    assert permits.standing(right, LATER).is_refused
+    assert permits.standing(right, LATER).begun == 4
+
+
+def test_a_password_is_right_or_wrong_once_its_change_is_answered() -> None:
+    permits, name = Permits(), GUESTS[0].name
+    assert permits.is_right(name, 0, LATER)
+    assert permits.is_wrong(name, 1, LATER)
+    permits.passwords[name].begin()
+    assert not permits.is_right(name, 0, LATER)
+    assert not permits.is_wrong(name, 1, LATER)
+    permits.passwords[name].answered(DELETED)
+    assert permits.is_wrong(name, 0, LATER)
+    assert permits.is_right("worker", 0, LATER)  # It never changes.
+
+
+def test_each_guest_has_its_own_passwords_and_the_user_of_the_host_a_number() -> None:
+    assert len({password_of(each.name, n) for each in GUESTS for n in range(3)}) == 9
+    assert str(UID) in ALL_GUESTS[-1].name
