@@ -1,5 +1,6 @@
 """smq user, against a broker and a data directory."""
 
+import colorsys  # noqa: F401  (Rich imports it late, when another user cannot read it.)
 import json
 import os
 import shutil

@@ -345,6 +345,14 @@ def _users(_world: World) -> Iterator[Content]:
         yield what, {"users": [{"name": name} for name in names]}
 
 
+def _alter_users(_world: World) -> Iterator[Content]:
+    for what, names in (("many", [f"u{i}" for i in range(300)]), ("one again", ["u"] * 300)):
+        rows = [{"name": name, "mechanism": 1} for name in names]
+        given = {"iterations": 4096, "salt": b"salt", "salted_password": bytes(32)}
+        yield f"{what}, given", {"deletions": [], "upsertions": [row | given for row in rows]}
+        yield f"{what}, taken", {"deletions": rows, "upsertions": []}
+
+
 def _all_of(world: World) -> list[Content]:
     rows = [{"topic": world.topic, "partitions": [*world.partitions]}]
     return [("all of a topic", {"topics": rows})]
@@ -369,6 +377,8 @@ CONTENTS: dict[str, Callable[[World], Iterator[Content]] | str] = {
     "Heartbeat": NO_ARRAYS,
     "LeaveGroup": _leave,
     "SyncGroup": _sync,
+    "SaslHandshake": NO_ARRAYS,
+    "SaslAuthenticate": NO_ARRAYS,
     "DescribeGroups": _names("groups", "committed"),
     "ListGroups": lambda _: iter([("all", {"states_filter": ["Empty", "Stable"] * 400})]),
     "ApiVersions": NO_ARRAYS,
@@ -401,6 +411,7 @@ CONTENTS: dict[str, Callable[[World], Iterator[Content]] | str] = {
     "DescribeClientQuotas": _describe_quotas,
     "AlterClientQuotas": _alter_quotas,
     "DescribeUserScramCredentials": _users,
+    "AlterUserScramCredentials": _alter_users,
     "DescribeQuorum": _partitions_of(
         "topics", "partitions", "topic_name", lambda p: {"partition_index": p}
     ),

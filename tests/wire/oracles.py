@@ -11,7 +11,7 @@ with warnings.catch_warnings():
 
     _AREAS = [
         import_module(f"kafka.protocol.{area}")
-        for area in ("producer", "consumer", "metadata", "admin")
+        for area in ("producer", "consumer", "metadata", "admin", "sasl")
     ]
 
 from kio.index import load_request_schema, load_response_schema

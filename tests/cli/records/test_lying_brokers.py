@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 from smq.cli.verbs import app
 from smq.client.client import connect
-from smq.client.clock import SYSTEM_CLOCK
 from smq.client.consuming import silence
 from smq.client.kafka.cluster import Cluster
 from smq.wire.records import Record
@@ -55,7 +54,8 @@ def fill(kafka: FakeKafka) -> None:
 @pytest.fixture
 def brokers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Brokers]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Cluster.__init__, "__defaults__", (DEADLINE_SECONDS, SYSTEM_CLOCK))
+    _, *others = Cluster.__init__.__defaults__ or ()
+    monkeypatch.setattr(Cluster.__init__, "__defaults__", (DEADLINE_SECONDS, *others))
     monkeypatch.setattr(silence, "SILENCE_SECONDS_MAX", DEADLINE_SECONDS)
     monkeypatch.setattr(silence.Silence.__init__, "__defaults__", (DEADLINE_SECONDS,))
     assert connect.__kwdefaults__ is not None
