@@ -158,7 +158,10 @@ def refusal(sentence: str) -> SystemExit:
 
 def _sentence(error: BrokerError) -> str:
     sentence = error.message or f"the broker answers {error.code.name}"
-    if error.code == ErrorCode.BROKER_NOT_AVAILABLE:
+    from smq.client.errors import ClosedUnanswered  # noqa: PLC0415  (as above)
+
+    is_there = isinstance(error, ClosedUnanswered)
+    if error.code == ErrorCode.BROKER_NOT_AVAILABLE and not is_there:
         sentence += "; start one with `smq serve`, or name another with --bootstrap"
     return sentence
 

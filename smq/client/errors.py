@@ -5,6 +5,21 @@ A broker's error, or the lack of an answer, is a BrokerError with Kafka's `code`
 
 from smq.model.errors import BrokerError, ErrorCode, NotFound, StoreError
 
+_NO_RIGHT = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "this user may not do that with the topic",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "this user may not do that with the group",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this user may not do that on the cluster",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "this user may not use the transactional id",
+}
+
+
+def explained(code: ErrorCode, message: str | None) -> str | None:
+    """A broker's message about a failure; of a right that is missing, with what to do."""
+    if code not in _NO_RIGHT:
+        return message
+    why = message.rstrip(".") if message else _NO_RIGHT[code]
+    return f"{why}; `smq acl why` tells what its rules allow, `smq acl add` adds one"
+
 
 class NoSuchTopic(BrokerError):
     """There is no topic of this name, or it was deleted while records were in flight."""
@@ -34,6 +49,16 @@ class BrokerUnavailable(BrokerError):
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.BROKER_NOT_AVAILABLE, message)
+
+
+class ClosedUnanswered(BrokerUnavailable):
+    """A broker has closed a connection before it has answered anything that asks for a right."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(
+            f"{message}; its listener may want TLS, a login or a certificate (security.protocol, "
+            "ssl.keystore.location)"
+        )
 
 
 class AuthenticationFailed(BrokerError):

@@ -12,7 +12,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from smq.client.clock import SYSTEM_CLOCK, Clock
-from smq.client.errors import NoSuchTopic
+from smq.client.errors import NoSuchTopic, explained
 from smq.client.kafka.answers import only
 from smq.client.kafka.connection import ANSWER_SECONDS_MAX, KafkaConnection
 from smq.client.kafka.questions import METADATA, Question
@@ -79,7 +79,7 @@ def check(error_code: int, message: str | None = None) -> None:
         raise BrokerError(
             ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker's error code {error_code}"
         ) from None
-    raise BrokerError(code, message)
+    raise BrokerError(code, explained(code, message))
 
 
 class Cluster:

@@ -10,13 +10,14 @@ nothing is owed: it is opened anew.
 """
 
 import secrets
+import ssl
 from collections import deque
 from math import inf
 from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from smq.client.clock import SYSTEM_CLOCK, Clock
-from smq.client.errors import AuthenticationFailed, BrokerUnavailable
+from smq.client.errors import AuthenticationFailed, BrokerUnavailable, ClosedUnanswered
 from smq.client.kafka.questions import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Question
 from smq.client.secure.logins import LoginFailed, SaslClient, login_by
 from smq.client.secure.opening import connected, in_tls, is_path
@@ -50,6 +51,8 @@ NONCE_BYTES = 24
 LOGIN_USED_SHARE = 0.9  # Of how long a login lasts; then the connection is opened anew.
 
 _SIZE = Struct(">i")
+_BEFORE_LOGIN = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
+_HAS_CLOSED = "it has closed the connection"
 
 
 class KafkaConnection:
@@ -68,6 +71,7 @@ class KafkaConnection:
     ) -> None:
         self.address = written(host, port)
         self._clock = clock
+        self._is_known = False  # Whether it has answered what it answers only to whom it takes.
         self._login_ends_s = inf
         self._owed: deque[tuple[Question[Any, Any], int, int]] = deque()
         self._last_correlation_id = 0
@@ -129,6 +133,7 @@ class KafkaConnection:
         answered, at = read_response_header(data, 0, question.api.key, version)
         if answered != correlation_id:
             raise PeerError(f"{self.address} answers {answered} where {correlation_id} was asked")
+        self._is_known = self._is_known or question not in _BEFORE_LOGIN
         return question.api.read_response(data, at, version)
 
     def _learn_versions(self) -> None:
@@ -152,7 +157,8 @@ class KafkaConnection:
         while token is not None:
             said = self.ask(SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=token))
             if said.error_code != ErrorCode.NONE:
-                raise self._refused(said.error_message or "it does not say why")
+                why = (said.error_message or "it does not say why").rstrip(".")
+                raise self._refused(f"{why}; check the user's name and password")
             token = self._next_of(login, said.auth_bytes)
         if said.session_lifetime_ms > 0:
             lasts_s = LOGIN_USED_SHARE * said.session_lifetime_ms / 1000
@@ -209,16 +215,21 @@ class KafkaConnection:
             except OSError as error:
                 raise self._unavailable(error) from error
             if count == 0:
-                raise self._unavailable("it has closed the connection")
+                raise self._unavailable(_HAS_CLOSED)
             if self._clock.monotonic_s() > until:
                 raise self._unavailable("its answer comes too slowly")
             received += count
         return data
 
     def _unavailable(self, reason: OSError | str) -> BrokerUnavailable:
-        if hasattr(self, "stream"):
-            self.close()
-        return _unavailable(self.address, reason)
+        if not hasattr(self, "stream"):
+            return _unavailable(self.address, reason)
+        self.close()
+        found = _unavailable(self.address, reason)
+        is_closed = reason == _HAS_CLOSED or isinstance(reason, ConnectionError | ssl.SSLError)
+        if self._is_known or not is_closed:
+            return found
+        return ClosedUnanswered(found.message or "")
 
 
 def opened(host: str, port: int, clock: Clock, security: Security) -> Stream:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from smq.client.secure.tls_stream import TlsStream
 
 PORT_MAX = 65_535
+_OF_ALERTS = (
+    "see whether this listener speaks TLS (security.protocol), and whether it wants a certificate "
+    "that it knows (ssl.keystore.location)"
+)
 
 
 def connected(
@@ -83,18 +87,30 @@ def in_tls(
         _shake_hands(secured, clock.monotonic_s() + seconds_max, clock)
     except ssl.SSLCertVerificationError as error:
         secured.close()
-        raise _no_tls(host, error.verify_message) from error
+        raise _no_tls(host, error.verify_message, _advice(error.verify_code)) from error
     except ssl.SSLError as error:
         secured.close()
-        raise _no_tls(host, error.reason or str(error)) from error
+        raise _no_tls(host, error.reason or str(error), _OF_ALERTS) from error
     except BaseException:
         secured.close()
         raise
     return TlsStream(secured)
 
 
-def _no_tls(host: str, why: str) -> AuthenticationFailed:
-    return AuthenticationFailed(f"no TLS with the broker at {host}: {why}")
+def _no_tls(host: str, why: str, advice: str) -> AuthenticationFailed:
+    return AuthenticationFailed(f"no TLS with the broker at {host}: {why.rstrip('.')}; {advice}")
+
+
+def _advice(verify_code: int) -> str:
+    """What to do about a certificate that OpenSSL does not accept (X509_V_ERR_…)."""
+    if verify_code in {9, 10}:
+        return "the broker needs a certificate that is valid now (ssl.keystore.location there)"
+    if verify_code in {62, 64}:
+        return (
+            "use a host name of the certificate, or give the broker one for this name (`smq certs "
+            "--host` makes one for a test)"
+        )
+    return "name the authority that has signed it (ssl.truststore.location, or ssl.ca.location)"
 
 
 def _shake_hands(secured: ssl.SSLSocket, until_s: float, clock: Clock) -> None:

@@ -272,3 +272,14 @@ def test_any_number_of_brokers_that_are_none_are_tried_until_the_deadline(
             with pytest.raises(BrokerUnavailable):
                 cluster.some_broker()
             assert 0 < len(tried) < 50
+
+
+def test_a_right_that_is_missing_comes_with_what_to_do() -> None:
+    for message, begins in ((None, "this user may not"), ("Topic authorization failed.", "Topic")):
+        with pytest.raises(BrokerError) as raised:
+            check(ErrorCode.TOPIC_AUTHORIZATION_FAILED, message)
+        said = raised.value.message or ""
+        assert said.startswith(begins)
+        assert said.endswith("; `smq acl why` tells what its rules allow, `smq acl add` adds one")
+    with pytest.raises(BrokerError, match="POLICY_VIOLATION"):
+        check(ErrorCode.POLICY_VIOLATION)

@@ -12,7 +12,7 @@ import pytest
 
 import smq
 from smq.client.clock import SYSTEM_CLOCK, Clock
-from smq.client.errors import AuthenticationFailed
+from smq.client.errors import AuthenticationFailed, BrokerUnavailable, ClosedUnanswered
 from smq.client.kafka.connection import BYTES_A_SECOND_MIN, KafkaConnection
 from smq.client.kafka.questions import ANSWER_BYTES_MAX, FETCH, METADATA
 from smq.client.producing.channel.wire_channel import WireChannel
@@ -74,6 +74,19 @@ def test_a_connection_that_ends_is_a_broker_that_is_not_available(kafka: FakeKaf
     kafka.faults["Metadata"].append("close")
     with pytest.raises(BrokerError, match="closed the connection"):
         connection.ask(METADATA, MetadataRequest())
+
+
+def test_a_broker_that_closes_before_it_answers_may_want_a_login(kafka: FakeKafka) -> None:
+    connection = connect(kafka)
+    kafka.faults["Metadata"].append("close")
+    with pytest.raises(ClosedUnanswered, match="may want TLS, a login or a certificate"):
+        connection.ask(METADATA, MetadataRequest())
+    connection = connect(kafka)
+    connection.ask(METADATA, MetadataRequest())
+    kafka.faults["Metadata"].append("close")
+    with pytest.raises(BrokerUnavailable) as raised:
+        connection.ask(METADATA, MetadataRequest())
+    assert not isinstance(raised.value, ClosedUnanswered)
 
 
 def test_an_answer_that_was_not_read_to_its_end_ends_the_connection(
@@ -184,7 +197,7 @@ def test_a_user_logs_in_before_all_other_questions(guarded: FakeKafka, mechanism
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"sasl_password": "pen"}, "invalid credentials"),
+        ({"sasl_password": "pen"}, "invalid credentials.*; check the user's name and password"),
         ({"sasl_username": "bob"}, "invalid credentials"),
         ({"sasl_mechanism": "SCRAM-SHA-512"}, "it knows SCRAM-SHA-256, PLAIN"),
     ],

@@ -12,6 +12,8 @@ AUTHORITY = make_pair("test", 1, wall_ms())
 OTHER = make_pair("other", 1, wall_ms())
 BROKER = make_pair("broker", 1, wall_ms(), AUTHORITY, ["localhost", "127.0.0.1"])
 ELSEWHERE = make_pair("broker", 1, wall_ms(), AUTHORITY, ["elsewhere"])
+DAY_MS = 24 * 3600 * 1000
+EXPIRED = make_pair("broker", 1, wall_ms() - 2 * DAY_MS, AUTHORITY, ["localhost"])
 ALICE = make_pair("alice", 1, wall_ms(), AUTHORITY)
 
 

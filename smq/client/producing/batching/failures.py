@@ -1,6 +1,6 @@
 """The errors with which a producer fails records."""
 
-from smq.client.errors import BrokerUnavailable, RecordTooLarge, ReferenceRejected
+from smq.client.errors import BrokerUnavailable, RecordTooLarge, ReferenceRejected, explained
 from smq.client.producing.batching.batch_queue import ParcelBatch, PartitionQueue
 from smq.client.producing.channel.produce_request import ProduceAnswer
 from smq.model.errors import BrokerError, ErrorCode
@@ -48,4 +48,4 @@ def refused(answer: ProduceAnswer) -> BrokerError:
         )
     if code is ErrorCode.INVALID_RECORD and answer.error_message is not None:
         return ReferenceRejected(answer.error_message)
-    return BrokerError(code, answer.error_message or _SENTENCES.get(code))
+    return BrokerError(code, explained(code, answer.error_message or _SENTENCES.get(code)))
