@@ -29,3 +29,4 @@ def test_the_guide_leads_from_loopback_to_a_network(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "read: b'hello from beyond loopback'" in done.stdout
     assert "OUTSIDE://0.0.0.0:9192" in done.stdout
+    assert "\nlistener OUTSIDE 10.99.0.1:9192\nready 127.0.0.1:9092\n" in done.stdout

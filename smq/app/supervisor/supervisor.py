@@ -13,7 +13,7 @@ broker: all processes are asked to end, and killed at the deadline.
 import os
 import select
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -27,7 +27,7 @@ from smq.app.process.status import ProcessStatus, Status, status_path
 from smq.app.supervisor import timeline
 from smq.app.supervisor.datadir import DataDirectory
 from smq.model.config import bracketed
-from smq.security.listeners import UNIX, http_told_host, listeners_of
+from smq.security.listeners import UNIX, Endpoint, http_told_host, listeners_of
 
 STOP_DEADLINE_MS = 4500  # The documented limit is 5 s; the kernel needs the rest to free memory.
 LATE_MS = 5000  # A start takes one second; two, with a large log to recover.
@@ -83,6 +83,10 @@ def restart_pause_ms(died_young: int) -> int:
     if died_young <= 1:
         return 0
     return int(min(RESTART_PAUSE_MS_MIN * 2 ** (died_young - 2), RESTART_PAUSE_MS_MAX))
+
+
+def _listed(addresses: Mapping[int, Endpoint]) -> str:
+    return ",".join(f"{bracketed(host)}:{port}" for host, port in addresses.values())
 
 
 @dataclass(slots=True)
@@ -165,6 +169,7 @@ class Supervisor:
         if not self.announced and all(each.ready for each in self.processes):
             self.announced = True
             self._say_console()
+            self._say_other_listeners()
             self.say(f"ready {self._bootstrap()}")
 
     def _say_console(self) -> None:
@@ -173,6 +178,12 @@ class Supervisor:
         if listener is not None and not self.estate.config.authorizer_class_name:
             address = console_address(*listener.getsockname()[:2])
             self.say(f"console http://{address}/#token={self.estate.console_token}")
+
+    def _say_other_listeners(self) -> None:
+        """`ready` has the first one's addresses."""
+        _, *others = (name for name in self.estate.addresses if name != UNIX)
+        for name in others:
+            self.say(f"listener {name} {_listed(self.estate.addresses[name])}")
 
     def _tell_who_is_late(self) -> None:
         late = [process.name for process in self.processes if not process.ready]
@@ -265,8 +276,7 @@ class Supervisor:
 
     def _bootstrap(self) -> str:
         """Where clients reach the first listener of each node."""
-        first = next(iter(self.estate.addresses.values()))
-        return ",".join(f"{bracketed(host)}:{port}" for host, port in first.values())
+        return _listed(next(iter(self.estate.addresses.values())))
 
     def _http(self) -> str:
         listener = self.estate.http_listener
