@@ -275,7 +275,9 @@ class CoordinatorServer:
     def _publish_changes(self) -> None:
         access, topics = self._coordinator.access, self._coordinator.topics
         if access.changes != self._published_access:  # First: a shard serves once it has a catalog.
-            is_news, self._published_access = self._published_access >= 0, access.changes
+            # A coordinator before this one may have committed a change, and told nobody.
+            is_news = self._published_access >= 0 or bool(access.published)
+            self._published_access = access.changes
             self._publish_access(access.published)
             for node in self._coordinator.config.node_ids if is_news else ():
                 self._errands.ask(node, FollowRights(), lambda _: None)

@@ -200,7 +200,7 @@ class ShardServer:
 
     def _take(self, connection: Connection, buffer: Buffer) -> None:
         """Take what was received: a login, requests, or a login behind requests."""
-        if connection.needs_loop:
+        if connection.needs_loop or connection.session is not None:
             self.logins.look(connection, buffer)
         while True:
             if connection.login is not None:

@@ -302,7 +302,13 @@ class Logins:
     def look(self, connection: Connection, buffer: Buffer) -> None:
         """If its session has expired, begin to renew it, or close."""
         known = self._known.get(connection)
-        if known is None or not known.has_expired or connection.login is not None:
+        if known is None or connection.login is not None:
+            return
+        expiry = known.expiry
+        if expiry is not None and not known.has_expired and expiry.left_ms() == 0:
+            expiry.cancel()  # A turn takes what has come before it looks at timers.
+            self._expire(connection)
+        if not known.has_expired:
             return
         start = buffer.start + SIZE_BYTES
         key = bytes(buffer.view[start : min(start + KEY_BYTES, buffer.end)])

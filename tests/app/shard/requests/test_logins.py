@@ -16,6 +16,7 @@ from smq.app.process.unix_users import principal_of_user
 from smq.app.shard.connections import newcomers
 from smq.app.shard.connections.entrance import Entrance
 from smq.model.errors import ErrorCode
+from smq.model.security_settings import STANDARD_AUTHORIZER
 from smq.security.decoys import Decoys
 from smq.security.mechanisms import MECHANISMS, LoginServers
 from smq.security.principals import Principal
@@ -192,6 +193,23 @@ def test_a_session_that_has_expired_takes_only_a_login(door: Door) -> None:
     client.wait_closed()
     assert client.correlations() == [5, 6, 7]
     assert door.server.logins.expired_count == 1
+
+
+def test_a_request_that_comes_with_the_end_of_its_session_is_not_served(tmp_path: Path) -> None:
+    with benches(tmp_path, Door) as make:
+        door = make(topic("one"), authorizer_class_name=STANDARD_AUTHORIZER)
+        door.lifetime_ms = 60_000
+        door.add_entrance()
+        client = door.client()
+        logged_in(door, client)
+        settle(door, client)
+        expiry = door.server.logins._known[door.connection].expiry
+        assert expiry is not None
+        expiry.due_ns = 0  # The loop has stood still, and sees its timers after what has come.
+        client.send(fetch("one", correlation=8))
+        client.wait_closed()
+        assert client.correlations() == []
+        assert door.server.logins.expired_count == 1
 
 
 def test_a_fetch_that_waits_when_its_session_expires_is_answered(door: Door) -> None:
