@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from smq.app.shard.requests import requests
 from smq.security.acls import Operation
 from smq.testing.simulation.events import KINDS, Event, events_of
+from smq.testing.simulation.guests import SimGuest
 from smq.testing.simulation.people import ALL_GUESTS, GUARDED, GUESTS, UID, password_of, rule, topic
 from smq.testing.simulation.permits import DELETED, Changing, Permits, SimRight
 from smq.testing.simulation.run import Workplace, run_many, simulate, workplace
@@ -93,6 +95,14 @@ def test_a_right_is_given_used_and_taken_in_a_run(place: Workplace) -> None:
     assert f"rule {PERMIT_READS} is deleted" in said
     assert "guest-0 gets password 1" in said
     assert outcome.acks == 3  # Two of others, and the one for which the guest had a right.
+
+
+def test_a_record_is_found_that_was_appended_without_a_right(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "refuse_topics", lambda *_given, **_named: None)
+    monkeypatch.setattr(SimGuest, "check", lambda *_given, **_named: None)
+    assert "nobody might write it" in simulate(1, place, SCENE).why
 
 
 def test_earlier_seeds_have_no_logins_and_later_ones_have_all_kinds_of_changes() -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from random import Random
 
 from smq.testing.simulation.ledger import Incarnation
-from smq.testing.simulation.people import ALL_GUESTS, GUARDED, GUESTS
+from smq.testing.simulation.people import ALL_GUESTS, GUARDED, GUESTS, LIFETIMES_MS
 from smq.testing.simulation.transacting import CREATE_ATTEMPTS, TRANSACT
 from smq.testing.simulation.world import World
 
@@ -26,6 +26,8 @@ SCENES_MAX, SCENE_MS = 5, 1200
 DEATHS_SHARE, DEATHS = 0.4, ("kill", "kill", "kill-all", "cut-power")
 LEVELS = ("os", "disk", "os")  # Of the guarded topics.
 PARTITIONS, MANY = 2, 18  # Of each; of one log: more than a fetch without a session tells.
+FREEZE, FREEZES_SHARE = "freeze", 0.5  # Of scenes in which sessions end.
+LIFETIMES = sorted({each for each in LIFETIMES_MS if each})
 WAITS_MS = (0, 300, 3000, 3000)
 # The numbers of rules (permits.changing_rules): the teller's, then those of each guest's two
 # operations: three topics, all topics by their prefix, and a denial of the first.
@@ -175,13 +177,17 @@ def _changing(chance: Random, at_ms: int) -> Scene:
 
 
 def _expiring(chance: Random, at_ms: int) -> Scene:
-    """A guest writes, and again when its session may be over."""
+    """A guest writes, and again when its session may be over, perhaps to a shard that stands still
+    when it ends."""
     guest, topic = chance.randrange(len(GUESTS)), chance.randrange(2)
     scene: Scene = [(at_ms, PERMIT, (rule_number(guest, WRITES, PREFIX), 1))]
-    for lifetime_ms in (0, 1500, 1500, 4000):
+    for lifetime_ms in (0, *LIFETIMES):
         for _ in range(chance.randint(1, 5)):
-            due_ms = at_ms + 50 + lifetime_ms + chance.randint(0, 200)
+            due_ms = at_ms + 50 + lifetime_ms + chance.randint(0, 300)
             scene.append((due_ms, WRITE, (guest, topic, chance.randrange(2))))
+    if chance.random() < FREEZES_SHARE:
+        due_ms = at_ms + chance.choice(LIFETIMES) + chance.randint(-50, 100)
+        scene.append((due_ms, FREEZE, (chance.randrange(6), 500)))
     return scene
 
 
@@ -217,7 +223,7 @@ def secured_of(
     for _ in range(chance.randint(1, SCENES_MAX)):
         at_ms = 20 + chance.randint(0, max(end_ms, SCENE_MS))
         scene = chance.choice(scenes)(chance, at_ms)
-        events += scene
+        events += [each for each in scene if each[1] in kinds]
         changes = [each_ms for each_ms, kind, _ in scene if kind in (PERMIT, PASSWORD)]
         if deaths and chance.random() < DEATHS_SHARE:
             kind = chance.choice(deaths)

@@ -23,14 +23,14 @@ from smq.shard.fetch_sessions import FetchSession, Serving
 from smq.store.access import AccessTables
 from smq.testing.simulation.defects.mutant import Change, Mutant
 from smq.testing.simulation.people import TELLERS_TOPICS
-from smq.testing.simulation.securing import SECURING
+from smq.testing.simulation.securing import FREEZE, SECURING
 from smq.testing.simulation.transacting import CHECKPOINT, TRANSACT
 from smq.wire.internal.form import Question
 from smq.wire.internal.messages import FollowRights
 
 _ask, _check = Errands.ask, Rights.check
 
-SECURED = frozenset({"create"}) | SECURING
+SECURED = frozenset({"create", FREEZE}) | SECURING
 DYING = SECURED | {"kill", "kill-all", "cut-power", "disk-is-slow"}
 TELLING = SECURED | {TRANSACT, CHECKPOINT, "kill"}
 
@@ -148,7 +148,7 @@ MUTANTS = (
         "a connection is served after its session",
         SECURED,
         (Change(Logins, "_expire", _expire_later),),
-        seed=6,
+        seed=2,
     ),
     Mutant(
         "password-changes-silently",
@@ -165,7 +165,7 @@ MUTANTS = (
             Change(ScramServer, "is_current", _is_always_current),
             Change(PlainServer, "is_current", _is_always_current),
         ),
-        seed=71,
+        seed=101,
     ),
     Mutant(
         "rights-change-silently",
@@ -182,7 +182,7 @@ MUTANTS = (
             Change(AccessTables, "add_rules", _add_lazily),
             Change(AccessTables, "delete_rules", _delete_lazily),
         ),
-        seed=12,
+        seed=4,
     ),
     Mutant(
         "ends-ask-for-rights-to-topics",
