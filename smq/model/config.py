@@ -487,7 +487,7 @@ def documentation() -> str:
     rows = ["| setting | default | changes | meaning |", "|---|---|---|---|"]
     for each in SETTINGS.values():
         default = each.default_words or f"`{_toml(each.default)}`"
-        choices = f" One of {', '.join(each.one_of)}." if each.one_of else ""
+        choices = f" One of {each.choices}." if each.one_of else ""
         secret = f" {HIDDEN_WORDS}" if each.secret else ""
         about = f"{each.doc}{choices}{secret}"
         rows.append(f"| `{each.name}` | {default} | {each.update.value} | {about} |")

@@ -62,6 +62,11 @@ class Setting(NamedTuple):
         return self.name.replace(".", "_")
 
     @property
+    def choices(self) -> str:
+        """The values of `one_of` in words."""
+        return ", ".join(each or "nothing" for each in self.one_of)
+
+    @property
     def option(self) -> str:
         return "--" + self.name.replace(".", "-")
 
@@ -117,7 +122,7 @@ def _str_value(setting: Setting, raw: object) -> str:
     if not isinstance(raw, str):
         raise ValueError(f"{raw!r} is not text")  # noqa: TRY004  (one error, shown to the user)
     if setting.one_of and raw not in setting.one_of:
-        raise ValueError(f"{raw!r} is not one of {', '.join(setting.one_of)}")
+        raise ValueError(f"{raw!r} is not one of {setting.choices}")
     return raw
 
 

@@ -97,8 +97,8 @@ def _problems_of_http(config: Config) -> Iterator[Problem]:
     if is_open and not (config.authorizer_class_name or config.allow_plaintext):
         yield Problem(
             f"http.host: HTTP would be reached from other hosts at {config.http_host} without "
-            "encryption and logins; set authorizer.class.name, which leaves whether the broker "
-            "lives and its metrics, listen on 127.0.0.1, or accept that with allow.plaintext=true"
+            "encryption and logins; set authorizer.class.name, with which it tells no more than "
+            "health and metrics, listen on 127.0.0.1, or accept that with allow.plaintext=true"
         )
 
 

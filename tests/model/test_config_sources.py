@@ -83,6 +83,11 @@ def test_no_problem_tells_a_secret() -> None:
     assert problems == ["lag.alert.webhook: it is no http:// or https:// URL"]
 
 
+def test_a_value_that_may_be_empty_is_named_so() -> None:
+    [problem] = problems_of(command_line={"ssl.keystore.type": "DER"})
+    assert problem.endswith("'DER' is not one of nothing, PEM, PKCS12, JKS")
+
+
 def test_every_problem_is_named_at_once() -> None:
     problems = problems_of(
         file="prot = 1\nshards = 'many'",
