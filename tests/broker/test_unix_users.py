@@ -101,11 +101,11 @@ def test_the_broker_s_user_does_everything_by_its_data_directory(broker: SmqBrok
 
 def test_a_user_may_do_what_rules_say_of_its_name_and_of_loopback(broker: SmqBroker) -> None:
     produce = partial(produced, kafka_socket(broker))
-    refused = "BrokerError: CLUSTER_AUTHORIZATION_FAILED"  # No id for a producer.
-    assert result_as(NOBODY, produce) == refused
+    refused = "BrokerError: CLUSTER_AUTHORIZATION_FAILED: "  # No id for a producer.
+    assert result_as(NOBODY, produce).startswith(refused)
     allow(broker, "User:unix/nobody", Operation.WRITE, host="127.0.0.1")
     assert result_as(NOBODY, produce) == [KAFKA, True, True]
-    assert result_as(NAMELESS, produce) == refused
+    assert result_as(NAMELESS, produce).startswith(refused)
     allow(broker, f"User:unix/{NAMELESS}", Operation.WRITE)
     assert result_as(NAMELESS, produce) == [KAFKA, True, True]
 
