@@ -14,7 +14,7 @@ import pytest
 from smq.client.errors import BrokerUnavailable
 from smq.client.locate import AUTO, KAFKA, SHARED_MEMORY, Way, bootstrap_of, reach_of, way_to
 from smq.client.secure.security import PLAINTEXT, Security
-from tests.another_user import needs_root
+from tests.another_user import needs_root, result_as
 from tests.client.fake_kafka import FakeKafka
 
 
@@ -80,6 +80,17 @@ def test_a_login_is_not_sent_where_another_user_s_file_says(tmp_path: Path, name
     assert way_to(tmp_path).bootstrap == "127.0.0.1:7"
     with pytest.raises(BrokerUnavailable, match="no broker serves the data directory"):
         way_to(tmp_path / "none", alice)
+
+
+@needs_root
+def test_another_user_s_data_directory_leads_to_its_socket(tmp_path: Path) -> None:
+    (tmp_path / "status.json").write_text('{"bootstrap": "127.0.0.1:7"}')
+    tmp_path.chmod(0o700)
+    said = result_as(4321, lambda: way_to(tmp_path))
+    assert said.startswith(
+        f"BrokerUnavailable: BROKER_NOT_AVAILABLE: the data directory {tmp_path}"
+    )
+    assert "the path of its unix socket" in said
 
 
 DEEP = pytest.param("[" * 200_000, id="deep")
