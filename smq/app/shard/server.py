@@ -34,8 +34,9 @@ from smq.app.shard.connections.request_times import PRODUCE_KEY, RequestTimes
 from smq.app.shard.door.session import Session
 from smq.app.shard.requests.acks import Acks
 from smq.app.shard.requests.answering import Answering
+from smq.app.shard.requests.fair_lane import Submit
 from smq.app.shard.requests.legacy import requests_of
-from smq.app.shard.requests.logins import Logins, Submit
+from smq.app.shard.requests.logins import Logins
 from smq.app.shard.requests.replies import Replies
 from smq.app.shard.requests.unfinished import UnfinishedRequests
 from smq.app.shard.turns.kernel_turns import KernelTurns

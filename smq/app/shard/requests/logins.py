@@ -14,7 +14,6 @@ long its check took cannot be seen.
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Protocol, TypeVar
 
 from gateway.login import Checking, Login, LoginSession, Reply
 from shm.cluster import LoginCounts
@@ -29,6 +28,7 @@ from smq.app.shard.connections.entrance import Entrance
 from smq.app.shard.connections.newcomers import Newcomers
 from smq.app.shard.connections.receive import Buffer
 from smq.app.shard.connections.tls_socket import TlsSocket
+from smq.app.shard.requests.fair_lane import FairLane, Submit
 from smq.app.shard.requests.replies import Replies
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.security.principals import ANONYMOUS, Peer, Principal
@@ -40,17 +40,6 @@ RENEWALS_NS = 1_000_000_000  # A login is renewed at most once a second, as in K
 NOTICES_NS = 60 * 1_000_000_000  # Failed logins are told of once a minute.
 KEY_BYTES = 2
 _FAILED = {int(ErrorCode.SASL_AUTHENTICATION_FAILED): 1}
-
-
-Result = TypeVar("Result")
-
-
-class Submit(Protocol):
-    """Does work elsewhere, and calls `done` in the loop with its result."""
-
-    def __call__(
-        self, work: Callable[[], Result], done: Callable[[Result | OSError], None], /
-    ) -> None: ...
 
 
 class Guest:
@@ -69,7 +58,7 @@ class Guest:
 class Logins:
     """The logins of one shard.
 
-    submit        hashes passwords and finds users' names, away from the loop
+    submit        hashes passwords and finds users' names, away from the loop, fairly by `lane`
     release       takes a connection back from a kernel's tables
     notices       of failed logins, for the operator
     """
@@ -83,7 +72,8 @@ class Logins:
         release: Callable[[Connection], None],
     ) -> None:
         self._loop, self._shard, self._replies = loop, shard, replies
-        self._submit, self._release = submit, release
+        self._release = release
+        self.lane = FairLane(submit)
         self.newcomers = Newcomers(loop)
         self._known: dict[Connection, Guest] = {}
         self.logged_in_count = self.failed_count = self.expired_count = 0
@@ -121,7 +111,8 @@ class Logins:
         if uid in users:
             self._enter(connection, users[uid])
             return
-        self.newcomers.add(connection, f"{RESERVED_PREFIX}{uid}")
+        address = f"{RESERVED_PREFIX}{uid}"
+        self.newcomers.add(connection, address)
         connection.needs_loop = True
         connection.working += 1
         connection.pause_if_full()
@@ -133,11 +124,12 @@ class Logins:
                 self._enter(connection, principal)
                 self._replies.change(connection)
 
-        self._submit(partial(principal_of_user, uid), found)
+        self.lane.add(connection, address, partial(principal_of_user, uid), found)
 
     def gone(self, connection: Connection) -> None:
         """It is closed."""
         self.newcomers.forget(connection)
+        self.lane.forget(connection)
         if connection.tls is not None and connection.tls.has_failed:
             self.failed_count += 1
         known = self._known.pop(connection, None)
@@ -218,7 +210,7 @@ class Logins:
             if not connection.closed:
                 self._carry(connection, checking.then(answer), began_ns)
 
-        self._submit(work, done)
+        self.lane.add(connection, connection.caller.host, work, done)
 
     def _carry(self, connection: Connection, reply: Reply, began_ns: int) -> None:
         if reply.has_failed:

@@ -15,6 +15,7 @@ from smq.app.process.clock import monotonic_ns
 from smq.app.process.unix_users import principal_of_user
 from smq.app.shard.connections import newcomers
 from smq.app.shard.connections.entrance import Entrance
+from smq.app.shard.requests.fair_lane import FairLane
 from smq.model.errors import ErrorCode
 from smq.model.security_settings import STANDARD_AUTHORIZER
 from smq.security.decoys import Decoys
@@ -25,6 +26,7 @@ from smq.wire.generated.metadata import MetadataRequest
 from smq.wire.generated.sasl_authenticate import SaslAuthenticateRequest
 from smq.wire.generated.sasl_handshake import SaslHandshakeRequest
 from tests.app.fake_peers import turn_until
+from tests.app.shard.requests.test_fair_lane import HeldLane
 from tests.app.shard_client import (
     Client,
     ServerBench,
@@ -264,6 +266,24 @@ def test_a_client_that_goes_while_its_password_is_checked_leaves_nothing(door: D
     turn_until(door.loop, lambda: len(door.server.clients) == 0)
     settle(door)
     assert len(door.server.logins.newcomers) == 0
+
+
+def test_passwords_of_clients_that_have_gone_are_not_checked(door: Door) -> None:
+    thread = HeldLane()
+    logins = door.server.logins
+    logins.lane = FairLane(thread.submit)
+    for _ in range(5):
+        client = door.client()
+        client.send(handshake() + token(WRONG))
+        turn_until(door.loop, lambda: len(logins.lane) > 0 or bool(thread.given))
+        client.socket.close()
+        turn_until(door.loop, lambda: len(door.server.clients) == 0)
+    assert len(logins.lane) == 0
+    client = door.client()
+    client.send(handshake() + token(RIGHT))
+    turn_until(door.loop, lambda: len(logins.lane) == 1)
+    thread.run()
+    client.wait(2)
 
 
 # --- TLS -----------------------------------------------------------------------------------------
