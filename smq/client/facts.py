@@ -13,11 +13,13 @@ RESOURCE_BROKER = 4
 
 
 class BrokerFacts(NamedTuple):
-    """The cluster's id, a broker's settings by name, and the host that answered."""
+    """The cluster's id, a broker's settings by name, and the host that answered; whether it was
+    asked in TLS."""
 
     cluster_id: str
     settings: Mapping[str, str]
     host: str = ""
+    is_in_tls: bool = False
 
 
 def broker_facts(cluster: Cluster) -> BrokerFacts:
@@ -34,4 +36,5 @@ def broker_facts(cluster: Cluster) -> BrokerFacts:
     host, _, _ = broker.address.rpartition(":")
     if is_path(broker.address):
         host = settings.get("host", "")
-    return BrokerFacts(cluster.cluster_id, settings, host.strip("[]"))
+    is_in_tls = cluster.security.tls is not None
+    return BrokerFacts(cluster.cluster_id, settings, host.strip("[]"), is_in_tls)

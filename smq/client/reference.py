@@ -251,11 +251,18 @@ class Payloads:
     @cached_property
     def store(self) -> UploadTarget:
         """The filer. Raises StoreError: it cannot be reached."""
-        cluster_id, settings, host = self._facts
+        cluster_id, settings, host, is_in_tls = self._facts
         root = settings["filer.root"]
         location = Location.named_by(settings)
         is_here = not why_wire_only() and is_marked(Path(root), cluster_id)
         if not location.is_s3 and not is_here:
+            if is_in_tls:
+                raise Unavailable(
+                    root,
+                    "the broker's filer is on another host, which is reached by HTTP without "
+                    "encryption, and this client asks for TLS; work with payloads on the broker's "
+                    "host, or in a bucket (filer.root=s3://…)",
+                )
             if (port := number_of(settings, "http.port", -1)) > 0:
                 return RemoteFiler(host, port, self._clock)
             raise Unavailable(

@@ -1,5 +1,6 @@
 """Payloads as a client sees them: mapped here, downloaded from elsewhere, verified once."""
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +250,18 @@ def test_a_directory_of_another_host_is_reached_over_http(tmp_path: Path) -> Non
     assert isinstance(payloads.store, RemoteFiler)
     with pytest.raises(Unavailable, match="does not answer"):  # Nobody listens there.
         payloads.upload("images", b"payload")
+
+
+def test_what_is_to_be_encrypted_is_never_sent_by_http(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        port = str(listener.getsockname()[1])
+        settings = {"filer.root": str(tmp_path), "http.port": port}
+        payloads = Payloads(lambda: BrokerFacts("ours", settings, "127.0.0.1", is_in_tls=True))
+        with pytest.raises(Unavailable, match="without encryption, and this client asks for TLS"):
+            payloads.upload("images", b"payload")
+        with pytest.raises(BlockingIOError):
+            listener.accept()
 
 
 def test_a_records_payload_is_its_value_or_the_bytes_that_its_handle_names(tmp_path: Path) -> None:
