@@ -31,6 +31,7 @@ from smq.security.acls import (
     ResourceType,
     described,
 )
+from smq.security.addresses import is_address, written
 from smq.security.authorizer import Authorizer
 from smq.security.principals import Peer, Principal, parse_super_users
 from smq.security.rules import Rules
@@ -61,7 +62,23 @@ Groups = Annotated[list[str] | None, typer.Option("--group", help="A consumer gr
 Ids = Annotated[list[str] | None, typer.Option("--transactional-id", help="A transactional id.")]
 OnCluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
 Prefixed = Annotated[bool, typer.Option("--prefixed", help="The names are beginnings of names.")]
-Host = Annotated[str, typer.Option("--host", help="Only from this address; `*` is any.")]
+
+
+def _written(host: str | None) -> str | None:
+    """As clients' addresses are written: a rule with another form of one would never apply."""
+    return host and written(host)
+
+
+def _address(host: str) -> str:
+    """Likewise, of an address only."""
+    if host != WILDCARD and not is_address(host):
+        raise typer.BadParameter(f"{host} is no address of IPv4 or IPv6")
+    return written(host)
+
+
+Host = Annotated[
+    str, typer.Option("--host", help="Only from this address; `*` is any.", callback=_address)
+]
 Deny = Annotated[bool, typer.Option("--deny", help="Deny: such a rule wins over others.")]
 
 
@@ -135,7 +152,10 @@ def remove(  # noqa: PLR0913, PLR0917  (as above)
     topic: Topics = None,
     group: Groups = None,
     transactional_id: Ids = None,
-    host: Annotated[str | None, typer.Option("--host", help="Only rules of this address.")] = None,
+    host: Annotated[
+        str | None,
+        typer.Option("--host", help="Only rules of this address.", callback=_written),
+    ] = None,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     data_dir: BrokersDirectory = None,
     *,
@@ -169,7 +189,9 @@ def why(  # noqa: PLR0913, PLR0917  (as above)
     topic: Topics = None,
     group: Groups = None,
     transactional_id: Ids = None,
-    host: Annotated[str, typer.Option("--host", help="The address it comes from.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option("--host", help="The address it comes from.", callback=_address)
+    ] = "127.0.0.1",
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     data_dir: BrokersDirectory = None,
     *,

@@ -13,6 +13,7 @@ A quota of a user and a client applies to that pair, a user's quota to all of it
 import json
 import math
 from collections.abc import Mapping
+from ipaddress import ip_address
 from typing import NamedTuple
 
 USER, CLIENT, IP = "user", "client-id", "ip"
@@ -79,8 +80,10 @@ def limit_of(quotas: Quotas, name: str, client_id: str) -> Limit | None:
 
 
 def connection_limit_of(quotas: Quotas, ip: str) -> float | None:
-    """How many connections an address may make per second; None: any number."""
-    for name in (ip, None):
+    """How many connections an address may make per second; None: any number. One of IPv6 may be
+    named in its short form, too."""
+    short = str(ip_address(ip)) if ":" in ip else ip
+    for name in (ip, short, None):
         found = quotas.get(key_of({IP: name}), {}).get(CONNECTIONS)
         if found is not None:
             return float(found)

@@ -56,6 +56,16 @@ def test_rules_are_added_listed_and_removed(broker: SmqBroker) -> None:
     assert acl(broker, "list", "--principal", "User:alice") == ""
 
 
+def test_an_address_is_written_as_clients_addresses_are(broker: SmqBroker) -> None:
+    rule = "DENY User:eve from 0:0:0:0:0:0:0:1 READ on TOPIC t (LITERAL)\n"
+    denied = "User:eve", "--operation", "read", "--topic", "t", "--host", "::1"
+    assert acl(broker, "add", *denied, "--deny") == rule
+    assert f"from 0:0:0:0:0:0:0:1: a rule denies it: {rule}" in acl(broker, "why", *denied)
+    assert acl(broker, "remove", *denied) == rule
+    refused = acl(broker, "add", *denied[:-1], "queue.example", exit_code=2)
+    assert "is no address" in refused
+
+
 def test_the_rule_that_decides_is_named(broker: SmqBroker) -> None:
     acl(broker, "add", "User:bob", "--operation", "alter-configs", "--topic", "t", "--topic", "*")
     why = "why", "User:bob", "--topic", "t", "--operation"

@@ -252,7 +252,7 @@ def test_a_directory_of_another_host_is_reached_over_http(tmp_path: Path) -> Non
         payloads.upload("images", b"payload")
 
 
-def test_what_is_to_be_encrypted_is_never_sent_by_http(tmp_path: Path) -> None:
+def test_a_client_with_tls_sends_no_payload_by_http(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
         port = str(listener.getsockname()[1])

@@ -54,7 +54,7 @@ def test_clients_of_a_user_share_its_quota_and_others_do_not() -> None:
 
 def test_addresses_have_a_default() -> None:
     quotas = {key_of({IP: None}): {CONNECTIONS: "5.0"}, key_of({IP: "::1"}): {CONNECTIONS: "0.0"}}
-    assert connection_limit_of(quotas, "::1") == 0
+    assert connection_limit_of(quotas, "::1") == connection_limit_of(quotas, "0:0:0:0:0:0:0:1") == 0
     assert connection_limit_of(quotas, "10.0.0.1") == 5
     assert connection_limit_of({}, "::1") is None
 

@@ -14,6 +14,7 @@ from smq.app.shard.connections.entrance import OPEN, Entrance
 from smq.app.shard.connections.limited import look
 from smq.app.shard.connections.tls_socket import SharedTurn, TlsSocket
 from smq.model.config import Config
+from smq.security.addresses import written
 from smq.security.caller import Caller
 from smq.shard.shard import Shard
 
@@ -70,7 +71,7 @@ class Clients:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if address[0] == sock.getsockname()[0]:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, HOST_SEND_BYTES)
-        caller, context = Caller(*address[:2]), entrance.context
+        caller, context = Caller(written(address[0]), address[1]), entrance.context
         spoken = sock if context is None else TlsSocket(sock, context(), self.shared_by_tls)
         self._serve(Connection(self._loop, spoken, caller, self._owner), entrance)
 

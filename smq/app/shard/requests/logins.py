@@ -31,6 +31,7 @@ from smq.app.shard.connections.tls_socket import TlsSocket
 from smq.app.shard.requests.fair_lane import FairLane, Submit
 from smq.app.shard.requests.replies import Replies
 from smq.model.errors import BrokerError, ErrorCode, PeerError
+from smq.security.addresses import network_of
 from smq.security.principals import ANONYMOUS, Peer, Principal
 from smq.security.sasl import RESERVED_PREFIX
 from smq.shard.shard import Shard
@@ -99,7 +100,7 @@ class Logins:
         if entrance.users is not None:
             self._welcome_user(connection, entrance.users)
             return
-        self.newcomers.add(connection, connection.caller.host)
+        self.newcomers.add(connection, network_of(connection.caller.host))
         connection.needs_loop = True
         if entrance.rules is not None:
             connection.login = Login(entrance.rules, self._shard, connection.caller)
@@ -210,7 +211,7 @@ class Logins:
             if not connection.closed:
                 self._carry(connection, checking.then(answer), began_ns)
 
-        self.lane.add(connection, connection.caller.host, work, done)
+        self.lane.add(connection, network_of(connection.caller.host), work, done)
 
     def _carry(self, connection: Connection, reply: Reply, began_ns: int) -> None:
         if reply.has_failed:

@@ -69,6 +69,23 @@ def test_clients_beyond_the_limit_are_closed_and_idle_ones_after_their_time(make
     assert len(bench.server.clients) == 1
 
 
+@pytest.mark.parametrize(
+    ("source", "known_as"), [("127.0.0.2", "127.0.0.2"), ("::1", "0:0:0:0:0:0:0:1")]
+)
+def test_a_client_of_a_listener_on_every_address_is_known_as_in_rules(
+    make: Make, source: str, known_as: str
+) -> None:
+    bench = make()
+    listener = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    bench.loop.opened.append(listener)
+    bench.server.clients.listen(listener)
+    port = listener.getsockname()[1]
+    with socket.create_connection((source, port), source_address=(source, 0)):
+        turn_until(bench.loop, lambda: len(bench.server.clients) == 1)
+        [connection] = bench.server.clients.by_fd.values()
+        assert connection.caller.rights.peer.host == known_as
+
+
 def test_a_connection_from_this_host_has_a_bounded_send_buffer(
     make: Make,
 ) -> None:
