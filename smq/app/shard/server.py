@@ -271,6 +271,7 @@ class ShardServer:
 
             def read() -> None:
                 tls.is_due = False
+                connection.pause_if_full()  # It may have been throttled since: then it resumes.
                 if not (connection.closed or connection.is_closing or connection.is_full):
                     self.readable(connection)
 

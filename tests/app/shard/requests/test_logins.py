@@ -1,6 +1,7 @@
 """Logins at a shard: what a connection may do before and after, and for how long."""
 
 import os
+import select
 import socket
 import ssl
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from smq.app.shard.connections.entrance import Entrance
 from smq.app.shard.requests.fair_lane import FairLane
 from smq.model.errors import ErrorCode
 from smq.model.security_settings import STANDARD_AUTHORIZER
+from smq.security import tls
 from smq.security.decoys import Decoys
 from smq.security.mechanisms import MECHANISMS, LoginServers
 from smq.security.principals import Principal
@@ -345,6 +347,25 @@ def test_a_certificate_logs_in_where_there_is_no_sasl(door: Door, files: Files) 
     client.wait(1)
     assert door.connection.caller.rights.peer.principal == Principal("User", "CN=alice")
     assert len(door.server.logins.newcomers) == 0
+
+
+def test_a_throttled_connection_in_tls_reads_on(
+    door: Door, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which another request's answer has brought, between the parts of one that is received."""
+    monkeypatch.setattr(tls, "READS_MAX", 20)
+    context = context_of(files)
+    door.add_entrance(context=lambda: context, rules=None)
+    client = TlsClient(door, client_context(files))
+    settle(door, client)
+    stream = produce_request({"one": {0: batch(os.urandom(2000))}})
+    for at in range(0, len(stream), 20):
+        client.socket.send(stream[at : at + 20])
+    engine = door.connection.tls
+    turn_until(door.loop, lambda: engine.is_due)
+    assert not select.select([door.connection.fd], [], [], 0)[0], "TLS holds all of it"
+    door.connection.throttle(5)
+    client.wait(1)
 
 
 def test_half_a_handshake_is_a_newcomer_and_garbage_is_closed(door: Door, files: Files) -> None:
