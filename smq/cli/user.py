@@ -24,12 +24,12 @@ from smq.cli.output import say
 from smq.model.errors import StoreError
 from smq.model.setting import PASSWORD_VARIABLE
 from smq.security.credentials import SaltedPassword, ScramMechanism, credential_of, salted
+from smq.security.decoys import SALT_BITS, base36
 from smq.security.published import UserCredential
 from smq.security.sasl import RESERVED_PREFIX
 
 app = typer.Typer(help="Add, list and remove users with passwords.", no_args_is_help=True)
 ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384  # Kafka's.
-SALT_BYTES = 16
 ROOT = 0  # The owner of a volume, which others may write to: smq.app.supervisor.modes.
 _BY_NAME = {each.sasl_name: each for each in ScramMechanism}
 
@@ -156,7 +156,7 @@ def _password(file: Path | None) -> str:
 
 
 def _salted(mechanism: ScramMechanism, password: str, iterations: int) -> SaltedPassword:
-    salt = secrets.token_bytes(SALT_BYTES)
+    salt = base36(secrets.randbits(SALT_BITS)).encode()  # Else decoys would give themselves away.
     return SaltedPassword(
         mechanism, iterations, salt, salted(mechanism, password, salt, iterations)
     )

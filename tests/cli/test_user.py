@@ -3,6 +3,7 @@
 import colorsys  # noqa: F401  (Rich imports it late, when another user cannot read it.)
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -57,6 +58,7 @@ def test_the_first_user_is_added_before_the_first_start(tmp_path: Path) -> None:
     first = credentials[0].credential
     keys = salted(SHA_256, "pencil", first.salt, 4096)
     assert first == credential_of(SHA_256, keys, first.salt, 4096)
+    assert re.fullmatch(rb"[0-9a-z]{20,26}", first.salt), "else decoys would give themselves away"
     assert (data / "store.sqlite").stat().st_mode & 0o777 == 0o600
     with SmqBroker(tmp_path / "broker", {"shards": "2"}) as broker:
         assert "alice" in user("list", "--bootstrap", broker.bootstrap)

@@ -228,7 +228,7 @@ def _decoy_secret(config: Config) -> bytes:
         return b""
     path = config.data_dir / DECOYS
     try:
-        if not path.exists():
+        if not (path.exists() and path.stat().st_size >= DECOY_BYTES):  # Else it is no secret.
             OsDisk().replace(path, secrets.token_bytes(DECOY_BYTES))
         return path.read_bytes()[:DECOY_BYTES]
     except OSError as reason:

@@ -64,6 +64,8 @@ def test_the_secret_of_decoys_is_made_once_and_only_for_logins(tmp_path: Path) -
     secret = module._decoy_secret(config)
     assert len(secret) == module.DECOY_BYTES
     assert module._decoy_secret(config) == secret
+    (tmp_path / "decoys.secret").write_bytes(b"")
+    assert len(module._decoy_secret(config)) == len(secret), "what is cut short is no secret"
     assert stat.S_IMODE((tmp_path / "decoys.secret").stat().st_mode) & 0o077 == 0
 
 
