@@ -108,6 +108,12 @@ class SimConnection:
             login.begin()
         return False
 
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing is asked of it but its login."""
+        is_logging_in = self.login is not None and self.login.is_busy
+        return not self.held and (is_logging_in or not self.asked)
+
     def is_in(self) -> None:
         """See LoggingIn."""
         held, self.held = self.held, deque()

@@ -158,13 +158,8 @@ class GuestReader(SimGuest):
         nodes = {self.world.host.leader_of(log) for log in incarnation.topic.logs}
         for node in sorted(nodes):
             connection = self.connection(node)
-            if connection is not None and not (connection.asked or connection.held):
+            if connection is not None and connection.is_free:
                 self._fetch(incarnation, node, wait_ms, is_session=is_session)
-            elif connection is not None and connection.login is not None:
-                # It fetches once it has logged in, if that is all it does.
-                is_busy = connection.login.is_busy and not connection.held
-                if is_busy:
-                    self._fetch(incarnation, node, wait_ms, is_session=is_session)
 
     def _fetch(
         self, incarnation: Incarnation, node: int, wait_ms: int, *, is_session: bool
