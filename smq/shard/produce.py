@@ -34,10 +34,12 @@ from smq.shard.references import Handles, NoFiler
 LEVELS = {words.LEVEL_NONE, words.DURABILITY_MEMORY, words.DURABILITY_OS, words.DURABILITY_DISK}
 # Per plan; a request that needs more is left.
 REQUESTS_MAX, TOPICS_MAX, ROWS_MAX = 512, 1024, 4096
+ASKED_MAX = 100  # Topics of a plan that `refuse` is asked about: smq.shard.refusals.TOPICS_MAX.
 ANSWERS_BYTES = 256 * 1024
 
 
 _NO_FILER = NoFiler()
+_NOTHING_DONE = np.zeros((0, len(DONE_WORDS)), np.int64)
 
 
 class Mark(NamedTuple):
@@ -171,10 +173,12 @@ class Producing:
             stop = produce(data, *tables, directory, self.plan, self.out)
         else:
             head[words.HEAD_PARSED] = parse_requests(data, directory, self.plan)
-            if refuse is not None:
-                refuse(data, self.plan)
             self._count(int(head[words.HEAD_REQUEST_COUNT]))
             stop = words.STOP_LOG_FULL  # Not known for any log yet: look at all.
+            if refuse is not None:
+                left = self._leave_many()
+                refuse(data, self.plan)
+                return self.resume(data, stop, charge, left)
         return self.resume(data, stop, charge)
 
     def parse(self, data: np.ndarray, directory: np.ndarray, now: Now) -> bool:
@@ -196,16 +200,20 @@ class Producing:
             words.HEAD_OUT_START
         ] = 0
 
-    def resume(self, data: np.ndarray, stop: int, charge: Charge | None = None) -> Produced:
-        """Finish what the kernel began with `data` and the plan, whatever stopped it."""
+    def resume(
+        self, data: np.ndarray, stop: int, charge: Charge | None = None, left: Left | None = None
+    ) -> Produced:
+        """Finish what the kernel began with `data` and the plan, whatever stopped it. `left`: what
+        has been cut off the plan."""
         head = self._head
         marks: Marks = ()
         if head[words.HEAD_PARSED] == words.STOP_PLAN_FULL and head[words.HEAD_REQUEST_COUNT] == 0:
-            left: Left | None = self._leave_unparsed(data)
+            left = self._leave_unparsed(data)
         elif stop < words.STOP_LOG_FULL:
             return self._produced(marks_of(self._logs[0], head[words.HEAD_LEVEL]))
         else:
-            marks, left = self._append_all(data)
+            marks, more = self._append_all(data)
+            left = more or left
         if charge is not None:
             head[words.HEAD_THROTTLE_MS] = throttle_ms = charge(int(head[words.HEAD_START]))
             left = left and left._replace(throttle_ms=throttle_ms)
@@ -316,13 +324,42 @@ class Producing:
         head[words.HEAD_REQUEST_COUNT], head[words.HEAD_ROW_COUNT] = first, rows.start
         return Left(start, end, 0, done, refused, marks)
 
+    def _leave_many(self) -> Left | None:
+        """Keep in the plan what has topics that may all be asked about at once: further requests
+        are parsed again later. A request with too many is left."""
+        plan, head = self.plan, self._head
+        count = int(head[words.HEAD_REQUEST_COUNT])
+        if head[words.HEAD_TOPIC_COUNT] <= ASKED_MAX:
+            return None
+        ends = plan[request_at(0) : request_at(count)].reshape(count, words.REQUEST_WORDS)
+        ends = ends[:, words.REQUEST_TOPIC] + ends[:, words.REQUEST_TOPIC_COUNT]
+        fit = int((ends <= ASKED_MAX).sum())
+        self._cut(max(1, fit))
+        # What is unknown is done for the parser, and refused first.
+        return self._leave(0, ())._replace(done=_NOTHING_DONE) if fit == 0 else None
+
+    def _cut(self, first: int) -> None:
+        """Cut the requests from `first` on off the plan."""
+        plan, head = self.plan, self._head
+        count, rows = int(head[words.HEAD_REQUEST_COUNT]), first_row(self.plan, first)
+        if first == count:
+            return
+        self._count(first - count)
+        request = plan[request_at(first) :]
+        head[words.HEAD_START], head[words.HEAD_PARSED] = (
+            request[words.REQUEST_START],
+            words.STOP_PLAN_FULL,
+        )
+        head[words.HEAD_TOPIC_COUNT] = request[words.REQUEST_TOPIC]
+        head[words.HEAD_REQUEST_COUNT], head[words.HEAD_ROW_COUNT] = first, rows
+
     def _leave_unparsed(self, data: np.ndarray) -> Left:
         """Leave a request that exceeds the plan."""
         head = self._head
         start = int(head[words.HEAD_START])
         end = start + SIZE_BYTES + int.from_bytes(data[start : start + SIZE_BYTES].tobytes())
         head[words.HEAD_START], head[words.HEAD_PARSED] = end, words.STOP_STEP
-        return Left(start, end, 0, np.zeros((0, len(DONE_WORDS)), np.int64), {}, ())
+        return Left(start, end, 0, _NOTHING_DONE, {}, ())
 
     def _count(self, requests: int) -> None:
         """Count requests as handled, as the kernel counts those that it has parsed."""

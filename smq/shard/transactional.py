@@ -173,13 +173,13 @@ class TransactionalProduce(Unfinished):
             return int(ErrorCode.NOT_ENOUGH_REPLICAS)
         return code
 
-    def _refuse(self, rights: Rights) -> None:
+    def _refuse(self, rights: Rights) -> bool:
         """See Unfinished."""
         name = self._transactional_id
-        if name is not None and not rights.transactional_id(Operation.WRITE, name):
-            refuse_all(self._producing.plan)
-        else:
-            super()._refuse(rights)
+        if name is None or rights.transactional_id(Operation.WRITE, name):
+            return super()._refuse(rights)
+        refuse_all(self._producing.plan)
+        return True
 
     # --- appending -------------------------------------------------------------------------------
 
@@ -189,8 +189,8 @@ class TransactionalProduce(Unfinished):
         question = self._question(rows)
         if question is not None:
             return question
-        if self._abort_earlier(rows, now):
-            self._read(now)
+        if self._abort_earlier(rows, now) and not self._read(now):
+            return False
         plan, firsts = self._producing.plan, {row.led.number: row for row in reversed(rows)}
         for row in rows:
             error = self._errors.get(row.led.number, 0)

@@ -21,7 +21,7 @@ from smq.security.rights import EVERYTHING, Rights
 from smq.shard.checks import Job
 from smq.shard.plan_rows import done_rows, restore_rows, rows_of
 from smq.shard.produce import Left, Marks, Pending, Produced, Producing
-from smq.shard.refusals import refuse_topics
+from smq.shard.refusals import Refusals, refuse_topics
 from smq.shard.shard import Shard
 from smq.wire.internal.transactions import AddPartitions
 
@@ -49,7 +49,7 @@ class Unfinished:
         self._marks = () if left is None else left.marks
         self._refused_count, self._catalog_version = 0, shard.catalog_version
         self._pending: Pending | None = None
-        self._rights = rights
+        self._rights, self._refusals = rights, Refusals()
 
     @property
     def size(self) -> int:
@@ -72,7 +72,8 @@ class Unfinished:
     def step(self, now: Now) -> Produced | Job | AddPartitions | None:
         """Take one step, see above. Raises PeerError."""
         producing, data = self._producing, self._data
-        self._read(now)
+        if not self._read(now):
+            return None
         producing.pending, self._pending = self._pending, None
         if producing.pending is not None and producing.pending.wanted is None:
             producing.pending = producing.pending._replace(said=now)
@@ -90,20 +91,27 @@ class Unfinished:
         self._pending, producing.pending = producing.pending, None
         return None if self._pending is None else self._pending.wanted
 
-    def _read(self, now: Now) -> None:
-        """Read the requests into the plan. Raises PeerError."""
+    def _read(self, now: Now) -> bool:
+        """Read the requests into the plan; whether it is known what the client may append. Raises
+        PeerError."""
         if not self._producing.parse(self._data, self._shard.directory, now):
             raise PeerError("a Produce is malformed, or has too many batches")
-        if not self._rights.is_unlimited:
-            self._refuse(self._rights)
+        is_known = self._rights.is_unlimited or self._refuse(self._rights)
         if self._done is not None and len(self._done):
             restore_rows(rows_of(self._producing.plan), self._done)
         if self._catalog_version != self._shard.catalog_version:  # The topic may require more.
             self._catalog_version, self._pending = self._shard.catalog_version, None
+        return is_known
 
-    def _refuse(self, rights: Rights) -> None:
-        """Mark what the client may not append."""
-        refuse_topics(self._data, self._producing.plan, self._shard.catalog, rights)
+    def _refuse(self, rights: Rights) -> bool:
+        """Mark what the client may not append; whether all of it is known."""
+        shard, plan = self._shard, self._producing.plan
+        versions = shard.catalog_version, shard.access.refresh()
+
+        def ask(first: int) -> None:
+            refuse_topics(self._data, plan, shard.catalog, rights, first)
+
+        return self._refusals.go_on(plan, versions, ask)
 
     def _append(self, _now: Now) -> AddPartitions | bool:
         """Append what this step may; whether all is done."""

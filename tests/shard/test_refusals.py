@@ -2,19 +2,21 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import numpy as np
+import pytest
 
 from smq.model.catalog import Topic
 from smq.model.errors import ErrorCode
 from smq.security.acls import AclBinding, Operation
-from smq.security.authorizer import Authorizer
+from smq.security.authorizer import Authorizer, Decision
 from smq.security.rights import Rights
 from smq.security.rules import Rules
 from smq.shard.led import Led
 from smq.shard.produce import Produced
-from smq.shard.refusals import refuse_topics
+from smq.shard.refusals import TOPICS_MAX, refuse_topics
 from smq.shard.shard import Shard
 from smq.shard.transactional import TransactionalProduce
 from smq.shard.unfinished import Unfinished
@@ -135,3 +137,79 @@ def test_a_foreign_transactional_id_is_refused_and_the_coordinator_is_not_asked(
     [(code, _)] = errors_of(bytes(produced.answers))
     assert code == E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert ends(shard) == [0, 0]
+
+
+class Counting(Authorizer):
+    """Counts what it is asked."""
+
+    asked = 0
+
+    def decide(self, *about: Any) -> Decision:
+        self.asked += 1
+        return super().decide(*about)
+
+
+def counting() -> tuple[Counting, Rights]:
+    authorizer = Counting(Rules([rule("may", Operation.WRITE)]))
+    return authorizer, Rights(authorizer, ALICE)
+
+
+def many(count: int) -> dict[str, dict[int, bytes]]:
+    """Batches for unknown topics, and behind them for one to which the client may write."""
+    return {f"unknown-{n}": {0: batch(b"x")} for n in range(count)} | {"may": {0: batch(b"x")}}
+
+
+@pytest.mark.parametrize("log_count", [1, 2])
+@pytest.mark.parametrize("count", [150, 950, 2000])
+def test_a_request_with_many_topics_is_asked_about_in_steps(
+    tmp_path: Path, log_count: int, count: int
+) -> None:
+    """Nine thousand topics held the loop for 0.2 s, and with ten thousand rules for 0.8 s."""
+    shard, (authorizer, limited) = new_shard(tmp_path, MAY, logs=log_count), counting()
+    producer = Producer(shard)
+    data = np.frombuffer(bytearray(produce_request(many(count))), np.uint8)
+    refuse = partial(refuse_topics, catalog=shard.catalog, rights=limited)
+    left = producer.producing.run(data, 0, len(data), shard.directory, NOW, refuse=refuse).left
+    assert left is not None
+    assert authorizer.asked == 0
+    assert (left.start, left.end) == (0, len(data))
+    request, produced = Unfinished(shard, producer.in_steps, data, left, rights=limited), None
+    while produced is None:
+        before = authorizer.asked
+        produced = request.step(NOW)
+        assert authorizer.asked - before <= TOPICS_MAX
+    assert isinstance(produced, Produced)
+    expected = dict.fromkeys(many(count), E.TOPIC_AUTHORIZATION_FAILED) | {"may": E.NONE}
+    assert errors(produced) == expected
+    assert authorizer.asked == count + 1
+    assert _led(shard, MAY).offsets().log_end == 1
+
+
+def test_of_many_requests_those_with_few_topics_are_taken_at_once(tmp_path: Path) -> None:
+    shard, (authorizer, limited) = new_shard(tmp_path, MAY), counting()
+    producing, sent = Producer(shard).producing, produce_request(many(30)) * 10
+    data, start, runs = np.frombuffer(bytearray(sent), np.uint8), 0, 0
+    refuse = partial(refuse_topics, catalog=shard.catalog, rights=limited)
+    while start < len(data):
+        before = authorizer.asked
+        produced = producing.run(data, start, len(data), shard.directory, NOW, refuse=refuse)
+        assert produced.left is None
+        assert 0 < authorizer.asked - before <= TOPICS_MAX
+        start, runs = produced.consumed_to, runs + 1
+    assert runs == 4
+    assert _led(shard, MAY).offsets().log_end == 10
+
+
+def test_topics_are_asked_about_anew_when_rules_change(tmp_path: Path) -> None:
+    shard = new_shard(tmp_path, MAY)
+    rules = Rules([rule("may", Operation.WRITE)])
+    limited = Rights(Authorizer(rules), ALICE)
+    sent = {"may": {0: batch(b"x")}} | {f"unknown-{n}": {0: batch(b"x")} for n in range(150)}
+    data = np.frombuffer(bytearray(produce_request(sent)), np.uint8)
+    producer = Producer(shard)
+    request = Unfinished(shard, producer.in_steps, data, rights=limited)
+    assert request.step(NOW) is None
+    rules.remove(rule("may", Operation.WRITE))
+    shard.access.version += 1
+    assert set(errors(producer.stepped(request)).values()) == {E.TOPIC_AUTHORIZATION_FAILED}
+    assert _led(shard, MAY).offsets().log_end == 0

@@ -35,7 +35,9 @@ DYING = SECURED | {"kill", "kill-all", "cut-power", "disk-is-slow"}
 TELLING = SECURED | {TRANSACT, CHECKPOINT, "kill"}
 
 
-def _refuse_nothing(_data: np.ndarray, _plan: np.ndarray, catalog: Catalog, rights: Rights) -> None:
+def _refuse_nothing(
+    _data: np.ndarray, _plan: np.ndarray, catalog: Catalog, rights: Rights, _first: int = 0
+) -> None:
     """Whoever has logged in may write."""
 
 
