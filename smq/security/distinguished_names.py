@@ -24,6 +24,7 @@ from smq.security.der import (
 )
 
 _OBJECT_ID = 0x06
+_OBJECT_ID_BYTES_MAX = 512  # Those in use have 20; Python writes no number of 4,300 digits.
 _UTF8, _PRINTABLE, _T61, _IA5, _GENERAL, _BMP = 12, 19, 20, 22, 27, 30
 _TEXTS = {_UTF8, _PRINTABLE, _T61, _IA5, _GENERAL, _BMP}  # To Java; a UniversalString is none.
 _KEYWORDS = {
@@ -72,6 +73,8 @@ def _pair(attribute: Element) -> tuple[Element, Element]:
 
 
 def _dotted(object_id: bytes) -> str:
+    if len(object_id) > _OBJECT_ID_BYTES_MAX:
+        raise UnreadableDer("an object id is too long")
     numbers, number = [], 0
     for byte in object_id:
         number = number << 7 | byte & 0x7F

@@ -143,6 +143,14 @@ def test_a_cut_certificate_or_name_is_malformed() -> None:
             written(cut)
 
 
+@pytest.mark.parametrize("length", [600, 3000, 30_000])
+def test_a_long_object_id_is_malformed(length: int) -> None:
+    kind = der(0x06, b"\x2a" + b"\xff" * length + b"\x01")
+    attribute = der(0x30, kind + der(UTF8, b"x"))
+    with pytest.raises(UnreadableDer, match="too long"):
+        written(der(0x30, der(0x31, attribute)))
+
+
 @given(st.binary(max_size=60))
 def test_garbage_is_malformed_or_some_name(data: bytes) -> None:
     for read in (subject_of, written):
