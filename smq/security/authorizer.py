@@ -88,11 +88,11 @@ class Authorizer:
             return Decision(allowed=True, reason="it is a super user")
         self.refresh()
         allowing: AclBinding | None = None
-        are_some, names = False, _names_of(peer.principal)
+        are_some, whom = False, _by_whom(peer.principal, peer.host)
         for pattern, entries in self._rules.about(resource_type, name):
             are_some = True
-            for entry in _of(entries, names):
-                if entry.host not in (WILDCARD, peer.host) or not _is_about(entry, operation):
+            for entry in _of(entries, whom):
+                if not _is_about(entry, operation):
                     continue
                 if entry.permission is Permission.DENY:
                     return Decision(
@@ -133,8 +133,14 @@ def _names_of(principal: Principal) -> tuple[str, ...]:
     return str(principal), str(EVERYONE)
 
 
-def _of(entries: OfPattern, names: tuple[str, ...]) -> list[AccessControlEntry]:
-    return [entry for name in names for entry in entries.get(name, ())]
+@lru_cache(maxsize=1024)  # Likewise.
+def _by_whom(principal: Principal, host: str) -> tuple[tuple[str, str], ...]:
+    """How rules about a principal at a host name both."""
+    return tuple((name, where) for name in _names_of(principal) for where in (WILDCARD, host))
+
+
+def _of(entries: OfPattern, whom: tuple[tuple[str, str], ...]) -> list[AccessControlEntry]:
+    return [entry for each in whom for entry in entries.get(each, ())]
 
 
 def _is_about(entry: AccessControlEntry, operation: Operation) -> bool:

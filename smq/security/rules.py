@@ -1,6 +1,6 @@
 """All access rules, indexed so that ten thousand cost a decision little.
 
-    literal     (type, name)    -> the rules of that pattern, by principal
+    literal     (type, name)    -> the rules of that pattern, by principal and host
     prefixed    (type, prefix)  -> likewise
     prefixes    type            -> how long its prefixes are
 
@@ -20,8 +20,8 @@ from smq.security.acls import (
     ResourceType,
 )
 
-OfPattern = dict[str, dict[AccessControlEntry, None]]
-"""The entries of a pattern, by principal, in the order in which they came."""
+OfPattern = dict[tuple[str, str], dict[AccessControlEntry, None]]
+"""The entries of a pattern, by principal and host, in the order in which they came."""
 
 
 class Rules:
@@ -31,7 +31,7 @@ class Rules:
     """
 
     def __init__(self, bindings: Iterable[AclBinding] = ()) -> None:
-        self._of: dict[ResourcePattern, OfPattern] = {}
+        self._of: dict[tuple[ResourceType, str, PatternType], OfPattern] = {}
         self._lengths: dict[ResourceType, Counter[int]] = {}
         self._by_principal: dict[tuple[ResourceType, str], dict[AclBinding, None]] = {}
         self._count = 0
@@ -41,11 +41,11 @@ class Rules:
     def invariants(self) -> None:
         """Assert the class's invariant."""
         lengths: dict[ResourceType, Counter[int]] = {}
-        for pattern, by_principal in self._of.items():
-            assert by_principal
-            assert all(by_principal.values())
-            if pattern.pattern_type is PatternType.PREFIXED:
-                lengths.setdefault(pattern.resource_type, Counter())[len(pattern.name)] += 1
+        for (kind, name, pattern_type), entries in self._of.items():
+            assert entries
+            assert all(entries.values())
+            if pattern_type is PatternType.PREFIXED:
+                lengths.setdefault(kind, Counter())[len(name)] += 1
         assert {kind: +counts for kind, counts in self._lengths.items() if +counts} == lengths
         assert self._count == sum(1 for _ in self)
         assert {rule for rules in self._by_principal.values() for rule in rules} == set(self)
@@ -56,14 +56,14 @@ class Rules:
 
     def __iter__(self) -> Iterator[AclBinding]:
         """The rules, those of a pattern together."""
-        for pattern, by_principal in self._of.items():
-            for entries in by_principal.values():
+        for pattern, by_whom in self._of.items():
+            for entries in by_whom.values():
                 for entry in entries:
-                    yield AclBinding(pattern, entry)
+                    yield AclBinding(ResourcePattern(*pattern), entry)
 
     def __contains__(self, binding: AclBinding) -> bool:
         pattern, entry = binding
-        return entry in self._of.get(pattern, {}).get(entry.principal, {})
+        return entry in self._of.get(pattern, {}).get((entry.principal, entry.host), {})
 
     def add(self, binding: AclBinding) -> None:
         """Add a rule; one that is there already stays as it is."""
@@ -72,7 +72,8 @@ class Rules:
         pattern, entry = binding
         if pattern not in self._of and pattern.pattern_type is PatternType.PREFIXED:
             self._lengths.setdefault(pattern.resource_type, Counter())[len(pattern.name)] += 1
-        self._of.setdefault(pattern, {}).setdefault(entry.principal, {})[entry] = None
+        by_whom = entry.principal, entry.host
+        self._of.setdefault(pattern, {}).setdefault(by_whom, {})[entry] = None
         whose = pattern.resource_type, entry.principal
         self._by_principal.setdefault(whose, {})[binding] = None
         self._count += 1
@@ -80,17 +81,17 @@ class Rules:
     def remove(self, binding: AclBinding) -> None:
         """Remove a rule that is there."""
         pattern, entry = binding
-        by_principal = self._of[pattern]
-        del by_principal[entry.principal][entry]
+        entries, by_whom = self._of[pattern], (entry.principal, entry.host)
+        del entries[by_whom][entry]
         whose = pattern.resource_type, entry.principal
         del self._by_principal[whose][binding]
         if not self._by_principal[whose]:
             del self._by_principal[whose]
         self._count -= 1
-        if by_principal[entry.principal]:
+        if entries[by_whom]:
             return
-        del by_principal[entry.principal]
-        if by_principal:
+        del entries[by_whom]
+        if entries:
             return
         del self._of[pattern]
         if pattern.pattern_type is PatternType.PREFIXED:
@@ -103,18 +104,17 @@ class Rules:
         self, resource_type: ResourceType, name: str
     ) -> Iterator[tuple[ResourcePattern, OfPattern]]:
         """The patterns that match a resource, with their entries."""
-        for pattern in self._candidates(resource_type, name):
-            found = self._of.get(pattern)
-            if found is not None:
-                yield pattern, found
-
-    def _candidates(self, resource_type: ResourceType, name: str) -> Iterator[ResourcePattern]:
-        yield ResourcePattern(resource_type, name)
-        if name != WILDCARD:
-            yield ResourcePattern(resource_type, WILDCARD)
+        # A pattern is a tuple, so that a plain one finds it, and is made in a fifth of the time.
+        for exactly in (name, WILDCARD) if name != WILDCARD else (name,):
+            literal = self._of.get((resource_type, exactly, PatternType.LITERAL))
+            if literal is not None:
+                yield ResourcePattern(resource_type, exactly), literal
         for length in self._lengths.get(resource_type, ()):
             if length <= len(name):
-                yield ResourcePattern(resource_type, name[:length], PatternType.PREFIXED)
+                prefix = resource_type, name[:length], PatternType.PREFIXED
+                prefixed = self._of.get(prefix)
+                if prefixed is not None:
+                    yield ResourcePattern(*prefix), prefixed
 
     def of_type(
         self, resource_type: ResourceType, principals: Iterable[str]

@@ -101,3 +101,18 @@ def test_ten_thousand_rules_cost_a_decision_no_more_than_a_hundred() -> None:
         )
 
     assert cost(10_000) < 3 * cost(200)
+
+
+def test_rules_for_other_hosts_and_principals_are_not_looked_at() -> None:
+    """Ten thousand hosts with a rule of their own took a millisecond for each decision."""
+    others = [rule("*", READ)._replace(entry=_at(f"10.0.1.{n}")) for n in range(1000)]
+    authorizer = Authorizer(Rules(others))
+    [(_, entries)] = Rules(others).about(TOPIC, "flights")
+    assert all(len(each) == 1 for each in entries.values())
+    assert not authorizer.decide(ALICE, READ, TOPIC, "flights").allowed
+    here = ALICE._replace(host="10.0.1.7")
+    assert authorizer.decide(here, READ, TOPIC, "flights").allowed
+
+
+def _at(host: str) -> AccessControlEntry:
+    return AccessControlEntry("User:*", host, READ, Permission.ALLOW)
