@@ -165,7 +165,7 @@ def _status_of(path: Path) -> dict[str, Any]:
     except PermissionError as error:
         raise BrokerUnavailable(
             f"the data directory {path} is another user's, who alone reads it; give the broker's "
-            "address, or the path of its unix socket, kafka-<node>.sock in runtime.dir"
+            "address, or the path of its unix socket, kafka-<node>.sock below runtime.dir"
         ) from error
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise BrokerUnavailable(f"no broker serves the data directory {path}") from error
