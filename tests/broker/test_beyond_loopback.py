@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 import sys
-from pathlib import Path
+import tempfile
 
 import pytest
 
@@ -24,8 +24,9 @@ def in_a_namespace(*command: str) -> subprocess.CompletedProcess[str]:
     not (shutil.which("unshare") and shutil.which("ip")) or in_a_namespace("true").returncode != 0,
     reason="needs unshare and ip, and a system that allows network namespaces",
 )
-def test_the_guide_leads_from_loopback_to_a_network(tmp_path: Path) -> None:
-    done = in_a_namespace(sys.executable, "-m", "tests.broker.beyond_loopback", str(tmp_path))
+def test_the_guide_leads_from_loopback_to_a_network() -> None:
+    with tempfile.TemporaryDirectory(prefix="smq-") as directory:  # Sockets' paths are short.
+        done = in_a_namespace(sys.executable, "-m", "tests.broker.beyond_loopback", directory)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "read: b'hello from beyond loopback'" in done.stdout
     assert "OUTSIDE://0.0.0.0:9192" in done.stdout
