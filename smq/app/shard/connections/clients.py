@@ -1,10 +1,12 @@
 """The connections of a shard, from accept to close."""
 
 import socket
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from shm.peer import peer_of
 from smq.app.process.acceptor import Acceptor, Welcome
 from smq.app.process.clock import monotonic_ms, monotonic_ns
 from smq.app.process.loop import Loop
@@ -19,6 +21,8 @@ from smq.security.caller import Caller
 from smq.shard.shard import Shard
 
 LOOPBACK = "127.0.0.1"
+USER_PART = 4  # One part in this many of all connections may be one user's of this host.
+TRUSTED_ROOM = 16  # Connections beyond the maximum, of users who may do everything.
 HOST_SEND_BYTES = 512 * 1024  # For a client on this host: it reads them while caches hold them.
 
 
@@ -44,6 +48,8 @@ class Clients:
         self._acceptors: list[Acceptor] = []
         self.shared_by_tls = SharedTurn()
         self.by_fd: dict[int, Connection] = {}
+        self._users: dict[int, int] = {}  # By descriptor, of connections by unix sockets, and …
+        self._counts: Counter[int] = Counter()  # … how many each user has.
 
     def listen(
         self,
@@ -58,11 +64,22 @@ class Clients:
 
     def _accepted_here(self, entrance: Entrance, sock: socket.socket, _address: str) -> None:
         """On a unix socket. Rules that name a host mean this one by its loopback address."""
-        if len(self.by_fd) >= self._config.max_connections:
+        uid, users = peer_of(sock).uid, entrance.users or {}
+        if not self._has_room_for(uid, is_trusted=uid in users):
             sock.close()
             return
+        self._users[sock.fileno()] = uid
+        self._counts[uid] += 1
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, HOST_SEND_BYTES)
         self._serve(Connection(self._loop, sock, Caller(LOOPBACK), self._owner), entrance)
+
+    def _has_room_for(self, uid: int, *, is_trusted: bool) -> bool:
+        """Whether a user of this host may have another connection. Who is trusted may when nobody
+        else may: it is the way back in. All others have a share each."""
+        count, count_max = len(self.by_fd), self._config.max_connections
+        if is_trusted:
+            return count < count_max + TRUSTED_ROOM
+        return count < count_max and self._counts[uid] < max(1, count_max // USER_PART)
 
     def _accepted(self, entrance: Entrance, sock: socket.socket, address: tuple[str, int]) -> None:
         if len(self.by_fd) >= self._config.max_connections:
@@ -102,6 +119,11 @@ class Clients:
     def remove(self, connection: Connection) -> None:
         """Forget a closed connection."""
         del self.by_fd[connection.fd]
+        uid = self._users.pop(connection.fd, None)
+        if uid is not None:
+            self._counts[uid] -= 1
+            if not self._counts[uid]:
+                del self._counts[uid]
 
     def close_idle(self) -> None:
         """Close connections that have asked for nothing for too long."""

@@ -400,7 +400,7 @@ class UnixDoor(Door):
     def add_entrance(self, **given: Any) -> None:
         listener = socket.socket(socket.AF_UNIX)
         self.loop.opened.append(listener)
-        self.address = f"\0smq-test-{os.getpid()}-{id(self)}"
+        self.address = f"\0smq-test-{os.getpid()}-{id(listener)}"
         listener.bind(self.address)
         listener.listen()
         self.server.clients.listen(listener, Entrance("unix", **given))
@@ -443,6 +443,26 @@ def test_another_user_s_requests_wait_for_its_name(unix_door: UnixDoor) -> None:
     peer = unix_door.connection.caller.rights.peer
     assert peer == (principal_of_user(os.getuid()), "127.0.0.1", "unix")
     assert len(unix_door.server.logins.newcomers) == 0
+
+
+def test_a_user_who_connects_for_ever_leaves_room_for_others(tmp_path: Path) -> None:
+    with benches(tmp_path, UnixDoor) as make:
+        door = make(max_connections=8)
+        elsewhere = door.address
+        door.add_entrance(users={})
+        clients = [socket.socket(socket.AF_UNIX) for _ in range(10)]
+        for each in clients:
+            door.loop.opened.append(each)
+            each.connect(door.address)
+            door.turn()
+        assert len(door.server.clients) == 2
+        door.address = elsewhere
+        by_tcp = [socket.create_connection(elsewhere) for _ in range(8)]
+        door.loop.opened += by_tcp
+        turn_until(door.loop, lambda: len(door.server.clients) == 8)
+        door.add_entrance(users={os.getuid(): Principal("User", "unix/me")})
+        door.client()
+        turn_until(door.loop, lambda: len(door.server.clients) == 9)
 
 
 def test_a_user_that_leaves_before_its_name_is_known_is_forgotten(unix_door: UnixDoor) -> None:
