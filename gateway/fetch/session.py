@@ -12,15 +12,17 @@
 - A session without partitions is over.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
+from typing import Any
 from uuid import UUID
 
-from gateway.context import Ask, Message, Result, ShardContext, Wait
+from gateway.context import Ask, Later, Message, Result, ShardContext, Wait
 from gateway.fetch.answer import Fetching, PartitionReader
 from gateway.fetch.cold import with_cold
 from gateway.fetch.rules import IDS_FROM, NO_SESSION_EPOCHS, READ_COMMITTED, is_follower
 from shm.kernels.request.fetch import PLACES_MAX, WAIT_MS_MAX
+from smq.log.files.background import JobLane
 from smq.model.errors import ErrorCode
 from smq.shard.fetch_sessions import NAME_LENGTH_MAX, Asked, FetchSession, Told, hashed
 from smq.wire.generated.fetch import (
@@ -67,7 +69,8 @@ class Beginning:
 
     def _new(self) -> FetchSession:
         has_ids = self._context.header.api_version >= IDS_FROM
-        return FetchSession(has_ids, self._context.rights.peer.principal)
+        principal, access = self._context.rights.peer.principal, self._context.shard.access
+        return FetchSession(has_ids, principal, access.refresh())
 
     def portion(self, topics: Sequence[FetchTopic], response: FetchResponse) -> None:
         """Record the questions and the answers of a portion."""
@@ -139,7 +142,8 @@ class Incremental:
         if session.epoch != self._epoch:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         is_committed = request.isolation_level == READ_COMMITTED
-        session.follow_rights(shard, self._context.rights)
+        if not session.follow_rights(shard, self._context.rights):
+            return Ask([Later(self._next_turn)], lambda _: self.attempt(is_last=True))
         news = session.news(shard, is_committed=is_committed)
         version = self._context.header.api_version
         reader, asked = PartitionReader(request, version), copy(request)
@@ -152,6 +156,10 @@ class Incremental:
         self._tell(response, {id(each.data) for each in cold})
         shard.count_fetch(reader.total_bytes)
         return with_cold(response, cold, self._context.loan)
+
+    def _next_turn(self, done: Callable[[Any], None]) -> None:
+        log = next(iter(self._context.shard.logs.values()))
+        log.background.submit(JobLane.SEARCHES, lambda: None, done)
 
     def _tell(self, response: FetchResponse, cold: set[int]) -> None:
         """Leave out what the client knows, and record what the answer tells it."""

@@ -46,6 +46,7 @@ SESSION_ROWS_MAX = 10_000  # As many as one request may hold: looking them up ta
 ROWS_MAX = 200_000  # In all sessions of a shard: 14 MB, and the topics' names.
 NAME_LENGTH_MAX = 249  # No topic has a longer name.
 ANSWERED_MAX = 500  # Partitions of one answer; the others follow in the next.
+FOLLOWED_MAX = 200  # Topics whose rights are looked at in a step, once rules have changed.
 ID_MAX = EPOCH_MAX = 2**31 - 1
 
 KEY, CODE, EPOCH, OFFSET, LAST_EPOCH, BYTES_MAX, SEEN_HIGH, SEEN_START, TURN = range(9)
@@ -114,10 +115,14 @@ class LogRows(NamedTuple):
 
 @dataclass(slots=True)
 class FetchSession:
-    """One client's session. `epoch` is that of its next request; nobody but `owner` has it."""
+    """One client's session. `epoch` is that of its next request; nobody but `owner` has it.
+
+    access_version  of the rules by which all of its topics have been looked at
+    """
 
     has_ids: bool
     owner: Principal = ANONYMOUS
+    access_version: int = 0
     id: int = 0  # None yet.
     created_ms: int = 0
     used_ms: int = 0
@@ -127,7 +132,8 @@ class FetchSession:
     _keys: list[TopicKey] = field(default_factory=list)  # By the numbers in _topics.
     _turn: int = 0
     _catalog_version: int = -1
-    _access_version: int = 0
+    _following: int = 0  # By these rules the first …
+    _followed_count: int = 0  # … of its topics have been looked at.
     _places: list[LogRows] | None = None  # None: the rows have changed.
 
     def __len__(self) -> int:
@@ -186,6 +192,7 @@ class FetchSession:
             return
         self._keys = [self._keys[number] for number in numbers.tolist()]
         self._topics = {hashed(key): number for number, key in enumerate(self._keys)}
+        self._followed_count = 0
         anew = np.searchsorted(numbers, self.rows[KEY] >> 32)
         self.rows[KEY] = anew << 32 | self.rows[KEY] & _LOW
 
@@ -227,16 +234,26 @@ class FetchSession:
         found = found[np.argsort(rows[TURN, found])][:ANSWERED_MAX]
         return [self._asked(row) for row in rows[:, found].T.tolist()]
 
-    def follow_rights(self, shard: Serving, rights: Rights) -> None:
-        """Since rights have changed: what may not be read any more is news."""
+    def follow_rights(self, shard: Serving, rights: Rights) -> bool:
+        """Since rights have changed: what may not be read any more is news. Looks at some topics;
+        returns whether no others are left."""
         version = shard.access.refresh()
-        if rights.is_unlimited or version == self._access_version:
-            return
-        self._access_version = version
+        if rights.is_unlimited or version == self.access_version:
+            return True
+        if version != self._following:
+            self._following, self._followed_count = version, 0
+        first, end = self._followed_count, self._followed_count + FOLLOWED_MAX
         refused = [
-            number for number, key in enumerate(self._keys) if not _may_read(key, shard, rights)
+            number
+            for number, key in enumerate(self._keys[first:end], first)
+            if not _may_read(key, shard, rights)
         ]
         self.rows[SEEN_HIGH, np.isin(self.rows[KEY] >> 32, refused)] = -1
+        self._followed_count = end
+        if end < len(self._keys):
+            return False
+        self.access_version = version
+        return True
 
     def codes(self) -> np.ndarray:
         """log << 32 | slot of all partitions that are read here, ascending."""

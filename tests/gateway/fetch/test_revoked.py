@@ -14,11 +14,12 @@ from smq.security.access import AccessView
 from smq.security.acls import Operation
 from smq.security.caller import Caller
 from smq.security.principals import Peer, Principal
+from smq.shard import fetch_sessions
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.gateway.shard_api_bench import ShardBench
 from tests.security.test_access import FakeBlock
 from tests.security.test_authorizer import rule
-from tests.shard.shard_bench import batch, topic
+from tests.shard.shard_bench import batch, catalog, topic
 
 VERSION = 12
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -88,6 +89,48 @@ def test_a_session_tells_of_a_revocation_once_and_again(bench: LimitedBench) -> 
     assert codes(again) == [DENIED] * COUNT
     bench.block.publish(MAY_READ)
     assert codes(bench.fetch(session_id=begun.session_id, session_epoch=3)) == [0] * COUNT
+
+
+def test_a_session_of_many_topics_follows_its_rights_in_steps(
+    bench: LimitedBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nine thousand topics held the loop for 0.1 s, and with ten thousand rules for 0.5 s, at the
+    first fetch of a session and after each change of a rule."""
+    monkeypatch.setattr(fetch_sessions, "FOLLOWED_MAX", 10)
+    unknown = [
+        FetchTopic(topic=f"unknown-{n}", partitions=[FetchPartition(partition=0)])
+        for n in range(25)
+    ]
+    wide = FetchTopic(topic="wide", partitions=[FetchPartition(partition=i) for i in range(COUNT)])
+    begun = bench.fetch(session_epoch=0, topics=[*unknown, wide])
+    session = {"session_id": begun.session_id}
+    assert codes(bench.fetch(**session, session_epoch=1)) == [DENIED] * len(unknown)
+    assert bench.later_count == 0
+    bench.block.publish()
+    refused = codes(bench.fetch(**session, session_epoch=2))
+    assert refused == [DENIED] * (len(unknown) + COUNT)
+    assert bench.later_count == 2
+    assert codes(bench.fetch(**session, session_epoch=3)) == refused
+    assert bench.later_count == 2
+
+
+def test_a_parked_session_of_many_topics_is_answered_with_the_refusal(
+    bench: LimitedBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_sessions, "FOLLOWED_MAX", 1)
+    others = topic("aside", range(100, 101))
+    bench.shard.take_catalog(catalog(topic("wide", range(1, COUNT + 1)), others), 2)
+    may_aside = rule("aside", Operation.READ)
+    bench.block.publish(MAY_READ, may_aside)
+    asked = [
+        FetchTopic(topic=name, partitions=[FetchPartition(partition=i) for i in range(count)])
+        for name, count in (("aside", 1), ("wide", COUNT))
+    ]
+    begun = bench.fetch(session_epoch=0, topics=asked)
+    wait = bench.fetch(session_id=begun.session_id, session_epoch=1, max_wait_ms=500)
+    assert isinstance(wait, Wait)
+    bench.block.publish(may_aside)
+    assert codes(bench.read(wait.attempt(is_last=False))) == [DENIED] * COUNT
 
 
 def test_a_session_of_another_principal_is_unknown_and_stays(bench: LimitedBench) -> None:
