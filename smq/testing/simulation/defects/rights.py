@@ -51,8 +51,9 @@ def _versions_of_topics(self: Fetching) -> tuple[int, int]:
     return self._context.shard.catalog_version, 0
 
 
-def _follow_nothing(_self: FetchSession, _shard: Serving, _rights: Rights) -> None:
+def _follow_nothing(_self: FetchSession, _shard: Serving, _rights: Rights) -> bool:
     """A session tells what has come, and nothing else."""
+    return True
 
 
 def _expire_later(_self: Logins, _connection: Connection) -> None:
