@@ -7,6 +7,7 @@ broker.pem   the broker's key and certificate: ssl.keystore.location
 """
 
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 AUTHORITY, AUTHORITY_KEY, BROKER = "ca.pem", "ca-key.pem", "broker.pem"
 DAYS_DEFAULT, DAYS_MAX = 30, 3650  # What is to last is better made by those who keep keys.
+ROOT = 0
 HOSTS_DEFAULT = ["localhost", "127.0.0.1", "::1"]
 
 
@@ -49,6 +51,9 @@ def certs(
         ) from reason
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = directory.stat()
+        if status.st_uid not in {ROOT, os.geteuid()} or status.st_mode & stat.S_IWOTH:
+            raise refusal(f"others may write to {directory}, and read keys that are put there")
         authority = _authority(directory)
         if authority is None:
             authority = make_pair("smq certs", days, wall_ms())
@@ -84,6 +89,7 @@ def _file_name(name: str) -> str:
 def _write(path: Path, data: bytes) -> None:
     """Replace a file, which only this user may read. Raises OSError."""
     new = path.with_name(path.name + ".new")
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    new.unlink(missing_ok=True)  # Of a run that was killed.
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(data)
     new.rename(path)

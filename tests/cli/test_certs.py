@@ -34,6 +34,23 @@ def test_a_later_run_uses_the_same_authority(tmp_path: Path) -> None:
     assert (tmp_path / "bob.pem").exists()
 
 
+def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    assert "others may write to" in run(str(tmp_path), exit_code=1)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_file_that_is_there_does_not_get_the_key(tmp_path: Path) -> None:
+    planted = tmp_path / "ca-key.pem.new"
+    planted.touch()
+    planted.chmod(0o666)
+    held = planted.open()
+    run(str(tmp_path))
+    assert held.read() == ""
+    held.close()
+    assert stat.S_IMODE((tmp_path / "ca-key.pem").stat().st_mode) == 0o600
+
+
 def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert "cannot be written" in run(str(tmp_path / "file" / "certs"), exit_code=1)
