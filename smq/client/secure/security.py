@@ -42,6 +42,14 @@ _TAKEN = {
     "ssl.key.location", "ssl.certificate.location", "enable.ssl.certificate.verification",
     *_STORES,
 }  # fmt: skip
+_KEY_TEXTS = ("ssl.keystore.key", "ssl.keystore.certificate.chain")
+_INSTEAD = {  # Who names the one means it, and not what the environment has of the others.
+    "sasl.username": ("sasl.jaas.config",),
+    "sasl.password": ("sasl.jaas.config",),
+    "ssl.key.location": _KEY_TEXTS,
+    "ssl.keystore.location": (*_KEY_TEXTS, "ssl.key.location", "ssl.certificate.location"),
+    "ssl.truststore.location": ("ssl.truststore.certificates",),
+}
 _OF_JAVA = (  # They choose parts of Java, and no behaviour.
     "ssl.protocol", "ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm",
     "ssl.secure.random.implementation", "sasl.kerberos.", "sasl.login.refresh.",
@@ -100,16 +108,19 @@ def security_of(
         given = environment[PROPERTIES_VARIABLE]
     set_outside = variables(environment)
     set_outside.pop("properties", None)
-    properties = _named(set_outside, of_file=False)
+    outside, chosen = _named(set_outside, of_file=False), dict[str, str]()
     if isinstance(given, str | os.PathLike):
-        properties |= _named(read_properties(given), of_file=True)
+        chosen = _named(read_properties(given), of_file=True)
     elif given is not None:
         if not isinstance(given, Mapping):
             raise TypeError(
                 f"config is a mapping of properties or a file's path, not {type(given).__name__}"
             )
-        properties |= _named(given, of_file=False)
-    return _security(properties)
+        chosen = _named(given, of_file=False)
+    for name in chosen:
+        for other in _INSTEAD.get(name, ()):
+            outside.pop(other, None)
+    return _security(outside | chosen)
 
 
 def _named(given: Mapping[str, str], *, of_file: bool) -> dict[str, str]:

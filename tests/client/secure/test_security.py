@@ -50,6 +50,27 @@ def test_a_file_may_have_other_properties_too(tmp_path: Path) -> None:
     assert security_of(str(path), NOTHING).user == "alice"
 
 
+def test_a_given_login_wins_over_the_environments() -> None:
+    environment = {
+        "SMQ_CLIENT_SASL_JAAS_CONFIG": f'{SCRAM_MODULE} required username="bob" password="x";',
+        "SMQ_CLIENT_SSL_TRUSTSTORE_CERTIFICATES": "theirs",
+        "SMQ_CLIENT_SSL_KEYSTORE_KEY": "bob's",
+        "SMQ_CLIENT_SSL_KEYSTORE_CERTIFICATE_CHAIN": "bob's",
+    }
+    given = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.username": "alice",
+        "sasl.password": "y",
+        "ssl.truststore.location": "ours",
+        "ssl.keystore.location": "alice's",
+    }
+    found = security_of(given, environment)
+    assert found.user == "alice"
+    assert found.tls is not None
+    assert dict(found.tls.values) == {name: given[name] for name in given if name[:3] == "ssl"}
+
+
 def test_the_environment_gives_what_is_missing(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text("sasl.username=bob\n")
