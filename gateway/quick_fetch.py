@@ -1,7 +1,8 @@
 """Answers Fetch requests by a kernel if all of their records are in the ring.
 
 A waiting request is kept as its bytes. When a high watermark moves, one kernel call answers it or
-leaves it waiting.
+leaves it waiting. Of clients that may not do everything a kernel's answer is used if their bitmaps
+(smq.shard.bitmaps) have all partitions.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,10 +27,14 @@ from shm.kernels.request.fetch import (
     STATE_OUT_BYTES,
     STATE_PLACE_COUNT,
     STATE_PLACES,
+    STATE_RECORDS_BYTES,
     STATE_START,
     STATE_WORDS,
     answer_fetch,
 )
+from smq.security.acls import Operation
+from smq.security.caller import Caller
+from smq.security.principals import Peer
 from smq.shard.loans import LentBatches, Loan
 from smq.shard.shard import Shard
 
@@ -37,7 +42,7 @@ NAMES_BYTES_MAX = PLACES_MAX * 256  # Topics of an answer.
 OUT_BYTES = RECORDS_BYTES_MAX + 2 * PLACES_MAX * PARTITION_BYTES_MAX + NAMES_BYTES_MAX
 
 Answer = list[bytes | LentBatches]  # As it goes out, with its size.
-Dispatch: TypeAlias = Callable[[memoryview, Loan], Message | Ask | Wait]
+Dispatch: TypeAlias = Callable[[memoryview, Caller, Loan], Message | Ask | Wait]
 
 
 class QuickFetch:
@@ -53,24 +58,28 @@ class QuickFetch:
         self._words, self._out = self._state.data, np.zeros(OUT_BYTES, np.uint8)
         self.arrays = self._state, self._out  # As kernels take them.
 
-    def run(self, data: np.ndarray, start: int, end: int, loan: Loan) -> Answer | Wait | None:
+    def run(
+        self, data: np.ndarray, start: int, end: int, caller: Caller, loan: Loan
+    ) -> Answer | Wait | None:
         """The answer to the request (without its size) in data[start:end].
 
         None: gateway.dispatch is to answer it. `loan` is the answer's, for a wait that it must end.
         """
-        outcome = self.ask(data, start, end, is_last=False)
+        outcome = self.ask(data, start, end, caller, is_last=False)
         if outcome == ANSWERED:
             return self.answer()
         if outcome == LEFT:
             return None
-        waiting = _Waiting(self, data[start:end].copy(), self.codes(), loan)
+        waiting = _Waiting(self, data[start:end].copy(), self.codes(), caller, loan)
         return waiting.wait(self._words[STATE_MAX_WAIT_MS])
 
-    def resume(self, request: np.ndarray, slots: Sequence[int], due_ns: int, loan: Loan) -> Wait:
+    def resume(
+        self, request: np.ndarray, slots: Sequence[int], due_ns: int, caller: Caller, loan: Loan
+    ) -> Wait:
         """A request that has waited for these partitions elsewhere, and for no other."""
         assert self._log is not None, "nobody else has waited without one"
         codes = [self._log.number << 32 | slot for slot in slots]
-        wait = _Waiting(self, request, codes, loan).wait(0)
+        wait = _Waiting(self, request, codes, caller, loan).wait(0)
         wait.due_ns = due_ns
         return wait
 
@@ -79,15 +88,23 @@ class QuickFetch:
         codes: list[int] = self._state[STATE_PLACES:][: self._words[STATE_PLACE_COUNT]].tolist()
         return codes
 
-    def ask(self, data: np.ndarray, start: int, end: int, *, is_last: bool) -> int:
-        """The kernel's outcome."""
+    def ask(self, data: np.ndarray, start: int, end: int, caller: Caller, *, is_last: bool) -> int:
+        """The kernel's outcome; LEFT if its caller is not known to have the right."""
         log = self._log
         if log is None:
             return LEFT
         self._words[STATE_START] = start
         where = log.memory.memory, log.links, self.shard.directory
         outcome: int = answer_fetch(data, end, is_last, *where, *self.arrays)
-        return outcome
+        if outcome == LEFT or caller.rights.is_unlimited or self._may_read(caller.rights.peer):
+            return outcome
+        if outcome == ANSWERED:
+            self.shard.forget_fetch(self._words[STATE_RECORDS_BYTES])
+        return LEFT
+
+    def _may_read(self, peer: Peer) -> bool:
+        bitmaps = self.shard.bitmaps
+        return bitmaps is not None and bitmaps.has(peer, Operation.READ, self.codes())
 
     def answer(self, sent: int = 0) -> Answer:
         """The rest of the last answer, after its first bytes."""
@@ -129,9 +146,14 @@ class _Waiting:
     """
 
     def __init__(
-        self, quick: QuickFetch, request: np.ndarray, codes: Sequence[int], loan: Loan
+        self,
+        quick: QuickFetch,
+        request: np.ndarray,
+        codes: Sequence[int],
+        caller: Caller,
+        loan: Loan,
     ) -> None:
-        self._quick, self._request, self._loan = quick, request, loan
+        self._quick, self._request, self._caller, self._loan = quick, request, caller, loan
         self._read: Wait | None = None
         self._codes = codes
 
@@ -145,11 +167,11 @@ class _Waiting:
     def _attempt(self, *, is_last: bool) -> Answer | Message | Ask | None:
         quick, request = self._quick, self._request
         if self._read is None:
-            outcome = quick.ask(request, 0, len(request), is_last=is_last)
+            outcome = quick.ask(request, 0, len(request), self._caller, is_last=is_last)
             if outcome != LEFT:
                 self._codes = quick.codes()
                 return quick.answer() if outcome == ANSWERED else None
-            found = quick.dispatch(request.data, self._loan)
+            found = quick.dispatch(request.data, self._caller, self._loan)
             if not isinstance(found, Wait):
                 return found
             self._read = found

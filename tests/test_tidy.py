@@ -64,7 +64,7 @@ WALL_TIME = {
     "shm/kernels/log/append.py": "log append time; what a record's time may be",
     "shm/kernels/base/words.py": "the word that hands it to the kernels",
     "shm/kernels/record/batches.py": "what a record's time may be",
-    "shm/kernels/turn/receive.py": "hands it to the kernels",
+    "shm/kernels/turn/requests.py": "hands it to the kernels",
     "shm/kernels/twin/produce.py": "the twin of these",
     "smq/shard/produce.py": "hands it to the kernels",
     "smq/shard/validation.py": "what a record's time may be",

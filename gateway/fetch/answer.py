@@ -20,10 +20,11 @@ from gateway.fetch.rules import (
     row_of,
     topics_of,
 )
-from shm.kernels.request.fetch import FETCH_BYTES_MAX
+from shm.kernels.request.fetch import FETCH_BYTES_MAX, PLACES_MAX
 from smq.log.lookup import FoundBatches
 from smq.model.errors import ErrorCode
 from smq.model.segments import BatchLimits
+from smq.security.acls import Operation
 from smq.shard.led import Led
 from smq.shard.loans import LentBatches
 from smq.wire.generated.fetch import (
@@ -127,6 +128,9 @@ class Fetching:
         self._ready_bytes.clear()  # The places may belong to another topic by now.
         found = [row for rows in self._rows for row in rows if row.led is not None]
         self.places = {row.led.code: row for row in found if row.led}
+        rights, bitmaps = self._context.rights, self._context.shard.bitmaps
+        if bitmaps is not None and not rights.is_unlimited and len(self.places) <= PLACES_MAX:
+            bitmaps.learn(rights.peer, Operation.READ, self.places)
 
 
 class PartitionReader:

@@ -5,7 +5,9 @@ The authorizer looks at the version before each decision. So what a client is to
 holds for every request that it sends from then on, in every process.
 """
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
 
 from smq.model.config import Config
 from smq.security.acls import AclBinding
@@ -15,6 +17,9 @@ from smq.security.principals import Peer, parse_super_users
 from smq.security.published import UserCredential, decode, entry_of
 from smq.security.rights import Rights
 from smq.security.rules import Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ACCESS_BYTES_MAX = 16 * 1024 * 1024
 """Of all lines: a hundred thousand rules. Beyond, none is added."""
@@ -32,7 +37,12 @@ def authorizer_of(config: Config, rules: Rules) -> Authorizer | None:
 
 
 class Block(Protocol):
-    """Where they are published (shm.catalog)."""
+    """Where they are published (shm.catalog).
+
+    words   int64, the version first: what a kernel looks at
+    """
+
+    words: np.ndarray
 
     def has_moved(self, version: int) -> bool:
         """Whether there is another version than this one."""
@@ -44,6 +54,9 @@ class Block(Protocol):
 class NothingPublished:
     """A block in which nobody publishes."""
 
+    def __init__(self) -> None:
+        self.words = np.zeros(1, np.int64)
+
     def has_moved(self, version: int) -> bool:  # noqa: ARG002  (See Block.)
         """See Block."""
         return False
@@ -53,28 +66,40 @@ class NothingPublished:
         return 0, b""
 
 
+def _nobody(_rule: AclBinding) -> None:
+    """Nobody follows the rules."""
+
+
 class AccessView:
     """The users' credentials, the rules, and an authorizer by them; None: everybody may do
     everything.
 
-    version         of what was read last; 0: nothing yet
-    changed_users   whose credential was changed or deleted since the caller has emptied it
+    version             of what was read last; 0: nothing yet
+    rules               as of that version
+    changed_users       whose credential was changed or deleted since the caller has emptied it
+    when_rule_changes   called with a rule that has come or gone
     """
 
     def __init__(self, block: Block, config: Config) -> None:
-        self._block, self._rules = block, Rules()
-        self.authorizer = authorizer_of(config, self._rules)
+        self._block, self.rules = block, Rules()
+        self.authorizer = authorizer_of(config, self.rules)
         self._entries: dict[str, UserCredential | AclBinding] = {}
         self._credentials: dict[tuple[str, ScramMechanism], ScramCredential] = {}
         self.version = 0
         self.changed_users: set[str] = set()
+        self.when_rule_changes: Callable[[AclBinding], None] = _nobody
         if self.authorizer is not None:
             self.authorizer.refresh = self.refresh
 
+    @property
+    def words(self) -> np.ndarray:
+        """The version published last, for kernels."""
+        return self._block.words
+
     def invariants(self) -> None:
         """Assert that the index and the credentials are those of the lines."""
-        self._rules.invariants()
-        assert len(self._rules) + len(self._credentials) == len(self._entries)
+        self.rules.invariants()
+        assert len(self.rules) + len(self._credentials) == len(self._entries)
 
     def refresh(self) -> int:
         """Take what was published since; returns its version."""
@@ -94,14 +119,16 @@ class AccessView:
 
     def _forget(self, entry: UserCredential | AclBinding) -> None:
         if isinstance(entry, AclBinding):
-            self._rules.remove(entry)
+            self.rules.remove(entry)
+            self.when_rule_changes(entry)
         else:
             del self._credentials[entry.user, entry.mechanism]
             self.changed_users.add(entry.user)
 
     def _enter(self, entry: UserCredential | AclBinding) -> UserCredential | AclBinding:
         if isinstance(entry, AclBinding):
-            self._rules.add(entry)
+            self.rules.add(entry)
+            self.when_rule_changes(entry)
         else:
             self._credentials[entry.user, entry.mechanism] = entry.credential
         return entry

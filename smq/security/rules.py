@@ -3,6 +3,7 @@
     literal     (type, name)    -> the rules of that pattern, by principal and host
     prefixed    (type, prefix)  -> likewise
     prefixes    type            -> how long its prefixes are
+    hosts       how many rules name an address
 
 A look-up asks for the name, the wildcard, and the beginnings of the name of those lengths. What a
 principal may do with any resource of a type is asked of its own rules.
@@ -34,6 +35,7 @@ class Rules:
         self._of: dict[tuple[ResourceType, str, PatternType], OfPattern] = {}
         self._lengths: dict[ResourceType, Counter[int]] = {}
         self._by_principal: dict[tuple[ResourceType, str], dict[AclBinding, None]] = {}
+        self._hosts: Counter[str] = Counter()
         self._count = 0
         for binding in bindings:
             self.add(binding)
@@ -50,6 +52,7 @@ class Rules:
         assert self._count == sum(1 for _ in self)
         assert {rule for rules in self._by_principal.values() for rule in rules} == set(self)
         assert all(self._by_principal.values())
+        assert self._hosts == Counter(rule.entry.host for rule in self)
 
     def __len__(self) -> int:
         return self._count
@@ -76,6 +79,7 @@ class Rules:
         self._of.setdefault(pattern, {}).setdefault(by_whom, {})[entry] = None
         whose = pattern.resource_type, entry.principal
         self._by_principal.setdefault(whose, {})[binding] = None
+        self._hosts[entry.host] += 1
         self._count += 1
 
     def remove(self, binding: AclBinding) -> None:
@@ -87,6 +91,9 @@ class Rules:
         del self._by_principal[whose][binding]
         if not self._by_principal[whose]:
             del self._by_principal[whose]
+        self._hosts[entry.host] -= 1
+        if not self._hosts[entry.host]:
+            del self._hosts[entry.host]
         self._count -= 1
         if entries[by_whom]:
             return
@@ -99,6 +106,10 @@ class Rules:
             lengths[len(pattern.name)] -= 1
             if not lengths[len(pattern.name)]:
                 del lengths[len(pattern.name)]
+
+    def names_host(self, host: str) -> bool:
+        """Whether a rule is about one address, and this."""
+        return host in self._hosts
 
     def about(
         self, resource_type: ResourceType, name: str

@@ -17,6 +17,7 @@ from smq.model.errors import ErrorCode
 from smq.security.acls import Operation
 from smq.security.rights import Rights
 from smq.shard.plan_rows import rows_of
+from smq.shard.shard import Shard
 
 TOPICS_MAX = 100  # Asked about at once: some ten microseconds each, with ten thousand rules.
 _CODES = (
@@ -26,7 +27,7 @@ _CODES = (
 
 
 def refuse_topics(
-    data: np.ndarray, plan: np.ndarray, catalog: Catalog, rights: Rights, first: int = 0
+    data: np.ndarray, plan: np.ndarray, shard: Shard, rights: Rights, first: int = 0
 ) -> None:
     """Refuse the batches for topics that a client may not write to, of TOPICS_MAX topics at most,
     from this one of the plan on."""
@@ -34,10 +35,14 @@ def refuse_topics(
     for topic, by_id in _topics(plan, range(first, first + TOPICS_MAX)):
         start = int(topic[words.TOPIC_KEY_AT])
         key = data[start : start + int(topic[words.TOPIC_KEY_BYTES])].tobytes()
-        name = _name_of(key, catalog, by_id=by_id)
-        if name is not None and not rights.topic(Operation.WRITE, name):
-            row = int(topic[words.TOPIC_ROW])
-            those = rows[row : row + int(topic[words.TOPIC_ROW_COUNT])]
+        name = _name_of(key, shard.catalog, by_id=by_id)
+        row = int(topic[words.TOPIC_ROW])
+        those = rows[row : row + int(topic[words.TOPIC_ROW_COUNT])]
+        if name is not None and rights.topic(Operation.WRITE, name):
+            if shard.bitmaps is not None:
+                codes = those[:, words.ROW_CODE].tolist()
+                shard.bitmaps.learn(rights.peer, Operation.WRITE, codes)
+        elif name is not None:
             those[:, words.ROW_ERROR] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             those[_is_in_no_transaction(those, data), words.ROW_ERROR] = (
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

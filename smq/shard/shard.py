@@ -4,8 +4,8 @@ The catalog says which topics exist. After each change the shard adopts its new 
 deleted ones, and enters both into the kernels' directory. No process waits for another.
 """
 
-from collections.abc import Callable
-from itertools import repeat
+from collections.abc import Callable, Iterable
+from itertools import chain, repeat
 from typing import NamedTuple
 from uuid import UUID
 
@@ -29,6 +29,7 @@ from smq.model.live_config import in_force
 from smq.model.topic_configs import topic_defaults
 from smq.security.access import AccessView, NothingPublished
 from smq.security.listeners import listeners_of
+from smq.shard.bitmaps import Bitmaps
 from smq.shard.client_metrics import ClientMetrics
 from smq.shard.directory import Directory
 from smq.shard.fetch_sessions import FetchSessions
@@ -80,6 +81,10 @@ class Shard:
         self.throttle = Throttle(logs.values())
         self._directory = Directory(secret)
         self.access = access or AccessView(NothingPublished(), config)
+        self.bitmaps: Bitmaps | None = None  # Rights in kernel form, if kernels take turns.
+        if self.access.authorizer is not None and len(logs) == 1:
+            allow = config.allow_everyone_if_no_acl_found
+            self.bitmaps = Bitmaps(self, *logs.values(), allow_if_no_rule=allow)
 
     def invariants(self) -> None:
         """Raise AssertionError when the shard does not lead what the catalog says."""
@@ -91,6 +96,8 @@ class Shard:
         }
         assert wanted == set(self._led)
         self._directory.invariants()
+        if self.bitmaps is not None:
+            self.bitmaps.invariants()
         for log in self.logs.values():
             log.invariants()
 
@@ -108,6 +115,8 @@ class Shard:
             self._take_config(config)
         for topic in changed:
             self._adopt(topic)
+        if self.bitmaps is not None:
+            self.bitmaps.forget_partitions(self._slots_of(gone, changed))
         wanted = {number for topic in changed for number in topic.partition_numbers}
         if self.catalog_version:
             known = {number for topic in gone for number in topic.partition_numbers}
@@ -160,6 +169,11 @@ class Shard:
             self._led.pop(number, None)
             self._durabilities.pop(number, None)
         log.checkpoint()
+
+    def _slots_of(self, *topics: Iterable[Topic]) -> list[int]:
+        """The rows in their log of the partitions led here of some topics."""
+        numbers = {number for each in chain(*topics) for number in each.partition_numbers}
+        return [self._led[number].slot for number in numbers if number in self._led]
 
     def _code_of(self, number: int) -> int | None:
         led = self._led.get(number)
@@ -249,6 +263,12 @@ class Shard:
         words = next(iter(self.logs.values())).words
         words[COUNTER_FETCH_REQUESTS] += 1
         words[COUNTER_BYTES_OUT] += records_bytes
+
+    def forget_fetch(self, records_bytes: int) -> None:
+        """A fetch that a kernel has counted is answered anew."""
+        words = next(iter(self.logs.values())).words
+        words[COUNTER_FETCH_REQUESTS] -= 1
+        words[COUNTER_BYTES_OUT] -= records_bytes
 
     @staticmethod
     def count_sealed(log: Log, records_bytes: int, *, is_cached: bool) -> None:

@@ -109,7 +109,7 @@ class Unfinished:
         versions = shard.catalog_version, shard.access.refresh()
 
         def ask(first: int) -> None:
-            refuse_topics(self._data, plan, shard.catalog, rights, first)
+            refuse_topics(self._data, plan, shard, rights, first)
 
         return self._refusals.go_on(plan, versions, ask)
 

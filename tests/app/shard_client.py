@@ -70,7 +70,7 @@ class ServerBench:
         self.address = listener.getsockname()
         self.server.clients.listen(listener)
 
-    def make_shard(self, directory: Path, *topics: Topic, **config: int) -> Shard:
+    def make_shard(self, directory: Path, *topics: Topic, **config: Any) -> Shard:
         return new_shard(directory, *topics, **config)
 
     def _read_catalog(self) -> bool:

@@ -18,6 +18,7 @@ from shm.kernels.base.words import (
     P_FLAGS,
 )
 from shm.kernels.request.fetch import PLACES_MAX, RECORDS_BYTES_MAX
+from smq.security.caller import Caller
 from smq.shard.loans import LentBatches, Loan
 from smq.shard.shard import Shard
 from smq.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
@@ -66,7 +67,9 @@ def partition(index: int = 0, offset: int = 0, **fields: Any) -> FetchPartition:
 
 
 def quick_fetch(shard: Shard) -> QuickFetch:
-    return QuickFetch(shard, lambda request, loan: dispatch(request, shard, NOW, loan=loan).result)
+    return QuickFetch(
+        shard, lambda request, caller, loan: dispatch(request, shard, NOW, caller, loan).result
+    )
 
 
 class Both:
@@ -76,7 +79,8 @@ class Both:
         self.data = bytearray(relayed("Fetch", version, request).request)
         self.shard = bench.shard
         self.quick = quick_fetch(bench.shard)
-        self.outcome = self.quick.run(np.frombuffer(self.data, np.uint8), 0, len(self.data), Loan())
+        asked = np.frombuffer(self.data, np.uint8), 0, len(self.data)
+        self.outcome = self.quick.run(*asked, Caller(), Loan())
         self.by_hand = dispatch(memoryview(self.data), bench.shard, NOW)
 
     @property
@@ -161,7 +165,9 @@ def test_cut_and_garbled_requests_are_left_or_answered_as_the_handler_does(
     for at, value in changes:
         data[at % len(data)] = value
     data = data[: max(1, len(data) - cut)]
-    outcome = quick_fetch(bench.shard).run(np.frombuffer(data, np.uint8), 0, len(data), Loan())
+    outcome = quick_fetch(bench.shard).run(
+        np.frombuffer(data, np.uint8), 0, len(data), Caller(), Loan()
+    )
     if isinstance(outcome, list):
         assert joined(outcome) == sent(dispatch(memoryview(data), bench.shard, NOW))
 
@@ -198,7 +204,7 @@ def test_a_request_that_has_waited_elsewhere_goes_on_until_its_deadline(tmp_path
     both = Both(bench, 12, asked([fetch_of("one", partition(1, 0))]))
     assert isinstance(both.outcome, Wait)
     [code] = both.outcome.find_codes()
-    wait = both.quick.resume(np.frombuffer(both.data, np.uint8), [int(code)], 77, Loan())
+    wait = both.quick.resume(np.frombuffer(both.data, np.uint8), [int(code)], 77, Caller(), Loan())
     assert (wait.due_ns, wait.find_codes(), wait.look([code])) == (77, [code], None)
     bench.appender.append("one", 1, batch(b"came"))
     answer = wait.look([code])
@@ -265,7 +271,8 @@ def test_a_partition_of_which_python_is_to_say_is_left(tmp_path: Path) -> None:
 def test_a_shard_of_several_logs_leaves_everything(tmp_path: Path) -> None:
     shard = new_shard(tmp_path, ONE, logs=2)
     data = bytearray(relayed("Fetch", 12, asked([fetch_of("one", partition())])).request)
-    assert quick_fetch(shard).run(np.frombuffer(data, np.uint8), 0, len(data), Loan()) is None
+    whole = np.frombuffer(data, np.uint8), 0, len(data)
+    assert quick_fetch(shard).run(*whole, Caller(), Loan()) is None
 
 
 def test_fetches_of_kernel_and_handler_are_counted_alike(tmp_path: Path) -> None:

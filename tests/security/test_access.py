@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from smq.model.security_settings import STANDARD_AUTHORIZER
 from smq.security.access import AccessView
 from smq.security.acls import AclBinding, Operation, Permission, ResourceType
@@ -22,9 +24,11 @@ class FakeBlock:
 
     def __init__(self) -> None:
         self.version, self.value = 0, b""
+        self.words = np.zeros(1, np.int64)
 
     def publish(self, *entries: UserCredential | AclBinding) -> None:
         self.version, self.value = self.version + 1, encode(map(line_of, entries))
+        self.words[0] = self.version
 
     def has_moved(self, version: int) -> bool:
         return self.version != version

@@ -18,6 +18,7 @@ from smq.log.sync import InlineSyncer, Syncer
 from smq.model.catalog import Catalog, Node, Topic
 from smq.model.config import Config
 from smq.model.now import Now
+from smq.security.access import AccessView
 from smq.shard.checks import TurnRoom
 from smq.shard.produce import Charge, Left, Produced, Producing
 from smq.shard.references import Handles
@@ -100,12 +101,18 @@ def new_log(
     return log
 
 
-def new_shard(directory: Path, *topics: Topic, logs: int = 1, **config: int) -> Shard:
+def new_shard(
+    directory: Path,
+    *topics: Topic,
+    logs: int = 1,
+    access: AccessView | None = None,
+    **config: int,
+) -> Shard:
     """A shard that leads the topics; its configuration as given."""
     settings = Config(**{"socket_request_max_bytes": 1 << 20, "wal_bytes_max": 4 << 30, **config})  # type: ignore[arg-type]
     bytes_max = settings.wal_bytes_max
     opened = {number: new_log(directory, number, bytes_max=bytes_max) for number in range(logs)}
-    shard = Shard(1, settings, opened, lambda _: NODES, SECRET)
+    shard = Shard(1, settings, opened, lambda _: NODES, SECRET, access)
     shard.take_catalog(catalog(*topics), 1)
     shard.invariants()
     return shard

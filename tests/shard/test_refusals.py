@@ -58,7 +58,7 @@ WRITER = rights(rule("may", Operation.WRITE))
 
 
 def run(shard: Shard, sent: bytes) -> Produced:
-    refuse = partial(refuse_topics, catalog=shard.catalog, rights=WRITER)
+    refuse = partial(refuse_topics, shard=shard, rights=WRITER)
     data = np.frombuffer(bytearray(sent), np.uint8)
     producing = Producer(shard).producing
     return producing.run(data, 0, len(data), shard.directory, NOW, refuse=refuse)
@@ -168,7 +168,7 @@ def test_a_request_with_many_topics_is_asked_about_in_steps(
     shard, (authorizer, limited) = new_shard(tmp_path, MAY, logs=log_count), counting()
     producer = Producer(shard)
     data = np.frombuffer(bytearray(produce_request(many(count))), np.uint8)
-    refuse = partial(refuse_topics, catalog=shard.catalog, rights=limited)
+    refuse = partial(refuse_topics, shard=shard, rights=limited)
     left = producer.producing.run(data, 0, len(data), shard.directory, NOW, refuse=refuse).left
     assert left is not None
     assert authorizer.asked == 0
@@ -189,7 +189,7 @@ def test_of_many_requests_those_with_few_topics_are_taken_at_once(tmp_path: Path
     shard, (authorizer, limited) = new_shard(tmp_path, MAY), counting()
     producing, sent = Producer(shard).producing, produce_request(many(30)) * 10
     data, start, runs = np.frombuffer(bytearray(sent), np.uint8), 0, 0
-    refuse = partial(refuse_topics, catalog=shard.catalog, rights=limited)
+    refuse = partial(refuse_topics, shard=shard, rights=limited)
     while start < len(data):
         before = authorizer.asked
         produced = producing.run(data, start, len(data), shard.directory, NOW, refuse=refuse)

@@ -192,6 +192,7 @@ STOP_LED_ELSEWHERE = 7  # All is appended; the caller must write answers that na
 STOP_REFERENCES = 6  # A batch may hold handles, or must have keys: check it, set its result.
 STOP_STEP = 8  # The step has taken its share of bytes: the rest belongs to later turns.
 STOP_FETCH_LEFT = 9  # The next request is a Fetch that the turn's kernel has left: ask none again.
+STOP_RIGHTS = 10  # Nothing is taken: no bitmap says that the client may append to all partitions.
 
 REQUEST_WORDS = 8
 _request = count()

@@ -27,6 +27,7 @@ from shm.kernels.base.memory import (
     set_word,
 )
 from shm.kernels.base.wire import BAD, read_length, skip_string, skip_tags, write_length
+from shm.kernels.log.bitmaps import is_set
 from shm.kernels.log.directory import ID_BYTES, find_topic
 from shm.kernels.log.index import find_entry
 
@@ -429,23 +430,22 @@ def _count(memory, records_bytes):
 
 
 @kernel
-def answer_fetch(data, end, is_last, memory, links, directory, state, out):
-    """Answer the request in data[state[STATE_START]:end] (without its size); is_last: do not wait.
-
-    ANSWERED: the response, with its size, is in out[:state[STATE_OUT_BYTES]], but for the
-    state[STATE_LENT_COUNT] batches that are listed from STATE_LENT on. WAITS: it must wait for
-    state[STATE_PLACES:][:state[STATE_PLACE_COUNT]]. LEFT: the caller must answer it.
-    """
+def _read(data, end, memory, links, directory, state, out):
+    """Parse the request and answer its topics; False: it is left."""
     start = state[STATE_START]
     state[STATE_RECORDS_BYTES] = state[STATE_PLACE_COUNT] = state[STATE_TOPIC_COUNT] = 0
     state[STATE_LENT_COUNT] = state[STATE_LENT_BYTES] = 0
     if end - start < 10:
-        return LEFT
+        return False
     at = _read_head(data, start, end, state)
     if at != BAD:
         at = _answer_topics(data, at, end, (memory, links), directory, state, out)
-    if at == BAD or not _ends_plainly(data, at, end, state[STATE_VERSION]):
-        return LEFT
+    return at != BAD and _ends_plainly(data, at, end, state[STATE_VERSION])
+
+
+@kernel
+def _end(is_last, memory, state, out):
+    """ANSWERED, or WAITS if a request that was read has too little to read."""
     is_last = is_last or state[STATE_MAX_WAIT_MS] <= 0
     if state[STATE_RECORDS_BYTES] < state[STATE_MIN_BYTES] and not is_last:
         return WAITS
@@ -455,3 +455,38 @@ def answer_fetch(data, end, is_last, memory, links, directory, state, out):
     put32(out, 0, state[STATE_OUT_BYTES] + state[STATE_LENT_BYTES] - 4)
     _count(memory, state[STATE_RECORDS_BYTES])
     return ANSWERED
+
+
+@kernel
+def answer_fetch(data, end, is_last, memory, links, directory, state, out):
+    """Answer the request in data[state[STATE_START]:end] (without its size); is_last: do not wait.
+
+    ANSWERED: the response, with its size, is in out[:state[STATE_OUT_BYTES]], but for the
+    state[STATE_LENT_COUNT] batches that are listed from STATE_LENT on. WAITS: it must wait for
+    state[STATE_PLACES:][:state[STATE_PLACE_COUNT]]. LEFT: the caller must answer it.
+    """
+    if not _read(data, end, memory, links, directory, state, out):
+        return LEFT
+    return _end(is_last, memory, state, out)
+
+
+@kernel
+def may_read(state, bitmaps, at):
+    """Whether the bitmap at a place has every partition of a request that was read."""
+    may = True
+    for i in range(state[STATE_PLACE_COUNT]):
+        may &= is_set(bitmaps, at, state[STATE_PLACES + i])
+    return may
+
+
+@kernel
+def answer_limited_fetch(data, end, log, state, out, bitmaps, at):
+    """As answer_fetch, by the bitmap at a place (shm.kernels.log.bitmaps), which leaves a request
+    for another partition too; `log` is (memory, links, directory)."""
+    memory, links, directory = log
+    if not _read(data, end, memory, links, directory, state, out):
+        return LEFT
+    if not may_read(state, bitmaps, at):
+        return LEFT
+    is_last = False
+    return _end(is_last, memory, state, out)

@@ -4,6 +4,7 @@
     append_rows      (shm.kernels.log.append) appends the rows of one log
     write_answers    writes the responses in the order of the requests; counts their errors
     produce          all three, for a shard with one log: one call for a whole recv
+    produce_limited  likewise, for a client whose bitmap has all partitions
 
 The plan ends before a request that is not Produce, has a transactional id, or breaks the protocol:
 the requests before it are appended and answered first. Bytes after a request's last field are
@@ -23,6 +24,7 @@ from shm.kernels.base.jit import kernel
 from shm.kernels.base.memory import get_word, set_word
 from shm.kernels.base.wire import BAD, read_length, skip_string, skip_tags, write_length
 from shm.kernels.log.append import append_rows
+from shm.kernels.log.bitmaps import is_set
 from shm.kernels.log.directory import ID_BYTES, INTERNAL, LED_ELSEWHERE, find_topic
 from shm.kernels.log.plan import request_at, row_at, topic_at
 
@@ -376,14 +378,8 @@ def write_answers(data, plan, out):
 
 
 @kernel
-def produce(data, memory, links, producers, directory, plan, out):
-    """Parse, append and answer everything that a recv brought, for a shard with one log.
-
-    Returns why parsing stopped, or why appending did (STOP_LOG_FULL, STOP_REFERENCES, STOP_STEP,
-    STOP_OUT_FULL, STOP_LED_ELSEWHERE): then resolve that, call append_rows until it returns 0, and
-    write_answers; the next call continues parsing.
-    """
-    parsed = parse_requests(data, directory, plan)
+def _append_and_answer(data, memory, links, producers, plan, out, parsed):
+    """Append and answer what was parsed; see produce."""
     plan[words.HEAD_STOP] = plan[words.HEAD_PARSED] = parsed
     requests = get_word(memory, words.COUNTER_PRODUCE_REQUESTS) + plan[words.HEAD_REQUEST_COUNT]
     set_word(memory, words.COUNTER_PRODUCE_REQUESTS, requests)
@@ -392,3 +388,36 @@ def produce(data, memory, links, producers, directory, plan, out):
     if write_answers(data, plan, out) != 0:
         return plan[words.HEAD_STOP]
     return parsed
+
+
+@kernel
+def produce(data, memory, links, producers, directory, plan, out):
+    """Parse, append and answer everything that a recv brought, for a shard with one log.
+
+    Returns why parsing stopped, or why appending did (STOP_LOG_FULL, STOP_REFERENCES, STOP_STEP,
+    STOP_OUT_FULL, STOP_LED_ELSEWHERE): then resolve that, call append_rows until it returns 0, and
+    write_answers; the next call continues parsing.
+    """
+    parsed = parse_requests(data, directory, plan)
+    return _append_and_answer(data, memory, links, producers, plan, out, parsed)
+
+
+@kernel
+def may_append(plan, bitmaps, at):
+    """Whether the bitmap at a place has every partition of a plan: none is unknown or led
+    elsewhere."""
+    may = True
+    for i in range(plan[words.HEAD_ROW_COUNT]):
+        may &= is_set(bitmaps, at, plan[row_at(plan, i) + words.ROW_CODE])
+    return may
+
+
+@kernel
+def produce_limited(data, log, plan, out, bitmaps, at):
+    """As produce, by the bitmap at a place (shm.kernels.log.bitmaps); `log` is (memory, links,
+    producers, directory). STOP_RIGHTS: nothing was taken."""
+    memory, links, producers, directory = log
+    parsed = parse_requests(data, directory, plan)
+    if not may_append(plan, bitmaps, at):
+        return words.STOP_RIGHTS
+    return _append_and_answer(data, memory, links, producers, plan, out, parsed)

@@ -22,6 +22,8 @@ from shm.kernels.turn.words import (
     ANSWER_WORDS,
     HELD,
     LEVEL,
+    LIMITED,
+    LIMITED_HELD,
     ROW,
     ROW_COUNT,
     ROW_END,
@@ -87,7 +89,7 @@ def hold_answers(turn, clients, out, held, position, began_ns):
         table[at + H_SENT], table[at + H_POSITION], table[at + H_BEGAN_NS] = 0, position, began_ns
         to = (at - HELD_AT) // HELD_WORDS * HELD_BYTES_MAX
         copy_bytes(answers, to, out, start, table[at + H_BYTES])
-        clients[fd] = HELD
+        clients[fd] = LIMITED_HELD if LIMITED_HELD <= clients[fd] <= LIMITED else HELD
         table[HELD_COUNT] += 1
         turn[ROW] += 1
 
@@ -115,7 +117,7 @@ def _pop(table, clients, at_ns):
     for i in range(table[HELD_COUNT]):
         has_more |= table[held_at(table, i) + H_FD] == fd
     if not has_more:
-        clients[fd] = at_ns
+        clients[fd] = at_ns if clients[fd] == HELD else LIMITED
 
 
 @kernel

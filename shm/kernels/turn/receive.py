@@ -2,29 +2,27 @@
 
 It appends Produce requests (shm.kernels.request.produce) and notes their answers in the turn's
 rows. It answers a Fetch at once (shm.kernels.request.fetch), or parks it until records
-arrive (shm.kernels.turn.parked).
+arrive (shm.kernels.turn.parked). Clients that may not do everything: shm.kernels.turn.limited.
 """
 
 import numpy as np
 
 from shm.kernels.base import libc, words
 from shm.kernels.base.atomics import address
-from shm.kernels.base.bytes import get16, get32
 from shm.kernels.base.jit import kernel
 from shm.kernels.base.wire import SIZE_BYTES
-from shm.kernels.request.fetch import (
-    ANSWERED,
-    FETCH_KEY,
-    LEFT,
-    STATE_LENT_BYTES,
-    STATE_OUT_BYTES,
-    STATE_START,
-    WAITS,
-    answer_fetch,
-)
+from shm.kernels.request.fetch import ANSWERED, LEFT, STATE_START, WAITS, answer_fetch
 from shm.kernels.request.produce import produce
-from shm.kernels.turn.fetch_send import send_answer
+from shm.kernels.turn.limited import take_limited
 from shm.kernels.turn.parked import park
+from shm.kernels.turn.requests import (
+    begin_plan,
+    end_plan,
+    is_one_fetch,
+    now_ns,
+    receive_once,
+    send_fetched,
+)
 from shm.kernels.turn.sessions import (
     BELLS_MAX,
     S_FD,
@@ -33,8 +31,6 @@ from shm.kernels.turn.sessions import (
     take_session,
 )
 from shm.kernels.turn.words import (
-    AHEAD_MS,
-    ANSWER_WORDS,
     AWAKE,
     BELLS,
     CLOCK,
@@ -51,10 +47,6 @@ from shm.kernels.turn.words import (
     PARKED,
     RECEIVED,
     ROW_COUNT,
-    ROW_END,
-    ROW_FD,
-    ROW_START,
-    ROWS_AT,
     ROWS_MAX,
     RUNG_FD,
     SESSION,
@@ -62,23 +54,14 @@ from shm.kernels.turn.words import (
     SPIN_UNTIL_NS,
     SYNCS,
     UNSENT_FD,
-    UNSENT_START,
 )
 
-RECEIVE_BYTES = 1024 * 1024  # Of one recv: what fits the caches while it is appended.
 LOOKS_MAX = 8  # In one turn: bounds how long its first answers wait.
 SHORT_BYTES = 128 * 1024  # A turn that has received more does not look again.
 ANSWERS_BYTES_MIN = 4096  # Room for answers without which a turn does not look again.
 # Each session and each event may bring an answer, and no kernel checks whether a row is left: an
 # answer without one would be an ack that nobody gets, of records that are then sent again.
 assert SESSIONS_MAX + EVENTS_MAX <= ROWS_MAX
-
-
-@kernel
-def now_ns(turn, clock):
-    """The time of a clock of the system, in ns."""
-    libc.clock_gettime(np.int32(clock), address(turn, CLOCK))
-    return turn[CLOCK] * 1_000_000_000 + turn[CLOCK + 1]
 
 
 @kernel
@@ -89,32 +72,12 @@ def ready(turn, events, timeout_ms):
 
 
 @kernel
-def send_fetched(turn, fd, memory, fetching):
-    """Send a Fetch's answer, or record what the socket has not taken."""
-    state, out = fetching
-    sent = send_answer(fd, turn[EPOLL], memory, state, out)
-    if sent != state[STATE_OUT_BYTES] + state[STATE_LENT_BYTES]:
-        turn[UNSENT_FD], turn[UNSENT_START] = fd, sent
-
-
-@kernel
-def _is_answered_first(turn, fd):
-    """Whether this turn has an unsent answer for a client."""
-    is_due = False
-    for i in range(turn[ROW_COUNT]):
-        is_due |= turn[ROWS_AT + ANSWER_WORDS * i + ROW_FD] == fd
-    return is_due
-
-
-@kernel
 def _take_fetch(turn, fd, count, clients, data, log, fetching, parked):
     """Answer or park the received bytes if they are one Fetch request: ANSWERED.
 
     LEFT: its kernel leaves it; WAITS: the loop must ask.
     """
-    if count < SIZE_BYTES + 2 or get32(data, 0) != count - SIZE_BYTES:
-        return WAITS
-    if get16(data, SIZE_BYTES) != FETCH_KEY or _is_answered_first(turn, fd):
+    if not is_one_fetch(turn, fd, count, data):
         return WAITS
     state, out = fetching
     memory, links, _, directory = log
@@ -134,34 +97,16 @@ def _produce(turn, fd, count, data, log, producing):
     """Append the Produce requests in data[:count]; whether data[:count] was nothing else."""
     plan, out = producing
     memory, links, producers, directory = log
-    turn[RECEIVED] += 1
-    plan[words.HEAD_START], plan[words.HEAD_END] = 0, count
-    plan[words.HEAD_WALL_MS] = now_ns(turn, libc.CLOCK_REALTIME) // 1_000_000
-    plan[words.HEAD_NOW_MS] = now_ns(turn, libc.CLOCK_MONOTONIC) // 1_000_000 + turn[AHEAD_MS]
+    begin_plan(turn, plan, count)
     turn[LEFT_STOP] = produce(data, memory, links, producers, directory, plan, out)
-    if (
-        turn[LEFT_STOP] != words.STOP_NEED_MORE
-        or plan[words.HEAD_START] < count
-        or plan[words.HEAD_CLOSE] != 0
-    ):
-        return False
-    turn[LEVEL] = max(turn[LEVEL], plan[words.HEAD_LEVEL])
-    if plan[words.HEAD_OUT_BYTES] > 0:
-        row = ROWS_AT + ANSWER_WORDS * turn[ROW_COUNT]
-        turn[row + ROW_FD] = fd
-        turn[row + ROW_START] = plan[words.HEAD_OUT_START]
-        turn[row + ROW_END] = plan[words.HEAD_OUT_START] = (
-            plan[words.HEAD_OUT_START] + plan[words.HEAD_OUT_BYTES]
-        )
-        turn[ROW_COUNT] += 1
-    return True
+    return end_plan(turn, fd, count, plan)
 
 
 @kernel
 def _take(turn, fd, clients, data, log, producing, fetching, parked):
     """Receive once and take the requests; returns the bytes received, or -1: leave it to the
     loop."""
-    count = libc.recv(np.int32(fd), address(data, 0), RECEIVE_BYTES, np.int32(libc.MSG_DONTWAIT))
+    count = receive_once(fd, data)
     if count <= 0:
         return np.int64(-1)
     is_held = clients[fd] == HELD
@@ -245,10 +190,12 @@ def _take_events(turn, events, count, clients, data, log, producing, fetching, p
         if clients[fd] <= SESSION:
             row, is_rung = SESSION - clients[fd], True
             size = _take_session(turn, row, is_rung, data, log, producing, sessions)
+        elif clients[fd] > SYNCS:
+            size = _take(turn, fd, clients, data, log, producing, fetching, parked)
         elif clients[fd] == SYNCS:
             size = _take_sync(turn, fd)
         else:
-            size = _take(turn, fd, clients, data, log, producing, fetching, parked)
+            size = take_limited(turn, fd, clients, data, log, producing, fetching, parked)
         if size < 0:
             return size
         total += size

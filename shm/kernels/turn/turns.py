@@ -27,7 +27,7 @@ from shm.kernels.base.jit import kernel
 from shm.kernels.base.memory import get_word, release_word, ring_at
 from shm.kernels.base.times import bucket_of
 from shm.kernels.log.visible import publish
-from shm.kernels.request.fetch import ANSWERED, STATE_START, WAITS, answer_fetch
+from shm.kernels.request.fetch import ANSWERED, LEFT, STATE_START, WAITS, answer_fetch
 from shm.kernels.turn.held import (
     HELD_COUNT,
     HELD_SHOWN,
@@ -37,6 +37,7 @@ from shm.kernels.turn.held import (
     push_sync,
     send_held,
 )
+from shm.kernels.turn.limited import answer_barred, is_barred
 from shm.kernels.turn.parked import (
     PARKED_COUNT,
     PARKED_DUE_NS,
@@ -47,7 +48,8 @@ from shm.kernels.turn.parked import (
     parked_at,
     unpark,
 )
-from shm.kernels.turn.receive import now_ns, ready, receive, send_fetched
+from shm.kernels.turn.receive import ready, receive
+from shm.kernels.turn.requests import now_ns, send_fetched
 from shm.kernels.turn.sessions import (
     answer_session,
     any_requests,
@@ -68,6 +70,7 @@ from shm.kernels.turn.words import (
     IS_WATCHED,
     LEFT_FD,
     LEVEL,
+    LIMITED,
     MOVED,
     RECEIVED,
     ROW,
@@ -189,10 +192,15 @@ def _answer_row(turn, row, clients, log, fetching, parked):
     start = state[STATE_START] = row * REQUEST_BYTES_MAX
     is_last = False
     outcome = answer_fetch(requests, start + size, is_last, memory, links, directory, state, out)
+    standing = np.int64(LIMITED)
+    if outcome == ANSWERED:
+        standing = now_ns(turn, libc.CLOCK_MONOTONIC)
+    elif outcome == LEFT and is_barred(requests, row):
+        outcome = answer_barred(turn, row, fd, log, fetching, parked)
     if outcome != ANSWERED:
         return outcome == WAITS
     unpark(parked, row)
-    clients[fd] = now_ns(turn, libc.CLOCK_MONOTONIC)
+    clients[fd] = standing
     send_fetched(turn, fd, memory, fetching)
     return turn[UNSENT_FD] < 0
 

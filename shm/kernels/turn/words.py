@@ -5,7 +5,9 @@ connection's last use (monotonic ns): then it has no partial request and no answ
 the word is LOOPS; PARKED while its fetch is in the table of shm.kernels.turn.parked; HELD while
 answers to it are in that of shm.kernels.turn.held: the kernel takes its Produce requests then. The
 descriptor to which the sync thread writes has the word SYNCS while the kernel serves it. The socket
-for bells of the session in row r of shm.kernels.turn.sessions has the word SESSION - r.
+for bells of the session in row r of shm.kernels.turn.sessions has the word SESSION - r. Who may not
+do everything has LIMITED instead of a time, and LIMITED_HELD instead of HELD (see
+shm.kernels.turn.limited).
 
 A turn's words (int64, private):
 
@@ -17,6 +19,8 @@ A turn's words (int64, private):
           AHEAD_MS (how far the time line is ahead of the monotonic clock)
           SESSION_SPIN_NS (how long sessions stay awake after a request)
           WAL_FD, WAL_START, WAL_END: the segment at the tail, its first position and its end
+          LIMITS, BITMAPS, ACCESS (address and length each), BITMAP_WORDS, ACCESS_VERSION: see
+          shm.kernels.turn.limited
     out   TURN_COUNT; HAS_IDLED (nothing arrived); RECEIVED (how often something did)
           LEFT_FD (-1, or the connection whose requests the plan holds unfinished), LEFT_STOP
           MOVED (slots in `touched` whose waiting requests are still to be answered)
@@ -39,8 +43,10 @@ from shm.kernels.base import words
     TURN_COUNT, HAS_IDLED, RECEIVED, LEFT_FD, LEFT_STOP, MOVED, LEVEL, ROW, ROW_COUNT,
     UNSENT_FD, UNSENT_START, WATCH_ALL, SESSION_SPIN_NS, RUNG_FD, BELLS, AWAKE, SPIN_UNTIL_NS,
     UNTIL_NS, DUE_NS, CATALOG, IS_SHORT, CLOCK, _CLOCK_NS, AHEAD_MS,
-) = range(31)  # fmt: skip
-ROWS_AT, ANSWER_WORDS = 32, 3
+    LIMITS, _LIMITS_WORDS, BITMAPS, _BITMAPS_WORDS, ACCESS, _ACCESS_WORDS, BITMAP_WORDS,
+    ACCESS_VERSION,
+) = range(39)  # fmt: skip
+ROWS_AT, ANSWER_WORDS = 40, 3
 ROW_FD, ROW_START, ROW_END = 0, 1, 2
 ROWS_MAX = 256  # Of one turn.
 # Times of turns that answered requests: counts of Produce by bucket, then of Fetch, and the sums of
@@ -53,9 +59,12 @@ TURN_WORDS = BEGAN_NS + 3
 EVENTS_MAX = 64
 # struct epoll_event is packed on x86 alone: in words of 32 bits.
 EVENT_WORDS, EVENT_FD = (3, 1) if platform.machine() == "x86_64" else (4, 2)
-LOOPS, PARKED, HELD, SYNCS, SESSION = 0, -1, -2, -3, -4  # Instead of a time in `clients`.
+# Instead of a time in `clients`.
+LOOPS, PARKED, HELD, SYNCS, LIMITED, LIMITED_HELD, SESSION = 0, -1, -2, -3, -4, -5, -6
 # A session's row is SESSION - row: at or below SESSION nothing else may stand, or a socket's bytes
 # are taken from some session's inbox.
-assert min(LOOPS, PARKED, HELD, SYNCS) > SESSION
+assert min(LOOPS, PARKED, HELD, SYNCS, LIMITED, LIMITED_HELD) > SESSION
+# Up to SYNCS, but above SESSION, nothing else may stand: it would be served without its bitmaps.
+assert max(LIMITED, LIMITED_HELD) < SYNCS < min(LOOPS, PARKED, HELD)
 # The first answer's row begins behind the last of the words, or the clock is its descriptor.
-assert AHEAD_MS < ROWS_AT
+assert ACCESS_VERSION < ROWS_AT

@@ -47,6 +47,7 @@ from smq.app.shard.waiting.parked_fetches import Parked, ParkedFetches
 from smq.app.shard.waiting.payloads import payloads_of
 from smq.model.config import Config
 from smq.model.now import Now
+from smq.security.caller import Caller
 from smq.shard.checks import TurnRoom
 from smq.shard.loans import Loan
 from smq.shard.produce import Produced, Producing
@@ -232,9 +233,9 @@ class ShardServer:
         acks = self._replies.acks
         acks.queue(connection, answer.rest, answer.marks, began_ns=answer.began_ns)
 
-    def _answer_left(self, request: memoryview, loan: Loan) -> Message | Ask | Wait:
+    def _answer_left(self, request: memoryview, caller: Caller, loan: Loan) -> Message | Ask | Wait:
         """Answer a waiting fetch that the kernel leaves. It has no session: it asks no clock."""
-        return dispatch(request, self._shard, Now(0, 0), loan=loan).result
+        return dispatch(request, self._shard, Now(0, 0), caller, loan).result
 
     def resumable(self, connection: Connection) -> None:
         """See ConnectionOwner."""
@@ -303,6 +304,9 @@ class ShardServer:
         if access.version == self._access_version:
             return
         self._access_version = access.version
+        if self._quick_turns.limits is not None:
+            self._quick_turns.limits.follow(access.version)
+            self._parked.unpark_all()
         self._polls.look_again()
         gone, access.changed_users = access.changed_users, set()
         for connection in list(self.clients.by_fd.values()):

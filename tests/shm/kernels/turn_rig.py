@@ -12,7 +12,7 @@ from shm.kernels.log.plan import new_plan
 from shm.kernels.request.fetch import FETCH_KEY, STATE_WORDS
 from shm.kernels.turn.held import new_held
 from shm.kernels.turn.parked import new_parked
-from shm.kernels.turn.receive import RECEIVE_BYTES
+from shm.kernels.turn.requests import RECEIVE_BYTES
 from shm.kernels.turn.sessions import new_sessions
 from shm.kernels.turn.spin import new_spin
 from shm.kernels.turn.turns import take_turns

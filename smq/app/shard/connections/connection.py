@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
-from shm.kernels.turn.words import LOOPS
+from shm.kernels.turn.words import LIMITED, LOOPS
 from smq.app.process.loop import Loop, Timer
 from smq.app.shard.connections.receive import Rest
 from smq.app.shard.connections.tls_socket import TlsSocket
@@ -265,15 +265,16 @@ class Connection:
     def standing(self) -> int:
         """What a kernel may do for this connection: see `clients` of shm.kernels.turn.words.
 
-        It may take requests if the connection holds no part of one, waits for no answer, may send
-        more, and may do everything: a kernel knows no rights.
+        It may take requests if the connection holds no part of one, waits for no answer, and may
+        send more. Those of a client that may not do everything it takes by bitmaps.
         """
         is_busy = self.slots or self.rest.copied or self.rest.buffer
         may_not = (
             self.is_closing or self.closed or self._muted or self.is_limited or self.needs_loop
         )
-        is_known = self.caller.rights.is_unlimited
-        return LOOPS if is_busy or may_not or not is_known else self.last_used_ns
+        if is_busy or may_not:
+            return LOOPS
+        return self.last_used_ns if self.caller.rights.is_unlimited else LIMITED
 
     def pause_if_full(self) -> None:
         """Called after each read: stop reading while the connection is full.

@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from shm.kernels.base.wire import SIZE_BYTES
-from shm.kernels.turn.receive import RECEIVE_BYTES
+from shm.kernels.turn.requests import RECEIVE_BYTES
 
 BUFFER_BYTES = 4 * RECEIVE_BYTES
 SHORT_REST_BYTES = 16 * 1024  # Cheaper to copy twice than to keep a buffer for.

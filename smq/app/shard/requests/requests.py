@@ -140,7 +140,7 @@ class Requests:
         rights = connection.caller.rights
         if rights.is_unlimited:
             return None
-        return partial(refuse_topics, catalog=self._shard.catalog, rights=rights)
+        return partial(refuse_topics, shard=self._shard, rights=rights)
 
     def _charging(self, client: Connection | Session, start: int) -> Charge | None:
         """What charges a client for its Produce requests from `start` on; None: they are free."""
@@ -181,12 +181,12 @@ class Requests:
         """
         request, slot, began_ns = data.data[start:end], Slot(is_open=False), monotonic_ns()
         try:
-            may_all = connection.caller.rights.is_unlimited  # A kernel knows no rights.
-            is_fetch = may_all and not is_left and request[:2] == _FETCH
-            found = self._quick_fetch.run(data, start, end, slot.loan) if is_fetch else None
+            caller, found = connection.caller, None
+            if not is_left and request[:2] == _FETCH:
+                found = self._quick_fetch.run(data, start, end, caller, slot.loan)
             if found is None:
                 now = clock.now()
-                dispatched = dispatch(request, self._shard, now, connection.caller, slot.loan)
+                dispatched = dispatch(request, self._shard, now, caller, slot.loan)
             else:
                 header, _ = read_request_header(request, 0)
                 dispatched = Dispatched(API_BY_KEY[FETCH_KEY], header, found)
@@ -203,7 +203,7 @@ class Requests:
             connection.close_after_answers()
             return
         slot = Slot(is_open=False)
-        wait = self._quick_fetch.resume(*parked, slot.loan)
+        wait = self._quick_fetch.resume(*parked, connection.caller, slot.loan)
         dispatched = Dispatched(API_BY_KEY[FETCH_KEY], header, wait)
         self.carry(connection, slot, parked.request.data, dispatched, monotonic_ns())
 

@@ -33,6 +33,8 @@ from shm.kernels.turn.words import (
     LEFT_FD,
     LEFT_STOP,
     LEVEL,
+    LIMITED,
+    LIMITED_HELD,
     LOOPS,
     MOVED,
     PARKED,
@@ -60,6 +62,7 @@ from smq.app.process.loop import Spin
 from smq.app.shard.connections.connection import Connection
 from smq.app.shard.door.session import Session
 from smq.app.shard.door.session_table import SessionTable
+from smq.app.shard.turns.limits import Limits
 from smq.app.shard.waiting.held_answers import HeldAnswers
 from smq.app.shard.waiting.parked_fetches import ParkedTable
 from smq.log.log import TOUCHED_MAX, Log
@@ -71,7 +74,7 @@ DESCRIPTORS_MAX = 1 << 16  # The loop serves connections with larger ones.
 PAUSE_TURNS = 30  # After a run that met another case at once: it costs more than it saves.
 TURNS_MAX_NS = 1_000_000  # Per call, awake: timers and other descriptors wait this long.
 _NOT_TAKEN = {LOOPS, PARKED}
-_IN_A_TABLE = {PARKED, HELD}
+_IN_A_TABLE = {PARKED, HELD, LIMITED_HELD}
 
 
 class QuickTurns:
@@ -85,6 +88,7 @@ class QuickTurns:
     syncs_fd   the descriptor to which the sync thread writes, -1: there is none. It is the loop's
                while that waits for a sync too
     sessions   the sessions that the kernel serves
+    limits     of the clients that may not do everything; None: these are the loop's
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  (what a kernel works with)
@@ -111,6 +115,9 @@ class QuickTurns:
         self.parked = ParkedTable(len(watched))
         self.held, self.syncs_fd = make_held(self._log, self.clients), -1
         self.sessions = SessionTable(len(watched))
+        self.limits: Limits | None = None
+        if shard.bitmaps is not None:
+            self.limits = Limits(shard.bitmaps, turn, shard.access.words, DESCRIPTORS_MAX)
         self.take_settings(shard.config)
 
     def take_settings(self, config: Config) -> None:
@@ -128,7 +135,16 @@ class QuickTurns:
         """Tell the kernel whether it may take a client's next request, after the loop has touched
         it."""
         if client.fd < DESCRIPTORS_MAX and self.clients[client.fd] not in _IN_A_TABLE:
-            self.clients[client.fd] = client.standing
+            standing = self.clients[client.fd] = client.standing
+            if standing == LIMITED:
+                self._limit(client)
+
+    def _limit(self, client: Connection | Session) -> None:
+        if self.limits is None:
+            self.clients[client.fd] = LOOPS
+        else:
+            assert isinstance(client, Connection)
+            self.limits.note(client)
 
     def takes(self, fd: int) -> bool:
         """Whether the kernel takes a descriptor's input."""
@@ -155,9 +171,13 @@ class QuickTurns:
     def last_used_ns(self, fd: int) -> int:
         """When a client last used its connection (monotonic), as far as the kernel knows: one whose
         fetch waits there does so now."""
-        if fd < DESCRIPTORS_MAX and self.clients[fd] in _IN_A_TABLE:
+        if fd >= DESCRIPTORS_MAX:
+            return 0
+        if self.clients[fd] in _IN_A_TABLE:
             return monotonic_ns()
-        return int(self.clients[fd]) if fd < DESCRIPTORS_MAX else 0
+        if self.clients[fd] == LIMITED and self.limits is not None:
+            return self.limits.last_used_ns(fd)
+        return int(self.clients[fd])
 
     # --- turns -----------------------------------------------------------------------------------
 

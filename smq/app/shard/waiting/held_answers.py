@@ -28,11 +28,12 @@ from shm.kernels.turn.held import (
     HELD_WORDS,
     new_held,
 )
-from shm.kernels.turn.words import HELD, LOOPS
+from shm.kernels.turn.words import HELD, LIMITED_HELD, LOOPS
 from smq.log.log import Log
 from smq.shard.produce import Mark, Marks
 
 TAKEN = -1  # Instead of a descriptor.
+_HELD = {HELD, LIMITED_HELD}
 
 
 class HeldAnswer(NamedTuple):
@@ -78,7 +79,7 @@ class HeldAnswers:
         assert not positions or self._log is not None
         if self._log is not None and positions:
             assert self._log.syncs.wanted >= positions[-1]
-        assert all(self._clients[self._rows[row, H_FD]] == HELD for row in rows)
+        assert all(self._clients[self._rows[row, H_FD]] in _HELD for row in rows)
 
     def begin(self) -> None:
         """A kernel is about to run."""
@@ -92,7 +93,7 @@ class HeldAnswers:
 
     def release(self, fd: int) -> None:
         """Take over a client's answers, if it has some here."""
-        if fd < len(self._clients) and self._clients[fd] == HELD:
+        if fd < len(self._clients) and self._clients[fd] in _HELD:
             self._clients[fd] = LOOPS
             self._take([row for row in self._live() if self._rows[row, H_FD] == fd])
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shm.kernels.turn.limited import BARRED
 from shm.kernels.turn.parked import (
     NEVER_NS,
     PARKED_AT,
@@ -87,6 +88,8 @@ class ParkedTable:
         [row] = np.flatnonzero(self._taken()[:, W_FD] == fd).tolist()
         words, start = _list(self._rows[row]), row * REQUEST_BYTES_MAX
         request = self._requests[start : start + words[W_BYTES]].copy()
+        if request[0] == BARRED:
+            request[0] = 0
         unpark(self.arrays, row)
         return Parked(request, words[W_SLOTS:][: words[W_SLOT_COUNT]], words[W_DUE_NS])
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from shm.kernels.turn.words import LOOPS
+from shm.kernels.turn.words import LIMITED, LOOPS
 from smq.app.shard.connections import connection as module
 from smq.app.shard.connections.connection import (
     COPIED_BYTES_MAX,
@@ -153,7 +153,7 @@ def test_a_large_answer_keeps_its_pieces_however_many_they_are(bench: Bench) -> 
     assert bench.receive(4 + 1500 * 70_000) == b"head" + b"".join(pieces)
 
 
-def test_a_kernel_serves_no_client_that_may_not_do_everything(bench: Bench) -> None:
+def test_a_kernel_serves_a_client_that_may_not_do_everything_by_its_bitmaps(bench: Bench) -> None:
     connection = bench.connection
     connection.last_used_ns = 7
     assert connection.standing == 7
@@ -161,6 +161,8 @@ def test_a_kernel_serves_no_client_that_may_not_do_everything(bench: Bench) -> N
     connection.caller.rights = Rights(authorizer, Peer())
     assert connection.standing == 7, "a super user"
     connection.caller.rights = Rights(Authorizer(Rules()), Peer())
+    assert connection.standing == LIMITED
+    connection.needs_loop = True
     assert connection.standing == LOOPS
 
 

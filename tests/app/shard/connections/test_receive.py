@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from shm.kernels.turn.receive import RECEIVE_BYTES
+from shm.kernels.turn.requests import RECEIVE_BYTES
 from smq.app.shard.connections.receive import (
     BUFFER_BYTES,
     EARNED_FACTOR,

@@ -5,6 +5,7 @@ import select
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,7 +83,7 @@ class DiskBench(ServerBench):
         self.quick = Quick(self)
         self.serve()
 
-    def make_shard(self, directory: Path, *topics: Topic, **config: int) -> Shard:
+    def make_shard(self, directory: Path, *topics: Topic, **config: Any) -> Shard:
         shard = new_shard(directory, *topics, **config)
         log = shard.logs[0]
         self.syncer = log.syncs.syncer = BoxSyncer(log.memory)
