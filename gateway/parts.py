@@ -193,8 +193,9 @@ def _is_small(reader: RequestReader, cut: Cut | None) -> bool:
     return next(reader.check(), _END) is _END and reader.fits(cut.portion_max)
 
 
-def _continued(response: Message) -> Step:
-    return Step(response, continues=True)
+def _continued(response: Message | Step) -> Step:
+    """A part as a step: its first row may be the last one of those before, unless it says."""
+    return response if isinstance(response, Step) else Step(response, continues=True)
 
 
 def _portions(

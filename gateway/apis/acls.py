@@ -15,6 +15,7 @@ from enum import IntEnum
 from itertools import groupby
 from typing import TypeVar
 
+from gateway.context import Step
 from gateway.coordinator_context import CoordinatorContext
 from smq.coordinator.access import AccessControl
 from smq.model.errors import BrokerError, ErrorCode, PeerError
@@ -52,8 +53,8 @@ from smq.wire.generated.describe_acls import (
 )
 
 DISABLED = BrokerError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
-# Per part of an answer, a few milliseconds each: described, and deleted.
-PART_RULES, PART_DELETED = 1000, 300
+# Per part of an answer, a few milliseconds each: described, deleted, and created.
+PART_RULES, PART_DELETED, PART_CREATED = 500, 300, 100
 Kind = TypeVar("Kind", bound=IntEnum)
 
 
@@ -74,6 +75,7 @@ def describe(
         found += some
         yield DescribeAclsResponse()
     found.sort(key=_pattern_of)
+    yield DescribeAclsResponse()
     for first in range(0, max(1, len(found)), PART_RULES):
         part = groupby(found[first : first + PART_RULES], key=_pattern_of)
         yield DescribeAclsResponse(resources=[_described(*each) for each in part])
@@ -108,12 +110,15 @@ def _described(pattern: ResourcePattern, rules: Iterable[AclBinding]) -> Describ
 # --- creating ------------------------------------------------------------------------------------
 
 
-def create(request: CreateAclsRequest, context: CoordinatorContext) -> CreateAclsResponse:
-    """Add each rule, or refuse it."""
+def create(request: CreateAclsRequest, context: CoordinatorContext) -> Iterator[CreateAclsResponse]:
+    """Add each rule, or refuse it; in parts. Each part is in force when the next one begins."""
     access = context.coordinator.access
     if access.authorizer is None:
-        return refuse_creating(request, DISABLED)
-    return CreateAclsResponse(results=[_created(each, access) for each in request.creations])
+        yield refuse_creating(request, DISABLED)
+        return
+    for first in range(0, max(1, len(request.creations)), PART_CREATED):
+        some = request.creations[first : first + PART_CREATED]
+        yield CreateAclsResponse(results=[_created(each, access) for each in some])
 
 
 def refuse_creating(request: CreateAclsRequest, why: BrokerError) -> CreateAclsResponse:
@@ -158,7 +163,9 @@ def _binding_of(row: AclCreation) -> AclBinding:
 # --- deleting ------------------------------------------------------------------------------------
 
 
-def delete(request: DeleteAclsRequest, context: CoordinatorContext) -> Iterator[DeleteAclsResponse]:
+def delete(
+    request: DeleteAclsRequest, context: CoordinatorContext
+) -> Iterator[DeleteAclsResponse | Step]:
     """Delete what each filter finds; answers in parts. All filters look at the rules as they were.
 
     What several filters find is told by each.
@@ -178,10 +185,11 @@ def delete(request: DeleteAclsRequest, context: CoordinatorContext) -> Iterator[
             yield DeleteAclsResponse()
         found.append(rules)
     for rules in found:
-        for first in range(0, len(rules or ()), PART_DELETED):
-            access.delete((rules or [])[first : first + PART_DELETED])
-            yield DeleteAclsResponse()
-        yield DeleteAclsResponse(filter_results=[_deleted(rules)])
+        for first in range(0, max(1, len(rules or ())), PART_DELETED):
+            some_of_it = None if rules is None else rules[first : first + PART_DELETED]
+            access.delete(some_of_it or ())
+            part = DeleteAclsResponse(filter_results=[_deleted(some_of_it)])
+            yield Step(part, continues=first > 0)
 
 
 def _deleted(rules: list[AclBinding] | None) -> DeleteAclsFilterResult:

@@ -57,6 +57,9 @@ GROUP = Bounds(1 * MiB, WHOLE_ELEMENTS_MAX)
 # Other requests that are handled at once.
 WHOLE = Bounds(1 * MiB, WHOLE_ELEMENTS_MAX)
 
+# Those that are read at once, and handled in parts.
+IN_PARTS = replace(WHOLE, cut=Cut((), ("results",)))
+
 
 def answered_in_parts(*response: str) -> Bounds:
     """A request that is handled whole and whose answer is cut at the rows of these arrays."""

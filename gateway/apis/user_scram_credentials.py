@@ -34,7 +34,7 @@ from smq.wire.generated.describe_user_scram_credentials import (
 
 ITERATIONS = range(4096, 16384 + 1)
 """How names of the host's own users begin."""
-PART_USERS = 500  # Per part of an answer.
+PART_USERS, PART_ALTERED = 500, 150  # Per part of an answer: described, altered.
 Alteration = ScramCredentialDeletion | ScramCredentialUpsertion
 
 
@@ -43,7 +43,9 @@ def describe(
 ) -> Iterator[DescribeUserScramCredentialsResponse]:
     """The credentials of users; answers in parts."""
     known = context.coordinator.access.credentials()
+    yield DescribeUserScramCredentialsResponse()
     counts = Counter(user.name for user in request.users or ()) or Counter(sorted(known))
+    yield DescribeUserScramCredentialsResponse()
     names = list(counts)
     for first in range(0, max(1, len(names)), PART_USERS):
         some = names[first : first + PART_USERS]
@@ -80,14 +82,17 @@ def _described(
 
 def alter(
     request: AlterUserScramCredentialsRequest, context: CoordinatorContext
-) -> AlterUserScramCredentialsResponse:
-    """Give each user a credential, or delete one, or refuse."""
+) -> Iterator[AlterUserScramCredentialsResponse]:
+    """Give each user a credential, or delete one, or refuse; in parts."""
     access = context.coordinator.access
     by_user: dict[str, list[Alteration]] = {}
     for each in _alterations(request):
         by_user.setdefault(each.name, []).append(each)
-    results = [_altered(name, changes, access) for name, changes in by_user.items()]
-    return AlterUserScramCredentialsResponse(results=results)
+    users = list(by_user.items())
+    for first in range(0, max(1, len(users)), PART_ALTERED):
+        some = users[first : first + PART_ALTERED]
+        results = [_altered(name, changes, access) for name, changes in some]
+        yield AlterUserScramCredentialsResponse(results=results)
 
 
 def refuse_altering(

@@ -14,7 +14,7 @@ from smq.security.acls import AclBinding
 from smq.security.authorizer import Authorizer
 from smq.security.credentials import ScramCredential, ScramMechanism
 from smq.security.principals import Peer, parse_super_users
-from smq.security.published import UserCredential, decode, entry_of
+from smq.security.published import UserCredential, decode, entries_of
 from smq.security.rights import Rights
 from smq.security.rules import Rules
 
@@ -113,9 +113,9 @@ class AccessView:
         there = set(lines)
         for line in [line for line in known if line not in there]:
             self._forget(known.pop(line))
-        for line in lines:
-            if line not in known:
-                known[line] = self._enter(entry_of(line))
+        new = [line for line in lines if line not in known]
+        for line, entry in zip(new, entries_of(new), strict=True):
+            known[line] = self._enter(entry)
 
     def _forget(self, entry: UserCredential | AclBinding) -> None:
         if isinstance(entry, AclBinding):

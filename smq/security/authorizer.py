@@ -24,6 +24,7 @@ from smq.security.acls import (
     Operation,
     PatternType,
     Permission,
+    ResourcePattern,
     ResourceType,
 )
 from smq.security.principals import EVERYONE, Peer, Principal
@@ -105,6 +106,30 @@ class Authorizer:
             return Decision(allowed=False, reason="there are rules for it, and none allows this")
         return Decision(allowed=self._allow_if_no_rule, reason="there is no rule for it")
 
+    def those_allowed(
+        self, peer: Peer, operation: Operation, resource_type: ResourceType, names: list[str]
+    ) -> list[bool]:
+        """As `decide`, of many resources: about a microsecond each."""
+        if self.is_super_user(peer.principal):
+            return [True] * len(names)
+        self.refresh()
+        allowed, denied = _Names(), _Names()
+        for pattern, entry in self._rules.of_type(resource_type, _names_of(peer.principal)):
+            if entry.host in (WILDCARD, peer.host) and _is_about(entry, operation):
+                (denied if entry.permission is Permission.DENY else allowed).add(pattern)
+        may = allowed.match(names)
+        if denied:
+            may = [each and not no for each, no in zip(may, denied.match(names), strict=True)]
+        if self._allow_if_no_rule:
+            return [
+                each or self._is_unnamed(resource_type, n)
+                for each, n in zip(may, names, strict=True)
+            ]
+        return may
+
+    def _is_unnamed(self, resource_type: ResourceType, name: str) -> bool:
+        return not any(True for _ in self._rules.about(resource_type, name))
+
     def may_to_any(self, peer: Peer, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether there could be a resource of this type with which a peer may do this
         (authorizeByResourceType of KIP-679). No operation implies another here."""
@@ -125,6 +150,33 @@ class Authorizer:
         if (PatternType.LITERAL, WILDCARD) in denied:
             return False
         return any(not _is_dominated(each, denied) for each in allowed)
+
+
+class _Names:
+    """The names that some patterns match."""
+
+    def __init__(self) -> None:
+        self._exact: set[str] = set()
+        self._prefixes: dict[int, set[str]] = {}  # By their length.
+
+    def add(self, pattern: ResourcePattern) -> None:
+        if pattern.pattern_type is PatternType.LITERAL and pattern.name != WILDCARD:
+            self._exact.add(pattern.name)
+        else:
+            start = "" if pattern.pattern_type is PatternType.LITERAL else pattern.name
+            self._prefixes.setdefault(len(start), set()).add(start)
+
+    def __bool__(self) -> bool:
+        return bool(self._exact or self._prefixes)
+
+    def match(self, names: list[str]) -> list[bool]:
+        """Whether they match each of some names."""
+        exact = self._exact
+        found = [name in exact for name in names]
+        for length, starts in self._prefixes.items():
+            matching = [name[:length] in starts for name in names]
+            found = [each or also for each, also in zip(found, matching, strict=True)]
+        return found
 
 
 @lru_cache(maxsize=1024)  # Asked for each decision.

@@ -9,7 +9,7 @@ compares lines, and reads only new ones.
 
 import json
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from smq.security.acls import (
     AccessControlEntry,
@@ -21,6 +21,9 @@ from smq.security.acls import (
     ResourceType,
 )
 from smq.security.credentials import ScramCredential, ScramMechanism
+
+_TYPES, _PATTERNS = {int(each): each for each in ResourceType}, {int(e): e for e in PatternType}
+_OPERATIONS, _PERMISSIONS = {int(each): each for each in Operation}, {int(e): e for e in Permission}
 
 
 class UserCredential(NamedTuple):
@@ -40,20 +43,33 @@ def line_of(entry: UserCredential | AclBinding) -> str:
     return json.dumps(["user", entry.user, entry.mechanism.value, *keys, iterations])
 
 
-def entry_of(line: str) -> UserCredential | AclBinding:
-    """The credential or rule of a line."""
-    kind, *said = json.loads(line)
-    if kind == "user":
-        user, mechanism, *keys, iterations = said
-        salt, stored_key, server_key = map(bytes.fromhex, keys)
-        credential = ScramCredential(salt, stored_key, server_key, iterations)
-        return UserCredential(user, ScramMechanism(mechanism), credential)
-    assert kind == "rule"
-    resource_type, name, pattern_type, principal, host, operation, permission = said
-    return AclBinding(
-        ResourcePattern(ResourceType(resource_type), name, PatternType(pattern_type)),
-        AccessControlEntry(principal, host, Operation(operation), Permission(permission)),
-    )
+def entries_of(lines: Iterable[str]) -> list[UserCredential | AclBinding]:
+    """The credentials and rules of lines: a thousand take a few milliseconds."""
+    # One document is read faster than many, and a kind is found faster than made from its code.
+    said = json.loads(f"[{','.join(lines)}]")
+    return [_rule(*each[1:]) if each[0] == "rule" else _credential(*each) for each in said]
+
+
+def _credential(kind: str, user: str, mechanism: str, *said: Any) -> UserCredential:  # noqa: ANN401
+    assert kind == "user"
+    *keys, iterations = said
+    salt, stored_key, server_key = map(bytes.fromhex, keys)
+    credential = ScramCredential(salt, stored_key, server_key, iterations)
+    return UserCredential(user, ScramMechanism(mechanism), credential)
+
+
+def _rule(  # noqa: PLR0913, PLR0917  (a line's parts)
+    resource_type: int,
+    name: str,
+    pattern_type: int,
+    principal: str,
+    host: str,
+    operation: int,
+    permission: int,
+) -> AclBinding:
+    pattern = ResourcePattern(_TYPES[resource_type], name, _PATTERNS[pattern_type])
+    entry = AccessControlEntry(principal, host, _OPERATIONS[operation], _PERMISSIONS[permission])
+    return AclBinding(pattern, entry)
 
 
 def encode(lines: Iterable[str]) -> bytes:

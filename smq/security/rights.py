@@ -60,6 +60,12 @@ class Rights:
         """Whether it may do this with a topic."""
         return self.is_unlimited or self.may(operation, ResourceType.TOPIC, name)
 
+    def topics(self, operation: Operation, names: list[str]) -> list[bool]:
+        """Whether it may do this with each of some topics."""
+        if self._authorizer is None or self.is_unlimited:
+            return [True] * len(names)
+        return self._authorizer.those_allowed(self.peer, operation, ResourceType.TOPIC, names)
+
     def group(self, operation: Operation, name: str) -> bool:
         """Whether it may do this with a consumer group."""
         return self.is_unlimited or self.may(operation, ResourceType.GROUP, name)

@@ -243,11 +243,10 @@ class FetchSession:
         if version != self._following:
             self._following, self._followed_count = version, 0
         first, end = self._followed_count, self._followed_count + FOLLOWED_MAX
-        refused = [
-            number
-            for number, key in enumerate(self._keys[first:end], first)
-            if not _may_read(key, shard, rights)
-        ]
+        names = [_name_of(key, shard) for key in self._keys[first:end]]
+        known = [number for number, name in enumerate(names, first) if name is not None]
+        allowed = rights.topics(Operation.READ, [name for name in names if name is not None])
+        refused = [number for number, may in zip(known, allowed, strict=True) if not may]
         self.rows[SEEN_HIGH, np.isin(self.rows[KEY] >> 32, refused)] = -1
         self._followed_count = end
         if end < len(self._keys):
@@ -299,11 +298,12 @@ class FetchSession:
         return np.arange(self._turn - count, self._turn)
 
 
-def _may_read(key: TopicKey, shard: Serving, rights: Rights) -> bool:
+def _name_of(key: TopicKey, shard: Serving) -> str | None:
+    """The name by which rules know a topic; None: nobody knows its id."""
     if isinstance(key, str):
-        return rights.topic(Operation.READ, key)
+        return key
     topic = shard.catalog.find_by_id(key)
-    return topic is None or rights.topic(Operation.READ, topic.name)
+    return None if topic is None else topic.name
 
 
 def _signed(low: int) -> int:

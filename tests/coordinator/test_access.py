@@ -12,7 +12,7 @@ from smq.model.errors import BrokerError
 from smq.model.security_settings import STANDARD_AUTHORIZER
 from smq.security.acls import AclBinding, AclBindingFilter, ResourcePatternFilter, ResourceType
 from smq.security.credentials import ScramCredential, ScramMechanism
-from smq.security.published import UserCredential, decode, entry_of
+from smq.security.published import UserCredential, decode, entries_of
 from smq.store.store import Store
 from tests.model.configs import config_of
 from tests.security.worlds import worlds
@@ -58,7 +58,7 @@ def test_the_published_bytes_have_every_user_and_rule(store: Store) -> None:
     access = AccessControl(store, CONFIG)
     access.create(RULES)
     access.put_credential(ALICE)
-    entries = [entry_of(line) for line in decode(access.published)]
+    entries = entries_of(decode(access.published))
     assert entries == [*RULES, ALICE]
 
 

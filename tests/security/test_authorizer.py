@@ -54,6 +54,17 @@ def test_decisions_are_those_of_kafkas_authorizer(world: World, said: str) -> No
     assert "".join(answered(authorizer, each) for each in world.questions) == said
 
 
+@pytest.mark.parametrize("allow_if_no_rule", [False, True])
+@pytest.mark.parametrize("world", worlds())
+def test_many_names_are_decided_as_one_by_one(world: World, *, allow_if_no_rule: bool) -> None:
+    authorizer = Authorizer(Rules(world.rules), SUPER_USERS, allow_if_no_rule=allow_if_no_rule)
+    names = sorted({name for *_, name in world.questions if name is not None} | {"*", "*a", ""})
+    asked = {(peer, operation, kind) for peer, operation, kind, _ in world.questions}
+    for each in sorted(asked):
+        one_by_one = [authorizer.decide(*each, name).allowed for name in names]
+        assert authorizer.those_allowed(*each, names) == one_by_one
+
+
 def test_a_decision_names_the_rule_that_made_it() -> None:
     allow, deny = rule("a", READ), rule("a", READ, Permission.DENY, principal="User:*")
     assert Authorizer(Rules([allow])).decide(ALICE, DESCRIBE, TOPIC, "a").rule == allow

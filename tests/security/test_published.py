@@ -1,7 +1,7 @@
 """What is published of users and rules is what is read."""
 
 from smq.security.credentials import ScramCredential, ScramMechanism
-from smq.security.published import UserCredential, decode, encode, entry_of, line_of
+from smq.security.published import UserCredential, decode, encode, entries_of, line_of
 from tests.security.worlds import worlds
 
 ALICE = UserCredential(
@@ -10,13 +10,13 @@ ALICE = UserCredential(
 
 
 def test_a_credential_is_read_as_it_was_published() -> None:
-    assert entry_of(line_of(ALICE)) == ALICE
+    assert entries_of([line_of(ALICE)]) == [ALICE]
 
 
 def test_rules_are_read_as_they_were_published() -> None:
     rules = [rule for world in worlds() for rule in world.rules]
     lines = decode(encode(map(line_of, rules)))
-    assert [entry_of(line) for line in lines] == rules
+    assert entries_of(lines) == rules
 
 
 def test_no_name_breaks_a_line() -> None:
