@@ -90,7 +90,8 @@ def test_a_request_sent_after_a_rule_is_deleted_is_refused_on_every_node(broker:
     with Cluster(broker.bootstrap) as cluster:
         for _ in range(20):
             add_rules(cluster, [mine, *keeps])
-            codes = {_code(talk, topic) for talk in talks}
+            # The first answer is Python's, the others are a kernel's.
+            codes = {_code(talk, topic) for talk in talks for _ in range(3)}
             assert DENIED not in codes
             assert ErrorCode.NONE in codes
             delete_rules(cluster, named)

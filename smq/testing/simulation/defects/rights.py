@@ -13,13 +13,13 @@ from smq.app.shard.connections.connection import Connection
 from smq.app.shard.requests import requests
 from smq.app.shard.requests.logins import Logins
 from smq.app.shard.server import ShardServer
-from smq.model.catalog import Catalog
 from smq.security.acls import AclBinding, Operation, ResourceType
 from smq.security.plain import PlainServer
 from smq.security.rights import Rights
 from smq.security.scram import ScramServer
 from smq.shard import unfinished
 from smq.shard.fetch_sessions import FetchSession, Serving
+from smq.shard.shard import Shard
 from smq.store.access import AccessTables
 from smq.testing.simulation.defects.mutant import Change, Mutant
 from smq.testing.simulation.people import TELLERS_TOPICS
@@ -36,7 +36,7 @@ TELLING = SECURED | {TRANSACT, CHECKPOINT, "kill"}
 
 
 def _refuse_nothing(
-    _data: np.ndarray, _plan: np.ndarray, catalog: Catalog, rights: Rights, _first: int = 0
+    _data: np.ndarray, _plan: np.ndarray, shard: Shard, rights: Rights, _first: int = 0
 ) -> None:
     """Whoever has logged in may write."""
 
