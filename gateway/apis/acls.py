@@ -55,6 +55,7 @@ from smq.wire.generated.describe_acls import (
 DISABLED = BrokerError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 # Per part of an answer, a few milliseconds each: described, deleted, and created.
 PART_RULES, PART_DELETED, PART_CREATED = 500, 300, 100
+FOUND_MAX = 100_000  # By several filters of a request, each of which may find every rule.
 Kind = TypeVar("Kind", bound=IntEnum)
 
 
@@ -168,33 +169,36 @@ def delete(
 ) -> Iterator[DeleteAclsResponse | Step]:
     """Delete what each filter finds; answers in parts. All filters look at the rules as they were.
 
-    What several filters find is told by each.
+    What several filters find is told by each, but they may not find more than FOUND_MAX together.
     """
     access = context.coordinator.access
     if access.authorizer is None:
-        yield refuse_deleting(request, DISABLED)
+        yield from _refused(request, DISABLED)
         return
-    found: list[list[AclBinding] | None] = []
+    found: dict[int, list[AclBinding]] = {}
     yield DeleteAclsResponse()
-    for each in request.filters:
-        wanted = _filter_of(each)
-        rules = None if wanted is None else list[AclBinding]()
+    for number, each in enumerate(request.filters):
+        wanted, rules = _filter_of(each), list[AclBinding]()
         for some in access.find(wanted) if wanted is not None else ():
-            assert rules is not None
             rules += some
             yield DeleteAclsResponse()
-        found.append(rules)
-    for rules in found:
-        for first in range(0, max(1, len(rules or ())), PART_DELETED):
-            some_of_it = None if rules is None else rules[first : first + PART_DELETED]
-            access.delete(some_of_it or ())
-            part = DeleteAclsResponse(filter_results=[_deleted(some_of_it)])
+        if rules:
+            found[number] = rules
+        if len(found) > 1 and sum(map(len, found.values())) > FOUND_MAX:
+            yield from _refused(request, _invalid("The filters find too much: send fewer."))
+            return
+    for number, each in enumerate(request.filters):
+        rules = found.get(number, [])
+        for first in range(0, max(1, len(rules)), PART_DELETED):
+            some = rules[first : first + PART_DELETED]
+            access.delete(some)
+            part = DeleteAclsResponse(filter_results=[_deleted(each, some)])
             yield Step(part, continues=first > 0)
 
 
-def _deleted(rules: list[AclBinding] | None) -> DeleteAclsFilterResult:
-    """The row of a filter; None: it is of a kind that does not exist."""
-    if rules is None:
+def _deleted(row: DeleteAclsFilter, rules: list[AclBinding]) -> DeleteAclsFilterResult:
+    """The row of a filter, and what it has found."""
+    if _filter_of(row) is None:
         unknown = _invalid("A filter is of a kind that does not exist.")
         return DeleteAclsFilterResult(error_code=unknown.code, error_message=unknown.message)
     matching = [_matching(rule) for rule in rules]
@@ -203,8 +207,19 @@ def _deleted(rules: list[AclBinding] | None) -> DeleteAclsFilterResult:
 
 def refuse_deleting(request: DeleteAclsRequest, why: BrokerError) -> DeleteAclsResponse:
     """Refuse each filter."""
+    return _refusals(len(request.filters), why)
+
+
+def _refused(request: DeleteAclsRequest, why: BrokerError) -> Iterator[DeleteAclsResponse]:
+    """The same in parts."""
+    count = len(request.filters)
+    for first in range(0, max(1, count), PART_DELETED):
+        yield _refusals(min(PART_DELETED, count - first), why)
+
+
+def _refusals(count: int, why: BrokerError) -> DeleteAclsResponse:
     refused = DeleteAclsFilterResult(error_code=why.code, error_message=why.message)
-    return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
+    return DeleteAclsResponse(filter_results=[refused] * count)
 
 
 def _matching(rule: AclBinding) -> DeleteAclsMatchingAcl:

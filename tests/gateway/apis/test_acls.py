@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from gateway.apis import acls
 from smq.model.errors import ErrorCode, PeerError
 from smq.wire.generated.create_acls import AclCreation, CreateAclsRequest
 from smq.wire.generated.delete_acls import DeleteAclsFilter, DeleteAclsRequest
@@ -149,6 +150,21 @@ def test_kinds_that_are_none_find_nothing_and_delete_nothing(bench: CoordinatorB
     deleted = bench.ask("DeleteAcls", 3, DeleteAclsRequest(filters=filters))
     assert [each.error_code for each in deleted.filter_results] == [E.INVALID_REQUEST, E.NONE]
     assert names(bench, every()) == [("a", 1)]
+
+
+def test_filters_that_find_too_much_together_delete_nothing(
+    bench: CoordinatorBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acls, "FOUND_MAX", 3)
+    super_user(bench)
+    create(bench, *(creation(resource_name=name) for name in "abcd"))
+    asked = DeleteAclsRequest(filters=[filtered(), filtered()])
+    deleted = bench.ask("DeleteAcls", 3, asked)
+    assert [each.error_code for each in deleted.filter_results] == [E.INVALID_REQUEST] * 2
+    assert len(names(bench, every())) == 4
+    deleted = bench.ask("DeleteAcls", 3, DeleteAclsRequest(filters=[filtered()]))
+    assert len(deleted.filter_results[0].matching_acls) == 4
+    assert names(bench, every()) == []
 
 
 def test_an_unknown_kind_closes_the_connection(bench: CoordinatorBench) -> None:
