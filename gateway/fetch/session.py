@@ -24,7 +24,13 @@ from gateway.fetch.rules import IDS_FROM, NO_SESSION_EPOCHS, READ_COMMITTED, is_
 from shm.kernels.request.fetch import PLACES_MAX, WAIT_MS_MAX
 from smq.log.files.background import JobLane
 from smq.model.errors import ErrorCode
-from smq.shard.fetch_sessions import NAME_LENGTH_MAX, Asked, FetchSession, Told, hashed
+from smq.shard.fetch_sessions import (
+    NAME_LENGTH_MAX,
+    Asked,
+    FetchSession,
+    Told,
+    hashed,
+)
 from smq.wire.generated.fetch import (
     FetchPartition,
     FetchRequest,
@@ -34,6 +40,7 @@ from smq.wire.generated.fetch import (
 )
 
 NEW_EPOCH = 0
+LIMITED_ANSWERED_MAX = 150  # Partitions of an answer, where each topic's rights are asked about.
 
 
 def is_incremental(request: FetchRequest) -> bool:
@@ -144,7 +151,8 @@ class Incremental:
         is_committed = request.isolation_level == READ_COMMITTED
         if not session.follow_rights(shard, self._context.rights):
             return Ask([Later(self._next_turn)], lambda _: self.attempt(is_last=True))
-        news = session.news(shard, is_committed=is_committed)
+        most = None if self._context.rights.is_unlimited else LIMITED_ANSWERED_MAX
+        news = session.news(shard, is_committed=is_committed, count_max=most)
         version = self._context.header.api_version
         reader, asked = PartitionReader(request, version), copy(request)
         asked.topics = _topics(news)

@@ -213,8 +213,10 @@ class FetchSession:
         seen = self.rows[[SEEN_HIGH, SEEN_START], at].tolist()
         return bool(seen == [told.high_watermark, told.log_start])
 
-    def news(self, shard: Serving, *, is_committed: bool) -> list[Asked]:
-        """The partitions that may have news, in turn order; ANSWERED_MAX at most."""
+    def news(
+        self, shard: Serving, *, is_committed: bool, count_max: int | None = None
+    ) -> list[Asked]:
+        """The partitions that may have news, in turn order; ANSWERED_MAX or so many at most."""
         places, rows = self._find(shard), self.rows
         is_empty = (rows[CODE] == _EMPTY) & (rows[OFFSET] == 0)
         has_news = ~is_empty & ((rows[CODE] < 0) | (rows[LAST_EPOCH] >= 0))
@@ -231,7 +233,7 @@ class FetchSession:
         [found] = np.nonzero(has_news)
         if not len(found):
             return []
-        found = found[np.argsort(rows[TURN, found])][:ANSWERED_MAX]
+        found = found[np.argsort(rows[TURN, found])][: count_max or ANSWERED_MAX]
         return [self._asked(row) for row in rows[:, found].T.tolist()]
 
     def follow_rights(self, shard: Serving, rights: Rights) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.context import Wait
+from gateway.fetch.session import LIMITED_ANSWERED_MAX
 from smq.model.config import Config
 from smq.model.errors import ErrorCode
 from smq.model.security_settings import STANDARD_AUTHORIZER
@@ -131,6 +132,16 @@ def test_a_parked_session_of_many_topics_is_answered_with_the_refusal(
     assert isinstance(wait, Wait)
     bench.block.publish(may_aside)
     assert codes(bench.read(wait.attempt(is_last=False))) == [DENIED] * COUNT
+
+
+def test_a_limited_client_hears_of_many_topics_in_turn(bench: LimitedBench) -> None:
+    """Five hundred at once held the loop for thirty milliseconds."""
+    names = [f"unknown-{n}" for n in range(LIMITED_ANSWERED_MAX + 10)]
+    asked = [FetchTopic(topic=each, partitions=[FetchPartition(partition=0)]) for each in names]
+    begun = bench.fetch(session_epoch=0, topics=asked)
+    told = [bench.fetch(session_id=begun.session_id, session_epoch=each) for each in (1, 2)]
+    assert [len(codes(each)) for each in told] == [LIMITED_ANSWERED_MAX] * 2
+    assert {row.topic for each in told for row in each.responses} == set(names)
 
 
 def test_a_session_of_another_principal_is_unknown_and_stays(bench: LimitedBench) -> None:
