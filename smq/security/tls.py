@@ -22,6 +22,7 @@ from typing import Any
 CURVE = "prime256v1"
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # Of TLS 1.2. Those of 1.3 are all as good.
 WRITE_BYTES_MAX = 256 * 1024  # Encrypted at once, as 16 records: the socket takes about as much.
+CHAIN_BYTES_MAX = 12 * 1024  # A client's certificates: half a millisecond each, if they are small.
 KEYS_MAX = 64  # Records without data of a turn: a millisecond, if each asks for new keys.
 READS_MAX = 2048  # Records of a turn: four milliseconds, if they are small.
 _HEADER_BYTES, _LENGTH_AT = 5, 3  # A record: type, version, length, then as many bytes.
@@ -35,6 +36,7 @@ _CLIENT_AUTH = {
 # Of ssl.h: SSL_CTRL_…, SSL_SESS_CACHE_OFF and SSL_MODE_NO_AUTO_CHAIN.
 _SET_SESSION_CACHE_MODE, _SESSION_CACHE_OFF = 44, 0
 _SET_MODE, _NO_AUTO_CHAIN = 33, 8
+_SET_MAX_CERT_LIST = 51
 
 
 def server_context(versions: str, client_auth: str) -> ssl.SSLContext:
@@ -55,7 +57,7 @@ def server_context(versions: str, client_auth: str) -> ssl.SSLContext:
 def _set_for_all(context: ssl.SSLContext) -> None:
     """Turn off the cache from which TLS 1.2 resumes sessions by their ids, and have clients get the
     certificates of the key store, as Kafka's do: else each handshake looks for the authority's, and
-    verifies our own.
+    verifies our own. Clients' certificates are bounded.
 
     The module has no word for these. A context begins with CPython's object header, then the
     pointer to OpenSSL's; a test sees that no session is resumed, and the engine refuses one that
@@ -67,6 +69,7 @@ def _set_for_all(context: ssl.SSLContext) -> None:
     openssl = ctypes.c_void_p.from_address(id(context) + object.__basicsize__)
     control(openssl, _SET_SESSION_CACHE_MODE, _SESSION_CACHE_OFF, None)
     control(openssl, _SET_MODE, _NO_AUTO_CHAIN, None)
+    control(openssl, _SET_MAX_CERT_LIST, CHAIN_BYTES_MAX, None)
 
 
 class TlsEngine:

@@ -3,6 +3,7 @@
 import _ssl
 import ctypes
 import ssl
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.security.tls_bench import (
     connected,
     context_of,
     make_files,
+    put,
 )
 
 VERSIONS = "TLSv1.2,TLSv1.3"
@@ -48,6 +50,24 @@ def test_bytes_arrive_both_ways_however_they_are_cut(
     while engine.unsent_bytes:
         client.incoming.write(engine.take_sent())
     assert client.read() == sent
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_client_shows_a_few_certificates_and_not_a_hundred(
+    files: Files, tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    """Each costs half a millisecond before it is refused."""
+    authority = files.authority.read_bytes()
+    for count in (10, 100):
+        shown = put(tmp_path / "shown", files.client.read_bytes(), authority * count)
+        engine = TlsEngine(context_of(files, "required"))
+        client = Client(client_context(files, version, shown))
+        if count == 10:
+            connected(engine, client)
+            assert engine.peer_certificate() is not None
+        else:
+            with pytest.raises(ssl.SSLError, match="EXCESSIVE_MESSAGE_SIZE"):
+                connected(engine, client)
 
 
 def test_the_key_exchange_is_on_p_256(files: Files) -> None:
