@@ -24,12 +24,14 @@ _ANONYMOUS = re.compile(r"^RssAnon:\s+(\d+) kB", re.MULTILINE)
 class RawClient:
     """One connection."""
 
-    def __init__(self, port: int, receive_bytes: int = 0) -> None:
-        self.socket = socket.socket()
+    def __init__(self, door: int | Path, receive_bytes: int = 0) -> None:
+        """`door` is a port of this host, or a unix socket."""
+        is_unix = isinstance(door, Path)
+        self.socket = socket.socket(socket.AF_UNIX if is_unix else socket.AF_INET)
         if receive_bytes:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
         self.socket.settimeout(ANSWER_SECONDS_MAX)
-        self.socket.connect(("127.0.0.1", port))
+        self.socket.connect(str(door) if is_unix else ("127.0.0.1", door))
 
     def send(self, data: bytes) -> None:
         """As far as the broker takes it before it hangs up."""
@@ -131,10 +133,12 @@ def _over(
 
 
 @contextmanager
-def crowd(port: int, count: int, greet: Callable[[RawClient], None]) -> Iterator[list[RawClient]]:
+def crowd(
+    door: int | Path, count: int, greet: Callable[[RawClient], None]
+) -> Iterator[list[RawClient]]:
     """So many clients that stay connected."""
     with ExitStack() as stack:
-        clients = [stack.enter_context(RawClient(port)) for _ in range(count)]
+        clients = [stack.enter_context(RawClient(door)) for _ in range(count)]
         for client in clients:
             greet(client)
         yield clients

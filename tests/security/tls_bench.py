@@ -1,9 +1,11 @@
 """Keys, and Python's TLS client on memory, for tests of our server's side."""
 
+import _ssl
+import ctypes
 import ssl
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from smq.app.process.clock import wall_ms
 from smq.cli.key_pairs import make_pair
@@ -52,6 +54,30 @@ def client_context(
     if certificate is not None:
         context.load_cert_chain(certificate)
     return context
+
+
+OBJECT_AT = object.__basicsize__ + 8  # After Python's socket: SSL *.
+KEY_UPDATE_REQUESTED, _SET_GROUPS = 1, 92
+
+
+def with_groups(context: ssl.SSLContext, groups: bytes) -> ssl.SSLContext:
+    """Offer only these groups for the key exchange; Python's module has no word for some."""
+    control = ctypes.CDLL(_ssl.__file__).SSL_CTX_ctrl
+    control.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_long, ctypes.c_char_p)
+    openssl = ctypes.c_void_p.from_address(id(context) + object.__basicsize__)
+    assert control(openssl, _SET_GROUPS, 0, groups) == 1
+    return context
+
+
+def ask_for_new_keys(client: "Client") -> None:
+    """A KeyUpdate that asks for one."""
+    openssl = ctypes.CDLL(_ssl.__file__)
+    openssl.SSL_key_update.argtypes = (ctypes.c_void_p, ctypes.c_int)
+    openssl.SSL_do_handshake.argtypes = (ctypes.c_void_p,)
+    inner: Any = client.tls
+    connection = ctypes.c_void_p.from_address(id(inner._sslobj) + OBJECT_AT)
+    assert openssl.SSL_key_update(connection, KEY_UPDATE_REQUESTED) == 1
+    openssl.SSL_do_handshake(connection)
 
 
 class Client:

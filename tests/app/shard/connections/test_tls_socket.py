@@ -4,13 +4,23 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import count
 from random import Random
 
 import pytest
 
 from smq.app.shard.connections import tls_socket as module
 from smq.app.shard.connections.tls_socket import SharedTurn, TlsSocket
-from tests.security.tls_bench import Client, Files, client_context, context_of, make_files
+from tests.security.tls_bench import (
+    Client,
+    Files,
+    ask_for_new_keys,
+    client_context,
+    context_of,
+    make_files,
+)
+
+HANDSHAKE_BYTES_MIN = 250  # What a client says at least.
 
 
 @pytest.fixture(scope="module")
@@ -162,17 +172,56 @@ def test_other_protocols_are_an_error_of_the_socket(bench: Bench) -> None:
         bench.receive()
 
 
-def test_a_handshake_cut_at_each_byte_waits_and_leaves_nothing_open(files: Files) -> None:
-    hello = Client(client_context(files))
-    hello.shake_hands()
-    data = hello.outgoing.read()
-    for end in range(0, len(data), 7):
-        bench = Bench(files)
-        bench.theirs.sendall(data[:end])
-        if end:
+def say_up_to(bench: Bench, end: int) -> int:
+    """The client says so many bytes of its handshake at most; returns how many it has said."""
+    said = 0
+    while not bench.server.is_established:
+        bench.client.shake_hands()
+        data = bench.client.outgoing.read()[: end - said]
+        bench.theirs.sendall(data)
+        said += len(data)
+        if data:
             assert bench.receive() is None
-        bench.close()
+        if said == end:
+            break
+        bench.hear()
+    return said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("with_certificate", [False, True])
+def test_a_handshake_cut_at_each_byte_waits_and_leaves_nothing_open(
+    files: Files, *, with_certificate: bool
+) -> None:
+    certificate = files.client if with_certificate else None
+    context = client_context(files, certificate=certificate)
+    context.set_ecdh_curve("prime256v1")
+    for end in count():  # Until it is whole: how long it is depends on its signatures.
+        with Bench(files, context) as bench:
+            said = say_up_to(bench, end)
         assert bench.ours.fileno() == -1
+        if bench.server.is_established:
+            break
+        assert said == end
+    assert end > HANDSHAKE_BYTES_MIN
+
+
+def test_a_client_that_asks_for_new_keys_and_takes_none_is_closed(bench: Bench) -> None:
+    bench.connect()
+    bench.ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    bench.theirs.setblocking(True)
+
+    def flood() -> None:
+        for _ in range(100):
+            for _ in range(100):
+                ask_for_new_keys(bench.client)
+            bench.say()
+            assert bench.receive() is None
+            while bench.server.wants_turn:
+                assert bench.receive() is None
+
+    with pytest.raises(ConnectionError, match="asks for new keys"):
+        flood()
 
 
 def test_handshakes_of_a_turn_share_their_time(
