@@ -69,12 +69,13 @@ class SecuritySettings:
     )
     allow_plaintext: bool = setting(
         default=False,
-        doc="Listen beyond loopback without encryption: PLAINTEXT, also without logins, "
-        "SASL_PLAINTEXT, and all of HTTP.",
+        doc="Listen beyond loopback without encryption: PLAINTEXT, where nobody is known by name, "
+        "SASL_PLAINTEXT, which still needs an authorizer, and all of HTTP.",
     )
     allow_anonymous: bool = setting(
         default=False,
-        doc="Listen beyond loopback with encryption, but without logins or without an authorizer.",
+        doc="Listen beyond loopback without logins or without an authorizer where both could be: "
+        "on each listener but PLAINTEXT.",
     )
     authorizer_class_name: str = setting(
         "",

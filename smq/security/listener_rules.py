@@ -103,18 +103,18 @@ def _problems_of_http(config: Config) -> Iterator[Problem]:
 
 
 def _needs_flags(config: Config, listener: Listener) -> Iterator[str]:
-    """Beyond loopback."""
+    """Beyond loopback: each flag accepts what its name says. PLAINTEXT knows nobody by name, so
+    that `allow.plaintext` says all there is to say of it."""
     name, protocol, (host, _), _ = listener
     if is_loopback(host):
         return
-    if not protocol.has_tls:
-        if not config.allow_plaintext:
-            yield (
-                f"listeners: {name} would be reached from other hosts at {host} without "
-                "encryption; map it to SASL_SSL (docs/logins.md), listen on 127.0.0.1, or accept "
-                "that with allow.plaintext=true"
-            )
-    elif not config.allow_anonymous:
+    if not (protocol.has_tls or config.allow_plaintext):
+        yield (
+            f"listeners: {name} would be reached from other hosts at {host} without encryption; "
+            "map it to SASL_SSL (docs/logins.md), listen on 127.0.0.1, or accept that with "
+            "allow.plaintext=true"
+        )
+    if protocol is not Protocol.PLAINTEXT and not config.allow_anonymous:
         lacks = []
         if not protocol.has_sasl and listener.setting(config, "ssl.client.auth") != "required":
             lacks.append("logins (SASL_SSL, or ssl.client.auth=required)")

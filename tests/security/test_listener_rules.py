@@ -39,7 +39,20 @@ def test_a_listener_beyond_loopback_without_encryption_needs_a_flag(protocol: st
     [problem] = problems_with(beyond(protocol) | AUTHORIZER)
     assert f"{protocol} would be reached from other hosts at 10.0.0.1 without encryption" in problem
     assert "allow.plaintext=true" in problem
-    assert problems_with(beyond(protocol) | {"allow.plaintext": "true"}) == []
+    assert problems_with(beyond(protocol) | AUTHORIZER | {"allow.plaintext": "true"}) == []
+
+
+def test_a_flag_accepts_what_its_name_says() -> None:
+    plain, anonymous = {"allow.plaintext": "true"}, {"allow.anonymous": "true"}
+    assert problems_with(beyond("PLAINTEXT") | plain) == []
+    assert len(problems_with(beyond("PLAINTEXT") | anonymous)) == 1
+    [problem] = problems_with(beyond("SASL_PLAINTEXT") | plain)
+    assert "without an authorizer (authorizer.class.name)" in problem
+    assert "allow.anonymous=true" in problem
+    assert len(problems_with(beyond("SASL_PLAINTEXT"))) == 2
+    assert len(problems_with(beyond("SASL_PLAINTEXT") | anonymous)) == 1
+    assert problems_with(beyond("SASL_PLAINTEXT") | plain | anonymous) == []
+    assert len(problems_with(beyond("SASL_SSL") | plain)) == 1
 
 
 def test_the_short_form_beyond_loopback_needs_the_flag_too() -> None:
