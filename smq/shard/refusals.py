@@ -97,16 +97,26 @@ def refuse_all(plan: np.ndarray) -> None:
     rows[:, words.ROW_STATE] = words.DONE
 
 
+def has_transactional(plan: np.ndarray, data: np.ndarray) -> bool:
+    """Whether a batch of the plan is a transaction's, whatever else is wrong with it."""
+    return bool(_are_transactional(rows_of(plan), data).any())
+
+
 def _is_in_no_transaction(rows: np.ndarray, data: np.ndarray) -> np.ndarray:
     """Which batches are a transaction's without its id: their client has no right for that either.
 
     A bool for each row.
     """
-    is_whole = rows[:, words.ROW_BYTES] >= words.BATCH_HEADER_BYTES
-    asks: np.ndarray = is_whole & (rows[:, words.ROW_TRANSACTIONAL] == 0)
-    at = rows[asks, words.ROW_AT] + (words.BATCH_ATTRIBUTES_AT + 1)
-    asks[asks] = (data[at] & words.ATTRIBUTE_TRANSACTIONAL) != 0
-    return asks
+    found: np.ndarray = _are_transactional(rows, data) & (rows[:, words.ROW_TRANSACTIONAL] == 0)
+    return found
+
+
+def _are_transactional(rows: np.ndarray, data: np.ndarray) -> np.ndarray:
+    """A bool for each row."""
+    found: np.ndarray = rows[:, words.ROW_BYTES] >= words.BATCH_HEADER_BYTES
+    at = rows[found, words.ROW_AT] + (words.BATCH_ATTRIBUTES_AT + 1)  # In a big-endian int16.
+    found[found] = (data[at] & words.ATTRIBUTE_TRANSACTIONAL) != 0
+    return found
 
 
 def _name_of(key: bytes, catalog: Catalog, *, by_id: bool) -> str | None:

@@ -33,7 +33,7 @@ from smq.shard.led import Led
 from smq.shard.markers import abort_open
 from smq.shard.plan_rows import rows_of
 from smq.shard.produce import Producing
-from smq.shard.refusals import refuse_all
+from smq.shard.refusals import has_transactional, refuse_all
 from smq.shard.shard import Shard, Verifying
 from smq.shard.unfinished import Unfinished
 from smq.wire.codec import READ_ERRORS, read_compact_nullable_string, read_nullable_string
@@ -174,11 +174,15 @@ class TransactionalProduce(Unfinished):
         return code
 
     def _refuse(self, rights: Rights) -> bool:
-        """See Unfinished."""
-        name = self._transactional_id
-        if name is None or rights.transactional_id(Operation.WRITE, name):
+        """See Unfinished. As in Kafka the id matters to a request with a transaction's batch."""
+        name, plan = self._transactional_id, self._producing.plan
+        if (
+            name is None
+            or not has_transactional(plan, self._data)
+            or rights.transactional_id(Operation.WRITE, name)
+        ):
             return super()._refuse(rights)
-        refuse_all(self._producing.plan)
+        refuse_all(plan)
         return True
 
     # --- appending -------------------------------------------------------------------------------

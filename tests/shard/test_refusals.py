@@ -139,6 +139,34 @@ def test_a_foreign_transactional_id_is_refused_and_the_coordinator_is_not_asked(
     assert ends(shard) == [0, 0]
 
 
+def transactional(shard: Shard, sent: bytes) -> list[int]:
+    data = np.frombuffer(bytearray(sent), np.uint8)
+    produce = TransactionalProduce(shard, Producers(shard).transactional, data, rights=WRITER)
+    produced = produce.step(NOW)
+    assert isinstance(produced, Produced)
+    return [code for code, _ in errors_of(bytes(produced.answers))]
+
+
+def test_an_id_without_a_transactions_batch_asks_for_rights_on_topics_alone(tmp_path: Path) -> None:
+    shard = new_shard(tmp_path, MAY, MAY_NOT)
+    sent = transactional_request({"may-not": {0: batch(b"x")}, "may": {0: batch(b"x")}})
+    assert transactional(shard, sent) == [E.TOPIC_AUTHORIZATION_FAILED, E.NONE]
+    assert ends(shard) == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "other"), [("may", "may-not"), ("may-not", "may"), ("unknown", "may")]
+)
+def test_one_batch_of_a_foreign_transaction_refuses_its_whole_request(
+    tmp_path: Path, name: str, other: str
+) -> None:
+    shard = new_shard(tmp_path, MAY, MAY_NOT)
+    one = transactional_batch(b"x", producer=(7, 0))
+    sent = transactional_request({name: {0: one}, other: {0: batch(b"x")}})
+    assert transactional(shard, sent) == 2 * [E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]
+    assert ends(shard) == [0, 0]
+
+
 class Counting(Authorizer):
     """Counts what it is asked."""
 
