@@ -32,10 +32,11 @@ PRODUCE_KEY = 0
 # What Kafka says to an error of a whole batch.
 WORDS = {int(ErrorCode.INVALID_TXN_STATE): "Partition was not added to the transaction"}
 
-LeaderOf: TypeAlias = Callable[[str | UUID, int], Node | None]
+LeaderOf: TypeAlias = Callable[[str | UUID, int, str], Node | None]
+"""The leader of a partition of a topic, with its address for a listener."""
 
 
-def nobody(_topic: str | UUID, _index: int) -> Node | None:
+def nobody(_topic: str | UUID, _index: int, _listener: str) -> Node | None:
     """Says that no partition is led elsewhere."""
     return None
 
@@ -52,8 +53,10 @@ def answers_of(
     plan: np.ndarray,
     refused: Mapping[int, Sequence[RefusedRecord]],
     leader_of: LeaderOf = nobody,
+    listener: str = "",
 ) -> bytes:
-    """The responses to a plan whose rows are all done; `refused` by the rows' numbers.
+    """The responses to a plan whose rows are all done; `refused` by the rows' numbers. `listener`
+    is the one that its client came through.
 
     As in the kernel, acks=0 gets none, and an error there sets HEAD_CLOSE and ends them.
     """
@@ -66,7 +69,7 @@ def answers_of(
             _topic(data, plan, int(topic_at(plan, first + i)), version, refused)
             for i in range(int(request[words.REQUEST_TOPIC_COUNT]))
         ]
-        leaders = _name_leaders(topics, leader_of) if version >= LEADERS_FROM else []
+        leaders = _name_leaders(topics, leader_of, listener) if version >= LEADERS_FROM else []
         if request[words.REQUEST_ACKS] != 0:
             writer = Writer()
             write_response_header(
@@ -87,7 +90,7 @@ def answers_of(
 
 
 def _name_leaders(
-    topics: Sequence[TopicProduceResponse], leader_of: LeaderOf
+    topics: Sequence[TopicProduceResponse], leader_of: LeaderOf, listener: str
 ) -> list[NodeEndpoint]:
     """Name the leaders of partitions led elsewhere, and those nodes' addresses."""
     named: dict[int, NodeEndpoint] = {}
@@ -95,7 +98,8 @@ def _name_leaders(
         for partition in topic.partition_responses:
             if partition.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 continue
-            node = leader_of(topic.topic_id if topic.topic_id.int else topic.name, partition.index)
+            key = topic.topic_id if topic.topic_id.int else topic.name
+            node = leader_of(key, partition.index, listener)
             if node is not None:
                 partition.current_leader = LeaderIdAndEpoch(
                     leader_id=node.id, leader_epoch=node.epoch

@@ -144,6 +144,7 @@ class Producing:
         self._takes_transactions = int(in_steps)
         self.before_drain: Callable[[Log], None] | None = None
         self.pending: Pending | None = None
+        self.listener = ""  # The one that the client came through whose requests are taken.
         most = words.PLAN_ROWS_MAX if in_steps else ROWS_MAX
         self._set_plan(new_plan(REQUESTS_MAX, most if in_steps else TOPICS_MAX, most))
         self.out = self._usual_out = np.zeros(ANSWERS_BYTES, np.uint8)
@@ -433,7 +434,7 @@ class Producing:
 
     def _write_in_words(self, data: np.ndarray) -> None:
         """Answer a plan with rows that were refused for their handles or are led elsewhere."""
-        answers = answers_of(data, self.plan, self._refused, self._leader_of)
+        answers = answers_of(data, self.plan, self._refused, self._leader_of, self.listener)
         count_errors(self.plan)
         self._refused = {}
         if len(answers) > len(self.out):

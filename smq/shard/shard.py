@@ -206,7 +206,8 @@ class Shard:
 
     def leader_of(self, topic: str | UUID, index: int, listener: str = "") -> Node | None:
         """The node that leads a partition of a topic, by the topic's name or id, with its address
-        for a listener. With several listeners, and no word of which, there is none to tell."""
+        for a listener. With several listeners, and no word of which, as from an attached program,
+        there is none to tell."""
         catalog = self.catalog
         found = catalog.find_by_id(topic) if isinstance(topic, UUID) else catalog.find(topic)
         if found is None or not 0 <= index < found.partition_count:

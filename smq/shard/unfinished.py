@@ -96,6 +96,7 @@ class Unfinished:
         PeerError."""
         if not self._producing.parse(self._data, self._shard.directory, now):
             raise PeerError("a Produce is malformed, or has too many batches")
+        self._producing.listener = self._rights.peer.listener
         is_known = self._rights.is_unlimited or self._refuse(self._rights)
         if self._done is not None and len(self._done):
             restore_rows(rows_of(self._producing.plan), self._done)

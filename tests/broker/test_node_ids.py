@@ -1,6 +1,7 @@
 """The nodes have the ids that `node.id` says, on every path that names one."""
 
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import smq
 from smq.model.errors import ErrorCode
 from smq.testing import broker as fresh_broker
+from smq.testing.smq_broker import SmqBroker
 from smq.wire.generated.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -19,6 +21,7 @@ from smq.wire.generated.metadata import MetadataRequest
 from smq.wire.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from smq.wire.records import Record, write_batch
 from tests.broker.hostile import RawClient
+from tests.broker.one_topic import SETTINGS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -106,6 +109,42 @@ def test_a_request_at_the_wrong_node_is_answered_with_the_leaders_address() -> N
             [partition] = answer.responses[0].partitions
             assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
             assert said(partition, answer) == (hint if version >= 16 else (None, None))
+
+
+@pytest.mark.parametrize("transactional_id", [None, "t"])
+def test_the_leaders_address_is_that_of_the_listener_that_is_asked(
+    tmp_path: Path, transactional_id: str | None
+) -> None:
+    settings = SETTINGS | {"shards": "2"}
+    with (
+        SmqBroker(tmp_path, settings, listeners={"OTHER": "PLAINTEXT"}) as broker,
+        smq.connect(broker.bootstrap) as client,
+    ):
+        client.create_topic("t", partitions=2)
+        seen = set[int]()
+        for port in (broker.port, broker.port_of("OTHER")) * 3:  # Kernels take the later ones.
+            with RawClient(port) as asker:
+                metadata = asker.ask("Metadata", 12, MetadataRequest(topics=None))
+                ports = {node.node_id: node.port for node in metadata.brokers}
+                [topic] = [each for each in metadata.topics if each.name == "t"]
+                [other] = [each for each in topic.partitions if ports[each.leader_id] != port]
+                records = write_batch([Record(0, 1, b"k", b"v")])
+                data = [PartitionProduceData(index=other.partition_index, records=records)]
+                named = TopicProduceData(name="t", partition_data=data)
+                request = ProduceRequest(
+                    transactional_id=transactional_id,
+                    acks=-1,
+                    timeout_ms=9000,
+                    topic_data=[named],
+                )
+                answer = asker.ask("Produce", 10, request)
+            [partition] = answer.responses[0].partition_responses
+            assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            leader, address = said(partition, answer)
+            assert leader == (other.leader_id, other.leader_epoch)
+            assert address == (other.leader_id, ports[other.leader_id])
+            seen.add(ports[other.leader_id])
+        assert len(seen) == 2, "the listeners have ports of their own"
 
 
 def said(partition: Any, answer: Any) -> tuple[Any, Any]:

@@ -81,6 +81,7 @@ class Requests:
                 begun_ns = monotonic_ns()
             start = buffer.start
             charge = self._charging(connection, start)
+            self._producing.listener = connection.caller.rights.peer.listener
             produced = self._producing.run(
                 buffer.array, start, buffer.end, directory, now, charge, self._refusing(connection)
             )
@@ -238,6 +239,7 @@ class Requests:
         `first` is their result so far.
         """
         shard, now = self._shard, clock.now()
+        self._producing.listener = ""
         produced = first or self._producing.run(
             data, 0, end, shard.directory, now, self._charging(session, 0)
         )

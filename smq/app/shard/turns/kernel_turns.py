@@ -18,6 +18,7 @@ from smq.app.shard.requests.replies import Replies
 from smq.app.shard.turns.quick_turns import QuickTurns
 from smq.app.shard.waiting.parked_fetches import ParkedFetches
 from smq.model.config import Config
+from smq.security.rights import EVERYTHING
 from smq.shard.produce import Produced, Producing
 
 
@@ -122,8 +123,10 @@ class KernelTurns:
             return
         fd, stop, end = left
         quick.held.release(fd)
-        produced = self._producing.resume(buffer.array, stop)
         client = self._client(fd)
+        rights = EVERYTHING if isinstance(client, Session) else client.caller.rights
+        self._producing.listener = rights.peer.listener
+        produced = self._producing.resume(buffer.array, stop)
         if isinstance(client, Session):
             assert self.door is not None
             self.door.produced(client, buffer.array, end, produced)
