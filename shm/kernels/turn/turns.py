@@ -135,14 +135,15 @@ def _look(turn, events, sessions, spin, held):
 
 @kernel
 def _sleep(turn, events, due_ns):
-    """As ready(), asleep until there is input; at most until something is due."""
+    """As ready(), asleep until there is input; at most until something is due, which comes first:
+    a login may be over."""
     at_ns = now_ns(turn, libc.CLOCK_MONOTONIC)
     if at_ns >= due_ns:
         return np.int64(0)
     count = ready(turn, events, (due_ns - at_ns + MS_NS - 1) // MS_NS)
-    asleep_ns = now_ns(turn, libc.CLOCK_MONOTONIC) - at_ns
-    turn[UNTIL_NS] += asleep_ns  # It is time awake that is limited.
-    return count
+    woken_ns = now_ns(turn, libc.CLOCK_MONOTONIC)
+    turn[UNTIL_NS] += woken_ns - at_ns  # It is time awake that is limited.
+    return count if woken_ns < due_ns else np.int64(0)
 
 
 @kernel

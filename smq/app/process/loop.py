@@ -195,6 +195,11 @@ class Loop:
         """Leave run() after this turn."""
         self.stopped = True
 
+    @property
+    def is_late(self) -> bool:
+        """Whether a timer is due. What has come is taken before it."""
+        return bool(self._timers) and self._timers[0][0] <= monotonic_ns()
+
     def run_once(self, timeout_s: float) -> int:
         """One turn: wait at most `timeout_s`; returns how many callbacks were called."""
         called = 0

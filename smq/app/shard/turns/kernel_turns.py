@@ -73,7 +73,7 @@ class KernelTurns:
     def _take_turns(self, events: list[tuple[int, int]]) -> bool:
         """Have a kernel take these events, and following turns; False: it took nothing."""
         quick = self._quick_turns
-        if not quick.may_run():
+        if not quick.may_run() or self._loop.is_late:  # A login may be over.
             return False
         if not all(mask == select.EPOLLIN and quick.takes(fd) for fd, mask in events):
             return False

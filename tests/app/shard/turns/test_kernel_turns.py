@@ -55,6 +55,22 @@ def test_a_client_that_never_stops_does_not_keep_the_loop_from_its_timers(make: 
     assert told[0] > 0
 
 
+def test_the_loop_takes_input_while_a_timer_is_due(make: Make) -> None:
+    """The timer may end a login; a shard that stood still finds both."""
+    bench = make(topic("one"))
+    quick, client = Quick(bench), bench.client()
+    client.send(versions(1))
+    client.wait(1)
+    before = quick.taken
+    bench.loop.call_later(0, lambda: None)
+    client.send(one(correlation=2))
+    client.wait(2)
+    assert quick.taken == before
+    client.send(one(correlation=3))
+    client.wait(3)
+    assert quick.taken == before + 1
+
+
 def test_a_fetch_that_its_kernel_has_left_is_not_given_to_it_again(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
