@@ -6,6 +6,7 @@ A broker that speaks so slowly that a handshake never ends holds nobody longer t
 import socket
 import ssl
 import struct
+import sys
 from typing import TYPE_CHECKING
 
 from shm.peer import check_ours
@@ -49,7 +50,9 @@ def is_path(host: str) -> bool:
 
 
 def _connected_here(path: str, seconds_max: float, owner: int) -> socket.socket:
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    if sys.platform == "win32":
+        raise OSError("Python has no unix sockets here")
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         # A timeout of Python's would make it non-blocking, and a full backlog an error.
         limit = struct.pack("ll", int(seconds_max), int(seconds_max % 1 * 1e6))
