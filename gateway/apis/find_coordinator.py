@@ -4,9 +4,11 @@
   __consumer_offsets, found by a hash of its id. Any node would do: each relays.
 - From 1: key type. A transactional id (1) has a partition of __transaction_state by the same hash.
   Any other type is INVALID_REQUEST.
+- From 6: a share group's partition (2, KIP-932). There are none here, which only those are told who
+  may act for the cluster, as by a Kafka without share groups.
 - From 4: several keys at once, each with its answer (KIP-699).
 
-Left out: share groups (6, KIP-932).
+Left out: share groups (KIP-932).
 """
 
 from gateway.coordinator_context import CoordinatorContext
@@ -21,8 +23,8 @@ from smq.wire.generated.find_coordinator import (
     FindCoordinatorResponse,
 )
 
-BATCHES_FROM = 4
-GROUP, TRANSACTION = 0, 1
+BATCHES_FROM, SHARE_FROM = 4, 6
+GROUP, TRANSACTION, SHARE = range(3)
 
 
 def handle(request: FindCoordinatorRequest, context: CoordinatorContext) -> FindCoordinatorResponse:
@@ -32,6 +34,8 @@ def handle(request: FindCoordinatorRequest, context: CoordinatorContext) -> Find
 
 
 def _find(key: str, key_type: int, context: CoordinatorContext) -> Coordinator:
+    if key_type == SHARE:
+        return _of_share_group(key, context)
     if key_type not in {GROUP, TRANSACTION}:
         return _none(key, ErrorCode.INVALID_REQUEST, f"There are no keys of type {key_type} here.")
     refused = _refusal(key, key_type, context)
@@ -41,6 +45,15 @@ def _find(key: str, key_type: int, context: CoordinatorContext) -> Coordinator:
     node = coordinator_of(key, context.nodes)
     said = "" if context.version >= BATCHES_FROM else "NONE"  # As Kafka does.
     return Coordinator(key=key, node_id=node.id, host=node.host, port=node.port, error_message=said)
+
+
+def _of_share_group(key: str, context: CoordinatorContext) -> Coordinator:
+    may = context.version < SHARE_FROM or context.rights.cluster(Operation.CLUSTER_ACTION)
+    if not may:
+        refused = refusal(ResourceType.CLUSTER)
+        return _none(key, refused.code, refused.message or "")
+    sentence = "" if context.version >= BATCHES_FROM else "There are no share groups here."
+    return _none(key, ErrorCode.INVALID_REQUEST, sentence)
 
 
 def _refusal(key: str, key_type: int, context: CoordinatorContext) -> BrokerError | None:

@@ -133,7 +133,7 @@ APIS: tuple[Api, ...] = (
         find_coordinator.handle,
         "share groups",
         listing(Cut(("coordinator_keys",), ("coordinators",)), elements_max=10_000),
-        rights=needs("DESCRIBE GROUP", "DESCRIBE TRANSACTIONAL_ID"),
+        rights=needs("DESCRIBE GROUP", "DESCRIBE TRANSACTIONAL_ID", "CLUSTER_ACTION CLUSTER"),
     ),
     Api(
         apis.JOIN_GROUP, Where.COORDINATOR, join_group.handle, "", GROUP, rights=needs("READ GROUP")

@@ -77,6 +77,12 @@ COORDINATOR = (
         TXN,
         "WRITE TRANSACTIONAL_ID x",
     ),
+    on_cluster(
+        "FindCoordinator",
+        6,
+        find_coordinator.FindCoordinatorRequest(key_type=2, coordinator_keys=["s"]),
+        "CLUSTER_ACTION",
+    ),
     case("JoinGroup", 9, join_group.JoinGroupRequest(group_id="g"), GROUP, "READ GROUP g"),
     case("Heartbeat", 4, heartbeat.HeartbeatRequest(group_id="g"), GROUP, "READ GROUP g"),
     case("LeaveGroup", 5, leave_group.LeaveGroupRequest(group_id="g"), GROUP, "READ GROUP g"),

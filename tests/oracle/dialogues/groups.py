@@ -289,3 +289,4 @@ def coordinators(talk: Talk) -> None:
     if talk.version >= 1:
         ask("of a type that is none", "g", key_type=7)
         ask("of a negative type", "g", key_type=-1)
+        ask("of a share group that has no partition", "g", key_type=2)

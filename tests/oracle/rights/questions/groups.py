@@ -37,7 +37,7 @@ from tests.oracle.rights.cell import EXISTING, WORDS, Cell
 COMMIT_NEEDS_ID = FETCH_NEEDS_ID = 10
 SEVERAL_GROUPS, SEVERAL_KEYS, ALL_TOPICS, AUTHORIZED_OPERATIONS = 8, 4, 2, 3
 COMMIT, FETCH, DESCRIBE = 9, 9, 6  # Versions of what is only needed beforehand or afterwards.
-GROUPS, TRANSACTIONS = 0, 1
+GROUPS, TRANSACTIONS, SHARE_GROUPS = range(3)
 STARTED = 1000  # The offset of the commits beforehand.
 
 
@@ -121,6 +121,9 @@ def coordinators(cell: Cell) -> None:
             key = [cell.own(word)]
             request = FindCoordinatorRequest(key_type=kind, coordinator_keys=key)
             cell.ask(f"{name}: {word}", request)
+    if cell.version:
+        request = FindCoordinatorRequest(key_type=SHARE_GROUPS, coordinator_keys=["s"])
+        cell.ask("a share group that has no partition", request)
 
 
 @asked("JoinGroup", also=(4,))
