@@ -112,14 +112,12 @@ def _is_socket(path: Path) -> bool:
 def _check_ours(data_dir: Path) -> None:
     """Raises ValueError if another user than root may have said where the broker is: a password
     would go there."""
-    if sys.platform == "win32":
-        return  # Its files name no owner.
     for path in (data_dir, data_dir / STATUS_NAME):
         try:
-            owner = path.stat().st_uid
+            owner = path.stat().st_uid  # On Windows everything is root's.
         except OSError:  # Nobody says where it is.
             return
-        if owner != ROOT and owner != os.geteuid():
+        if owner != ROOT and sys.platform != "win32" and owner != os.geteuid():
             raise ValueError(
                 f"{path} belongs to user {owner}, who would be sent the login; give the broker's "
                 "address instead of its data directory"

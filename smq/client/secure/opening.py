@@ -49,21 +49,26 @@ def is_path(host: str) -> bool:
     return host.startswith("/")
 
 
-def _connected_here(path: str, seconds_max: float, owner: int) -> socket.socket:
-    if sys.platform == "win32":
+if sys.platform == "win32":
+
+    def _connected_here(_path: str, _seconds_max: float, _owner: int) -> socket.socket:
         raise OSError("Python has no unix sockets here")
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        # A timeout of Python's would make it non-blocking, and a full backlog an error.
-        limit = struct.pack("ll", int(seconds_max), int(seconds_max % 1 * 1e6))
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-        sock.connect(path)
-        check_ours(sock, owner)  # Records go to nobody else, whoever made the path.
-        sock.settimeout(seconds_max)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
+
+else:
+
+    def _connected_here(path: str, seconds_max: float, owner: int) -> socket.socket:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            # A timeout of Python's would make it non-blocking, and a full backlog an error.
+            limit = struct.pack("ll", int(seconds_max), int(seconds_max % 1 * 1e6))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+            sock.connect(path)
+            check_ours(sock, owner)  # Records go to nobody else, whoever made the path.
+            sock.settimeout(seconds_max)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
 
 
 def in_tls(
