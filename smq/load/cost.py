@@ -7,9 +7,11 @@ from pathlib import Path
 
 import psutil
 
+from shm.peer import ROOT
 from smq.app.process.status import read_status
 from smq.client.facts import broker_facts
 from smq.client.kafka.cluster import addresses_of
+from smq.client.locate import STATUS_NAME
 from smq.load.logins import cluster_of, way_of
 from smq.model.errors import BrokerError
 
@@ -79,15 +81,19 @@ def broker_pids(bootstrap: str) -> list[int]:
 
 
 def data_dir_of(bootstrap: str) -> Path | None:
-    """The data directory of an SMQ on this host; None for any other broker."""
+    """The data directory of an SMQ on this host; None for any other broker, and for one of another
+    user but root: whose processes it names may be killed."""
     try:
         with cluster_of(bootstrap) as cluster:
             settings = cluster.retrying(lambda: broker_facts(cluster)).settings
     except BrokerError:
         return None
     data_dir = Path(settings.get("data.dir", ""))
-    is_here = "data.dir" in settings and os.access(data_dir / "status.json", os.R_OK)
-    return data_dir if is_here else None
+    try:
+        owner = (data_dir / STATUS_NAME).stat().st_uid
+    except OSError:
+        return None
+    return data_dir if "data.dir" in settings and owner in {ROOT, os.getuid()} else None
 
 
 def killer(bootstrap: str) -> Callable[[], str] | None:

@@ -171,7 +171,7 @@ class StepRun:
         """Run the step; returns its result. Raises RunEnded, BrokerError."""
         workload = self._workload
         if workload.kill_every_seconds and self._kill is None:
-            raise RunEnded("killEverySeconds needs an SMQ that runs on this host")
+            raise RunEnded("killEverySeconds needs an SMQ of this user on this host")
         self._facts["client"] = self._client_facts()
         try:
             with ExitStack() as stack:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from smq.load.cost import broker_pids, cpu_seconds, data_dir_of, killer, pss_mb
 from smq.testing.smq_broker import SmqBroker
+from tests.another_user import needs_root
 
 
 def test_an_smq_on_this_host_is_found_with_its_processes(smq_session_broker: SmqBroker) -> None:
@@ -33,6 +34,14 @@ def test_processes_are_killed_in_turn_and_the_supervisor_is_not(tmp_path: Path) 
         broker.restart()
         assert {first, kill()} == {"coordinator", "sealer"}
         broker.restart()
+
+
+@needs_root
+def test_no_process_is_killed_that_another_user_names(tmp_path: Path) -> None:
+    with SmqBroker(tmp_path) as broker:
+        os.chown(broker.data_dir / "status.json", 4321, -1)
+        assert data_dir_of(broker.bootstrap) is None
+        assert killer(broker.bootstrap) is None
 
 
 def test_killer_finds_nothing_to_kill_without_an_smq() -> None:
