@@ -36,13 +36,13 @@ def new_topic(broker: SmqBroker) -> str:
     name = uuid4().hex[:8]
     with broker.connect() as client:
         client.create_topic(name, 2)
-    _allow(broker, "writer", ResourceType.TOPIC, name, Operation.WRITE)
-    _allow(broker, "reader", ResourceType.TOPIC, name, Operation.READ)
-    _allow(broker, "reader", ResourceType.GROUP, name, Operation.READ)
+    allow(broker, "writer", ResourceType.TOPIC, name, Operation.WRITE)
+    allow(broker, "reader", ResourceType.TOPIC, name, Operation.READ)
+    allow(broker, "reader", ResourceType.GROUP, name, Operation.READ)
     return name
 
 
-def _allow(broker: SmqBroker, user: str, kind: ResourceType, name: str, what: Operation) -> None:
+def allow(broker: SmqBroker, user: str, kind: ResourceType, name: str, what: Operation) -> None:
     pattern = ResourcePattern(kind, name, PatternType.LITERAL)
     entry = AccessControlEntry(f"User:{user}", "*", what, Permission.ALLOW)
     with Cluster(broker.bootstrap) as cluster:

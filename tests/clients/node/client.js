@@ -1,11 +1,29 @@
 // kafkajs: see tests/clients/programs/contract.py.
+import { readFileSync } from "node:fs";
 import kafkajs from "kafkajs";
 
 const { CompressionTypes, Kafka, Partitioners, logLevel } = kafkajs;
 const [mode, bootstrap, topic, group, countText] = process.argv.slice(2);
 const count = Number(countText);
-const kafka = new Kafka({ brokers: bootstrap.split(","), logLevel: logLevel.ERROR });
+const brokers = bootstrap.split(",");
+const kafka = new Kafka({ brokers, logLevel: logLevel.ERROR, ...login() });
 let wrong = 0;
+
+function login() {
+  const given = JSON.parse(process.env.SMQ_TEST_LOGIN ?? "{}");
+  const file = (name) => given[name] && readFileSync(given[name]);
+  const options = {};
+  if ("ssl.ca.location" in given) {
+    const [cert, key] = [file("ssl.certificate.location"), file("ssl.key.location")];
+    options.ssl = { ca: file("ssl.ca.location"), cert, key };
+  }
+  if ("sasl.mechanism" in given) {
+    const mechanism = given["sasl.mechanism"].toLowerCase();
+    const [username, password] = [given["sasl.username"], given["sasl.password"]];
+    options.sasl = { mechanism, username, password };
+  }
+  return options;
+}
 
 async function produce() {
   const producer = kafka.producer({ createPartitioner: Partitioners.DefaultPartitioner });

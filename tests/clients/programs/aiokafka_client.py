@@ -5,6 +5,7 @@ import asyncio
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from tests.clients.programs.contract import Task, is_wrong, record, report, run
+from tests.clients.programs.logins import python_options
 
 
 async def read(task: Task, count: int) -> tuple[list[str], int]:
@@ -15,6 +16,7 @@ async def read(task: Task, count: int) -> tuple[list[str], int]:
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         isolation_level="read_committed",
+        **python_options(),
     )
     values: list[str] = []
     wrong = 0
@@ -29,7 +31,7 @@ async def read(task: Task, count: int) -> tuple[list[str], int]:
 
 async def produce_and_read(task: Task) -> None:
     producer = AIOKafkaProducer(
-        bootstrap_servers=task.bootstrap, compression_type="snappy", acks="all"
+        bootstrap_servers=task.bootstrap, compression_type="snappy", acks="all", **python_options()
     )
     async with producer:
         for number in range(task.records):

@@ -13,6 +13,7 @@ from tests.clients.programs.contract import (
     Task,
     halfway,
     is_wrong,
+    login,
     record,
     report,
     run,
@@ -21,7 +22,8 @@ from tests.clients.programs.contract import (
 
 def member(task: Task) -> Consumer:
     consumer = Consumer(
-        {
+        login()
+        | {
             "bootstrap.servers": task.bootstrap,
             "group.id": task.group,
             "auto.offset.reset": "earliest",
@@ -54,7 +56,7 @@ def has(count: int, values: list[str]) -> bool:
 
 
 def resume(task: Task) -> None:
-    producer = Producer({"bootstrap.servers": task.bootstrap, "compression.type": "lz4"})
+    producer = Producer(login() | {"bootstrap.servers": task.bootstrap, "compression.type": "lz4"})
     for number in range(task.records):
         key, value = record(number)
         producer.produce(task.topic, value, key, headers={"n": value})
@@ -89,7 +91,7 @@ def through_a_kill(task: Task) -> None:
 
 
 def produce_slowly(task: Task) -> None:
-    settings = {
+    settings = login() | {
         "bootstrap.servers": task.bootstrap,
         "enable.idempotence": True,
         "compression.type": "zstd",

@@ -13,14 +13,21 @@ records whose key or header is not what was sent.
 `through-a-kill` produces idempotently while a member of a group reads; prints `halfway` when half
 is acknowledged (somebody kills the broker then) and ends when the member has read every value:
 `{"values": [values…], "wrong": n}`.
+
+A program that finds the environment variable `SMQ_TEST_LOGIN` logs in with it, in every connection.
+It is a JSON object of librdkafka's properties, unescaped UTF-8, each only where the way needs it:
+`security.protocol`, `sasl.mechanism`, `sasl.username`, `sasl.password`, and paths of PEM files:
+`ssl.ca.location`, `ssl.certificate.location`, `ssl.key.location`.
 """
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 HALFWAY = "halfway"
+LOGIN = "SMQ_TEST_LOGIN"
 PAUSE_SECONDS = 0.001  # Between two records on the way through a kill: not all before it.
 
 
@@ -48,6 +55,12 @@ def is_wrong(
     """Whether key and header are not those that were sent with this value."""
     number = int((value or b"v-1")[1:])
     return (key, value) != record(number) or list(headers) != [("n", value)]
+
+
+def login() -> dict[str, str]:
+    """librdkafka's properties of the login; none without one."""
+    given: dict[str, str] = json.loads(os.environ.get(LOGIN, "{}"))
+    return given
 
 
 def report(**findings: object) -> None:

@@ -3,6 +3,7 @@
 from kafka import KafkaConsumer, KafkaProducer
 
 from tests.clients.programs.contract import Task, is_wrong, record, report, run
+from tests.clients.programs.logins import python_options
 
 
 def read(task: Task, count: int) -> tuple[list[str], int]:
@@ -14,6 +15,7 @@ def read(task: Task, count: int) -> tuple[list[str], int]:
         enable_auto_commit=False,
         isolation_level="read_committed",
         max_poll_records=1,
+        **python_options(),
     )
     values: list[str] = []
     wrong = 0
@@ -29,7 +31,10 @@ def read(task: Task, count: int) -> tuple[list[str], int]:
 
 def resume(task: Task) -> None:
     producer = KafkaProducer(
-        bootstrap_servers=task.bootstrap.split(","), compression_type="gzip", acks="all"
+        bootstrap_servers=task.bootstrap.split(","),
+        compression_type="gzip",
+        acks="all",
+        **python_options(),
     )
     for number in range(task.records):
         key, value = record(number)

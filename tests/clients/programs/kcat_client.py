@@ -2,12 +2,13 @@
 
 import subprocess
 
-from tests.clients.programs.contract import Task, is_wrong, record, report, run
+from tests.clients.programs.contract import Task, is_wrong, login, record, report, run
 
 
 def kcat(task: Task, *arguments: str, text: str = "") -> str:
+    properties = (word for name, value in login().items() for word in ("-X", f"{name}={value}"))
     done = subprocess.run(
-        ["kcat", "-b", task.bootstrap, *arguments],
+        ["kcat", "-b", task.bootstrap, *properties, *arguments],
         input=text,
         text=True,
         check=True,

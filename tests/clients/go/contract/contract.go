@@ -2,7 +2,10 @@
 package contract
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -27,6 +30,43 @@ func (task Task) Half() int { return task.Count / 2 }
 // Record is the key and the value of a record.
 func Record(number int) ([]byte, []byte) {
 	return []byte(fmt.Sprintf("k%d", number)), []byte(fmt.Sprintf("v%d", number))
+}
+
+// Login says who the program is; nothing of it is set where nobody asks.
+type Login struct {
+	Mechanism   string `json:"sasl.mechanism"`
+	Username    string `json:"sasl.username"`
+	Password    string `json:"sasl.password"`
+	Authority   string `json:"ssl.ca.location"`
+	Certificate string `json:"ssl.certificate.location"`
+	Key         string `json:"ssl.key.location"`
+}
+
+// ReadLogin reads the login of the environment.
+func ReadLogin() (login Login) {
+	if text := os.Getenv("SMQ_TEST_LOGIN"); text != "" {
+		Must(json.Unmarshal([]byte(text), &login))
+	}
+	return login
+}
+
+// TLS is how the broker's certificate is checked, and our own shown; nil without TLS.
+func (login Login) TLS() *tls.Config {
+	if login.Authority == "" {
+		return nil
+	}
+	authority, err := os.ReadFile(login.Authority)
+	Must(err)
+	config := &tls.Config{RootCAs: x509.NewCertPool()}
+	if !config.RootCAs.AppendCertsFromPEM(authority) {
+		Must(errors.New("there is no certificate in " + login.Authority))
+	}
+	if login.Certificate != "" {
+		pair, err := tls.LoadX509KeyPair(login.Certificate, login.Key)
+		Must(err)
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config
 }
 
 // Reading collects what was read.

@@ -7,11 +7,32 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"smq.test/clients/contract"
 )
 
+func login() (options []kgo.Opt) {
+	given := contract.ReadLogin()
+	if config := given.TLS(); config != nil {
+		options = append(options, kgo.DialTLSConfig(config))
+	}
+	scrams := scram.Auth{User: given.Username, Pass: given.Password}
+	mechanism, found := map[string]sasl.Mechanism{
+		"PLAIN":         plain.Auth{User: given.Username, Pass: given.Password}.AsMechanism(),
+		"SCRAM-SHA-256": scrams.AsSha256Mechanism(),
+		"SCRAM-SHA-512": scrams.AsSha512Mechanism(),
+	}[given.Mechanism]
+	if found {
+		options = append(options, kgo.SASL(mechanism))
+	}
+	return options
+}
+
 func client(task contract.Task, options ...kgo.Opt) *kgo.Client {
+	options = append(options, login()...)
 	made, err := kgo.NewClient(append(options, kgo.SeedBrokers(task.Bootstrap...))...)
 	contract.Must(err)
 	return made

@@ -6,13 +6,32 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/plain"
+	"github.com/segmentio/kafka-go/sasl/scram"
 
 	"smq.test/clients/contract"
 )
 
+func mechanism(login contract.Login) (made sasl.Mechanism) {
+	var err error
+	switch login.Mechanism {
+	case "PLAIN":
+		made = plain.Mechanism{Username: login.Username, Password: login.Password}
+	case "SCRAM-SHA-256":
+		made, err = scram.Mechanism(scram.SHA256, login.Username, login.Password)
+	case "SCRAM-SHA-512":
+		made, err = scram.Mechanism(scram.SHA512, login.Username, login.Password)
+	}
+	contract.Must(err)
+	return made
+}
+
 func produce(task contract.Task) {
+	login := contract.ReadLogin()
 	writer := &kafka.Writer{
-		Addr: kafka.TCP(task.Bootstrap...), Topic: task.Topic, Balancer: &kafka.Hash{},
+		Transport: &kafka.Transport{TLS: login.TLS(), SASL: mechanism(login)},
+		Addr:      kafka.TCP(task.Bootstrap...), Topic: task.Topic, Balancer: &kafka.Hash{},
 		Compression: kafka.Gzip, RequiredAcks: kafka.RequireAll, BatchTimeout: 5 * time.Millisecond,
 	}
 	messages := make([]kafka.Message, task.Count)
@@ -26,8 +45,12 @@ func produce(task contract.Task) {
 }
 
 func read(task contract.Task, count int) (reading contract.Reading) {
+	login := contract.ReadLogin()
+	dialer := &kafka.Dialer{
+		Timeout: 10 * time.Second, TLS: login.TLS(), SASLMechanism: mechanism(login),
+	}
 	reader := kafka.NewReader(kafka.ReaderConfig{
-		Brokers: task.Bootstrap, GroupID: task.Group, Topic: task.Topic,
+		Dialer: dialer, Brokers: task.Bootstrap, GroupID: task.Group, Topic: task.Topic,
 		IsolationLevel: kafka.ReadCommitted, StartOffset: kafka.FirstOffset, MaxWait: 100 * time.Millisecond,
 	})
 	for len(reading.Values) < count {

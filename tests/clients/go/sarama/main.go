@@ -3,11 +3,49 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/IBM/sarama"
+	"github.com/xdg-go/scram"
 
 	"smq.test/clients/contract"
 )
+
+// Sarama leaves SCRAM to a library of the program's choice.
+type exchange struct {
+	hash         scram.HashGeneratorFcn
+	conversation *scram.ClientConversation
+}
+
+func (own *exchange) Begin(user, password, authorizationID string) error {
+	client, err := own.hash.NewClient(user, password, authorizationID)
+	if err == nil {
+		own.conversation = client.NewConversation()
+	}
+	return err
+}
+
+func (own *exchange) Step(challenge string) (string, error) { return own.conversation.Step(challenge) }
+
+func (own *exchange) Done() bool { return own.conversation.Done() }
+
+func logIn(made *sarama.Config) {
+	login := contract.ReadLogin()
+	if config := login.TLS(); config != nil {
+		made.Net.TLS.Enable, made.Net.TLS.Config = true, config
+	}
+	if login.Mechanism == "" {
+		return
+	}
+	made.Net.SASL.Enable = true
+	made.Net.SASL.Mechanism = sarama.SASLMechanism(login.Mechanism)
+	made.Net.SASL.User, made.Net.SASL.Password = login.Username, login.Password
+	hash := scram.SHA512
+	if login.Mechanism == sarama.SASLTypeSCRAMSHA256 {
+		hash = scram.SHA256
+	}
+	made.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &exchange{hash: hash} }
+}
 
 func config() *sarama.Config {
 	made := sarama.NewConfig()
@@ -18,6 +56,7 @@ func config() *sarama.Config {
 	made.Consumer.Offsets.Initial = sarama.OffsetOldest
 	made.Consumer.Offsets.AutoCommit.Enable = false
 	made.Consumer.IsolationLevel = sarama.ReadCommitted
+	logIn(made)
 	return made
 }
 
@@ -32,7 +71,12 @@ func produce(task contract.Task) {
 			Headers: []sarama.RecordHeader{{Key: []byte("n"), Value: value}},
 		}
 	}
-	contract.Must(producer.SendMessages(messages))
+	err = producer.SendMessages(messages)
+	var failed sarama.ProducerErrors
+	if errors.As(err, &failed) { // It does not say why.
+		err = failed[0].Err
+	}
+	contract.Must(err)
 	contract.Must(producer.Close())
 }
 

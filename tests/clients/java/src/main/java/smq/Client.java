@@ -27,6 +27,7 @@ public final class Client {
     private final String topic;
     private final String group;
     private final int count;
+    private final Map<String, String> login;
     private int wrong = 0;
 
     private Client(String bootstrap, String topic, String group, int count) {
@@ -34,6 +35,7 @@ public final class Client {
         this.topic = topic;
         this.group = group;
         this.count = count;
+        this.login = Login.settings();
     }
 
     public static void main(String[] arguments) throws Exception {
@@ -50,7 +52,7 @@ public final class Client {
     private void resume() {
         try (KafkaProducer<String, String> producer = producer("lz4")) {
             for (int number = 0; number < count; number++) {
-                producer.send(record(number));
+                producer.send(record(number), (metadata, error) -> must(error));
             }
         }
         List<String> first = read(count / 2);
@@ -86,10 +88,7 @@ public final class Client {
         try (KafkaProducer<String, String> producer = producer("zstd")) {
             for (int number = 0; number < count; number++) {
                 producer.send(record(number), (metadata, error) -> {
-                    if (error != null) {
-                        error.printStackTrace();
-                        System.exit(1);
-                    }
+                    must(error);
                     if (acknowledged.incrementAndGet() == count / 2) {
                         System.out.println("halfway");
                     }
@@ -98,6 +97,14 @@ public final class Client {
             }
         } catch (InterruptedException interrupted) {
             throw new IllegalStateException(interrupted);
+        }
+    }
+
+    /** Not `exit`: it would wait in the producer's thread for what closes the producer. */
+    private static void must(Exception error) {
+        if (error != null) {
+            error.printStackTrace();
+            Runtime.getRuntime().halt(1);
         }
     }
 
@@ -155,6 +162,7 @@ public final class Client {
     private Properties settings(Map<String, String> more) {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", bootstrap);
+        settings.putAll(login);
         settings.putAll(more);
         return settings;
     }
