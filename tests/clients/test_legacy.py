@@ -3,9 +3,7 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -15,21 +13,9 @@ from tests.clients import toolchain
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 
-OLD = ["kafka-python==2.0.2", "xxhash"]  # The second for the LZ4 frames of format 0.
 COMPRESSIONS = ["None", "gzip", "snappy", "lz4"]
 RECORDS, MODERN = 20, ["none", "gzip", "snappy", "lz4", "zstd"]
 READ_SECONDS_MAX = 60
-
-
-@pytest.fixture(scope="module")
-def libraries() -> Path:
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    target = home / "smq-test" / "kafka-python-2.0.2"
-    if not (target / "xxhash").exists():
-        target.mkdir(parents=True, exist_ok=True)
-        install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
-        toolchain.build([*install, "--target", str(target), *OLD], target)
-    return target
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +58,7 @@ def read(broker: SmqBroker, topic: str, count: int) -> list[tuple[str, bool]]:
 
 @pytest.mark.parametrize("version", ["0.9", "0.10", "0.10.1"])
 def test_an_old_client_and_a_modern_one_read_what_either_has_written(
-    broker: SmqBroker, libraries: Path, version: str
+    broker: SmqBroker, version: str
 ) -> None:
     topic = f"old-{version}"
     modern = [(value, False) for value in produce(broker, topic)]
@@ -81,7 +67,7 @@ def test_an_old_client_and_a_modern_one_read_what_either_has_written(
     program = toolchain.python("old_kafka_python_client")
     done = subprocess.run(
         [*program, broker.bootstrap, topic, version, str(len(everything))],
-        env={**os.environ, "PYTHONPATH": str(libraries)},
+        env={**os.environ, "PYTHONPATH": str(toolchain.old_kafka_python())},
         capture_output=True, text=True, check=False, timeout=240,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]

@@ -16,6 +16,7 @@ from smq.security.acls import Operation, ResourceType
 from smq.testing.smq_broker import SmqBroker
 from tests.broker import guarded
 from tests.broker.users import add_users
+from tests.clients import toolchain
 from tests.clients.programs.contract import LOGIN, Task
 from tests.clients.test_clients import RESUMING, arguments, by_number, values
 
@@ -29,6 +30,9 @@ RECORDS = 20
 RECORDS_OF_KCAT = 4  # It is started for each.
 PROGRAM_SECONDS_MAX = 90
 
+OLD_VERSION = "0.11.0"  # The first whose formats need no `legacy.formats`.
+OLD_RECORDS = 80  # Of old_kafka_python_client.
+
 Way = tuple[str, str]
 SCRAM_IN_TLS: Way = ("SASL_SSL", "SCRAM-SHA-512")
 PLAIN_IN_TLS: Way = ("SASL_SSL", "PLAIN")
@@ -39,7 +43,6 @@ EACH = [SCRAM_IN_TLS, PLAIN_IN_TLS, SCRAM, CERTIFICATE]
 # These go each way through tests/broker/test_logins.py: here, it is their program that logs in.
 ELSEWHERE = ["confluent-kafka", "kafka-python", "aiokafka"]
 # Debian's kcat has librdkafka 2.0.2, whose SCRAM sends its nonce twice: Kafka 4 refuses that, too.
-# kafka-python 2.0.2 of `test_legacy` does not log in: what it asks there is old formats.
 FEWER = {each: [SCRAM_IN_TLS] for each in ELSEWHERE} | {"kcat": [PLAIN_IN_TLS, PLAIN, CERTIFICATE]}
 CELLS = [(client, *way) for client in RESUMING for way in FEWER.get(client, EACH)]
 
@@ -122,6 +125,30 @@ def test_a_client_logs_in(doors: Doors, client: str, protocol: str, mechanism: s
     assert found["wrong"] == 0
     assert len(found["first"]) == task.half
     assert by_number(found["first"] + found["second"]) == values(task.records)
+
+
+@pytest.mark.parametrize(("protocol", "mechanism"), EACH)
+def test_a_client_from_before_kafka_1_logs_in_with_raw_tokens(
+    doors: Doors, protocol: str, mechanism: str
+) -> None:
+    task = doors.task(protocol, OLD_RECORDS)
+    group = f"old-{OLD_VERSION}"
+    guarded.allow(doors.broker, USER, ResourceType.GROUP, group, Operation.READ)
+    command = toolchain.python("old_kafka_python_client")
+    done = subprocess.run(
+        [*command, task.bootstrap, task.topic, OLD_VERSION, str(task.records)],
+        env=os.environ
+        | {
+            LOGIN: doors.login(protocol, mechanism),
+            "PYTHONPATH": str(toolchain.old_kafka_python()),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PROGRAM_SECONDS_MAX,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert len(json.loads(done.stdout)["rows"]) == task.records
 
 
 @pytest.mark.parametrize("client", REFUSALS)

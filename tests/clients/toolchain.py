@@ -15,6 +15,8 @@ import pytest
 
 HERE = Path(__file__).parent
 BUILD_SECONDS_MAX = 600
+# The second for the LZ4 frames of format 0.
+OLD_KAFKA_PYTHON = ["kafka-python==2.0.2", "xxhash"]
 
 
 def missing(what: str) -> NoReturn:
@@ -43,11 +45,26 @@ def python(program: str) -> list[str]:
     return [sys.executable, "-m", f"tests.clients.programs.{program}"]
 
 
+def _cached(name: str) -> Path:
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = home / "smq-test" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@cache
+def old_kafka_python() -> Path:
+    """Where `old_kafka_python_client` finds its library."""
+    target = _cached("kafka-python-2.0.2")
+    if not (target / "xxhash").exists():
+        install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+        build([*install, "--target", str(target), *OLD_KAFKA_PYTHON], target)
+    return target
+
+
 @cache
 def _go_programs() -> Path:
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    programs = home / "smq-test" / "clients-go"
-    programs.mkdir(parents=True, exist_ok=True)
+    programs = _cached("clients-go")
     packages = ["./franz", "./sarama", "./kafkago"]
     build(["go", "build", "-o", f"{programs}/", *packages], HERE / "go")
     return programs

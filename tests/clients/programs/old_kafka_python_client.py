@@ -9,6 +9,8 @@ import sys
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
+from tests.clients.programs.logins import python_options
+
 RECORDS = 20  # Of each compression.
 COMPRESSIONS = (None, "gzip", "snappy", "lz4")
 SECONDS_MAX = 60
@@ -19,7 +21,7 @@ def main(bootstrap: str, topic: str, version: str, count: str) -> None:
     for compression in COMPRESSIONS:
         producer = KafkaProducer(
             bootstrap_servers=bootstrap, api_version=told, compression_type=compression,
-            acks="all", linger_ms=20,
+            acks="all", linger_ms=20, **python_options(),
         )  # fmt: skip
         for number in range(RECORDS):
             key = None if number % 2 else b"k"
@@ -29,7 +31,7 @@ def main(bootstrap: str, topic: str, version: str, count: str) -> None:
     consumer = KafkaConsumer(
         topic, bootstrap_servers=bootstrap, api_version=told, group_id=f"old-{version}",
         auto_offset_reset="earliest", enable_auto_commit=False,
-        consumer_timeout_ms=SECONDS_MAX * 1000, max_poll_records=1,
+        consumer_timeout_ms=SECONDS_MAX * 1000, max_poll_records=1, **python_options(),
     )  # fmt: skip
     rows: list[tuple[str, bool]] = []
     for message in consumer:
