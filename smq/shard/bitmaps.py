@@ -162,13 +162,13 @@ class Bitmaps:
         for key, row in list(self._rows.items()):
             if not is_for_all and str(key[0]) not in names:
                 continue
-            slots = {*self._slots(row, WRITES), *self._slots(row, READS)}
-            left -= len(slots)
+            left -= int(np.bitwise_count(self._bits[row]).sum())
             if names_hosts and key[1] == WILDCARD:  # Some of its clients may need their own.
                 self._free.append(self._evict(key))
             elif left < 0:
                 self._bits[row] = 0
             else:
+                slots = {*self._slots(row, WRITES), *self._slots(row, READS)}
                 self._forget_some(row, slots, rules)
 
     def _forget_some(self, row: int, slots: Iterable[int], rules: Rules) -> None:
@@ -184,8 +184,11 @@ class Bitmaps:
 
     def _slots(self, row: int, bitmap: int) -> list[int]:
         """The partitions whose bits are set."""
-        octets = self._bits[row, bitmap].astype("<u8", copy=False).view(np.uint8)
-        slots: list[int] = np.flatnonzero(np.unpackbits(octets, bitorder="little")).tolist()
+        bits = self._bits[row, bitmap]
+        used = np.flatnonzero(bits)  # Most words have no bit.
+        octets = bits[used].astype("<u8", copy=False).view(np.uint8)
+        found = np.flatnonzero(np.unpackbits(octets, bitorder="little"))
+        slots: list[int] = (used[found // WORD_BITS] * WORD_BITS + found % WORD_BITS).tolist()
         return slots
 
     def _topic_at(self, slot: int) -> "Topic | None":

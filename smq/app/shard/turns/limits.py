@@ -23,6 +23,7 @@ class Limits:
         self._limits = np.zeros(descriptors * LIMIT_WORDS, np.int64)
         self._rows = self._limits.reshape(-1, LIMIT_WORDS)[:, L_ROW]
         self._used = self._limits.reshape(-1, LIMIT_WORDS)[:, L_USED_NS]
+        self._end = 0  # Behind the largest descriptor that was ever noted.
         for word, array in ((LIMITS, self._limits), (BITMAPS, bitmaps.words), (ACCESS, access)):
             turn[word : word + 2] = array.ctypes.data, len(array)
         turn[BITMAP_WORDS], turn[ACCESS_VERSION] = bitmaps.size, -1
@@ -35,6 +36,7 @@ class Limits:
 
     def note(self, connection: Connection) -> None:
         """The kernel may serve a client by its bitmaps."""
+        self._end = max(self._end, connection.fd + 1)
         self._rows[connection.fd] = self._bitmaps.row_of(connection.caller.rights.peer)
         self._used[connection.fd] = connection.last_used_ns
 
@@ -45,4 +47,5 @@ class Limits:
     def _release(self, row: int) -> None:
         """A row is another principal's from now on: who had it is served by Python until it is
         noted again."""
-        self._rows[self._rows == row] = NOBODYS
+        rows = self._rows[: self._end]
+        rows[rows == row] = NOBODYS
