@@ -109,11 +109,6 @@ class Login:
         self._is_raw = False  # Tokens come without a header.
         self.session: LoginSession | None = None
 
-    @property
-    def is_fresh(self) -> bool:
-        """Whether nothing has been taken yet."""
-        return self._stage in {Stage.BEGINNING, Stage.RENEWING}
-
     def take(self, frame: memoryview, now: Now) -> Reply | Checking:
         """Take what the client has sent, without its size. Raises PeerError: close."""
         if self._is_raw:

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from shm.peer import ROOT
 from smq.cli.client import (
     BOOTSTRAP_DEFAULT,
     AsJson,
@@ -30,7 +31,6 @@ from smq.security.sasl import RESERVED_PREFIX
 
 app = typer.Typer(help="Add, list and remove users with passwords.", no_args_is_help=True)
 ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384  # Kafka's.
-ROOT = 0  # The owner of a volume, which others may write to: smq.app.supervisor.modes.
 _BY_NAME = {each.sasl_name: each for each in ScramMechanism}
 
 UserName = Annotated[str, typer.Argument(metavar="USER", help="The user's name.")]
@@ -175,6 +175,7 @@ def _put(data_dir: Path, user: str, passwords: list[SaltedPassword]) -> None:
     from smq.store.store import FILE_NAME, Store  # noqa: PLC0415  (as above)
 
     refuse_wire_only()
+    # Root owns a volume, which others may write to: smq.app.supervisor.modes.
     if data_dir.exists() and data_dir.stat().st_uid not in {os.geteuid(), ROOT}:
         raise refusal(f"{data_dir} is another user's; run this as its owner, as the broker runs")
     os.umask(0o077)

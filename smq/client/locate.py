@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from shm.peer import ROOT
 from shm.system import why_wire_only
 from smq.client.arguments import text
 from smq.client.door.door import Door, DoorUnavailable
@@ -32,7 +33,6 @@ SHARED_MEMORY = "shared memory"
 KAFKA = "kafka"
 TRANSPORTS = (AUTO, SHARED_MEMORY, KAFKA)
 
-ROOT = 0
 STATUS_NAME = "status.json"  # A running broker keeps it in its data directory.
 
 

@@ -116,7 +116,7 @@ def _needs_flags(config: Config, listener: Listener) -> Iterator[str]:
         )
     if protocol is not Protocol.PLAINTEXT and not config.allow_anonymous:
         lacks = []
-        if not protocol.has_sasl and listener.setting(config, "ssl.client.auth") != "required":
+        if not identifies_peers(config, listener):
             lacks.append("logins (SASL_SSL, or ssl.client.auth=required)")
         if not config.authorizer_class_name:
             lacks.append("an authorizer (authorizer.class.name)")
