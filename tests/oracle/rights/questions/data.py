@@ -67,9 +67,13 @@ def produced(cell: Cell) -> None:
     before = ends(cell)
 
     def moved(step: str) -> None:
-        """The records that the step has added to each log."""
+        """The records that the step has added to each log.
+
+        What was sent without acks may stand there late, but before a later batch is acknowledged.
+        """
+        filled(cell)
         now = ends(cell)
-        cell.note(step, {word: now[word] - before[word] for word in EXISTING})
+        cell.note(step, {word: now[word] - 1 - before[word] for word in EXISTING})
         before.update(now)
 
     cell.ask("all", produce(cell, batch()))
