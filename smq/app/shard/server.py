@@ -96,11 +96,11 @@ class ShardServer:
         times = RequestTimes(timings, shard.config.slow_request_ms)
         self._times = acks.times = times
         slots = max(log.memory.layout.partition_capacity for log in shard.logs.values())
-        self._polls = LongPolls(loop, slots)
+        self.polls = LongPolls(loop, slots)
         steps = Steps(loop)
-        answering = Answering(peers, self._polls, steps, timings.errors)
+        answering = Answering(peers, self.polls, steps, timings.errors)
         quick_turns = self._quick_turns = QuickTurns(
-            loop.fileno(), shard, producing, fetching, self._polls.watched, published,
+            loop.fileno(), shard, producing, fetching, self.polls.watched, published,
             partial(HeldAnswers, slow_ns=times.slow_ns, take_over=self._take_over_held),
         )  # fmt: skip
         self._held = quick_turns.held
@@ -122,7 +122,7 @@ class ShardServer:
             producing.forget_rules,
             in_steps.forget_rules,
             self._parked.unpark_all,
-            self._polls.look_again,
+            self.polls.look_again,
         ]
         loop.turn_starts.append(self._begin_turn)
         loop.turn_ends.append(self._end_turn)
@@ -130,7 +130,7 @@ class ShardServer:
     def invariants(self) -> None:
         """Raise AssertionError if a request waits, between turns, for something that will never
         happen."""
-        self._polls.invariants()
+        self.polls.invariants()
         self._replies.acks.invariants()
         self._held.invariants()
         self._buffers.invariants(self.clients.by_fd.values())
@@ -149,7 +149,7 @@ class ShardServer:
         self._quick_turns.forget(connection.fd)
         self._buffers.drop(connection.rest)
         for poll in connection.polls:
-            self._polls.drop(poll)
+            self.polls.drop(poll)
         connection.polls.clear()
 
     def count_turns(self) -> None:
@@ -167,7 +167,7 @@ class ShardServer:
         self._held.release_all()
         for connection in list(self.clients.by_fd.values()):
             for poll in list(connection.polls):
-                self._polls.end(poll)
+                self.polls.end(poll)
             connection.close_after_answers()
 
     # --- receiving -------------------------------------------------------------------------------
@@ -307,7 +307,7 @@ class ShardServer:
         if self._quick_turns.limits is not None:
             self._quick_turns.limits.follow(access.version)
             self._parked.unpark_all()
-        self._polls.look_again()
+        self.polls.look_again()
         gone, access.changed_users = access.changed_users, set()
         for connection in list(self.clients.by_fd.values()):
             if connection.caller.logged_in_as in gone:
@@ -340,7 +340,7 @@ class ShardServer:
         if self._shard.moved:
             places = self._shard.take_moved()
             self._parked.moved(slot for _, slot in places)
-            self._polls.moved(places)
+            self.polls.moved(places)
             if self.turns.door is not None:
                 self.turns.door.moved(places)
 

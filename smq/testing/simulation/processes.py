@@ -247,6 +247,7 @@ class ShardProcess(SimProcess):
         self.server = ShardServer(
             self.loop, shard, peers, self._take_catalog, words, acks, submit=self._hashing.submit
         )
+        self.server.polls.looks_a_turn = 1  # A poll.
         self._access = access
         commands = ShardCommands(self.loop, shard, peers)
         commands.listen(self.listener(self.name))

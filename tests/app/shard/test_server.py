@@ -130,10 +130,10 @@ def test_a_poll_hears_of_a_topic_that_is_created_again_while_it_waits(
     writer.wait(1)
     settle(bench, reader)
     assert not reader.frames()
-    bench.server._polls.invariants()
+    bench.server.polls.invariants()
     writer.send(produce_request({"one": {0: batch(b"new")}}))
     assert b"new" in bytes(fetched(reader.wait(1)[0]).records)
-    bench.server._polls.invariants()
+    bench.server.polls.invariants()
 
 
 def test_a_poll_whose_client_is_gone_leaves_nothing_behind(make: Make) -> None:

@@ -1,8 +1,8 @@
 """Waiting requests: fetches with too little to read, until there is enough or their deadline
 passes.
 
-When high watermarks move, a poll examines only the partitions that moved; when the catalog changes,
-all polls start from scratch.
+When high watermarks move, a poll examines only the partitions that moved; when the catalog or
+rights change, all polls start from scratch, some of them a turn.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -11,8 +11,10 @@ import numpy as np
 
 from gateway.context import Ask, LogSlot, Message, Step, Wait
 from smq.app.process.loop import Loop, Timer
+from smq.app.process.steps import Steps
 
 _SLOT_MASK = 2**32 - 1
+LOOKS_A_TURN = 500  # Of partitions; microseconds each.
 
 
 class LongPoll:
@@ -33,9 +35,12 @@ class LongPolls:
     """All polls of a shard.
 
     Invariant: until it ends, a poll is registered under the current places of its partitions, and
-    under no others. One with an array of codes is registered under none of them, and compared.
+    under no others, or it is outdated. One with an array of codes is registered under none of them,
+    and compared. An outdated poll starts from scratch before it tells anything.
 
-    watched   int32 by slot: how many polls wait there, for kernels that serve a shard of one log
+    watched        int32 by slot: how many polls wait there, for kernels that serve a shard of one
+                   log
+    looks_a_turn   of how many partitions those may be that start again in a turn
     """
 
     def __init__(self, loop: Loop, slots: int) -> None:
@@ -44,12 +49,16 @@ class LongPolls:
         self._by_code: dict[int, set[LongPoll]] = {}
         self._all: dict[LongPoll, None] = {}
         self._many: dict[LongPoll, None] = {}  # Those of many partitions.
+        self._outdated: dict[LongPoll, None] = {}  # The catalog has changed since they looked.
+        self._steps = Steps(loop)
+        self.looks_a_turn = LOOKS_A_TURN
 
     def invariants(self) -> None:
         """Raise AssertionError if a wake-up would reach the wrong polls."""
         watched = np.zeros_like(self.watched)
         for poll in self._all:
-            assert set(poll.codes) == set(poll.wait.find_codes()), "its partitions have moved"
+            is_current = set(poll.codes) == set(poll.wait.find_codes())
+            assert is_current or poll in self._outdated, "its partitions have moved"
             assert poll in self._many or all(poll in self._by_code[each] for each in poll.codes)
             assert poll.timer is not None
             assert poll.timer.action is not None, "it would never end"
@@ -59,7 +68,8 @@ class LongPolls:
             assert polls, "a place that nobody waits for is forgotten"
             assert all(poll in self._all and code in poll.codes for poll in polls)
         assert (self.watched == watched).all()
-        assert self._many.keys() <= self._all.keys()
+        assert self._many.keys() | self._outdated.keys() <= self._all.keys()
+        assert not self._outdated or len(self._steps), "it would not be looked at"
 
     def add(self, wait: Wait, settle: Callable[[Message | Ask | Step], None]) -> LongPoll:
         """Wait for enough to read."""
@@ -106,17 +116,34 @@ class LongPolls:
             common = ((poll, _common(poll.codes, moved)) for poll in self._many)
             concerned |= {poll: its_codes for poll, its_codes in common if its_codes}
         for poll, its_codes in concerned.items():
-            if poll in self._all:
+            if poll in self._outdated:
+                self._start_again(poll)
+            elif poll in self._all:
                 self._settle(poll, poll.wait.look(its_codes))
 
     def look_again(self) -> None:
-        """The catalog has changed: partitions may be deleted, or created again elsewhere."""
-        for poll in list(self._all):
-            if poll in self._all:
-                self._settle(poll, poll.wait.attempt(is_last=False))
-            if poll in self._all:
-                self._leave(poll)
-                self._stand(poll)
+        """The catalog or rights have changed: partitions may be deleted, or elsewhere, or read no
+        more. Some polls look now, the others in the next turns."""
+        is_under_way = bool(self._outdated)
+        self._outdated |= self._all
+        if not is_under_way and self._look_at_some():
+            self._steps.add(self._look_at_some)
+
+    def _look_at_some(self) -> bool:
+        """Have outdated polls start again; returns whether some are left."""
+        looks = 0
+        while self._outdated and looks < self.looks_a_turn:
+            poll = next(iter(self._outdated))
+            looks += 1 + len(poll.codes)
+            self._start_again(poll)
+        return bool(self._outdated)
+
+    def _start_again(self, poll: LongPoll) -> None:
+        del self._outdated[poll]
+        self._settle(poll, poll.wait.attempt(is_last=False))
+        if poll in self._all:
+            self._leave(poll)
+            self._stand(poll)
 
     def end(self, poll: LongPoll) -> None:
         """Answer with what is available."""
@@ -128,6 +155,7 @@ class LongPolls:
         poll.timer.cancel()
         poll.settle = _nobody  # They refer to each other: only the collector would free both.
         del self._all[poll]
+        self._outdated.pop(poll, None)
         self._leave(poll)
 
     def _settle(self, poll: LongPoll, result: Message | Ask | Step | None) -> None:

@@ -66,7 +66,7 @@ def _keep_connections(self: ShardServer) -> None:
     access.refresh()
     if access.version != self._access_version:
         self._access_version = access.version
-        self._polls.look_again()
+        self.polls.look_again()
 
 
 def _ask_of_all_else(

@@ -389,14 +389,14 @@ def test_a_fetch_of_many_partitions_waits_for_any_of_them(make: Make) -> None:
     client, producer = bench.client(), bench.client()
     client.send(wide_fetch(3) + versions(4))
     settle(bench, client)
-    turn_until(bench.loop, lambda: bool(bench.server._polls.watched.any()))
+    turn_until(bench.loop, lambda: bool(bench.server.polls.watched.any()))
     assert client.frames() == [], "answers come in the order asked"
     producer.send(produce_request({"wide": {700: batch(b"come")}}))
     found, _ = client.wait(2)
     rows = decoded("Fetch", 12, found).responses[0].partitions
     assert [row.partition_index for row in rows if row.records] == [700]
     assert client.correlations() == [3, 4]
-    assert not bench.server._polls.watched.any()
+    assert not bench.server.polls.watched.any()
 
 
 def test_damage_found_by_a_large_fetch_costs_that_client_its_connection(make: Make) -> None:
@@ -424,10 +424,10 @@ def test_a_client_that_leaves_during_a_large_fetch_is_not_watched_for(make: Make
     bench = make(topic("wide", range(1, WIDE + 1)))
     client = bench.client()
     client.send(wide_fetch(3))
-    turn_until(bench.loop, lambda: bool(bench.server._polls.watched.any()))
+    turn_until(bench.loop, lambda: bool(bench.server.polls.watched.any()))
     client.socket.close()
     turn_until(bench.loop, lambda: len(bench.server.clients) == 0)
-    assert not bench.server._polls.watched.any()
+    assert not bench.server.polls.watched.any()
 
 
 def test_a_large_fetch_that_has_waited_its_time_is_answered(make: Make) -> None:

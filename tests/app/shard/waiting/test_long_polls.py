@@ -10,7 +10,7 @@ import pytest
 
 from gateway.context import Wait
 from smq.app.process.clock import monotonic_ns
-from smq.app.shard.waiting.long_polls import LongPolls
+from smq.app.shard.waiting.long_polls import LOOKS_A_TURN, LongPolls
 from tests.app.fake_peers import TidyLoop, turn_until
 
 HERE, THERE = (0, 1), (0, 2)
@@ -100,6 +100,46 @@ def test_a_poll_waits_where_its_partitions_are_once_their_topic_is_created_again
     polls.drop(poll)
     polls.invariants()
     assert np.flatnonzero(polls.watched).tolist() == [1]
+    loop.close()
+
+
+def test_a_changed_catalog_asks_a_bounded_part_of_them_a_turn() -> None:
+    loop = TidyLoop()
+    polls = LongPolls(loop, SLOTS)
+    asked = [Asked(HERE) for _ in range(LOOKS_A_TURN)]
+    kept = [polls.add(each.wait, each.answers.append) for each in asked]
+    polls.look_again()
+    counts = [sum(bool(each.questions) for each in asked)]
+    polls.drop(kept[-1])
+    while counts[-1] < len(asked) - 1:
+        polls.invariants()
+        loop.run_once(0.01)
+        counts.append(sum(bool(each.questions) for each in asked))
+        assert 0 < counts[-1] - counts[-2] <= LOOKS_A_TURN // 2, "two words a poll"
+    assert len(counts) > 1
+    assert {len(each.questions) for each in asked[:-1]} == {1}
+    loop.close()
+
+
+def test_a_poll_that_is_outdated_starts_again_before_it_tells_anything() -> None:
+    loop = TidyLoop()
+    polls = LongPolls(loop, SLOTS)
+    polls.looks_a_turn = 1
+    first, second, third = Asked(HERE), Asked(HERE), Asked(THERE)
+    for each in (first, second, third):
+        polls.add(each.wait, each.answers.append)
+    polls.look_again()
+    assert (first.questions, second.questions) == (["again"], [])
+    second.has_enough = True
+    polls.moved([HERE])
+    assert (first.questions, second.questions) == (["again", [HERE]], ["again"])
+    assert second.answers == ["all"]
+    polls.look_again()
+    turn_until(loop, lambda: bool(third.questions))
+    assert first.questions == ["again", [HERE]], "who waits for longer comes first"
+    turn_until(loop, lambda: len(first.questions) == 3)
+    assert (first.questions[-1], third.questions) == ("again", ["again"])
+    polls.invariants()
     loop.close()
 
 
