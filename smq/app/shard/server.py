@@ -79,7 +79,7 @@ class ShardServer:
     ) -> None:
         self._loop, self._shard, self._read_catalog = loop, shard, read_catalog
         self._config, self._quotas_version = shard.config, shard.quotas.version
-        self._access_version = shard.access.version
+        self._access_version = -1  # None is followed yet.
         payloads = payloads_of(shard.config, peers, monotonic_ms)
         room = self._room = TurnRoom()
         references = self._references = References(payloads, shard.topic_of, shard.config, room)

@@ -105,6 +105,30 @@ def test_after_pythons_first_yes_a_kernel_serves_a_client(bench: LimitedBench) -
     )
 
 
+class EarlyBench(LimitedBench):
+    """Its shard has read who may what before the server begins."""
+
+    def make_shard(self, directory: Path, *topics: Topic, **config: Any) -> Shard:
+        shard = super().make_shard(directory, *topics, **config)
+        self.block.publish(*MAY)
+        shard.access.refresh()
+        return shard
+
+
+def test_rights_that_were_read_before_the_server_begins_are_the_kernels_too(
+    tmp_path: Path,
+) -> None:
+    with benches(tmp_path, EarlyBench) as make:
+        bench = make(ONE, SAFE)
+        client = bench.client()
+        for _ in range(2):
+            assert error(ask(client, one())) == NONE
+        fd = bench.fd(client)
+        limits, connection = bench.server._quick_turns.limits, bench.server.clients.by_fd[fd]
+        assert limits is not None
+        assert limits.last_used_ns(fd) > connection.last_used_ns, "Python has served it"
+
+
 def test_a_producer_in_the_kernels_turns_is_refused_once_its_right_is_taken(
     bench: LimitedBench,
 ) -> None:
