@@ -15,8 +15,10 @@ from smq.coordinator.transactions.waiting import StillEnding
 from smq.model.catalog import Node
 from smq.model.errors import PeerError
 from smq.model.now import Now
+from smq.security.acls import Operation, ResourceType
 from smq.security.principals import Peer, Principal
-from smq.wire.codec import READ_ERRORS, Buffer, Writer, read_compact_string, read_string
+from smq.security.rights import Rights
+from smq.wire.codec import READ_ERRORS, Writer, read_compact_string, read_string
 from smq.wire.generated import apis, metadata as metadata_codec
 from smq.wire.generated.metadata import MetadataRequest, MetadataResponse
 from smq.wire.headers import (
@@ -64,11 +66,14 @@ class HandledRequest(NamedTuple):
     response: Message | Parts | None
 
 
-def awaited_end(request: Buffer, coordinator: Coordinator) -> StillEnding | None:
+def awaited_end(relayed: Relayed, coordinator: Coordinator) -> StillEnding | None:
     """What a request must wait for: the end of its producer's former transaction. Raises PeerError.
 
-    AddPartitionsToTxn of brokers (from 4) concerns several transactions, and waits for none.
+    AddPartitionsToTxn of brokers (from 4) concerns several transactions, and waits for none. A
+    client that may not use the transactional id is refused at once: its wait would tell that
+    somebody else's transaction ends.
     """
+    request = relayed.request
     last_version = _OF_NEXT_TRANSACTION.get(int.from_bytes(request[:KEY_BYTES]))
     if last_version is None:
         return None
@@ -80,7 +85,16 @@ def awaited_end(request: Buffer, coordinator: Coordinator) -> StillEnding | None
         name, _ = (read_compact_string if flexible else read_string)(request, at)
     except READ_ERRORS as reason:
         raise PeerError(f"a transactional id that is cut: {reason}") from reason
-    return StillEnding(name) if coordinator.transactions.is_ending(name) else None
+    if not coordinator.transactions.is_ending(name):
+        return None
+    rights = _rights_of(relayed, coordinator)
+    is_refused = rights.error(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+    return None if is_refused else StillEnding(name)
+
+
+def _rights_of(relayed: Relayed, coordinator: Coordinator) -> Rights:
+    principal, host, listener = relayed.asker
+    return coordinator.access.rights_of(Peer(Principal.parse(principal), host, listener))
 
 
 def dispatch(
@@ -94,8 +108,7 @@ def dispatch(
     if len(relayed.request) > api.bounds.bytes_max:
         raise PeerError(f"{api.name}: a request of {len(relayed.request)} bytes")
     origin = Origin(place, api, header)
-    principal, host, listener = relayed.asker
-    rights = coordinator.access.rights_of(Peer(Principal.parse(principal), host, listener))
+    rights = _rights_of(relayed, coordinator)
     context = CoordinatorContext(header, rights, relayed.node_id, nodes, coordinator, now, origin)
     handle = _make_topics if api.codec is metadata_codec else api.handle
     if handle is None or (api.where is not Where.COORDINATOR and handle is not _make_topics):

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from gateway.apis.table import API_BY_KEY, APIS, Where
-from gateway.coordinator_dispatch import dispatch
+from gateway.coordinator_dispatch import awaited_end, dispatch
 from gateway.parts import Parts
+from smq.coordinator.transactions.waiting import StillEnding
 from smq.model.errors import ErrorCode, PeerError
 from smq.testing.messages import random_message
 from smq.wire.codec import Message
@@ -18,8 +19,10 @@ from smq.wire.generated.list_groups import ListGroupsRequest
 from smq.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
 from smq.wire.internal.frames import Relayed
 from smq.wire.messages.tables import APIS as WIRE_APIS
+from tests.gateway.apis.rights import limited
+from tests.gateway.apis.transactions.producers import adding, begin, end, open_
 from tests.gateway.coordinator_bench import ASKER, NODES, CoordinatorBench, finished, relayed
-from tests.gateway.groups import join_request
+from tests.gateway.groups import join_request, make_topic
 
 COORDINATED = [api for api in APIS if api.where is Where.COORDINATOR]
 
@@ -51,6 +54,22 @@ def test_a_version_that_is_not_is_refused(bench: CoordinatorBench) -> None:
             bench.now,
             1,
         )
+
+
+def test_only_who_may_use_a_transactional_id_waits_for_its_transaction(
+    bench: CoordinatorBench,
+) -> None:
+    make_topic(bench, "t")
+    producer = begin(bench)
+    open_(bench, producer, "t", 0)
+    bench.is_deaf = True
+    assert end(bench, producer).error_code == ErrorCode.NONE
+    rights = "WRITE TRANSACTIONAL_ID mine"
+    for user, awaited in (("mallory", None), ("alice", StillEnding("mine"))):
+        limited(bench, user, rights if awaited else "")
+        request = adding(producer, "t", 0)
+        asked = relayed("AddPartitionsToTxn", 3, request, asker=bench.asker)
+        assert awaited_end(asked, bench.coordinator) == awaited
 
 
 @settings(

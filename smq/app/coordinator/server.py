@@ -158,7 +158,7 @@ class CoordinatorServer:
         try:
             relayed, now = decode_relay(frame.body), self._clock()
             self._errands.came(relayed.node_id, outlet)
-            ending = awaited_end(relayed.request, self._coordinator) if may_wait else None
+            ending = awaited_end(relayed, self._coordinator) if may_wait else None
             if ending is not None and self._wait(outlet, frame, ending):
                 return
             nodes = self._nodes(relayed.asker.listener)
