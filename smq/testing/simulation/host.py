@@ -7,6 +7,7 @@ cut also loses data that is not durable.
 
 import os
 import shutil
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -30,11 +31,20 @@ from smq.app.process.inheritance import (
 from smq.model.catalog import Catalog
 from smq.model.config import Config
 from smq.model.setting import PathOrUrl
+from smq.security.listeners import UNIX, Endpoint
 from smq.store.store import FILE_NAME, Store
 from smq.testing.simulation.clock import SimulatedClock
 from smq.testing.simulation.disk import Faults, SimulatedDisk
 from smq.testing.simulation.network import Address, ListeningSocket, Network
-from smq.testing.simulation.people import HOSTS_USER, WORKER, Identity, settings, settle_in
+from smq.testing.simulation.people import (
+    HOSTS_USER,
+    INSIDE,
+    OUTSIDE,
+    WORKER,
+    Identity,
+    settings,
+    settle_in,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,7 +161,7 @@ class Host:
                 for n in range(self.log_count)
             },
             tcp_listeners={},
-            addresses={},
+            addresses=self._addresses(shards),
             unix_listeners={},
             stop=self._stop,
             decoy_secret=b"nobody knows it",
@@ -165,6 +175,14 @@ class Host:
             if self.is_secured:
                 self._listen_to_people(node_id)
             self.set_node(node_id)
+
+    def _addresses(self, shards: int) -> Mapping[str, Mapping[int, Endpoint]]:
+        """Where the nodes are reached, by the listener that a client has come by."""
+        ways = {INSIDE: None, OUTSIDE: WORKER, UNIX: HOSTS_USER} if self.is_secured else {"": None}
+        return {
+            listener: {each: Endpoint(*node_address(each, who)) for each in range(1, shards + 1)}
+            for listener, who in ways.items()
+        }
 
     def _listen_to_people(self, node_id: int) -> None:
         for name, identity in (f"sasl-{node_id}", WORKER), (kafka_name(node_id), HOSTS_USER):

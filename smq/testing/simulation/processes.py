@@ -20,7 +20,6 @@ from smq.app.process.clock import monotonic_ms, wall_ms
 from smq.app.process.inheritance import (
     COORDINATOR,
     SEALER,
-    Inheritance,
     kafka_name,
     shard_name,
 )
@@ -42,7 +41,7 @@ from smq.log.files.past_cache import BLOCKS_MIN
 from smq.log.files.segment_files import WalLimits
 from smq.log.log import Log
 from smq.log.recovery import open_log
-from smq.model.catalog import Catalog, Node
+from smq.model.catalog import Catalog
 from smq.model.now import Now
 from smq.security.access import AccessView
 from smq.security.listeners import UNIX
@@ -171,15 +170,6 @@ class SimProcess:
         return cast("socket.socket", listener)
 
 
-def nodes_of(inheritance: Inheritance, _listener: str) -> list[Node]:
-    """The nodes, as every process reports them to clients."""
-    config = inheritance.config
-    return [
-        Node(node.id, *config.advertised(node.id, node.port), node.generation)
-        for node in inheritance.nodes.nodes()
-    ]
-
-
 class KernelAcks(Acks):
     """The acks of a shard whose turns a kernel sometimes takes: it writes the acks below level
     `disk`, and requests no sync (smq.app.shard.turns.quick_turns.may_run, shm.kernels.turn.turns).
@@ -237,9 +227,11 @@ class ShardProcess(SimProcess):
         logs = {number: self._open(number) for number in self._numbers}
         for number, log in logs.items():  # It may die before it can write what it knows of losses.
             host.disks[number].faults.boot_is_unknown |= not log.losses.is_saved
-        nodes, secret = partial(nodes_of, inheritance), self.chance.randbytes(16)
+        secret = self.chance.randbytes(16)
         access = AccessView(inheritance.access, host.config)
-        self.shard = shard = Shard(node_id, host.config, logs, nodes, secret, access)
+        self.shard = shard = Shard(
+            node_id, host.config, logs, inheritance.known_nodes, secret, access
+        )
         paths = inheritance.socket_path(COORDINATOR), inheritance.socket_path(SEALER)
         peers = Peers(self.loop, node_id, *paths)
         words = inheritance.catalog.words
@@ -408,7 +400,7 @@ class CoordinatorProcess(SimProcess):
             self.loop,
             build,
             Around(
-                partial(nodes_of, inheritance),
+                inheritance.known_nodes,
                 inheritance.catalog.publish,
                 inheritance.access.publish,
                 _now,

@@ -18,11 +18,13 @@ from smq.client.errors import BrokerUnavailable, Closed, NoSuchTopic
 from smq.client.producing.delivery.futures import Future
 from smq.client.producing.producer import Producer
 from smq.client.reach import Reach
+from smq.client.secure.security import PLAINTEXT, Security
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.testing.simulation.clock import MS
 from smq.testing.simulation.environment import Environment
 from smq.testing.simulation.host import node_address
 from smq.testing.simulation.ledger import Broken, Incarnation, Part
+from smq.testing.simulation.people import Identity, password_of
 from smq.testing.simulation.producer import ProducerLane
 from smq.testing.simulation.sdk.fibers import Program
 
@@ -71,6 +73,12 @@ class ProgramClock:
         self._program.wait(lambda: False, seconds)
 
 
+def login_of(identity: Identity) -> Security:
+    """How somebody whose password stays logs in."""
+    password = password_of(identity.name, 0)
+    return Security(mechanism=identity.mechanism, user=identity.name, password=password)
+
+
 class SdkProgram(Program):
     """A program whose main thread does one task after another."""
 
@@ -79,9 +87,11 @@ class SdkProgram(Program):
         self._work: deque[Callable[[], None]] = deque()
         self._is_working = False
         self._since_ns = 0
-        addresses = (node_address(node) for node in range(1, world.host.log_count + 1))
+        identity = world.identity_of(name)
+        addresses = (node_address(node, identity) for node in range(1, world.host.log_count + 1))
         bootstrap = ",".join(f"{host}:{port}" for host, port in addresses)
-        reach = Reach(bootstrap, None, TIMEOUT_S, 1.0, ProgramClock(self))
+        security = PLAINTEXT if identity is None else login_of(identity)
+        reach = Reach(bootstrap, None, TIMEOUT_S, 1.0, ProgramClock(self), security=security)
         self.client = SdkClient(reach)
         self.spawn(self._main)
 

@@ -1,12 +1,13 @@
 """Replacements of the system modules that the SDK imports, for simulated programs.
 
-`installed` replaces socket, select, os, threading and the thread pool in the SDK's modules, and
-restores them. All else of those modules is real. A replacement acts for the program whose thread
-runs, so the SDK's own code runs unchanged.
+`installed` replaces socket, select, os, secrets, threading and the thread pool in the SDK's
+modules, and restores them. All else of those modules is real. A replacement acts for the program
+whose thread runs, so the SDK's own code runs unchanged.
 """
 
 import errno
 import os
+import secrets
 import select
 import socket
 import sys
@@ -389,10 +390,20 @@ class Executor:
             owner.is_touched = True
 
 
+class _Secrets(_Rest):
+    _real = secrets
+
+    def token_urlsafe(self, nbytes: int) -> str:
+        """See secrets: another one in each call, the same in each run."""
+        owner = program()
+        return f"{owner.name}{owner.chance.getrandbits(8 * nbytes):x}"
+
+
 STAND_INS: dict[str, tuple[Any, Any]] = {
     "socket": (socket, _Socket()),
     "select": (select, _Select()),
     "os": (os, _Os()),
+    "secrets": (secrets, _Secrets()),
     "threading": (threading, _Threading()),
     "ThreadPoolExecutor": (ThreadPoolExecutor, Executor),
 }
