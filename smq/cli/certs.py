@@ -4,6 +4,9 @@ ca.pem       the authority's certificate: ssl.truststore.location of clients and
 ca-key.pem   its key: a later run makes further certificates with it
 broker.pem   the broker's key and certificate: ssl.keystore.location
 <name>.pem   a client's
+
+A broker that runs reads its file again, so broker.pem is replaced only where `--host` asks for it.
+Each file is replaced as a whole: a run that is killed leaves the former one or the new one.
 """
 
 import os
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from smq.cli.key_pairs import KeyPair
 
 AUTHORITY, AUTHORITY_KEY, BROKER = "ca.pem", "ca-key.pem", "broker.pem"
+RESERVED = frozenset({AUTHORITY, AUTHORITY_KEY, BROKER})
 DAYS_DEFAULT, DAYS_MAX = 30, 3650  # What is to last is better made by those who keep keys.
 HOSTS_DEFAULT = ["localhost", "127.0.0.1", "::1"]
 
@@ -29,61 +33,108 @@ def certs(
     *,
     host: Annotated[
         list[str] | None,
-        typer.Option("--host", help="A name or address of the broker; may be repeated."),
+        typer.Option(
+            "--host", help="A name or address of the broker, whose certificate is made anew."
+        ),
     ] = None,
     client: Annotated[
         list[str] | None,
-        typer.Option("--client", help="Make a client's certificate, CN=NAME.", metavar="NAME"),
+        typer.Option(
+            "--client", help="Make a client's certificate, CN=NAME: NAME.pem.", metavar="NAME"
+        ),
     ] = None,
     days: Annotated[
         int, typer.Option("--days", help="How long they are valid.", min=1, max=DAYS_MAX)
     ] = DAYS_DEFAULT,
 ) -> None:
-    """Make an authority and certificates for a test. An authority that is there is used again."""
-    from smq.app.process.clock import wall_ms  # noqa: PLC0415  (seldom needed)
-    from smq.cli.client import refusal  # noqa: PLC0415
+    """Make an authority and certificates for a test.
 
-    try:
-        from smq.cli.key_pairs import make_pair  # noqa: PLC0415
-    except ImportError as reason:
-        raise refusal(
-            "this needs the extra `security`: pip install smq-broker[security]"
-        ) from reason
+    An authority that is there is used again. A broker's certificate stays unless --host is given.
+    """
+    from smq.cli.client import refusal  # noqa: PLC0415  (seldom needed)
+
+    clients = {_file_of(name): name for name in client or ()}
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = directory.stat()
         if status.st_uid not in {ROOT, os.geteuid()} or status.st_mode & stat.S_IWOTH:
             raise refusal(f"others may write to {directory}, and read keys that are put there")
-        authority = _authority(directory)
-        if authority is None:
-            authority = make_pair("smq certs", days, wall_ms())
-            _write(directory / AUTHORITY, authority.certificate)
-            _write(directory / AUTHORITY_KEY, authority.key)
-        names = {BROKER: ("smq", host or HOSTS_DEFAULT)}
-        names |= {f"{_file_name(name)}.pem": (name, []) for name in client or ()}
-        for file, (name, hosts) in names.items():
-            pair = make_pair(name, days, wall_ms(), authority, hosts)
-            _write(directory / file, pair.key + pair.certificate + authority.certificate)
+        makes_broker = host is not None or not (directory / BROKER).exists()
+        hosts = (host or HOSTS_DEFAULT) if makes_broker else []
+        made = _made(directory, hosts, clients, days)
+        for file, data in made.items():
+            _write(directory / file, data)
     except OSError as reason:
         raise refusal(f"{directory} cannot be written: {reason}") from reason
+    for file in made:
+        say(f"{directory.absolute() / file} is made")
+    if not makes_broker:
+        say(f"{directory.absolute() / BROKER} stays as it is; --host makes it anew")
     say(f"ssl.keystore.location = {directory.absolute() / BROKER}")
     say(f"ssl.truststore.location = {directory.absolute() / AUTHORITY}")
 
 
+def _made(
+    directory: Path, hosts: list[str], clients: dict[str, str], days: int
+) -> dict[str, bytes]:
+    """What is to be written, by the files' names: the broker's if it has hosts. May exit."""
+    from smq.app.process.clock import wall_ms  # noqa: PLC0415  (seldom needed)
+    from smq.cli.client import refusal  # noqa: PLC0415  (as above)
+
+    try:
+        from smq.cli.key_pairs import make_pair  # noqa: PLC0415  (needs an extra)
+    except ImportError as reason:
+        raise refusal(
+            "this needs the extra `security`: pip install smq-broker[security]"
+        ) from reason
+    files = {}
+    about = AUTHORITY
+    try:
+        authority = _authority(directory)
+        if authority is None:
+            authority = make_pair("smq certs", days, wall_ms())
+            # The key first: without the certificate, the next run makes both anew.
+            files = {AUTHORITY_KEY: authority.key, AUTHORITY: authority.certificate}
+        names = {BROKER: "smq", **clients} if hosts else clients
+        for about, name in names.items():
+            pair = make_pair(name, days, wall_ms(), authority, hosts if about == BROKER else ())
+            files[about] = pair.key + pair.certificate + authority.certificate
+    except ValueError as reason:
+        raise refusal(f"{about} cannot be made: {reason}") from reason
+    return files
+
+
 def _authority(directory: Path) -> "KeyPair | None":
-    """The authority of an earlier run."""
+    """The authority of an earlier run. Exits if its key is elsewhere."""
+    from smq.cli.client import refusal  # noqa: PLC0415  (seldom needed)
     from smq.cli.key_pairs import KeyPair  # noqa: PLC0415  (needs an extra)
 
     try:
         certificate = (directory / AUTHORITY).read_bytes()
-        return KeyPair((directory / AUTHORITY_KEY).read_bytes(), certificate)
     except FileNotFoundError:
         return None
+    try:
+        return KeyPair((directory / AUTHORITY_KEY).read_bytes(), certificate)
+    except FileNotFoundError as reason:
+        raise refusal(
+            f"{directory} has {AUTHORITY} and not its key, {AUTHORITY_KEY}; put the key there, or "
+            "name another directory for another authority"
+        ) from reason
 
 
-def _file_name(name: str) -> str:
-    """A client's name as a file: other characters than of names become underscores."""
-    return "".join(each if each.isalnum() or each in "-_." else "_" for each in name).lstrip(".")
+def _file_of(name: str) -> str:
+    """The file of a client, which is called like it. Exits if there is no such file."""
+    from smq.cli.client import refusal  # noqa: PLC0415  (seldom needed)
+
+    file = f"{name}.pem"
+    if file.casefold() in RESERVED:  # Some systems do not tell upper case from lower.
+        raise refusal(f"--client: {file} is the authority's or the broker's; name it otherwise")
+    if not name.isprintable() or name.startswith(".") or set(name) & set("/\\") or not name:
+        raise refusal(
+            f"--client: {name!r} would be a file's name, which is not empty, does not begin with a "
+            "dot, and has neither slashes nor control characters"
+        )
+    return file
 
 
 def _write(path: Path, data: bytes) -> None:

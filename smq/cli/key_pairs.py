@@ -35,7 +35,8 @@ def make_pair(
 ) -> KeyPair:
     """A new key and its certificate: an authority's own if there is no issuer.
 
-    `now_ms` is wall time. `hosts`: the names and addresses under which a broker is reached.
+    `now_ms` is wall time. `hosts`: the names and addresses under which a broker is reached. Raises
+    ValueError if a certificate cannot have these names, or the issuer's files cannot be used.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -56,14 +57,25 @@ def make_pair(
         certificate = builder.issuer_name(subject).sign(key, SHA256())
     else:
         authority = x509.load_pem_x509_certificate(issuer.certificate)
-        signer = load_pem_private_key(issuer.key, None)
-        assert isinstance(signer, ec.EllipticCurvePrivateKey)
+        signer = _signer(issuer.key)
         certificate = builder.issuer_name(authority.subject).sign(signer, SHA256())
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return KeyPair(pem, certificate.public_bytes(Encoding.PEM))
 
 
+def _signer(key: bytes) -> ec.EllipticCurvePrivateKey:
+    try:
+        signer = load_pem_private_key(key, None)
+    except TypeError as reason:
+        raise ValueError("the authority's key has a password") from reason
+    if not isinstance(signer, ec.EllipticCurvePrivateKey):
+        raise ValueError("the authority's key is not on an elliptic curve")  # noqa: TRY004
+    return signer
+
+
 def _host(host: str) -> x509.GeneralName:
+    if not host:
+        raise ValueError("a host's name is not empty")
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:

@@ -2,6 +2,7 @@ import ssl
 import stat
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from smq.cli.verbs import app
@@ -15,11 +16,12 @@ def run(*arguments: str, exit_code: int = 0) -> str:
 
 def test_one_command_makes_an_authority_a_broker_and_clients(tmp_path: Path) -> None:
     home = tmp_path / "certs"
-    output = run(str(home), "--client", "alice", "--client", "a/../b")
+    output = run(str(home), "--client", "alice", "--client", "Bob B.")
     assert f"ssl.keystore.location = {home / 'broker.pem'}" in output
     assert f"ssl.truststore.location = {home / 'ca.pem'}" in output
     names = {each.name for each in home.iterdir()}
-    assert names == {"ca.pem", "ca-key.pem", "broker.pem", "alice.pem", "a_.._b.pem"}
+    assert all(f"{home / name} is made" in output for name in names)
+    assert names == {"ca.pem", "ca-key.pem", "broker.pem", "alice.pem", "Bob B..pem"}
     assert {stat.S_IMODE(each.stat().st_mode) for each in home.iterdir()} == {0o600}
     for each in ("broker.pem", "alice.pem"):
         context = ssl.create_default_context(cafile=str(home / "ca.pem"))
@@ -29,9 +31,80 @@ def test_one_command_makes_an_authority_a_broker_and_clients(tmp_path: Path) -> 
 def test_a_later_run_uses_the_same_authority(tmp_path: Path) -> None:
     run(str(tmp_path))
     authority = (tmp_path / "ca.pem").read_bytes()
-    run(str(tmp_path), "--client", "bob", "--host", "queue.example", "--days", "3")
+    output = run(str(tmp_path), "--client", "bob", "--host", "queue.example", "--days", "3")
     assert (tmp_path / "ca.pem").read_bytes() == authority
-    assert (tmp_path / "bob.pem").exists()
+    assert "ca.pem is made" not in output
+    assert f"{tmp_path / 'bob.pem'} is made" in output
+
+
+def test_a_brokers_certificate_stays_until_a_host_is_named(tmp_path: Path) -> None:
+    assert f"{tmp_path / 'broker.pem'} is made" in run(str(tmp_path), "--host", "queue.example")
+    of_the_broker = (tmp_path / "broker.pem").read_bytes()
+    output = run(str(tmp_path), "--client", "bob")
+    assert f"{tmp_path / 'broker.pem'} stays as it is; --host makes it anew" in output
+    assert (tmp_path / "broker.pem").read_bytes() == of_the_broker
+    assert f"{tmp_path / 'broker.pem'} is made" in run(str(tmp_path), "--host", "other.example")
+    assert (tmp_path / "broker.pem").read_bytes() != of_the_broker
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--client", "ca"), "ca.pem is the authority's or the broker's"),
+        (("--client", "CA-key"), "CA-key.pem is the authority's or the broker's"),
+        (("--client", "broker"), "broker.pem is the authority's or the broker's"),
+        (("--client", ""), "'' would be a file's name"),
+        (("--client", "../bob"), "'../bob' would be a file's name"),
+        (("--client", "a/b"), "'a/b' would be a file's name"),
+        (("--client", "a\n"), "'a\\n' would be a file's name"),
+        (("--client", "x" * 65), f"{'x' * 65}.pem cannot be made"),
+        (("--host", "nnn.é"), "broker.pem cannot be made"),
+        (("--host", ""), "broker.pem cannot be made: a host's name is not empty"),
+    ],
+)
+def test_a_name_that_cannot_be_is_refused_before_a_file_is_written(
+    tmp_path: Path, arguments: tuple[str, ...], sentence: str
+) -> None:
+    assert sentence in run(str(tmp_path), "--client", "bob", *arguments, exit_code=1)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_an_authority_whose_key_is_elsewhere_is_kept(tmp_path: Path) -> None:
+    run(str(tmp_path))
+    authority = (tmp_path / "ca.pem").read_bytes()
+    (tmp_path / "ca-key.pem").unlink()
+    assert "ca.pem and not its key" in run(str(tmp_path), "--client", "bob", exit_code=1)
+    assert (tmp_path / "ca.pem").read_bytes() == authority
+
+
+@pytest.mark.parametrize("file", ["ca-key.pem", "ca.pem"])
+def test_an_authority_that_cannot_be_read_is_refused(tmp_path: Path, file: str) -> None:
+    run(str(tmp_path))
+    (tmp_path / file).write_text("no PEM")
+    assert "bob.pem cannot be made" in run(str(tmp_path), "--client", "bob", exit_code=1)
+
+
+def test_a_run_that_is_killed_leaves_whole_files_and_the_next_makes_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class KilledError(BaseException):
+        pass
+
+    def kill(_path: Path, _target: Path) -> None:
+        raise KilledError
+
+    run(str(tmp_path), "--client", "bob")
+    before = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", kill)
+        with pytest.raises(KilledError):
+            run(str(tmp_path), "--host", "a", "--client", "bob")
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+    (tmp_path / "ca.pem").unlink()  # Killed between the authority's two files.
+    run(str(tmp_path), "--host", "a", "--client", "bob")
+    after = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
+    assert after.keys() == before.keys()
+    assert all(after[name] != before[name] for name in before)
 
 
 def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,12 @@
+import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
 
 from smq.cli.key_pairs import make_pair
 
@@ -16,6 +24,19 @@ def test_a_certificate_is_of_its_authority_and_names_its_hosts() -> None:
     assert [_is_authority(each) for each in (signer, signed)] == [True, False]
     assert signed.not_valid_before_utc.timestamp() * 1000 < NOW_MS
     assert signed.not_valid_after_utc.timestamp() * 1000 == NOW_MS + 24 * 60 * 60_000
+
+
+def test_an_authoritys_key_of_another_kind_or_with_a_password_is_refused() -> None:
+    authority = make_pair("authority", 2, NOW_MS)
+    form = Encoding.PEM, PrivateFormat.PKCS8
+    other = rsa.generate_private_key(65537, 2048).private_bytes(*form, NoEncryption())
+    with pytest.raises(ValueError, match="not on an elliptic curve"):
+        make_pair("broker", 1, NOW_MS, authority._replace(key=other))
+    locked = ec.generate_private_key(ec.SECP256R1()).private_bytes(
+        *form, BestAvailableEncryption(b"secret")
+    )
+    with pytest.raises(ValueError, match="has a password"):
+        make_pair("broker", 1, NOW_MS, authority._replace(key=locked))
 
 
 def _is_authority(certificate: x509.Certificate) -> bool:
