@@ -1,6 +1,7 @@
 """`smq status`: processes, rates, and disk usage.
 
-Reads processes and rates from shared memory, so it works while a shard hangs.
+Reads processes and rates from shared memory, so it works while a shard hangs. Only groups are asked
+for, by the broker's unix sockets.
 """
 
 import json
@@ -71,7 +72,7 @@ def _show(data_dir: Path, *, as_json: bool, is_watched: bool) -> None:
             "or name its directory with --data-dir"
         )
     if as_json:
-        groups = group_facts(facts["bootstrap"])
+        groups = group_facts(data_dir)
         facts |= {"groups": list(groups.groups.values()), "missing": groups.missing}
         say_lines(json.dumps(facts, indent=None if is_watched else 2))
         return
@@ -80,7 +81,7 @@ def _show(data_dir: Path, *, as_json: bool, is_watched: bool) -> None:
     for line in _lines(facts):
         say(line)
     # Last: this asks the shards. If one hangs, everything else is already on the screen.
-    for line in _group_lines(group_facts(facts["bootstrap"])):
+    for line in _group_lines(group_facts(data_dir)):
         say(line)
 
 

@@ -1,23 +1,29 @@
 """docs/security.md lists every door, as the code opens it and as it answers."""
 
+import json
 import os
 import re
+import shlex
+import socket
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatch
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
+from typer.testing import CliRunner
 
 from smq.app.front.insides import insides
 from smq.app.front.queries import Queries
 from smq.cli.documentation.metrics import ONE_OF_EACH
-from smq.cli.verbs import _Commands
+from smq.cli.verbs import _Commands, app
+from smq.client.client import connect
 from smq.front.application import application
 from smq.front.console.console import Console
 from smq.front.console.guard import TOKEN_HEADER, Guard
@@ -28,12 +34,14 @@ from smq.front.metrics.page import page
 from smq.front.rights import FREE, HttpRights
 from smq.front.space import NO_QUOTA, Space
 from smq.model.config import SETTINGS, Config
+from smq.model.security_settings import STANDARD_AUTHORIZER
 from smq.model.topic_configs import TOPIC_CONFIGS
 from smq.testing.memory_store import MemoryStore
 from smq.testing.smq_broker import SmqBroker
 from tests.docs.doors import Door, all_doors, doors_of, libraries
 from tests.front.asgi import Answer, Call, at_once, broker
 from tests.front.console.fake_desk import FACTS, FakeDesk
+from tests.load.test_page import a_result
 
 PAGE = Path("docs/security.md").read_text()
 PLACE = re.compile(r"`([a-z_0-9/]+\.py)`(?: \(([\w, ]+)\))?")
@@ -237,6 +245,83 @@ def test_the_page_lists_the_verbs_with_what_they_reach() -> None:
     listed = [(verb, reach) for names, reach, *_ in rows("Verbs") for verb in names.split(", ")]
     assert len(listed) == len(dict(listed))
     assert dict(listed) == verbs()
+
+
+@pytest.fixture(scope="module")
+def ruled_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmqBroker]:
+    """One whose listener shows nothing to who has no login."""
+    home = tmp_path_factory.mktemp("ruled")
+    with SmqBroker(home, {"authorizer.class.name": STANDARD_AUTHORIZER}) as broker:
+        with connect(broker.data_dir) as client:
+            client.create_topic("orders", 1, {"smq.table": "delta"})
+        yield broker
+
+
+WITH_A_DIRECTORY = {
+    "serve": "serve --print-config --data-dir {data}",
+    "status": "status --data-dir {data}",
+    "doctor": "doctor --data-dir {data} --archive {new}",
+    "config history": "config history --data-dir {data}",
+    "tables list": "tables list --data-dir {data}",
+    "tables describe": "tables describe orders --data-dir {data}",
+    "snapshot": "snapshot {new} --data-dir {data}",
+    "restore": "restore {taken} --data-dir {new}",
+    "acl add": "acl add User:a --operation read --topic orders --data-dir {data}",
+    "acl list": "acl list --data-dir {data}",
+    "acl remove": "acl remove User:gone --data-dir {data}",
+    "acl why": "acl why User:a --operation read --topic orders --data-dir {data}",
+    "user add": "user add alice --password-file {secret} --data-dir {data}",
+    "user list": "user list --data-dir {data}",
+    "user remove": "user remove gone --data-dir {data}",
+    "sql": "sql 'SELECT count(*) FROM orders' --data-dir {data}",
+    "certs": "certs {new}",
+    "bench list": "bench list",
+    "bench report": "bench report {results} --output {new}",
+    "spark": "spark lag",
+}
+"""A call of each verb that takes a directory, or reaches nothing."""
+
+
+BEFORE = {
+    "restore": "snapshot {taken} --data-dir {data}",
+    "acl remove": "acl add User:gone --operation read --topic orders --data-dir {data}",
+    "user remove": "user add gone --password-file {secret} --data-dir {data}",
+}
+
+
+@pytest.mark.parametrize("verb", WITH_A_DIRECTORY)
+def test_verbs_with_a_directory_reach_the_broker_by_unix_sockets_alone(
+    verb: str, ruled_broker: SmqBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = {each: tmp_path / each for each in ("new", "taken", "results", "secret")}
+    named["secret"].write_text("a password")
+    named["results"].write_text(json.dumps(a_result(1, 1000)))
+    families: set[int] = set()
+    connect_socket = socket.socket.connect
+
+    def noted(self: socket.socket, address: Any) -> None:
+        families.add(self.family)
+        connect_socket(self, address)
+
+    def call(text: str) -> None:
+        words = shlex.split(text.format(data=ruled_broker.data_dir, **named))
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, done.output
+
+    umask = os.umask(0o077)  # Some verbs set it.
+    try:
+        if verb in BEFORE:
+            call(BEFORE[verb])
+        monkeypatch.setattr(socket.socket, "connect", noted)
+        monkeypatch.setattr(os, "execve", lambda *_: None)  # What follows is Spark's.
+        call(WITH_A_DIRECTORY[verb])
+    finally:
+        os.umask(umask)
+    assert families <= (set() if verbs()[verb] == "neither" else {socket.AF_UNIX})
+
+
+def test_each_verb_with_a_directory_is_called() -> None:
+    assert WITH_A_DIRECTORY.keys() == {v for v, reach in verbs().items() if reach != "broker"}
 
 
 def test_a_brokers_files_have_the_modes_of_the_page(smq_session_broker: SmqBroker) -> None:
