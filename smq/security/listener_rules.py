@@ -188,6 +188,14 @@ def only_java_reads(store: str) -> str:
     )
 
 
+def keys_refused(setting: str, place: str, reason: Exception) -> str:
+    """The sentence about a key store that OpenSSL refuses: its own words name no file."""
+    return (
+        f"{setting}: the key and the certificates cannot be used: {reason}; {place} should hold a "
+        "whole private key, which ssl.key.password opens if it is encrypted, and its certificates"
+    )
+
+
 _RULES: tuple[Callable[[Config, Listener], Iterator[str]], ...] = (
     _needs_flags,
     _needs_mechanisms,

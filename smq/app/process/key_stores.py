@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from smq.model.config import Config
 from smq.security.der import UnreadableDer
-from smq.security.listener_rules import only_java_reads
+from smq.security.listener_rules import keys_refused, only_java_reads
 from smq.security.listeners import Listener
 from smq.security.tls import server_context
 from smq.security.validity import first_end_ms
@@ -87,9 +87,7 @@ def _context(settings: TlsSettings, pem: Pem) -> ssl.SSLContext:
         with _in_memory(pem.chain) as chain, _in_memory(pem.key) as key:
             context.load_cert_chain(chain, key, lambda: pem.password)
     except (ssl.SSLError, OSError, ValueError) as reason:
-        raise UnusableKeys(
-            f"ssl.keystore ({name}): the key and the certificates cannot be used: {reason}"
-        ) from reason
+        raise UnusableKeys(keys_refused(*_place_of_keys(settings), reason)) from reason
     if pem.trusted:
         try:
             context.load_verify_locations(cadata=pem.trusted.decode("ascii"))
@@ -98,6 +96,16 @@ def _context(settings: TlsSettings, pem: Pem) -> ssl.SSLContext:
                 f"ssl.truststore ({name}): the certificates cannot be used: {reason}"
             ) from reason
     return context
+
+
+def _place_of_keys(settings: TlsSettings) -> tuple[str, str]:
+    """The setting that names the keys, and where they stand."""
+    if settings.values["ssl.keystore.key"]:
+        setting, place = "ssl.keystore.key", "it, with ssl.keystore.certificate.chain,"
+    else:
+        setting = "ssl.keystore.location"
+        place = " and ".join(map(str, parts_of(Path(settings.values[setting]))))
+    return f"{setting} ({settings.listener})", place
 
 
 def _read(settings: TlsSettings) -> Pem:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from smq.client.secure.security import TlsFiles
-from smq.security.listener_rules import only_java_reads
+from smq.security.listener_rules import keys_refused, only_java_reads
 
 FILE_BYTES_MAX = 1024 * 1024
 _PEM = b"-----BEGIN "
@@ -30,9 +30,7 @@ def context_of(files: TlsFiles) -> ssl.SSLContext:
             with _as_files(chain, key) as (chain_path, key_path):
                 context.load_cert_chain(chain_path, key_path, lambda: password)
         except (ssl.SSLError, OSError, ValueError) as error:
-            raise ValueError(
-                f"ssl.keystore: the key and the certificates cannot be used: {error}"
-            ) from error
+            raise ValueError(keys_refused(*_place_of_key(files), error)) from error
     return context
 
 
@@ -98,6 +96,15 @@ def _own_key(files: TlsFiles) -> tuple[bytes, bytes, str]:
     if not key:
         raise ValueError("ssl.keystore.location: there is no key in the file")
     return key, chain_read, ""
+
+
+def _place_of_key(files: TlsFiles) -> tuple[str, str]:
+    """The property that names the client's key, and where key and certificates stand."""
+    if files["ssl.keystore.key"]:
+        return "ssl.keystore.key", "it, with ssl.keystore.certificate.chain,"
+    if path := files["ssl.key.location"]:
+        return "ssl.key.location", f"{path}, with {files['ssl.certificate.location']},"
+    return "ssl.keystore.location", files["ssl.keystore.location"]
 
 
 def _read(files: TlsFiles, name: str) -> bytes:

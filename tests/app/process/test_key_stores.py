@@ -155,6 +155,28 @@ def test_a_key_store_that_is_none_is_refused(tmp_path: Path, data: bytes, words:
         context_of(settings(keystore_location=file))
 
 
+@pytest.mark.parametrize("data", [BROKER.certificate, (BROKER.key + BROKER.certificate)[:100]])
+def test_keys_that_openssl_refuses_are_named_by_their_file(tmp_path: Path, data: bytes) -> None:
+    """It says '[SSL] PEM lib', and nothing of a file."""
+    file = written(tmp_path / "keys.pem", data)
+    with pytest.raises(UnusableKeys) as refused:
+        context_of(settings(keystore_location=file))
+    assert str(refused.value).startswith("ssl.keystore.location (SSL): ")
+    assert f"; {file} should hold a whole private key, " in str(refused.value)
+    pair = tmp_path / "tls"
+    pair.mkdir()
+    for name in ("tls.key", "tls.crt"):
+        written(pair / name, data)
+    with pytest.raises(UnusableKeys, match=f"; {pair}/tls.key and {pair}/tls.crt should hold"):
+        context_of(settings(keystore_location=pair))
+
+
+def test_keys_in_the_settings_that_openssl_refuses_are_named_by_their_setting() -> None:
+    text = TlsSettings("SSL", "TLSv1.3", "none", settings().values | {"ssl.keystore.key": "x"})
+    with pytest.raises(UnusableKeys, match=r"ssl\.keystore\.key \(SSL\): .*; it, with ssl"):
+        context_of(text)
+
+
 def test_a_trust_store_that_is_none_is_refused(tmp_path: Path) -> None:
     file = written(tmp_path / "keys.pem", BROKER.key, BROKER.certificate)
     trust = written(tmp_path / "ca", b"-----BEGIN CERTIFICATE-----\nnone")
@@ -176,6 +198,7 @@ def test_a_changed_file_is_read_again_and_a_bad_one_leaves_the_keys(tmp_path: Pa
     watched.look()
     assert watched.context is first
     [sentence] = said
+    assert f"; {file} should hold" in sentence
     assert sentence.endswith("the keys from before stay in use")
     written(tmp_path / "new", OTHER.key, OTHER.certificate).rename(file)
     watched.look()

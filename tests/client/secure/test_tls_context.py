@@ -92,6 +92,23 @@ def test_an_unusable_property_is_refused_by_its_name(values: dict[str, str], sai
         context_of(tls_files(**values))
 
 
+@pytest.mark.parametrize("data", [ALICE.certificate, (ALICE.key + ALICE.certificate)[:100]])
+def test_a_key_that_openssl_refuses_is_named_by_its_file(tmp_path: Path, data: bytes) -> None:
+    """It says '[SSL] PEM lib', and nothing of a file."""
+    store = put(tmp_path / "alice.pem", data)
+    chain = put(tmp_path / "chain.pem", ALICE.certificate)
+    for values, said in (
+        ({"keystore_location": store}, f"ssl.keystore.location: .*; {store} should hold a whole"),
+        (
+            {"key_location": store, "certificate_location": chain},
+            f"ssl.key.location: .*; {store}, with {chain}, should hold a whole private key",
+        ),
+        ({"keystore_key": data.decode()}, "ssl.keystore.key: .*; it, with ssl.keystore"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            context_of(tls_files(**values))
+
+
 def test_a_key_store_of_java_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> None:
     path = put(tmp_path / "keys.jks", b"\xfe\xed\xfe\xed\0\0\0\2")
     with pytest.raises(ValueError, match="keytool -importkeystore"):
