@@ -37,7 +37,7 @@ from smq.client.producing.parts import Options
 from smq.client.producing.producer import Producer
 from smq.client.reach import Reach
 from smq.client.reference import Payloads, Source
-from smq.client.secure.security import security_of
+from smq.client.secure.security import check_servers, security_of
 from smq.model.references import CONTENT_TYPE_DEFAULT, Reference
 from smq.wire.compression import Codec
 
@@ -72,14 +72,17 @@ def connect(  # noqa: PLR0913  (how a client reaches its broker)
     metadata_max_age_s  how often producers and consumers look for new partitions of their topics
     config              who you are, and which broker is the right one: properties as Kafka's
                         clients take them ("security.protocol", "sasl.…", "ssl.…"), or the path of
-                        a file of them; what is missing comes from SMQ_CLIENT_… in the environment
+                        a file of them; what is missing comes from SMQ_CLIENT_… in the environment.
+                        A mapping's "bootstrap.servers", if it has them, are the address
 
     Raises BrokerUnavailable (no broker answers now), AuthenticationFailed, TypeError, ValueError.
     """
     text("client_id", client_id)
     timeout_s = duration("timeout_s", timeout_s)
     metadata_max_age_s = duration("metadata_max_age_s", metadata_max_age_s, above=0)
-    reach = reach_of(address, transport, timeout_s, metadata_max_age_s, security_of(config))
+    security = security_of(config)
+    check_servers(address, config)
+    reach = reach_of(address, transport, timeout_s, metadata_max_age_s, security)
     return Client(reach, client_id)
 
 

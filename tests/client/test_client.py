@@ -57,6 +57,14 @@ def test_connecting_where_nothing_listens_raises_broker_unavailable() -> None:
         connect("127.0.0.1:1")
 
 
+def test_the_mapping_of_a_whole_properties_file_connects(kafka: FakeKafka) -> None:
+    config = {"bootstrap.servers": kafka.bootstrap, "security.protocol": "PLAINTEXT"}
+    with connect(kafka.bootstrap, config=config) as connected:
+        assert connected.topics() == {}
+    with pytest.raises(ValueError, match="and the address is 'a:1'"):
+        connect("a:1", config=config)
+
+
 def use(client: Client, use_it: Callable[[Any], object]) -> None:
     with client.producer() as producer:
         use_it(producer)

@@ -22,6 +22,7 @@ from smq.client.secure.properties import read_properties, variables
 from smq.security.listeners import Protocol
 
 PREFIXES = ("security.", "sasl.", "ssl.", "enable.ssl.")
+SERVERS = "bootstrap.servers"  # No security; a mapping may have it, for it may be a whole file.
 PROPERTIES_VARIABLE = "SMQ_CLIENT_PROPERTIES"  # Names a file.
 
 _STORES = tuple(
@@ -101,8 +102,8 @@ def security_of(
 ) -> Security:
     """What properties, or a file of them, say; those that are not given come from the environment.
 
-    Names that have nothing to do with security are ignored in files and refused elsewhere. Raises
-    TypeError, ValueError with a sentence that tells no secret.
+    Names that have nothing to do with security are ignored in files and, but for bootstrap.servers,
+    refused elsewhere. Raises TypeError, ValueError with a sentence that tells no secret.
     """
     if given is None and PROPERTIES_VARIABLE in environment:
         given = environment[PROPERTIES_VARIABLE]
@@ -116,11 +117,20 @@ def security_of(
             raise TypeError(
                 f"config is a mapping of properties or a file's path, not {type(given).__name__}"
             )
-        chosen = _named(given, of_file=False)
+        chosen = _named({k: v for k, v in given.items() if k != SERVERS}, of_file=False)
     for name in chosen:
         for other in _INSTEAD.get(name, ()):
             outside.pop(other, None)
     return _security(outside | chosen)
+
+
+def check_servers(
+    address: str | os.PathLike[str], given: Mapping[str, str] | str | os.PathLike[str] | None
+) -> None:
+    """Raises ValueError if a mapping of properties names other brokers than the address."""
+    named = given.get(SERVERS) if isinstance(given, Mapping) else None
+    if named is not None and named != address:
+        raise ValueError(f"config has {SERVERS} {named!r}, and the address is {str(address)!r}")
 
 
 def _named(given: Mapping[str, str], *, of_file: bool) -> dict[str, str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from smq.client.secure.jaas import PLAIN_MODULE, SCRAM_MODULE
-from smq.client.secure.security import PLAINTEXT, Security, security_of
+from smq.client.secure.security import PLAINTEXT, Security, check_servers, security_of
 
 NOTHING: dict[str, str] = {}
 SCRAM = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256"}
@@ -48,6 +48,18 @@ def test_a_file_may_have_other_properties_too(tmp_path: Path) -> None:
     path.write_text("\n".join([*lines, "bootstrap.servers=a:1", "acks=all", "ssl.protocol=TLS"]))
     assert security_of(path, NOTHING).user == "alice"
     assert security_of(str(path), NOTHING).user == "alice"
+
+
+def test_a_mapping_may_name_the_brokers_that_the_address_names() -> None:
+    """As a properties file does, of which it may be made."""
+    named = ALICE | {"bootstrap.servers": "a:1,b:2"}
+    assert security_of(named, NOTHING) == security_of(ALICE, NOTHING)
+    check_servers("a:1,b:2", named)
+    for other in ("a:1", Path("data")):
+        with pytest.raises(ValueError, match="and the address is"):
+            check_servers(other, named)
+        check_servers(other, ALICE)
+        check_servers(other, "alice.properties")
 
 
 def test_a_given_login_wins_over_the_environments() -> None:
