@@ -52,9 +52,13 @@ class BrokerUnavailable(BrokerError):
 
 
 class ClosedUnanswered(BrokerUnavailable):
-    """A broker has closed a connection before it has answered anything that asks for a right."""
+    """A broker has closed a connection before it has answered anything that asks for a right.
 
-    def __init__(self, message: str) -> None:
+    wants_login   it had said which versions it knows, and we have no login: one that ends says less
+    """
+
+    def __init__(self, message: str, *, wants_login: bool = False) -> None:
+        self.wants_login = wants_login
         super().__init__(
             f"{message}; its listener may want TLS, a login or a certificate (security.protocol, "
             "ssl.keystore.location)"

@@ -20,7 +20,7 @@ from shm.peer import ROOT
 from shm.system import why_wire_only
 from smq.client.arguments import text
 from smq.client.door.door import Door, DoorUnavailable
-from smq.client.errors import BrokerUnavailable
+from smq.client.errors import BrokerUnavailable, ClosedUnanswered
 from smq.client.facts import broker_facts
 from smq.client.kafka.cluster import DEADLINE_SECONDS, Cluster, addresses_of
 from smq.client.reach import Reach
@@ -184,6 +184,8 @@ def _doors_of(cluster: Cluster) -> "partial[Door] | None":
         open_door = partial(_open_door, Path(runtime_dir), facts.cluster_id, owner)
         node_id, _ = cluster.some_broker()
         open_door(node_id).close()
+    except ClosedUnanswered:  # Nor does it answer what is asked later.
+        raise
     except (BrokerError, DoorUnavailable):
         return None
     return open_door

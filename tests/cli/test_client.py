@@ -86,6 +86,17 @@ def test_when_no_broker_answers_it_says_what_to_do() -> None:
         cluster_at("127.0.0.1:1").__enter__()
 
 
+@pytest.mark.parametrize("verb", ["produce", "consume"])
+def test_a_command_without_a_login_says_that_the_broker_may_want_one(verb: str) -> None:
+    """It took a minute, and then said: 'timed out; start one with `smq serve`'."""
+    with fake_kafka() as kafka:
+        kafka.add_topic("a")
+        kafka.users = UsersInMemory({})
+        shown = CliRunner().invoke(app, [verb, "a", "--bootstrap", kafka.bootstrap], input="x\n")
+    assert "its listener may want TLS, a login or a certificate" in str(shown.exception)
+    assert "smq serve" not in str(shown.exception)
+
+
 def test_a_command_logs_in_as_a_file_of_properties_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,9 +11,10 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
-from smq.client.errors import BrokerUnavailable
+from smq.client.errors import BrokerUnavailable, ClosedUnanswered
 from smq.client.locate import AUTO, KAFKA, SHARED_MEMORY, Way, bootstrap_of, reach_of, way_to
 from smq.client.secure.security import PLAINTEXT, Security
+from smq.testing.credentials import UsersInMemory
 from tests.another_user import needs_root, result_as
 from tests.client.fake_kafka import FakeKafka
 
@@ -114,6 +115,13 @@ def test_a_broker_without_a_door_here_is_reached_over_the_wire(
     assert reach_of(kafka.bootstrap, AUTO, 5, 300).open_door is None
     with pytest.raises(BrokerUnavailable, match="cannot be reached by shared memory"):
         reach_of(kafka.bootstrap, SHARED_MEMORY, 5, 300)
+
+
+def test_a_broker_that_wants_a_login_is_not_taken_for_one_without_a_door(kafka: FakeKafka) -> None:
+    """It took half a minute, and so did whatever was asked next."""
+    kafka.users = UsersInMemory({})
+    with pytest.raises(ClosedUnanswered):
+        reach_of(kafka.bootstrap, AUTO, 30, 300)
 
 
 def test_a_broker_that_does_not_tell_its_settings_is_reached_over_the_wire(

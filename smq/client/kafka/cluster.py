@@ -2,8 +2,9 @@
 
 `Cluster` keeps a connection to each broker, and the last Metadata. `retrying` repeats work that
 fails with a transient error (a leader moves, a broker restarts), with fresh metadata, until it
-succeeds or the deadline passes. Waits for answers end at the deadline too. Where any broker will
-do, a silent one is left early for another, and is asked last until it has answered again.
+succeeds or the deadline passes. It ends early where brokers go on closing connections that do not
+log in. Waits for answers end at the deadline too. Where any broker will do, a silent one is left
+early for another, and is asked last until it has answered again.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +13,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from smq.client.clock import SYSTEM_CLOCK, Clock
-from smq.client.errors import NoSuchTopic, explained
+from smq.client.errors import ClosedUnanswered, NoSuchTopic, explained
 from smq.client.kafka.answers import only
 from smq.client.kafka.connection import ANSWER_SECONDS_MAX, KafkaConnection
 from smq.client.kafka.questions import METADATA, Question
@@ -30,6 +31,7 @@ DEADLINE_SECONDS = 30.0
 METADATA_MAX_AGE_S = 300.0  # Kafka's metadata.max.age.ms.
 RETRY_SECONDS = 0.1
 ATTEMPT_SECONDS_MIN = 0.5  # A broker gets this much time to answer, even past the deadline.
+CLOSED_SECONDS = 1.0  # A broker that ends closes connections once, or twice, and not for so long.
 SILENT_SECONDS_MAX = 5.0  # Then another broker is asked, if any will do.
 
 # Transient errors: this broker or another one may answer the same question soon.
@@ -106,6 +108,7 @@ class Cluster:
         self._topics: dict[str, TopicFacts] = {}
         self._silent: set[tuple[str, int]] = set()  # They did not answer the last time.
         self._deadline: float | None = None  # Of the work in progress.
+        self._closed_since: float | None = None  # Connections without a login, as it seems.
         self.within(deadline_seconds, self.anyone)
 
     def close(self) -> None:
@@ -134,18 +137,33 @@ class Cluster:
     def _retry(self, work: Callable[[], Result]) -> Result:
         while True:
             try:
-                return work()
+                result = work()
             except NoSuchTopic:
                 raise
             except BrokerError as error:
-                if error.code not in PASSING or self._seconds_left() <= 0:
+                is_over = self._seconds_left() <= 0 or self._is_shut_out(error)
+                if error.code not in PASSING or is_over:
                     raise
+            else:
+                self._closed_since = None
+                return result
             self.forget()
             self.clock.sleep(RETRY_SECONDS)
+
+    def _is_shut_out(self, error: BrokerError) -> bool:
+        """Whether brokers have closed each connection for long enough: they want a login."""
+        if not (isinstance(error, ClosedUnanswered) and error.wants_login):
+            self._closed_since = None
+            return False
+        now = self.clock.monotonic_s()
+        self._closed_since = now if self._closed_since is None else self._closed_since
+        return now - self._closed_since >= CLOSED_SECONDS
 
     def within(self, seconds: float, work: Callable[[], Result]) -> Result:
         """Run some work, which waits for answers for this long in total."""
         outer, deadline = self._deadline, self.clock.monotonic_s() + seconds
+        if outer is None:
+            self._closed_since = None
         self._deadline = deadline if outer is None else min(outer, deadline)
         try:
             return work()

@@ -72,6 +72,7 @@ class KafkaConnection:
         self.address = written(host, port)
         self._clock = clock
         self._is_known = False  # Whether it has answered what it answers only to whom it takes.
+        self._has_login = bool(security.mechanism)
         self._login_ends_s = inf
         self._owed: deque[tuple[Question[Any, Any], int, int]] = deque()
         self._last_correlation_id = 0
@@ -229,7 +230,8 @@ class KafkaConnection:
         is_closed = reason == _HAS_CLOSED or isinstance(reason, ConnectionError | ssl.SSLError)
         if self._is_known or not is_closed:
             return found
-        return ClosedUnanswered(found.message or "")
+        wants_login = bool(self._versions) and not self._has_login
+        return ClosedUnanswered(found.message or "", wants_login=wants_login)
 
 
 def opened(host: str, port: int, clock: Clock, security: Security) -> Stream:

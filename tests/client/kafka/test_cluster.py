@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from smq.client.errors import BrokerUnavailable, NoSuchTopic
+from smq.client.errors import BrokerUnavailable, ClosedUnanswered, NoSuchTopic
 from smq.client.kafka import cluster as module
-from smq.client.kafka.cluster import Cluster, check
+from smq.client.kafka.cluster import CLOSED_SECONDS, Cluster, check
 from smq.client.kafka.questions import METADATA
 from smq.model.errors import BrokerError, ErrorCode, PeerError
+from smq.testing.credentials import UsersInMemory
+from smq.testing.stepped_clock import SteppedClock
 from smq.wire.generated.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -50,6 +52,29 @@ def test_work_is_done_again_while_it_fails_in_a_way_that_passes(
     kafka.add_topic("a")
     kafka.faults["Metadata"] += [ErrorCode.LEADER_NOT_AVAILABLE, "close"]
     assert cluster.retrying(lambda: cluster.topic("a")).leaders == (1,)
+
+
+def test_brokers_that_want_a_login_are_not_asked_until_the_deadline(kafka: FakeKafka) -> None:
+    clock = SteppedClock()
+    with Cluster(kafka.bootstrap, clock=clock) as cluster:
+        kafka.users = UsersInMemory({})
+        for _ in range(2):
+            begins = clock.monotonic_s()
+            with pytest.raises(ClosedUnanswered, match="may want TLS, a login"):
+                cluster.retrying(lambda: cluster.retrying(cluster.topics))
+            assert CLOSED_SECONDS <= clock.monotonic_s() - begins < CLOSED_SECONDS + 0.5
+
+
+def test_a_broker_that_restarts_and_closes_connections_is_asked_again(kafka: FakeKafka) -> None:
+    clock = SteppedClock()
+    with Cluster(kafka.bootstrap, clock=clock) as cluster:
+        kafka.faults["Metadata"] += ["close"] * 5
+        assert cluster.retrying(cluster.topics) == []
+        clock.step(60)
+        kafka.faults["Metadata"] += ["close"] * 5
+        assert cluster.retrying(cluster.topics) == []
+        kafka.faults["ApiVersions"] += ["close"] * 50  # What a proxy does while its broker is away.
+        assert cluster.retrying(cluster.topics) == []
 
 
 def test_other_failures_and_the_deadline_end_the_work(kafka: FakeKafka) -> None:

@@ -79,8 +79,13 @@ def test_a_connection_that_ends_is_a_broker_that_is_not_available(kafka: FakeKaf
 def test_a_broker_that_closes_before_it_answers_may_want_a_login(kafka: FakeKafka) -> None:
     connection = connect(kafka)
     kafka.faults["Metadata"].append("close")
-    with pytest.raises(ClosedUnanswered, match="may want TLS, a login or a certificate"):
+    with pytest.raises(ClosedUnanswered, match="may want TLS, a login or a certificate") as closed:
         connection.ask(METADATA, MetadataRequest())
+    assert closed.value.wants_login
+    kafka.faults["ApiVersions"].append("close")
+    with pytest.raises(ClosedUnanswered) as closed:
+        connect(kafka)
+    assert not closed.value.wants_login, "it may as well have ended"
     connection = connect(kafka)
     connection.ask(METADATA, MetadataRequest())
     kafka.faults["Metadata"].append("close")
@@ -184,6 +189,17 @@ def guarded(kafka: FakeKafka) -> FakeKafka:
     """It takes nothing from who has not logged in."""
     kafka.users = UsersInMemory({"alice": "pencil"})
     return kafka
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_a_broker_that_closes_after_a_login_wants_no_other_one(
+    guarded: FakeKafka, mechanism: str
+) -> None:
+    connection = logged_in(guarded, sasl_mechanism=mechanism)
+    guarded.faults["Metadata"].append("close")
+    with pytest.raises(ClosedUnanswered) as closed:
+        connection.ask(METADATA, MetadataRequest())
+    assert not closed.value.wants_login
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
