@@ -12,6 +12,10 @@ _NO_RIGHT = {
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "this user may not use the transactional id",
 }
 
+_OF_LISTENERS = (
+    "its listener may want TLS, a login or a certificate (security.protocol, ssl.keystore.location)"
+)
+
 
 def explained(code: ErrorCode, message: str | None) -> str | None:
     """A broker's message about a failure; of a right that is missing, with what to do."""
@@ -57,12 +61,11 @@ class ClosedUnanswered(BrokerUnavailable):
     wants_login   it had said which versions it knows, and we have no login: one that ends says less
     """
 
-    def __init__(self, message: str, *, wants_login: bool = False) -> None:
+    def __init__(
+        self, message: str, *, advice: str = _OF_LISTENERS, wants_login: bool = False
+    ) -> None:
         self.wants_login = wants_login
-        super().__init__(
-            f"{message}; its listener may want TLS, a login or a certificate (security.protocol, "
-            "ssl.keystore.location)"
-        )
+        super().__init__(f"{message}; {advice}")
 
 
 class AuthenticationFailed(BrokerError):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from shm.peer import check_ours
 from smq.client.clock import Clock
-from smq.client.errors import AuthenticationFailed
+from smq.client.errors import AuthenticationFailed, ClosedUnanswered
 from smq.client.secure.security import TlsFiles
 from smq.client.wait import READABLE, WRITABLE, ready
 
@@ -76,8 +76,8 @@ def in_tls(
 ) -> "TlsStream":
     """The same connection in TLS, its broker's certificate verified.
 
-    Raises AuthenticationFailed (also for a file that cannot be used), OSError; then the socket is
-    closed.
+    Raises AuthenticationFailed (also for a file that cannot be used), ClosedUnanswered, OSError;
+    then the socket is closed.
     """
     from smq.client.secure.tls_context import context_of  # noqa: PLC0415  (takes its time)
     from smq.client.secure.tls_stream import TlsStream  # noqa: PLC0415
@@ -96,6 +96,11 @@ def in_tls(
     except ssl.SSLCertVerificationError as error:
         secured.close()
         raise _no_tls(host, error.verify_message, _advice(error.verify_code)) from error
+    except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:  # The broker may restart.
+        secured.close()
+        raise ClosedUnanswered(
+            _sentence(host, error.reason or str(error)), advice=_OF_ALERTS
+        ) from error
     except ssl.SSLError as error:
         secured.close()
         raise _no_tls(host, error.reason or str(error), _OF_ALERTS) from error
@@ -106,7 +111,11 @@ def in_tls(
 
 
 def _no_tls(host: str, why: str, advice: str) -> AuthenticationFailed:
-    return AuthenticationFailed(f"no TLS with the broker at {host}: {why.rstrip('.')}; {advice}")
+    return AuthenticationFailed(f"{_sentence(host, why)}; {advice}")
+
+
+def _sentence(host: str, why: str) -> str:
+    return f"no TLS with the broker at {host}: {why.rstrip('.')}"
 
 
 def _advice(verify_code: int) -> str:

@@ -10,7 +10,8 @@ import pytest
 
 from smq.cli.key_pairs import KeyPair
 from smq.client.clock import SYSTEM_CLOCK
-from smq.client.errors import AuthenticationFailed
+from smq.client.errors import AuthenticationFailed, ClosedUnanswered
+from smq.client.kafka.cluster import PASSING
 from smq.client.secure.opening import connected, in_tls
 from smq.client.secure.security import TlsFiles
 from tests.another_user import needs_root
@@ -64,6 +65,16 @@ def test_a_broker_without_tls_is_refused(tmp_path: Path) -> None:
     theirs.sendall(b"\0\0\0\4\0\0\0\1")
     with theirs, pytest.raises(AuthenticationFailed, match="no TLS"):
         in_tls(ours, "localhost", tls_files(files_in(tmp_path).authority), 5, SYSTEM_CLOCK)
+    assert ours.fileno() < 0
+
+
+def test_a_broker_that_ends_during_the_handshake_may_come_again(tmp_path: Path) -> None:
+    """Programs ended with AuthenticationFailed because a broker was started anew."""
+    ours, theirs = socket.socketpair()
+    theirs.shutdown(socket.SHUT_WR)
+    with theirs, pytest.raises(ClosedUnanswered, match=r"no TLS.* see whether") as end:
+        in_tls(ours, "localhost", tls_files(files_in(tmp_path).authority), 5, SYSTEM_CLOCK)
+    assert end.value.code in PASSING
     assert ours.fileno() < 0
 
 
