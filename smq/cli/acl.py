@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,6 +18,7 @@ from smq.cli.client import (
     refusal,
 )
 from smq.cli.output import say
+from smq.model.errors import BrokerError, ErrorCode
 from smq.security.acls import (
     CLUSTER_NAME,
     WILDCARD,
@@ -44,8 +47,11 @@ RULES = (
     'JSON: [{"principal", "host", "operation", "permission", "resource_type", "name", '
     '"pattern_type"}]'
 )
-_LITERAL = PatternType.LITERAL
-_OPERATIONS = {each.name.lower(): each for each in Operation if each > Operation.ANY}
+# Of delegation tokens there are none here: Kafka's tools list and change rules about them.
+_OF_TOKENS = {Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS}
+_OPERATIONS = {
+    each.name.lower(): each for each in Operation if each > Operation.ANY and each not in _OF_TOKENS
+}
 
 PrincipalName = Annotated[
     str,
@@ -102,13 +108,10 @@ def add(  # noqa: PLR0913, PLR0917  (what a rule says)
     from smq.client.kafka.access_rules import add_rules  # noqa: PLC0415  (NumPy takes its time.)
 
     permission = Permission.DENY if deny else Permission.ALLOW
-    how = PatternType.PREFIXED if prefixed else _LITERAL
     who = str(_principal(principal))
     rules = [
         AclBinding(
-            ResourcePattern(
-                kind, name, PatternType.LITERAL if kind is ResourceType.CLUSTER else how
-            ),
+            ResourcePattern(kind, name, _how(kind, prefixed=prefixed)),
             AccessControlEntry(who, host, each, permission),
         )
         for kind, name in _resources(topic, group, transactional_id, cluster=cluster)
@@ -116,7 +119,7 @@ def add(  # noqa: PLR0913, PLR0917  (what a rule says)
     ]
     if not rules:
         raise refusal("name an --operation, and a resource: --topic, --group, --cluster, …")
-    with cluster_at(bootstrap, data_dir) as broker:
+    with _cluster(bootstrap, data_dir, "ALTER") as broker:
         add_rules(broker, rules)
     _show(rules, as_json=as_json)
 
@@ -140,7 +143,7 @@ def list_rules(  # noqa: PLR0913, PLR0917  (as above)
         AclBindingFilter(ResourcePatternFilter(kind, name, PatternType.MATCH), entry)
         for kind, name in named
     ]
-    with cluster_at(bootstrap, data_dir) as broker:
+    with _cluster(bootstrap, data_dir, "DESCRIBE") as broker:
         found = _found(broker, wanted or [AclBindingFilter(entry=entry)])
     _show(found, as_json=as_json)
 
@@ -160,25 +163,37 @@ def remove(  # noqa: PLR0913, PLR0917  (as above)
     data_dir: BrokersDirectory = None,
     *,
     cluster: OnCluster = False,
+    prefixed: Prefixed = False,
+    deny: Annotated[bool, typer.Option("--deny", help="Only rules that deny.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove a principal's rules: all of them, or those about what is named. They end at once."""
+    """Remove rules as `add` with the same options adds them: those that deny only with --deny.
+
+    Without --operation and --host those of each; with PRINCIPAL alone, all that it has. They end at
+    once.
+    """
     from smq.client.kafka.access_rules import delete_rules  # noqa: PLC0415  (as above)
 
     who = str(_principal(principal))
     named = list(_resources(topic, group, transactional_id, cluster=cluster))
-    patterns = [ResourcePatternFilter(*each) for each in named] or [ResourcePatternFilter()]
+    asked = _operations(operation)
+    patterns = [
+        ResourcePatternFilter(kind, name, _how(kind, prefixed=prefixed)) for kind, name in named
+    ] or [ResourcePatternFilter(pattern_type=PatternType.PREFIXED if prefixed else PatternType.ANY)]
+    permission = Permission.ALLOW if named or asked or host or prefixed else Permission.ANY
     entries = [
-        AccessControlEntryFilter(who, host, each)
-        for each in _operations(operation) or [Operation.ANY]
+        AccessControlEntryFilter(who, host, each, Permission.DENY if deny else permission)
+        for each in asked or [Operation.ANY]
     ]
-    with cluster_at(bootstrap, data_dir) as broker:
+    with _cluster(bootstrap, data_dir, "ALTER") as broker:
         gone = [
             rule
             for pattern in patterns
             for entry in entries
             for rule in delete_rules(broker, AclBindingFilter(pattern, entry))
         ]
+    if not gone:
+        raise refusal(f"{who} has no such rule; `smq acl list --principal {who}` shows its rules")
     _show(gone, as_json=as_json)
 
 
@@ -205,7 +220,7 @@ def why(  # noqa: PLR0913, PLR0917  (as above)
         raise refusal("name one --operation and one resource: --topic, --group, --cluster, …")
     [(kind, name)], [wanted] = named, asked
     peer = Peer(_principal(principal), host)
-    with cluster_at(bootstrap, data_dir) as broker:
+    with _cluster(bootstrap, data_dir, "DESCRIBE and DESCRIBE_CONFIGS") as broker:
         about = ResourcePatternFilter(kind, name, PatternType.MATCH)
         rules = _found(broker, [AclBindingFilter(about)])
         authorizer = _authorizer(broker, rules)
@@ -217,6 +232,26 @@ def why(  # noqa: PLR0913, PLR0917  (as above)
     may = "may" if decision.allowed else "may not"
     because = decision.reason if rule is None else f"{decision.reason}: {rule}"
     say(f"{peer.principal} {may} {wanted.name} {kind.name} {name} from {host}: {because}")
+
+
+@contextmanager
+def _cluster(bootstrap: str, data_dir: Path | None, rights: str) -> "Iterator[Cluster]":
+    """The cluster; who lacks the rights that the block needs is told which."""
+    with cluster_at(bootstrap, data_dir) as cluster:
+        try:
+            yield cluster
+        except BrokerError as error:
+            if error.code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                raise
+            raise refusal(
+                f"this needs {rights} on the cluster, which this user has not; with --data-dir the "
+                "broker's user and root may do everything"
+            ) from error
+
+
+def _how(kind: ResourceType, *, prefixed: bool) -> PatternType:
+    is_prefix = prefixed and kind is not ResourceType.CLUSTER
+    return PatternType.PREFIXED if is_prefix else PatternType.LITERAL
 
 
 def _authorizer(cluster: "Cluster", rules: list[AclBinding]) -> Authorizer:
