@@ -69,7 +69,7 @@ def test_an_address_is_written_as_clients_addresses_are(broker: SmqBroker) -> No
     assert "is no address" in refused
 
 
-def test_what_is_removed_is_what_the_same_options_add(broker: SmqBroker) -> None:
+def test_remove_takes_the_rules_that_add_with_the_same_options_adds(broker: SmqBroker) -> None:
     about = "User:bob", "--operation", "read", "--topic", "pre"
     each_kind = (), ("--prefixed",), ("--deny",), ("--prefixed", "--deny")
     added = [acl(broker, "add", *about, *kind) for kind in each_kind]
