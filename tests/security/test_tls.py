@@ -13,6 +13,7 @@ from tests.security.tls_bench import (
     Client,
     Files,
     ask_for_new_keys,
+    ask_to_renegotiate,
     client_context,
     connected,
     context_of,
@@ -23,6 +24,8 @@ from tests.security.tls_bench import (
 
 SOON_S = 0.1  # Of the processor's time; one hello with ffdhe8192 took 0.175.
 VERSIONS = "TLSv1.2,TLSv1.3"
+ALLOW_CLIENT_RENEGOTIATION = 1 << 8  # Of ssl.h; Python's module has no word for it.
+HELLO_BYTES_MIN = 100  # Those of a handshake are longer, and an alert in its record is shorter.
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +108,23 @@ def test_no_session_is_resumed(files: Files, version: ssl.TLSVersion) -> None:
         kept.append((engine, client))
         session = client.tls.session
         assert session is None or not session.has_ticket
+
+
+def test_a_client_that_renegotiates_is_refused(files: Files) -> None:
+    context = context_of(files)
+    context.options |= ALLOW_CLIENT_RENEGOTIATION  # As OpenSSL before 3 does by itself.
+    engine, client = TlsEngine(context), Client(client_context(files, ssl.TLSVersion.TLSv1_2))
+    connected(engine, client)
+    ask_to_renegotiate(client)
+    hello = client.outgoing.read()
+    assert len(hello) > HELLO_BYTES_MIN
+    engine.receive(hello)
+    assert engine.read_into(memoryview(bytearray(10))) == 0
+    answer = engine.take_sent()
+    assert 0 < len(answer) < HELLO_BYTES_MIN  # An alert, and nothing of a handshake.
+    client.incoming.write(answer)
+    with pytest.raises(ssl.SSLError, match="NO_RENEGOTIATION"):
+        client.read()
 
 
 def test_clients_get_the_certificates_of_the_key_store_and_no_others(files: Files) -> None:

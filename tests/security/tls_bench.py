@@ -73,11 +73,27 @@ def ask_for_new_keys(client: "Client") -> None:
     """A KeyUpdate that asks for one."""
     openssl = ctypes.CDLL(_ssl.__file__)
     openssl.SSL_key_update.argtypes = (ctypes.c_void_p, ctypes.c_int)
+    assert openssl.SSL_key_update(_connection(client), KEY_UPDATE_REQUESTED) == 1
+    _go_on(client)
+
+
+def ask_to_renegotiate(client: "Client") -> None:
+    """A second ClientHello on the same connection, of TLS 1.2."""
+    openssl = ctypes.CDLL(_ssl.__file__)
+    openssl.SSL_renegotiate.argtypes = (ctypes.c_void_p,)
+    assert openssl.SSL_renegotiate(_connection(client)) == 1
+    _go_on(client)
+
+
+def _go_on(client: "Client") -> None:
+    openssl = ctypes.CDLL(_ssl.__file__)
     openssl.SSL_do_handshake.argtypes = (ctypes.c_void_p,)
+    openssl.SSL_do_handshake(_connection(client))
+
+
+def _connection(client: "Client") -> ctypes.c_void_p:
     inner: Any = client.tls
-    connection = ctypes.c_void_p.from_address(id(inner._sslobj) + OBJECT_AT)
-    assert openssl.SSL_key_update(connection, KEY_UPDATE_REQUESTED) == 1
-    openssl.SSL_do_handshake(connection)
+    return ctypes.c_void_p.from_address(id(inner._sslobj) + OBJECT_AT)
 
 
 class Client:
