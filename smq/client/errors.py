@@ -69,7 +69,10 @@ class ClosedUnanswered(BrokerUnavailable):
 
 
 class AuthenticationFailed(BrokerError):
-    """The broker does not accept who we are, or cannot prove who it is. It is not asked again."""
+    """The broker does not accept who we are, or cannot prove who it is.
+
+    Nothing waits for it: a producer's records fail with this. What is sent later asks it again.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.SASL_AUTHENTICATION_FAILED, message)

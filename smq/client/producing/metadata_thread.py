@@ -2,18 +2,24 @@
 
 A broker that does not answer blocks the thread that asks it. So the sender's thread does not ask:
 it `request`s, and continues with its connected brokers.
+
+A broker that does not take our login, or that does not prove who it is, will not do so soon: what
+waits for it fails with the reason.
 """
 
 import logging
 import threading
 from collections.abc import Callable
 
-from smq.client.errors import NoSuchTopic
+from smq.client.errors import AuthenticationFailed, NoSuchTopic
 from smq.client.producing.batching.answers import RETRY_MS
+from smq.client.producing.channel.channel import Channel
 from smq.client.producing.channel.links import Links
 from smq.client.producing.outbox import Outbox
 from smq.client.producing.parts import Parts
 from smq.model.errors import BrokerError, PeerError
+
+LOGIN_RETRY_MS = 1000  # Kafka's reconnect.backoff.max.ms: no broker gets a flood of failed logins.
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +44,7 @@ class MetadataThread:
         self._accumulator, self._exchange = parts.accumulator, parts.exchange
         self._links, self._outbox, self._ended, self._enlist = links, outbox, ended, enlist
         self._refreshed_ms = -RETRY_MS
+        self._refusals: dict[int, tuple[int, AuthenticationFailed]] = {}  # And until when.
         self._requested, self._is_ending = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="smq-metadata", daemon=True)
 
@@ -87,17 +94,33 @@ class MetadataThread:
         for topic in sorted(stale):
             if self._is_ending.is_set():
                 break
-            try:
-                facts = self._links.topic_now(topic)
-            except NoSuchTopic:
-                self._miss(topic, now_ms)
-            except (BrokerError, PeerError) as error:
-                logger.info("no metadata of topic %s for now: %s", topic, error)
-            else:
-                with self._state.lock:
-                    self._outbox.learn(topic, facts)
+            self._learn(topic, now_ms)
         self._refreshed_ms = self._clock.monotonic_ms()
         return True
+
+    def _learn(self, topic: str, now_ms: int) -> None:
+        try:
+            facts = self._links.topic_now(topic)
+        except NoSuchTopic:
+            self._miss(topic, now_ms)
+        except AuthenticationFailed as error:
+            self._shut_out(topic, now_ms, error)
+        except (BrokerError, PeerError) as error:
+            logger.info("no metadata of topic %s for now: %s", topic, error)
+            with self._state.lock:
+                self._accumulator.queues.note_no_metadata(topic, error)
+        else:
+            with self._state.lock:
+                self._outbox.learn(topic, facts)
+
+    def _shut_out(self, topic: str, now_ms: int, error: AuthenticationFailed) -> None:
+        """No broker tells us of a topic: its records can go to the leaders that are known only."""
+        logger.info("no metadata of topic %s: %s", topic, error)
+        with self._state.lock:
+            if topic in self._accumulator.queues.stale_topics():
+                self._outbox.drop_unauthenticated(topic, error)
+            else:
+                self._topics.postpone(topic, now_ms)
 
     def _miss(self, topic: str, now_ms: int) -> None:
         """The cluster reports that there is no such topic."""
@@ -115,11 +138,10 @@ class MetadataThread:
         has_opened = has_failed = False
         for node_id, request_bytes in sizes.items():
             try:
-                channel = self._links.channel(node_id, request_bytes)
+                channel = self._channel(node_id, request_bytes)
             except (BrokerError, PeerError) as error:
                 logger.info("broker %s cannot be reached now: %s", node_id, error)
-                with self._state.lock:
-                    self._accumulator.queues.mark_unreachable(node_id)
+                self._fail_to_reach(node_id, error)
                 has_failed = True
                 continue
             with self._state.lock:
@@ -128,3 +150,23 @@ class MetadataThread:
         if has_failed and not has_opened:  # The sender may request this again at once.
             self._is_ending.wait(RETRY_MS / 1000)
         return has_opened
+
+    def _channel(self, node_id: int, request_bytes: int) -> Channel:
+        """A new channel. A broker that refused us is not asked again before LOGIN_RETRY_MS."""
+        until_ms, refusal = self._refusals.get(node_id, (0, None))
+        if refusal is not None and self._clock.monotonic_ms() < until_ms:
+            raise refusal
+        try:
+            channel = self._links.channel(node_id, request_bytes)
+        except AuthenticationFailed as error:
+            self._refusals[node_id] = self._clock.monotonic_ms() + LOGIN_RETRY_MS, error
+            raise
+        self._refusals.pop(node_id, None)
+        return channel
+
+    def _fail_to_reach(self, node_id: int, error: BrokerError | PeerError) -> None:
+        with self._state.lock:
+            self._accumulator.queues.mark_unreachable(node_id, error)
+            if isinstance(error, AuthenticationFailed):
+                self._accumulator.fail_unauthenticated(lambda each: each.leader == node_id, error)
+                self._outbox.wake()

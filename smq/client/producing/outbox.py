@@ -7,6 +7,7 @@ records share batches, whatever their rate.
 """
 
 from smq.client.arguments import whole_number
+from smq.client.errors import AuthenticationFailed
 from smq.client.producing.channel.links import ProducerTopic
 from smq.client.producing.delivery.delivery_state import Resolver
 from smq.client.producing.delivery.parcel import Parcel
@@ -37,6 +38,14 @@ class Outbox:
             self.send_open(topic)
         self._topics.drop(topic)
         self._accumulator.fail_topic(topic)
+
+    def drop_unauthenticated(self, topic: str, reason: AuthenticationFailed) -> None:
+        """No broker tells us of a topic: fail its waiting records. The next `send` asks again."""
+        if topic in self.open_parcels:
+            self.send_open(topic)
+        self._topics.drop(topic)
+        self._accumulator.fail_unauthenticated(lambda queue: queue.topic == topic, reason)
+        self._accumulator.queues.drop_stale(topic)
 
     def check_partition(self, topic: str, partition: int | None) -> None:
         """Raise ValueError if a topic that is known has no such partition."""

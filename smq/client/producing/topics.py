@@ -44,6 +44,11 @@ class SentTopics:
         known = self._known.setdefault(name, SentTopic(facts, self._first_partition))
         known.facts, known.learnt_ms, known.missing_since_ms = facts, now_ms, 0
 
+    def postpone(self, name: str, now_ms: int) -> None:
+        """Its metadata could not be refreshed; what is known of it holds until it is old again."""
+        if (known := self._known.get(name)) is not None:
+            known.learnt_ms = now_ms
+
     def drop(self, name: str) -> None:
         """Forget a deleted topic."""
         self._known.pop(name, None)

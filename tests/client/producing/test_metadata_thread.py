@@ -7,10 +7,14 @@ from typing import NoReturn
 import pytest
 
 from smq.client.clock import SYSTEM_CLOCK
-from smq.client.errors import BrokerUnavailable, Closed
+from smq.client.errors import AuthenticationFailed, BrokerUnavailable, Closed
+from smq.client.producing import metadata_thread as module
+from smq.client.producing.channel.channel import Channel
 from smq.client.producing.channel.links import Links
 from smq.client.producing.producer import Producer
 from smq.client.reach import Reach
+from smq.client.secure.security import Security
+from smq.testing.credentials import UsersInMemory
 from tests.client.fake_kafka import FakeKafka
 from tests.client.producers import OPTIONS, WAIT_S, Open, open_producer
 
@@ -129,6 +133,76 @@ def test_a_channel_that_comes_after_the_end_is_closed(
     silence.ends.set()
     sender._metadata_thread.join(WAIT_S)
     assert [each.fileno() for each in opened] == [-1]
+
+
+@pytest.fixture
+def alices(kafka: FakeKafka) -> Iterator[Producer]:
+    """A producer with a login, whose broker ended its connections, and took alice's login away."""
+    kafka.add_topic("t", 2)
+    kafka.users = UsersInMemory({"alice": "pencil"})
+    alice = Security(mechanism="PLAIN", user="alice", password="pencil")
+    opened = Producer(Reach(kafka.bootstrap, None, 5, security=alice), OPTIONS)
+    opened.send("t", b"0", partition=0).result(WAIT_S)
+    kafka.users = UsersInMemory({})
+    kafka.hang_up()
+    yield opened
+    opened.close(WAIT_S)
+
+
+def test_records_fail_soon_when_a_login_is_not_taken_any_more(
+    kafka: FakeKafka, alices: Producer
+) -> None:
+    """They failed at the end of their time, with another reason, after hundreds of logins."""
+    with pytest.raises(AuthenticationFailed, match="Invalid username or password"):
+        alices.send("t", b"1", partition=0).result(WAIT_S)
+    sender = alices._sender
+    assert sender is not None
+    assert sender._accumulator.queues.stale_topics() == set(), "it does not log in for nothing"
+    kafka.users = UsersInMemory({"alice": "pencil"})
+    assert alices.send("t", b"2", partition=1).result(WAIT_S).offset == 0
+
+
+def test_a_broker_that_refuses_us_fails_its_own_records_and_gets_a_login_a_second(
+    kafka: FakeKafka, open_producer: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.add_topic("t", 2)
+    tried, channel = list[int](), Links.channel
+
+    def refuse(links: Links, node_id: int, request_bytes: int = 0) -> Channel:
+        tried.append(node_id)
+        if tried.count(1) == 2 or node_id == 2:
+            return channel(links, node_id, request_bytes)
+        raise AuthenticationFailed("no TLS with the broker at b: Hostname mismatch")
+
+    monkeypatch.setattr(Links, "channel", refuse)
+    monkeypatch.setattr(module, "LOGIN_RETRY_MS", 1_000_000)
+    producer = open_producer()
+    for _ in range(5):
+        with pytest.raises(AuthenticationFailed, match="Hostname mismatch"):
+            producer.send("t", b"0", partition=0).result(WAIT_S)
+        producer.send("t", b"0", partition=1).result(WAIT_S)
+    assert tried.count(1) == 1
+    sender = producer._sender
+    assert sender is not None
+    sender._metadata_thread._refusals[1] = (0, sender._metadata_thread._refusals[1][1])
+    assert producer.send("t", b"0", partition=0).result(WAIT_S).offset == 0
+    assert sender._metadata_thread._refusals == {}
+
+
+def test_a_refresh_that_fails_for_a_login_leaves_what_works(
+    kafka: FakeKafka, quick: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick.send("t", b"0", partition=0).result(WAIT_S)
+    is_refused = threading.Event()
+
+    def refuse(*_: object) -> NoReturn:
+        is_refused.set()
+        raise AuthenticationFailed("no login")
+
+    monkeypatch.setattr(Links, "topic_now", refuse)
+    assert is_refused.wait(WAIT_S)
+    for offset in (1, 2):
+        assert quick.send("t", b"0", partition=0).result(WAIT_S).offset == offset
 
 
 def test_records_fail_when_the_metadata_thread_has_died(

@@ -17,6 +17,15 @@ def test_topics_are_out_of_date_after_a_while_which_is_looked_at_now_and_then() 
     assert topics.aged(9_999 + 2 * AGE_CHECK_MS) == set()
 
 
+def test_a_topic_that_is_postponed_is_out_of_date_a_whole_age_later() -> None:
+    topics = SentTopics(10_000, first_partition=4)
+    topics.learn("t", FACTS, 0)
+    topics.postpone("t", 10_000)
+    topics.postpone("unknown", 10_000)
+    assert topics.aged(19_999) == set()
+    assert topics.aged(19_999 + AGE_CHECK_MS) == {"t"}
+
+
 def test_records_without_key_go_round_from_a_partition_of_the_producers_own() -> None:
     topics = SentTopics(10_000, first_partition=4)
     topics.learn("t", FACTS, 0)

@@ -14,7 +14,8 @@ it is sent again. Three rules keep a partition's records in order and without du
   producer assumed (a batch failed for good, or the broker lost its last ones). It cannot have
   appended anything after that batch, so all batches restart at sequence 0 of the next epoch.
 
-Retriable errors are retried until the parcel's deadline. All others fail the batch's rows.
+Retriable errors are retried until the parcel's deadline. All others fail the batch's rows, and a
+broker that does not take our login, or that proves not to be ours, those of all that wait for it.
 
 At its deadline a batch's rows fail wherever it is. If it is unknown whether the broker has the
 batch, a later one that was lost with it and whose sequence is then refused fails too, instead of
@@ -23,10 +24,11 @@ beginning a new epoch: a broker that was only stalled may still read both from i
 A channel that can never take a request is treated as lost, and replaced by one that can.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from smq.client.errors import AuthenticationFailed
 from smq.client.producing.batching.answers import AnswerHandler
-from smq.client.producing.batching.batch_queue import ParcelBatch
+from smq.client.producing.batching.batch_queue import ParcelBatch, PartitionQueue
 from smq.client.producing.batching.batch_sender import BatchSender
 from smq.client.producing.batching.expiry import Expiry
 from smq.client.producing.batching.in_flight import InFlightRequests
@@ -111,6 +113,12 @@ class Accumulator:
     def fail_topic(self, topic: str) -> None:
         """The topic has been deleted: fail its waiting batches."""
         self._expiry.fail_topic(topic)
+
+    def fail_unauthenticated(
+        self, is_meant: Callable[[PartitionQueue], bool], reason: AuthenticationFailed
+    ) -> None:
+        """No broker that some queues wait for takes us, or proves who it is: fail what waits."""
+        self._expiry.fail_unauthenticated(is_meant, reason)
 
     def next_due_ms(self, now_ms: int) -> int | None:
         """When the next batch expires or may be resent, if nothing else happens."""

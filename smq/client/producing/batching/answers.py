@@ -56,6 +56,7 @@ class AnswerHandler:
         elif code in _RETRIABLE:
             self._queues.mark_stale(queue.topic)
             queue.back_off(now_ms + RETRY_MS)
+            queue.last_failure = ErrorCode(code).name
             if not batch.is_expired:
                 queue.requeue(batch)
         elif batch.is_expired:

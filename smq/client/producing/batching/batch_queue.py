@@ -75,6 +75,7 @@ class PartitionQueue:
         self.answer_format = answer_format(topic)
         self.leader = -1
         self.message_bytes_max = 0
+        self.last_failure = ""  # Why the last attempt to send failed; "" once a batch arrived.
         self.begin(epoch)
 
     def begin(self, epoch: int) -> None:
@@ -169,7 +170,7 @@ class PartitionQueue:
 
     def note_acknowledged(self, batch: ParcelBatch) -> None:
         """The broker has a batch, and so all batches sent before it."""
-        self.is_producer_known = True
+        self.is_producer_known, self.last_failure = True, ""
         if self.last_failed_in_doubt < batch.ordinal:
             self.last_failed_in_doubt = NEVER_SENT
 

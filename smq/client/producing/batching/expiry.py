@@ -1,6 +1,8 @@
 """Deadlines: rows that are not acknowledged in time fail, wherever they are."""
 
-from smq.client.errors import NoSuchTopic
+from collections.abc import Callable
+
+from smq.client.errors import AuthenticationFailed, NoSuchTopic
 from smq.client.names import TopicPartition
 from smq.client.producing.batching import failures
 from smq.client.producing.batching.batch_queue import ParcelBatch, PartitionQueue
@@ -59,6 +61,17 @@ class Expiry:
                 batch = queue.next()
                 self._queues.fail_next(queue, batch, NoSuchTopic(topic), batch.end)
         self._queues.drop_stale(topic)
+
+    def fail_unauthenticated(
+        self, is_meant: Callable[[PartitionQueue], bool], reason: AuthenticationFailed
+    ) -> None:
+        """No broker that some queues wait for takes us, or proves who it is: fail what waits."""
+        for queue in filter(is_meant, self._queues.ready()):
+            while queue.to_resend or queue.waiting:
+                batch = queue.next()
+                queue.note_failed(batch)
+                error = failures.unauthenticated(queue, batch, reason)
+                self._queues.fail_next(queue, batch, error, batch.end)
 
     def next_due_ms(self, now_ms: int) -> int | None:
         """When the next batch expires or may be resent, if nothing else happens."""

@@ -1,6 +1,12 @@
 """The errors with which a producer fails records."""
 
-from smq.client.errors import BrokerUnavailable, RecordTooLarge, ReferenceRejected, explained
+from smq.client.errors import (
+    AuthenticationFailed,
+    BrokerUnavailable,
+    RecordTooLarge,
+    ReferenceRejected,
+    explained,
+)
 from smq.client.producing.batching.batch_queue import ParcelBatch, PartitionQueue
 from smq.client.producing.channel.produce_request import ProduceAnswer
 from smq.model.errors import BrokerError, ErrorCode
@@ -16,7 +22,19 @@ def expired(queue: PartitionQueue, batch: ParcelBatch) -> BrokerUnavailable:
     place = f"{queue.topic}-{queue.partition}"
     if batch.is_in_doubt:
         return BrokerUnavailable(f"{place} has not answered in time: it may have the record")
-    return BrokerUnavailable(f"{place} took nothing in time")
+    why = f": {queue.last_failure}" if queue.last_failure else ""
+    return BrokerUnavailable(f"{place} took nothing in time{why}")
+
+
+def unauthenticated(
+    queue: PartitionQueue, batch: ParcelBatch, reason: AuthenticationFailed
+) -> AuthenticationFailed:
+    """No broker takes us for who we say we are, or proves who it is, since a batch was sent or
+    before that."""
+    if not batch.is_in_doubt:
+        return reason
+    doubt = f"{queue.topic}-{queue.partition} may have the record"
+    return AuthenticationFailed(f"{reason.message}; {doubt}")
 
 
 def out_of_epochs() -> BrokerError:

@@ -54,9 +54,18 @@ class PartitionQueues:
         """The topic's metadata must be refreshed."""
         self._stale.add(topic)
 
-    def mark_unreachable(self, node_id: int) -> None:
+    def mark_unreachable(self, node_id: int, reason: Exception) -> None:
         """A broker cannot be reached: others may lead its partitions by now."""
-        self._stale |= {queue.topic for queue in self._ready if queue.leader == node_id}
+        led = [queue for queue in self._ready if queue.leader == node_id]
+        self._stale |= {queue.topic for queue in led}
+        for queue in led:
+            queue.last_failure = str(reason)
+
+    def note_no_metadata(self, topic: str, reason: Exception) -> None:
+        """Nobody has told who leads a topic."""
+        for queue in self._ready:
+            if queue.topic == topic:
+                queue.last_failure = str(reason)
 
     def drop_stale(self, topic: str) -> None:
         """The topic does not exist: its metadata need not be refreshed."""

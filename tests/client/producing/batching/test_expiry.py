@@ -5,11 +5,11 @@ from collections import deque
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from smq.client.errors import BrokerUnavailable, NoSuchTopic
+from smq.client.errors import AuthenticationFailed, BrokerUnavailable, NoSuchTopic
 from smq.client.producing.batching.answers import RETRY_MS
 from smq.client.producing.batching.expiry import EXPIRY_CHECK_MS
 from smq.model.errors import ErrorCode
-from tests.client.accumulator_rig import Rig
+from tests.client.accumulator_rig import NODE, Rig
 from tests.client.accumulator_steps import (
     STEPS,
     do,
@@ -173,6 +173,38 @@ def test_a_topic_that_is_gone_fails_what_waits() -> None:
     rig.accumulator.fail_topic("t")
     assert isinstance(parcel.error_of(2), NoSuchTopic)
     assert not rig.accumulator.pending
+
+
+def test_a_failed_login_fails_what_waits_for_the_broker_and_nothing_else() -> None:
+    rig = Rig()
+    rig.accumulator.learn("t", [NODE, 2, NODE], 10_000)
+    sent, other = rig.add([0]), rig.add([1])
+    rig.accumulator.drain({NODE: rig.channel}, rig.now_ms)
+    rig.lose(delivered=1)
+    rig.accumulator.learn("t", [NODE, 2, NODE], 10_000)
+    waits = rig.add([2])
+    reason = AuthenticationFailed("no login")
+    rig.accumulator.fail_unauthenticated(lambda queue: queue.leader == NODE, reason)
+    rig.accumulator.invariants()
+    assert str(sent.error_of(0)).endswith("no login; t-0 may have the record")
+    assert str(waits.error_of(0)).endswith("no login")
+    assert not other.is_resolved()
+    rig.accumulator.learn("t", [NODE] * 3, 10_000)
+    rig.settle()
+    again = rig.add([0])
+    rig.settle()
+    assert again.error_of(0) is None
+    rig.check_late()
+
+
+def test_a_record_that_a_broker_puts_off_until_its_deadline_fails_with_the_reason() -> None:
+    rig = Rig()
+    late = rig.add([0], deadline_ms=500)
+    rig.drain()
+    rig.deliver(ErrorCode.NOT_ENOUGH_REPLICAS, append=False)
+    rig.answer()
+    rig.accumulator.expire(500)
+    assert str(late.error_of(0)).endswith("t-0 took nothing in time: NOT_ENOUGH_REPLICAS")
 
 
 def test_next_due_ms_returns_the_earliest_deadline_or_retry() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from smq.client.errors import ReferenceRejected
+from smq.client.errors import AuthenticationFailed, ReferenceRejected
 from smq.client.producing.batching import failures
 from smq.client.producing.batching.batch_queue import ParcelBatch, PartitionQueue
 from smq.client.producing.channel.produce_request import ProduceAnswer
@@ -21,6 +21,27 @@ def test_a_late_batch_says_whether_the_broker_may_have_it(*, is_in_doubt: bool) 
     text = str(failures.expired(PartitionQueue("t", 3, "test"), batch))
     assert "t-3 " in text
     assert ("it may have the record" in text) == is_in_doubt
+
+
+def test_a_batch_that_nobody_took_says_what_failed_last() -> None:
+    batch, queue = ParcelBatch(closed([(b"a", 0)]), 0, 1), PartitionQueue("t", 3, "test")
+    assert str(failures.expired(queue, batch)).endswith("t-3 took nothing in time")
+    queue.last_failure = "no broker answers at a:1"
+    assert str(failures.expired(queue, batch)).endswith("in time: no broker answers at a:1")
+
+
+@pytest.mark.parametrize("is_in_doubt", [True, False])
+def test_a_batch_that_a_login_failed_for_says_whether_the_broker_may_have_it(
+    *, is_in_doubt: bool
+) -> None:
+    batch = ParcelBatch(closed([(b"a", 0)]), 0, 1)
+    batch.is_in_doubt = is_in_doubt
+    error = failures.unauthenticated(
+        PartitionQueue("t", 3, "test"), batch, AuthenticationFailed("no login at a:1")
+    )
+    assert isinstance(error, AuthenticationFailed)
+    assert (error.message or "").startswith("no login at a:1")
+    assert ("; t-3 may have the record" in str(error)) == is_in_doubt
 
 
 def test_a_record_too_large_says_what_to_do() -> None:
