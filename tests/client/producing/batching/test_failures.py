@@ -23,7 +23,7 @@ def test_a_late_batch_says_whether_the_broker_may_have_it(*, is_in_doubt: bool) 
     assert ("it may have the record" in text) == is_in_doubt
 
 
-def test_a_batch_that_nobody_took_says_what_failed_last() -> None:
+def test_a_batch_that_no_broker_took_names_the_last_failure() -> None:
     batch, queue = ParcelBatch(closed([(b"a", 0)]), 0, 1), PartitionQueue("t", 3, "test")
     assert str(failures.expired(queue, batch)).endswith("t-3 took nothing in time")
     queue.last_failure = "no broker answers at a:1"
