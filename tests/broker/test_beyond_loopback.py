@@ -28,6 +28,18 @@ def test_the_guide_leads_from_loopback_to_a_network() -> None:
     with tempfile.TemporaryDirectory(prefix="smq-") as directory:  # Sockets' paths are short.
         done = in_a_namespace(sys.executable, "-m", "tests.broker.beyond_loopback", directory)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "read: b'hello from beyond loopback'" in done.stdout
     assert "OUTSIDE://0.0.0.0:9192" in done.stdout
     assert "\nlistener OUTSIDE 10.99.0.1:9192\nready 127.0.0.1:9092\n" in done.stdout
+    for line in (
+        "created orders with 1 partition",
+        "alice can log in with SCRAM-SHA-256 and SCRAM-SHA-512",
+        "ALLOW User:alice from * WRITE on TOPIC orders (LITERAL)",
+        "ALLOW User:alice from * READ on GROUP readers (LITERAL)",
+        "python read: b'order 0'",
+        "librdkafka read: b'order 1'",
+    ):
+        assert f"{line}\n" in done.stdout
+    assert "User:alice may not DELETE TOPIC orders from 127.0.0.1: there are rules" in done.stdout
+    # By `acl add`, and by `acl list`, which needs no login.
+    assert done.stdout.count("ALLOW User:alice from * READ on TOPIC orders (LITERAL)\n") == 2
+    assert ("kcat said: " in done.stdout) == (shutil.which("kcat") is not None)
