@@ -357,6 +357,16 @@ def test_the_page_names_settings_that_there_are() -> None:
     assert named - files - of_clients <= {*SETTINGS, *TOPIC_CONFIGS}
 
 
+@pytest.mark.parametrize(
+    "page", [*Path("docs").glob("*.md"), *Path("deploy").glob("*.md")], ids=str
+)
+def test_pages_give_flags_of_serve_the_value_that_they_need(page: Path) -> None:
+    options = {each.option for each in SETTINGS.values() if each.type is bool}
+    assert "--allow-plaintext" in options
+    for found in re.findall(rf"({'|'.join(options)})\b(?! (?:true|false))", page.read_text()):
+        pytest.fail(f"{found} requires an argument")
+
+
 def test_the_page_says_what_is_in_neither_half() -> None:
     for each in ("kTLS", "delegation tokens", "JWKS by URL", "encryption at rest"):
         assert each in section("Not there")
