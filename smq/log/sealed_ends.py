@@ -3,6 +3,7 @@
 from shm.kernels.base.words import (
     P_COMPACTED_END,
     P_DECIDED_END,
+    P_HIGH_WATERMARK,
     P_LOG_END,
     P_LOG_START,
     P_SEALED_END,
@@ -10,6 +11,7 @@ from shm.kernels.base.words import (
     WORD_GENERATION,
 )
 from smq.log.files.checkpoint import PartitionCheckpoint
+from smq.log.partitions import show
 from smq.log.reading import ReadableLog
 from smq.log.transactions import LogTransactions
 
@@ -32,6 +34,8 @@ class SealedEnds:
         row = partitions.table[partitions.slots[number]]
         if end > int(row[P_LOG_END]):  # A power loss took it from the WAL, but it is sealed.
             partitions.extend(number, end, self._log.words[WORD_GENERATION])
+        elif end > int(row[P_HIGH_WATERMARK]):  # It was hidden since no sync has covered it.
+            show(row, end)
         row[P_SEALED_END] = max(int(row[P_SEALED_END]), end)
         if is_decided:
             row[P_DECIDED_END] = max(int(row[P_DECIDED_END]), end)

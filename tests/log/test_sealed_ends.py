@@ -8,14 +8,17 @@ import pytest
 
 from shm.kernels.base.words import (
     P_DECIDED_END,
+    P_HIGH_WATERMARK,
     P_LAST_STABLE,
     P_LOG_END,
     P_LOG_START,
     P_SEALED_END,
     P_UNSEALED_BYTES,
     P_UNSEALED_SINCE_MS,
+    WORD_SYNCED,
 )
 from smq.log.files.checkpoint import FILE_NAME, Open, TransactionsCopy
+from smq.log.repair import hide_unsynced
 from tests.log.logs import (
     NOW_MS,
     OS,
@@ -63,6 +66,18 @@ def test_sealed_segments_that_reach_further_than_the_log_are_believed(tmp_path: 
     log.invariants()
     assert int(row(log)[P_LOG_END]) == 8
     assert append(log, 1, batch(b"next")) == 8
+
+
+def test_sealed_records_are_shown_that_no_sync_has_covered(tmp_path: Path) -> None:
+    log = start(tmp_path).log
+    fill(log, count=3)
+    log.words[WORD_SYNCED] = 0
+    hide_unsynced(log, 1)
+    assert int(row(log)[P_HIGH_WATERMARK]) == 0
+    log.sealing.advance(1, 2, NOW_MS)
+    log.invariants()
+    assert (row(log)[P_HIGH_WATERMARK], row(log)[P_LAST_STABLE]) == (2, 2)
+    assert int(row(log)[P_LOG_END]) == 3
 
 
 def test_compacted_records_are_not_read_from_the_log_even_after_a_restart(tmp_path: Path) -> None:

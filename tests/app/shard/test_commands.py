@@ -245,6 +245,16 @@ def test_sealed_records_no_longer_count_as_unsealed(bench: Bench) -> None:
     bench.shard.invariants()
 
 
+def test_fetches_that_wait_look_at_what_was_sealed(bench: Bench) -> None:
+    """After a start without a sync the segments may show more than the log did."""
+    bench.append(b"a", b"b")
+    bench.shard.take_moved()
+    bench.ask(MarkSealed(NUMBER, end=2))
+    found = bench.shard.by_number(NUMBER)
+    assert found is not None
+    assert bench.shard.take_moved() == {(found.log.number, found.slot)}
+
+
 def test_a_compacted_end_is_durable_and_the_log_is_not_read_below_it(bench: Bench) -> None:
     """Data fault 22."""
     bench.append(b"a", b"b", b"c")
