@@ -3,6 +3,8 @@
 A broker's error, or the lack of an answer, is a BrokerError with Kafka's `code`.
 """
 
+from typing import NamedTuple
+
 from smq.model.errors import BrokerError, ErrorCode, NotFound, StoreError
 
 _NO_RIGHT = {
@@ -17,11 +19,35 @@ _OF_LISTENERS = (
 )
 
 
-def explained(code: ErrorCode, message: str | None) -> str | None:
-    """A broker's message about a failure; of a right that is missing, with what to do."""
+class Act(NamedTuple):
+    """What a broker was asked for: `verb` reads on with "topic NAME", or "group NAME"."""
+
+    verb: str = "do that with"
+    topic: str = ""
+    group: str = ""
+    transactional_id: str = ""
+
+    def refused(self, code: ErrorCode) -> str:
+        """Which right is missing; "" if it is none to any of these."""
+        match code:
+            case ErrorCode.TOPIC_AUTHORIZATION_FAILED if self.topic:
+                return f"this user may not {self.verb} topic {self.topic}"
+            case ErrorCode.GROUP_AUTHORIZATION_FAILED if self.group:
+                return f"this user may not {self.verb} group {self.group}"
+            case ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if self.transactional_id:
+                return f"this user may not use the transactional id {self.transactional_id}"
+        return ""
+
+
+def explained(code: ErrorCode, message: str | None, act: Act | None = None) -> str | None:
+    """A broker's message about a failure; of a right that is missing, which and what to do.
+
+    Brokers do not name what the right is to: 'Topic authorization failed.'
+    """
     if code not in _NO_RIGHT:
         return message
-    why = message.rstrip(".") if message else _NO_RIGHT[code]
+    named = act.refused(code) if act is not None else ""
+    why = named or (message.rstrip(".") if message else _NO_RIGHT[code])
     return f"{why}; `smq acl why` tells what its rules allow, `smq acl add` adds one"
 
 

@@ -26,6 +26,7 @@ from uuid import UUID
 from smq.cli.client import BadPeer
 from smq.cli.records.raw_batches import ProducerIdentity, Ready, Sizes, from_producer, to_produce
 from smq.client.consuming.silence import Silence
+from smq.client.errors import Act
 from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.connection import KafkaConnection
 from smq.client.kafka.offsets import READ_COMMITTED
@@ -278,7 +279,7 @@ class CopyRun:
                 f"topic {self._source.topic} was deleted since the copy began; if there is one of "
                 "this name again, copy it to another destination",
             )
-        check(data.error_code)
+        check(data.error_code, act=Act("read", topic=self._source.topic))
         if data.diverging_epoch is not None and data.diverging_epoch.end_offset >= 0:
             raise BrokerError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from smq.client.errors import NoSuchTopic
+from smq.client.errors import Act, NoSuchTopic
 from smq.client.kafka.answers import number_of, only
 from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.connection import KafkaConnection
@@ -82,7 +82,7 @@ def create_topic(
     )
     request = CreateTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)
     created = only(cluster.anyone().ask(CREATE_TOPICS, request).topics, "topic")
-    check(created.error_code, created.error_message)
+    check(created.error_code, created.error_message, Act("create", topic=name))
     return cluster.retrying(lambda: _partitions_with_leaders(cluster, name))
 
 
@@ -100,7 +100,7 @@ def delete_topic(cluster: Cluster, name: str) -> None:
     cluster.retrying(lambda: cluster.topic(name))
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=TIMEOUT_MS)
     deleted = only(cluster.anyone().ask(DELETE_TOPICS, request).responses, "topic")
-    check(deleted.error_code, deleted.error_message)
+    check(deleted.error_code, deleted.error_message, Act("delete", topic=name))
     cluster.forget()
 
 
@@ -138,7 +138,7 @@ def configs_of(
     )
     request = DescribeConfigsRequest(resources=[resource])
     result = only(broker.ask(DESCRIBE_CONFIGS, request).results, "resource")
-    check(result.error_code, result.error_message)
+    check(result.error_code, result.error_message, Act("describe configs of", topic=name))
     return result.configs
 
 
@@ -165,7 +165,7 @@ def group_lags(cluster: Cluster, group_id: str) -> list[Lag]:
 def _committed(cluster: Cluster, group_id: str) -> dict[str, dict[int, int]]:
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
     [group] = cluster.broker(coordinator(cluster, group_id)).ask(OFFSET_FETCH, request).groups
-    check(group.error_code)
+    check(group.error_code, act=Act("read offsets of", group=group_id))
     return {
         topic.name: {each.partition_index: each.committed_offset for each in topic.partitions}
         for topic in sorted(group.topics, key=lambda topic: topic.name)
@@ -176,6 +176,6 @@ def coordinator(cluster: Cluster, name: str, key_type: int = KEY_TYPE_GROUP) -> 
     """The broker id of the coordinator of a group, or of a transactional id."""
     request = FindCoordinatorRequest(coordinator_keys=[name], key_type=key_type)
     [found] = cluster.anyone().ask(FIND_COORDINATOR, request).coordinators
-    check(found.error_code, found.error_message)
+    check(found.error_code, found.error_message, Act("use", "", name, name))
     cluster.metadata([])
     return found.node_id

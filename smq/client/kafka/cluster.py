@@ -13,7 +13,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from smq.client.clock import SYSTEM_CLOCK, Clock
-from smq.client.errors import ClosedUnanswered, NoSuchTopic, explained
+from smq.client.errors import Act, ClosedUnanswered, NoSuchTopic, explained
 from smq.client.kafka.answers import only
 from smq.client.kafka.connection import ANSWER_SECONDS_MAX, KafkaConnection
 from smq.client.kafka.questions import METADATA, Question
@@ -71,8 +71,8 @@ class TopicFacts:
     topic_id: UUID
 
 
-def check(error_code: int, message: str | None = None) -> None:
-    """Raise BrokerError unless the code is NONE."""
+def check(error_code: int, message: str | None = None, act: Act | None = None) -> None:
+    """Raise BrokerError unless the code is NONE; `act` is what was asked for."""
     if error_code == ErrorCode.NONE:
         return
     try:
@@ -81,7 +81,7 @@ def check(error_code: int, message: str | None = None) -> None:
         raise BrokerError(
             ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker's error code {error_code}"
         ) from None
-    raise BrokerError(code, explained(code, message))
+    raise BrokerError(code, explained(code, message, act))
 
 
 class Cluster:
@@ -278,7 +278,7 @@ class Cluster:
                 raise PeerError(f"it was asked about topic {name}, and answers about {found.name}")
             if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise NoSuchTopic(name)
-            check(found.error_code)
+            check(found.error_code, act=Act("describe", topic=name))
             if not found.partitions:
                 raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{name} has no partition now")
             self._topics[name] = _facts(found)

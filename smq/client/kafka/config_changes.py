@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 
+from smq.client.errors import Act
 from smq.client.kafka.admin import RESOURCE_BROKER, configs_of
 from smq.client.kafka.answers import only
 from smq.client.kafka.cluster import Cluster, check
@@ -45,7 +46,7 @@ def alter_configs(
     )
     request = IncrementalAlterConfigsRequest(resources=[resource])
     response = only(broker.ask(INCREMENTAL_ALTER_CONFIGS, request).responses, "resource")
-    check(response.error_code, response.error_message)
+    check(response.error_code, response.error_message, Act("change configs of", topic=name))
 
 
 def alter_broker(

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from smq.client.errors import Act
 from smq.client.kafka.admin import coordinator
 from smq.client.kafka.answers import check_partitions, only
 from smq.client.kafka.cluster import Cluster, check
@@ -60,7 +61,7 @@ def describe_group(cluster: Cluster, group_id: str) -> DescribedGroup:
     """
     request = DescribeGroupsRequest(groups=[group_id])
     group = only(_ask_coordinator(cluster, group_id, DESCRIBE_GROUPS, request).groups, "group")
-    check(group.error_code, group.error_message)
+    check(group.error_code, group.error_message, Act("describe", group=group_id))
     return group
 
 
@@ -68,7 +69,7 @@ def delete_group(cluster: Cluster, group_id: str) -> None:
     """Delete a group and its offsets. Raises BrokerError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
     request = DeleteGroupsRequest(groups_names=[group_id])
     result = only(_ask_coordinator(cluster, group_id, DELETE_GROUPS, request).results, "group")
-    check(result.error_code)
+    check(result.error_code, act=Act("delete", group=group_id))
 
 
 def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, int]:
@@ -80,7 +81,7 @@ def committed(cluster: Cluster, group_id: str) -> dict[TopicPartition, Committed
     """All committed offsets of a group with their notes, by topic and partition."""
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
     [group] = _ask_coordinator(cluster, group_id, OFFSET_FETCH, request).groups
-    check(group.error_code)
+    check(group.error_code, act=Act("read offsets of", group=group_id))
     return {
         TopicPartition(topic.name, each.partition_index): Committed(
             each.committed_offset, each.metadata or ""
@@ -139,7 +140,7 @@ def delete_offsets(
         ],
     )
     response = _ask_coordinator(cluster, group_id, OFFSET_DELETE, request)
-    check(response.error_code)
+    check(response.error_code, act=Act("delete offsets of", group=group_id))
     return _refused(asked, response)
 
 

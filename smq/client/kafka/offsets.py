@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from smq.client.arguments import milliseconds_of, whole_number
+from smq.client.errors import Act
 from smq.client.kafka.answers import only
 from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.questions import LIST_OFFSETS
@@ -127,7 +128,7 @@ def _list_offsets(
     offsets = {}
     for response in cluster.ask_each(LIST_OFFSETS, requests):
         for each in only(response.topics, "topic").partitions:
-            check(each.error_code)
+            check(each.error_code, act=Act("describe", topic=topic))
             if each.offset < (0 if timestamp in ALWAYS_FOUND else NOT_FOUND):
                 raise PeerError(f"it says that {topic}-{each.partition_index} has {each.offset}")
             offsets[each.partition_index] = each.offset

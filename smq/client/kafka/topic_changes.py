@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 
+from smq.client.errors import Act
 from smq.client.kafka.admin import RESOURCE_TOPIC, TIMEOUT_MS
 from smq.client.kafka.answers import check_partitions, only
 from smq.client.kafka.cluster import Cluster, check
@@ -37,7 +38,7 @@ def add_partitions(cluster: Cluster, name: str, added: int) -> int:
     wanted = CreatePartitionsTopic(name=name, count=count, assignments=None)
     request = CreatePartitionsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)
     result = only(cluster.anyone().ask(CREATE_PARTITIONS, request).results, "topic")
-    check(result.error_code, result.error_message)
+    check(result.error_code, result.error_message, Act("add partitions to", topic=name))
     cluster.forget()
     return count
 
@@ -60,7 +61,9 @@ def delete_records(
         topic = only(cluster.broker(leader).ask(DELETE_RECORDS, request).topics, "topic")
         check_partitions(led, [each.partition_index for each in topic.partitions])
         for each in topic.partitions:
-            check(each.error_code, _problem(name, each, before))
+            check(
+                each.error_code, _problem(name, each, before), Act("delete records of", topic=name)
+            )
             starts[each.partition_index] = each.low_watermark
     return dict(sorted(starts.items()))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from smq.client.errors import BrokerUnavailable, ClosedUnanswered, NoSuchTopic
+from smq.client.errors import Act, BrokerUnavailable, ClosedUnanswered, NoSuchTopic
 from smq.client.kafka import cluster as module
 from smq.client.kafka.cluster import CLOSED_SECONDS, Cluster, check
 from smq.client.kafka.questions import METADATA
@@ -308,3 +308,26 @@ def test_a_right_that_is_missing_comes_with_what_to_do() -> None:
         assert said.endswith("; `smq acl why` tells what its rules allow, `smq acl add` adds one")
     with pytest.raises(BrokerError, match="POLICY_VIOLATION"):
         check(ErrorCode.POLICY_VIOLATION)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "this user may not read topic t; `smq acl why`"),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, "this user may not read group g; `smq acl why`"),
+        (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "may not use the transactional id x;"),
+        (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "CLUSTER_AUTHORIZATION_FAILED: Brokers say this;"),
+    ],
+)
+def test_a_right_that_is_missing_is_named_with_what_it_is_to(code: ErrorCode, said: str) -> None:
+    """Brokers say 'Topic authorization failed', and name none."""
+    with pytest.raises(BrokerError) as raised:
+        check(code, "Brokers say this.", Act("read", "t", "g", "x"))
+    assert said in str(raised.value)
+
+
+def test_a_topic_that_may_not_be_described_is_named(kafka: FakeKafka, cluster: Cluster) -> None:
+    kafka.add_topic("a")
+    kafka.faults["Metadata"].append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(BrokerError, match="this user may not describe topic a; `smq acl why`"):
+        cluster.retrying(lambda: cluster.topic("a"))

@@ -13,6 +13,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from smq.client.clock import SYSTEM_CLOCK, Clock
+from smq.client.errors import Act
 from smq.client.kafka.admin import coordinator
 from smq.client.kafka.cluster import DEADLINE_SECONDS, RETRY_SECONDS, Cluster, check
 from smq.client.kafka.connection import KafkaConnection
@@ -191,11 +192,11 @@ class Committing:
         self._committed.clear()  # Others may have committed meanwhile.
         asked = OffsetFetchRequestGroup(group_id=self._group, topics=topics)
         [group] = self._coordinator().ask(OFFSET_FETCH, OffsetFetchRequest(groups=[asked])).groups
-        check(group.error_code)
+        check(group.error_code, act=Act("read offsets of", group=self._group))
         found = {}
         for topic in group.topics:
             for each in topic.partitions:
-                check(each.error_code)
+                check(each.error_code, act=Act("read offsets of", topic.name, self._group))
                 if each.committed_offset >= 0:
                     name = TopicPartition(topic.name, each.partition_index)
                     found[name] = each.committed_offset
@@ -205,7 +206,7 @@ class Committing:
         response = self._coordinator().ask(OFFSET_COMMIT, request)
         for topic in response.topics:
             for each in topic.partitions:
-                check(each.error_code)
+                check(each.error_code, act=Act("commit offsets of", topic.name, self._group))
 
 
 def _done() -> "Future[None]":

@@ -20,6 +20,7 @@ from smq.client.consuming.group.group_protocol import (
     write_assignment,
     write_subscription,
 )
+from smq.client.errors import Act
 from smq.client.facts import broker_facts
 from smq.client.kafka.admin import coordinator
 from smq.client.kafka.cluster import Cluster, check
@@ -115,7 +116,7 @@ class GroupSession:
                 ],
             ),
         )
-        check(synced.error_code)
+        check(synced.error_code, act=Act("join", group=self._group))
         return read_assignment(bytes(synced.assignment))
 
     def _join(self, me: Member) -> JoinGroupResponse:
@@ -139,7 +140,7 @@ class GroupSession:
             if joined.error_code == ErrorCode.INVALID_SESSION_TIMEOUT:
                 raise BrokerError(ErrorCode.INVALID_SESSION_TIMEOUT, self._allowed_session())
             if joined.error_code != ErrorCode.MEMBER_ID_REQUIRED:
-                check(joined.error_code)
+                check(joined.error_code, act=Act("join", group=self._group))
                 return joined
             self.membership = Membership(-1, joined.member_id)
 
@@ -189,7 +190,7 @@ class GroupSession:
             member_id=self.membership.member_id,
             group_instance_id=self.membership.instance_id,
         )
-        check(self._ask(HEARTBEAT, request).error_code)
+        check(self._ask(HEARTBEAT, request).error_code, act=Act("join", group=self._group))
 
     def leave(self) -> None:
         """Leave the group, so that others take over at once. A static member stays in it."""

@@ -36,7 +36,7 @@ from smq.client.consuming.source.aborted import in_aborted
 from smq.client.consuming.source.beginnings import Beginnings
 from smq.client.consuming.source.fetch_session import FetchSession, Spot
 from smq.client.consuming.source.source import Partition, Taken, always_intact
-from smq.client.errors import NoSuchTopic
+from smq.client.errors import Act, NoSuchTopic
 from smq.client.kafka.cluster import PASSING, Cluster, check
 from smq.client.kafka.connection import KafkaConnection
 from smq.client.kafka.offsets import READ_UNCOMMITTED
@@ -261,7 +261,7 @@ class WireSource:
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             partition.position = self._beginnings.reset(partition)
             return []
-        check(data.error_code)
+        check(data.error_code, act=Act("read", topic=partition.name.topic))
         if not data.records:
             return []
         self._partitions[partition.name] = self._partitions.pop(

@@ -98,4 +98,4 @@ def _error(queue: PartitionQueue, batch: ParcelBatch, answer: ProduceAnswer) -> 
     if answer.error_code == ErrorCode.MESSAGE_TOO_LARGE and batch.end - batch.first == 1:
         size_bytes = BatchWriter.least_bytes(batch.parcel.bound(batch.first, batch.end))
         return failures.too_large_for_topic(queue, size_bytes)
-    return failures.refused(answer)
+    return failures.refused(queue, answer)

@@ -69,6 +69,7 @@ class PartitionQueue:
     ) -> None:
         self.topic = topic
         self.partition = partition
+        self.transactional_id = transactional_id
         self.is_transactional = transactional_id is not None
         self.head = request_head(client_id, topic, partition, transactional_id)
         self.head_data = np.frombuffer(self.head, np.uint8)

@@ -1,6 +1,7 @@
 """The errors with which a producer fails records."""
 
 from smq.client.errors import (
+    Act,
     AuthenticationFailed,
     BrokerUnavailable,
     RecordTooLarge,
@@ -56,7 +57,7 @@ def too_large_for_channels(size_bytes: int) -> RecordTooLarge:
     return RecordTooLarge(f"a request of up to {size_bytes} bytes: send it by reference")
 
 
-def refused(answer: ProduceAnswer) -> BrokerError:
+def refused(queue: PartitionQueue, answer: ProduceAnswer) -> BrokerError:
     """The broker refuses a batch for good."""
     try:
         code = ErrorCode(answer.error_code)
@@ -66,4 +67,5 @@ def refused(answer: ProduceAnswer) -> BrokerError:
         )
     if code is ErrorCode.INVALID_RECORD and answer.error_message is not None:
         return ReferenceRejected(answer.error_message)
-    return BrokerError(code, explained(code, answer.error_message or _SENTENCES.get(code)))
+    act = Act("write to", topic=queue.topic, transactional_id=queue.transactional_id or "")
+    return BrokerError(code, explained(code, answer.error_message or _SENTENCES.get(code), act))

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
-from smq.client.errors import ProducerFenced
+from smq.client.errors import Act, ProducerFenced
 from smq.client.kafka.admin import KEY_TYPE_TRANSACTION, coordinator
 from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.connection import KafkaConnection
@@ -68,6 +68,7 @@ class TransactionCoordinator:
 
     def __init__(self, reach: Reach, transactional_id: str, timeout_ms: int) -> None:
         self._reach, self._name, self._timeout_ms = reach, transactional_id, timeout_ms
+        self._act = Act(transactional_id=transactional_id)
         self._clock = reach.clock
         self._lock = threading.Lock()
         self._cluster: Cluster | None = None
@@ -89,7 +90,7 @@ class TransactionCoordinator:
                 producer_epoch=self._producer.epoch,
             )
             response = connection.ask(INIT_PRODUCER_ID, request)
-            check(response.error_code)
+            check(response.error_code, act=self._act)
             return ProducerEpoch(response.producer_id, response.producer_epoch)
 
         with self._lock:
@@ -113,13 +114,14 @@ class TransactionCoordinator:
             request = AddPartitionsToTxnRequest(transactions=[asked])
             [result] = connection.ask(ADD_PARTITIONS_TO_TXN, request).results_by_transaction
             codes = [
-                each.partition_error_code
+                (each.partition_error_code, topic.name)
                 for topic in result.topic_results
                 for each in topic.results_by_partition
             ]
-            codes.sort(key=ErrorCode.OPERATION_NOT_ATTEMPTED.__eq__)  # The reason comes first.
-            for code in codes:
-                check(code)
+            # The reason comes first.
+            codes.sort(key=lambda each: each[0] == ErrorCode.OPERATION_NOT_ATTEMPTED)
+            for code, topic_name in codes:
+                check(code, act=self._act._replace(verb="write to", topic=topic_name))
 
         with self._lock:
             self._retrying(ask)
@@ -134,13 +136,15 @@ class TransactionCoordinator:
                 producer_epoch=self._producer.epoch,
                 group_id=group.group,
             )
-            check(connection.ask(ADD_OFFSETS_TO_TXN, request).error_code)
+            act = self._act._replace(verb="commit offsets of", group=group.group)
+            check(connection.ask(ADD_OFFSETS_TO_TXN, request).error_code, act=act)
 
         def commit(connection: KafkaConnection) -> None:
             response = connection.ask(TXN_OFFSET_COMMIT, self._offsets_request(group))
             for topic in response.topics:
+                act = self._act._replace(verb="commit offsets of", group=group.group)
                 for each in topic.partitions:
-                    check(each.error_code)
+                    check(each.error_code, act=act._replace(topic=topic.name))
 
         with self._lock:
             self._retrying(add)
@@ -190,7 +194,7 @@ class TransactionCoordinator:
             response = connection.ask(END_TXN, request)
             if response.error_code == ErrorCode.INVALID_TXN_STATE:
                 raise ProducerFenced(self._name)  # A transaction is open, and it is not ours.
-            check(response.error_code)
+            check(response.error_code, act=self._act)
             if response.producer_epoch < 0:
                 return None
             return ProducerEpoch(response.producer_id, response.producer_epoch)

@@ -9,6 +9,8 @@ from smq.client.producing.channel.produce_request import ProduceAnswer
 from smq.model.errors import ErrorCode
 from tests.client.parcels import closed
 
+QUEUE = PartitionQueue("t", 0, "test", transactional_id="x")
+
 
 def answer(code: int, message: str | None = None) -> ProduceAnswer:
     return ProduceAnswer(1, code, -1, -1, message)
@@ -54,22 +56,33 @@ def test_a_record_too_large_says_what_to_do() -> None:
 
 
 def test_a_refusal_has_the_brokers_code_and_words() -> None:
-    error = failures.refused(answer(ErrorCode.INVALID_REQUIRED_ACKS, "no"))
+    error = failures.refused(QUEUE, answer(ErrorCode.INVALID_REQUIRED_ACKS, "no"))
     assert error.code is ErrorCode.INVALID_REQUIRED_ACKS
     assert "no" in str(error)
     assert "message.timestamp.before.max.ms" in str(
-        failures.refused(answer(ErrorCode.INVALID_TIMESTAMP))
+        failures.refused(QUEUE, answer(ErrorCode.INVALID_TIMESTAMP))
     )
 
 
+@pytest.mark.parametrize("message", [None, "Topic authorization failed."])
+def test_a_right_that_is_missing_is_named_with_the_topic(message: str | None) -> None:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    error = failures.refused(QUEUE, answer(code, message))
+    assert (error.message or "").startswith("this user may not write to topic t; `smq acl why`")
+    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert "may not use the transactional id x;" in str(failures.refused(QUEUE, answer(code)))
+
+
 def test_a_refused_handle_raises_reference_rejected() -> None:
-    told = failures.refused(answer(ErrorCode.INVALID_RECORD, "there is no such payload"))
+    told = failures.refused(QUEUE, answer(ErrorCode.INVALID_RECORD, "there is no such payload"))
     assert isinstance(told, ReferenceRejected)
-    assert not isinstance(failures.refused(answer(ErrorCode.INVALID_RECORD)), ReferenceRejected)
+    assert not isinstance(
+        failures.refused(QUEUE, answer(ErrorCode.INVALID_RECORD)), ReferenceRejected
+    )
 
 
 def test_an_unknown_error_code_is_kept_in_the_message() -> None:
-    error = failures.refused(answer(12345))
+    error = failures.refused(QUEUE, answer(12345))
     assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert "12345" in str(error)
 
