@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from smq.app.process.refusal import refuse_wire_only
-from smq.cli.client import BOOTSTRAP_DEFAULT, client_at, cluster_at, refusal
+from smq.cli.client import BOOTSTRAP_DEFAULT, client_at, client_security, cluster_at, refusal
 from smq.cli.output import Format, say
 from smq.model.printable import say_error
 
@@ -148,6 +148,7 @@ def _client_of(data_dir: Path, tail: Tail) -> "AbstractContextManager[Client | N
 
     if tail is Tail.SEALED:
         return nullcontext()
+    client_security()  # Says what is wrong with the properties, if anything is.
     try:
         return connect(data_dir)
     except BrokerUnavailable:

@@ -11,6 +11,7 @@ from smq.cli.client import (
     AsJson,
     Bootstrap,
     TopicName,
+    client_at,
     cluster_with,
     refusal,
 )
@@ -110,22 +111,16 @@ def infer(
 
 
 def _first_values(topic: str, count: int, bootstrap: str) -> list[bytes | None]:
-    from smq.client.client import connect  # noqa: PLC0415  (as above)
-    from smq.model.errors import BrokerError  # noqa: PLC0415  (as above)
-
     values: list[bytes | None] = []
-    try:
-        with connect(bootstrap) as client:
-            if topic not in client.topics():
-                raise refusal(f"{topic} does not exist")
-            with client.consumer(topic, start="earliest") as consumer:
-                while len(values) < count:
-                    with consumer.poll(SILENCE_S) as batch:
-                        if not len(batch):
-                            break
-                        values += batch.to_arrow()["value"].to_pylist()
-    except BrokerError as reason:
-        raise refusal(f"{topic} cannot be read: {reason}") from reason
+    with client_at(bootstrap) as client:
+        if topic not in client.topics():
+            raise refusal(f"{topic} does not exist")
+        with client.consumer(topic, start="earliest") as consumer:
+            while len(values) < count:
+                with consumer.poll(SILENCE_S) as batch:
+                    if not len(batch):
+                        break
+                    values += batch.to_arrow()["value"].to_pylist()
     return values[:count]
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from smq.client.wait import wait_readable
 from smq.testing.smq_broker import SmqBroker
+from tests.app.smq_command import smq
 
 COUNT = 5
 
@@ -97,3 +98,9 @@ def test_follow_queries_what_comes(broker: SmqBroker) -> None:
 def has_line(process: "subprocess.Popen[str]") -> bool:
     assert process.stdout is not None
     return bool(wait_readable([process.stdout.fileno()], 0.2))
+
+
+def test_properties_that_cannot_be_read_are_refused_with_a_directory_too(tmp_path: Path) -> None:
+    done = smq("sql", "SELECT 1", "--data-dir", str(tmp_path), "--command-config", "nowhere")
+    assert done.returncode == 1
+    assert done.stderr.startswith("smq: the properties file nowhere cannot be read")

@@ -76,3 +76,18 @@ def test_a_schema_is_inferred_from_the_first_records_and_set(smq_broker: SmqBrok
         done = smq("tables", "infer", topic, *at)
         assert done.returncode == 1
         assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--command-config", "nowhere"), "the properties file nowhere cannot be read"),
+        (("--bootstrap", "a:b:c"), "--bootstrap: a broker's address is host:port"),
+    ],
+)
+def test_a_schema_of_a_broker_that_is_named_wrongly_is_refused(
+    options: tuple[str, str], sentence: str
+) -> None:
+    done = smq("tables", "infer", "clicks", *options)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"smq: {sentence}")
