@@ -36,7 +36,7 @@ def make_pair(
     """A new key and its certificate: an authority's own if there is no issuer.
 
     `now_ms` is wall time. `hosts`: the names and addresses under which a broker is reached. Raises
-    ValueError if a certificate cannot have these names, or the issuer's files cannot be used.
+    ValueError if a certificate cannot have these names, or the issuer cannot sign it.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -57,6 +57,8 @@ def make_pair(
         certificate = builder.issuer_name(subject).sign(key, SHA256())
     else:
         authority = x509.load_pem_x509_certificate(issuer.certificate)
+        if authority.not_valid_after_utc < begins + BACKDATED:
+            raise ValueError("the authority has expired; begin anew in another directory")
         signer = _signer(issuer.key)
         certificate = builder.issuer_name(authority.subject).sign(signer, SHA256())
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.serialization import (
 from smq.cli.key_pairs import make_pair
 
 NOW_MS = 1_790_000_000_000
+DAY_MS = 24 * 60 * 60_000
 
 
 def test_a_certificate_is_of_its_authority_and_names_its_hosts() -> None:
@@ -23,7 +24,14 @@ def test_a_certificate_is_of_its_authority_and_names_its_hosts() -> None:
     assert [str(each) for each in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
     assert [_is_authority(each) for each in (signer, signed)] == [True, False]
     assert signed.not_valid_before_utc.timestamp() * 1000 < NOW_MS
-    assert signed.not_valid_after_utc.timestamp() * 1000 == NOW_MS + 24 * 60 * 60_000
+    assert signed.not_valid_after_utc.timestamp() * 1000 == NOW_MS + DAY_MS
+
+
+def test_an_authority_that_has_expired_signs_nothing() -> None:
+    authority = make_pair("authority", 2, NOW_MS)
+    make_pair("broker", 1, NOW_MS + 2 * DAY_MS, authority)
+    with pytest.raises(ValueError, match="the authority has expired"):
+        make_pair("broker", 1, NOW_MS + 2 * DAY_MS + 1000, authority)
 
 
 def test_an_authoritys_key_of_another_kind_or_with_a_password_is_refused() -> None:
