@@ -76,8 +76,8 @@ class Beginning:
 
     def _new(self) -> FetchSession:
         has_ids = self._context.header.api_version >= IDS_FROM
-        principal, access = self._context.rights.peer.principal, self._context.shard.access
-        return FetchSession(has_ids, principal, access.refresh())
+        peer, access = self._context.rights.peer, self._context.shard.access
+        return FetchSession(has_ids, peer.principal, access.refresh(), peer.host)
 
     def portion(self, topics: Sequence[FetchTopic], response: FetchResponse) -> None:
         """Record the questions and the answers of a portion."""

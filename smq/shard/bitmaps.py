@@ -110,10 +110,9 @@ class Bitmaps:
         """A client has been found to have a right to the topics of partitions (log << 32 | slot;
         negative ones are not led here)."""
         bits = self._bits[self.row_of(peer), _BITMAP[operation]]
-        for code in codes:
-            if code >= 0:
-                slot = code & SLOT_MASK
-                bits[slot // WORD_BITS] |= _ONE << np.uint64(slot % WORD_BITS)
+        slots = {code & SLOT_MASK for code in codes if code >= 0}  # A request may repeat them.
+        for slot in slots:
+            bits[slot // WORD_BITS] |= _ONE << np.uint64(slot % WORD_BITS)
 
     def has(self, peer: Peer, operation: Operation, codes: Iterable[int]) -> bool:
         """Whether a client is known to have a right to all of these, by the rules of now."""

@@ -117,12 +117,14 @@ class LogRows(NamedTuple):
 class FetchSession:
     """One client's session. `epoch` is that of its next request; nobody but `owner` has it.
 
-    access_version  of the rules by which all of its topics have been looked at
+    access_version  of the rules by which all of its topics have been looked at …
+    host            … for a client from there
     """
 
     has_ids: bool
     owner: Principal = ANONYMOUS
     access_version: int = 0
+    host: str = ""
     id: int = 0  # None yet.
     created_ms: int = 0
     used_ms: int = 0
@@ -237,9 +239,11 @@ class FetchSession:
         return [self._asked(row) for row in rows[:, found].T.tolist()]
 
     def follow_rights(self, shard: Serving, rights: Rights) -> bool:
-        """Since rights have changed: what may not be read any more is news. Looks at some topics;
-        returns whether no others are left."""
+        """Since rights have changed, or the client comes from elsewhere: what may not be read any
+        more is news. Looks at some topics; returns whether no others are left."""
         version = shard.access.refresh()
+        if rights.peer.host != self.host:
+            self.host, self.access_version, self._following = rights.peer.host, -1, -1
         if rights.is_unlimited or version == self.access_version:
             return True
         if version != self._following:

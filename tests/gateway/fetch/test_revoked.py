@@ -25,6 +25,7 @@ from tests.shard.shard_bench import batch, catalog, topic
 VERSION = 12
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 MAY_READ = rule("wide", Operation.READ)
+HOME, AWAY = "10.0.0.9", "10.0.0.10"
 COUNT = 20  # More than are read without a session.
 
 
@@ -39,9 +40,9 @@ class LimitedBench(ShardBench):
         self.block.publish(MAY_READ)
         self.log_in("alice")
 
-    def log_in(self, name: str) -> None:
-        peer = Peer(Principal("User", name), "10.0.0.9")
-        self.caller = Caller("10.0.0.9", rights=self.shard.access.rights_of(peer))
+    def log_in(self, name: str, host: str = HOME) -> None:
+        peer = Peer(Principal("User", name), host)
+        self.caller = Caller(host, rights=self.shard.access.rights_of(peer))
 
     def fetch(self, *indexes: int, **fields: Any) -> Any:
         partitions = [FetchPartition(partition=i, partition_max_bytes=1000) for i in indexes]
@@ -142,6 +143,20 @@ def test_a_limited_client_hears_of_many_topics_in_turn(bench: LimitedBench) -> N
     told = [bench.fetch(session_id=begun.session_id, session_epoch=each) for each in (1, 2)]
     assert [len(codes(each)) for each in told] == [LIMITED_ANSWERED_MAX] * 2
     assert {row.topic for each in told for row in each.responses} == set(names)
+
+
+def test_a_session_is_refused_what_may_not_be_read_from_where_its_client_is(
+    bench: LimitedBench,
+) -> None:
+    bench.block.publish(MAY_READ._replace(entry=MAY_READ.entry._replace(host=HOME)))
+    begun = bench.fetch(*range(COUNT), session_epoch=0)
+    session = {"session_id": begun.session_id}
+    bench.log_in("alice", AWAY)
+    assert codes(bench.fetch(**session, session_epoch=1)) == [DENIED] * COUNT
+    bench.log_in("alice")
+    assert codes(bench.fetch(**session, session_epoch=2)) == [0] * COUNT
+    wait = bench.fetch(**session, session_epoch=3, max_wait_ms=500)
+    assert isinstance(wait, Wait), "there is nothing to tell"
 
 
 def test_a_session_of_another_principal_is_unknown_and_stays(bench: LimitedBench) -> None:
