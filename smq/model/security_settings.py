@@ -116,7 +116,9 @@ class SecuritySettings:
         at_most=512 * KiB,
     )
     ssl_client_auth: str = setting(
-        "none", "Whether clients show a certificate.", one_of=CLIENT_AUTH
+        "none",
+        "Whether clients show a certificate. SASL_SSL listeners have their own or none.",
+        one_of=CLIENT_AUTH,
     )
     ssl_enabled_protocols: str = setting(
         "TLSv1.2,TLSv1.3", "The versions of TLS that are spoken, of these two."

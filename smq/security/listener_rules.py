@@ -157,7 +157,7 @@ def _needs_keys(config: Config, listener: Listener) -> Iterator[str]:
             "together"
         )
     trusts = value("ssl.truststore.location") or value("ssl.truststore.certificates")
-    if value("ssl.client.auth") != "none" and not trusts:
+    if listener.client_auth(config) != "none" and not trusts:
         yield (
             f"ssl.truststore.location ({listener.name}): clients' certificates are checked with "
             "the authorities in it"
@@ -214,5 +214,5 @@ def is_loopback(host: str) -> bool:
 
 def identifies_peers(config: Config, listener: Listener) -> bool:
     """Whether everybody on a listener is known by name."""
-    has_certificates = listener.setting(config, "ssl.client.auth") == "required"
+    has_certificates = listener.client_auth(config) == "required"
     return listener.protocol.has_sasl or (listener.protocol is Protocol.SSL and has_certificates)

@@ -23,6 +23,7 @@ UNIX = "unix"
 """The listener for this host's users, by unix sockets. Names in settings are upper-case."""
 _LISTENER = re.compile(r"\s*([A-Za-z0-9_-]+)://(.*?)\s*")
 _MAPPED = re.compile(r"\s*([A-Za-z0-9_-]+)\s*:\s*([A-Za-z_]+)\s*")
+_CLIENT_AUTH = "ssl.client.auth"
 EVERYWHERE = {"0.0.0.0", "::"}  # noqa: S104  (what is listened on)
 
 
@@ -75,6 +76,18 @@ class Listener(NamedTuple):
         names = (f"{prefix}{mechanism.lower()}.{name}", prefix + name)
         found = (own[each] for each in names if each in own)
         return next(found, getattr(config, SETTINGS[name].key))
+
+    def client_auth(self, config: Config) -> str:
+        """Whether clients show a certificate. Beside logins a listener asks for them by its own
+        setting alone, as in Kafka (KIP-684)."""
+        own_name = f"{LISTENER_PREFIX}{self.name.lower()}.{_CLIENT_AUTH}"
+        asks = own_name in dict(config.listener_settings) or not self.protocol.has_sasl
+        return str(self.setting(config, _CLIENT_AUTH)) if asks else "none"
+
+    def ignores_client_auth(self, config: Config) -> bool:
+        """Whether it asks for no certificate though the setting of all says so."""
+        wanted = self.setting(config, _CLIENT_AUTH) != self.client_auth(config)
+        return self.protocol.has_tls and wanted
 
 
 def http_host(config: Config) -> str:

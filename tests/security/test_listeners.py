@@ -47,6 +47,23 @@ def test_a_listener_without_a_host_listens_on_every_address() -> None:
     assert only.advertised(1, 9093) == ("queue.example", 9093)
 
 
+def test_beside_logins_only_a_listeners_own_setting_asks_for_certificates() -> None:
+    """Kafka warns that the setting of all is for SSL listeners."""
+    names = "PLAIN://a:1,ONE://a:2,TWO://a:3,THREE://a:4"
+    protocols = "PLAIN:SASL_PLAINTEXT,ONE:SSL,TWO:SASL_SSL,THREE:SASL_SSL"
+    given = {
+        "listeners": names,
+        "listener.security.protocol.map": protocols,
+        "ssl.client.auth": "required",
+        "listener.name.three.ssl.client.auth": "requested",
+    }
+    config = config_of(command_line=given)
+    listeners = listeners_of(config)
+    asked = [each.client_auth(config) for each in listeners]
+    assert asked == ["none", "required", "none", "requested"]
+    assert [each.ignores_client_auth(config) for each in listeners] == [False, False, True, False]
+
+
 def test_a_listeners_own_setting_precedes_the_general_one() -> None:
     file = """
     connections.max.reauth.ms = 1

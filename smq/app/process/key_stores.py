@@ -56,7 +56,7 @@ class TlsSettings(NamedTuple):
         return cls(
             listener.name,
             str(listener.setting(config, "ssl.enabled.protocols")),
-            str(listener.setting(config, "ssl.client.auth")),
+            listener.client_auth(config),
             values,
         )
 

@@ -184,6 +184,12 @@ class Supervisor:
         _, *others = (name for name in self.estate.addresses if name != UNIX)
         for name in others:
             self.say(f"listener {name} {_listed(self.estate.addresses[name])}")
+        for listener in listeners_of(self.estate.config):
+            if listener.ignores_client_auth(self.estate.config):
+                self.say(
+                    f"listener {listener.name} asks for no certificates: with logins that takes "
+                    f"listener.name.{listener.name.lower()}.ssl.client.auth"
+                )
 
     def _tell_who_is_late(self) -> None:
         late = [process.name for process in self.processes if not process.ready]
