@@ -164,8 +164,13 @@ class Acks:
         return is_unwritten or ack.synced.get(log.number, 0) > synced
 
     def show_synced(self) -> bool:
-        """Publish what is on disk and send the acks waiting for it; returns whether any were."""
-        if DURABILITY_DISK not in self._shard.levels and not self._open_when_synced:
+        """Publish what is on disk and send the acks waiting for it; returns whether any were.
+
+        The sealer wants syncs too, and may wait no more: what is wanted of them is done all the
+        same. A kernel leaves each turn to the loop while an older segment is to be synced.
+        """
+        waits = self._open_when_synced or DURABILITY_DISK in self._shard.levels
+        if not waits and not any(log.syncs.is_awaited() for log in self._shard.logs.values()):
             return False
         self._want_syncs()
         for log in self._shard.logs.values():

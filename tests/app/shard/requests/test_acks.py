@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import pytest
 
-from shm.kernels.base.words import DURABILITY_DISK, DURABILITY_OS, WORD_TAIL, WORD_WRITTEN
+from shm.kernels.base.words import (
+    DURABILITY_DISK,
+    DURABILITY_OS,
+    WORD_SYNCED,
+    WORD_TAIL,
+    WORD_WRITTEN,
+)
 from smq.app.shard.requests.acks import Acks
 from smq.log.files.background import InlineBackground, JobLane
 from smq.log.files.disk import OsDisk
@@ -110,6 +116,32 @@ def test_a_client_is_held_until_the_last_of_its_acks(bench: Bench) -> None:
     cast("HeldSyncer", bench.log.syncs.syncer).release()
     bench.turn()
     assert (bench.client.open_count, bench.client.is_held) == (2, False)
+
+
+class OneAtATime(HeldSyncer):
+    """Takes a segment when it has synced the one before, as a thread does."""
+
+    def post(self, fd: int, upto: int) -> bool:
+        return not self.busy() and super().post(fd, upto)
+
+    def busy(self) -> bool:
+        return bool(self._held)
+
+
+def test_a_sync_that_the_sealer_wanted_goes_on_when_it_asks_no_more(tmp_path: Path) -> None:
+    """A kernel left every turn to the loop meanwhile: a third of the requests were served."""
+    shard = new_shard(tmp_path, topic("one"))
+    [log], appender, acks = shard.logs.values(), Appender(shard), Acks(shard)
+    syncer = log.syncs.syncer = OneAtATime(log.memory)
+    while len(log.wal.segments) < 4:
+        appender.append("one", 0, batch(b"x" * (SEGMENT_BYTES // 2)))
+        acks.write()
+    log.want_sync()
+    while syncer.busy():
+        syncer.release()
+        acks.show_synced()
+    assert log.words[WORD_SYNCED] == log.words[WORD_WRITTEN]
+    assert not log.syncs.is_awaited()
 
 
 # --- which log, and which sync -------------------------------------------------------------------
