@@ -480,7 +480,7 @@ def main() -> None:
     if options.write:
         command = " ".join(["python -m bench.flood_table", *sys.argv[1:]])
         notes = ["", f"Printed by `{command}`. {memory}"]
-        short = [row for row in rows if row.startswith(("| measure", *HEADLINES))]
+        short = [*rows[:2], *(row for row in rows if row.startswith(HEADLINES))]
         for document, lines in ((DOCUMENT, rows), (README, short)):
             write_between(document, BEGIN, END, "\n".join([*lines, *notes]))
 
