@@ -13,7 +13,12 @@ from pathlib import Path
 from random import Random
 from typing import cast
 
-from shm.kernels.base.words import DURABILITY_DISK, DURABILITY_MEMORY, DURABILITY_OS
+from shm.kernels.base.words import (
+    DURABILITY_DISK,
+    DURABILITY_MEMORY,
+    DURABILITY_OS,
+    WORD_SYNCED,
+)
 from smq.app.coordinator.server import Around, CoordinatorServer
 from smq.app.process.acceptor import Acceptor
 from smq.app.process.clock import monotonic_ms, wall_ms
@@ -327,6 +332,9 @@ class ShardProcess(SimProcess):
         self.shard.invariants()
         self.server.invariants()
         self._access.invariants()
+        for log in self.shard.logs.values():
+            is_done = log.syncs.awaited <= log.words[WORD_SYNCED] or log.failed is not None
+            assert is_done or log.syncs.syncer.busy(), "a sync is wanted, and none goes on"
 
     def is_ready(self, now_ns: int) -> bool:
         """See SimProcess."""
