@@ -8,9 +8,15 @@ from smq.app.shard.door.session import Session
 from smq.app.shard.requests.acks import Acks, _Ack
 from smq.log.log import Log
 from smq.shard.produce import Marks
-from smq.testing.simulation.defects.mutant import DISKS, Change, Mutant
+from smq.testing.simulation.defects.mutant import DISKS, TOPICS, Change, Mutant
 
-_queue, _settle_failure = Acks.queue, Acks._settle_failure
+_queue, _settle_failure, _show_synced = Acks.queue, Acks._settle_failure, Acks.show_synced
+
+
+def _show_what_is_awaited(self: Acks) -> bool:
+    """Only an ack, or a topic of level `disk`, has syncs go on."""
+    waits = self._open_when_synced or DURABILITY_DISK in self._shard.levels
+    return bool(waits) and _show_synced(self)
 
 
 def _want_nothing(_self: Acks) -> None:
@@ -78,6 +84,13 @@ def _in_doubt(acks: Acks) -> dict[int, list[_Ack]]:
 
 
 MUTANTS = (
+    Mutant(
+        "sealers-sync-stands-still",
+        "a sync that the sealer wanted ends when it asks no more",
+        TOPICS | {"kill"},
+        (Change(Acks, "show_synced", _show_what_is_awaited),),
+        seed=17,
+    ),
     Mutant(
         "no-sync-for-a-repeat",
         "a `disk` batch that is sent again wants no sync",
