@@ -155,7 +155,9 @@ def test_a_key_store_that_is_none_is_refused(tmp_path: Path, data: bytes, words:
         context_of(settings(keystore_location=file))
 
 
-@pytest.mark.parametrize("data", [BROKER.certificate, (BROKER.key + BROKER.certificate)[:100]])
+@pytest.mark.parametrize(
+    "data", [BROKER.certificate, (BROKER.key + BROKER.certificate)[:100]], ids=["no key", "cut"]
+)
 def test_keys_that_openssl_refuses_are_named_by_their_file(tmp_path: Path, data: bytes) -> None:
     """It says '[SSL] PEM lib', and nothing of a file."""
     file = written(tmp_path / "keys.pem", data)

@@ -92,7 +92,9 @@ def test_an_unusable_property_is_refused_by_its_name(values: dict[str, str], sai
         context_of(tls_files(**values))
 
 
-@pytest.mark.parametrize("data", [ALICE.certificate, (ALICE.key + ALICE.certificate)[:100]])
+@pytest.mark.parametrize(
+    "data", [ALICE.certificate, (ALICE.key + ALICE.certificate)[:100]], ids=["no key", "cut"]
+)
 def test_a_key_that_openssl_refuses_is_named_by_its_file(tmp_path: Path, data: bytes) -> None:
     """It says '[SSL] PEM lib', and nothing of a file."""
     store = put(tmp_path / "alice.pem", data)
