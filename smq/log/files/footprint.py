@@ -8,12 +8,14 @@ old pages make room for new ones, by our choice and in time:
     dropped    it is read past the page cache (smq.log.files.past_cache)
 
 The operating system tells an error of a write-back once to each descriptor. So a segment has one
-for this purpose alone (`cache_fd`), opened before the first write: nobody else hears its errors.
-After one, nothing is dropped until the log is repaired: the page cache may have the only copy.
+for this purpose alone (`cache_fd`), opened before its first write, or by the start that finds it:
+whoever syncs the file too, as a snapshot does, hears an error beside us and not in our place. After
+one, nothing is dropped until the log is repaired: the page cache may have the only copy.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -75,11 +77,17 @@ class Footprint:
         if self.is_bounded:
             segment.cache_fd = self._disk.open(path)
 
-    def adopt(self, segments: Iterable[WalSegment]) -> None:
-        """At a start: the page cache may have full segments of earlier lives."""
-        if self.is_bounded:
-            self._cached = deque(segments)  # Some may have been filled by the start itself.
-            self.trim()
+    def adopt(self, segments: Sequence[WalSegment]) -> None:
+        """At a start: the page cache may have segments of earlier lives; the last one is written
+        on."""
+        if not self.is_bounded:
+            return
+        for segment in segments:
+            if segment.cache_fd < 0 and not segment.pins:
+                with suppress(OSError):  # Then it is opened before it is dropped.
+                    self.open(segment, segment.path)
+        self._cached = deque(segments[:-1])  # Some may have been filled by the start itself.
+        self.trim()
 
     def enter(self, segment: WalSegment) -> None:
         """The page cache has a full segment: one that was just filled, or that many read."""
@@ -104,9 +112,14 @@ class Footprint:
             self._disk.close(segment.cache_fd)
             segment.cache_fd = -1
 
-    def close_later(self, segment: WalSegment) -> None:
-        """Close its descriptor after what still uses it."""
-        self._background.submit(JobLane.WRITE_BACK, partial(self.close, segment), _ignore)
+    def reopen(self, segment: WalSegment) -> None:
+        """Another file has taken its file's place: have a descriptor of that, after what still uses
+        the old one."""
+        self._run(segment, self._reopen, _ignore)
+
+    def _reopen(self, segment: WalSegment) -> None:
+        self.close(segment)
+        self.open(segment, segment.path)
 
     def trim(self) -> None:
         """Drop the oldest segments beyond the bound, one after another."""
@@ -139,7 +152,7 @@ class Footprint:
             self._disk.begin_write_back(segment.cache_fd, segment.end - segment.start)
 
     def _drop(self, segment: WalSegment) -> None:
-        if segment.cache_fd < 0:  # An earlier life wrote it, and heard of the errors it has told.
+        if segment.cache_fd < 0:  # It could not be opened when it should have been.
             self.open(segment, segment.path)
         size = segment.end - segment.start
         try:

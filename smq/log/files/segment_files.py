@@ -108,7 +108,7 @@ class SegmentFiles:
 
     def adopt(self) -> None:
         """At a start, once all is read: what the page cache has of it counts."""
-        self.footprint.adopt(self.segments[:-1])
+        self.footprint.adopt(self.segments)
 
     def forget_from(self, position: int) -> None:
         """Recycle the segments that begin at or after the log's end: nothing in them counts.
@@ -172,10 +172,11 @@ class SegmentFiles:
         """Begin the segment at `start`. Raises NoSegment."""
         segment = self._take_next()
         while segment is None:
+            spare = self._spares.pop() if self._spares else None
             try:
-                segment = self._prepare(start, self._spares[-1] if self._spares else None)
-                self._spares = self._spares[:-1]
+                segment = self._prepare(start, spare)
             except OSError as error:
+                self._put_back(spare)
                 if not self.kept.reclaim(even_lent=True):
                     raise NoSegment(error.errno, f"beginning a segment: {told(error)}") from error
                 segment = self._take_next()
@@ -227,6 +228,12 @@ class SegmentFiles:
             with suppress(OSError):  # Not every file system can. Then writes wait for reads.
                 self.disk.clear(fd, self.segment_bytes)
 
+    def _put_back(self, spare: Path | None) -> None:
+        """Keep a spare that could not be used, if it still has its name: what fails last is the
+        sync of its directory."""
+        if spare is not None and spare.exists():
+            self._spares.append(spare)
+
     def new_path(self) -> Path:
         """The path of a file that is no segment yet."""
         return self.directory / f"{next(self._spare_numbers)}.spare"
@@ -250,7 +257,7 @@ class SegmentFiles:
                 self._next = result
                 self._prepare_spare()
             elif spare is not None:
-                self._spares.append(spare)
+                self._put_back(spare)
             else:  # The disk has no room for a new file: a kept segment's will do.
                 self.kept.reclaim(even_lent=True)
 

@@ -187,7 +187,7 @@ class Wal:
         old, segment.fd = segment.fd, fd
         self.past_cache.forget(segment)
         self.files.footprint.forget(segment)
-        self.files.footprint.close_later(segment)
+        self.files.footprint.reopen(segment)
         if segment is not self.segments[-1]:
             self.files.footprint.enter(segment)
         self._background.submit(JobLane.READS, lambda: self._disk.close(old), lambda _: None)

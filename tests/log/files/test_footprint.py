@@ -9,6 +9,7 @@ import pytest
 
 from smq.log.files.disk import OsDisk, read_now
 from smq.log.files.footprint import drops_pages
+from smq.log.files.segment import WalSegment
 from smq.log.files.segment_files import WalLimits
 from smq.log.files.wal import Wal
 from smq.testing.disk import FailingDisk
@@ -49,6 +50,37 @@ def test_the_newest_segments_stay_in_the_page_cache_and_older_ones_leave_it(
     fill(wal, 0, 6)
     assert cached(wal) == [False] * 3 + [True] * 3
     assert [segment.cache_fd >= 0 for segment in wal.segments] == [False] * 3 + [True] * 3
+
+
+def hears(segment: WalSegment) -> bool:
+    """Whether a segment's descriptor for write-backs is of its present file."""
+    return os.fstat(segment.cache_fd).st_ino == segment.path.stat().st_ino
+
+
+def test_a_start_has_a_descriptor_of_each_segment_that_hears_of_its_write_backs(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    """A snapshot that synced a segment of a former life heard of an error in our place, and the
+    segment was dropped: records were gone that the page cache still had."""
+    wal = wal_of(tmp_path, disk)
+    fill(wal, 0, 2)
+    wal.files.close()
+    again = wal_of(tmp_path, disk)
+    again.files.adopt()
+    assert len(again.segments) >= 2
+    assert all(map(hears, again.segments))
+    again.files.close()
+
+
+def test_a_file_that_takes_a_segments_place_has_a_descriptor_that_hears(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    wal = wal_of(tmp_path, disk)
+    fill(wal, 0, 2)
+    for segment in wal.segments:
+        wal.swap(segment, wal.write_again(segment, RING, segment.end, segment.end))
+    assert all(map(hears, wal.segments))
+    wal.files.close()
 
 
 def test_a_dropped_segment_is_read_past_the_page_cache(tmp_path: Path, disk: FailingDisk) -> None:

@@ -1,6 +1,7 @@
 """Segment files: begun ahead of time, recycled; leftovers of a crash are cleaned."""
 
 import errno
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -192,3 +193,31 @@ def test_spares_are_written_ahead_when_somebody_waits_for_syncs(tmp_path: Path) 
     wal.files.writes_ahead = True
     wal.write(RING, 0, 64)
     assert disk.calls["fill"] == 2
+
+
+class UnsyncedDirectory(OsDisk):
+    """Its directory's next syncs fail, after what they were to make durable was done."""
+
+    fails = 0
+
+    def sync_directory(self, path: Path) -> None:
+        if self.fails:
+            self.fails -= 1
+            raise OSError(errno.EIO, "no sync")
+        super().sync_directory(path)
+
+
+@pytest.mark.parametrize("fails", [1, 2, 3])
+def test_a_spare_that_has_lost_its_name_is_not_tried_again(tmp_path: Path, fails: int) -> None:
+    """One error of the disk had the log stay read-only until a restart."""
+    disk = UnsyncedDirectory()
+    wal = new_wal(tmp_path, FailingDisk(disk))
+    wal.write(RING, 0, SIZE)
+    disk.fails = fails
+    for start in range(SIZE, 6 * SIZE, SIZE):
+        for _ in range(fails + 1):  # A log that has failed tries again.
+            with suppress(NoSegment):
+                wal.write(RING, start, start + SIZE)
+                break
+    assert [segment.start for segment in wal.segments] == [i * SIZE for i in range(6)]
+    wal.files.close()
