@@ -3,14 +3,17 @@
 A broker that does not answer blocks the thread that asks it. So the sender's thread does not ask:
 it `request`s, and continues with its connected brokers.
 
-A broker that does not take our login, or that does not prove who it is, will not do so soon: what
-waits for it fails with the reason.
+A broker that does not take our login, or that does not prove who it is, may do so in a second: a
+password or a certificate is being replaced. If it still does not then, what waits for it fails with
+the reason.
 """
 
 import logging
 import threading
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
+from smq.client.clock import Clock
 from smq.client.errors import AuthenticationFailed, NoSuchTopic
 from smq.client.producing.batching.answers import RETRY_MS
 from smq.client.producing.channel.channel import Channel
@@ -20,8 +23,41 @@ from smq.client.producing.parts import Parts
 from smq.model.errors import BrokerError, PeerError
 
 LOGIN_RETRY_MS = 1000  # Kafka's reconnect.backoff.max.ms: no broker gets a flood of failed logins.
+FORGOTTEN_MS = 10 * LOGIN_RETRY_MS  # A refusal that is older says nothing of the next one.
 
 logger = logging.getLogger(__name__)
+
+
+K = TypeVar("K")
+
+
+class Refusals(Generic[K]):
+    """Who has refused us, since when, and when the last time (monotonic ms)."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._known: dict[K, tuple[int, int, AuthenticationFailed]] = {}
+
+    def note(self, key: K, reason: AuthenticationFailed) -> bool:
+        """Whether it has refused us for LOGIN_RETRY_MS by now, each time."""
+        now_ms = self._clock.monotonic_ms()
+        first_ms, last_ms, known = self._known.get(key, (now_ms, now_ms, reason))
+        if now_ms - last_ms > FORGOTTEN_MS:
+            first_ms = now_ms
+        if reason is not known:
+            last_ms = now_ms
+        self._known[key] = first_ms, last_ms, reason
+        return last_ms - first_ms >= LOGIN_RETRY_MS
+
+    def recent(self, key: K) -> AuthenticationFailed | None:
+        """The last refusal, if it is too early to ask again."""
+        _, last_ms, reason = self._known.get(key, (0, 0, None))
+        is_early = self._clock.monotonic_ms() < last_ms + LOGIN_RETRY_MS
+        return reason if is_early else None
+
+    def forget(self, key: K) -> None:
+        """It has taken us."""
+        self._known.pop(key, None)
 
 
 class MetadataThread:
@@ -44,7 +80,8 @@ class MetadataThread:
         self._accumulator, self._exchange = parts.accumulator, parts.exchange
         self._links, self._outbox, self._ended, self._enlist = links, outbox, ended, enlist
         self._refreshed_ms = -RETRY_MS
-        self._refusals: dict[int, tuple[int, AuthenticationFailed]] = {}  # And until when.
+        self._refusals = Refusals[int](self._clock)  # By node.
+        self._untold = Refusals[str](self._clock)  # By topic.
         self._requested, self._is_ending = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="smq-metadata", daemon=True)
 
@@ -99,6 +136,9 @@ class MetadataThread:
         return True
 
     def _learn(self, topic: str, now_ms: int) -> None:
+        if (refusal := self._untold.recent(topic)) is not None:
+            self._shut_out(topic, now_ms, refusal)
+            return
         try:
             facts = self._links.topic_now(topic)
         except NoSuchTopic:
@@ -110,14 +150,18 @@ class MetadataThread:
             with self._state.lock:
                 self._accumulator.queues.note_no_metadata(topic, error)
         else:
+            self._untold.forget(topic)
             with self._state.lock:
                 self._outbox.learn(topic, facts)
 
     def _shut_out(self, topic: str, now_ms: int, error: AuthenticationFailed) -> None:
         """No broker tells us of a topic: its records can go to the leaders that are known only."""
         logger.info("no metadata of topic %s: %s", topic, error)
+        is_over = self._untold.note(topic, error)
         with self._state.lock:
-            if topic in self._accumulator.queues.stale_topics():
+            if not is_over:
+                self._accumulator.queues.note_no_metadata(topic, error)
+            elif topic in self._accumulator.queues.stale_topics():
                 self._outbox.drop_unauthenticated(topic, error)
             else:
                 self._topics.postpone(topic, now_ms)
@@ -153,20 +197,17 @@ class MetadataThread:
 
     def _channel(self, node_id: int, request_bytes: int) -> Channel:
         """A new channel. A broker that refused us is not asked again before LOGIN_RETRY_MS."""
-        until_ms, refusal = self._refusals.get(node_id, (0, None))
-        if refusal is not None and self._clock.monotonic_ms() < until_ms:
+        if (refusal := self._refusals.recent(node_id)) is not None:
             raise refusal
-        try:
-            channel = self._links.channel(node_id, request_bytes)
-        except AuthenticationFailed as error:
-            self._refusals[node_id] = self._clock.monotonic_ms() + LOGIN_RETRY_MS, error
-            raise
-        self._refusals.pop(node_id, None)
+        channel = self._links.channel(node_id, request_bytes)
+        self._refusals.forget(node_id)
         return channel
 
     def _fail_to_reach(self, node_id: int, error: BrokerError | PeerError) -> None:
+        refusal = error if isinstance(error, AuthenticationFailed) else None
+        is_over = refusal is not None and self._refusals.note(node_id, refusal)
         with self._state.lock:
             self._accumulator.queues.mark_unreachable(node_id, error)
-            if isinstance(error, AuthenticationFailed):
-                self._accumulator.fail_unauthenticated(lambda each: each.leader == node_id, error)
+            if refusal is not None and is_over:
+                self._accumulator.fail_unauthenticated(lambda each: each.leader == node_id, refusal)
                 self._outbox.wake()
