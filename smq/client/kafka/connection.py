@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from smq.client.clock import SYSTEM_CLOCK, Clock
 from smq.client.errors import AuthenticationFailed, BrokerUnavailable, ClosedUnanswered
-from smq.client.kafka.questions import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Question
+from smq.client.kafka.questions import (
+    API_VERSIONS,
+    METADATA,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    Question,
+)
 from smq.client.secure.logins import LoginFailed, SaslClient, login_by
 from smq.client.secure.opening import connected, in_tls, is_path
 from smq.client.secure.security import PLAINTEXT, Security
@@ -76,6 +82,7 @@ class KafkaConnection:
         self._login_ends_s = inf
         self._owed: deque[tuple[Question[Any, Any], int, int]] = deque()
         self._last_correlation_id = 0
+        self._last_question: Question[Any, Any] | None = None
         self._versions: dict[int, tuple[int, int]] = {}
         try:
             connect_seconds = min(CONNECT_SECONDS_MAX, seconds_max)
@@ -186,6 +193,7 @@ class KafkaConnection:
 
     def _send(self, question: Question[Request, Any], request: Request, version: int) -> None:
         self._last_correlation_id += 1
+        self._last_question = question
         writer = Writer()
         header = RequestHeader(question.api.key, version, self._last_correlation_id, CLIENT_ID)
         write_request_header(header, writer)
@@ -230,7 +238,9 @@ class KafkaConnection:
         is_closed = reason == _HAS_CLOSED or isinstance(reason, ConnectionError | ssl.SSLError)
         if self._is_known or not is_closed:
             return found
-        wants_login = bool(self._versions) and not self._has_login
+        # What a broker has another one answer is closed when that one ends.
+        is_own = self._last_question is METADATA
+        wants_login = bool(self._versions) and not self._has_login and is_own
         return ClosedUnanswered(found.message or "", wants_login=wants_login)
 
 
