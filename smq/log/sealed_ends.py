@@ -27,11 +27,12 @@ class SealedEnds:
     def __init__(self, log: ReadableLog, transactions: LogTransactions) -> None:
         self._log, self._transactions = log, transactions
 
-    def advance(self, number: int, end: int, now_ms: int, *, is_decided: bool = True) -> None:
+    def advance(self, number: int, end: int, now_ms: int, *, is_decided: bool = True) -> bool:
         """Sealed segments hold everything of a partition below `end`: what is decided, or all
-        batches as they were sent."""
+        batches as they were sent. Returns whether more of it is visible than before."""
         partitions = self._log.partitions
         row = partitions.table[partitions.slots[number]]
+        shows_more = end > int(row[P_HIGH_WATERMARK])
         if end > int(row[P_LOG_END]):  # A power loss took it from the WAL, but it is sealed.
             partitions.extend(number, end, self._log.words[WORD_GENERATION])
         elif end > int(row[P_HIGH_WATERMARK]):  # It was hidden since no sync has covered it.
@@ -42,6 +43,7 @@ class SealedEnds:
         self._transactions.decided(number)
         self._forget_aborted(number, int(row[P_DECIDED_END]))
         self.count_unsealed(number, now_ms)
+        return shows_more
 
     def compact(self, number: int, end: int, now_ms: int) -> None:
         """Compaction may remove records of a partition below `end`, which are sealed: from now on

@@ -74,7 +74,8 @@ def test_sealed_records_are_shown_that_no_sync_has_covered(tmp_path: Path) -> No
     log.words[WORD_SYNCED] = 0
     hide_unsynced(log, 1)
     assert int(row(log)[P_HIGH_WATERMARK]) == 0
-    log.sealing.advance(1, 2, NOW_MS)
+    assert log.sealing.advance(1, 2, NOW_MS)
+    assert not log.sealing.advance(1, 2, NOW_MS), "nobody need look"
     log.invariants()
     assert (row(log)[P_HIGH_WATERMARK], row(log)[P_LAST_STABLE]) == (2, 2)
     assert int(row(log)[P_LOG_END]) == 3

@@ -205,8 +205,8 @@ class ShardCommands:
     def _sealed(self, link: Link, frame_id: int, asked: MarkSealed) -> None:
         led = self._find(asked.number)
         now_ms, is_decided = clock.monotonic_ms(), asked.is_decided
-        led.log.sealing.advance(asked.number, asked.end, now_ms, is_decided=is_decided)
-        self._shard.moved.add((led.log.number, led.slot))  # More may be visible than before.
+        if led.log.sealing.advance(asked.number, asked.end, now_ms, is_decided=is_decided):
+            self._shard.moved.add((led.log.number, led.slot))
         led.log.checkpoint(lambda: link.send(encode_answer(frame_id, answer=True)))
 
     def _aborted(self, link: Link, frame_id: int, asked: FindAborted) -> None:

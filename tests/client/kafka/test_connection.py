@@ -14,7 +14,7 @@ import smq
 from smq.client.clock import SYSTEM_CLOCK, Clock
 from smq.client.errors import AuthenticationFailed, BrokerUnavailable, ClosedUnanswered
 from smq.client.kafka.connection import BYTES_A_SECOND_MIN, KafkaConnection
-from smq.client.kafka.questions import ANSWER_BYTES_MAX, FETCH, METADATA
+from smq.client.kafka.questions import ANSWER_BYTES_MAX, FETCH, FIND_COORDINATOR, METADATA
 from smq.client.producing.channel.wire_channel import WireChannel
 from smq.client.secure.security import security_of
 from smq.model.errors import BrokerError, ErrorCode, PeerError
@@ -22,6 +22,7 @@ from smq.security.credentials import ScramMechanism
 from smq.testing.credentials import UsersInMemory
 from smq.testing.stepped_clock import SteppedClock
 from smq.wire.generated.fetch import FetchRequest
+from smq.wire.generated.find_coordinator import FindCoordinatorRequest
 from smq.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
 from tests.client.fake_kafka import FakeKafka
 from tests.client.secure.keys import broker_context, files_in
@@ -82,6 +83,11 @@ def test_a_broker_that_closes_before_it_answers_may_want_a_login(kafka: FakeKafk
     with pytest.raises(ClosedUnanswered, match="may want TLS, a login or a certificate") as closed:
         connection.ask(METADATA, MetadataRequest())
     assert closed.value.wants_login
+    connection = connect(kafka)
+    kafka.faults["FindCoordinator"].append("close")
+    with pytest.raises(ClosedUnanswered) as closed:
+        connection.ask(FIND_COORDINATOR, FindCoordinatorRequest(coordinator_keys=["g"]))
+    assert not closed.value.wants_login, "the coordinator may have ended"
     kafka.faults["ApiVersions"].append("close")
     with pytest.raises(ClosedUnanswered) as closed:
         connect(kafka)
