@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 K = TypeVar("K")
 
 
-class Refusals(Generic[K]):
+class FailedLogins(Generic[K]):
     """Who has refused us, since when, and when the last time (monotonic ms)."""
 
     def __init__(self, clock: Clock) -> None:
@@ -80,8 +80,8 @@ class MetadataThread:
         self._accumulator, self._exchange = parts.accumulator, parts.exchange
         self._links, self._outbox, self._ended, self._enlist = links, outbox, ended, enlist
         self._refreshed_ms = -RETRY_MS
-        self._refusals = Refusals[int](self._clock)  # By node.
-        self._untold = Refusals[str](self._clock)  # By topic.
+        self._refusals = FailedLogins[int](self._clock)  # By node.
+        self._untold = FailedLogins[str](self._clock)  # By topic.
         self._requested, self._is_ending = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="smq-metadata", daemon=True)
 
