@@ -26,7 +26,7 @@ from smq.client.kafka.questions import (
     Question,
 )
 from smq.client.secure.logins import LoginFailed, SaslClient, login_by
-from smq.client.secure.opening import connected, in_tls, is_path
+from smq.client.secure.opening import certificate_refused, connected, in_tls, is_path
 from smq.client.secure.security import PLAINTEXT, Security
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.wire.api import Request, Response
@@ -202,7 +202,7 @@ class KafkaConnection:
         try:
             self.stream.sendall(_SIZE.pack(len(body)) + body)
         except OSError as error:
-            raise self._unavailable(error) from error
+            raise self._unavailable(self._told_before(error)) from error
         except BaseException:  # Half a question may have been sent.
             self.close()
             raise
@@ -230,7 +230,16 @@ class KafkaConnection:
             received += count
         return data
 
-    def _unavailable(self, reason: OSError | str) -> BrokerUnavailable:
+    def _told_before(self, error: OSError) -> OSError:
+        """Why the broker has closed, if it has said so; else how we found that."""
+        if isinstance(error, ConnectionError | ssl.SSLError):
+            try:
+                self.stream.recv_into(memoryview(bytearray(1)))
+            except OSError as told:
+                return told
+        return error
+
+    def _unavailable(self, reason: OSError | str) -> BrokerError:
         if not hasattr(self, "stream"):
             return _unavailable(self.address, reason)
         self.close()
@@ -238,6 +247,8 @@ class KafkaConnection:
         is_closed = reason == _HAS_CLOSED or isinstance(reason, ConnectionError | ssl.SSLError)
         if self._is_known or not is_closed:
             return found
+        if (refused := certificate_refused(self.address, reason)) is not None:
+            return refused
         # What a broker has another one answer is closed when that one ends.
         is_own = self._last_question is METADATA
         wants_login = bool(self._versions) and not self._has_login and is_own

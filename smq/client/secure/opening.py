@@ -110,6 +110,14 @@ def in_tls(
     return TlsStream(secured)
 
 
+def certificate_refused(host: str, error: OSError | str) -> AuthenticationFailed | None:
+    """What an alert says that comes after the handshake: in TLS 1.3 a client is through with it
+    before its certificate is looked at."""
+    reason = (error.reason or "") if isinstance(error, ssl.SSLError) else ""
+    is_meant = "CERTIFICATE" in reason or "UNKNOWN_CA" in reason
+    return _no_tls(host, reason, _OF_ALERTS) if "ALERT" in reason and is_meant else None
+
+
 def _no_tls(host: str, why: str, advice: str) -> AuthenticationFailed:
     return AuthenticationFailed(f"{_sentence(host, why)}; {advice}")
 

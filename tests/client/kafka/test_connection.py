@@ -277,3 +277,19 @@ def test_a_channel_is_logged_in_and_in_tls(guarded: FakeKafka, tmp_path: Path) -
             got = [bytes(record.value or b"") for record in islice(consumer, 100)]
     assert got == [b"%d" % i for i in range(100)]
     assert set(guarded.logged_in) == {"alice"}
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_a_certificate_that_is_not_taken_is_a_refusal_in_each_version(
+    kafka: FakeKafka, tmp_path: Path, version: str
+) -> None:
+    """In TLS 1.3 the client hears of it behind the handshake, as of a broker that ends."""
+    kafka.tls = broker_context(tmp_path, client_auth="required")
+    config = {
+        "security.protocol": "SSL",
+        "ssl.ca.location": files_in(tmp_path).authority,
+        "ssl.enabled.protocols": version,
+    }
+    host, _, port = kafka.bootstrap.split(",")[0].partition(":")
+    with pytest.raises(AuthenticationFailed, match="ALERT"):
+        KafkaConnection(host, int(port), 5, SYSTEM_CLOCK, security_of(config))
