@@ -171,6 +171,8 @@ class Transaction:
                         open for longer than its timeout; nothing is committed
     BrokerUnavailable   no broker answered: it is unknown whether it is committed. The next
                         transaction begins once that is settled
+    AuthenticationFailed
+                        no broker took our login when its answer was lost: the same
     """
 
     def __init__(self, transacting: Transacting) -> None:
