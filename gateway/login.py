@@ -141,7 +141,8 @@ class Login:
             self._stage = TAKES[self._stage][VERSIONS]
         elif self._has_erred:
             raise PeerError("versions of an unknown version, again")
-        self._has_erred = response.error_code != ErrorCode.NONE
+        else:
+            self._has_erred = True
         return Reply(_encoded(header, response))
 
     def _shake_hands(self, header: RequestHeader, mechanism: str) -> Reply:

@@ -97,7 +97,8 @@ class ClosedUnanswered(BrokerUnavailable):
 class AuthenticationFailed(BrokerError):
     """The broker does not accept who we are, or cannot prove who it is.
 
-    Nothing waits for it: a producer's records fail with this. What is sent later asks it again.
+    Nothing waits for it for more than a second: a producer's records fail with this. What is sent
+    later asks it again.
     """
 
     def __init__(self, message: str) -> None:

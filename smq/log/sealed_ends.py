@@ -35,7 +35,7 @@ class SealedEnds:
         shows_more = end > int(row[P_HIGH_WATERMARK])
         if end > int(row[P_LOG_END]):  # A power loss took it from the WAL, but it is sealed.
             partitions.extend(number, end, self._log.words[WORD_GENERATION])
-        elif end > int(row[P_HIGH_WATERMARK]):  # It was hidden since no sync has covered it.
+        elif shows_more:  # It was hidden since no sync has covered it.
             show(row, end)
         row[P_SEALED_END] = max(int(row[P_SEALED_END]), end)
         if is_decided:

@@ -107,6 +107,13 @@ def test_a_client_may_ask_again_for_versions_in_a_version_that_there_is(login: L
     assert answer(take(login, VERSIONS), "ApiVersions", 0).error_code == ErrorCode.NONE
 
 
+def test_versions_of_an_unknown_version_are_asked_for_once(login: Login) -> None:
+    """Without an end 490 connections held up a neighbour for five seconds."""
+    assert not take(login, UNKNOWN_VERSIONS).has_failed
+    with pytest.raises(PeerError, match="again"):
+        take(login, UNKNOWN_VERSIONS)
+
+
 @pytest.mark.parametrize("version", [0, 1])
 def test_an_unknown_mechanism_is_answered_with_those_that_there_are(
     login: Login, version: int
