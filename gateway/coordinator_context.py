@@ -68,6 +68,7 @@ class CoordinatorContext:
         """The quota charge of a request that changes topics; newer versions may be refused."""
         return self.coordinator.mutations.of(
             self.coordinator.settings.quotas,
+            self.rights.peer.principal.name,
             self.header.client_id,
             self.now.monotonic_ms,
             strict=self.version >= strict_from,

@@ -1,8 +1,7 @@
 """DescribeClientQuotas (key 48) and AlterClientQuotas (key 49), versions 0-1 (KIP-546).
 
 - Entities are users, client ids, users with client ids, and addresses; a null name is the default.
-  smq.model.client_quotas says which quota holds for whom. Without security every client is the user
-  ANONYMOUS; quotas of other users are kept.
+  smq.model.client_quotas says which quota holds for whom.
 - Describing filters by exact names, defaults or any name of a type; strictly, entities with other
   types as well are left out. The parts of an entity and its values stand in a fixed order. A
   repeated or empty type is INVALID_REQUEST, one that Kafka does not know either

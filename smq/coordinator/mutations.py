@@ -18,9 +18,11 @@ class Mutations:
     def __init__(self) -> None:
         self._buckets = Buckets(BURST_S)
 
-    def of(self, quotas: Quotas, client_id: str | None, now_ms: int, *, strict: bool) -> "Charge":
+    def of(
+        self, quotas: Quotas, user: str, client_id: str | None, now_ms: int, *, strict: bool
+    ) -> "Charge":
         """The charge of one request."""
-        limit = limit_of(quotas, MUTATIONS, client_id or "")
+        limit = limit_of(quotas, MUTATIONS, user, client_id or "")
         rate = None if limit is None else limit.value
         key = () if limit is None else limit.shared
         return Charge(self._buckets, key, rate, now_ms, strict=strict)

@@ -1,7 +1,8 @@
 """Client quotas (KIP-13, KIP-124, KIP-546, KIP-599, KIP-612): their clients and their values.
 
-An entity is a set of (type, name); the name None is the default of its type. Without security every
-client is the user ANONYMOUS. The quota of a client is the first of these that has one, as in Kafka:
+An entity is a set of (type, name); the name None is the default of its type. A user is the name of
+who has logged in; without a login that is ANONYMOUS. The quota of a client is the first of these
+that has one, as in Kafka:
 
     (user, client-id)  (user, default client)  (user)
     (default user, client-id)  (default user, default client)  (default user)
@@ -18,7 +19,6 @@ from typing import NamedTuple
 
 USER, CLIENT, IP = "user", "client-id", "ip"
 ENTITY_TYPES = CLIENT, USER, IP  # In the order of an answer.
-ANONYMOUS = "ANONYMOUS"
 
 PRODUCE, CONSUME = "producer_byte_rate", "consumer_byte_rate"
 REQUEST_TIME, MUTATIONS = "request_percentage", "controller_mutation_rate"
@@ -66,16 +66,17 @@ class Limit(NamedTuple):
     shared: tuple[str, ...]
 
 
-def limit_of(quotas: Quotas, name: str, client_id: str) -> Limit | None:
-    """The quota of a client of the user ANONYMOUS; None: it has none."""
-    users: tuple[dict[str, str | None], ...] = ({USER: ANONYMOUS}, {USER: None}, {})
+def limit_of(quotas: Quotas, name: str, user: str, client_id: str) -> Limit | None:
+    """The quota of a user's client; None: it has none."""
+    users: tuple[dict[str, str | None], ...] = ({USER: user}, {USER: None}, {})
     clients: tuple[dict[str, str | None], ...] = ({CLIENT: client_id}, {CLIENT: None}, {})
-    for user in users:
-        for client in clients:
-            found = quotas.get(key_of({**user, **client}), {}).get(name)
+    for of_user in users:
+        for of_client in clients:
+            found = quotas.get(key_of({**of_user, **of_client}), {}).get(name)
             if found is not None:
-                shares = (CLIENT, client_id) if client else (USER, ANONYMOUS)
-                return Limit(float(found), (name, *user, *shares))
+                shares_user = (USER, user) if of_user else ()
+                shares_client = (CLIENT, client_id) if of_client else ()
+                return Limit(float(found), (name, *shares_user, *shares_client))
     return None
 
 

@@ -17,12 +17,12 @@ from smq.model.client_quotas import (
 )
 
 THROTTLE_TIME_MS_MAX = 1000  # For request time: Kafka's own bound.
-KNOWN_MAX = 10_000  # Client ids with cached limits.
+KNOWN_MAX = 10_000  # Clients with cached limits.
 NS_A_PERCENT = 10_000_000  # Of a second.
 
 
 class ClientLimits:
-    """The quotas of the clients with one id. Each method returns how long to wait, in ms."""
+    """The quotas of a user's clients with one id. Each method returns how long to wait, in ms."""
 
     def __init__(self, buckets: Buckets, limits: dict[str, Limit]) -> None:
         self._buckets, self._limits = buckets, limits
@@ -52,7 +52,7 @@ class ClientQuotas:
     def __init__(self) -> None:
         self._quotas: Quotas = {}
         self._buckets = Buckets()
-        self._known: dict[str, ClientLimits | None] = {}
+        self._known: dict[tuple[str, str], ClientLimits | None] = {}
         self.version = 0
 
     @property
@@ -67,16 +67,17 @@ class ClientQuotas:
             self._known.clear()
             self.version += 1
 
-    def of(self, client_id: str) -> ClientLimits | None:
-        """The limits of a client; None: it has none."""
-        if client_id not in self._known:
+    def of(self, user: str, client_id: str) -> ClientLimits | None:
+        """The limits of a user's client; None: it has none."""
+        client = user, client_id
+        if client not in self._known:
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
             names = PRODUCE, CONSUME, REQUEST_TIME
-            found = {name: limit_of(self._quotas, name, client_id) for name in names}
+            found = {name: limit_of(self._quotas, name, *client) for name in names}
             limits = {name: limit for name, limit in found.items() if limit is not None}
-            self._known[client_id] = ClientLimits(self._buckets, limits) if limits else None
-        return self._known[client_id]
+            self._known[client] = ClientLimits(self._buckets, limits) if limits else None
+        return self._known[client]
 
     def connected(self, ip: str, now_ms: int) -> int:
         """Charge an address for one more connection; returns how long it must wait."""

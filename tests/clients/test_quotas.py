@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, Producer
 
 from smq.testing.smq_broker import SmqBroker
 from smq.wire.generated.alter_client_quotas import AlterClientQuotasRequest
+from tests.broker.users import add_users
 from tests.oracle.dialogues.quotas import Part, entry
 from tests.oracle.talk import Talk
 
@@ -35,7 +36,7 @@ def limit(broker: SmqBroker, parts: list[Part], *ops: tuple[str, float | None]) 
     assert [each.error_code for each in answer.entries] == [0]
 
 
-def produce(broker: SmqBroker, client_id: str) -> int:
+def produce(broker: SmqBroker, client_id: str, **login: object) -> int:
     """The longest throttle time that was reported."""
     told: list[int] = []
 
@@ -49,6 +50,7 @@ def produce(broker: SmqBroker, client_id: str) -> int:
         "batch.size": 20_000,
         "statistics.interval.ms": 200,
         "stats_cb": statistics,
+        **login,
     }
     producer = Producer(settings)
     for _ in range(COUNT):
@@ -96,7 +98,33 @@ def test_rates_of_a_client_are_kept_and_others_are_as_fast_as_ever(broker: SmqBr
     assert produce(broker, "slow") == 0
 
 
-def test_every_client_is_the_anonymous_user(broker: SmqBroker) -> None:
+def test_a_client_that_logs_in_has_the_quotas_of_its_user(tmp_path: Path) -> None:
+    listeners = {"LOGINS": "SASL_PLAINTEXT"}
+    with SmqBroker(tmp_path, listeners=listeners) as broker:
+        add_users(broker.bootstrap, {"ann": "a word", "ben": "a word"})
+        limit(broker, [("user", "ann")], ("producer_byte_rate", PRODUCE_RATE))
+
+        def produce_as(user: str) -> int:
+            return produce(
+                broker,
+                "one id",
+                **{
+                    "bootstrap.servers": f"127.0.0.1:{broker.port_of('LOGINS')}",
+                    "security.protocol": "SASL_PLAINTEXT",
+                    "sasl.mechanism": "SCRAM-SHA-256",
+                    "sasl.username": user,
+                    "sasl.password": "a word",
+                },
+            )
+
+        begun = time.monotonic()
+        produce_as("ann")
+        assert produce_as("ann") > 0
+        assert time.monotonic() - begun > TWICE_S_MIN
+        assert produce_as("ben") == produce(broker, "one id") == 0
+
+
+def test_a_client_without_a_login_is_the_anonymous_user(broker: SmqBroker) -> None:
     limit(broker, [("user", "ANONYMOUS")], ("producer_byte_rate", PRODUCE_RATE))
     begun = time.monotonic()
     produce(broker, "anybody")

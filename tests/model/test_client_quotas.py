@@ -5,7 +5,6 @@ import math
 import pytest
 
 from smq.model.client_quotas import (
-    ANONYMOUS,
     CLIENT,
     CONNECTIONS,
     IP,
@@ -22,9 +21,9 @@ from smq.model.client_quotas import (
 )
 
 IN_ORDER: tuple[Entity, ...] = (
-    {USER: ANONYMOUS, CLIENT: "c"},
-    {USER: ANONYMOUS, CLIENT: None},
-    {USER: ANONYMOUS},
+    {USER: "u", CLIENT: "c"},
+    {USER: "u", CLIENT: None},
+    {USER: "u"},
     {USER: None, CLIENT: "c"},
     {USER: None, CLIENT: None},
     {USER: None},
@@ -36,20 +35,32 @@ IN_ORDER: tuple[Entity, ...] = (
 def test_the_first_that_has_one_holds() -> None:
     quotas = {key_of(entity): {PRODUCE: str(float(value))} for value, entity in enumerate(IN_ORDER)}
     for value, entity in enumerate(IN_ORDER):
-        limit = limit_of(quotas, PRODUCE, "c")
+        limit = limit_of(quotas, PRODUCE, "u", "c")
         assert limit is not None
         assert limit.value == value
         del quotas[key_of(entity)]
-    assert limit_of(quotas, PRODUCE, "c") is None
-    other = {key_of({CLIENT: "d"}): {PRODUCE: "1.0"}, key_of({USER: "u"}): {PRODUCE: "1.0"}}
-    assert limit_of(other, PRODUCE, "c") is None
+    assert limit_of(quotas, PRODUCE, "u", "c") is None
+    other = {key_of({CLIENT: "d"}): {PRODUCE: "1.0"}, key_of({USER: "v"}): {PRODUCE: "1.0"}}
+    assert limit_of(other, PRODUCE, "u", "c") is None
 
 
-def test_clients_of_a_user_share_its_quota_and_others_do_not() -> None:
-    of_user = {key_of({USER: None}): {PRODUCE: "1.0"}}
-    of_client = {key_of({CLIENT: None}): {PRODUCE: "1.0"}}
-    assert limit_of(of_user, PRODUCE, "a") == limit_of(of_user, PRODUCE, "b")
-    assert limit_of(of_client, PRODUCE, "a") != limit_of(of_client, PRODUCE, "b")
+@pytest.mark.parametrize(
+    ("entity", "shared_by_clients", "shared_by_users"),
+    [
+        ({USER: None}, True, False),
+        ({CLIENT: None}, False, True),
+        ({USER: None, CLIENT: None}, False, False),
+    ],
+    ids=["user", "client", "both"],
+)
+def test_clients_share_a_quota_as_its_entity_says(
+    entity: Entity, shared_by_clients: bool, shared_by_users: bool
+) -> None:
+    quotas = {key_of(entity): {PRODUCE: "1.0"}}
+    limit = limit_of(quotas, PRODUCE, "u", "c")
+    assert limit is not None
+    assert (limit == limit_of(quotas, PRODUCE, "u", "d")) == shared_by_clients
+    assert (limit == limit_of(quotas, PRODUCE, "v", "c")) == shared_by_users
 
 
 def test_addresses_have_a_default() -> None:

@@ -27,9 +27,11 @@ _INT32 = Struct(">i")
 
 def look(connection: Connection, quotas: ClientQuotas) -> None:
     """Update a connection's quotas, which may have changed."""
-    known = connection.client_id
-    connection.limits = None if known is None or not quotas.is_on else quotas.of(known)
-    connection.is_limited = quotas.is_on and (known is None or connection.limits is not None)
+    client_id, user = connection.client_id, connection.caller.rights.peer.principal.name
+    connection.limits = None
+    if quotas.is_on and client_id is not None:
+        connection.limits = quotas.of(user, client_id)
+    connection.is_limited = quotas.is_on and (client_id is None or connection.limits is not None)
 
 
 def identify(connection: Connection, client_id: str | None, quotas: ClientQuotas) -> None:

@@ -14,7 +14,10 @@ from smq.app.shard.connections.limited import (
     obey,
     settled,
 )
-from smq.model.client_quotas import CLIENT, CONSUME, PRODUCE, REQUEST_TIME, key_of
+from smq.model.client_quotas import CLIENT, CONSUME, PRODUCE, REQUEST_TIME, USER, key_of
+from smq.security.caller import Caller
+from smq.security.principals import Peer, Principal
+from smq.security.rights import Rights
 from smq.shard.quotas import ClientQuotas
 from smq.wire.codec import Writer
 from smq.wire.headers import RequestHeader, write_request_header
@@ -30,7 +33,7 @@ class Muted:
         self.client_id: str | None = None
         self.limits: Any = None
         self.is_limited = False
-        self.until_ms = 0
+        self.until_ms, self.caller = 0, Caller()
 
     def throttle(self, delay_ms: int) -> None:
         self.until_ms = max(self.until_ms, delay_ms)
@@ -77,6 +80,17 @@ def test_a_client_that_is_not_known_yet_is_the_loops_until_it_is() -> None:
     quotas.take({})
     look(connection, quotas)
     assert not connection.is_limited
+
+
+def test_a_quota_of_a_user_is_of_who_has_logged_in() -> None:
+    quotas = quotas_of({key_of({USER: "ann"}): {PRODUCE: "5.0"}})
+    connections: dict[str, Any] = {name: Muted() for name in ("ann", "ben")}
+    for name, connection in connections.items():
+        peer = Peer(Principal("User", name))
+        connection.caller.rights = Rights(None, peer)
+        identify(connection, "one id", quotas)
+    assert connections["ann"].is_limited
+    assert not connections["ben"].is_limited
 
 
 def test_a_fetch_is_charged_what_goes_out_and_says_how_long_to_wait() -> None:
