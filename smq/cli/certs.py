@@ -6,7 +6,8 @@ broker.pem   the broker's key and certificate: ssl.keystore.location
 <name>.pem   a client's
 
 A broker that runs reads its file again, so broker.pem is replaced only where `--host` asks for it.
-Each file is replaced as a whole: a run that is killed leaves the former one or the new one.
+Each file is replaced as a whole: a run that is killed leaves the former one or the new one. The
+authority's two are never replaced: who has lost one of them has to say what is to be done.
 """
 
 import os
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 AUTHORITY, AUTHORITY_KEY, BROKER = "ca.pem", "ca-key.pem", "broker.pem"
 RESERVED = frozenset({AUTHORITY, AUTHORITY_KEY, BROKER})
+DAY_MS = 24 * 60 * 60_000
 DAYS_DEFAULT, DAYS_MAX = 30, 3650  # What is to last is better made by those who keep keys.
 HOSTS_DEFAULT = ["localhost", "127.0.0.1", "::1"]
 
@@ -49,7 +51,8 @@ def certs(
 ) -> None:
     """Make an authority and certificates for a test.
 
-    An authority that is there is used again. A broker's certificate stays unless --host is given.
+    An authority that is there is used again, and none ends later. A broker's certificate stays
+    unless --host is given.
     """
     from smq.cli.client import refusal  # noqa: PLC0415  (seldom needed)
 
@@ -82,7 +85,7 @@ def _made(
     from smq.cli.client import refusal  # noqa: PLC0415  (as above)
 
     try:
-        from smq.cli.key_pairs import make_pair  # noqa: PLC0415  (needs an extra)
+        from smq.cli.key_pairs import ends_at, make_pair  # noqa: PLC0415  (needs an extra)
     except ImportError as reason:
         raise refusal(
             "this needs the extra `security`: pip install smq-broker[security]"
@@ -93,7 +96,6 @@ def _made(
         authority = _authority(directory)
         if authority is None:
             authority = make_pair("smq certs", days, wall_ms())
-            # The key first: without the certificate, the next run makes both anew.
             files = {AUTHORITY_KEY: authority.key, AUTHORITY: authority.certificate}
         names = {BROKER: "smq", **clients} if hosts else clients
         for about, name in names.items():
@@ -101,25 +103,53 @@ def _made(
             files[about] = pair.key + pair.certificate + authority.certificate
     except ValueError as reason:
         raise refusal(f"{about} cannot be made: {reason}") from reason
+    _refuse_others(directory, authority, [*clients] if hosts else [BROKER, *clients])
+    ends = ends_at(authority.certificate)
+    if names and ends.timestamp() * 1000 < wall_ms() + (days - 1) * DAY_MS:
+        say(
+            f"they end with their authority, on {ends.date()}; another directory begins another one"
+        )
     return files
 
 
 def _authority(directory: Path) -> "KeyPair | None":
-    """The authority of an earlier run. Exits if its key is elsewhere."""
+    """The authority of an earlier run. Exits if half of it is elsewhere."""
     from smq.cli.client import refusal  # noqa: PLC0415  (seldom needed)
     from smq.cli.key_pairs import KeyPair  # noqa: PLC0415  (needs an extra)
 
-    try:
-        certificate = (directory / AUTHORITY).read_bytes()
-    except FileNotFoundError:
+    names = AUTHORITY_KEY, AUTHORITY
+    halves = [each for each in map(directory.joinpath, names) if os.path.lexists(each)]
+    if not halves:
         return None
-    try:
-        return KeyPair((directory / AUTHORITY_KEY).read_bytes(), certificate)
-    except FileNotFoundError as reason:
+    if len(halves) == 1:
+        [there], [missing] = [each.name for each in halves], {*names} - {halves[0].name}
         raise refusal(
-            f"{directory} has {AUTHORITY} and not its key, {AUTHORITY_KEY}; put the key there, or "
-            "name another directory for another authority"
-        ) from reason
+            f"{directory} has {there} and not {missing}, which belongs to it; put that there too, "
+            "or name another directory for another authority (if the first run here was killed, "
+            f"{there} has signed nothing: remove it)"
+        )
+    return KeyPair(*(each.read_bytes() for each in halves))
+
+
+def _refuse_others(directory: Path, authority: "KeyPair", names: list[str]) -> None:
+    """Exit if one of these files is there and another authority's: it would be of no use here, or
+    lost."""
+    from smq.cli.client import refusal  # noqa: PLC0415  (seldom needed)
+    from smq.cli.key_pairs import is_signed_by  # noqa: PLC0415  (needs an extra)
+
+    for name in names:
+        try:
+            is_its_own = is_signed_by((directory / name).read_bytes(), authority.certificate)
+        except FileNotFoundError:
+            continue
+        except ValueError:
+            is_its_own = False
+        if not is_its_own:
+            way = ", or --host makes it anew" if name == BROKER else ""
+            raise refusal(
+                f"{directory / name} has no certificate of the authority {AUTHORITY}; move it "
+                f"away{way}"
+            )
 
 
 def _file_of(name: str) -> str:

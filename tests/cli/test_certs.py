@@ -14,6 +14,10 @@ def run(*arguments: str, exit_code: int = 0) -> str:
     return done.output
 
 
+def contents(directory: Path) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in directory.iterdir()}
+
+
 def test_one_command_makes_an_authority_a_broker_and_clients(tmp_path: Path) -> None:
     home = tmp_path / "certs"
     output = run(str(home), "--client", "alice", "--client", "Bob B.")
@@ -60,6 +64,7 @@ def test_a_brokers_certificate_stays_until_a_host_is_named(tmp_path: Path) -> No
         (("--client", "x" * 65), f"{'x' * 65}.pem cannot be made"),
         (("--host", "nnn.é"), "broker.pem cannot be made"),
         (("--host", ""), "broker.pem cannot be made: a host's name is not empty"),
+        (("--host", "localhost:9092"), "'localhost:9092' is no name and no address of a host"),
     ],
 )
 def test_a_name_that_cannot_be_is_refused_before_a_file_is_written(
@@ -69,12 +74,52 @@ def test_a_name_that_cannot_be_is_refused_before_a_file_is_written(
     assert not [*tmp_path.iterdir()]
 
 
-def test_an_authority_whose_key_is_elsewhere_is_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("gone", "there"), [("ca-key.pem", "ca.pem"), ("ca.pem", "ca-key.pem")])
+def test_the_half_of_an_authority_that_is_left_is_kept(
+    tmp_path: Path, gone: str, there: str
+) -> None:
     run(str(tmp_path))
-    authority = (tmp_path / "ca.pem").read_bytes()
-    (tmp_path / "ca-key.pem").unlink()
-    assert "ca.pem and not its key" in run(str(tmp_path), "--client", "bob", exit_code=1)
-    assert (tmp_path / "ca.pem").read_bytes() == authority
+    (tmp_path / gone).unlink()
+    left = contents(tmp_path)
+    output = run(str(tmp_path), "--client", "bob", "--host", "a", exit_code=1)
+    assert f"has {there} and not {gone}, which belongs to it" in output
+    assert contents(tmp_path) == left
+
+
+def test_halves_of_two_authorities_sign_nothing(tmp_path: Path) -> None:
+    run(str(tmp_path / "one"))
+    run(str(tmp_path / "two"))
+    (tmp_path / "one" / "ca-key.pem").rename(tmp_path / "two" / "ca-key.pem")
+    output = run(str(tmp_path / "two"), "--client", "bob", exit_code=1)
+    assert "the authority's key and its certificate do not belong together" in output
+
+
+def test_a_brokers_certificate_of_another_authority_is_not_left_beside_a_new_one(
+    tmp_path: Path,
+) -> None:
+    run(str(tmp_path))
+    for half in ("ca.pem", "ca-key.pem"):
+        (tmp_path / half).unlink()
+    left = contents(tmp_path)
+    output = run(str(tmp_path), "--client", "bob", exit_code=1)
+    assert "broker.pem has no certificate of the authority ca.pem; move it away" in output
+    assert contents(tmp_path) == left
+    run(str(tmp_path), "--host", "localhost")
+    assert (tmp_path / "broker.pem").read_bytes() != left["broker.pem"]
+    run(str(tmp_path), "--client", "bob")
+
+
+def test_a_file_that_is_no_client_of_this_authority_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "server.pem").write_text("mine")
+    output = run(str(tmp_path), "--client", "server", exit_code=1)
+    assert "server.pem has no certificate of the authority ca.pem; move it away" in output
+    assert contents(tmp_path) == {"server.pem": b"mine"}
+
+
+def test_a_later_run_says_that_certificates_end_with_the_authority(tmp_path: Path) -> None:
+    assert "they end with their authority" not in run(str(tmp_path), "--days", "3")
+    assert "they end with their authority" not in run(str(tmp_path), "--client", "a", "--days", "3")
+    assert "they end with their authority, on 2" in run(str(tmp_path), "--client", "a")
 
 
 @pytest.mark.parametrize("file", ["ca-key.pem", "ca.pem"])
@@ -94,17 +139,17 @@ def test_a_run_that_is_killed_leaves_whole_files_and_the_next_makes_the_others(
         raise KilledError
 
     run(str(tmp_path), "--client", "bob")
-    before = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
+    before = contents(tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr(Path, "rename", kill)
         with pytest.raises(KilledError):
             run(str(tmp_path), "--host", "a", "--client", "bob")
     assert {name: (tmp_path / name).read_bytes() for name in before} == before
-    (tmp_path / "ca.pem").unlink()  # Killed between the authority's two files.
     run(str(tmp_path), "--host", "a", "--client", "bob")
-    after = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
+    after = contents(tmp_path)
     assert after.keys() == before.keys()
-    assert all(after[name] != before[name] for name in before)
+    made = {name for name in before if after[name] != before[name]}
+    assert made == {"broker.pem", "bob.pem"}
 
 
 def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
