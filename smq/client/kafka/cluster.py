@@ -4,7 +4,8 @@
 fails with a transient error (a leader moves, a broker restarts), with fresh metadata, until it
 succeeds or the deadline passes. It ends early where brokers go on closing connections that do not
 log in. Waits for answers end at the deadline too. Where any broker will do, a silent one is left
-early for another, and is asked last until it has answered again.
+early for another, and is asked last until it has answered again. Then it also goes on while one of
+them may answer soon, even if others have refused us: those are not asked again by the same work.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +14,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from smq.client.clock import SYSTEM_CLOCK, Clock
-from smq.client.errors import Act, ClosedUnanswered, NoSuchTopic, explained
+from smq.client.errors import Act, BrokerUnavailable, ClosedUnanswered, NoSuchTopic, explained
 from smq.client.kafka.answers import only
 from smq.client.kafka.connection import ANSWER_SECONDS_MAX, KafkaConnection
 from smq.client.kafka.questions import METADATA, Question
@@ -108,6 +109,7 @@ class Cluster:
         self._topics: dict[str, TopicFacts] = {}
         self._silent: set[tuple[str, int]] = set()  # They did not answer the last time.
         self._deadline: float | None = None  # Of the work in progress.
+        self._refused: dict[tuple[str, int], BrokerError] = {}  # By whom, during this work.
         self._closed_since: float | None = None  # Connections without a login, as it seems.
         self.within(deadline_seconds, self.anyone)
 
@@ -169,6 +171,8 @@ class Cluster:
             return work()
         finally:
             self._deadline = outer
+            if outer is None:
+                self._refused.clear()
 
     def _seconds_left(self) -> float:
         if self._deadline is None:
@@ -195,18 +199,26 @@ class Cluster:
 
     def _anyone(self) -> KafkaConnection:
         self._drop_broken()
-        failure: BrokerError | None = None
+        failures: list[BrokerError] = []
         left = self._known()
         while left:
             address = left.pop(0)
             try:
                 return self._connection(address, len(left))
             except BrokerError as error:
-                failure = failure or error
+                failures.append(error)
             if self._seconds_left() <= 0:  # A broker may name any number of others.
                 break
-        assert failure is not None
-        raise failure
+        raise self._failure_of_all(failures)
+
+    def _failure_of_all(self, failures: list[BrokerError]) -> BrokerError:
+        """Why none of several brokers will do: it passes if one of them passes. It tells of a
+        refusal too."""
+        passing = next((each for each in failures if each.code in PASSING), None)
+        refused = next(iter(self._refused.values()), None)
+        if passing is not None and refused is not None:
+            return BrokerUnavailable(f"{passing.message}; {refused.message}")
+        return failures[0]
 
     def _known(self) -> list[tuple[str, int]]:
         """All addresses; those first that answered the last time."""
@@ -245,17 +257,19 @@ class Cluster:
             return address in self._silent, address not in self._connections
 
         self._drop_broken()
-        failure: BrokerError | None = None
+        failures: list[BrokerError] = []
         left = sorted(self._addresses, key=is_new)
         while left:
             node_id = left.pop(0)
             try:
                 return node_id, self._connection(self.address(node_id), len(left))
             except BrokerError as error:
-                failure = failure or error
+                failures.append(error)
             if self._seconds_left() <= 0:
                 break
-        raise failure or BrokerError(ErrorCode.BROKER_NOT_AVAILABLE, "no broker is known")
+        if not failures:
+            raise BrokerError(ErrorCode.BROKER_NOT_AVAILABLE, "no broker is known")
+        raise self._failure_of_all(failures)
 
     def ask_each(
         self, question: Question[Request, Response], requests: Mapping[int, Request]
@@ -330,9 +344,16 @@ class Cluster:
     def _connection(self, address: tuple[str, int], others: int = 0) -> KafkaConnection:
         connection = self._connections.get(address)
         if connection is None or connection.is_closed:
+            if address in self._refused:
+                raise self._refused[address].with_traceback(None)
             self._silent.add(address)  # Until it answers.
             patience_s = self._patience(others)
-            connection = KafkaConnection(*address, patience_s, self.clock, self.security)
+            try:
+                connection = KafkaConnection(*address, patience_s, self.clock, self.security)
+            except BrokerError as error:
+                if error.code not in PASSING and self._deadline is not None:
+                    self._refused[address] = error
+                raise
             self._connections[address] = connection
             self._silent.remove(address)
         connection.wait_at_most(self._patience())

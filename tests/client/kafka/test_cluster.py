@@ -9,9 +9,16 @@ from typing import Any
 
 import pytest
 
-from smq.client.errors import Act, BrokerUnavailable, ClosedUnanswered, NoSuchTopic
+from smq.client.errors import (
+    Act,
+    AuthenticationFailed,
+    BrokerUnavailable,
+    ClosedUnanswered,
+    NoSuchTopic,
+)
 from smq.client.kafka import cluster as module
 from smq.client.kafka.cluster import CLOSED_SECONDS, Cluster, check
+from smq.client.kafka.connection import KafkaConnection
 from smq.client.kafka.questions import METADATA
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.testing.credentials import UsersInMemory
@@ -63,6 +70,80 @@ def test_brokers_that_want_a_login_are_not_asked_until_the_deadline(kafka: FakeK
             with pytest.raises(ClosedUnanswered, match="may want TLS, a login"):
                 cluster.retrying(lambda: cluster.retrying(cluster.topics))
             assert CLOSED_SECONDS <= clock.monotonic_s() - begins < CLOSED_SECONDS + 0.5
+
+
+class FakeConnection:
+    is_closed = False
+
+    def wait_at_most(self, seconds: float) -> None:
+        pass
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Doors:
+    """What answers at two addresses: a broker, or why it does not. Each attempt takes a second."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, clock: SteppedClock) -> None:
+        self.clock = clock
+        self.tried: list[str] = []
+        self.reasons: dict[str, BrokerError] = {}
+        monkeypatch.setattr(module, "KafkaConnection", self._connect)
+
+    def _connect(self, host: str, *_: object) -> FakeConnection:
+        self.tried.append(host)
+        self.clock.step(1)
+        if host in self.reasons:
+            raise self.reasons[host]
+        return FakeConnection()
+
+
+@pytest.mark.parametrize("bootstrap", ["refuses:1,restarts:1", "restarts:1,refuses:1"])
+def test_a_broker_that_may_answer_soon_is_waited_for_beside_one_that_refuses(
+    monkeypatch: pytest.MonkeyPatch, bootstrap: str
+) -> None:
+    clock = SteppedClock()
+    doors = Doors(monkeypatch, clock)
+    cluster = Cluster(bootstrap, deadline_seconds=10, clock=clock)
+    doors.reasons["refuses"] = AuthenticationFailed("no login")
+    doors.reasons["restarts"] = BrokerUnavailable("no broker answers")
+
+    def work() -> KafkaConnection:
+        if doors.tried.count("restarts") == 3:
+            del doors.reasons["restarts"]
+        return cluster.anyone()
+
+    cluster.close()
+    doors.tried.clear()
+    cluster.retrying(work)
+    assert doors.tried.count("restarts") == 4
+    assert doors.tried.count("refuses") == 1, "it has said no"
+    doors.reasons["restarts"] = BrokerUnavailable("no broker answers")
+    for _ in range(2):
+        cluster.close()
+        begins, doors.tried[:] = clock.monotonic_s(), []
+        with pytest.raises(BrokerUnavailable, match="no broker answers; no login"):
+            cluster.retrying(cluster.anyone)
+        assert clock.monotonic_s() - begins < 12
+        assert doors.tried.count("refuses") == 1, "each work asks it anew"
+
+
+def test_brokers_that_all_refuse_are_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SteppedClock()
+    doors = Doors(monkeypatch, clock)
+    cluster = Cluster("a:1,b:1", clock=clock)
+    cluster.close()
+    doors.reasons = {host: AuthenticationFailed(f"no login at {host}") for host in "ab"}
+    doors.tried.clear()
+    with pytest.raises(AuthenticationFailed, match="no login at a"):
+        cluster.retrying(cluster.anyone)
+    assert sorted(doors.tried) == ["a", "b"]
+    cluster._addresses = {1: ("a", 1)}
+    for _ in range(2):
+        with pytest.raises(AuthenticationFailed):
+            cluster.broker(1)
+    assert len(doors.tried) == 4, "what is no repeated work asks each time"
 
 
 def test_a_broker_that_restarts_and_closes_connections_is_asked_again(kafka: FakeKafka) -> None:
