@@ -121,7 +121,7 @@ class ShardServer:
         self.when_catalog_changes: list[Callable[[], None]] = [
             producing.forget_rules,
             in_steps.forget_rules,
-            self._parked.unpark_all,
+            self._parked.look_again,
             self.polls.look_again,
         ]
         loop.turn_starts.append(self._begin_turn)
@@ -224,6 +224,8 @@ class ShardServer:
         connection.last_used_ns = monotonic_ns()
         self._replies.touch(connection)
         self.requests.take_over(connection, parked)
+        if parked.is_outdated:
+            self.polls.outdate(list(connection.polls))
 
     def _take_over_held(self, fd: int, answer: HeldAnswer) -> None:
         """See HeldAnswers."""
@@ -306,7 +308,7 @@ class ShardServer:
         self._access_version = access.version
         if self._quick_turns.limits is not None:
             self._quick_turns.limits.follow(access.version)
-            self._parked.unpark_all()
+            self._parked.look_again()
         self.polls.look_again()
         gone, access.changed_users = access.changed_users, set()
         for connection in list(self.clients.by_fd.values()):

@@ -204,7 +204,9 @@ class Requests:
             connection.close_after_answers()
             return
         slot = Slot(is_open=False)
-        wait = self._quick_fetch.resume(*parked, connection.caller, slot.loan)
+        wait = self._quick_fetch.resume(
+            parked.request, parked.slots, parked.due_ns, connection.caller, slot.loan
+        )
         dispatched = Dispatched(API_BY_KEY[FETCH_KEY], header, wait)
         self.carry(connection, slot, parked.request.data, dispatched, monotonic_ns())
 

@@ -5,7 +5,7 @@ When high watermarks move, a poll examines only the partitions that moved; when 
 rights change, all polls start from scratch, some of them a turn.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -124,8 +124,12 @@ class LongPolls:
     def look_again(self) -> None:
         """The catalog or rights have changed: partitions may be deleted, or elsewhere, or read no
         more. Some polls look now, the others in the next turns."""
+        self.outdate(self._all)
+
+    def outdate(self, polls: Iterable[LongPoll]) -> None:
+        """These have to look again, after a change: now, or behind those that are to."""
         is_under_way = bool(self._outdated)
-        self._outdated |= self._all
+        self._outdated |= dict.fromkeys(polls)
         if not is_under_way and self._look_at_some():
             self._steps.add(self._look_at_some)
 

@@ -1,12 +1,14 @@
 """The fetches that wait in the kernel's table (shm.kernels.turn.parked), as the loop sees them.
 
 A kernel parks a fetch there, and answers it when its records arrive. The loop takes a fetch over
-when the kernel cannot continue: the client sends another request, the catalog changes, the shard
-takes turns itself, or the fetch's deadline passes. Then it waits in the loop, for the same
-partitions.
+when the kernel cannot continue: the client sends another request, the catalog or rights change, the
+shard takes turns itself, or the fetch's deadline passes. Then it waits in the loop, for the same
+partitions. After a change all are taken over, some of them a turn; until then a kernel answers one
+by the catalog and the rights of now, or leaves it.
 """
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -30,14 +32,21 @@ from shm.kernels.turn.parked import (
 from shm.kernels.turn.words import LOOPS, PARKED
 from smq.app.process.clock import monotonic_ns
 from smq.app.process.loop import Loop, Timer
+from smq.app.process.steps import Steps
+
+UNPARKED_A_TURN = 50  # Up to 50 microseconds each.
 
 
 class Parked(NamedTuple):
-    """A fetch that was parked: its bytes (uint8), where it waits, its deadline (monotonic)."""
+    """A fetch that was parked: its bytes (uint8), where it waits, its deadline (monotonic).
+
+    is_outdated   its partitions may be elsewhere now, or read no more
+    """
 
     request: np.ndarray
     slots: list[int]
     due_ns: int
+    is_outdated: bool = False
 
 
 class ParkedTable:
@@ -113,17 +122,35 @@ class ParkedFetches:
         self._loop, self._table, self._clients = loop, table, clients
         self._take_over = take_over
         self._expiry: Timer | None = None
+        self._outdated: dict[int, None] = {}  # Who had one there when something changed.
+        self._steps = Steps(loop)
 
     def unpark(self, fd: int) -> None:
         """Take over a client's fetch, if it has one there."""
         if fd < len(self._clients) and self._clients[fd] == PARKED:
             self._clients[fd] = LOOPS
-            self._take_over(fd, self._table.take(fd))
+            parked = self._table.take(fd)
+            self._take_over(fd, parked._replace(is_outdated=fd in self._outdated))
+        self._outdated.pop(fd, None)
 
     def unpark_all(self) -> None:
-        """Take over all of them."""
+        """Take over all of them now."""
         for fd in self._table.clients():
             self.unpark(fd)
+
+    def look_again(self) -> None:
+        """The catalog or rights have changed: take over all that wait, some now, the others in the
+        next turns."""
+        is_under_way = bool(self._outdated)
+        self._outdated |= dict.fromkeys(self._table.clients())
+        if not is_under_way and self._unpark_some():
+            self._steps.add(self._unpark_some)
+
+    def _unpark_some(self) -> bool:
+        """Take over some that are outdated; returns whether others are left."""
+        for fd in list(islice(self._outdated, UNPARKED_A_TURN)):
+            self.unpark(fd)
+        return bool(self._outdated)
 
     def moved(self, slots: Iterable[int]) -> None:
         """The loop has published records of these partitions."""

@@ -121,6 +121,26 @@ def test_a_changed_catalog_asks_a_bounded_part_of_them_a_turn() -> None:
     loop.close()
 
 
+def test_polls_that_come_outdated_look_behind_those_that_are() -> None:
+    loop = TidyLoop()
+    polls = LongPolls(loop, SLOTS)
+    polls.looks_a_turn = 1
+    first, second, late, current = Asked(HERE), Asked(HERE), Asked(HERE), Asked(HERE)
+    for each in (first, second):
+        polls.add(each.wait, each.answers.append)
+    polls.look_again()
+    poll = polls.add(late.wait, late.answers.append)
+    polls.add(current.wait, current.answers.append)
+    polls.outdate([poll])
+    polls.invariants()
+    assert (second.questions, late.questions) == ([], [])
+    turn_until(loop, lambda: bool(late.questions))
+    assert [each.questions for each in (first, second, current)] == [["again"], ["again"], []]
+    polls.outdate([poll])
+    assert late.questions == ["again", "again"]
+    loop.close()
+
+
 def test_a_poll_that_is_outdated_starts_again_before_it_tells_anything() -> None:
     loop = TidyLoop()
     polls = LongPolls(loop, SLOTS)

@@ -1,14 +1,18 @@
 """Fetches that a kernel has parked, and what ends their wait in the loop."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from shm.kernels.turn.parked import NEVER_NS
-from smq.app.shard.waiting.parked_fetches import ParkedTable
+from shm.kernels.turn.parked import NEVER_NS, PARKED_MAX
+from shm.kernels.turn.words import PARKED
+from smq.app.shard.waiting import parked_fetches as module
+from smq.app.shard.waiting.parked_fetches import UNPARKED_A_TURN, ParkedFetches, ParkedTable
 from smq.model.errors import ErrorCode
-from tests.app.fake_peers import turn_until
+from tests.app.fake_peers import TidyLoop, turn_until
 from tests.app.quick import DISK, Make, awaited, one
 from tests.app.shard_client import (
     ServerBench,
@@ -93,6 +97,69 @@ def test_a_topic_that_goes_and_a_stop_end_waits_in_the_kernel(make: Make) -> Non
     assert fetched(stopped.wait(1)[0]).error_code == 0
 
 
+def test_all_who_wait_in_the_kernel_look_again_in_later_turns(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "UNPARKED_A_TURN", 1)
+    bench = make(topic("one"))
+    clients = [bench.client() for _ in range(4)]
+    for client in clients:
+        client.send(fetch("one", wait_ms=60_000))
+    turn_until(bench.loop, lambda: awaited(bench) == len(clients))
+    bench.publish(catalog(topic("two", range(2, 3))))
+    bench.turn(1)
+    assert 0 < awaited(bench) < len(clients)
+    closed, asks = clients[-1], clients[-2]
+    closed.socket.close()
+    asks.send(versions(2))  # It is taken over before its turn.
+    assert fetched(asks.wait(2)[0]).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for client in clients[:2]:
+        assert fetched(client.wait(1)[0]).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert awaited(bench) == 0
+    bench.server.invariants()
+
+
+def test_a_topic_that_is_made_anew_answers_who_waits_for_it_in_the_kernel(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its records go to another slot than the one that the kernel's table has."""
+    monkeypatch.setattr(module, "UNPARKED_A_TURN", 1)
+    bench = make(topic("one"))
+    clients, writer = [bench.client() for _ in range(4)], bench.client()
+    for client in clients:
+        client.send(fetch("one", wait_ms=60_000))
+    turn_until(bench.loop, lambda: awaited(bench) == len(clients))
+    bench.publish(catalog(topic("two"), topic("one", range(2, 3))))
+    writer.send(one(b"new"))
+    for client in clients:
+        assert b"new" in bytes(fetched(client.wait(1)[0]).records)
+
+
+def test_a_bounded_part_of_those_who_wait_in_the_kernel_is_taken_over_a_turn() -> None:
+    loop, table = TidyLoop(), ParkedTable(SLOTS)
+    clients = np.full(PARKED_MAX, PARKED)
+    taken: list[tuple[int, bool]] = []
+    parked = ParkedFetches(
+        loop, table, clients, lambda fd, fetch: taken.append((fd, fetch.is_outdated))
+    )
+    for fd in range(PARKED_MAX - 1):
+        add(table.arrays, fd, b"x", [0])
+    parked.look_again()
+    counts = [0, len(taken)]
+    add(table.arrays, PARKED_MAX - 1, b"x", [0])  # By the catalog of now.
+    while len(table) > 1:
+        parked.unpark(PARKED_MAX - 2)
+        loop.run_once(0.01)
+        counts.append(len(taken))
+    steps = [after - before for before, after in pairwise(counts)]
+    assert min(steps) > 0
+    assert max(steps) <= UNPARKED_A_TURN + 1
+    assert sorted(taken) == [(fd, True) for fd in range(PARKED_MAX - 1)]
+    parked.unpark_all()
+    assert taken[-1] == (PARKED_MAX - 1, False)
+    loop.close()
+
+
 def test_a_client_that_hangs_up_while_its_fetch_waits_leaves_nothing_behind(make: Make) -> None:
     bench = make(topic("one"))
     client, writer = bench.client(), bench.client()
@@ -124,7 +191,7 @@ def test_concerned_returns_the_fetches_that_wait_for_a_partition(parked: ParkedT
 
 
 def test_a_taken_fetch_no_longer_waits(parked: ParkedTable) -> None:
-    request, slots, due_ns = parked.take(5)
+    request, slots, due_ns, _ = parked.take(5)
     assert (bytes(request), slots, due_ns) == (b"five", [2, 4], 30 * MS)
     assert len(parked) == 2
     assert parked.concerned([4]) == []
