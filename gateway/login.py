@@ -12,7 +12,8 @@
 Whatever else comes closes the connection, as in Kafka: a second ApiVersions, another request first,
 another mechanism or user when a login is renewed. ApiVersions and SaslHandshake while tokens are
 expected are ILLEGAL_SASL_STATE. What fails is answered, if at all, after a delay, for which the
-caller cares.
+caller cares. A login whose user gets another password meanwhile is closed without an answer: its
+client may have the right one, the old or the new, and tries again.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +27,7 @@ from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.model.now import Now
 from smq.security.caller import Caller
 from smq.security.principals import USER, Principal
-from smq.security.sasl import SaslServer, Work, invalid_credentials, refused
+from smq.security.sasl import Lasting, SaslServer, Work, invalid_credentials, refused
 from smq.shard.shard import Shard
 from smq.wire.generated import apis
 from smq.wire.generated.api_versions import ApiVersionsResponse
@@ -61,11 +62,12 @@ assert TAKES.keys() == set(Stage)
 
 
 class LoginSession(NamedTuple):
-    """A login: who, by which mechanism, and for how long (0: for ever)."""
+    """A login: who, by which mechanism, for how long (0: for ever), and checked with what."""
 
     principal: Principal
     mechanism: str
     lifetime_ms: int
+    checked: Lasting
 
 
 class Reply(NamedTuple):
@@ -174,11 +176,12 @@ class Login:
 
     def _answer_token(self, header: RequestHeader | None, answer: bytes | BrokerError) -> Reply:
         assert self._server is not None
-        user = self._server.user
+        if _has_changed(self._server):
+            return Reply(b"", has_failed=True)
+        user, checked = self._server.user, self._server.checked
         if user is not None and isinstance(answer, bytes):
-            is_current = self._server.is_current()
-            failure = self._completed(Principal(USER, user)) if is_current else refused()
-            answer = failure or answer
+            assert checked is not None, "it has logged in"
+            answer = self._completed(Principal(USER, user), checked) or answer
         if isinstance(answer, BrokerError):
             return Reply(b"" if header is None else self._failed(header, answer), has_failed=True)
         if header is None:
@@ -187,7 +190,7 @@ class Login:
         response = SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms)
         return Reply(_encoded(header, response))
 
-    def _completed(self, principal: Principal) -> BrokerError | None:
+    def _completed(self, principal: Principal, checked: Lasting) -> BrokerError | None:
         """End the login, unless it renews another principal's."""
         former = self._former
         if former is not None and former.principal != principal:
@@ -197,7 +200,7 @@ class Login:
                 f"{principal.name}"
             )
         lifetime_ms = self._rules.lifetime_ms(self._mechanism)
-        self.session = LoginSession(principal, self._mechanism, lifetime_ms)
+        self.session = LoginSession(principal, self._mechanism, lifetime_ms, checked)
         self._stage, self._is_raw = Stage.DONE, False
         return None
 
@@ -207,6 +210,11 @@ class Login:
         )
         response = SaslAuthenticateResponse(error_code=failure.code, error_message=words)
         return _encoded(header, response)
+
+
+def _has_changed(server: SaslServer) -> bool:
+    """Whether the user has another password by now than the exchange is checked with."""
+    return server.checked is not None and not server.checked.is_current()
 
 
 _Answer = SaslHandshakeResponse | SaslAuthenticateResponse | ApiVersionsResponse

@@ -76,7 +76,8 @@ class AccessView:
 
     version             of what was read last; 0: nothing yet
     rules               as of that version
-    changed_users       whose credential was changed or deleted since the caller has emptied it
+    changed_users       who lost a credential, or got another in its place, since the caller has
+                        emptied it
     when_rule_changes   called with a rule that has come or gone
     """
 

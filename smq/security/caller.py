@@ -11,8 +11,7 @@ SOFTWARE_MAX = 255  # Characters kept of a name or a version.
 class Caller:
     """Its address, and the software that it has named in ApiVersions ("": it has not).
 
-    rights         of its principal; another's once it has logged in
-    logged_in_as   the user whose password it has given; "": none
+    rights   of its principal; another's once it has logged in
     """
 
     host: str = ""
@@ -20,7 +19,6 @@ class Caller:
     software_name: str = ""
     software_version: str = ""
     rights: Rights = EVERYTHING
-    logged_in_as: str = ""
 
     def name_software(self, name: str, version: str) -> None:
         """Set the software that it names."""

@@ -63,6 +63,24 @@ class Credentials(Protocol):
         """A user's credential; None: there is none."""
 
 
+class Checked(NamedTuple):
+    """What a login is checked with: a user's credential as it was found; None: there was none."""
+
+    credentials: Credentials
+    user: str
+    mechanism: ScramMechanism
+    found: ScramCredential | None
+
+    def is_current(self) -> bool:
+        """Whether the user still has it, or still has none."""
+        return self.credentials.find(self.user, self.mechanism) == self.found
+
+
+def look_up(credentials: Credentials, user: str, mechanism: ScramMechanism) -> Checked:
+    """What a user's login by a mechanism is checked with from now on."""
+    return Checked(credentials, user, mechanism, credentials.find(user, mechanism))
+
+
 def credential_of(
     mechanism: ScramMechanism, salted_password: bytes, salt: bytes, iterations: int
 ) -> ScramCredential:

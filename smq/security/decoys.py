@@ -7,7 +7,7 @@ are no hashes of anything known. Kafka 4.3 refuses unknown users at once (docs/d
 
 import hmac
 
-from smq.security.credentials import Credentials, ScramCredential, ScramMechanism
+from smq.security.credentials import Checked, ScramCredential, ScramMechanism
 
 ITERATIONS = 4096  # The least that Kafka takes, and what its tools choose.
 SALT_BITS = 130  # As ScramFormatter.secureRandomString of Kafka: about 26 letters and digits.
@@ -32,13 +32,11 @@ class Decoys:
         return hmac.digest(self._secret, words, "sha256")
 
 
-def credential_or_decoy(
-    user: str, mechanism: ScramMechanism, credentials: Credentials, decoys: Decoys
-) -> ScramCredential:
+def credential_or_decoy(checked: Checked, decoys: Decoys) -> ScramCredential:
     """A user's credential, or what stands in for it. Both are computed, so that both take as
     long."""
-    decoy = decoys.of(user, mechanism)
-    return credentials.find(user, mechanism) or decoy
+    decoy = decoys.of(checked.user, checked.mechanism)
+    return checked.found or decoy
 
 
 def base36(number: int) -> str:

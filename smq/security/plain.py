@@ -8,10 +8,11 @@ kept of a password. That takes as long as a client of SCRAM needs for its proof,
 import hmac
 
 from smq.security.credentials import (
+    Checked,
     Credentials,
-    ScramCredential,
     ScramMechanism,
     credential_of,
+    look_up,
     salted,
 )
 from smq.security.decoys import Decoys, credential_or_decoy
@@ -27,7 +28,7 @@ class PlainServer:
 
     def __init__(self, credentials: Credentials, decoys: Decoys) -> None:
         self._credentials, self._decoys = credentials, decoys
-        self._checked: tuple[ScramMechanism, ScramCredential] | None = None
+        self.checked: Checked | None = None
         self.user: str | None = None
 
     def respond(self, token: bytes) -> Work:
@@ -36,8 +37,8 @@ class PlainServer:
             raise refused()
         user, password = _user_and_password(token)
         mechanism = self._mechanism_of(user)
-        credential = credential_or_decoy(user, mechanism, self._credentials, self._decoys)
-        self._checked = (mechanism, credential)
+        self.checked = look_up(self._credentials, user, mechanism)
+        credential = credential_or_decoy(self.checked, self._decoys)
 
         def check() -> bytes:
             password_key = salted(mechanism, password, credential.salt, credential.iterations)
@@ -49,13 +50,6 @@ class PlainServer:
             return b""
 
         return check
-
-    def is_current(self) -> bool:
-        """See SaslServer."""
-        if self.user is None or self._checked is None:
-            return False
-        mechanism, credential = self._checked
-        return self._credentials.find(self.user, mechanism) == credential
 
     def _mechanism_of(self, user: str) -> ScramMechanism:
         has = [each for each in _STRONGEST_FIRST if self._credentials.find(user, each) is not None]

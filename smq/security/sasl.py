@@ -16,6 +16,13 @@ Work: TypeAlias = Callable[[], bytes]
 RESERVED_PREFIX = "unix/"  # Of the names of this host's users, who are known by their sockets.
 
 
+class Lasting(Protocol):
+    """What a login is checked with: it may change while the login goes on, and afterwards."""
+
+    def is_current(self) -> bool:
+        """Whether it has not changed."""
+
+
 class SaslServer(Protocol):
     """The server's side of one exchange."""
 
@@ -23,12 +30,12 @@ class SaslServer(Protocol):
     def user(self) -> str | None:
         """Who has logged in; None: the exchange is not complete."""
 
+    @property
+    def checked(self) -> Lasting | None:
+        """What the exchange is checked with; None: it has not said whose it is."""
+
     def respond(self, token: bytes) -> bytes | Work:
         """Take the client's token. Raises BrokerError if it does not log in."""
-
-    def is_current(self) -> bool:
-        """Whether the user still has the credential that the exchange was checked with. It may
-        change meanwhile."""
 
 
 def refused(message: str | None = None) -> BrokerError:

@@ -17,7 +17,13 @@ import hmac
 import re
 from base64 import b64decode, b64encode
 
-from smq.security.credentials import Credentials, ScramCredential, ScramMechanism
+from smq.security.credentials import (
+    Checked,
+    Credentials,
+    ScramCredential,
+    ScramMechanism,
+    look_up,
+)
 from smq.security.decoys import Decoys, credential_or_decoy
 from smq.security.sasl import RESERVED_PREFIX, refused
 
@@ -49,9 +55,9 @@ class ScramServer:
         assert re.fullmatch(_PRINTABLE, nonce)
         self._mechanism, self._credentials, self._decoys = mechanism, credentials, decoys
         self._nonce = nonce
-        self._name = ""
         self._credential: ScramCredential | None = None
         self._said = ""  # The first two messages, without the header of the first.
+        self.checked: Checked | None = None
         self.user: str | None = None
 
     def respond(self, token: bytes) -> bytes:
@@ -59,11 +65,9 @@ class ScramServer:
         if self.user is not None:
             raise refused()
         text = self._text(token)
-        return self._begin(text) if self._credential is None else self._end(text, self._credential)
-
-    def is_current(self) -> bool:
-        """See SaslServer."""
-        return self._credentials.find(self._name, self._mechanism) == self._credential
+        if self.checked is None or self._credential is None:
+            return self._begin(text)
+        return self._end(text, self.checked.user, self._credential)
 
     def _text(self, token: bytes) -> str:
         if len(token) > TOKEN_BYTES_MAX:
@@ -77,20 +81,20 @@ class ScramServer:
         first = _FIRST.fullmatch(text)
         if first is None or _TOKEN_AUTHENTICATED.search(first["extensions"]):
             raise refused()
-        self._name = _unescaped(first["user"])
-        if first["as_user"] and _unescaped(first["as_user"]) != self._name:
+        name = _unescaped(first["user"])
+        if first["as_user"] and _unescaped(first["as_user"]) != name:
             raise refused(
                 "Authentication failed: Client requested an authorization id that is different "
                 "from username"
             )
-        found = credential_or_decoy(self._name, self._mechanism, self._credentials, self._decoys)
-        self._credential = found
+        self.checked = look_up(self._credentials, name, self._mechanism)
+        found = self._credential = credential_or_decoy(self.checked, self._decoys)
         self._nonce = first["nonce"] + self._nonce
         answer = f"r={self._nonce},s={b64encode(found.salt).decode()},i={found.iterations}"
         self._said = f"{first['bare']},{answer}"
         return answer.encode()
 
-    def _end(self, text: str, credential: ScramCredential) -> bytes:
+    def _end(self, text: str, name: str, credential: ScramCredential) -> bytes:
         final = _FINAL.fullmatch(text)
         if final is None or not hmac.compare_digest(final["nonce"], self._nonce):
             raise refused()
@@ -101,9 +105,9 @@ class ScramServer:
             raise refused()
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
         is_proved = hmac.compare_digest(self._mechanism.hashed(client_key), credential.stored_key)
-        if not is_proved or self._name.startswith(RESERVED_PREFIX):
+        if not is_proved or name.startswith(RESERVED_PREFIX):
             raise refused()
-        self.user = self._name
+        self.user = name
         return b"v=" + b64encode(self._mechanism.keyed(credential.server_key, auth_message))
 
 

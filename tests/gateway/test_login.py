@@ -13,6 +13,7 @@ from gateway.apis.table import API_BY_KEY
 from gateway.login import TAKES, Checking, Login, LoginRules, LoginSession, Reply, Stage
 from smq.model.errors import BrokerError, ErrorCode, PeerError
 from smq.security.caller import Caller
+from smq.security.credentials import ScramMechanism, look_up
 from smq.security.decoys import Decoys
 from smq.security.mechanisms import MECHANISMS, LoginServers
 from smq.security.principals import USER, Principal
@@ -28,9 +29,8 @@ from tests.gateway.shard_api_bench import ShardBench
 from tests.shard.shard_bench import NOW, topic
 
 ALICE, BOB = Principal(USER, "alice"), Principal(USER, "bob")
-SERVERS = LoginServers(
-    UsersInMemory({"alice": "pencil", "bob": "stylus"}), Decoys(b"secret"), lambda: "servers3nonce"
-)
+USERS = UsersInMemory({"alice": "pencil", "bob": "stylus"})
+SERVERS = LoginServers(USERS, Decoys(b"secret"), lambda: "servers3nonce")
 RULES = LoginRules(MECHANISMS, SERVERS.begin, len)
 
 
@@ -45,7 +45,8 @@ def login(bench: ShardBench) -> Login:
 
 
 def renewing(bench: ShardBench, principal: Principal, mechanism: str) -> Login:
-    return Login(RULES, bench.shard, Caller(), LoginSession(principal, mechanism, 1000))
+    checked = look_up(USERS, principal.name, ScramMechanism.SCRAM_SHA_512)
+    return Login(RULES, bench.shard, Caller(), LoginSession(principal, mechanism, 1000, checked))
 
 
 def frame(name: str, version: int, request: Any) -> bytes:
@@ -132,7 +133,8 @@ def test_plain_logs_in(login: Login, version: int) -> None:
     response = answer(reply, "SaslAuthenticate", version)
     assert (response.error_code, response.auth_bytes) == (ErrorCode.NONE, b"")
     assert response.session_lifetime_ms == (len("PLAIN") if version else 0)
-    assert login.session == LoginSession(ALICE, "PLAIN", len("PLAIN"))
+    checked = look_up(USERS, "alice", ScramMechanism.SCRAM_SHA_512)
+    assert login.session == LoginSession(ALICE, "PLAIN", len("PLAIN"), checked)
 
 
 def exchange(login: Login, mechanism: str, send: Any) -> None:
@@ -151,7 +153,8 @@ def test_scram_logs_in_with_two_tokens(login: Login, mechanism: str) -> None:
         return bytes(response.auth_bytes)
 
     exchange(login, mechanism, send)
-    assert login.session == LoginSession(ALICE, mechanism, len(mechanism))
+    checked = look_up(USERS, "alice", ScramMechanism[mechanism.replace("-", "_")])
+    assert login.session == LoginSession(ALICE, mechanism, len(mechanism), checked)
 
 
 def test_tokens_come_alone_after_a_handshake_of_version_0(login: Login) -> None:
@@ -239,7 +242,8 @@ def test_a_login_is_renewed_with_its_mechanism_and_principal(bench: ShardBench) 
     again = renewing(bench, ALICE, "PLAIN")
     take(again, handshake("PLAIN"))
     take(again, token(b"\0alice\0pencil"))
-    assert again.session == LoginSession(ALICE, "PLAIN", len("PLAIN"))
+    assert again.session is not None
+    assert again.session[:3] == (ALICE, "PLAIN", len("PLAIN"))
 
 
 def test_a_renewal_with_another_mechanism_closes_at_its_first_token(bench: ShardBench) -> None:
@@ -287,14 +291,69 @@ def test_the_apis_of_a_login_are_advertised() -> None:
     assert [API_BY_KEY[key].versions for key in (17, 36)] == [range(2), range(3)]
 
 
-def test_a_password_that_is_changed_while_it_is_checked_does_not_log_in(bench: ShardBench) -> None:
-    users = UsersInMemory({"alice": "pencil"})
-    servers = LoginServers(users, Decoys(b"secret"), lambda: "nonce")
-    login = Login(LoginRules(MECHANISMS, servers.begin, len), bench.shard, Caller())
-    take(login, handshake("PLAIN"))
-    checking = login.take(memoryview(token(b"\0alice\0pencil")), NOW)
+CLOSED = Reply(b"", has_failed=True)
+
+
+@pytest.fixture
+def users() -> UsersInMemory:
+    """Users that a test may change."""
+    return UsersInMemory({"alice": "pencil"})
+
+
+@pytest.fixture
+def begun(bench: ShardBench, users: UsersInMemory) -> Login:
+    """A login by these users."""
+    servers = LoginServers(users, Decoys(b"secret"), lambda: "servers3nonce")
+    return Login(LoginRules(MECHANISMS, servers.begin, len), bench.shard, Caller())
+
+
+@pytest.mark.parametrize("password", [b"pencil", b"crayon"])
+def test_a_login_by_plain_whose_password_changes_meanwhile_is_closed_without_an_answer(
+    begun: Login, users: UsersInMemory, password: bytes
+) -> None:
+    """Whether it has the old one or the new one: it is asked again."""
+    take(begun, handshake("PLAIN"))
+    checking = begun.take(memoryview(token(b"\0alice\0" + password)), NOW)
     assert isinstance(checking, Checking)
-    checked = checking.work()
-    users.found.clear()
-    assert checking.then(checked).has_failed
-    assert login.session is None
+    try:
+        checked: bytes | BrokerError = checking.work()
+    except BrokerError as failure:
+        checked = failure
+    users.add("alice", "crayon", ScramMechanism.SCRAM_SHA_512)
+    assert checking.then(checked) == CLOSED
+    assert begun.session is None
+
+
+@pytest.mark.parametrize("password", ["pencil", "crayon"])
+def test_a_login_by_scram_whose_password_changes_meanwhile_is_closed_without_an_answer(
+    begun: Login, users: UsersInMemory, password: str
+) -> None:
+    take(begun, handshake("SCRAM-SHA-256"))
+    theirs = scramp.ScramClient(["SCRAM-SHA-256"], "alice", password)
+    first = answer(take(begun, token(theirs.get_client_first().encode())), "SaslAuthenticate", 2)
+    theirs.set_server_first(bytes(first.auth_bytes).decode())
+    users.add("alice", "crayon", ScramMechanism.SCRAM_SHA_256)
+    assert take(begun, token(theirs.get_client_final().encode())) == CLOSED
+    assert begun.session is None
+
+
+def test_a_login_goes_on_while_the_user_s_other_mechanism_gets_another_password(
+    begun: Login, users: UsersInMemory
+) -> None:
+    take(begun, handshake("SCRAM-SHA-256"))
+
+    def send(text: str) -> bytes:
+        users.add("alice", "crayon", ScramMechanism.SCRAM_SHA_512)
+        return bytes(answer(take(begun, token(text.encode())), "SaslAuthenticate", 2).auth_bytes)
+
+    exchange(begun, "SCRAM-SHA-256", send)
+    assert begun.session is not None
+
+
+@pytest.mark.parametrize("name", [b"alice", b"eve"])
+def test_a_wrong_password_is_refused_with_an_answer_whether_the_user_exists(
+    begun: Login, name: bytes
+) -> None:
+    take(begun, handshake("PLAIN"))
+    response = answer(take(begun, token(b"\0%s\0crayon" % name)), "SaslAuthenticate", 2)
+    assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED

@@ -1,7 +1,8 @@
 import pytest
 import scramp
 
-from smq.security.credentials import ScramMechanism, credential_of, salted
+from smq.security.credentials import ScramMechanism, credential_of, look_up, salted
+from smq.testing.credentials import UsersInMemory
 
 SALT, ITERATIONS = b"sixteen bytes...", 4096
 
@@ -16,3 +17,17 @@ def test_a_credential_has_the_keys_that_another_implementation_derives(
     ours = credential_of(mechanism, password, SALT, ITERATIONS)
     assert (ours.stored_key, ours.server_key) == (stored_key, server_key)
     assert (ours.salt, ours.iterations) == (SALT, ITERATIONS)
+
+
+def test_a_login_is_checked_with_a_credential_that_is_current_until_it_changes() -> None:
+    users = UsersInMemory({"alice": "pencil"})
+    sha_256, sha_512 = ScramMechanism
+    checked, nobody = look_up(users, "alice", sha_512), look_up(users, "eve", sha_512)
+    assert checked.found == users.find("alice", sha_512)
+    users.add("alice", "other", sha_256)
+    assert checked.is_current()
+    users.add("alice", "other", sha_512)
+    assert not checked.is_current()
+    assert nobody.is_current(), "there was none, and is none"
+    users.add("eve", "stylus", sha_512)
+    assert not nobody.is_current()

@@ -1,6 +1,6 @@
 import re
 
-from smq.security.credentials import ScramMechanism
+from smq.security.credentials import ScramMechanism, look_up
 from smq.security.decoys import Decoys, base36, credential_or_decoy
 from smq.testing.credentials import UsersInMemory
 
@@ -35,8 +35,9 @@ def test_keys_of_a_decoy_have_the_length_of_the_mechanism() -> None:
 
 def test_a_user_who_exists_gets_no_decoy() -> None:
     users, decoys = UsersInMemory({"alice": "pencil"}), Decoys(b"secret")
-    assert credential_or_decoy("alice", SHA_256, users, decoys) == users.find("alice", SHA_256)
-    assert credential_or_decoy("eve", SHA_256, users, decoys) == decoys.of("eve", SHA_256)
+    alice, eve = (look_up(users, name, SHA_256) for name in ("alice", "eve"))
+    assert credential_or_decoy(alice, decoys) == users.find("alice", SHA_256)
+    assert credential_or_decoy(eve, decoys) == decoys.of("eve", SHA_256)
 
 
 def test_base36_writes_numbers_as_int_reads_them() -> None:

@@ -77,6 +77,7 @@ def test_a_credential_that_is_deleted_meanwhile_is_not_current() -> None:
     users = UsersInMemory({"alice": "pencil"})
     server = PlainServer(users, Decoys(b"secret"))
     server.respond(b"\0alice\0pencil")()
-    assert server.is_current()
+    assert server.checked is not None
+    assert server.checked.is_current()
     users.found.clear()
-    assert not server.is_current()
+    assert not server.checked.is_current()

@@ -300,7 +300,7 @@ class ShardServer:
 
     def _follow_access(self) -> None:
         """Answer what waits by the rights of now, and drop who has logged in with what is no longer
-        a password."""
+        the user's password."""
         access = self._shard.access
         access.refresh()
         if access.version == self._access_version:
@@ -310,10 +310,8 @@ class ShardServer:
             self._quick_turns.limits.follow(access.version)
             self._parked.look_again()
         self.polls.look_again()
-        gone, access.changed_users = access.changed_users, set()
-        for connection in list(self.clients.by_fd.values()):
-            if connection.caller.logged_in_as in gone:
-                connection.close()
+        changed, access.changed_users = access.changed_users, set()
+        self.logins.drop_changed(changed)
 
     def _take_settings(self, config: Config) -> None:
         """Use other settings from now on."""

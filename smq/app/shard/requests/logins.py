@@ -12,7 +12,7 @@ is answered late, so that passwords are not tried quickly, and counted from when
 long its check took cannot be seen.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from functools import partial
 
 from gateway.login import Checking, Login, LoginSession, Reply
@@ -261,7 +261,6 @@ class Logins:
 
     def _log_in(self, connection: Connection, session: LoginSession) -> None:
         connection.login, connection.session = None, session
-        connection.caller.logged_in_as = session.principal.name
         self._enter(connection, session.principal)
         known = self._known[connection]
         if known.expiry is not None:
@@ -285,6 +284,16 @@ class Logins:
         caller.rights = self._shard.access.rights_of(peer)
 
     # --- sessions --------------------------------------------------------------------------------
+
+    def drop_changed(self, users: Set[str]) -> None:
+        """Close connections of these users, some of whose passwords have changed, if they have
+        logged in with such a one."""
+        for connection in [*self._known] if users else ():
+            session = connection.session
+            if session is None or session.principal.name not in users:
+                continue
+            if not session.checked.is_current():
+                connection.close()
 
     def _expire(self, connection: Connection) -> None:
         """From now on nothing is taken but a renewal; what waits is answered."""

@@ -1,0 +1,88 @@
+"""Connections end with the passwords that they have logged in with."""
+
+from pathlib import Path
+
+import pytest
+
+from smq.client.secure.logins import login_by
+from smq.model.errors import ErrorCode
+from smq.security.access import AccessView
+from smq.security.credentials import ScramMechanism
+from smq.security.published import UserCredential
+from smq.testing.credentials import UsersInMemory
+from tests.app.shard.requests.test_logins import Door, handshake, token
+from tests.app.shard_client import Client, benches, decoded, settle
+from tests.security.test_access import FakeBlock
+
+SHA_256, SHA_512 = ScramMechanism
+
+
+def logged_in_by(door: Door, mechanism: str) -> Client:
+    client, exchange = door.client(), login_by(mechanism, "alice", "pencil", "nonce")
+    client.send(handshake(mechanism))
+    said: bytes | None = exchange.first()
+    frames = 1
+    while said is not None:
+        client.send(token(said))
+        frames += 1
+        answer = decoded("SaslAuthenticate", 2, client.wait(frames)[-1])
+        assert answer.error_code == ErrorCode.NONE
+        said = exchange.next(answer.auth_bytes)
+    settle(door, client)
+    return client
+
+
+@pytest.mark.parametrize(
+    ("used", "of", "other"),
+    [
+        ("SCRAM-SHA-256", SHA_256, SHA_512),
+        ("SCRAM-SHA-512", SHA_512, SHA_256),
+        ("PLAIN", SHA_512, SHA_256),
+    ],
+)
+def test_a_connection_ends_when_the_very_credential_that_it_has_used_changes(
+    tmp_path: Path, used: str, of: ScramMechanism, other: ScramMechanism
+) -> None:
+    block = FakeBlock()
+
+    def give(**passwords: str) -> None:
+        users = UsersInMemory({})
+        for name, password in passwords.items():
+            users.add("alice", password, ScramMechanism[name])
+        block.publish(*(UserCredential(*key, each) for key, each in users.found.items()))
+
+    give(**{of.name: "pencil", other.name: "pencil"})
+    with benches(tmp_path, Door) as make:
+        door = make()
+        door.users = door.shard.access = AccessView(block, door.shard.config)
+        door.add_entrance()
+        client = logged_in_by(door, used)
+        give(**{of.name: "pencil", other.name: "crayon"})
+        settle(door, client)
+        assert not client.is_closed
+        give(**{of.name: "pencil"})
+        settle(door, client)
+        assert not client.is_closed
+        give(**{of.name: "crayon"})
+        client.wait_closed()
+
+
+def test_a_login_by_plain_ends_with_the_credential_that_it_has_used(tmp_path: Path) -> None:
+    """Which is SHA-256's if there was no other, even when there is another by now."""
+    users = UsersInMemory({})
+    users.add("alice", "pencil", SHA_256)
+    with benches(tmp_path, Door) as make:
+        door = make()
+        door.users = users
+        door.add_entrance()
+        client = logged_in_by(door, "PLAIN")
+        users.add("alice", "crayon", SHA_512)
+        door.server.logins.drop_changed({"alice"})
+        settle(door, client)
+        assert not client.is_closed
+        users.found.clear()
+        door.server.logins.drop_changed({"bob"})
+        settle(door, client)
+        assert not client.is_closed
+        door.server.logins.drop_changed({"alice"})
+        client.wait_closed()
