@@ -5,7 +5,11 @@ have marked their pages clean. The ring still has them. A repair writes them to 
 syncs these before they replace the old ones. It runs in the background; the log refuses appends
 meanwhile, so the ring does not move. A failed write-back may be of older bytes: the page cache has
 them, because a failed log drops nothing. They may be gigabytes: each fresh file replaces the old
-one before the next is made, and a repair that fails in the middle is gone on with.
+one before the next is made, and a repair that fails in the middle is gone on with. What was dropped
+before is on the disk, so it is only synced; if that fails, it is written again too.
+
+What cannot be read is not in the page cache, and nothing can be made up for there. Its file is
+written over in place: the page cache's bytes are, and the disk may read the others one day.
 
 After a failed sync, the next sync of the same file reports success, also to another process. So a
 failed sync leaves a note in the log's directory until the log is repaired. A start that finds the
@@ -31,7 +35,7 @@ from shm.kernels.base.words import (
 )
 from smq.log.files.background import Background, JobLane
 from smq.log.files.disk import told
-from smq.log.files.segment import WalSegment
+from smq.log.files.segment import UnreadableSegment, WalSegment
 from smq.log.partitions import show
 from smq.log.reading import ReadableLog
 from smq.log.sync import Syncs
@@ -40,7 +44,8 @@ NOTE = "sync-failed"
 
 
 class Rewrite(NamedTuple):
-    """A segment to rewrite: [start, end) comes from the ring, what lies before from its file."""
+    """A segment to rewrite, or to sync if the disk has it: [start, end) comes from the ring, what
+    lies before from its file."""
 
     segment: WalSegment
     start: int
@@ -128,8 +133,6 @@ class Health:
             if not ring_holds(log, since):
                 self.failed = "the ring no longer holds what must be written to the WAL again"
                 return False
-        elif not ring_holds(log, since):  # After a write-back: what was dropped is on the disk.
-            since = self._in_doubt_from = max(since, log.wal.files.footprint.oldest())
         self.is_repairing = True
         parts = deque(parts_from(log, since))
         for part in parts:
@@ -144,12 +147,14 @@ class Health:
             return
         part = parts[0]
 
-        def done(fd: int | OSError) -> None:
+        def done(fd: int | OSError | None) -> None:
             if isinstance(fd, OSError):
+                part.segment.is_on_disk = False  # The next sync of the same file would say yes.
                 self._give_up_repair(since, written, parts, fd)
                 return
             parts.popleft().segment.pins -= 1
-            self._log.wal.swap(part.segment, fd)
+            if fd is not None:
+                self._log.wal.swap(part.segment, fd)
             self._rewrite(since, max(written, part.end), parts)
 
         self._background.submit(JobLane.FILES, lambda: rewrite(self._log, part), done)
@@ -223,12 +228,13 @@ def sync_has_failed(directory: Path, boot_id: bytes) -> bool:
 def write_files_again(log: ReadableLog, since: int) -> None:
     """Replace the files that hold bytes from `since` on by fresh, synced ones.
 
-    Their content comes from the page cache. Raises OSError.
+    Their content comes from the page cache; of what former lives dropped from it nobody knows.
+    Raises OSError.
     """
     for segment in log.wal.segments:
         if segment.end > since:
             stop = min(log.words[WORD_WRITTEN], segment.end)
-            log.wal.swap(segment, log.wal.write_again(segment, log.memory.ring_view, stop, stop))
+            log.wal.swap(segment, write_segment_again(log, Rewrite(segment, stop, stop)))
 
 
 def make_durable(log: ReadableLog, boot_id: bytes, *, has_disk_frames: bool) -> None:
@@ -270,6 +276,19 @@ def parts_from(log: ReadableLog, since: int) -> list[Rewrite]:
     return parts
 
 
-def rewrite(log: ReadableLog, part: Rewrite) -> int:
+def rewrite(log: ReadableLog, part: Rewrite) -> int | None:
+    """Make a segment durable: the descriptor of its file if that was written again. Raises
+    OSError."""
+    if not part.segment.is_on_disk:
+        return write_segment_again(log, part)
+    log.wal.sync(part.segment)
+    return None
+
+
+def write_segment_again(log: ReadableLog, part: Rewrite) -> int:
     """Write a fresh, synced file and rename it over the old one; its descriptor. Raises OSError."""
-    return log.wal.write_again(part.segment, log.memory.ring_view, part.start, part.end)
+    ring = log.memory.ring_view
+    try:
+        return log.wal.write_again(part.segment, ring, part.start, part.end)
+    except UnreadableSegment:
+        return log.wal.write_over(part.segment, ring, part.start, part.end)

@@ -11,6 +11,7 @@ from smq.log.files.disk import OsDisk
 from smq.log.log import Log
 from smq.log.losses import BOOT_FILE
 from smq.log.reading import QUARANTINE, DamagedFrame
+from smq.log.repair import NOTE
 from smq.testing.disk import PAGE_BYTES, FailingDisk
 from tests.log.logs import DISK, RING_BYTES, Refused, append, batch, high_watermark, read, start
 from tests.log.test_recovery import LEVELS, contents, fill, filled
@@ -175,3 +176,31 @@ def test_a_start_rewrites_frames_that_a_failed_sync_left_in_doubt(
     again.close()
     start(tmp_path, generation=generation + 1, disk=disk, levels=LEVELS).log.close()
     assert disk.calls["create"] <= calls + 4  # The next file and spares: nothing is in doubt.
+
+
+def test_a_start_after_a_failed_sync_leaves_a_file_that_cannot_be_read_whole_in_its_place(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    """The page cache does not have the page, so a fresh file would not either; each start failed,
+    and the log stayed read-only."""
+    log = start(tmp_path, disk=disk, levels=LEVELS, segment_bytes=RING_BYTES).log
+    fill(log, 150, syncs=False)
+    disk.fail("sync")
+    log.want_sync()
+    log.push_sync()
+    disk.heal()
+    before, files = contents(log), inodes(log)
+    in_doubt = [segment.end > log.words[WORD_SYNCED] for segment in log.wal.segments]
+    bad = len(in_doubt) - 2
+    assert in_doubt[bad]
+    segment = log.wal.segments[bad]
+    log.wal.close()
+    disk.bad_places = [(segment.path.name, PAGE_BYTES, 2 * PAGE_BYTES)]
+    again = start(tmp_path, generation=1, disk=disk, levels=LEVELS, segment_bytes=RING_BYTES).log
+    assert again.failed is None
+    assert not (tmp_path / NOTE).exists()
+    changed = [a != b for a, b in zip(files, inodes(again), strict=False)]
+    assert changed == [*in_doubt[:bad], False, *in_doubt[bad + 1 :]]
+    lost = before[2].items() - everything(again, 2).items()
+    assert 0 < len(lost) <= PAGE_BYTES // 128 + 2
+    fill(again, 3, b"new")

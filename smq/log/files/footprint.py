@@ -97,10 +97,6 @@ class Footprint:
             self._run(segment, self._begin, _ignore)
             self.trim()
 
-    def oldest(self) -> int:
-        """Where the first segment begins that was not dropped; 0: there is none."""
-        return min((segment.start for segment in self._cached), default=0)
-
     def forget(self, segment: WalSegment) -> None:
         """A segment's file is given up, or another one takes its place."""
         if segment in self._cached:
@@ -170,7 +166,7 @@ class Footprint:
                 self.failed(failure)
         elif segment in self._cached:
             self._cached.remove(segment)
-            segment.is_cached = False
+            segment.is_cached, segment.is_on_disk = False, True
             self.trim()
 
 

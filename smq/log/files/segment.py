@@ -13,6 +13,10 @@ class NoSegment(OSError):
         return self.strerror or ""  # It already has its cause's errno.
 
 
+class UnreadableSegment(OSError):
+    """Some bytes of a segment's file cannot be read: the page cache does not have them."""
+
+
 @dataclass(slots=True, eq=False)
 class WalSegment:
     """One file of the WAL.
@@ -23,6 +27,7 @@ class WalSegment:
     loans         unsent answers: it is not freed while the log has space without it
     is_kept       all of it is sealed: it may be freed whenever its space is needed
     is_cached     the page cache has not dropped it (smq.log.files.footprint)
+    is_on_disk    it was dropped after its write-back: a sync makes it durable
     cache_fd      the descriptor that hears of failed write-backs; -1: none
     past_bytes    read past the page cache since it was dropped
     """
@@ -37,6 +42,7 @@ class WalSegment:
     loans: int = 0
     is_kept: bool = False
     is_cached: bool = True
+    is_on_disk: bool = False
     cache_fd: int = -1
     past_bytes: int = 0
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from smq.log.files.background import JobLane
 from smq.log.files.past_cache import PastCache
-from smq.log.files.salvage import salvage
-from smq.log.files.segment import WalSegment
+from smq.log.files.salvage import BAD_PAGES_MAX, PAGE_BYTES, salvage
+from smq.log.files.segment import UnreadableSegment, WalSegment
 from smq.log.files.segment_files import WRITE_AHEAD_BYTES, SegmentFiles
 
 LOANS_END_BELOW = 0.375  # Of wal.bytes.max, free; see space.py.
@@ -164,7 +164,7 @@ class Wal:
         """Replace a segment's file by a fresh, synced one: [start, end) from the ring, the bytes
         before from the old file. Returns its descriptor, for swap(). Runs in the background.
 
-        Raises OSError; the old file then still stands.
+        Raises OSError, UnreadableSegment; the old file then still stands.
         """
         assert segment.start <= start <= end <= segment.end
         path = self.files.new_path()
@@ -172,7 +172,7 @@ class Wal:
         try:
             for at in range(0, start - segment.start, WRITE_AHEAD_BYTES):
                 size = min(WRITE_AHEAD_BYTES, start - segment.start - at)
-                self._disk.write(fd, self._disk.read(segment.fd, size, at).data, at)
+                self._disk.write(fd, self._read_again(segment, size, at).data, at)
             self.copy(ring, fd, segment.start, start, end)
             self._disk.sync(fd)
             self._disk.rename(path, segment.path)
@@ -182,15 +182,45 @@ class Wal:
             raise
         return fd
 
+    def _read_again(self, segment: WalSegment, size: int, at: int) -> np.ndarray:
+        try:
+            return self._disk.read(segment.fd, size, at)
+        except OSError as error:
+            raise UnreadableSegment(error.errno, error.strerror) from error
+
+    def write_over(self, segment: WalSegment, ring: memoryview, start: int, end: int) -> int:
+        """As write_again(), in place, for a file of which some bytes cannot be read: the page cache
+        does not have these. What it has is written again; they stay as they are. Raises OSError.
+        """
+        with suppress(OSError):  # It may tell of the failure that is being made up for.
+            self._disk.sync(segment.fd)
+        bad_pages = 0
+        for at in range(0, start - segment.start, PAGE_BYTES):
+            size = min(PAGE_BYTES, start - segment.start - at)
+            page = self._disk.read_cached(segment.fd, size, at)
+            if page is None and bad_pages < BAD_PAGES_MAX:  # Not every system tells what is cached.
+                try:
+                    page = self._disk.read(segment.fd, size, at)
+                except OSError:
+                    bad_pages += 1
+            if page is not None:
+                self._disk.write(segment.fd, page.data, at)
+        self.copy(ring, segment.fd, segment.start, start, end)
+        self._disk.sync(segment.fd)
+        return segment.fd
+
     def swap(self, segment: WalSegment, fd: int) -> None:
-        """Use the fresh file. The old one is closed after the reads that may still use it."""
+        """Use the fresh file, or the old one again if that is `fd`. An old one is closed after the
+        reads that may still use it."""
         old, segment.fd = segment.fd, fd
+        segment.is_on_disk = False
         self.past_cache.forget(segment)
         self.files.footprint.forget(segment)
         self.files.footprint.reopen(segment)
         if segment is not self.segments[-1]:
             self.files.footprint.enter(segment)
-        self._background.submit(JobLane.READS, lambda: self._disk.close(old), lambda _: None)
+        if fd != old:
+            self._background.submit(JobLane.READS, lambda: self._disk.close(old), lambda _: None)
 
     def own_last(self, end: int) -> None:
         """Before a new life writes after the log's `end`: if a snapshot shares the last file,
@@ -199,8 +229,12 @@ class Wal:
         if segment is not None and self._disk.is_shared(segment.path):
             self.swap(segment, self.write_again(segment, memoryview(b""), end, end))
 
+    def sync(self, segment: WalSegment) -> None:
+        """Sync a segment. Raises OSError."""
+        self._disk.sync(segment.fd)
+
     def sync_from(self, position: int) -> None:
         """Sync the segments that reach beyond a position. Raises OSError."""
         for segment in self.segments:
             if segment.end > position:
-                self._disk.sync(segment.fd)
+                self.sync(segment)

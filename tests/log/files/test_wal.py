@@ -5,7 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from smq.log.files.disk import OsDisk
+from smq.log.files.disk import Disk, OsDisk
+from smq.log.files.salvage import PAGE_BYTES
+from smq.log.files.segment import UnreadableSegment
+from smq.log.files.segment_files import WalLimits
 from smq.log.files.wal import LOADS_MAX, LOANS_END_BELOW
 from smq.testing.disk import FailingDisk
 from tests.log.files.wals import RING, SIZE, HeldBackground, names, new_wal
@@ -106,3 +109,48 @@ def test_a_failed_replacement_leaves_the_old_file(tmp_path: Path, method: str) -
         wal.write_again(wal.segments[0], RING, 512, 1024)
     assert names(tmp_path) == before
     assert bytes(wal.read(0, 1024)) == bytes(RING[:1024])
+
+
+class PlacesOfWrites(FailingDisk):
+    """Notes where files are written."""
+
+    def __init__(self, inner: Disk) -> None:
+        super().__init__(inner)
+        self.places: list[tuple[int, int]] = []
+
+    def write(self, fd: int, data: memoryview, at: int) -> None:
+        """See Disk."""
+        self.places.append((at, len(data)))
+        super().write(fd, data, at)
+
+
+def test_a_file_that_cannot_be_read_whole_is_written_over_where_it_can(tmp_path: Path) -> None:
+    disk, size = PlacesOfWrites(OsDisk()), 4 * PAGE_BYTES
+    wal = new_wal(tmp_path, disk, WalLimits(size))
+    wal.write(memoryview(bytes(RING[:PAGE_BYTES]) * 4), 0, 3 * PAGE_BYTES + 100)
+    segment, before = wal.segments[0], bytes(wal.read(0, 3 * PAGE_BYTES))
+    inode = segment.path.stat().st_ino
+    disk.bad_places = [(segment.path.name, PAGE_BYTES, PAGE_BYTES + 1)]
+    ring, at = memoryview(bytearray(b"r" * size)), 3 * PAGE_BYTES
+    with pytest.raises(UnreadableSegment):
+        wal.write_again(segment, ring, at, at + 100)
+    disk.places.clear()
+    disk.fail("sync", 1)  # It tells of what is being made up for.
+    assert wal.write_over(segment, ring, at, at + 100) == segment.fd
+    assert disk.places == [(0, PAGE_BYTES), (2 * PAGE_BYTES, PAGE_BYTES), (at, 100)]
+    assert disk.calls["sync"] == 2
+    wal.swap(segment, segment.fd)
+    disk.bad_places.clear()
+    assert bytes(wal.read(0, at)) == before
+    assert bytes(wal.read(at, 100)) == b"r" * 100
+    assert segment.path.stat().st_ino == inode
+    wal.files.close()
+
+
+def test_a_file_that_is_not_written_over_whole_counts_as_that(tmp_path: Path) -> None:
+    disk = FailingDisk(OsDisk())
+    wal = new_wal(tmp_path, disk)
+    wal.write(RING, 0, SIZE)
+    disk.fail("sync", 2)
+    with pytest.raises(OSError, match="error"):
+        wal.write_over(wal.segments[0], RING, SIZE, SIZE)

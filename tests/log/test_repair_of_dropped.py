@@ -1,0 +1,89 @@
+"""Repairs of logs that have dropped segments from the page cache: the disk has these."""
+
+from pathlib import Path
+
+import pytest
+
+from shm.kernels.base.words import WORD_SYNCED, WORD_WRITTEN
+from smq.log.files.disk import OsDisk
+from smq.log.log import Log
+from smq.testing.disk import FailingDisk
+from tests.log.logs import OS, SEGMENT_BYTES, append, batch, read, start, turn
+
+
+@pytest.fixture
+def disk() -> FailingDisk:
+    return FailingDisk(OsDisk())
+
+
+def failure(log: Log) -> str | None:
+    return log.failed
+
+
+def dropped(directory: Path, disk: FailingDisk) -> tuple[Log, list[bytes]]:
+    """A log that has dropped its first segments, of which the very first came back, and what it
+    holds. Its next write-back fails."""
+    log, count = start(directory, disk=disk, levels={2: OS}).log, 0
+    log.wal.files.footprint.bytes_max = 3 * SEGMENT_BYTES
+    segments = log.wal.segments
+    while len(segments) < 10 or failure(log) is None:
+        if len(segments) == 10 and not segments[0].is_cached:
+            log.wal.files.footprint.enter(segments[0])
+            disk.fail("write_back", 1)
+        append(log, 2, batch(b"%d" % count * 800))
+        turn(log, syncs=False)
+        count += 1
+    assert failure(log) is not None
+    return log, [b"%d" % i * 800 for i in range(count)]
+
+
+def inodes(log: Log) -> list[int]:
+    return [segment.path.stat().st_ino for segment in log.wal.segments]
+
+
+def kept(log: Log, before: list[int]) -> list[bool]:
+    """Of each segment, whether its file is still the same."""
+    return [a == b for a, b in zip(before, inodes(log), strict=False)]
+
+
+def test_a_repair_syncs_what_was_dropped_and_writes_the_rest_again(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    """It read and wrote all of a log again when an old segment had come back, and one sector of it
+    that could not be read had the log fail for ever."""
+    log, expected = dropped(tmp_path, disk)
+    segments, before, made = log.wal.segments, inodes(log), disk.calls["create"]
+    on_disk = [segment.is_on_disk for segment in segments]
+    assert on_disk[0]
+    assert segments[0].is_cached
+    assert on_disk.count(True) >= 6
+    disk.bad_places = [(segments[3].path.name, 100, 101)]
+    log.tend()
+    assert failure(log) is None
+    assert kept(log, before) == on_disk[: len(before)]
+    assert disk.calls["create"] - made <= on_disk.count(False) + 3  # The next one and spares, too.
+    assert log.words[WORD_SYNCED] == log.words[WORD_WRITTEN]
+    disk.bad_places.clear()
+    turn(log, syncs=False)
+    assert list(read(log, 2).values()) == expected
+    assert not any(
+        segment.is_on_disk and not on for segment, on in zip(segments, on_disk, strict=False)
+    )
+    log.invariants()
+
+
+def test_a_dropped_segment_whose_sync_has_failed_is_written_again_too(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    log, expected = dropped(tmp_path, disk)
+    before, on_disk = inodes(log), [segment.is_on_disk for segment in log.wal.segments]
+    disk.fail("sync", 1)
+    log.tend()
+    assert failure(log) is not None
+    assert log.words[WORD_SYNCED] == 0
+    log.tend()
+    assert failure(log) is None
+    assert kept(log, before) == [False, *on_disk[1 : len(before)]]
+    turn(log, syncs=False)
+    assert list(read(log, 2).values()) == expected
+    log.invariants()
