@@ -4,6 +4,7 @@ A change is checked as Kafka's controller checks it, and is in force here at onc
 the other processes before it is answered.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 
 from smq.model.config import Config
@@ -12,12 +13,14 @@ from smq.security.access import ACCESS_BYTES_MAX, authorizer_of
 from smq.security.acls import AclBinding, AclBindingFilter
 from smq.security.credentials import ScramCredential, ScramMechanism
 from smq.security.principals import Peer
-from smq.security.published import UserCredential, encode, line_of
+from smq.security.published import Change, UserCredential, encode, line_of, line_of_change
 from smq.security.rights import Rights
 from smq.security.rules import Rules
 from smq.store.store import Store
 
 PORTION_RULES = 1000
+# What earlier publications have changed is told again to who was busy meanwhile.
+TOLD_MAX, TOLD_BYTES_MAX = 16, 64 * 1024
 _Key = AclBinding | tuple[str, ScramMechanism]
 
 
@@ -37,6 +40,9 @@ class AccessControl:
         self._lines.update(((each.user, each.mechanism), line_of(each)) for each in credentials)
         self._bytes = sum(map(_size, self._lines.values()))
         self.changes = 0
+        self._gone: dict[str, None] = {}  # Since the last publication.
+        self._come: dict[str, None] = {}
+        self._told: deque[str] | None = None  # None: what was published before is not known.
 
     def invariants(self) -> None:
         """Assert that every rule and credential has its line."""
@@ -45,9 +51,37 @@ class AccessControl:
         assert self._bytes == sum(map(_size, self._lines.values())) <= ACCESS_BYTES_MAX
 
     @property
-    def published(self) -> bytes:
-        """What the other processes get."""
-        return encode(self._lines.values())
+    def is_empty(self) -> bool:
+        """Whether there is neither a user nor a rule."""
+        return not self._lines
+
+    def publication(self) -> bytes:
+        """What the other processes get now: it follows the one before."""
+        told = deque[str]() if self._told is None else self._told
+        if self._told is not None:
+            told.append(line_of_change(Change([*self._gone], [*self._come])))
+            while len(told) > TOLD_MAX or sum(map(len, told)) > TOLD_BYTES_MAX:
+                told.popleft()
+        self._told = told
+        self._gone.clear()
+        self._come.clear()
+        return encode(self._lines.values(), told)
+
+    def _enter(self, key: _Key, line: str) -> None:
+        self._lines[key] = line
+        if line in self._gone:
+            del self._gone[line]
+        else:
+            self._come[line] = None
+
+    def _remove(self, key: _Key) -> str:
+        """Returns its line."""
+        line = self._lines.pop(key)
+        if line in self._come:
+            del self._come[line]
+        else:
+            self._gone[line] = None
+        return line
 
     def rights_of(self, peer: Peer) -> Rights:
         """What a peer may do."""
@@ -62,7 +96,7 @@ class AccessControl:
         self._tables.add_rules(new)
         for rule, line in new.items():
             self._rules.add(rule)
-            self._lines[rule] = line
+            self._enter(rule, line)
         self.changes += bool(new)
 
     def find(self, wanted: AclBindingFilter) -> Iterator[list[AclBinding]]:
@@ -79,7 +113,7 @@ class AccessControl:
         self._tables.delete_rules(gone)
         for rule in gone:
             self._rules.remove(rule)
-            self._bytes -= _size(self._lines.pop(rule))
+            self._bytes -= _size(self._remove(rule))
         self.changes += bool(gone)
 
     # --- users -----------------------------------------------------------------------------------
@@ -102,13 +136,16 @@ class AccessControl:
             _size(line) - _size(self._lines[key]) if key in self._lines else _size(line)
         )
         self._tables.put_credential(entry)
-        self._credentials[key], self._lines[key] = entry.credential, line
+        self._credentials[key] = entry.credential
+        if key in self._lines:
+            self._remove(key)
+        self._enter(key, line)
         self.changes += 1
 
     def delete_credential(self, user: str, mechanism: ScramMechanism) -> None:
         """Delete a credential that is there."""
         del self._credentials[user, mechanism]
-        self._bytes -= _size(self._lines.pop((user, mechanism)))
+        self._bytes -= _size(self._remove((user, mechanism)))
         self._tables.delete_credential(user, mechanism)
         self.changes += 1
 

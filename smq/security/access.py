@@ -1,5 +1,5 @@
 """Users and access rules as one of our processes knows them: it follows what the coordinator
-publishes.
+publishes. That takes as long as what has changed is much, but for a copy of all.
 
 The authorizer looks at the version before each decision. So what a client is told to be changed
 holds for every request that it sends from then on, in every process.
@@ -14,7 +14,7 @@ from smq.security.acls import AclBinding
 from smq.security.authorizer import Authorizer
 from smq.security.credentials import ScramCredential, ScramMechanism
 from smq.security.principals import Peer, parse_super_users
-from smq.security.published import UserCredential, decode, entries_of
+from smq.security.published import Change, UserCredential, changes_of, decode, entries_of
 from smq.security.rights import Rights
 from smq.security.rules import Rules
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 ACCESS_BYTES_MAX = 16 * 1024 * 1024
 """Of all lines: a hundred thousand rules. Beyond, none is added."""
+
+PUBLISHED_BYTES_MAX = ACCESS_BYTES_MAX + 128 * 1024
+"""With what has changed."""
 
 
 def authorizer_of(config: Config, rules: Rules) -> Authorizer | None:
@@ -105,17 +108,26 @@ class AccessView:
     def refresh(self) -> int:
         """Take what was published since; returns its version."""
         if self._block.has_moved(self.version):
+            before = self.version
             self.version, published = self._block.read()
-            self._take(decode(published))
+            changes = changes_of(published, self.version - before)
+            if changes is None:
+                changes = [self._change_to(decode(published))]
+            for each in changes:
+                self._take(each)
         return self.version
 
-    def _take(self, lines: list[str]) -> None:
+    def _change_to(self, lines: list[str]) -> Change:
+        """What has to change so that there are these lines: all are looked at."""
+        known, there = self._entries, set(lines)
+        gone = [line for line in known if line not in there]
+        return Change(gone, [line for line in lines if line not in known])
+
+    def _take(self, change: Change) -> None:
         known = self._entries
-        there = set(lines)
-        for line in [line for line in known if line not in there]:
+        for line in change.gone:
             self._forget(known.pop(line))
-        new = [line for line in lines if line not in known]
-        for line, entry in zip(new, entries_of(new), strict=True):
+        for line, entry in zip(change.come, entries_of(change.come), strict=True):
             known[line] = self._enter(entry)
 
     def _forget(self, entry: UserCredential | AclBinding) -> None:

@@ -1,10 +1,12 @@
-"""Users and access rules as the coordinator publishes them to our other processes: a line each.
+"""Users and access rules as the coordinator publishes them to our other processes: a line each,
+behind one that tells what the last publications have changed.
 
+    [[[lines that went], [lines that came]], ...]     by publication, the last one's last; or []
     ["user", name, mechanism, salt, stored key, server key, iterations]     keys in hexadecimal
     ["rule", resource type, name, pattern type, principal, host, operation, permission]
 
-A line is JSON, so that it has no line break. What did not change keeps its line: who follows them
-compares lines, and reads only new ones.
+A line is JSON, so that it has no line break. What did not change keeps its line. Who has followed
+until a few publications ago reads only the changes; who has not compares lines, and reads new ones.
 """
 
 import json
@@ -72,11 +74,33 @@ def _rule(  # noqa: PLR0913, PLR0917  (a line's parts)
     return AclBinding(pattern, entry)
 
 
-def encode(lines: Iterable[str]) -> bytes:
-    """The bytes to publish."""
-    return "\n".join(lines).encode()
+class Change(NamedTuple):
+    """The lines that a publication has removed and added."""
+
+    gone: list[str]
+    come: list[str]
+
+
+def line_of_change(change: Change) -> str:
+    """What a publication has changed, as the next ones tell it."""
+    return json.dumps(change)
+
+
+def encode(lines: Iterable[str], changes: Iterable[str] = ()) -> bytes:
+    """The bytes to publish, b"" if there is nothing; `changes` are by line_of_change."""
+    text = "\n".join([f"[{','.join(changes)}]", *lines])
+    return b"" if text == "[]" else text.encode()
 
 
 def decode(published: bytes) -> list[str]:
     """The lines that `encode` was given."""
-    return published.decode().split("\n") if published else []
+    return published.decode().split("\n")[1:]
+
+
+def changes_of(published: bytes, count: int) -> list[Change] | None:
+    """What the last `count` publications have changed, the first one first; None: it is not
+    told."""
+    changes = json.loads(published.partition(b"\n")[0] or b"[]")
+    if count > len(changes):
+        return None
+    return [Change(*each) for each in changes[len(changes) - count :]]

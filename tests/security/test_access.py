@@ -9,7 +9,7 @@ from smq.security.access import AccessView
 from smq.security.acls import AclBinding, Operation, Permission, ResourceType
 from smq.security.credentials import ScramCredential, ScramMechanism
 from smq.security.principals import Peer, Principal
-from smq.security.published import UserCredential, encode, line_of
+from smq.security.published import Change, UserCredential, encode, line_of, line_of_change
 from tests.model.configs import config_of
 from tests.security.test_authorizer import rule
 
@@ -29,6 +29,10 @@ class FakeBlock:
     def publish(self, *entries: UserCredential | AclBinding) -> None:
         self.version, self.value = self.version + 1, encode(map(line_of, entries))
         self.words[0] = self.version
+
+    def tell(self, lines: list[str], *changes: Change, behind: int = 1) -> None:
+        self.version += behind
+        self.value = encode(lines, map(line_of_change, changes))
 
     def has_moved(self, version: int) -> bool:
         return self.version != version
@@ -52,6 +56,28 @@ def test_a_rule_decides_from_the_moment_it_is_published() -> None:
     assert not rights.topic(Operation.READ, "a")
     block.publish()
     assert not rights.topic(Operation.READ, "a")
+    access.invariants()
+
+
+def test_a_view_that_has_followed_so_far_reads_only_the_changes() -> None:
+    """With a hundred thousand rules a look at all took 60 ms for each that came."""
+    block = FakeBlock()
+    access = AccessView(block, ON)
+    rights = access.rights_of(ALICE)
+    block.publish(rule("a", Operation.READ), rule("b", Operation.READ), credential("carol"))
+    assert rights.topic(Operation.READ, "a")
+    others = ["lines that nobody reads"]
+    a, b, c = (line_of(rule(name, Operation.READ)) for name in "abc")
+    block.tell(others, Change([a], [c]))
+    assert not rights.topic(Operation.READ, "a")
+    assert rights.topic(Operation.READ, "b")
+    assert rights.topic(Operation.READ, "c")
+    carol, changed = line_of(credential("carol")), line_of(credential("carol", b"other"))
+    block.tell(others, Change([c], []), Change([carol], [changed]), Change([b], []), behind=3)
+    assert not rights.topic(Operation.READ, "c")
+    assert access.find("carol", SHA_256) == credential("carol", b"other").credential
+    assert access.changed_users == {"carol"}
+    assert access.version == block.version
     access.invariants()
 
 

@@ -276,9 +276,9 @@ class CoordinatorServer:
         access, topics = self._coordinator.access, self._coordinator.topics
         if access.changes != self._published_access:  # First: a shard serves once it has a catalog.
             # A coordinator before this one may have committed a change, and told nobody.
-            is_news = self._published_access >= 0 or bool(access.published)
+            is_news = self._published_access >= 0 or not access.is_empty
             self._published_access = access.changes
-            self._publish_access(access.published)
+            self._publish_access(access.publication())
             for node in self._coordinator.config.node_ids if is_news else ():
                 self._errands.ask(node, FollowRights(), lambda _: None)
         if topics.changes != self._published_changes:

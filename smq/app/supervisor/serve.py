@@ -63,7 +63,7 @@ from smq.model.config import Config
 from smq.model.config_rules import size, size_wal
 from smq.model.errors import MadeByNewer
 from smq.model.printable import printable
-from smq.security.access import ACCESS_BYTES_MAX
+from smq.security.access import PUBLISHED_BYTES_MAX
 from smq.security.listener_rules import problems_of_listeners
 from smq.security.listeners import UNIX, Endpoint, listeners_of
 from smq.store.database import refuse_newer as refuse_newer_database
@@ -115,7 +115,7 @@ def serve(config: Config, memory_bytes: int, mains: Mains, warm: Callable[[], No
         log_count=meta.log_count,
         nodes=ClusterBlock.create(config.node_ids, os.getpid(), wall_ms()),
         catalog=CatalogBlock.create(),
-        access=CatalogBlock.create(ACCESS_BYTES_MAX, "smq-access"),
+        access=CatalogBlock.create(PUBLISHED_BYTES_MAX, "smq-access"),
         timings=Timings.create(config.node_ids),
         logs={log: _log_memory(log, config) for log in range(meta.log_count)},
         tcp_listeners=tcp_listeners,
