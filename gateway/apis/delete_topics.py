@@ -40,7 +40,8 @@ def handle(
     # Look topics up in the former catalog: building a new one per topic would take too long.
     charge = context.charge(STRICT_FROM)
     deletion, names = _Deletion(context, charge), list(counts)
-    deletion.find_twice(request.topics)
+    for _ in deletion.find_twice(request.topics):
+        yield DeleteTopicsResponse()
     for first in range(0, max(1, len(names)), PART_TOPICS):
         found = [
             deletion.find(DeleteTopicState(name=name, topic_id=UUID(bytes=key)), counts[name, key])
@@ -60,18 +61,24 @@ class _Deletion:
         self._twice: set[str] = set()
         self._due: list[Topic] = []
 
-    def find_twice(self, asked: Sequence[DeleteTopicState]) -> None:
-        """Find the topics that are asked for by name and by id, where both may be deleted."""
+    def find_twice(self, asked: Sequence[DeleteTopicState]) -> Iterator[None]:
+        """Find the topics that are asked for by name and by id, where both may be deleted; in
+        steps."""
         ids = [each.topic_id for each in asked if each.name is None]
         topics = map(self._catalog.find_by_id, ids)
         by_id = {topic.name for topic in topics if topic is not None}
-        both = by_id & {each.name for each in asked}
-        self._twice = {name for name in both if self._may_delete(name)}
+        both = list(by_id & {each.name for each in asked})
+        for first in range(0, len(both), PART_TOPICS):
+            yield
+            self._twice |= {
+                name for name in both[first : first + PART_TOPICS] if self._may_delete(name)
+            }
 
     def _may_delete(self, name: str) -> bool:
         rights = self._rights
-        allowed = rights.topic(Operation.DELETE, name) and rights.topic(Operation.DESCRIBE, name)
-        return self._may_all or allowed
+        return self._may_all or (
+            rights.topic(Operation.DELETE, name) and rights.topic(Operation.DESCRIBE, name)
+        )
 
     def find(self, asked: DeleteTopicState, count: int) -> DeletableTopicResult | None:
         """Find one more topic; returns its row of the answer. None: that of its id stands for it,

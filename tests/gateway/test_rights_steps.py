@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gateway.apis.bounds import WHOLE_ELEMENTS_MAX
 from gateway.coordinator_dispatch import dispatch as coordinate
 from gateway.dispatch import dispatch
 from gateway.parts import Parts
@@ -38,18 +39,22 @@ from smq.wire.generated.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from smq.wire.generated.create_acls import AclCreation, CreateAclsRequest
+from smq.wire.generated.create_topics import CreatableTopic, CreateTopicsRequest
 from smq.wire.generated.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from smq.wire.generated.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from smq.wire.generated.describe_acls import DescribeAclsRequest
 from smq.wire.generated.describe_topic_partitions import DescribeTopicPartitionsRequest
 from smq.wire.generated.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from smq.wire.generated.metadata import MetadataRequest
-from tests.gateway.apis.rights import super_user
+from tests.gateway.apis.rights import limited, super_user
 from tests.gateway.coordinator_bench import NODES, CoordinatorBench, relayed
+from tests.gateway.groups import make_topic
 from tests.gateway.shard_api_bench import ShardBench
 from tests.security.test_access import ON, FakeBlock
 from tests.shard.shard_bench import NOW, topic
 
 COUNT, AT_ONCE = 10_000, 900
+NAMED_MAX = 2 * WHOLE_ELEMENTS_MAX
 STEP_S_MAX = 0.010
 PEER = Peer(Principal("User", "u7"), "10.0.0.7")
 
@@ -204,6 +209,45 @@ def test_no_step_of_a_change_or_a_look_at_all_takes_ten_milliseconds(
             fastest.append(steps_of(bench, api, version, make(run)))
     assert max(map(min, zip(*fastest, strict=False))) < STEP_S_MAX
     access.invariants()
+
+
+def namings(bench: CoordinatorBench, _run: int) -> DeleteTopicsRequest:
+    """Each topic by its name and by its id."""
+    topics = bench.coordinator.topics.catalog.by_name.values()
+    states = [DeleteTopicState(name=each.name) for each in topics]
+    states += [DeleteTopicState(topic_id=each.id) for each in topics]
+    return DeleteTopicsRequest(topics=states)
+
+
+def wishes(_bench: CoordinatorBench, run: int) -> CreateTopicsRequest:
+    rows = [
+        CreatableTopic(name=f"topic-{run}{each:04}", num_partitions=1, replication_factor=1)
+        for each in range(NAMED_MAX)
+    ]
+    return CreateTopicsRequest(topics=rows)
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "make"),
+    [("CreateTopics", 5, wishes), ("DeleteTopics", 6, namings)],
+    ids=["create", "delete"],
+)
+def test_no_step_of_a_limited_clients_change_of_topics_takes_ten_milliseconds(
+    bench: CoordinatorBench,
+    api: str,
+    version: int,
+    make: Callable[[CoordinatorBench, int], object],
+) -> None:
+    limited(bench, "u7", "")
+    bench.coordinator.access.create(bindings())
+    for each in range(NAMED_MAX // 2):
+        make_topic(bench, f"topic-{each:05}")
+    fastest = []
+    for run in range(3):
+        request = make(bench, run)
+        with uncollected():
+            fastest.append(steps_of(bench, api, version, request))
+    assert max(map(min, zip(*fastest, strict=True))) < STEP_S_MAX
 
 
 def test_a_shard_takes_what_was_published_in_less_than_ten_milliseconds() -> None:
