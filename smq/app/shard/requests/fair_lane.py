@@ -24,7 +24,7 @@ class _Awaited(NamedTuple):
 
 
 class FairLane:
-    """The work of one shard's logins. A connection waits for one piece at most."""
+    """The work of one kind of one shard's logins. A connection waits for one piece at most."""
 
     def __init__(self, submit: Submit) -> None:
         self._submit = submit

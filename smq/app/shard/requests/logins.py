@@ -21,6 +21,7 @@ from shm.kernels.base.wire import SIZE_BYTES
 from shm.peer import peer_of
 from smq.app.process import clock
 from smq.app.process.clock import monotonic_ns
+from smq.app.process.lane import ThreadLane
 from smq.app.process.loop import Loop, Timer
 from smq.app.process.unix_users import principal_of_user
 from smq.app.shard.connections.connection import Connection, Slot
@@ -59,7 +60,9 @@ class Guest:
 class Logins:
     """The logins of one shard.
 
-    submit        hashes passwords and finds users' names, away from the loop, fairly by `lane`
+    submit        hashes passwords away from the loop, fairly by `lane`
+    names         finds users' names likewise, in a thread of its own: a directory service may take
+                  seconds
     release       takes a connection back from a kernel's tables
     notices       of failed logins, for the operator
     """
@@ -75,6 +78,7 @@ class Logins:
         self._loop, self._shard, self._replies = loop, shard, replies
         self._release = release
         self.lane = FairLane(submit)
+        self.names = FairLane(ThreadLane(loop, "users").submit)
         self.newcomers = Newcomers(loop)
         self._known: dict[Connection, Guest] = {}
         self.logged_in_count = self.failed_count = self.expired_count = 0
@@ -125,12 +129,13 @@ class Logins:
                 self._enter(connection, principal)
                 self._replies.change(connection)
 
-        self.lane.add(connection, address, partial(principal_of_user, uid), found)
+        self.names.add(connection, address, partial(principal_of_user, uid), found)
 
     def gone(self, connection: Connection) -> None:
         """It is closed."""
         self.newcomers.forget(connection)
         self.lane.forget(connection)
+        self.names.forget(connection)
         if connection.tls is not None and connection.tls.has_failed:
             self.failed_count += 1
         known = self._known.pop(connection, None)

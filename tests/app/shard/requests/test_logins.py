@@ -447,6 +447,20 @@ def test_another_user_s_requests_wait_for_its_name(unix_door: UnixDoor) -> None:
     assert len(unix_door.server.logins.newcomers) == 0
 
 
+def test_a_name_that_is_found_slowly_holds_no_password_up(unix_door: UnixDoor) -> None:
+    directory_service, logins = HeldLane(), unix_door.server.logins
+    logins.names = FairLane(directory_service.submit)
+    unix_door.add_entrance(users={})
+    client = unix_door.client()
+    assert len(directory_service.given) == 1
+    checked: list[bytes | OSError] = []
+    logins.lane.add("a connection", "10.0.0.1", lambda: b"right", checked.append)
+    turn_until(unix_door.loop, lambda: bool(checked))
+    client.send(versions(1))
+    directory_service.run()
+    client.wait(1)
+
+
 def test_a_user_who_connects_for_ever_leaves_room_for_others(tmp_path: Path) -> None:
     with benches(tmp_path, UnixDoor) as make:
         door = make(max_connections=8)
