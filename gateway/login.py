@@ -109,7 +109,6 @@ class Login:
         self._mechanism = ""
         self._server: SaslServer | None = None
         self._is_raw = False  # Tokens come without a header.
-        self._has_erred = False  # Clients ask once more, by a version that there is.
         self.session: LoginSession | None = None
 
     def take(self, frame: memoryview, now: Now) -> Reply | Checking:
@@ -141,10 +140,6 @@ class Login:
         assert isinstance(response, ApiVersionsResponse)
         if response.error_code == ErrorCode.NONE:
             self._stage = TAKES[self._stage][VERSIONS]
-        elif self._has_erred:
-            raise PeerError("versions of an unknown version, again")
-        else:
-            self._has_erred = True
         return Reply(_encoded(header, response))
 
     def _shake_hands(self, header: RequestHeader, mechanism: str) -> Reply:

@@ -105,10 +105,9 @@ class ShardServer:
         )  # fmt: skip
         self._held = quick_turns.held
         replies = self._replies = Replies(acks, answering, quick_turns.note)
-        logins = self.logins = Logins(
-            loop, shard, replies, submit or ThreadLane(loop, "logins").submit, self._release
-        )
         self.clients = Clients(loop, shard, self, self._welcome, quick_turns.last_used_ns)
+        hashing, shared = submit or ThreadLane(loop, "logins").submit, self.clients.shared
+        logins = self.logins = Logins(loop, shard, replies, hashing, self._release, shared)
         unfinished = UnfinishedRequests(steps, peers, shard, in_steps, replies, self._buffers)
         self.requests = requests_of(steps, shard, producing, fetching, replies, unfinished, times)
         self.requests.renews = logins.renews
@@ -174,9 +173,9 @@ class ShardServer:
 
     def readable(self, connection: Connection) -> None:
         """See ConnectionOwner."""
-        if connection.tls is not None and connection.tls.waits:
-            self._read_on(connection)
-            return
+        self.logins.run(connection, self._read)
+
+    def _read(self, connection: Connection) -> None:
         self._replies.touch(connection)
         self._release(connection)
         buffer = self._buffers.take(connection.rest)
@@ -241,10 +240,16 @@ class ShardServer:
 
     def resumable(self, connection: Connection) -> None:
         """See ConnectionOwner."""
+        self.logins.run(connection, self._take_rest)
+
+    def _take_rest(self, connection: Connection) -> None:
         self._replies.touch(connection)
         buffer = self._buffers.take(connection.rest)
         self._take(connection, buffer)
         self._put_back(connection, buffer)
+        may_read = not (connection.closed or connection.is_closing or connection.is_full)
+        if may_read and connection in self.logins.newcomers:
+            self._read(connection)  # It may have waited for its turn to do so.
 
     def _resume(self, connection: Connection, buffer: Buffer, produced: Produced) -> None:
         """Continue with the requests of a connection that a kernel left."""
@@ -284,7 +289,7 @@ class ShardServer:
 
     def _begin_turn(self) -> None:
         self._room.begin_turn()
-        self.clients.shared_by_tls.begin_turn()
+        self.clients.shared.begin_turn()
         self._follow_access()
         if self._read_catalog():
             if self._shard.config is not self._config:

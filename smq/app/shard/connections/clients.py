@@ -30,7 +30,7 @@ class Clients:
     """By descriptor in `by_fd`. `owner` serves them.
 
     welcome          a client has come through an entrance
-    shared_by_tls    what TLS connections share in a turn
+    shared           what connections share in a turn
     kernel_used_ns   when a kernel last took a descriptor's input (monotonic)
     """
 
@@ -46,7 +46,7 @@ class Clients:
         self._quotas = shard.quotas
         self._welcome, self._kernel_used_ns = welcome, kernel_used_ns
         self._acceptors: list[Acceptor] = []
-        self.shared_by_tls = SharedTurn()
+        self.shared = SharedTurn()
         self.by_fd: dict[int, Connection] = {}
         self._users: dict[int, int] = {}  # By descriptor, of connections by unix sockets, and …
         self._counts: Counter[int] = Counter()  # … how many each user has.
@@ -89,7 +89,7 @@ class Clients:
         if address[0] == sock.getsockname()[0]:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, HOST_SEND_BYTES)
         caller, context = Caller(written(address[0]), address[1]), entrance.context
-        spoken = sock if context is None else TlsSocket(sock, context(), self.shared_by_tls)
+        spoken = sock if context is None else TlsSocket(sock, context(), self.shared)
         self._serve(Connection(self._loop, spoken, caller, self._owner), entrance)
 
     def _serve(self, connection: Connection, entrance: Entrance) -> None:

@@ -310,7 +310,7 @@ class Connection:
 
         def unmute() -> None:
             self._muted = None
-            self._resume()
+            self.resume()
 
         self._muted = self._loop.call_no_sooner(self._muted, delay_ms, unmute)
 
@@ -344,14 +344,15 @@ class Connection:
         if self.is_closing and not self.slots:
             self.close()
         elif not self._events & _READ and not self.is_full:
-            self._loop.call_later(0, self._resume)
+            self._loop.call_later(0, self.resume)
 
     def _may_send(self) -> bool:
         if self._is_blocked:
             self._release_behind()  # What was answered meanwhile.
         return not (self.closed or self._is_blocked or self._is_loading)
 
-    def _resume(self) -> None:
+    def resume(self) -> None:
+        """Read on, unless it is full still, and take the requests received before."""
         if not self.closed and not self._events & _READ and not self.is_full:
             self._listen_to(self._events | _READ)
             self._owner.resumable(self)

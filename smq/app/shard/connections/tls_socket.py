@@ -18,15 +18,17 @@ from smq.security.tls import WRITE_BYTES_MAX, TlsEngine
 RECEIVE_BYTES = 256 * 1024  # Of ciphertext at once. It is copied into OpenSSL's memory.
 HANDSHAKE_BYTES = 16 * 1024  # Before the handshake is complete.
 OWN_BYTES_MAX = 64 * 1024  # Of TLS itself, which the client does not take: new keys.
-HANDSHAKES_NS = 8_000_000  # What handshakes may take of a turn, all connections together.
+# What all connections together may take of a turn before their logins: with what comes to it, such
+# as sending their answers, nobody else waits for more than 10 ms.
+NEWCOMERS_NS = 4_000_000
 
 
 class SharedTurn:
-    """What the TLS connections of a shard share: the time of this turn's handshakes, of which the
-    first is always taken, and memory to receive into."""
+    """What the connections of a shard share: the time that this turn has for handshakes and
+    logins, of which the first is always taken, and memory to receive TLS into."""
 
     def __init__(self) -> None:
-        self._spent_ns = 0
+        self._spent_ns, self._is_counting = 0, False
 
     @cached_property
     def room(self) -> memoryview:
@@ -39,16 +41,20 @@ class SharedTurn:
 
     @property
     def is_spent(self) -> bool:
-        """Whether further handshakes wait for the next turn."""
-        return self._spent_ns >= HANDSHAKES_NS
+        """Whether further handshakes and logins wait for the next turn."""
+        return self._spent_ns >= NEWCOMERS_NS
 
     def spend(self, work: Callable[[], None]) -> None:
-        """Do a step of a handshake."""
-        began_ns = monotonic_ns()
+        """Do a step of a handshake or a login; one within another counts once."""
+        if self._is_counting:
+            work()
+            return
+        began_ns, self._is_counting = monotonic_ns(), True
         try:
             work()
         finally:
             self._spent_ns += monotonic_ns() - began_ns
+            self._is_counting = False
 
 
 class TlsSocket:
@@ -70,12 +76,6 @@ class TlsSocket:
     def is_established(self) -> bool:
         """Whether the handshake is complete."""
         return self._engine.is_established
-
-    @property
-    def waits(self) -> bool:
-        """Whether its handshake goes on in a later turn: handshakes have had their time of this
-        one."""
-        return self._shared.is_spent and not self._engine.is_established
 
     @property
     def wants_turn(self) -> bool:

@@ -6,10 +6,10 @@
 
 On a unix socket the kernel says which user has connected, and only the name is looked up.
 
-Until then a connection is a newcomer: its bytes, its time and the number of its like are bounded,
-and no kernel touches it. Answers to a login stand in the order of the requests before it. A failure
-is answered late, so that passwords are not tried quickly, and counted from when the token came: how
-long its check took cannot be seen.
+Until then a connection is a newcomer: its bytes, its time, the number of its like, and what they
+take of a turn together are bounded, and no kernel touches it. Answers to a login stand in the order
+of the requests before it. A failure is answered late, so that passwords are not tried quickly, and
+counted from when the token came: how long its check took cannot be seen.
 """
 
 from collections.abc import Callable, Mapping, Set
@@ -27,8 +27,9 @@ from smq.app.process.unix_users import principal_of_user
 from smq.app.shard.connections.connection import Connection, Slot
 from smq.app.shard.connections.entrance import Entrance
 from smq.app.shard.connections.newcomers import Newcomers
+from smq.app.shard.connections.newcomers_queue import NewcomersQueue
 from smq.app.shard.connections.receive import Buffer
-from smq.app.shard.connections.tls_socket import TlsSocket
+from smq.app.shard.connections.tls_socket import SharedTurn, TlsSocket
 from smq.app.shard.requests.fair_lane import FairLane, Submit
 from smq.app.shard.requests.replies import Replies
 from smq.model.errors import BrokerError, ErrorCode, PeerError
@@ -40,6 +41,7 @@ from smq.wire.generated import apis
 
 RENEWALS_NS = 1_000_000_000  # A login is renewed at most once a second, as in Kafka.
 NOTICES_NS = 60 * 1_000_000_000  # Failed logins are told of once a minute.
+FRAMES_A_TURN = 4  # Of one newcomer: as many as a login has, if it sends all of them at once.
 KEY_BYTES = 2
 _FAILED = {int(ErrorCode.SASL_AUTHENTICATION_FAILED): 1}
 
@@ -64,22 +66,24 @@ class Logins:
     names         finds users' names likewise, in a thread of its own: a directory service may take
                   seconds
     release       takes a connection back from a kernel's tables
+    shared        the time that newcomers have of a turn
     notices       of failed logins, for the operator
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  (what they share with the server)
         self,
         loop: Loop,
         shard: Shard,
         replies: Replies,
         submit: Submit,
         release: Callable[[Connection], None],
+        shared: SharedTurn,
     ) -> None:
         self._loop, self._shard, self._replies = loop, shard, replies
         self._release = release
         self.lane = FairLane(submit)
         self.names = FairLane(ThreadLane(loop, "users").submit)
-        self.newcomers = Newcomers(loop)
+        self.newcomers, self._queue = Newcomers(loop), NewcomersQueue(loop, shared)
         self._known: dict[Connection, Guest] = {}
         self.logged_in_count = self.failed_count = self.expired_count = 0
         self._told_count, self._told_ns = 0, 0
@@ -88,6 +92,7 @@ class Logins:
     def invariants(self) -> None:
         """Assert that each newcomer is known, and that no kernel may serve it."""
         self.newcomers.invariants()
+        self._queue.invariants()
         for each in self.newcomers:
             assert isinstance(each, Connection)
             assert each in self._known
@@ -134,6 +139,7 @@ class Logins:
     def gone(self, connection: Connection) -> None:
         """It is closed."""
         self.newcomers.forget(connection)
+        self._queue.forget(connection)
         self.lane.forget(connection)
         self.names.forget(connection)
         if connection.tls is not None and connection.tls.has_failed:
@@ -141,6 +147,13 @@ class Logins:
         known = self._known.pop(connection, None)
         if known is not None and known.expiry is not None:
             known.expiry.cancel()
+
+    def run(self, connection: Connection, work: Callable[[Connection], None]) -> None:
+        """Do what a connection wants; newcomers have turns."""
+        if connection.needs_loop and connection in self.newcomers:
+            self._queue.run(connection, work)
+        else:
+            work(connection)
 
     def room(self, connection: Connection, view: memoryview) -> memoryview:
         """Where to receive: a newcomer's bytes are bounded."""
@@ -169,13 +182,14 @@ class Logins:
     # --- logins ----------------------------------------------------------------------------------
 
     def take(self, connection: Connection, buffer: Buffer) -> None:
-        """Take what a connection says to log in, until it has."""
+        """Take what a connection says to log in, until it has; of a newcomer some of it a turn."""
+        taken = 0
         while (
             connection.login is not None
             and not (connection.closed or connection.is_closing or connection.is_full)
             and (frame := self._frame(buffer)) is not None
         ):
-            began_ns = monotonic_ns()
+            taken, began_ns = taken + 1, monotonic_ns()
             try:
                 reply = connection.login.take(frame, clock.now())
             except PeerError:
@@ -184,6 +198,8 @@ class Logins:
                 self._check(connection, reply, began_ns)
             else:
                 self._carry(connection, reply, began_ns)
+            if taken == FRAMES_A_TURN and connection in self.newcomers and not connection.is_full:
+                self._queue.wait(connection)
 
     def _frame(self, buffer: Buffer) -> memoryview | None:
         """The next frame, which is taken, an empty one if its size is impossible; None: it is not

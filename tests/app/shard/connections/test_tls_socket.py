@@ -227,11 +227,10 @@ def test_a_client_that_asks_for_new_keys_and_takes_none_is_closed(bench: Bench) 
 def test_handshakes_of_a_turn_share_their_time(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "HANDSHAKES_NS", 1)
+    monkeypatch.setattr(module, "NEWCOMERS_NS", 1)
     bench.client.shake_hands()
     bench.shared.spend(lambda: None)
     assert bench.shared.is_spent
-    assert bench.server.waits
     bench.say()
     assert bench.receive(in_a_new_turn=False) is None
     bench.hear()
@@ -246,9 +245,8 @@ def test_no_turn_of_handshakes_keeps_requests_waiting(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.connect()
-    monkeypatch.setattr(module, "HANDSHAKES_NS", 0)
+    monkeypatch.setattr(module, "NEWCOMERS_NS", 0)
     assert bench.shared.is_spent
-    assert not bench.server.waits
     bench.client.tls.write(b"request")
     bench.say()
     assert bench.receive(in_a_new_turn=False) == b"request"
