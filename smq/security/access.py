@@ -5,6 +5,9 @@ The authorizer looks at the version before each decision. So what a client is to
 holds for every request that it sends from then on, in every process.
 """
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -12,7 +15,7 @@ import numpy as np
 from smq.model.config import Config
 from smq.security.acls import AclBinding
 from smq.security.authorizer import Authorizer
-from smq.security.credentials import ScramCredential, ScramMechanism
+from smq.security.credentials import Profile, ScramCredential, ScramMechanism, profile_of, some_of
 from smq.security.principals import Peer, parse_super_users
 from smq.security.published import Change, UserCredential, changes_of, decode, entries_of
 from smq.security.rights import Rights
@@ -88,7 +91,9 @@ class AccessView:
         self._block, self.rules = block, Rules()
         self.authorizer = authorizer_of(config, self.rules)
         self._entries: dict[str, UserCredential | AclBinding] = {}
-        self._credentials: dict[tuple[str, ScramMechanism], ScramCredential] = {}
+        self._credentials: dict[str, dict[ScramMechanism, ScramCredential]] = {}  # By user.
+        self._profiles: Counter[Profile] = Counter()
+        self._some_profiles: Sequence[Profile] | None = None  # Of these; None: they have changed.
         self.version = 0
         self.changed_users: set[str] = set()
         self.when_rule_changes: Callable[[AclBinding], None] = _nobody
@@ -103,7 +108,9 @@ class AccessView:
     def invariants(self) -> None:
         """Assert that the index and the credentials are those of the lines."""
         self.rules.invariants()
-        assert len(self.rules) + len(self._credentials) == len(self._entries)
+        assert len(self.rules) + sum(map(len, self._credentials.values())) == len(self._entries)
+        assert self._profiles == Counter(map(profile_of, self._credentials.values()))
+        assert all(self._profiles.values())
 
     def refresh(self) -> int:
         """Take what was published since; returns its version."""
@@ -135,7 +142,8 @@ class AccessView:
             self.rules.remove(entry)
             self.when_rule_changes(entry)
         else:
-            del self._credentials[entry.user, entry.mechanism]
+            with self._profiled(entry.user) as its:
+                del its[entry.mechanism]
             self.changed_users.add(entry.user)
 
     def _enter(self, entry: UserCredential | AclBinding) -> UserCredential | AclBinding:
@@ -143,13 +151,38 @@ class AccessView:
             self.rules.add(entry)
             self.when_rule_changes(entry)
         else:
-            self._credentials[entry.user, entry.mechanism] = entry.credential
+            with self._profiled(entry.user) as its:
+                its[entry.mechanism] = entry.credential
         return entry
+
+    @contextmanager
+    def _profiled(self, user: str) -> Iterator[dict[ScramMechanism, ScramCredential]]:
+        """A user's credentials, which are to be changed."""
+        its = self._credentials.setdefault(user, {})
+        before = profile_of(its)
+        yield its
+        after = profile_of(its)
+        if not its:
+            del self._credentials[user]
+        if before != after:
+            self._some_profiles = None
+            self._profiles[after] += bool(after)
+            self._profiles[before] -= bool(before)
+            for each in (before, after):
+                if not self._profiles[each]:
+                    del self._profiles[each]
 
     def find(self, user: str, mechanism: ScramMechanism) -> ScramCredential | None:
         """A user's credential; None: there is none."""
         self.refresh()
-        return self._credentials.get((user, mechanism))
+        return self._credentials.get(user, {}).get(mechanism)
+
+    def profiles(self) -> Sequence[Profile]:
+        """See Credentials."""
+        self.refresh()
+        if self._some_profiles is None:
+            self._some_profiles = some_of(self._profiles)
+        return self._some_profiles
 
     def rights_of(self, peer: Peer) -> Rights:
         """What a peer may do, now and later."""

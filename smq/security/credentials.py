@@ -8,9 +8,10 @@ A credential holds no password, but who has it can try passwords, and can act as
 """
 
 import hmac
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from hashlib import new, pbkdf2_hmac
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 
 class ScramMechanism(Enum):
@@ -56,8 +57,17 @@ class SaltedPassword(NamedTuple):
     salted: bytes
 
 
+Profile: TypeAlias = tuple[tuple[ScramMechanism, int], ...]
+"""The mechanisms that a user has a credential of, weakest first, and their iterations."""
+
+PROFILES_MAX = 32  # Of which one is chosen for who does not exist: a microsecond each.
+
+
 class Credentials(Protocol):
     """The credentials of all users."""
+
+    def profiles(self) -> Sequence[Profile]:
+        """The profiles that users have: see `some_of`."""
 
     def find(self, user: str, mechanism: ScramMechanism) -> ScramCredential | None:
         """A user's credential; None: there is none."""
@@ -74,6 +84,21 @@ class Checked(NamedTuple):
     def is_current(self) -> bool:
         """Whether the user still has it, or still has none."""
         return self.credentials.find(self.user, self.mechanism) == self.found
+
+
+def profile_of(credentials: Mapping[ScramMechanism, ScramCredential]) -> Profile:
+    """The profile of a user with these."""
+    return tuple(
+        (each, credentials[each].iterations) for each in ScramMechanism if each in credentials
+    )
+
+
+def some_of(profiles: Iterable[Profile]) -> tuple[Profile, ...]:
+    """PROFILES_MAX of these at most, the same ones in each process."""
+    by_number = {
+        tuple((each.value, count) for each, count in profile): profile for profile in profiles
+    }
+    return tuple(by_number[each] for each in sorted(by_number)[:PROFILES_MAX])
 
 
 def look_up(credentials: Credentials, user: str, mechanism: ScramMechanism) -> Checked:

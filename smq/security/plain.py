@@ -52,8 +52,10 @@ class PlainServer:
         return check
 
     def _mechanism_of(self, user: str) -> ScramMechanism:
+        """The strongest that the user has; of one who does not exist, that of its decoy."""
+        decoys = dict(self._decoys.profile(user, self._credentials.profiles()))
         has = [each for each in _STRONGEST_FIRST if self._credentials.find(user, each) is not None]
-        return has[0] if has else _STRONGEST_FIRST[0]
+        return next(each for each in _STRONGEST_FIRST if each in (has or decoys))
 
 
 def _user_and_password(token: bytes) -> tuple[str, str]:

@@ -1,6 +1,14 @@
 """Users for tests of logins."""
 
-from smq.security.credentials import ScramCredential, ScramMechanism, credential_of, salted
+from smq.security.credentials import (
+    Profile,
+    ScramCredential,
+    ScramMechanism,
+    credential_of,
+    profile_of,
+    salted,
+    some_of,
+)
 
 
 class UsersInMemory:
@@ -23,3 +31,10 @@ class UsersInMemory:
     def find(self, user: str, mechanism: ScramMechanism) -> ScramCredential | None:
         """See Credentials."""
         return self.found.get((user, mechanism))
+
+    def profiles(self) -> tuple[Profile, ...]:
+        """See Credentials."""
+        of: dict[str, dict[ScramMechanism, ScramCredential]] = {}
+        for (user, mechanism), credential in self.found.items():
+            of.setdefault(user, {})[mechanism] = credential
+        return some_of(map(profile_of, of.values()))

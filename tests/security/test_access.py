@@ -96,6 +96,27 @@ def test_users_whose_credential_is_changed_or_deleted_are_named() -> None:
     access.invariants()
 
 
+def test_profiles_are_those_of_the_users_of_now() -> None:
+    block = FakeBlock()
+    access = AccessView(block, ON)
+    assert access.profiles() == ()
+    alice, bob = credential("alice"), credential("bob")
+    stronger = bob._replace(
+        mechanism=ScramMechanism.SCRAM_SHA_512,
+        credential=bob.credential._replace(iterations=8192),
+    )
+    both = ((SHA_256, 4096), (ScramMechanism.SCRAM_SHA_512, 8192))
+    block.publish(alice, bob, stronger)
+    assert access.profiles() == (both[:1], both)
+    access.invariants()
+    block.publish(credential("alice", b"other"), stronger)
+    assert access.profiles() == (both[:1], both[1:])
+    access.invariants()
+    block.publish(stronger)
+    assert access.profiles() == (both[1:],)
+    access.invariants()
+
+
 def test_without_an_authorizer_everybody_may_do_everything() -> None:
     access = AccessView(FakeBlock(), CONFIG)
     rights = access.rights_of(ALICE)

@@ -1,7 +1,14 @@
 import pytest
 import scramp
 
-from smq.security.credentials import ScramMechanism, credential_of, look_up, salted
+from smq.security.credentials import (
+    PROFILES_MAX,
+    ScramMechanism,
+    credential_of,
+    look_up,
+    salted,
+    some_of,
+)
 from smq.testing.credentials import UsersInMemory
 
 SALT, ITERATIONS = b"sixteen bytes...", 4096
@@ -31,3 +38,11 @@ def test_a_login_is_checked_with_a_credential_that_is_current_until_it_changes()
     assert nobody.is_current(), "there was none, and is none"
     users.add("eve", "stylus", sha_512)
     assert not nobody.is_current()
+
+
+def test_the_order_of_users_does_not_choose_among_many_profiles() -> None:
+    profiles = [((each, 4096 + count),) for count in range(40) for each in ScramMechanism]
+    some = some_of(profiles)
+    assert len(some) == PROFILES_MAX
+    assert some_of(reversed(profiles)) == some
+    assert some_of(profiles[:1] * 3) == (profiles[0],)

@@ -1,7 +1,7 @@
 import re
 
 from smq.security.credentials import ScramMechanism, look_up
-from smq.security.decoys import Decoys, base36, credential_or_decoy
+from smq.security.decoys import ITERATIONS, USUAL, Decoys, base36, credential_or_decoy
 from smq.testing.credentials import UsersInMemory
 
 SHA_256, SHA_512 = ScramMechanism
@@ -38,6 +38,32 @@ def test_a_user_who_exists_gets_no_decoy() -> None:
     alice, eve = (look_up(users, name, SHA_256) for name in ("alice", "eve"))
     assert credential_or_decoy(alice, decoys) == users.find("alice", SHA_256)
     assert credential_or_decoy(eve, decoys) == decoys.of("eve", SHA_256)
+    users.add("bob", "p", SHA_256, iterations=8192)
+    del users.found["alice", SHA_256], users.found["alice", SHA_512]
+    assert credential_or_decoy(eve, decoys).iterations == 8192
+
+
+PROFILES = ((SHA_512, 8192),), ((SHA_256, 4096), (SHA_512, 16384))
+
+
+def test_a_decoy_has_the_iterations_of_a_user_who_exists() -> None:
+    decoys, names = Decoys(b"secret"), [f"user {number}" for number in range(50)]
+    chosen = {decoys.profile(name, PROFILES) for name in names}
+    assert chosen == {*PROFILES}
+    for name in names:
+        its = dict(decoys.profile(name, PROFILES))
+        assert decoys.of(name, SHA_512, PROFILES).iterations == its[SHA_512]
+        assert decoys.of(name, SHA_256, PROFILES).iterations == its.get(SHA_256, ITERATIONS)
+        assert decoys.profile(name, PROFILES[::-1]) == decoys.profile(name, PROFILES)
+    assert decoys.profile("eve", ()) == USUAL
+
+
+def test_a_decoy_stays_where_others_come_and_go() -> None:
+    decoys, names = Decoys(b"secret"), [f"user {number}" for number in range(50)]
+    more = (*PROFILES, ((SHA_256, 4096),))
+    for name in names:
+        before, after = (decoys.profile(name, each) for each in (PROFILES, more))
+        assert after in {before, more[-1]}
 
 
 def test_base36_writes_numbers_as_int_reads_them() -> None:

@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from smq.model.errors import BrokerError, ErrorCode
+from smq.security import plain
 from smq.security.credentials import ScramMechanism
 from smq.security.decoys import Decoys
 from smq.security.plain import TOKEN_BYTES_MAX, PlainServer
@@ -40,6 +41,26 @@ def test_a_failed_login_says_the_same_whether_the_user_exists(token: bytes) -> N
     with pytest.raises(BrokerError, match="Invalid username or password") as seen:
         log_in(token)
     assert seen.value.code == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+@pytest.mark.parametrize("mechanism", ScramMechanism)
+def test_a_user_who_does_not_exist_is_hashed_as_one_who_does(
+    mechanism: ScramMechanism, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time that it takes would tell who exists."""
+    hashed: list[tuple[ScramMechanism, int]] = []
+
+    def salt(mechanism: ScramMechanism, _password: str, _salt: bytes, iterations: int) -> bytes:
+        hashed.append((mechanism, iterations))
+        return b""
+
+    users = UsersInMemory({})
+    users.add("bob", "p", mechanism, iterations=16384)
+    monkeypatch.setattr(plain, "salted", salt)
+    for token in (b"\0bob\0wrong", b"\0eve\0wrong"):
+        with pytest.raises(BrokerError):
+            log_in(token, users)
+    assert hashed == [(mechanism, 16384)] * 2
 
 
 @pytest.mark.parametrize(

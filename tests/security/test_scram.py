@@ -7,7 +7,13 @@ import scramp
 from hypothesis import given, strategies as st
 
 from smq.model.errors import BrokerError, ErrorCode
-from smq.security.credentials import ScramCredential, ScramMechanism, credential_of, salted
+from smq.security.credentials import (
+    Profile,
+    ScramCredential,
+    ScramMechanism,
+    credential_of,
+    salted,
+)
 from smq.security.decoys import Decoys
 from smq.security.scram import TOKEN_BYTES_MAX, ScramServer
 from smq.testing.credentials import UsersInMemory
@@ -49,6 +55,9 @@ def test_rfc_7677s_example_is_answered_as_the_rfc_says() -> None:
         def find(self, user: str, mechanism: ScramMechanism) -> ScramCredential:
             key = salted(SHA_256, "pencil", salt, 4096)
             return credential_of(SHA_256, key, salt, 4096)
+
+        def profiles(self) -> tuple[Profile, ...]:
+            return ()
 
     ours = ScramServer(SHA_256, Rfc(), DECOYS, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
     first = ours.respond(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
