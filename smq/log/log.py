@@ -168,8 +168,9 @@ class Log(ReadableLog):
     def set_space_end(self) -> None:
         """Refuse appends from the position where the segments' files would exceed wal.bytes.max.
 
-        Two cases exceed it by one segment: a start of a full log, which needs one to fence off the
-        former life, and a repair, which writes a fresh file beside the one it replaces.
+        Three cases exceed it by one segment: a start of a full log, which needs one to fence off
+        the former life, a repair, which writes a fresh file beside the one it replaces, and a kept
+        segment that is being written back.
         """
         self.words[WORD_SPACE_END] = self.wal.files.space_end(self.words[WORD_WRITTEN])
         self.words[WORD_SPACE_LIMIT] = self.wal.files.limit

@@ -4,6 +4,8 @@ import errno
 import os
 from pathlib import Path
 
+import pytest
+
 from shm.kernels.base.words import (
     P_DECIDED_END,
     P_SEALED_END,
@@ -14,6 +16,7 @@ from smq.log.files.checkpoint import FILE_NAME, Open
 from smq.log.files.disk import OsDisk
 from smq.log.files.segment_files import SPARES_READY
 from smq.testing.disk import FailingDisk
+from tests.log.files.wals import HeldWriteBacks
 from tests.log.logs import (
     NOW_MS,
     OS,
@@ -25,6 +28,7 @@ from tests.log.logs import (
     read,
     row,
     start,
+    turn,
 )
 
 
@@ -176,3 +180,22 @@ def test_a_start_without_the_newest_checkpoint_knows_what_was_open_in_what_is_fr
     assert (opened.producer_id, opened.first_offset) == (7, 0)
     assert [int(row(again)[each]) for each in (P_DECIDED_END, P_SEALED_END)] == [0, 40]
     again.invariants()
+
+
+@pytest.mark.parametrize("is_full", [False, True], ids=["a disk with room", "a full disk"])
+def test_write_backs_that_wait_keep_no_sealed_segment_from_being_used_again(
+    tmp_path: Path, is_full: bool
+) -> None:
+    disk, limit = FailingDisk(OsDisk()), 8 * SEGMENT_BYTES
+    log = start(
+        tmp_path, disk=disk, background=HeldWriteBacks(), bytes_max=limit, keep_bytes_max=limit
+    ).log
+    log.wal.files.footprint.bytes_max = 3 * SEGMENT_BYTES
+    for i in range(120):
+        if is_full and i == 60:
+            disk.fail("create", error=errno.ENOSPC)
+        append(log, 1, batch(b"x" * 800))
+        assert turn(log, syncs=False)
+        log.sealing.advance(1, high_watermark(log, 1), NOW_MS)
+        log.checkpoint()
+        assert sum(path.stat().st_size for path in tmp_path.glob("*.[ws]*")) <= limit

@@ -3,20 +3,17 @@
 import errno
 import os
 import threading
-from collections import deque
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from shm.kernels.base.words import WORD_SYNCED, WORD_WRITTEN
-from smq.log.files.background import BackgroundThread, InlineBackground, JobLane
+from smq.log.files.background import BackgroundThread, JobLane
 from smq.log.files.disk import OsDisk
 from smq.log.log import Log
 from smq.log.repair import NOTE
 from smq.testing.disk import FailingDisk
+from tests.log.files.wals import HeldWriteBacks
 from tests.log.logs import (
     DISK,
     MEMORY,
@@ -308,25 +305,6 @@ def test_a_failure_that_every_repair_is_followed_by_is_met_once_a_second_only(
     log.tend()
     assert turn(log)
     assert values(log)[2] == expected(count)[2]
-
-
-class HeldWriteBacks(InlineBackground):
-    """Holds the jobs of the lane of write-backs, and of the lane of files if it is told to."""
-
-    def __init__(self) -> None:
-        self.jobs: deque[Callable[[], None]] = deque()
-        self.held = {JobLane.WRITE_BACK}
-
-    def submit(self, lane: JobLane, job: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        run = partial(super().submit, lane, job, done)
-        if lane in self.held:
-            self.jobs.append(run)
-        else:
-            run()
-
-    def wait(self) -> None:
-        while self.jobs:
-            self.jobs.popleft()()
 
 
 def dropping(directory: Path, disk: FailingDisk, background: HeldWriteBacks) -> Log:

@@ -11,6 +11,9 @@ The operating system tells an error of a write-back once to each descriptor. So 
 for this purpose alone (`cache_fd`), opened before its first write, or by the start that finds it:
 whoever syncs the file too, as a snapshot does, hears an error beside us and not in our place. After
 one, nothing is dropped until the log is repaired: the page cache may have the only copy.
+
+One job runs at a time, and pins its segment; the others wait here. A segment that is freed takes
+its waiting jobs with it, so a slow disk never holds more than one file that is wanted elsewhere.
 """
 
 from collections import deque
@@ -18,6 +21,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from shm.kernels.base.words import SPACE_UNLIMITED
 from smq.log.files.background import Background, JobLane
@@ -45,6 +49,14 @@ def drops_pages(disk: Disk, directory: Path) -> bool:
         disk.remove(path)
 
 
+class _WriteBackJob(NamedTuple):
+    """What is to be done with a segment's pages or descriptor, and who hears of it."""
+
+    segment: WalSegment
+    run: Callable[[WalSegment], None]
+    done: Callable[[OSError | None], None]
+
+
 class Footprint:
     """The full segments of one log that the page cache has, oldest first.
 
@@ -60,12 +72,14 @@ class Footprint:
         self.heard: Callable[[], None] = _nothing
         self.may_drop: Callable[[], bool] = _yes
         self._cached: deque[WalSegment] = deque()
-        self._is_dropping = False
+        self._waiting: deque[_WriteBackJob] = deque()
+        self._is_running = self._is_dropping = False
 
     def invariants(self) -> None:
         """Raise AssertionError when a segment counts twice, or though it was dropped."""
         assert all(segment.is_cached for segment in self._cached)
         assert len({id(segment) for segment in self._cached}) == len(self._cached)
+        assert self._is_running or not self._waiting
 
     @property
     def is_bounded(self) -> bool:
@@ -101,6 +115,9 @@ class Footprint:
         """A segment's file is given up, or another one takes its place."""
         if segment in self._cached:
             self._cached.remove(segment)
+        for job in [job for job in self._waiting if job.segment is segment]:
+            self._waiting.remove(job)
+            job.done(None)
 
     def close(self, segment: WalSegment) -> None:
         """Close its descriptor."""
@@ -134,12 +151,22 @@ class Footprint:
         job: Callable[[WalSegment], None],
         done: Callable[[OSError | None], None],
     ) -> None:
-        """Have a job done with a segment's pages; it is not freed meanwhile."""
+        """Have a job done with a segment's pages, after those that wait; forget() forgets it."""
+        self._waiting.append(_WriteBackJob(segment, job, done))
+        self._run_next()
+
+    def _run_next(self) -> None:
+        if self._is_running or not self._waiting:
+            return
+        segment, job, done = self._waiting.popleft()
+        self._is_running = True
         segment.pins += 1
 
         def ran(failure: OSError | None) -> None:
+            self._is_running = False
             segment.pins -= 1
             done(failure)
+            self._run_next()
 
         self._background.submit(JobLane.WRITE_BACK, partial(job, segment), ran)
 

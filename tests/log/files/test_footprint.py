@@ -13,7 +13,7 @@ from smq.log.files.segment import WalSegment
 from smq.log.files.segment_files import WalLimits
 from smq.log.files.wal import Wal
 from smq.testing.disk import FailingDisk
-from tests.log.files.wals import new_wal
+from tests.log.files.wals import HeldWriteBacks, new_wal
 
 SIZE = 1 << 16
 RING = memoryview(np.random.default_rng(1).bytes(2 * SIZE))
@@ -185,6 +185,45 @@ def test_an_unbounded_log_leaves_its_pages_to_the_system(tmp_path: Path, disk: F
     wal.files.adopt()
     assert cached(wal) == [True] * 6
     assert not {"begin_write_back", "write_back", "drop"} & disk.calls.keys()
+
+
+def test_a_segment_that_is_freed_takes_its_waiting_write_backs_with_it(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    """Each pinned its segment, so a slow disk had a log's files take six times their limit."""
+    held = HeldWriteBacks()
+    limits = WalLimits(SIZE, cached_bytes_max=3 * SIZE)
+    wal = new_wal(tmp_path, disk, limits, background=held)
+    fill(wal, 0, 8)
+    assert [segment.pins for segment in wal.segments] == [1] + [0] * 7
+    first, *freed, last = wal.segments[:5]
+    descriptors = [segment.cache_fd for segment in freed]
+    for segment in freed:
+        wal.files.free(segment)
+        wal.invariants()
+    assert [segment.cache_fd for segment in freed] == [-1] * 3
+    held.wait()
+    assert disk.calls["begin_write_back"] == 4
+    assert cached(wal) == [False] * 2 + [True] * 3
+    assert not any(segment.pins for segment in (first, *freed, last))
+    assert min(descriptors) >= 0
+    wal.files.close()
+
+
+def test_a_segment_that_is_freed_before_it_is_dropped_has_the_next_one_dropped(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    held = HeldWriteBacks()
+    limits = WalLimits(SIZE, cached_bytes_max=3 * SIZE)
+    wal = new_wal(tmp_path, disk, limits, background=held)
+    fill(wal, 0, 4)
+    for _ in range(2):
+        held.jobs.popleft()()
+    wal.files.free(wal.segments[0])  # Its drop waits for the other write-backs to begin.
+    fill(wal, 4, 5)
+    held.wait()
+    assert cached(wal) == [False] + [True] * 3
+    wal.files.close()
 
 
 class CrowdedDisk(FailingDisk):

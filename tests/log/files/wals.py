@@ -50,3 +50,22 @@ class HeldBackground(InlineBackground):
     def wait(self) -> None:
         while self.jobs:
             self.jobs.popleft()()
+
+
+class HeldWriteBacks(InlineBackground):
+    """Holds the jobs of the lane of write-backs, and of the lane of files if it is told to."""
+
+    def __init__(self) -> None:
+        self.jobs: deque[Callable[[], None]] = deque()
+        self.held = {JobLane.WRITE_BACK}
+
+    def submit(self, lane: JobLane, job: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        run = partial(super().submit, lane, job, done)
+        if lane in self.held:
+            self.jobs.append(run)
+        else:
+            run()
+
+    def wait(self) -> None:
+        while self.jobs:
+            self.jobs.popleft()()
