@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
-from smq.client.errors import Act, ProducerFenced
+from smq.client.errors import Act, AuthenticationFailed, BrokerUnavailable, ProducerFenced
 from smq.client.kafka.admin import KEY_TYPE_TRANSACTION, coordinator
 from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.connection import KafkaConnection
@@ -73,6 +73,7 @@ class TransactionCoordinator:
         self._lock = threading.Lock()
         self._cluster: Cluster | None = None
         self._producer = NOBODY
+        self._has_asked = False  # To end the transaction, and has got no answer that it has ended.
         self._nodes: dict[str | None, int] = {}  # By group; None: the transactional id's.
 
     def begin(self) -> ProducerEpoch:
@@ -180,8 +181,9 @@ class TransactionCoordinator:
         """Commit or abort the transaction; returns the producer's new id and epoch, None:
         unchanged.
 
-        If it raises anything but ProducerFenced, the outcome is unknown. A second call, which must
-        ask for the same, settles it.
+        If it raises AuthenticationFailed, no broker was asked: the next call may ask for either. If
+        it raises anything else but ProducerFenced, the outcome is unknown. A second call, which
+        must ask for the same, settles it.
         """
 
         def ask(connection: KafkaConnection) -> ProducerEpoch | None:
@@ -191,6 +193,7 @@ class TransactionCoordinator:
                 producer_epoch=self._producer.epoch,
                 committed=committed,
             )
+            self._has_asked = True
             response = connection.ask(END_TXN, request)
             if response.error_code == ErrorCode.INVALID_TXN_STATE:
                 raise ProducerFenced(self._name)  # A transaction is open, and it is not ours.
@@ -200,7 +203,14 @@ class TransactionCoordinator:
             return ProducerEpoch(response.producer_id, response.producer_epoch)
 
         with self._lock:
-            found = self._retrying(ask)
+            try:
+                found = self._retrying(ask)
+            except AuthenticationFailed as refusal:
+                if not self._has_asked:
+                    raise
+                unknown = "it is unknown whether the transaction has ended: its answer is lost, and"
+                raise BrokerUnavailable(f"{unknown} {refusal.message}") from refusal
+            self._has_asked = False
             self._producer = found or self._producer
             return found
 

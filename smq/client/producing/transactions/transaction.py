@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from smq.client.arguments import offsets_by_partition, text
-from smq.client.errors import TransactionAborted
+from smq.client.errors import AuthenticationFailed, TransactionAborted
 from smq.client.names import GroupOffsets, OffsetsIn
 from smq.client.producing.outbox import Outbox
 from smq.client.producing.parts import Parts
@@ -140,6 +140,9 @@ class Transacting:
         self._unsettled = committed
         try:
             found = self._coordinator.end(committed=committed)
+        except AuthenticationFailed:
+            self._unsettled = False  # Nobody was asked to commit it, and so nobody will be.
+            raise
         except BrokerError as refusal:
             if not committed or refusal.code != ErrorCode.TRANSACTION_ABORTABLE:
                 raise
@@ -169,10 +172,11 @@ class Transaction:
     TransactionAborted  a record failed, or the broker may have lost one; nothing is committed
     ProducerFenced      another producer has the transactional id by now, or the transaction was
                         open for longer than its timeout; nothing is committed
-    BrokerUnavailable   no broker answered: it is unknown whether it is committed. The next
-                        transaction begins once that is settled
+    BrokerUnavailable   no broker answered, or the answer was lost and none takes our login any
+                        more: it is unknown whether it is committed. The next transaction begins
+                        once that is settled
     AuthenticationFailed
-                        no broker took our login when its answer was lost: the same
+                        no broker took our login before it was asked to commit; nothing is committed
     """
 
     def __init__(self, transacting: Transacting) -> None:

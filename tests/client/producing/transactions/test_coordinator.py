@@ -1,10 +1,13 @@
 """The coordinator of a transactional id is asked, and asked again where that helps."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 import smq
+from smq.client.kafka.connection import KafkaConnection
+from smq.client.kafka.questions import END_TXN
 from smq.client.names import GroupOffsets, TopicPartition
 from smq.client.producing.transactions.coordinator import TransactionCoordinator
 from smq.client.reach import Reach
@@ -83,3 +86,62 @@ def test_a_broker_that_restarts_is_asked_again(smq_broker: SmqBroker, reach: Rea
     smq_broker.restart()
     assert coordinator.end(committed=True) == producer._replace(epoch=producer.epoch + 1)
     coordinator.close()
+
+
+@pytest.fixture
+def refuse(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """Has brokers take our login no more, from before the end is asked for or right after that."""
+    connection, ask = TransactionCoordinator._connection, KafkaConnection.ask
+
+    def begin(is_asked: bool) -> None:
+        asked = [] if is_asked else [True]
+
+        def connect(*args: Any) -> KafkaConnection:
+            if asked:
+                raise smq.AuthenticationFailed("no login at b: invalid credentials")
+            return connection(*args)
+
+        def lose(given: KafkaConnection, question: Any, request: Any) -> Any:
+            answer = ask(given, question, request)
+            if question is END_TXN:
+                asked.append(True)
+                raise smq.BrokerUnavailable("it has closed the connection")
+            return answer
+
+        monkeypatch.setattr(TransactionCoordinator, "_connection", connect)
+        monkeypatch.setattr(KafkaConnection, "ask", lose)
+
+    return begin
+
+
+def test_an_end_without_a_request_is_refused_and_may_become_an_abort(
+    coordinator: TransactionCoordinator,
+    refuse: Callable[[bool], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    coordinator.begin()
+    coordinator.add_partitions([NAME])
+    refuse(False)
+    with pytest.raises(smq.AuthenticationFailed):
+        coordinator.end(committed=True)
+    monkeypatch.undo()
+    assert coordinator.end(committed=False) is not None
+
+
+def test_an_end_without_an_answer_is_unknown_while_the_login_is_refused(
+    coordinator: TransactionCoordinator,
+    refuse: Callable[[bool], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    producer = coordinator.begin()
+    coordinator.add_partitions([NAME])
+    refuse(True)
+    for _ in range(2):
+        with pytest.raises(smq.BrokerUnavailable, match="unknown whether") as raised:
+            coordinator.end(committed=True)
+        assert isinstance(raised.value.__cause__, smq.AuthenticationFailed)
+    monkeypatch.undo()
+    assert coordinator.end(committed=True) == producer._replace(epoch=producer.epoch + 1)
+    refuse(False)
+    with pytest.raises(smq.AuthenticationFailed):
+        coordinator.end(committed=True)

@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 import smq
+from smq.client.producing.transactions.coordinator import TransactionCoordinator
 from smq.testing.smq_broker import SmqBroker
 from tests.client.both import running  # noqa: F401  (a fixture)
 
@@ -156,6 +158,30 @@ def test_misuse_of_transactions_is_refused(client: smq.Client, topic: str) -> No
             transaction.commit_offsets("group", {(topic, 0): 1})
     with pytest.raises(ValueError, match="transactional_id"):
         client.producer(transactional_id="")
+
+
+def test_a_commit_that_a_refused_login_has_kept_back_is_never_made(
+    client: smq.Client, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next transaction has the records again."""
+
+    def refuse(*_: object) -> NoReturn:
+        raise smq.AuthenticationFailed("no login at b: invalid credentials")
+
+    def write(value: bytes) -> None:
+        with producer.transaction():
+            producer.send(topic, value)
+            producer.flush()
+            if value == b"1":
+                monkeypatch.setattr(TransactionCoordinator, "_connection", refuse)
+
+    with client.producer(transactional_id=topic) as producer:
+        for _ in range(2):
+            with pytest.raises(smq.AuthenticationFailed):
+                write(b"1")
+        monkeypatch.undo()
+        write(b"2")
+    assert values(client, topic) == [2]
 
 
 def test_a_transaction_open_at_close_is_aborted(client: smq.Client, topic: str) -> None:
