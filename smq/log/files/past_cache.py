@@ -2,49 +2,61 @@
 
 A block is a piece of a segment's file. Who reads one has the next ones read ahead, more and more as
 it goes on, so that the disk is busy while a client takes its time between two fetches; several
-readers that keep together share the blocks. What is read ahead takes only blocks that somebody has
-read: many readers at different places must not take from each other what they have not read yet.
+readers that keep together share the blocks:
 
-A segment that many read at different places, twice over in all, comes back into the page cache; it
-may be dropped again before all have read it.
+    unread   nobody has begun a read in it: it was read ahead
+    open     its reader has not gone on to the next one
+    done     its reader has; who follows soon finds it, else it is used again
+
+Only a done block is used again: readers at different places do not take from each other what they
+have yet to read, or each block would be read from the disk many times. So that all find one, each
+reads less far ahead the more they are. Who finds none reads just the bytes that it wants.
+
+A segment that several read at different places comes back into the page cache, so that the disk is
+read twice; it may be dropped again before all have read it.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from shm.kernels.base.words import SPACE_UNLIMITED
 from smq.log.files.background import Background, JobLane
 from smq.log.files.disk import Disk
-from smq.log.files.salvage import salvage
+from smq.log.files.footprint import Footprint
+from smq.log.files.salvage import PAGE_BYTES, salvage
 from smq.log.files.segment import WalSegment
 
 BLOCK_BYTES = 2 * 1024 * 1024
 AHEAD_BLOCKS = 2  # After a first read.
 AHEAD_BLOCKS_MAX = 8  # Of one who reads on: twice what clients mostly ask for at once.
 BLOCKS_MIN = 2 * (2 + AHEAD_BLOCKS)  # A read may end in the block behind that where it begins.
+SKIPPED_BLOCKS_MAX = 2  # Without a record of its partitions: who skips more is another reader.
 READS_PER_SEGMENT = 2  # Past the page cache; who reads on brings it back.
 REST_LOOKS = 10  # About a second each (Log.tend): then nobody reads any more.
-UNREAD_LOOKS = 2  # Then who had a block read ahead is gone, or slow.
+HELD_LOOKS = 2  # Then who has a block open, or had it read ahead, is gone, or slow.
 
 Key = tuple[int, int]
 """Where a segment begins, and where a block begins in its file."""
 
 
-class FileBlock(NamedTuple):
+@dataclass(slots=True, eq=False)
+class FileBlock:
     """A piece of a file.
 
     memory   uint8 [BLOCK_BYTES]
     ahead    how many blocks behind it to read ahead when it is read
-    since    the look in which its read was wanted
+    used     the look in which it was wanted or read last
     """
 
     memory: np.ndarray
     ahead: int
-    since: int
+    used: int
 
 
 class _Load(NamedTuple):
@@ -61,11 +73,12 @@ class PastCache:
     """The blocks of one log.
 
     Invariants: a block is being read from the disk, or there, or free, and only one of these; none
-    is used again while it is being read. A load that waits has a block that is being read.
+    is used again while it is being read. One that is there is unread, open or done. A load that
+    waits has a block that is being read.
 
     count        how many blocks there may be
     find         the segment that covers a position
-    comes_back   is called with a segment that is better read through the page cache
+    footprint    gets a segment that is better read through the page cache
     uses         grows when a block is used again, or given up: what was lent of one ends
     """
 
@@ -75,24 +88,32 @@ class PastCache:
         background: Background,
         count: int,
         find: Callable[[int], WalSegment | None],
-        comes_back: Callable[[WalSegment], None],
+        footprint: Footprint,
     ) -> None:
         self._disk, self._background, self._count = disk, background, max(count, BLOCKS_MIN)
-        self._find, self._comes_back = find, comes_back
-        self._unread: OrderedDict[Key, FileBlock] = OrderedDict()  # Read ahead; the oldest first.
-        self._blocks: OrderedDict[Key, FileBlock] = OrderedDict()  # The longest unused first.
+        self._find, self._footprint = find, footprint
+        self._unread: OrderedDict[Key, FileBlock] = OrderedDict()  # The oldest first.
+        self._open: OrderedDict[Key, FileBlock] = OrderedDict()  # The longest unused first.
+        self._done: OrderedDict[Key, FileBlock] = OrderedDict()  # The next one to be used first.
         self._reading: set[Key] = set()
         self._free: list[np.ndarray] = []
         self._loads: list[_Load] = []
         self._looks = self._last_read = self.uses = 0
+        self._last_back = SPACE_UNLIMITED  # Where the segment begins that came back last.
 
     def invariants(self) -> None:
         """Raise AssertionError when a block has two meanings, or there are too many."""
-        there = self._unread.keys() | self._blocks.keys()
-        assert len(there) == len(self._unread) + len(self._blocks)
+        there = self._unread.keys() | self._open.keys() | self._done.keys()
+        assert len(there) == sum(map(len, self._there()))
         assert not self._reading & there
         assert not any(self._reading.isdisjoint(load.keys) for load in self._loads)
         assert len(there) + len(self._reading) + len(self._free) <= self._count
+
+    def _there(self) -> tuple[OrderedDict[Key, FileBlock], ...]:
+        return self._unread, self._open, self._done
+
+    def _find_block(self, key: Key) -> FileBlock | None:
+        return self._open.get(key) or self._unread.get(key) or self._done.get(key)
 
     def read(
         self, segment: WalSegment, length: int, at: int, out: np.ndarray | None = None
@@ -102,9 +123,12 @@ class PastCache:
         With `out` (uint8) they are lent until `uses` grows, or are there if that is long enough.
         """
         keys = _keys(segment, length, at)
-        if not all(key in self._blocks or key in self._unread for key in keys):
+        blocks = [block for block in map(self._find_block, keys) if block is not None]
+        if len(blocks) < len(keys):
             return None
-        blocks = [self._use(key) for key in keys]
+        self._use(segment, keys[0], blocks[0])
+        for key in keys[1:]:
+            self._hold(key)
         if out is not None and len(blocks) == 1:
             data = blocks[0].memory[at - keys[0][1] :][:length]
         else:
@@ -116,12 +140,38 @@ class PastCache:
         self._read_ahead(segment, keys[-1][1] + BLOCK_BYTES, max(block.ahead for block in blocks))
         return data
 
-    def _use(self, key: Key) -> FileBlock:
-        """The block, from now on the last one to be used again."""
-        block = self._unread.pop(key, None) or self._blocks[key]
-        self._blocks[key] = block
-        self._blocks.move_to_end(key)
-        return block
+    def _use(self, segment: WalSegment, key: Key, block: FileBlock) -> None:
+        """Note that a read begins in a block: the reader has done with the one before."""
+        block.used = self._looks
+        if key not in self._open:
+            self._finish_before(segment, key[1])
+            for others in (self._unread, self._done):
+                others.pop(key, None)
+            self._open[key] = block
+        self._open.move_to_end(key)
+
+    def _finish_before(self, segment: WalSegment, at: int) -> None:
+        """Of the blocks before a place, the nearest open one is done: its reader has come here. It
+        may have skipped a few."""
+        for _ in range(1 + SKIPPED_BLOCKS_MAX):
+            if at == 0:
+                before = self._find(segment.start - 1)
+                if before is None:
+                    return
+                segment = before
+                at = -(-(segment.end - segment.start) // BLOCK_BYTES) * BLOCK_BYTES
+            at -= BLOCK_BYTES
+            key = segment.start, at
+            if key in self._open:
+                self._done[key] = self._open.pop(key)
+                return
+
+    def _hold(self, key: Key) -> None:
+        """A block is wanted again: another reader has done with it."""
+        block = self._done.pop(key, None)
+        if block is not None:
+            block.used = self._looks
+            self._unread[key] = block
 
     def load(
         self, segment: WalSegment, length: int, at: int, done: Callable[[np.ndarray], None]
@@ -145,6 +195,12 @@ class PastCache:
             return
 
         def read_plainly() -> np.ndarray:
+            first = at - at % PAGE_BYTES
+            with suppress(OSError):
+                memory = self._disk.block(-(-(at + length - first) // PAGE_BYTES) * PAGE_BYTES)
+                got = self._disk.read_past_cache(segment.path, memory, first)
+                if got >= at + length - first:
+                    return memory[at - first :][:length]
             data = salvage(self._disk, segment.fd, length, at)[0]
             with suppress(OSError):  # All of it is on the disk. Nobody else would drop its pages.
                 self._disk.drop(segment.fd, segment.end - segment.start)
@@ -156,12 +212,12 @@ class PastCache:
             self._bring_back(segment)
             load.done(data)
 
-        # They are too many, or cannot be read: with care, and by the page cache.
+        # There are no blocks for them: these bytes alone. What cannot be read, with care.
         self._background.submit(JobLane.READS, read_plainly, given)
 
     def forget(self, segment: WalSegment) -> None:
         """Another file takes the place of a segment's."""
-        for blocks in (self._unread, self._blocks):
+        for blocks in self._there():
             for key in [key for key in blocks if key[0] == segment.start]:
                 self._free.append(blocks.pop(key).memory)
         self.uses += 1
@@ -169,22 +225,25 @@ class PastCache:
     def look(self) -> None:
         """Call about once a second: give back the memory when nobody reads any more."""
         self._looks += 1
-        while self._unread and self._oldest_unread().since + UNREAD_LOOKS < self._looks:
-            key, block = self._unread.popitem(last=False)
-            self._blocks[key] = block
-            self._blocks.move_to_end(key, last=False)
+        for held in (self._unread, self._open):
+            while held and next(iter(held.values())).used + HELD_LOOKS < self._looks:
+                self._release(held, next(iter(held)))
         if self._looks > self._last_read + REST_LOOKS and not self._reading:
-            for each in (self._unread, self._blocks, self._free):
+            for each in self._there():
                 each.clear()
+            self._free.clear()
             self.uses += 1
 
-    def _oldest_unread(self) -> FileBlock:
-        return next(iter(self._unread.values()))
+    def _release(self, held: OrderedDict[Key, FileBlock], key: Key) -> None:
+        """Nobody will read a block: it is the next one to be used again."""
+        self._done[key] = held.pop(key)
+        self._done.move_to_end(key, last=False)
 
     def _read_ahead(self, segment: WalSegment, at: int, count: int) -> None:
-        """Have `count` blocks read from a place on, also in the segments behind."""
+        """Have `count` blocks read from a place on, also in the segments behind; fewer if not all
+        who have a block open would find as many, and one be left."""
         ahead = min(2 * count, AHEAD_BLOCKS_MAX)
-        for _ in range(count):
+        for _ in range(min(count, (self._count - 1) // len(self._open) - 1)):
             if segment.start + at >= segment.end:
                 following = self._find(segment.end)
                 if following is None or following.is_cached:
@@ -194,8 +253,9 @@ class PastCache:
             at += BLOCK_BYTES
 
     def _want(self, segment: WalSegment, key: Key, ahead: int, *, is_ahead: bool = False) -> None:
-        """Have a block read, if it is neither there nor being read and one can be used."""
-        if key in self._blocks or key in self._unread or key in self._reading:
+        """Have a block read, if one can be used; what is there is kept for who will read it."""
+        self._hold(key)
+        if key in self._reading or self._find_block(key) is not None:
             return
         memory = self._take(is_ahead=is_ahead)
         if memory is None:
@@ -211,16 +271,16 @@ class PastCache:
         self._background.submit(JobLane.READS, read, partial(self._is_read, segment, key, block))
 
     def _take(self, *, is_ahead: bool) -> np.ndarray | None:
-        """Memory for a block. What is read ahead takes none of an unread one, nor that of the last
-        one which was read: it may be lent."""
+        """Memory for a block; None: none is done. The last one that is done is for a reader that
+        has none: reading ahead does not take it. What is lent is open, or that one."""
         if self._free:
             return self._free.pop()
-        if len(self._unread) + len(self._blocks) + len(self._reading) < self._count:
+        if sum(map(len, self._there())) + len(self._reading) < self._count:
             return self._disk.block(BLOCK_BYTES)
+        if len(self._done) <= is_ahead:
+            return None
         self.uses += 1
-        if len(self._blocks) > is_ahead:
-            return self._blocks.popitem(last=False)[1].memory
-        return self._unread.popitem(last=False)[1].memory if self._unread and not is_ahead else None
+        return self._done.popitem(last=False)[1].memory
 
     def _is_read(self, segment: WalSegment, key: Key, block: FileBlock, got: int | OSError) -> None:
         segment.pins -= 1
@@ -240,9 +300,19 @@ class PastCache:
 
     def _bring_back(self, segment: WalSegment) -> None:
         """Have a segment read through the page cache from now on, if it was read often."""
-        size = segment.end - segment.start
-        if not segment.is_cached and segment.past_bytes > READS_PER_SEGMENT * size + BLOCK_BYTES:
-            self._comes_back(segment)
+        size, reads = segment.end - segment.start, READS_PER_SEGMENT
+        if 0 <= segment.start - self._last_back <= self._footprint.bytes_max:
+            reads -= 1  # Who brought back one before it will come here.
+        if segment.is_cached or segment.past_bytes <= reads * size + BLOCK_BYTES:
+            return
+        if len({start for start, _ in self._open}) * size >= self._footprint.bytes_max:
+            return  # Each would be dropped before the others have read it.
+        self._last_back = segment.start
+        self._footprint.enter(segment)
+        for key in [key for key in self._unread if key[0] == segment.start]:
+            self._release(self._unread, key)
+        for key in [key for key in self._open if key[0] == segment.start]:
+            self._done[key] = self._open.pop(key)  # What was read last may be lent: it stays last.
 
 
 def _keys(segment: WalSegment, length: int, at: int) -> list[Key]:

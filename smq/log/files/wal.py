@@ -32,7 +32,7 @@ class Wal:
         self.files, self.segments = files, files.segments
         self._disk, self._background = files.disk, files.background
         self.past_cache = PastCache(
-            self._disk, self._background, blocks, self.find, files.footprint.enter
+            self._disk, self._background, blocks, self.find, files.footprint
         )
         self._loads: deque[Callable[[], None]] = deque()  # That wait for one under way to end.
         self._loading = 0

@@ -1,6 +1,7 @@
 """Dropped segments are read in blocks, ahead of a reader, and come back when many read them."""
 
-from collections import deque
+import os
+from collections import defaultdict, deque
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -9,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from smq.log.files import past_cache
+from smq.log.files import past_cache, wal as wal_module
 from smq.log.files.background import InlineBackground, JobLane
-from smq.log.files.disk import OsDisk, read_now
-from smq.log.files.past_cache import BLOCKS_MIN, REST_LOOKS, UNREAD_LOOKS
+from smq.log.files.disk import Disk, OsDisk, read_now
+from smq.log.files.past_cache import BLOCKS_MIN, HELD_LOOKS, REST_LOOKS
 from smq.log.files.segment_files import WalLimits
 from smq.log.files.wal import Wal
 from smq.testing.disk import FailingDisk
@@ -151,11 +152,87 @@ def test_reading_ahead_takes_no_block_that_is_unread(tmp_path: Path, disk: Faili
         assert wal.read_cached(segment * SIZE + BLOCK, 100) is not None
 
 
+def test_reading_ahead_takes_no_block_that_is_read_in_part(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    wal = backlog(tmp_path, disk)
+    for segment in range(3):
+        read(wal, segment * SIZE, 100)
+    for position in range(0, 6 * BLOCK, 100):
+        read(wal, position, 100)
+        wal.invariants()
+    for segment in range(1, 3):
+        assert wal.read_cached(segment * SIZE + 100, 100) is not None
+
+
+def test_readers_that_each_find_two_blocks_wait_for_none_and_read_none_twice(
+    tmp_path: Path,
+) -> None:
+    disk = CountingDisk(OsDisk())
+    wal, waits, readers = backlog(tmp_path, disk, blocks=16), 0, 7
+    for position in range(0, SIZE // 2, 2048):
+        for reader in range(readers):
+            is_there = wal.read_cached(reader * SIZE // 2 + position, 2048) is not None
+            waits += 2 * BLOCK < position < 6 * BLOCK and not is_there
+            read(wal, reader * SIZE // 2 + position, 2048)
+        wal.invariants()
+    assert waits == 0
+    assert disk.bytes_read < 1.3 * readers * SIZE // 2
+
+
+def test_a_segment_does_not_come_back_that_would_be_dropped_before_others_have_read_it(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    wal = backlog(tmp_path, disk, blocks=32)
+    for _ in range(4):
+        for position in range(0, SIZE, BLOCK):
+            for segment in range(4):
+                read(wal, segment * SIZE + position, BLOCK)
+    assert not any(segment.is_cached for segment in wal.segments[:5])
+
+
+def test_a_reader_that_finds_no_block_reads_just_its_bytes_and_past_the_page_cache(
+    tmp_path: Path,
+) -> None:
+    disk = CountingDisk(OsDisk())
+    wal = backlog(tmp_path, disk)
+    for segment in range(3):
+        read(wal, segment * SIZE, 100)
+    disk.bytes_read = 0
+    assert read(wal, 4 * SIZE + 5000, 100) == wanted(4 * SIZE + 5000, 100)
+    assert disk.bytes_read == 4096
+    assert read(wal, 4 * SIZE + 8000, 400) == wanted(4 * SIZE + 8000, 400)
+    assert disk.bytes_read == 3 * 4096
+    assert disk.calls.get("read", 0) == 0
+    wal.invariants()
+
+
+def test_a_reader_that_skips_blocks_has_done_with_those_before(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    wal = backlog(tmp_path, disk)
+    for position in range(0, 4 * SIZE, 3 * BLOCK):
+        read(wal, position, 100)
+        assert wal.read_cached(position, 100) is not None
+
+
+def test_a_block_that_a_reader_reads_next_stays_though_another_has_read_it(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    wal = backlog(tmp_path, disk, blocks=16)
+    for block in range(6):
+        read(wal, block * BLOCK, 100)
+    read(wal, BLOCK, 100)
+    for block in range(6, 12):
+        read(wal, block * BLOCK, 100)
+    assert wal.read_cached(2 * BLOCK, 100) is not None
+
+
 def test_an_unread_block_is_used_again_after_a_while(tmp_path: Path, disk: FailingDisk) -> None:
     wal = backlog(tmp_path, disk)
     for segment in range(3):
         read(wal, segment * SIZE, 100)
-    for _ in range(UNREAD_LOOKS + 1):
+    for _ in range(HELD_LOOKS + 1):
         wal.past_cache.look()
     calls = disk.calls["read_past_cache"]
     read(wal, 3 * SIZE, 100)
@@ -183,18 +260,20 @@ def test_the_loop_does_not_wait_and_memory_is_bounded(tmp_path: Path, disk: Fail
     assert all(segment.pins == 0 for segment in wal.segments)
 
 
-def test_a_read_that_is_longer_than_all_blocks_goes_through_the_page_cache(
+def test_a_read_that_is_longer_than_all_blocks_goes_past_the_page_cache(
     tmp_path: Path, disk: FailingDisk
 ) -> None:
     wal = backlog(tmp_path, disk)
     assert read(wal, 0, SIZE) == wanted(0, SIZE)
-    assert read_now(wal.segments[0].fd, 4096, 0) is None  # Its pages do not stay.
+    assert read_now(wal.segments[0].fd, 4096, 0) is None
+    assert disk.calls.get("read", 0) == 0
 
 
 def test_a_block_that_cannot_be_read_is_read_with_care(tmp_path: Path, disk: FailingDisk) -> None:
     wal = backlog(tmp_path, disk)
     disk.fail("read_past_cache")
     assert read(wal, 0, 4096) == wanted(0, 4096)
+    assert read_now(wal.segments[0].fd, 4096, 0) is None  # Its pages do not stay.
     disk.fail("read")
     assert read(wal, 0, 4096) == bytes(4096)
     disk.heal()
@@ -214,17 +293,114 @@ def test_a_short_read_counts_as_none(tmp_path: Path) -> None:
     assert read(wal, 0, 4096) == wanted(0, 4096)
 
 
+class CountingDisk(FailingDisk):
+    """Counts the bytes that a disk would read: not those that the page cache has."""
+
+    bytes_read = 0
+
+    def __init__(self, inner: Disk) -> None:
+        super().__init__(inner)
+        self._cached: defaultdict[int, set[int]] = defaultdict(set)
+
+    def _touch(self, fd: int, length: int, at: int, *, reads: bool) -> None:
+        found = os.fstat(fd)
+        end = min(at + length, found.st_size)
+        pages = set(range(at // 4096, -(-end // 4096)))
+        self.bytes_read += len(pages - self._cached[found.st_ino]) * 4096 * reads
+        self._cached[found.st_ino] |= pages
+
+    def write(self, fd: int, data: memoryview, at: int) -> None:
+        """See Disk."""
+        self._touch(fd, len(data), at, reads=False)
+        super().write(fd, data, at)
+
+    def read(self, fd: int, length: int, at: int) -> np.ndarray:
+        """See Disk."""
+        self._touch(fd, length, at, reads=True)
+        return super().read(fd, length, at)
+
+    def will_read(self, fd: int, length: int, at: int) -> None:
+        """See Disk."""
+        self._touch(fd, length, at, reads=True)
+        super().will_read(fd, length, at)
+
+    def drop(self, fd: int, length: int) -> None:
+        """See Disk."""
+        self._cached[os.fstat(fd).st_ino].clear()
+        super().drop(fd, length)
+
+    def read_past_cache(self, path: Path, out: np.ndarray, at: int) -> int:
+        """See Disk."""
+        got = super().read_past_cache(path, out, at)
+        self.bytes_read += got
+        return got
+
+
+def reads_of_ten(directory: Path, apart: int, bound: int) -> float:
+    """How often the disk reads a backlog of 32 segments for ten readers that begin one after
+    another, so many bytes apart, while the page cache keeps so many segments."""
+    disk, readers = CountingDisk(OsDisk()), 10
+    limits = WalLimits(SIZE, cached_bytes_max=bound * SIZE, blocks=32)
+    wal = new_wal(directory, disk, limits)
+    for i in range(32 + bound):
+        wal.write(RING, i * SIZE, (i + 1) * SIZE)
+    disk.bytes_read, end = 0, 32 * SIZE
+    for front in range(0, end + readers * apart, 4096):
+        for position in (
+            range(front, front - readers * apart, -apart) if apart else [front] * readers
+        ):
+            if 0 <= position < end:
+                assert read(wal, position, 4096) == wanted(position, 4096)
+        wal.invariants()
+    return disk.bytes_read / end
+
+
+@pytest.fixture
+def _short_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the page cache, as small as the segments are."""
+    monkeypatch.setattr(wal_module, "READ_AHEAD_BYTES", 2 * BLOCK)
+
+
+@pytest.mark.usefixtures("_short_read_ahead")
+@pytest.mark.parametrize("apart", [0, BLOCK], ids=["at one place", "a block apart"])
+def test_ten_readers_that_keep_together_have_the_disk_read_once(tmp_path: Path, apart: int) -> None:
+    assert reads_of_ten(tmp_path, apart, bound=3) < 1.05
+
+
+@pytest.mark.usefixtures("_short_read_ahead")
+def test_ten_readers_that_the_page_cache_can_serve_have_the_disk_read_twice(tmp_path: Path) -> None:
+    """Also the few blocks that the second one reads before its segment comes back."""
+    assert reads_of_ten(tmp_path, SIZE, bound=12) < 2 + 4 * BLOCK / SIZE
+
+
+@pytest.mark.usefixtures("_short_read_ahead")
+def test_ten_readers_further_apart_than_the_page_cache_read_the_disk_once_each(
+    tmp_path: Path,
+) -> None:
+    assert reads_of_ten(tmp_path, SIZE, bound=3) < 10.5
+
+
+def test_two_readers_at_different_places_do_not_bring_a_segment_back(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    wal = backlog(tmp_path, disk)
+    for position in range(0, 2 * SIZE, 1000):
+        for reader in (0, 2 * SIZE):
+            if position >= reader:
+                read(wal, position - reader, 1000)
+    assert not any(segment.is_cached for segment in wal.segments[:3])
+
+
 def test_readers_at_many_places_bring_a_segment_back_into_the_page_cache(
     tmp_path: Path, disk: FailingDisk
 ) -> None:
     wal = backlog(tmp_path, disk)
     first = wal.segments[0]
     for _ in range(4):
-        for position in range(0, SIZE, 2 * BLOCK):
-            read(wal, position, 100)
-            read(wal, 2 * SIZE + position, 100)
+        for position in range(0, SIZE, BLOCK):
+            read(wal, position, BLOCK)
+            read(wal, 2 * SIZE + position, BLOCK)
     assert first.is_cached
-    assert disk.calls["read_past_cache"] <= 2 * 2 * SIZE // BLOCK + 4 * BLOCKS_MIN
     assert read(wal, 0, 4096) == wanted(0, 4096)
 
 
