@@ -194,7 +194,8 @@ class Login:
                 f"{former.principal.kind}.{former.principal.name}: {principal.kind}."
                 f"{principal.name}"
             )
-        lifetime_ms = self._rules.lifetime_ms(self._mechanism)
+        assert self._server is not None
+        lifetime_ms = self._server.lifetime_ms(self._rules.lifetime_ms(self._mechanism))
         self.session = LoginSession(principal, self._mechanism, lifetime_ms, checked)
         self._stage, self._is_raw = Stage.DONE, False
         return None

@@ -70,6 +70,8 @@ WALL_TIME = {
     "smq/shard/validation.py": "what a record's time may be",
     "smq/shard/markers.py": "a marker's time",
     "smq/wire/markers.py": "a marker's time",
+    "smq/security/tokens.py": "when a token of an issuer elsewhere begins and ends",
+    "smq/app/process/token_keys.py": "hands it to these",
     "smq/sealer/plan.py": "retention by records' times",
     "smq/sealer/housekeeping.py": "retention by records' times",
     "smq/sealer/compact_plan.py": "compaction lags by records' times",

@@ -20,8 +20,19 @@ LISTENERS = "listeners"
 SHORT_FORM = ("host", "port", "advertise")
 """What `listeners` replace, where one setting of each is enough."""
 LISTENER_PREFIX = "listener.name."
+TOKEN_SETTINGS = frozenset(
+    {
+        "sasl.oauthbearer.clock.skew.seconds",
+        "sasl.oauthbearer.expected.audience",
+        "sasl.oauthbearer.expected.issuer",
+        "sasl.oauthbearer.jwks.endpoint.url",
+        "sasl.oauthbearer.scope.claim.name",
+        "sasl.oauthbearer.sub.claim.name",
+    }
+)
 LISTENER_SETTINGS = frozenset(
     {
+        *TOKEN_SETTINGS,
         "connections.max.reauth.ms",
         "sasl.enabled.mechanisms",
         "ssl.client.auth",
@@ -39,7 +50,9 @@ LISTENER_SETTINGS = frozenset(
         "ssl.truststore.type",
     }
 )
-MECHANISM_SETTINGS = frozenset({"connections.max.reauth.ms"})
+MECHANISM_SETTINGS = frozenset({*TOKEN_SETTINGS, "connections.max.reauth.ms"})
+CLOCK_SKEW_SECONDS_MAX = 3600
+"""Clocks of hosts are within seconds; who is an hour off has another time zone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +110,37 @@ class SecuritySettings:
     )
     sasl_enabled_mechanisms: str = setting(
         "SCRAM-SHA-256,SCRAM-SHA-512",
-        "By which mechanisms clients may log in: SCRAM-SHA-256, SCRAM-SHA-512, PLAIN. PLAIN checks "
-        "passwords with the users' SCRAM credentials.",
+        "By which mechanisms clients may log in: SCRAM-SHA-256, SCRAM-SHA-512, PLAIN, OAUTHBEARER. "
+        "PLAIN checks passwords with the users' SCRAM credentials, OAUTHBEARER tokens with the "
+        "keys of `sasl.oauthbearer.jwks.endpoint.url`.",
+    )
+    sasl_oauthbearer_jwks_endpoint_url: str = setting(
+        "",
+        "The file with the keys of the issuer of tokens (JWKS), as `file:///path`. It is read "
+        "again when it changes. Other URLs are refused.",
+        default_words="none",
+    )
+    sasl_oauthbearer_expected_audience: str = setting(
+        "",
+        "For whom tokens must be: one of these names, separated by commas, is in their `aud`.",
+        default_words="none",
+    )
+    sasl_oauthbearer_expected_issuer: str = setting(
+        "", "From whom tokens must be: their `iss`.", default_words="none"
+    )
+    sasl_oauthbearer_sub_claim_name: str = setting(
+        "sub", "The claim of a token that names its user."
+    )
+    sasl_oauthbearer_scope_claim_name: str = setting(
+        "scope",
+        "The claim of a token that names its scopes. They are checked for form, and decide "
+        "nothing.",
+    )
+    sasl_oauthbearer_clock_skew_seconds: int = setting(
+        30,
+        "By how much the clocks of the broker and of the issuer may differ.",
+        at_least=0,
+        at_most=CLOCK_SKEW_SECONDS_MAX,
     )
     connections_max_reauth_ms: int = setting(
         0,

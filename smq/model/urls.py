@@ -22,6 +22,18 @@ def why_no_url(url: str) -> str:
     return "" if is_whole else "it is no http:// or https:// URL"
 
 
+def path_of_file_url(url: str) -> str:
+    """The absolute path that a file:// URL of this host names; "": it is none."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
+    is_ours = parts.scheme == "file" and parts.netloc in {"", "localhost"}
+    path = unquote(parts.path)
+    is_path = path.startswith("/") and "\0" not in path
+    return path if is_ours and is_path and not (parts.query or parts.fragment) else ""
+
+
 def names_user(url: str) -> bool:
     """Whether a URL has a user, or a password."""
     return "@" in urlsplit(url).netloc

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from smq.model.config import SETTINGS, Config
 from smq.model.config_rules import Problem
 from smq.model.security_settings import LISTENER_PREFIX, SHORT_FORM
+from smq.model.urls import path_of_file_url
 from smq.security.distinguished_names import MappingRules
 from smq.security.listeners import (
     Listener,
@@ -18,6 +19,7 @@ from smq.security.listeners import (
     ranges_that_overlap,
 )
 from smq.security.mechanisms import MECHANISMS, enabled_mechanisms
+from smq.security.oauthbearer import NAME as OAUTHBEARER
 
 PORT_MAX = 65535
 TLS_VERSIONS = {"TLSv1.2", "TLSv1.3"}
@@ -131,9 +133,25 @@ def _needs_flags(config: Config, listener: Listener) -> Iterator[str]:
 def _needs_mechanisms(config: Config, listener: Listener) -> Iterator[str]:
     if listener.protocol.has_sasl:
         try:
-            enabled_mechanisms(listener.setting(config, "sasl.enabled.mechanisms"))
+            enabled = enabled_mechanisms(listener.setting(config, "sasl.enabled.mechanisms"))
         except ValueError as reason:
             yield f"sasl.enabled.mechanisms ({listener.name}): {reason}"
+        else:
+            if OAUTHBEARER in enabled:
+                yield from _problems_of_tokens(config, listener)
+
+
+def _problems_of_tokens(config: Config, listener: Listener) -> Iterator[str]:
+    name, begin = listener.name, "sasl.oauthbearer."
+    for suffix, what in _NEEDED_BY_TOKENS.items():
+        if not str(listener.setting(config, begin + suffix, OAUTHBEARER)).strip(" ,"):
+            yield f"{begin}{suffix} ({name}): OAUTHBEARER needs {what}"
+    url = str(listener.setting(config, f"{begin}jwks.endpoint.url", OAUTHBEARER))
+    if url and not path_of_file_url(url):
+        yield (
+            f"{begin}jwks.endpoint.url ({name}): only files are read; fetch the issuer's keys into "
+            "one from time to time, and give it as file:///path"
+        )
 
 
 def _needs_keys(config: Config, listener: Listener) -> Iterator[str]:
@@ -196,6 +214,13 @@ def keys_refused(setting: str, place: str, reason: Exception) -> str:
     )
 
 
+_NEEDED_BY_TOKENS = {
+    "jwks.endpoint.url": "the file with the keys of the tokens' issuer, as file:///path",
+    "expected.audience": "a name that tokens for this broker have in `aud`; without it those for "
+    "others would open it",
+    "expected.issuer": "the issuer, as tokens have it in `iss`",
+    "sub.claim.name": "the claim that names the user; usually it is sub",
+}
 _RULES: tuple[Callable[[Config, Listener], Iterator[str]], ...] = (
     _needs_flags,
     _needs_mechanisms,

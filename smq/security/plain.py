@@ -51,6 +51,10 @@ class PlainServer:
 
         return check
 
+    def lifetime_ms(self, allowed_ms: int) -> int:
+        """See SaslServer."""
+        return allowed_ms
+
     def _mechanism_of(self, user: str) -> ScramMechanism:
         """The strongest that the user has; of one who does not exist, that of its decoy."""
         decoys = dict(self._decoys.profile(user, self._credentials.profiles()))

@@ -37,6 +37,10 @@ class SaslServer(Protocol):
     def respond(self, token: bytes) -> bytes | Work:
         """Take the client's token. Raises BrokerError if it does not log in."""
 
+    def lifetime_ms(self, allowed_ms: int) -> int:
+        """How long who has logged in now stays so, of the time that the settings allow; 0: for
+        ever."""
+
 
 def refused(message: str | None = None) -> BrokerError:
     """The failure of an exchange, in Kafka's words; None: in those that tell nothing."""

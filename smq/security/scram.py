@@ -69,6 +69,10 @@ class ScramServer:
             return self._begin(text)
         return self._end(text, self.checked.user, self._credential)
 
+    def lifetime_ms(self, allowed_ms: int) -> int:
+        """See SaslServer."""
+        return allowed_ms
+
     def _text(self, token: bytes) -> str:
         if len(token) > TOKEN_BYTES_MAX:
             raise refused()

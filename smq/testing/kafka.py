@@ -126,6 +126,7 @@ class Kafka:
         format_options: Sequence[str] = (),
         *,
         listeners: Mapping[str, str] | None = None,
+        java_options: Sequence[str] = (),
     ) -> None:
         """`listeners`: the protocols of further listeners, by their names."""
         self.port = free_port()
@@ -135,7 +136,7 @@ class Kafka:
         self._properties = directory / "server.properties"
         jars = kafka_jars()
         self._java = ["java", *_JVM, f"-Dlog4j2.configurationFile={jars.parent / 'log4j2.xml'}"]
-        self._java += ["-cp", f"{jars}/*"]
+        self._java += [*java_options, "-cp", f"{jars}/*"]
         directory.mkdir(parents=True, exist_ok=True)
         named = self._named(listeners or {}, free_port())
         self._write_properties({**_SETTINGS, **named, **(settings or {})})

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from smq.security.caller import Caller
 from smq.security.credentials import ScramMechanism, look_up
 from smq.security.decoys import Decoys
 from smq.security.mechanisms import MECHANISMS, LoginServers
+from smq.security.oauthbearer import ERROR, NAME as OAUTHBEARER
 from smq.security.principals import USER, Principal
+from smq.security.tokens import TokenHolder
 from smq.testing.credentials import UsersInMemory
 from smq.wire.codec import Writer
 from smq.wire.generated import apis
@@ -26,6 +29,13 @@ from smq.wire.generated.sasl_authenticate import SaslAuthenticateRequest
 from smq.wire.generated.sasl_handshake import SaslHandshakeRequest
 from smq.wire.headers import RequestHeader, read_response_header, write_request_header
 from tests.gateway.shard_api_bench import ShardBench
+from tests.security.issuer import (
+    LIFETIME_SECONDS,
+    claims_of,
+    first_message,
+    token as issued,
+    tokens_at,
+)
 from tests.shard.shard_bench import NOW, topic
 
 ALICE, BOB = Principal(USER, "alice"), Principal(USER, "bob")
@@ -283,6 +293,48 @@ def test_garbage_closes_or_fails(bench: ShardBench, begun: list[bytes], garbage:
 
 def test_the_apis_of_a_login_are_advertised() -> None:
     assert [API_BY_KEY[key].versions for key in (17, 36)] == [range(2), range(3)]
+
+
+def with_tokens(bench: ShardBench, former: LoginSession | None = None) -> Login:
+    begin = partial(SERVERS.begin, tokens=tokens_at(lambda: NOW.wall_ms))
+    return Login(LoginRules(MECHANISMS, begin, lambda _: 0), bench.shard, Caller(), former)
+
+
+def bearer(**claims: Any) -> bytes:
+    return first_message(issued(claims_of(NOW.wall_ms / 1000, **claims)))
+
+
+def test_a_session_ends_with_its_token(bench: ShardBench) -> None:
+    login = with_tokens(bench)
+    take(login, handshake(OAUTHBEARER))
+    response = answer(take(login, token(bearer())), "SaslAuthenticate", 2)
+    left_ms = response.session_lifetime_ms
+    assert (response.error_code, response.auth_bytes) == (ErrorCode.NONE, b"")
+    assert 0 <= LIFETIME_SECONDS * 1000 - left_ms < 1000
+    assert login.session is not None
+    assert login.session[:3] == (ALICE, OAUTHBEARER, left_ms)
+    assert login.session.checked.is_current()
+
+
+def test_a_bad_token_is_answered_with_an_error_before_the_login_fails(bench: ShardBench) -> None:
+    login = with_tokens(bench)
+    take(login, handshake(OAUTHBEARER))
+    reply = take(login, token(bearer(aud=None)))
+    response = answer(reply, "SaslAuthenticate", 2)
+    assert (reply.has_failed, response.error_code) == (False, ErrorCode.NONE)
+    assert response.auth_bytes == ERROR.encode()
+    reply = take(login, token(b"\1"))
+    response = answer(reply, "SaslAuthenticate", 2)
+    assert (reply.has_failed, response.error_message) == (True, ERROR)
+    assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+def test_another_token_of_the_same_user_renews_a_login(bench: ShardBench) -> None:
+    for sub, has_failed in (("alice", False), ("bob", True)):
+        login = with_tokens(bench, LoginSession(ALICE, OAUTHBEARER, 1000, TokenHolder("alice", 0)))
+        take(login, handshake(OAUTHBEARER))
+        assert take(login, token(bearer(sub=sub))).has_failed == has_failed
+        assert (login.session is None) == has_failed
 
 
 CLOSED = Reply(b"", has_failed=True)

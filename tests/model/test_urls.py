@@ -2,7 +2,7 @@
 
 import pytest
 
-from smq.model.urls import hide, parts_of_url
+from smq.model.urls import hide, parts_of_url, path_of_file_url
 
 URLS = [
     *("http://127.0.0.1:1/s3cret-path", "https://u:s3cret@host/x", "http://u:s3cret@127.0.0.1:x/"),
@@ -31,3 +31,17 @@ def test_text_without_secrets_is_unchanged() -> None:
     assert hide(said, parts_of_url("http://catalog.example:8181/iceberg")) == said
     assert hide(said, parts_of_url("http://catalog.example:8181")) == said
     assert hide(said, parts_of_url("")) == said
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("file:///etc/smq/jwks.json", "/etc/smq/jwks.json"),
+        ("file:/etc/a%20b", "/etc/a b"),
+        ("FILE://localhost/x", "/x"),
+        *((url, "") for url in ("file://host/x", "file:x", "file:///x?a", "file:///x#a")),
+        *((url, "") for url in ("https://host/x", "/x", "", "file:///%00", "file://[/x")),
+    ],
+)
+def test_a_file_url_names_an_absolute_path_of_this_host(url: str, path: str) -> None:
+    assert path_of_file_url(url) == path

@@ -150,6 +150,43 @@ def test_a_value_that_cannot_be_used_is_refused(setting: str, value: str, words:
     assert words in problem
 
 
+TOKENS = {
+    "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+    "sasl.oauthbearer.jwks.endpoint.url": "file:///jwks.json",
+    "sasl.oauthbearer.expected.audience": "smq",
+    "sasl.oauthbearer.expected.issuer": "https://issuer.example",
+}
+
+
+def test_tokens_need_keys_an_audience_and_an_issuer() -> None:
+    listener = {"listeners": "SASL_SSL://127.0.0.1:1", **KEYS}
+    assert problems_with(listener | TOKENS) == []
+    assert problems_with(listener | TOKENS | {"sasl.enabled.mechanisms": "PLAIN"}) == []
+    for setting in list(TOKENS)[1:]:
+        [problem] = problems_with({k: v for k, v in (listener | TOKENS).items() if k != setting})
+        assert f"{setting} (SASL_SSL): OAUTHBEARER needs " in problem
+    [problem] = problems_with(listener | TOKENS | {"sasl.oauthbearer.sub.claim.name": ""})
+    assert "the claim that names the user" in problem
+
+
+def test_the_settings_of_tokens_may_be_one_listeners_or_one_mechanisms() -> None:
+    at = {"listeners": "SASL_SSL://127.0.0.1:1,SASL_PLAINTEXT://127.0.0.1:9", **KEYS}
+    of_one = {f"listener.name.sasl_ssl.oauthbearer.{k}": v for k, v in list(TOKENS.items())[1:]}
+    of_one["listener.name.sasl_ssl.sasl.enabled.mechanisms"] = "OAUTHBEARER"
+    assert problems_with(at | of_one) == []
+    del of_one["listener.name.sasl_ssl.oauthbearer.sasl.oauthbearer.expected.issuer"]
+    assert len(problems_with(at | of_one)) == 1
+    of_one["listener.name.sasl_ssl.sasl.oauthbearer.expected.issuer"] = "x"
+    assert problems_with(at | of_one) == []
+
+
+@pytest.mark.parametrize("url", ["https://issuer.example/jwks", "jwks.json", "file://host/jwks"])
+def test_keys_of_tokens_are_read_from_a_file_alone(url: str) -> None:
+    given = {"listeners": "SASL_SSL://127.0.0.1:1", **KEYS, **TOKENS}
+    [problem] = problems_with(given | {"sasl.oauthbearer.jwks.endpoint.url": url})
+    assert "only files are read" in problem
+
+
 def test_a_setting_of_no_listener_or_mechanism_is_refused() -> None:
     file = """
     [listener.name]

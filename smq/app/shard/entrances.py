@@ -6,6 +6,7 @@ from functools import partial
 
 from gateway.login import LoginRules
 from smq.app.process.key_stores import TlsSettings, UnusableKeys, WatchedContext
+from smq.app.process.token_keys import UnusableTokens, WatchedTokens
 from smq.app.shard.connections.entrance import Entrance
 from smq.model.config import Config
 from smq.security.credentials import Credentials
@@ -13,6 +14,7 @@ from smq.security.decoys import Decoys
 from smq.security.distinguished_names import MappingRules
 from smq.security.listeners import Listener, listeners_of
 from smq.security.mechanisms import LoginServers, MakeNonce, enabled_mechanisms
+from smq.security.oauthbearer import NAME as OAUTHBEARER
 
 NONCE_BYTES = 18
 
@@ -37,12 +39,15 @@ class Entrances:
         self._config, self._say = config, say
         self._servers = LoginServers(credentials, Decoys(secret), nonce)
         self._watched: dict[str, WatchedContext] = {}
+        self._watched_tokens: list[WatchedTokens] = []
         self.of = {each.name: self._entrance(each) for each in listeners_of(config)}
 
     def look(self) -> None:
         """Read keys that have changed. Called once a second."""
-        for each in self._watched.values():
-            each.look()
+        for keys in self._watched.values():
+            keys.look()
+        for tokens in self._watched_tokens:
+            tokens.look()
 
     def certificates_end_ms(self) -> list[int]:
         """For each listener, in the order of the settings, the wall time when its first certificate
@@ -63,9 +68,20 @@ class Entrances:
 
     def _rules(self, listener: Listener) -> LoginRules:
         config = self._config
-        enabled = listener.setting(config, "sasl.enabled.mechanisms")
+        enabled = enabled_mechanisms(listener.setting(config, "sasl.enabled.mechanisms"))
         lifetime_ms = partial(listener.setting, config, "connections.max.reauth.ms")
-        return LoginRules(enabled_mechanisms(enabled), self._servers.begin, lifetime_ms)
+        begin = self._servers.begin
+        if OAUTHBEARER in enabled:
+            begin = partial(begin, tokens=self._watch_tokens(listener).tokens)
+        return LoginRules(enabled, begin, lifetime_ms)
+
+    def _watch_tokens(self, listener: Listener) -> WatchedTokens:
+        try:
+            watched = WatchedTokens(self._config, listener, self._say)
+        except UnusableTokens as reason:
+            raise SystemExit(f"smq: {reason}") from reason
+        self._watched_tokens.append(watched)
+        return watched
 
     def _watch(self, listener: Listener) -> WatchedContext:
         try:

@@ -40,6 +40,7 @@ from smq.app.process.inheritance import (
 )
 from smq.app.process.machine import give_back_code, room_for, room_for_logs
 from smq.app.process.refusal import or_refuse
+from smq.app.process.token_keys import why_no_tokens
 from smq.app.process.unix_users import trusted_users, with_super_users
 from smq.app.supervisor import timeline
 from smq.app.supervisor.datadir import DataDirectory, unusable
@@ -186,6 +187,8 @@ def _problems_of_doors(config: Config) -> list[str]:
     if problems:
         return problems
     for listener in listeners_of(config):
+        if problem := why_no_tokens(config, listener):
+            problems.append(problem)
         if listener.protocol.has_tls:
             from smq.app.process.key_stores import (  # noqa: PLC0415  (loads OpenSSL)
                 TlsSettings,

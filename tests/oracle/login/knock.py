@@ -99,14 +99,14 @@ class Knock:
         """A good handshake and a good first message, without a note; what the server said."""
         self.begin("SCRAM-SHA-256")
         self.send_frame(authentication(client_first(user)))
-        answer = _authenticated(self.receive(), 1)
+        answer = authenticated(self.receive(), 1)
         assert answer["error_code"] == 0, answer
         return bytes(answer["token"])
 
     def authenticate(self, step: str, token: bytes, version: int = 1) -> bytes:
         """Returns what the server said to go on with."""
         self.send_frame(authentication(token, version))
-        answer = _authenticated(self.receive(), version)
+        answer = authenticated(self.receive(), version)
         said: bytes = answer.pop("token", b"") if isinstance(answer, dict) else b""
         self.note(step, answer)
         return said
@@ -196,7 +196,7 @@ def _handshaken(answer: bytes | str) -> Any:
     return {"error_code": code, "mechanisms": sorted(mechanisms)}
 
 
-def _authenticated(answer: bytes | str, version: int) -> Any:
+def authenticated(answer: bytes | str, version: int) -> Any:
     if isinstance(answer, str):
         return answer
     is_flexible = version >= FLEXIBLE_FROM[AUTHENTICATE]
@@ -263,5 +263,5 @@ def log_in(knock: Knock, user: str) -> None:
 
 def _accepted(knock: Knock, token: bytes) -> None:
     knock.send_frame(authentication(token))
-    answer = _authenticated(knock.receive(), 1)
+    answer = authenticated(knock.receive(), 1)
     assert answer["error_code"] == 0, answer

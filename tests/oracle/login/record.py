@@ -7,7 +7,7 @@ from typing import Any
 
 from smq.testing.kafka import KAFKA_VERSION
 from tests.oracle.login.corners import CORNERS
-from tests.oracle.login.stage import play, start_kafka
+from tests.oracle.login.stage import TOKENS, play, start_kafka
 from tests.oracle.rights import rows
 from tests.oracle.stage import say
 
@@ -29,7 +29,7 @@ def record() -> None:
     with tempfile.TemporaryDirectory() as directory, start_kafka(Path(directory)) as kafka:
         corners = {}
         for name in CORNERS:
-            corners[name] = play(name, kafka.port)
+            corners[name] = play(name, kafka.port, kafka.port_of(TOKENS))
             say(name)
     RECORDED.write_text(text(corners))
 

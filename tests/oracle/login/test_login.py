@@ -8,7 +8,7 @@ from smq.testing.kafka import KAFKA_VERSION, Kafka, KafkaUnavailable
 from tests.oracle.comparison import differences
 from tests.oracle.login.corners import CORNERS
 from tests.oracle.login.record import RECORDED, recorded, text
-from tests.oracle.login.stage import play, start_kafka
+from tests.oracle.login.stage import TOKENS, play, start_kafka
 
 
 def test_every_corner_is_recorded() -> None:
@@ -36,4 +36,6 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", CORNERS)
 def test_the_recorded_corner_is_what_apache_kafka_answers(kafka: Kafka, name: str) -> None:
-    assert not list(differences(name, recorded()[name], play(name, kafka.port)))
+    assert not list(
+        differences(name, recorded()[name], play(name, kafka.port, kafka.port_of(TOKENS)))
+    )

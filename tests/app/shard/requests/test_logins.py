@@ -5,6 +5,7 @@ import select
 import socket
 import ssl
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from gateway.login import LoginRules
 from shm.kernels.base.words import WORD_WRITTEN
-from smq.app.process.clock import monotonic_ns
+from smq.app.process.clock import monotonic_ns, wall_ms
 from smq.app.process.unix_users import principal_of_user
 from smq.app.shard.connections import newcomers
 from smq.app.shard.connections.entrance import Entrance
@@ -41,6 +42,7 @@ from tests.app.shard_client import (
     settle,
     versions,
 )
+from tests.security.issuer import tokens_at
 from tests.security.tls_bench import Files, client_context, context_of, make_files
 from tests.shard.shard_bench import batch, produce_request, topic
 
@@ -55,7 +57,8 @@ class Door(ServerBench):
 
     def add_entrance(self, **given: Any) -> None:
         servers = LoginServers(self.users, Decoys(b"secret"), lambda: "nonce")
-        rules = LoginRules(MECHANISMS, servers.begin, lambda _: self.lifetime_ms)
+        begin = partial(servers.begin, tokens=tokens_at(wall_ms))
+        rules = LoginRules(MECHANISMS, begin, lambda _: self.lifetime_ms)
         entrance = Entrance("SASL", rules=rules)._replace(**given)
         listener = socket.create_server(("127.0.0.1", 0))
         self.loop.opened.append(listener)

@@ -1,0 +1,108 @@
+"""Which tokens a listener takes by OAUTHBEARER, with their issuer's keys from a file (JWKS). It is
+read again when it changes; one that cannot be used leaves the old keys.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from smq.app.process.clock import wall_ms
+from smq.model.config import Config
+from smq.model.security_settings import CLOCK_SKEW_SECONDS_MAX
+from smq.model.urls import path_of_file_url
+from smq.security.listeners import Listener
+from smq.security.mechanisms import enabled_mechanisms
+from smq.security.oauthbearer import NAME as OAUTHBEARER
+from smq.security.tokens import Keys, TokenRules, Tokens
+
+FILE_BYTES_MAX = 1024 * 1024  # Three keys with their certificates have some kilobytes.
+_BEGIN = "sasl.oauthbearer."
+
+
+class UnusableTokens(ValueError):
+    """Nobody could log in with a token; a sentence."""
+
+
+class WatchedTokens:
+    """The tokens that a listener takes; `look` reads a changed file again."""
+
+    def __init__(self, config: Config, listener: Listener, say: Callable[[str], None]) -> None:
+        """Raises UnusableTokens."""
+        self._say = say
+        self._setting = f"{_BEGIN}jwks.endpoint.url ({listener.name})"
+        self._path = Path(path_of_file_url(_value(config, listener, "jwks.endpoint.url")))
+        self._seen = self._marks()
+        self.tokens = Tokens(_rules(config, listener), self._read(), wall_ms)
+
+    def look(self) -> None:
+        """Use a file that has changed. Called about once a second."""
+        marks = self._marks()
+        if marks == self._seen:
+            return
+        self._seen = marks
+        try:
+            self.tokens.keys = self._read()
+        except UnusableTokens as reason:
+            self._say(f"{reason}; the keys from before stay in use")
+        else:
+            self._say(f"{self._setting}: the keys have been read again")
+
+    def _read(self) -> Keys:
+        try:
+            from smq.security.jwks import PublishedKeys, UnusableJwks  # noqa: PLC0415  (an extra)
+        except ImportError as reason:
+            raise UnusableTokens(
+                "sasl.enabled.mechanisms: OAUTHBEARER needs `pip install smq-broker[security]`"
+            ) from reason
+        try:
+            with self._path.open("rb") as file:
+                data = file.read(FILE_BYTES_MAX + 1)
+        except OSError as reason:
+            raise UnusableTokens(
+                f"{self._setting}: {self._path} cannot be read: {reason}"
+            ) from reason
+        if len(data) > FILE_BYTES_MAX:
+            raise UnusableTokens(f"{self._setting}: {self._path} has over {FILE_BYTES_MAX} bytes")
+        try:
+            return PublishedKeys(data)
+        except UnusableJwks as reason:
+            raise UnusableTokens(
+                f"{self._setting}: {self._path} is no JWKS that can be used: {reason}"
+            ) from reason
+
+    def _marks(self) -> tuple[int, int, int]:
+        """What changes when the file is written or replaced."""
+        try:
+            status = self._path.stat()
+        except OSError:
+            return 0, 0, 0
+        return status.st_ino, status.st_size, status.st_ctime_ns
+
+
+def why_no_tokens(config: Config, listener: Listener) -> str:
+    """Why nobody could log in by OAUTHBEARER, which the listener should speak; "": all is well."""
+    if not listener.protocol.has_sasl:
+        return ""
+    if OAUTHBEARER not in enabled_mechanisms(listener.setting(config, "sasl.enabled.mechanisms")):
+        return ""
+    try:
+        WatchedTokens(config, listener, lambda _: None)
+    except UnusableTokens as reason:
+        return str(reason)
+    return ""
+
+
+def _value(config: Config, listener: Listener, suffix: str) -> str:
+    return str(listener.setting(config, _BEGIN + suffix, OAUTHBEARER))
+
+
+def _rules(config: Config, listener: Listener) -> TokenRules:
+    audiences = _value(config, listener, "expected.audience").split(",")
+    skew_seconds = int(_value(config, listener, "clock.skew.seconds"))
+    assert 0 <= skew_seconds <= CLOCK_SKEW_SECONDS_MAX, "the setting has bounds"
+    return TokenRules(
+        frozenset(name for each in audiences if (name := each.strip())),
+        _value(config, listener, "expected.issuer"),
+        _value(config, listener, "sub.claim.name"),
+        _value(config, listener, "scope.claim.name"),
+        1000 * skew_seconds,
+    )

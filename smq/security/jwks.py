@@ -1,0 +1,163 @@
+"""The keys that an issuer of tokens publishes (JWKS, RFC 7517), and what they have signed (RFC
+7515).
+
+A key decides which algorithms it checks, not the token: an RSA key the RS and PS ones, a key of a
+curve that curve's alone. There is no `none`, and no HMAC, whose key a published one would be.
+A token's `kid` chooses the key; without one the only key that its algorithm fits.
+"""
+
+import re
+from base64 import urlsafe_b64decode
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from joserfc.errors import JoseError
+from joserfc.jwk import ECKey, RSAKey
+from joserfc.jws import JWSRegistry, deserialize_compact
+
+from smq.security.tokens import TOKEN_BYTES_MAX, InvalidToken, object_of
+
+KEYS_MAX = 100
+"""Issuers publish two or three. Each takes some 100 µs to read, in a loop."""
+HEADER_BYTES_MAX = 8 * 1024  # Some put a chain of certificates into it.
+SIGNATURE_BYTES_MAX = 4 * 1024
+RSA_BITS_MIN, RSA_BITS_MAX = 2048, 8192
+"""Shorter keys are forged; of longer ones a check takes milliseconds."""
+
+_OF_RSA = frozenset(f"{kind}{bits}" for kind in ("RS", "PS") for bits in (256, 384, 512))
+_OF_CURVE = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
+ALGORITHMS = _OF_RSA | {*_OF_CURVE.values()}
+_PARTS = re.compile(r"([\w-]+)\.([\w-]+)\.([\w-]+)", re.ASCII)
+
+PublicKey: TypeAlias = RSAKey | ECKey
+
+
+class _Registry(JWSRegistry):
+    """With room for the headers and signatures that there are; unknown headers are ignored."""
+
+    max_header_length = HEADER_BYTES_MAX
+    max_payload_length = TOKEN_BYTES_MAX
+    max_signature_length = SIGNATURE_BYTES_MAX
+
+
+_REGISTRY = _Registry(algorithms=ALGORITHMS, strict_check_header=False)
+
+
+class UnusableJwks(ValueError):
+    """Keys that no token can be checked with; a sentence."""
+
+
+class _Published(NamedTuple):
+    key: PublicKey
+    kid: str
+    algorithms: frozenset[str]
+
+
+class PublishedKeys:
+    """The keys of one issuer. What is not for signatures, or of a kind that is not known, is
+    ignored."""
+
+    def __init__(self, data: bytes) -> None:
+        """`data`: the JWKS. Raises UnusableJwks."""
+        try:
+            listed = object_of(data).get("keys")
+        except InvalidToken as reason:
+            raise UnusableJwks("it is no JSON object") from reason
+        if not isinstance(listed, list) or len(listed) > KEYS_MAX:
+            raise UnusableJwks(f"it has no list `keys`, or more than {KEYS_MAX}")
+        found = [_published(each) for each in listed if isinstance(each, dict)]
+        self._keys = [each for each in found if each is not None]
+        if not self._keys:
+            raise UnusableJwks(
+                f"it has no key for signatures: RSA of {RSA_BITS_MIN} to {RSA_BITS_MAX} bits, or "
+                f"EC of {', '.join(_OF_CURVE)}"
+            )
+        kids = [each.kid for each in self._keys if each.kid]
+        if len(set(kids)) < len(kids):
+            raise UnusableJwks("two keys have the same `kid`")
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def payload_of(self, token: str) -> bytes:
+        """See smq.security.tokens.Keys."""
+        parts = _PARTS.fullmatch(token)
+        if parts is None or len(parts[1]) > HEADER_BYTES_MAX:
+            raise InvalidToken("it is no signed token")
+        header = object_of(_decoded(parts[1]))
+        if "crit" in header or "b64" in header:
+            raise InvalidToken("it asks for more than is known")
+        chosen = self._choose(header)
+        try:
+            found = deserialize_compact(token, chosen, [*ALGORITHMS], _REGISTRY)
+        except (JoseError, ValueError) as reason:
+            raise InvalidToken("its signature is not by that key") from reason
+        payload: bytes = found.payload
+        return payload
+
+    def _choose(self, header: Mapping[str, Any]) -> PublicKey:
+        algorithm, kid = header.get("alg"), header.get("kid")
+        if not isinstance(algorithm, str):
+            raise InvalidToken("it names no algorithm")
+        fitting = [
+            each
+            for each in self._keys
+            if algorithm in each.algorithms and (kid is None or each.kid == kid)
+        ]
+        if len(fitting) != 1:
+            raise InvalidToken("there is not one key for it")
+        return fitting[0].key
+
+
+def _published(jwk: Mapping[str, Any]) -> _Published | None:
+    """A key, without the private part that it should not have; None: it is not for us. Raises
+    UnusableJwks."""
+    algorithms = _algorithms_of(jwk)
+    if not algorithms:
+        return None
+    kid = jwk.get("kid", "")
+    if not isinstance(kid, str):
+        raise UnusableJwks("a `kid` is no text")
+    try:
+        if jwk["kty"] == "RSA":
+            key: PublicKey = RSAKey.import_key({each: jwk[each] for each in ("kty", "n", "e")})
+        else:
+            members = ("kty", "crv", "x", "y")
+            key = ECKey.import_key({each: jwk[each] for each in members})
+        key.get_op_key("verify")
+    except (JoseError, ValueError, TypeError, KeyError) as reason:
+        raise UnusableJwks(f"the key {kid!r} is none: {reason}") from reason
+    return _Published(key, kid, algorithms)
+
+
+def _algorithms_of(jwk: Mapping[str, Any]) -> frozenset[str]:
+    """What a key checks; nothing: it is not for us."""
+    operations, own = jwk.get("key_ops", ["verify"]), jwk.get("alg")
+    if jwk.get("use", "sig") != "sig" or not (
+        isinstance(operations, list) and "verify" in operations
+    ):
+        return frozenset()
+    kind, curve = jwk.get("kty"), jwk.get("crv")
+    found = frozenset[str]()
+    if kind == "RSA" and RSA_BITS_MIN <= _bits(jwk.get("n")) <= RSA_BITS_MAX:
+        found = _OF_RSA
+    elif kind == "EC" and isinstance(curve, str) and curve in _OF_CURVE:
+        found = frozenset({_OF_CURVE[curve]})
+    return found if own is None else frozenset(each for each in found if each == own)
+
+
+def _bits(number: object) -> int:
+    """How many bits a number has, as JWK writes it; 0: it is none."""
+    if not isinstance(number, str):
+        return 0
+    try:
+        return int.from_bytes(_decoded(number)).bit_length()
+    except InvalidToken:
+        return 0
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except ValueError as reason:
+        raise InvalidToken("it is no Base64") from reason
