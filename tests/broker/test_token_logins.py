@@ -1,0 +1,220 @@
+"""Real clients log in with tokens, also beside ten thousand logins with bad ones."""
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer
+
+from smq.model.errors import ErrorCode
+from smq.testing.kafka import KafkaUnavailable, kafka_jars
+from smq.testing.smq_broker import SmqBroker
+from smq.wire.generated.api_versions import ApiVersionsRequest
+from smq.wire.generated.sasl_authenticate import SaslAuthenticateRequest
+from smq.wire.generated.sasl_handshake import SaslHandshakeRequest
+from tests.app.shard_client import request
+from tests.broker.hostile import RawClient, processes
+from tests.security.issuer import (
+    AUDIENCE,
+    ISSUER,
+    claims_of,
+    first_message,
+    signed,
+    token,
+    write_jwks,
+)
+
+TOOLS = "org.apache.kafka.tools"
+OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearer"
+VALUES = [bytes([i]) * 2000 for i in range(20)]
+SECONDS_MAX = 60.0
+BAD_LOGINS = 10_000
+AT_ONCE = 100
+
+
+class Door(NamedTuple):
+    broker: SmqBroker
+    keys: Path
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.broker.port_of('TOKENS')}"
+
+    def client(self) -> RawClient:
+        return RawClient(self.broker.port_of("TOKENS"))
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    directory = tmp_path_factory.mktemp("b")
+    keys = directory / "jwks.json"
+    settings = {
+        "shards": "2",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": write_jwks(keys, "rsa", "p-256"),
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "sasl.oauthbearer.expected.issuer": ISSUER,
+    }
+    with SmqBroker(directory, settings, listeners={"TOKENS": "SASL_PLAINTEXT"}) as broker:
+        yield Door(broker, keys)
+
+
+@pytest.fixture
+def topic(door: Door) -> str:
+    name = uuid4().hex[:8]
+    with door.broker.connect() as client:
+        client.create_topic(name, 4)
+    return name
+
+
+def issued(alg: str = "RS256", key: str = "rsa", **claims: Any) -> str:
+    return token(claims_of(time.time(), **claims), alg, key)
+
+
+def librdkafka(door: Door, text: str | None = None, **more: Any) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": door.address,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "oauth_cb": lambda _: (text or issued(), time.time() + 3600),
+    } | more
+
+
+def test_librdkafka_logs_in_with_a_token(door: Door, topic: str) -> None:
+    producer = Producer(librdkafka(door))
+    failed: list[object] = []
+    for i, value in enumerate(VALUES):
+        producer.produce(
+            topic, value, partition=i % 4, on_delivery=lambda error, _: failed.append(error)
+        )
+    assert producer.flush(SECONDS_MAX) == 0
+    assert failed == [None] * len(VALUES)
+    group = {"group.id": uuid4().hex, "auto.offset.reset": "earliest"}
+    consumer = Consumer(librdkafka(door, issued("ES256", "p-256"), **group))
+    consumer.subscribe([topic])
+    read: list[bytes] = []
+    while len(read) < len(VALUES):
+        message = consumer.poll(SECONDS_MAX)
+        assert message is not None
+        assert message.error() is None
+        read.append(message.value() or b"")
+    consumer.close()
+    assert sorted(read) == sorted(VALUES)
+
+
+def test_a_bad_token_is_a_failed_login_to_librdkafka(door: Door) -> None:
+    errors: list[KafkaError] = []
+    once = {"error_cb": errors.append, "reconnect.backoff.ms": 10_000, "log_level": 0}
+    producer = Producer(librdkafka(door, issued(aud="others"), **once))
+    deadline = time.monotonic() + SECONDS_MAX
+    while not errors and time.monotonic() < deadline:
+        producer.poll(0.1)
+    assert errors[0].code() == KafkaError._AUTHENTICATION
+    assert "invalid_token" in errors[0].str()
+
+
+def log_in(client: RawClient, text: str) -> Any:
+    client.send(request("SaslHandshake", 1, SaslHandshakeRequest(mechanism="OAUTHBEARER")))
+    assert client.answer()
+    message = SaslAuthenticateRequest(auth_bytes=first_message(text))
+    return client.ask("SaslAuthenticate", 2, message)
+
+
+def lasts(door: Door, text: str) -> bool:
+    """Whether a token logs in."""
+    with door.client() as client:
+        answer = log_in(client, text)
+        return bool(answer.error_code == ErrorCode.NONE and not answer.auth_bytes)
+
+
+def test_a_session_ends_with_its_token(door: Door) -> None:
+    with door.client() as client:
+        lifetime_ms = log_in(client, issued(exp=int(time.time()) + 2)).session_lifetime_ms
+        assert 0 < lifetime_ms <= 2000
+        asked = ApiVersionsRequest()
+        deadline = time.monotonic() + SECONDS_MAX
+        while (answer := client.ask("ApiVersions", 0, asked)) is not None:
+            assert answer.error_code == ErrorCode.NONE
+            assert time.monotonic() < deadline
+
+
+def test_keys_that_the_issuer_has_changed_are_used_without_a_restart(door: Door) -> None:
+    write_jwks(door.keys, "rsa other", "rsa", "p-256")
+    deadline = time.monotonic() + SECONDS_MAX
+    while not lasts(door, issued(key="rsa other")):
+        assert time.monotonic() < deadline, "the file is not read again"
+    assert lasts(door, issued())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_ten_thousand_bad_logins_leave_the_broker_to_others(door: Door, topic: str) -> None:
+    good, payload = issued(), b"{" + b"x" * 8000
+    bad = [
+        issued(aud=None),
+        issued(nbf=int(time.time()) + 3600),
+        issued("ES256", "p-256 other"),
+        signed(b'{"alg": "none"}', payload, "none"),
+        signed(b'{"alg": "RS256", "kid": "rsa"}', payload),
+        signed(b"[" * 5000, payload),
+        "x" * 50_000,
+    ]
+    before = processes(door.broker)
+    handshake = request("SaslHandshake", 1, SaslHandshakeRequest(mechanism="OAUTHBEARER"))
+    for begin in range(0, BAD_LOGINS, AT_ONCE):
+        with ExitStack() as open_now:
+            for i in range(begin, begin + AT_ONCE):
+                client = open_now.enter_context(door.client())
+                client.send(handshake)
+                message = SaslAuthenticateRequest(auth_bytes=first_message(bad[i % len(bad)]))
+                client.send(request("SaslAuthenticate", 2, message))
+            if begin % 1000 == 0:
+                assert lasts(door, good)
+    assert lasts(door, good)
+    assert processes(door.broker) == before, "none has died"
+    producer = Producer(librdkafka(door, good))
+    producer.produce(topic, b"after all", partition=0)
+    assert producer.flush(SECONDS_MAX) == 0
+
+
+@pytest.fixture(scope="module")
+def java() -> str:
+    try:
+        return f"{kafka_jars()}/*"
+    except KafkaUnavailable as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.mark.clients
+@pytest.mark.slow
+def test_kafkas_java_client_logs_in_with_a_token_of_a_file(
+    door: Door, topic: str, java: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "token.jwt"
+    file.write_text(issued(scope="kafka"))
+    properties = tmp_path / "client.properties"
+    lines = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.jaas.config": f"{OAUTH}LoginModule required;",
+        "sasl.login.callback.handler.class": f"{OAUTH}LoginCallbackHandler",
+        "sasl.oauthbearer.token.endpoint.url": file.as_uri(),
+    }
+    properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    address = ("--bootstrap-server", door.address, "--topic", topic)
+    produce = [f"{TOOLS}.ConsoleProducer", *address, "--command-config", str(properties)]
+    consume = [f"{TOOLS}.consumer.ConsoleConsumer", *address, "--command-config", str(properties)]
+    consume += ["--from-beginning", "--max-messages", "3", "--timeout-ms", "30000"]
+    allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={file.as_uri()}"
+    for tool, given, expected in ((produce, "a\nb\nc\n", None), (consume, "", {"a", "b", "c"})):
+        done = subprocess.run(
+            ["java", allowed, "-cp", java, *tool],
+            input=given, capture_output=True, text=True, check=False, timeout=SECONDS_MAX,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert expected is None or {*done.stdout.split()} == expected
