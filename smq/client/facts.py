@@ -7,19 +7,20 @@ from smq.client.kafka.answers import only
 from smq.client.kafka.cluster import Cluster, check
 from smq.client.kafka.questions import DESCRIBE_CONFIGS
 from smq.client.secure.opening import is_path
+from smq.client.secure.security import PLAINTEXT, Security
 from smq.wire.generated.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
 RESOURCE_BROKER = 4
 
 
 class BrokerFacts(NamedTuple):
-    """The cluster's id, a broker's settings by name, and the host that answered; whether it was
-    asked in TLS."""
+    """The cluster's id, a broker's settings by name, the host that answered, and how it was
+    asked."""
 
     cluster_id: str
     settings: Mapping[str, str]
     host: str = ""
-    is_in_tls: bool = False
+    security: Security = PLAINTEXT
 
 
 def broker_facts(cluster: Cluster) -> BrokerFacts:
@@ -36,5 +37,4 @@ def broker_facts(cluster: Cluster) -> BrokerFacts:
     host, _, _ = broker.address.rpartition(":")
     if is_path(broker.address):
         host = settings.get("host", "")
-    is_in_tls = cluster.security.tls is not None
-    return BrokerFacts(cluster.cluster_id, settings, host.strip("[]"), is_in_tls)
+    return BrokerFacts(cluster.cluster_id, settings, host.strip("[]"), cluster.security)

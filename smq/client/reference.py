@@ -49,6 +49,7 @@ from smq.model.references import (
     checked_content_type,
     directory_of,
 )
+from smq.security.listeners import Protocol as ListenerProtocol
 from smq.wire.records import write_headers
 
 HANDLE_HEADERS = ((HEADER.encode(), HEADER_VALUE),)
@@ -251,23 +252,28 @@ class Payloads:
     @cached_property
     def store(self) -> UploadTarget:
         """The filer. Raises StoreError: it cannot be reached."""
-        cluster_id, settings, host, is_in_tls = self._facts
+        cluster_id, settings, host, security = self._facts
         root = settings["filer.root"]
         location = Location.named_by(settings)
         is_here = not why_wire_only() and is_marked(Path(root), cluster_id)
         if not location.is_s3 and not is_here:
-            if is_in_tls:
+            port = number_of(settings, "http.port", -1)
+            if port <= 0:
+                raise Unavailable(
+                    root,
+                    "the broker's filer is on another host, and it has no http.port to reach it",
+                )
+            if settings.get("http.security.protocol") == ListenerProtocol.SSL.name:
+                return RemoteFiler(host, port, self._clock, security)
+            if security.tls is not None:
                 raise Unavailable(
                     root,
                     "the broker's filer is on another host, which is reached by HTTP without "
-                    "encryption, and this client asks for TLS; work with payloads on the broker's "
-                    "host, or in a bucket (filer.root=s3://…)",
+                    "encryption, and this client asks for TLS; let the broker speak it there "
+                    "(http.security.protocol=SSL), work with payloads on the broker's host, or in "
+                    "a bucket (filer.root=s3://…)",
                 )
-            if (port := number_of(settings, "http.port", -1)) > 0:
-                return RemoteFiler(host, port, self._clock)
-            raise Unavailable(
-                root, "the broker's filer is on another host, and it has no http.port to reach it"
-            )
+            return RemoteFiler(host, port, self._clock)
         return location.open(reserve_bytes=number_of(settings, "filer.reserve.bytes", 0))
 
     def upload(

@@ -1,17 +1,24 @@
-"""Uploads to and downloads from the filer of a broker on another host, over HTTP.
+"""Uploads to and downloads from the filer of a broker on another host, over HTTP or HTTPS.
+
+With HTTPS the broker's certificate is verified as on its other listeners, and then it is told the
+client's name and password, where it has them; without TLS nothing is told.
 
 Each call opens a connection: calls are few and large. An upload that breaks off leaves nothing
 behind. A read that fails is repeated for a while: payloads never change.
 """
 
+import ssl
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from functools import partial
-from http.client import HTTPConnection, HTTPException, HTTPResponse
+from functools import cached_property, partial
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from urllib.parse import quote
 
 from smq.client.clock import SYSTEM_CLOCK, Clock
+from smq.client.secure.security import Security, TlsFiles
+from smq.client.secure.tls_context import context_of
 from smq.filer.store import CREATE, OVERWRITE, Data, Mode, Sink
 from smq.model.errors import AlreadyExists, Full, NotFound, StoreError, Unavailable
 
@@ -27,11 +34,24 @@ _ERRORS: dict[int, type[StoreError]] = {
 
 
 class RemoteFiler:
-    """A filer behind `http://host:port/filer/`."""
+    """A filer behind `http://host:port/filer/`; with `security` it is https, and who asks is
+    known."""
 
-    def __init__(self, host: str, port: int, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        clock: Clock = SYSTEM_CLOCK,
+        security: Security | None = None,
+    ) -> None:
         self._host, self._port = host, port
-        self._clock = clock
+        self._clock, self._security = clock, security
+        self._login = {} if security is None else _login_of(security)
+
+    @cached_property
+    def _context(self) -> ssl.SSLContext:
+        assert self._security is not None
+        return context_of(self._security.tls or TlsFiles())
 
     @contextmanager
     def writing(self, key: str, mode: Mode = CREATE) -> Iterator[Sink]:
@@ -48,6 +68,8 @@ class RemoteFiler:
                 connection.putrequest("PUT", _path(key))
                 connection.putheader(condition, "*")
                 connection.putheader("Transfer-Encoding", "chunked")
+                for name, value in self._login.items():
+                    connection.putheader(name, value)
                 connection.endheaders()
             yield body  # Errors of the caller that writes are not the filer's.
             body.finish()
@@ -71,10 +93,10 @@ class RemoteFiler:
         return None
 
     def _get(self, key: str, start: int, length: int | None) -> bytes:
-        method, headers = "HEAD", dict[str, str]()  # Without bytes: whether the object exists.
+        method, headers = "HEAD", dict(self._login)  # Without bytes: whether the object exists.
         if length != 0:
             last = "" if length is None else start + length - 1
-            method, headers = "GET", {"Range": f"bytes={start}-{last}"}
+            method, headers["Range"] = "GET", f"bytes={start}-{last}"
         with self._failures(key), self._connection() as connection:
             connection.request(method, _path(key), headers=headers)
             response = connection.getresponse()
@@ -84,14 +106,22 @@ class RemoteFiler:
             return response.read()
 
     def _connection(self) -> "closing[HTTPConnection]":
-        return closing(HTTPConnection(self._host, self._port, timeout=WAIT_S))
+        if self._security is None:
+            return closing(HTTPConnection(self._host, self._port, timeout=WAIT_S))
+        secured = HTTPSConnection(self._host, self._port, timeout=WAIT_S, context=self._context)
+        return closing(secured)
 
     @contextmanager
     def _failures(self, key: str) -> Iterator[None]:
+        where = f"{self._host}:{self._port}"
         try:
             yield
+        except ssl.SSLCertVerificationError as reason:
+            why = f"the certificate of the filer at {where} is not taken: {reason.verify_message}"
+            raise StoreError(key, why) from reason
+        except ValueError as reason:  # A file that properties name cannot be used.
+            raise StoreError(key, str(reason)) from reason
         except (OSError, HTTPException) as reason:
-            where = f"{self._host}:{self._port}"
             raise Unavailable(key, f"the filer at {where} does not answer: {reason}") from reason
 
 
@@ -128,6 +158,14 @@ class _ChunkedBody:
             with suppress(OSError, HTTPException):  # The filer may have answered before it hung up.
                 _check(self._key, self._connection.getresponse())
             raise
+
+
+def _login_of(security: Security) -> dict[str, str]:
+    """The headers by which a user is known; HTTP knows no name with a colon."""
+    if not security.user or ":" in security.user:
+        return {}
+    words = b64encode(f"{security.user}:{security.password}".encode()).decode()
+    return {"Authorization": f"Basic {words}", "x-smq-token": "client"}
 
 
 def _path(key: str) -> str:

@@ -14,9 +14,10 @@
     /debug/telemetry    clients that push metrics (KIP-714), and the newest push of each
     /debug/stacks       the Python stack of each thread, by py-spy (the extra `debug`)
 
-No page shows record data. Other hosts get 403, and so do proxies, which may speak for other hosts:
-until there is authentication, only programs on this host count as the operator. They ask under a
-loopback address: under another one, browsers do not tell which page a request comes from.
+No page shows record data. Without access rules other hosts get 403, and so do proxies, which may
+speak for other hosts: only programs on this host count as the operator. They ask under a loopback
+address: under another one, browsers do not tell which page a request comes from. With access rules
+users with ALTER on the cluster may ask, from anywhere (smq.front.rights).
 """
 
 import ipaddress
@@ -32,6 +33,7 @@ from starlette.routing import Route
 from smq.front.gate import error
 from smq.front.metrics.facts import Facts
 from smq.front.origin import is_marked, is_passed_on
+from smq.front.rights import has_logged_in
 
 Look = Callable[[], Facts]
 Inside = Callable[[], list[dict[str, Any]]]  # Raises StoreError.
@@ -86,7 +88,10 @@ def _page(path: str, answer: Callable[[Request], Awaitable[Response]]) -> Route:
 
 
 def is_from_here(request: Request) -> bool:
-    """Whether a program on this host asks: it uses loopback addresses only, and is no proxy."""
+    """Whether a program on this host asks: it uses loopback addresses only, and is no proxy. Who
+    has logged in may ask from anywhere."""
+    if has_logged_in(request):
+        return True
     if request.client is None:
         return False
     headers = dict(request.headers.raw)

@@ -12,7 +12,7 @@ those that no record refers to.
 
 from asyncio import Lock
 from contextlib import AsyncExitStack
-from itertools import islice
+from itertools import compress, islice
 from typing import Any
 from urllib.parse import quote, urlencode
 from weakref import WeakValueDictionary
@@ -47,16 +47,24 @@ from smq.front.conditions import (
     write_mode,
 )
 from smq.front.payloads import NotThePayload, Promise
+from smq.front.rights import check_topic, resource_of, rights_of, spans_topics
 from smq.front.space import Space, Upload
 from smq.front.streams import ReadingResponse, body_pieces, drain, in_threads
 from smq.model.errors import AlreadyExists, NotFound, PreconditionFailed, StoreError, Unavailable
 from smq.model.references import PREFIX as PAYLOADS_PREFIX, NotAHandle
 from smq.model.segments import SEGMENTS_PREFIX
+from smq.security.acls import Operation
 
 LIST_LIMIT_MAX = 1000  # Objects in one answer: bounds its cost.
 DIGITS_MAX = 9  # Of a number: more digits are slow to parse.
 READ_ATTEMPTS_MAX = 3  # An object may be replaced between the check and the open.
 METHODS = ["GET", "HEAD", "PUT", "DELETE"]
+_NEEDS = {
+    "GET": Operation.READ,
+    "HEAD": Operation.READ,
+    "PUT": Operation.WRITE,
+    "DELETE": Operation.DELETE,
+}
 
 
 class Files:
@@ -81,6 +89,7 @@ class Files:
             return await self._list(request, key)
         checked_key(key)
         try:
+            check_topic(request, _NEEDS[request.method], resource_of(key))
             return await self._handlers[request.method](request, key)
         except (BadCondition, NotAHandle) as reason:
             await drain(request)
@@ -98,13 +107,16 @@ class Files:
         prefix = key + request.query_params.get("prefix", "")
         after = request.query_params.get("after", "")
         limit = _limit(request.query_params.get("limit"))
+        _check_list(request, prefix)
 
         def listed() -> list[Facts]:
             return list(islice(self._store.list(prefix, after), limit + 1))
 
         found = await run_in_threadpool(listed)
         page = found[:limit]
-        answer: dict[str, Any] = {"objects": [_object(facts) for facts in page], "next": None}
+        shown = rights_of(request).topics(Operation.READ, [resource_of(each.key) for each in page])
+        objects = [_object(facts) for facts in compress(page, shown)]
+        answer: dict[str, Any] = {"objects": objects, "next": None}
         if len(found) > limit:
             query = {**request.query_params, "after": page[-1].key}
             answer["next"] = f"/filer/{quote(key)}?{urlencode(query)}"
@@ -180,6 +192,14 @@ class Files:
             return await run_in_threadpool(self._store.head, key)
         except NotFound:
             return None
+
+
+def _check_list(request: Request, prefix: str) -> None:
+    """Raises HTTPException if who asks may not list what begins so."""
+    if not spans_topics(prefix):
+        check_topic(request, Operation.READ, resource_of(prefix))
+    elif not rights_of(request).is_unlimited:
+        raise HTTPException(403, "only super users list the files of several topics at once")
 
 
 async def _receive(request: Request, room: Upload, promise: Promise | None, sink: Sink) -> None:

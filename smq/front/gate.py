@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from smq.front.logins import Asking, LoginRefused
 from smq.front.origin import (
     LOCALHOST,
     address_of,
@@ -17,9 +18,10 @@ from smq.front.origin import (
     is_of_no_host,
     is_old_browser,
 )
-from smq.front.rights import FREE, HttpRights
+from smq.front.rights import FREE, HttpRights, give_rights, refusal_of_user
 from smq.front.slots import RequestSlot, Slots, slot_of
 from smq.model.printable import say_error
+from smq.security.listener_rules import is_loopback
 
 SAY_S = 60.0  # Minimum time between two reports of too many requests.
 RETRY_AFTER_S = 1
@@ -46,7 +48,8 @@ class Gate:
     - of browsers that cannot say whose page caused them,
     - of another site's pages, but for links to a route that is a Page,
     - for which `rights` give no leave,
-    - for which no slot is free (smq.front.slots).
+    - for which no slot is free (smq.front.slots),
+    - of nobody who has logged in, where `rights` want a login.
     """
 
     def __init__(
@@ -68,7 +71,9 @@ class Gate:
         if scope["type"] != "http":
             await self._inner(scope, receive, send)
             return
-        slot = slot_of(scope)
+        needs_login = self._rights.needs_login(scope["path"])
+        slot = slot_of(scope, needs_login=needs_login)
+        give_rights(scope, None)
         refusal = self._refusal(scope, slot)
         # A request that outlasts a stop is cancelled: its connection just ends.
         with suppress(asyncio.CancelledError):
@@ -76,7 +81,21 @@ class Gate:
                 await (refusal or self._inner)(scope, receive, _with_headers(send))
                 return
             with self._slots.taken(slot):
-                await self._inner(scope, receive, _with_headers(send))
+                refusal = await self._log_in(scope) if needs_login else None
+                await (refusal or self._inner)(scope, receive, _with_headers(send))
+
+    async def _log_in(self, scope: Scope) -> Response | None:
+        """Let a request have its user's rights, or refuse it."""
+        logins, headers = self._rights.logins, dict(scope["headers"])
+        assert logins is not None
+        host = (scope.get("client") or ("",))[0]
+        is_private = scope["scheme"] == "https" or is_loopback(host)
+        try:
+            rights = await logins.rights(Asking(scope["method"], headers, host, is_private))
+        except LoginRefused as refused:
+            return refused.answer
+        give_rights(scope, rights)
+        return refusal_of_user(scope["path"], rights)
 
     def _refusal(self, scope: Scope, slot: RequestSlot | None) -> Response | None:
         if "\n" in scope["path"]:
@@ -85,9 +104,10 @@ class Gate:
         if not self._is_ours(host_name(headers)):
             host = headers.get(b"host", b"").decode("latin-1")
             return error(421, f"{host!r} is not a name of this host; use its address")
-        if is_old_browser(headers):
+        scheme = scope["scheme"]
+        if is_old_browser(scheme, headers):
             return error(403, OLD_BROWSER)
-        if is_foreign(headers) and not self._is_link(scope, headers):
+        if is_foreign(scheme, headers) and not self._is_link(scope, headers):
             return error(403, "a page of another site may not ask for this; open it directly")
         refused = self._rights.refusal(scope["path"], headers)
         if refused is None and slot is not None and self._slots.is_full(slot):

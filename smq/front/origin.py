@@ -1,8 +1,8 @@
 """Which site a request comes from, under which address, and whether a proxy has passed it on.
 
 A browser sends `Origin` with each request that may change something. It sends `Sec-Fetch-Site` with
-every request to a potentially trustworthy address (Fetch Metadata, W3C): of HTTP without TLS these
-are 127.0.0.0/8, ::1 and localhost. Under any other address a page's request may look like that of
+every request to a potentially trustworthy address (Fetch Metadata, W3C): with TLS all, without it
+127.0.0.0/8, ::1 and localhost. Under any other address a page's request may look like that of
 another program, which sends neither header. So it may anywhere in browsers from before Fetch
 Metadata, such as Safari 16.3 and Firefox 89; but these say that they are browsers. Another port of
 this host is another origin of the same site, and as foreign as any other: `same-site` is not
@@ -29,19 +29,21 @@ PROXY_HEADERS = frozenset(
 PROXY_PREFIXES = (b"x-forwarded-", b"x-original-forwarded-", b"cf-", b"x-envoy-")
 
 
-def is_foreign(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a page of another origin caused the request."""
+def is_foreign(scheme: str, headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a page of another origin caused the request, which came by http or https."""
     site = headers.get(b"sec-fetch-site", b"none")
     if site.lower() not in OURS:
         return True
     origin = headers.get(b"origin")
-    return origin is not None and origin.lower() != b"http://" + headers.get(b"host", b"").lower()
+    ours = scheme.encode() + b"://" + headers.get(b"host", b"").lower()
+    return origin is not None and origin.lower() != ours
 
 
-def is_old_browser(headers: Mapping[bytes, bytes]) -> bool:
+def is_old_browser(scheme: str, headers: Mapping[bytes, bytes]) -> bool:
     """Whether a browser should have said which page caused the request, and cannot."""
     is_browser = headers.get(b"user-agent", b"").startswith(BROWSER)
-    return is_browser and b"sec-fetch-site" not in headers and is_marked(headers)
+    is_trusted = scheme == "https" or is_marked(headers)
+    return is_browser and b"sec-fetch-site" not in headers and is_trusted
 
 
 def is_navigation(method: str, headers: Mapping[bytes, bytes]) -> bool:

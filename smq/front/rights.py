@@ -1,45 +1,71 @@
-"""What HTTP answers while access rules decide who may do what.
+"""Who may ask what by HTTP while access rules decide.
 
-A request by HTTP says not who asks, so no rule can decide about it: the filer, SQL and the console
-would pass by every rule. So only these remain: whether the broker lives and is ready, and, for
-holders of a token, its metrics.
+    /health/live, /health/ready    everybody: they name processes and logs, and nothing of clients
+    /metrics                       who sends the token of `metrics.token`
+    /health                        users with DESCRIBE on the cluster
+    /debug, /debug/…               users with ALTER on the cluster
+    /filer/…, /sql                 users: by the topics that they name (smq.front.files,
+                                   smq.app.front.queries)
+
+Anything else is for nobody: the console has no login yet.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from secrets import compare_digest
 
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import JSONResponse
+from starlette.types import Scope
 
-from smq.front.slots import LIVE_PATH, METRICS_PATH, READY_PATH
+from smq.front.logins import HttpLogins
+from smq.front.slots import HEALTH_PATH, LIVE_PATH, METRICS_PATH, READY_PATH
+from smq.model.catalog import NAMESPACE_DEFAULT
+from smq.model.references import PREFIX as PAYLOADS_PREFIX
+from smq.model.segments import SEGMENTS_PREFIX
+from smq.security.acls import Operation
+from smq.security.rights import EVERYTHING, Rights
 
 FOR_ALL = frozenset({LIVE_PATH, READY_PATH})
+DEBUG_PATH, FILER_PATH, SQL_PATH = "/debug", "/filer/", "/sql"
 CLOSED = (
-    "with authorizer.class.name this broker answers by HTTP only /health/live, /health/ready and "
-    "/metrics"
+    "with authorizer.class.name this broker answers by HTTP only /health, /metrics, /filer, /sql "
+    "and /debug"
 )
 NO_TOKEN = "/metrics needs a token: set metrics.token, and send it as `Authorization: Bearer …`"  # noqa: S105  (a sentence)
 WRONG_TOKEN = "/metrics needs the token of metrics.token, as `Authorization: Bearer …`"  # noqa: S105
+FILES = "filer/"  # The names of files begin so, for rules.
+_OF_TOPICS = SEGMENTS_PREFIX, PAYLOADS_PREFIX  # <prefix><namespace>/<topic>/…
+_RIGHTS = "smq.rights"  # In a request's scope.
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRights:
-    """Which requests are answered.
+    """Which requests are answered, and which need a login.
 
-    has_rules       access rules decide who may do what
+    logins          how users log in; None: access rules do not decide who may do what
     metrics_token   what a reader of /metrics must know; empty: nothing, or with rules nobody may
     """
 
-    has_rules: bool = False
+    logins: HttpLogins | None = None
     metrics_token: str = ""
 
+    @property
+    def has_rules(self) -> bool:
+        return self.logins is not None
+
     def refusal(self, path: str, headers: Mapping[bytes, bytes]) -> JSONResponse | None:
-        """The answer to a request that is refused."""
+        """The answer to a request that is refused whoever asks."""
         if path == METRICS_PATH:
             return self._refusal_of_metrics(headers.get(b"authorization", b""))
-        if self.has_rules and path not in FOR_ALL:
+        if self.has_rules and path not in FOR_ALL and not _is_for_users(path):
             return JSONResponse({"error": CLOSED}, 403)
         return None
+
+    def needs_login(self, path: str) -> bool:
+        """Whether who asks must say who he is."""
+        return self.has_rules and _is_for_users(path)
 
     def _refusal_of_metrics(self, authorization: bytes) -> JSONResponse | None:
         if not self.metrics_token:
@@ -52,3 +78,62 @@ class HttpRights:
 
 
 FREE = HttpRights()  # Without access rules.
+
+
+def refusal_of_user(path: str, rights: Rights) -> JSONResponse | None:
+    """The answer to a user who may not ask for a page, whatever it holds."""
+    operation = None
+    if path == HEALTH_PATH:
+        operation = Operation.DESCRIBE
+    elif _is_debug(path):
+        operation = Operation.ALTER
+    if operation is None or rights.cluster(operation):
+        return None
+    return JSONResponse({"error": f"this needs {operation.name} on the cluster"}, 403)
+
+
+def give_rights(scope: Scope, rights: Rights | None) -> None:
+    """Let a request have the rights of who asks; None: everybody may do everything."""
+    scope[_RIGHTS] = EVERYTHING if rights is None else rights
+
+
+def rights_of(request: Request) -> Rights:
+    """What who asks may do."""
+    rights: Rights = request.scope[_RIGHTS]
+    return rights
+
+
+def has_logged_in(request: Request) -> bool:
+    """Whether who asks has said who he is, so that it does not count from where."""
+    return rights_of(request) is not EVERYTHING
+
+
+def check_topic(request: Request, operation: Operation, topic: str) -> None:
+    """Raises HTTPException if who asks may not do this with a topic or a file (`resource_of`),
+    whether there is one or not."""
+    if not rights_of(request).topic(operation, topic):
+        raise HTTPException(403, f"this needs {operation.name} on the topic {topic}")
+
+
+def resource_of(key: str) -> str:
+    """The topic whose rules decide about a key of the filer. Other files are, for rules, topics
+    named filer/<key>: no topic has a slash in its name."""
+    parts = key.split("/", 3)
+    if f"{parts[0]}/" in _OF_TOPICS and len(parts) == 4:
+        _, namespace, topic, _ = parts
+        return topic if namespace == NAMESPACE_DEFAULT else f"{namespace}.{topic}"
+    return f"{FILES}{key}"
+
+
+def spans_topics(prefix: str) -> bool:
+    """Whether keys with a prefix may be several topics'."""
+    within = f"{prefix.split('/', 1)[0]}/" in _OF_TOPICS and prefix.count("/") < 3
+    return within or any(each.startswith(prefix) for each in _OF_TOPICS)
+
+
+def _is_for_users(path: str) -> bool:
+    return path in {HEALTH_PATH, SQL_PATH} or _is_debug(path) or path.startswith(FILER_PATH)
+
+
+def _is_debug(path: str) -> bool:
+    return path == DEBUG_PATH or path.startswith(f"{DEBUG_PATH}/")

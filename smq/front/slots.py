@@ -60,10 +60,10 @@ class Slots:
                 del self._taken[slot]
 
 
-def slot_of(scope: Scope) -> RequestSlot | None:
-    """The slot that a request needs; None for health, which needs none."""
+def slot_of(scope: Scope, *, needs_login: bool = False) -> RequestSlot | None:
+    """The slot that a request needs; None for health, which needs none unless it needs a login."""
     path = scope["path"]
-    if path in HEALTH_PATHS:
+    if path in HEALTH_PATHS and not needs_login:
         return None
     host: str | None = scope["client"][0] if scope.get("client") else None
     is_far = host is not None and not ip_address(host).is_loopback

@@ -76,14 +76,20 @@ class SecuritySettings:
     )
     http_host: str = setting(
         "",
-        "The address that HTTP listens on. Beyond loopback it needs `authorizer.class.name`, with "
-        "which it has no records, or `allow.plaintext`.",
+        "The address that HTTP listens on. Beyond loopback it needs `authorizer.class.name`, and "
+        "TLS for logins, or `allow.plaintext`.",
         default_words="`host`",
+    )
+    http_security_protocol: str = setting(
+        "PLAINTEXT",
+        "Whether HTTP speaks TLS (SSL), with the keys of `ssl.keystore.*` or "
+        "`listener.name.http.ssl.keystore.*`.",
+        one_of=("PLAINTEXT", "SSL"),
     )
     allow_plaintext: bool = setting(
         default=False,
         doc="Listen beyond loopback without encryption: PLAINTEXT, where nobody is known by name, "
-        "SASL_PLAINTEXT, which still needs an authorizer, and all of HTTP.",
+        "SASL_PLAINTEXT, which still needs an authorizer, and HTTP, with its logins.",
     )
     allow_anonymous: bool = setting(
         default=False,

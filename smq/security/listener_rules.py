@@ -13,8 +13,10 @@ from smq.model.security_settings import LISTENER_PREFIX, SHORT_FORM
 from smq.model.urls import path_of_file_url
 from smq.security.distinguished_names import MappingRules
 from smq.security.listeners import (
+    HTTP,
     Listener,
     Protocol,
+    http_listener,
     listeners_of,
     ranges_that_overlap,
 )
@@ -36,7 +38,7 @@ def problems_of_listeners(config: Config) -> Iterator[Problem]:
     if config.listeners:  # The short form's are in smq.model.config_rules.
         yield from _problems_of_ports(config, listeners)
     yield from _settings_of_nobody(config, listeners)
-    yield from _problems_of_http(config)
+    yield from _problems_of_http(config, listeners)
     for listener in listeners:
         for rule in _RULES:
             yield from map(Problem, rule(config, listener))
@@ -78,7 +80,8 @@ def _problems_of_ports(config: Config, listeners: tuple[Listener, ...]) -> Itera
 
 
 def _settings_of_nobody(config: Config, listeners: tuple[Listener, ...]) -> Iterator[Problem]:
-    names = {each.name.lower() for each in listeners}
+    https = http_listener(config)
+    names = {each.name.lower() for each in (*listeners, *([https] if https else []))}
     for setting, _ in config.listener_settings:
         name, _, suffix = setting.removeprefix(LISTENER_PREFIX).partition(".")
         mechanism = suffix.partition(".")[0]
@@ -93,15 +96,26 @@ def _settings_of_nobody(config: Config, listeners: tuple[Listener, ...]) -> Iter
             )
 
 
-def _problems_of_http(config: Config) -> Iterator[Problem]:
-    """Beyond loopback. On `host` the rule of the short form says the same."""
+def _problems_of_http(config: Config, listeners: tuple[Listener, ...]) -> Iterator[Problem]:
+    """Of its keys, and beyond loopback. On `host` the rule of the short form says the same."""
     is_open = config.http_port >= 0 and config.http_host and not is_loopback(config.http_host)
     if is_open and not (config.authorizer_class_name or config.allow_plaintext):
         yield Problem(
             f"http.host: HTTP would be reached from other hosts at {config.http_host} without "
-            "encryption and logins; set authorizer.class.name, with which it tells no more than "
-            "health and metrics, listen on 127.0.0.1, or accept that with allow.plaintext=true"
+            "logins; set authorizer.class.name, listen on 127.0.0.1, or accept that with "
+            "allow.plaintext=true"
         )
+    https = http_listener(config)
+    if https is None:
+        return
+    if https.client_auth(config) != "none":
+        yield Problem(
+            "http.security.protocol: HTTP asks for no certificates; set "
+            "listener.name.http.ssl.client.auth=none"
+        )
+    if any(each.name == HTTP for each in listeners):
+        yield Problem("listeners: HTTP is the name of HTTP's own door; choose another")
+    yield from map(Problem, _needs_keys(config, https))
 
 
 def _needs_flags(config: Config, listener: Listener) -> Iterator[str]:

@@ -21,11 +21,11 @@ import pyarrow as pa
 
 from smq.client.client import Client
 from smq.filer.location import Location
-from smq.model.catalog import NAMESPACE_DEFAULT
+from smq.model.catalog import NAMESPACE_DEFAULT, Topic
 from smq.model.topic_settings import schema_of
 from smq.sql.topics import TopicRows, select_arrow, text_select, topic_rows, topics_of
 from smq.sql.typed import quoted, with_typed
-from smq.store.manifest import open_manifest
+from smq.store.manifest import Manifest, open_manifest
 from smq.store.store import FILE_NAME
 
 BATCH_ROWS = 10_000
@@ -59,11 +59,13 @@ class QueryBounds:
 
 @dataclass(frozen=True, slots=True)
 class TopicSource:
-    """The location of topics: a data directory, its filer, and a client if a broker serves it."""
+    """The location of topics: a data directory, its filer, and a client if a broker serves it; and
+    which topics there are for queries, None: all."""
 
     data_dir: Path
     filer: Location
     client: Client | None
+    seen: frozenset[str] | None = None
 
     def rows(self, query: str, bytes_max: int) -> tuple[list[str], list[TopicRows]]:
         """All topics' names, and the rows of those that the query names.
@@ -71,7 +73,7 @@ class TopicSource:
         Raises QueryRefused, Unreadable, TooMuch, StoreError, BrokerError.
         """
         with open_manifest(self.data_dir / FILE_NAME) as manifest:
-            topics = topics_of(manifest)
+            topics = self._topics(manifest)
             found = [
                 topic_rows(manifest, self.filer, topics[name], self.client, bytes_max)
                 for name in mentioned(query, topics)
@@ -81,8 +83,14 @@ class TopicSource:
     def schema(self, name: str) -> str:
         """The topic's `smq.schema`, the types of its values; "" without one. Raises StoreError."""
         with open_manifest(self.data_dir / FILE_NAME) as manifest:
-            topic = topics_of(manifest).get(name)
+            topic = self._topics(manifest).get(name)
         return "" if topic is None else schema_of(topic.configs)
+
+    def _topics(self, manifest: Manifest) -> dict[str, Topic]:
+        found = topics_of(manifest)
+        if self.seen is None:
+            return found
+        return {name: topic for name, topic in found.items() if name in self.seen}
 
 
 def understood(query: str) -> str:

@@ -32,10 +32,12 @@ BESIDE_BYTES = 256 * MiB  # For threads, the broker's client and the JSON.
 class QueryTask(NamedTuple):
     """A query, the location of its topics, and its limits.
 
-    filer is the setting filer.root with its endpoint and region; bytes_max roughly bounds the JSON.
+    filer is the setting filer.root with its endpoint and region; bytes_max roughly bounds the JSON;
+    topics are those that the query may see, None: all.
     """
 
     query: str
+    topics: list[str] | None
     data_dir: str
     filer: list[str]
     memory_bytes: int
@@ -48,7 +50,8 @@ def answer(task: QueryTask) -> dict[str, Any]:
     """Run a query, or explain why not."""
     try:
         with _client(task.data_dir) as client:
-            topics = TopicSource(Path(task.data_dir), Location(*task.filer), client)
+            seen = None if task.topics is None else frozenset(task.topics)
+            topics = TopicSource(Path(task.data_dir), Location(*task.filer), client, seen)
             return _result(task, topics)
     except (QueryRefused, Unreadable, TooMuch, StoreError, BrokerError) as error:
         return {"error": str(error)}

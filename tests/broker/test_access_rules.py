@@ -101,9 +101,9 @@ def test_a_request_sent_after_a_rule_is_deleted_is_refused_on_every_node(broker:
 
 
 def test_http_passes_by_no_rule(broker: SmqBroker) -> None:
-    """SMQ's payloads, queries and console, for which there are no rules yet."""
-    assert ask(broker, "PUT", "/filer/docs/a", b"x").status == 403
-    assert ask(broker, "POST", "/sql", b"SELECT 1").status == 403
+    """Payloads and queries are for users (test_http_users), the console for nobody yet."""
+    assert ask(broker, "PUT", "/filer/docs/a", b"x").status == 401
+    assert ask(broker, "POST", "/sql", b"SELECT 1").status == 401
     assert ask(broker, "GET", "/").status == 403
     assert ask(broker, "GET", "/health/ready").status == 200
     assert ask(broker, "GET", "/metrics").status == 401

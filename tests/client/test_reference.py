@@ -19,6 +19,7 @@ from smq.client.reference import (
     StoredPayload,
 )
 from smq.client.remote_filer import RemoteFiler
+from smq.client.secure.security import Security, TlsFiles
 from smq.filer.local import LocalStore
 from smq.filer.mark import mark
 from smq.filer.store import Store
@@ -177,6 +178,7 @@ def test_a_marked_directory_is_the_filer(tmp_path: Path) -> None:
     assert (bytes(found), found.content_type) == (b"payload", "a/b")
 
 
+IN_TLS = Security(TlsFiles())
 RECORDS = np.zeros(2, [("number", "i4"), ("name", "S3")])
 
 
@@ -257,7 +259,7 @@ def test_a_client_with_tls_sends_no_payload_by_http(tmp_path: Path) -> None:
         listener.setblocking(False)
         port = str(listener.getsockname()[1])
         settings = {"filer.root": str(tmp_path), "http.port": port}
-        payloads = Payloads(lambda: BrokerFacts("ours", settings, "127.0.0.1", is_in_tls=True))
+        payloads = Payloads(lambda: BrokerFacts("ours", settings, "127.0.0.1", IN_TLS))
         with pytest.raises(Unavailable, match="without encryption, and this client asks for TLS"):
             payloads.upload("images", b"payload")
         with pytest.raises(BlockingIOError):

@@ -36,11 +36,13 @@ from smq.front.space import NO_QUOTA, Space
 from smq.model.config import SETTINGS, Config
 from smq.model.security_settings import STANDARD_AUTHORIZER
 from smq.model.topic_configs import TOPIC_CONFIGS
+from smq.security.acls import Operation
 from smq.testing.memory_store import MemoryStore
 from smq.testing.smq_broker import SmqBroker
 from tests.docs.doors import Door, all_doors, doors_of, libraries
 from tests.front.asgi import Answer, Call, at_once, broker
 from tests.front.console.fake_desk import FACTS, FakeDesk
+from tests.front.users import SUPER, as_user, may_with_cluster, rights_for
 from tests.load.test_page import a_result
 
 PAGE = Path("docs/security.md").read_text()
@@ -205,12 +207,21 @@ def test_routes_answer_those_of_the_page(method: str, path: str, who: str, _: st
 def test_routes_behind_an_authorizer_answer_those_of_the_page(
     method: str, path: str, _: str, who: str
 ) -> None:
-    app = front(HttpRights(True, METRICS_TOKEN), HERE)
-    bearer = {"authorization": f"Bearer {METRICS_TOKEN}"}
-    assert who in {"everybody", "nobody", "who has `metrics.token`"}
+    right = re.fullmatch(r"users with (\w+) on the cluster", who)
+    rules = [may_with_cluster("alice", Operation[right[1]])] if right else []
+    app = front(rights_for(*rules, token=METRICS_TOKEN), HERE)
+    bearer = {"authorization": f"Bearer {METRICS_TOKEN}", TOKEN_HEADER: TOKEN}
+    others = {"everybody", "nobody", "who has `metrics.token`", "users, by topic", "every user"}
+    assert right or who in others
     assert is_refused(ask(app, method, path)) == (who != "everybody")
-    answer = ask(app, method, path, {**bearer, TOKEN_HEADER: TOKEN})
-    assert is_refused(answer) == (who == "nobody")
+    for_token = {"everybody", "who has `metrics.token`"}
+    assert is_refused(ask(app, method, path, bearer)) == (who not in for_token)
+    is_for_root = who not in {"nobody", "who has `metrics.token`"}
+    assert is_refused(ask(app, method, path, as_user(SUPER))) != is_for_root
+    assert is_refused(ask(app, method, path, as_user("bob"))) == (
+        who not in {"everybody", "every user"}
+    )
+    assert not right or not is_refused(ask(app, method, path, as_user("alice")))
 
 
 def test_the_page_lists_the_labels_of_metrics() -> None:

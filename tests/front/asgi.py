@@ -14,7 +14,7 @@ from smq.filer.store import Store
 from smq.front.application import FrontBroker, Health, application
 from smq.front.metrics.facts import Facts
 from smq.front.metrics.page import page
-from smq.front.rights import FREE, HttpRights
+from smq.front.rights import FREE, HttpRights, give_rights
 from smq.front.space import NO_QUOTA, Space
 
 GONE: Message = {"type": "http.disconnect"}
@@ -119,7 +119,7 @@ async def _call(  # noqa: PLR0913, PLR0917
     headers: Mapping[str, str],
 ) -> Answer:
     raw, _, query = path.partition("?")
-    scope = {
+    scope: dict[str, Any] = {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},
         "http_version": "1.1",
@@ -129,12 +129,14 @@ async def _call(  # noqa: PLR0913, PLR0917
         "raw_path": raw.encode(),
         "query_string": query.encode(),
         "root_path": "",
+        "client": ("127.0.0.1", 5),
         "headers": [
             (name.replace("_", "-").encode(), line.encode())
             for name, lines in headers.items()
             for line in lines.split("\n")
         ],
     }
+    give_rights(scope, None)  # As the gate does, for applications that a test makes without one.
     answer: dict[str, Any] = {"status": 0, "headers": {}, "body": b"", "cut": True}
     answered = asyncio.Event()
 

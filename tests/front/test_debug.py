@@ -9,6 +9,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from smq.front.debug import ROWS_MAX, is_from_here, routes
 from smq.front.metrics.facts import Facts, GroupOffset, PartitionFacts, ProcessFacts
+from smq.front.rights import give_rights
+from smq.security.principals import Peer, Principal
+from smq.security.rights import Rights
 from tests.front.asgi import call
 
 FACTS = Facts(
@@ -29,6 +32,15 @@ def asked_from(host: str, path: str, facts: Facts = FACTS) -> Any:
         await inner({**scope, "client": (host, 5)}, receive, send)
 
     return call(app, "GET", path)
+
+
+def request_from(
+    host: str | None, *headers: tuple[bytes, bytes], rights: Rights | None = None
+) -> Request:
+    client = None if host is None else (host, 5)
+    scope: Scope = {"type": "http", "client": client, "headers": [*headers]}
+    give_rights(scope, rights)
+    return Request(scope)
 
 
 def test_rows_are_those_of_the_facts() -> None:
@@ -57,20 +69,23 @@ def test_other_hosts_are_refused(name: str) -> None:
 def test_a_proxy_on_this_host_is_refused() -> None:
     """Door fault 10: behind it may be anybody."""
     for name in (b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host"):
-        scope = {"type": "http", "client": ("127.0.0.1", 5), "headers": [(name, b"10.0.0.1")]}
-        assert not is_from_here(Request(scope))
-    assert is_from_here(Request({"type": "http", "client": ("127.0.0.1", 5), "headers": []}))
+        assert not is_from_here(request_from("127.0.0.1", (name, b"10.0.0.1")))
+    assert is_from_here(request_from("127.0.0.1"))
 
 
 @pytest.mark.parametrize("name", [b"ours:80", b"192.168.0.1", b"0.0.0.0", b"[::ffff:127.0.0.1]"])
 def test_under_another_name_a_page_could_ask(name: bytes) -> None:
     """Door fault 1, its sibling: browsers mark the requests of foreign pages only to loopback."""
-    scope = {"type": "http", "client": ("127.0.0.1", 5), "headers": [(b"host", name)]}
-    assert not is_from_here(Request(scope))
+    assert not is_from_here(request_from("127.0.0.1", (b"host", name)))
 
 
 def test_a_client_without_an_address_counts_as_remote() -> None:
-    assert not is_from_here(Request({"type": "http", "client": None}))
+    assert not is_from_here(request_from(None))
+
+
+def test_a_user_who_has_logged_in_may_ask_from_anywhere() -> None:
+    rights = Rights(None, Peer(Principal("User", "alice")))
+    assert is_from_here(request_from("192.168.0.7", (b"via", b"a proxy"), rights=rights))
 
 
 def test_an_answer_is_bounded() -> None:

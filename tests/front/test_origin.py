@@ -18,7 +18,7 @@ HOST = b"127.0.0.1:8080"
     ],
 )
 def test_our_own_pages_and_other_programs_are_not_foreign(headers: dict[bytes, bytes]) -> None:
-    assert not is_foreign({b"host": HOST, **headers})
+    assert not is_foreign("http", {b"host": HOST, **headers})
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_our_own_pages_and_other_programs_are_not_foreign(headers: dict[bytes, b
 )
 def test_another_port_or_site_is_foreign(headers: dict[bytes, bytes]) -> None:
     """Door fault 1."""
-    assert is_foreign({b"host": HOST, **headers})
+    assert is_foreign("http", {b"host": HOST, **headers})
 
 
 SAFARI = b"Mozilla/5.0 (Macintosh) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/15.6 Safari"
@@ -59,7 +59,15 @@ SAFARI = b"Mozilla/5.0 (Macintosh) AppleWebKit/605.1.15 (KHTML, like Gecko) Vers
 def test_a_browser_from_before_fetch_metadata_is_known(
     headers: dict[bytes, bytes], *, is_old: bool
 ) -> None:
-    assert is_old_browser(headers) == is_old
+    assert is_old_browser("http", headers) == is_old
+
+
+def test_with_tls_another_scheme_is_foreign_and_every_browser_should_have_said() -> None:
+    far = {b"host": b"queue.example"}
+    assert not is_foreign("https", {**far, b"origin": b"https://queue.example"})
+    assert is_foreign("https", {**far, b"origin": b"http://queue.example"})
+    assert is_old_browser("https", {**far, b"user-agent": SAFARI})
+    assert not is_old_browser("http", {**far, b"user-agent": SAFARI})
 
 
 def test_a_link_is_a_navigation_and_a_frame_an_image_a_form_are_not() -> None:

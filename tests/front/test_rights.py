@@ -1,14 +1,18 @@
-"""What HTTP answers while access rules decide who may do what."""
+"""Who may ask what by HTTP while access rules decide."""
+
+from base64 import b64encode
 
 import pytest
 
-from smq.front.rights import FREE, HttpRights
+from smq.front.rights import HttpRights, resource_of, spans_topics
+from smq.security.acls import Operation, PatternType
 from smq.testing.memory_store import MemoryStore
-from tests.front.asgi import call, front
+from tests.front.asgi import Answer, call, front
+from tests.front.users import SUPER, as_user, may, may_with_cluster, rights_for
 
 TOKEN = "s3cret"
-FREE_WITH_TOKEN = HttpRights(metrics_token=TOKEN)
-RULES, RULES_WITH_TOKEN = HttpRights(has_rules=True), HttpRights(True, TOKEN)
+FREE, FREE_WITH_TOKEN = HttpRights(), HttpRights(metrics_token=TOKEN)
+RULES, RULES_WITH_TOKEN = rights_for(), rights_for(token=TOKEN)
 
 
 def status(rights: HttpRights, path: str, method: str = "GET", authorization: str = "") -> int:
@@ -27,30 +31,155 @@ def test_whether_the_broker_lives_is_for_all(rights: HttpRights, path: str) -> N
     "path",
     [
         "/",
-        "/debug",
-        "/debug/telemetry",
-        "/filer/",
-        "/filer/docs/a",
-        "/health",
+        "//debug",
+        "//filer/docs/a",
+        "/console/rates",
+        "/debugging",
+        "/filer",
+        "/health/",
         "/health/live/",
         "/health/live/..",
         "//health/live",
         "/metrics/",
         "/no-such-page",
-        "/sql",
+        "/sql/",
         "/topics",
     ],
 )
 def test_pages_that_rules_cannot_decide_on_are_refused(method: str, path: str) -> None:
-    """Not even for a holder of the token, which is for metrics only."""
+    """Not even for a super user, or a holder of the token, which is for metrics only."""
+    root = as_user(SUPER)
+    assert call(front(MemoryStore(), rights=RULES), method, path, **root).status == 403
     assert status(RULES, path, method) == 403
     assert status(RULES_WITH_TOKEN, path, method, authorization=f"Bearer {TOKEN}") == 403
 
 
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/health"),
+        ("GET", "/debug"),
+        ("GET", "/debug/logs"),
+        ("GET", "/filer/"),
+        ("GET", "/filer/docs/a"),
+        ("PUT", "/filer/docs/a"),
+        ("DELETE", "/filer/docs/a"),
+        ("POST", "/sql"),
+    ],
+)
+def test_a_request_without_a_login_is_asked_for_one(method: str, path: str) -> None:
+    app = front(MemoryStore(), rights=RULES_WITH_TOKEN)
+    for authorization in ("", f"Bearer {TOKEN}"):
+        answer = call(app, method, path, authorization=authorization, x_smq_token="x")
+        assert (answer.status, answer.headers["www-authenticate"][:5]) == (401, "Basic")
+
+
 def test_a_refusal_says_why() -> None:
     app = front(MemoryStore(), rights=RULES)
-    assert "authorizer.class.name" in call(app, "GET", "/filer/docs/a").json["error"]
+    assert "authorizer.class.name" in call(app, "GET", "/topics").json["error"]
+    assert "who you are" in call(app, "GET", "/filer/docs/a").json["error"]
     assert "set metrics.token" in call(app, "GET", "/metrics").json["error"]
+
+
+# --- the cluster's pages -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "operation"),
+    [
+        ("/health", Operation.DESCRIBE),
+        ("/debug", Operation.ALTER),
+        ("/debug/logs", Operation.ALTER),
+    ],
+)
+def test_pages_about_the_cluster_need_a_right_on_it(path: str, operation: Operation) -> None:
+    app = front(MemoryStore(), rights=rights_for(may_with_cluster("alice", operation)))
+    assert call(app, "GET", path, **as_user("alice")).status == 200
+    assert call(app, "GET", path, **as_user(SUPER)).status == 200
+    refused = call(app, "GET", path, **as_user("bob"))
+    assert (refused.status, operation.name in refused.json["error"]) == (403, True)
+
+
+# --- the filer -----------------------------------------------------------------------------------
+
+A_SEGMENT, OTHERS = "topics/kafka/orders/partition=0/0-9-1.parquet", "topics/kafka/wages/x"
+
+
+def ask(app: object, user: str, method: str, key: str, body: bytes = b"") -> Answer:
+    return call(app, method, f"/filer/{key}", body, **as_user(user))  # type: ignore[arg-type]
+
+
+def filled_store() -> MemoryStore:
+    store = MemoryStore()
+    for key in (A_SEGMENT, OTHERS, "docs/a", "docs/secret", "notes/b"):
+        with store.writing(key) as sink:
+            sink.write(b"12345")
+    return store
+
+
+def test_a_reader_of_a_topic_reads_its_files_alone() -> None:
+    app = front(filled_store(), rights=rights_for(may("alice", Operation.READ, "orders")))
+    assert ask(app, "alice", "GET", A_SEGMENT).body == b"12345"
+    assert ask(app, "alice", "HEAD", A_SEGMENT).status == 200
+    listed = ask(app, "alice", "GET", "topics/kafka/orders/")
+    assert [each["key"] for each in listed.json["objects"]] == [A_SEGMENT]
+    for key in (OTHERS, "topics/kafka/wages/none", "topics/kafka/none/x", "docs/a", "docs/none"):
+        assert ask(app, "alice", "GET", key).status == ask(app, "alice", "HEAD", key).status == 403
+    assert ask(app, "bob", "GET", A_SEGMENT).status == 403
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    ["", "t", "topics/", "topics/kafka/", "topics/kafka/orders", "payloads/", "payloads/kafka/o"],
+)
+def test_only_a_super_user_lists_what_may_be_several_topics(prefix: str) -> None:
+    rules = [may("alice", Operation.READ, "*")]
+    app = front(filled_store(), rights=rights_for(*rules))
+    path = f"?prefix={prefix}"
+    assert ask(app, "alice", "GET", path).status == 403
+    assert ask(app, SUPER, "GET", path).status == 200
+
+
+def test_files_are_topics_named_filer_for_the_rules() -> None:
+    docs = may("alice", Operation.READ, "filer/docs/", how=PatternType.PREFIXED)
+    writes = may("alice", Operation.WRITE, "filer/docs/a")
+    app = front(filled_store(), rights=rights_for(docs, writes))
+    listed = ask(app, "alice", "GET", "docs/")
+    assert [each["key"] for each in listed.json["objects"]] == ["docs/a", "docs/secret"]
+    assert ask(app, "alice", "GET", "?prefix=docs/s").status == 200
+    assert ask(app, "alice", "GET", "docs/secret").status == 200
+    assert ask(app, "alice", "PUT", "docs/a", b"new").status == 200
+    assert ask(app, "alice", "PUT", "docs/secret", b"new").status == 403
+    assert ask(app, "alice", "DELETE", "docs/a").status == 403
+    assert ask(app, "alice", "GET", "notes/b").status == 403
+    assert ask(app, "alice", "GET", "notes/").status == 403
+
+
+def test_a_list_leaves_out_what_its_reader_may_not_read() -> None:
+    rules = [may("alice", Operation.READ, name) for name in ("filer/docs/", "filer/docs/a")]
+    app = front(filled_store(), rights=rights_for(*rules))
+    listed = ask(app, "alice", "GET", "docs/")
+    assert [each["key"] for each in listed.json["objects"]] == ["docs/a"]
+
+
+def test_keys_belong_to_topics_or_are_files() -> None:
+    assert resource_of("topics/kafka/orders/partition=0/1.parquet") == "orders"
+    assert resource_of("payloads/kafka/orders/id") == "orders"
+    assert resource_of("payloads/ns/orders/id") == "ns.orders"
+    assert resource_of("topics/kafka/orders") == "filer/topics/kafka/orders"
+    assert resource_of("docs/topics/kafka/orders/x") == "filer/docs/topics/kafka/orders/x"
+    assert not spans_topics("topics/kafka/orders/")
+    assert not spans_topics("docs/")
+
+
+@pytest.mark.parametrize("path", ["..%2f..%2fx", "topics/kafka/orders/../wages/x", "docs/./a"])
+def test_a_crooked_key_is_no_way_round(path: str) -> None:
+    rules = [may("alice", Operation.READ, "orders")]
+    app = front(filled_store(), rights=rights_for(*rules))
+    assert ask(app, "alice", "GET", path).status in {400, 403}
+
+
+# --- metrics -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rights", [FREE_WITH_TOKEN, RULES_WITH_TOKEN])
@@ -61,7 +190,11 @@ def test_metrics_are_for_holders_of_the_token(rights: HttpRights, scheme: str) -
 
 @pytest.mark.parametrize("rights", [FREE_WITH_TOKEN, RULES_WITH_TOKEN])
 @pytest.mark.parametrize(
-    "shown", ["", TOKEN, "Bearer", "Bearer ", "Bearer s3cre", f"Bearer {TOKEN}x", f"Basic {TOKEN}"]
+    "shown",
+    [
+        *("", TOKEN, "Bearer", "Bearer ", "Bearer s3cre", f"Bearer {TOKEN}x", f"Basic {TOKEN}"),
+        f"Basic {b64encode(b'root:toor').decode()}",
+    ],
 )
 def test_another_token_is_refused(rights: HttpRights, shown: str) -> None:
     app = front(MemoryStore(), rights=rights)

@@ -18,7 +18,7 @@ __all__ = ["seal_topic"]
 
 def task(data_dir: Path, query: str, rows_max: int = 100, bytes_max: int = 1 << 20) -> QueryTask:
     filer = [str(data_dir / "filer"), "", ""]
-    return QueryTask(query, str(data_dir), filer, 256 << 20, 10.0, rows_max, bytes_max)
+    return QueryTask(query, None, str(data_dir), filer, 256 << 20, 10.0, rows_max, bytes_max)
 
 
 def test_rows_of_a_stopped_brokers_topics(tmp_path: Path, seal_topic: SealTopic) -> None:

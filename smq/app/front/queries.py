@@ -1,4 +1,4 @@
-"""POST /sql: a query over topics, for programs on this host.
+"""POST /sql: a query over topics, for programs on this host, or for users who may read them.
 
     curl -H "content-type: application/sql" --data-binary "SELECT count(*) FROM clicks" \\
         http://127.0.0.1:8080/sql
@@ -12,9 +12,12 @@ ROWS_MAX rows of BYTES_MAX bytes ("truncated" says that there were more).
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.util import find_spec
+from itertools import compress
 from pathlib import Path
 
+from anyio.to_thread import run_sync
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -23,8 +26,13 @@ from starlette.routing import Route
 from smq.app.process.program import command, environment
 from smq.front.debug import ONLY_HERE, is_from_here
 from smq.front.gate import error
+from smq.front.rights import SQL_PATH, rights_of
 from smq.front.streams import TooLong, small_body
 from smq.model.config import Config
+from smq.security.acls import Operation
+from smq.security.rights import Rights
+from smq.store.manifest import open_manifest
+from smq.store.store import FILE_NAME
 
 MiB = 1024 * 1024
 QUERY_BYTES_MAX = 64 * 1024
@@ -35,6 +43,7 @@ MEMORY_BYTES = 256 * MiB
 ROWS_MAX = 10_000
 BYTES_MAX = 8 * MiB
 RETRY_AFTER_S = 1
+NAMES_A_TURN = 500  # A millisecond or two.
 
 
 class Queries:
@@ -50,12 +59,12 @@ class Queries:
             "rows_max": ROWS_MAX,
             "bytes_max": BYTES_MAX,
         }
-        self._program = program
+        self._data_dir, self._program = data_dir, program
         self._running = 0
 
     def routes(self) -> list[Route]:
         """The route."""
-        return [Route("/sql", self.answer, methods=["POST"])]
+        return [Route(SQL_PATH, self.answer, methods=["POST"])]
 
     async def answer(self, request: Request) -> Response:
         """Run a query, or explain why not. Raises HTTPException."""
@@ -72,11 +81,22 @@ class Queries:
             return error(503, sentence, {"retry-after": str(RETRY_AFTER_S)})
         self._running += 1
         try:
-            return await self._run(query)
+            return await self._run(query, await self._topics(rights_of(request)))
         finally:
             self._running -= 1
 
-    async def _run(self, query: str) -> Response:
+    async def _topics(self, rights: Rights) -> list[str] | None:
+        """The topics that a user may read at this moment; None: all."""
+        if rights.is_unlimited:
+            return None
+        names, allowed = await run_sync(partial(_names, self._data_dir)), list[str]()
+        for start in range(0, len(names), NAMES_A_TURN):
+            some = names[start : start + NAMES_A_TURN]
+            allowed += compress(some, rights.topics(Operation.READ, some))
+            await asyncio.sleep(0)  # Others have their turn.
+        return allowed
+
+    async def _run(self, query: str, topics: list[str] | None) -> Response:
         process = await asyncio.create_subprocess_exec(
             *command(self._program),
             cwd="/",
@@ -86,7 +106,7 @@ class Queries:
             stderr=asyncio.subprocess.DEVNULL,
         )
         try:
-            task = json.dumps({"query": query, **self._task}).encode()
+            task = json.dumps({"query": query, "topics": topics, **self._task}).encode()
             out, _ = await asyncio.wait_for(process.communicate(task), SECONDS + START_SECONDS)
         except TimeoutError:
             return error(504, f"the query took longer than {SECONDS:g} s")
@@ -98,6 +118,11 @@ class Queries:
             return error(500, "the query's process has died: it may have had too little memory")
         told = json.loads(out)
         return JSONResponse(told, 400 if "error" in told else 200)
+
+
+def _names(data_dir: Path) -> list[str]:
+    with open_manifest(data_dir / FILE_NAME) as manifest:
+        return [each.name for each in manifest.topics()]
 
 
 def _of_json(text: str) -> str:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from starlette.types import ASGIApp
 from uvicorn import Config as UvicornConfig, Server
 
 from smq.app.front import otlp
@@ -22,6 +23,7 @@ from smq.app.front.readiness import readiness
 from smq.app.front.settings import FrontSettings
 from smq.app.front.telemetry import telemetry
 from smq.app.process.inheritance import Inheritance
+from smq.app.process.key_stores import TlsSettings, UnusableKeys, WatchedContext
 from smq.app.process.status import read_status
 from smq.filer.location import Location
 from smq.front.application import FrontBroker, application, keep_counting
@@ -29,13 +31,19 @@ from smq.front.connection import REST_S, HttpConnection
 from smq.front.console.console import Console
 from smq.front.console.guard import Guard
 from smq.front.console.routes import console_routes
+from smq.front.https import Handshakes, TlsConnection
+from smq.front.logins import HttpLogins
 from smq.front.rights import HttpRights
 from smq.front.space import Space
 from smq.model.config import Config
 from smq.model.errors import StoreError
 from smq.model.printable import say_error
-from smq.security.listeners import http_host, listeners_of
+from smq.security.access import AccessView
+from smq.security.decoys import Decoys
+from smq.security.listeners import http_host, http_listener, listeners_of
+from smq.security.plain import PlainServer
 
+KEYS_S = 1.0  # Between two looks at the files of keys.
 STOP_WAIT_S = 3  # For requests in progress; the supervisor waits a little longer.
 
 
@@ -83,7 +91,7 @@ async def _serve(inheritance: Inheritance) -> None:
         metrics=metrics.page,
         look=metrics.look,
         insides=insides(inheritance.data_dir) | {"telemetry": telemetry(inheritance)},
-        rights=HttpRights(bool(config.authorizer_class_name), config.metrics_token),
+        rights=HttpRights(logins_of(inheritance), config.metrics_token),
     )
     queries = Queries(inheritance.data_dir, config)
     console = Console(
@@ -96,36 +104,82 @@ async def _serve(inheritance: Inheritance) -> None:
     )
     routes = [*queries.routes(), *console_routes(console)]
     app = application(store, space, broker, own_names(config), routes)
-    server = OurServer(
-        UvicornConfig(
-            app,
-            http=HttpConnection,
-            loop="asyncio",
-            ws="none",
-            lifespan="off",
-            timeout_keep_alive=REST_S,
-            log_config=None,
-            log_level="error",  # The client is told of its own errors.
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=STOP_WAIT_S,
-        ),
-        inheritance,
-    )
+    tls = watched_tls(config)
+    server = OurServer(_uvicorn(app, tls), inheritance)
     sender = _sender(inheritance, metrics)
-    counting = asyncio.create_task(keep_counting(space))
-    watching = asyncio.create_task(keep_watching(metrics))
-    looking = asyncio.create_task(settings.keep_looking())
-    sampling = asyncio.create_task(keep_sampling(metrics))
+    works = (
+        keep_counting(space),
+        keep_watching(metrics),
+        settings.keep_looking(),
+        keep_sampling(metrics),
+        _keep_watching_keys(tls),
+    )
+    tasks = [asyncio.create_task(each) for each in works]
     assert inheritance.http_listener is not None
     await server.serve([inheritance.http_listener])
-    counting.cancel()
-    looking.cancel()
-    watching.cancel()
-    sampling.cancel()
+    for each in tasks:
+        each.cancel()
     if sender is not None:
         sender.shutdown(1000 * STOP_WAIT_S)
+
+
+def _uvicorn(app: ASGIApp, tls: WatchedContext | None) -> UvicornConfig:
+    return UvicornConfig(
+        app,
+        http=HttpConnection if tls is None else _https(tls),
+        loop="asyncio",
+        ws="none",
+        lifespan="off",
+        timeout_keep_alive=REST_S,
+        log_config=None,
+        log_level="error",  # The client is told of its own errors.
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=STOP_WAIT_S,
+    )
+
+
+def watched_tls(config: Config) -> WatchedContext | None:
+    """The keys of HTTP; None: it speaks no TLS. Raises SystemExit with a sentence."""
+    listener = http_listener(config)
+    if listener is None:
+        return None
+    try:
+        return WatchedContext(TlsSettings.of(config, listener), say_error)
+    except UnusableKeys as reason:
+        raise SystemExit(f"smq: {reason}") from reason
+
+
+def _https(tls: WatchedContext) -> Any:  # noqa: ANN401  (uvicorn wants a class, and calls it)
+    """Makes connections with the keys of the moment."""
+    handshakes = Handshakes(lambda: tls.context)
+
+    def made(**named: Any) -> TlsConnection:  # noqa: ANN401  (as uvicorn's)
+        return TlsConnection(handshakes, partial(HttpConnection, **named))
+
+    return made
+
+
+async def _keep_watching_keys(tls: WatchedContext | None) -> None:
+    """Read keys again when they change, for ever."""
+    while tls is not None:
+        await asyncio.sleep(KEYS_S)
+        tls.look()
+
+
+def logins_of(inheritance: Inheritance) -> HttpLogins | None:
+    """How users log in, by the passwords of Kafka's listeners; None: without access rules."""
+    config = inheritance.config
+    if not config.authorizer_class_name:
+        return None
+    access, decoys = AccessView(inheritance.access, config), Decoys(inheritance.decoy_secret)
+    return HttpLogins(
+        partial(PlainServer, access, decoys),
+        access.rights_of,
+        config.connection_failed_authentication_delay_ms / 1000,
+        is_open=config.allow_plaintext,
+    )
 
 
 def own_names(config: Config) -> frozenset[str]:

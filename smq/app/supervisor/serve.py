@@ -227,7 +227,8 @@ def _bound_page_cache(config: Config) -> Config:
 def _decoy_secret(config: Config) -> bytes:
     """The secret of this directory's decoys, made at the first start with logins: with another one
     they would change."""
-    if not any(each.protocol.has_sasl for each in listeners_of(config)):
+    has_http_users = config.http_port >= 0 and config.authorizer_class_name
+    if not (has_http_users or any(each.protocol.has_sasl for each in listeners_of(config))):
         return b""
     path = config.data_dir / DECOYS
     try:

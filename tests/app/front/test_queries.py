@@ -9,6 +9,7 @@ from starlette.requests import Request
 
 from smq.app.front import queries
 from smq.app.front.queries import AT_ONCE, QUERY_BYTES_MAX, Queries
+from smq.front.rights import give_rights
 from smq.model.config import Config
 from smq.testing.smq_broker import SmqBroker
 from tests.app.http_client import Answer, ask
@@ -87,13 +88,14 @@ def request_from(host: str, body: bytes) -> Request:
         return {"type": "http.request", "body": body, "more_body": False}
 
     headers = [(b"content-type", b"application/sql")]
-    scope = {
+    scope: dict[str, object] = {
         "type": "http",
         "method": "POST",
         "path": "/sql",
         "headers": headers,
         "client": (host, 1),
     }
+    give_rights(scope, None)
     return Request(scope, receive)
 
 

@@ -1,0 +1,177 @@
+"""HTTPS of a broker with access rules: users log in by password, and get what they may."""
+
+import http.client
+import json
+import shutil
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import pytest
+from typer.testing import CliRunner
+
+from smq.cli.verbs import app
+from smq.client.client import connect
+from smq.client.remote_filer import RemoteFiler
+from smq.client.secure.security import Security, TlsFiles
+from smq.model.errors import StoreError
+from smq.model.security_settings import STANDARD_AUTHORIZER
+from smq.security.acls import CLUSTER_NAME, Operation, ResourceType
+from smq.testing.smq_broker import SmqBroker
+from tests.app.fake_broker import eventually
+from tests.broker.guarded import allow
+from tests.broker.users import add_users, remove_user
+from tests.front.users import as_user
+
+pytestmark = pytest.mark.timeout(120)
+TIMEOUT_S = 30
+VALUE = b"a secret of this topic"
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Door(NamedTuple):
+    """A broker that speaks HTTPS only; alice and bob have passwords."""
+
+    broker: SmqBroker
+    certs: Path
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=self.certs / "ca.pem")
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, _, port = self.broker.status().http.rpartition(":")
+        return host, int(port)
+
+    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Answer:
+        connection = http.client.HTTPSConnection(
+            *self.address, timeout=TIMEOUT_S, context=self.context
+        )
+        try:
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            connection.request(method, path, body, named)
+            response = connection.getresponse()
+            found = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, found, response.read())
+        finally:
+            connection.close()
+
+    def query(self, user: str, sql: str) -> Any:
+        headers = {**as_user(user), "content_type": "application/sql"}
+        return self.ask("POST", "/sql", sql.encode(), **headers).json
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    certs = tmp_path_factory.mktemp("certs")
+    assert CliRunner().invoke(app, ["certs", str(certs), "--client", "x"]).exit_code == 0
+    settings = {
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "super.users": "User:ANONYMOUS;User:root",
+        "http.port": "0",
+        "http.security.protocol": "SSL",
+        "listener.name.http.ssl.keystore.location": str(certs / "broker.pem"),
+    }
+    with SmqBroker(tmp_path_factory.mktemp("b"), settings) as broker:
+        add_users(broker.bootstrap, {name: name[::-1] for name in ("alice", "bob", "root")})
+        yield Door(broker, certs)
+
+
+@pytest.fixture
+def topic(door: Door) -> str:
+    """A topic with one record, which alice may read and write."""
+    name = f"t{uuid4().hex[:8]}"
+    with connect(door.broker.bootstrap) as client:
+        client.create_topic(name, 1)
+        with client.producer() as producer:
+            producer.send(name, VALUE).result(TIMEOUT_S)
+    allow(door.broker, "alice", ResourceType.TOPIC, name, Operation.READ)
+    allow(door.broker, "alice", ResourceType.TOPIC, name, Operation.WRITE)
+    return name
+
+
+def test_health_answers_everybody_in_tls_and_not_plainly(door: Door) -> None:
+    assert door.ask("GET", "/health/live").json == {"live": True}
+    with socket.create_connection(door.address, TIMEOUT_S) as plain:
+        plain.sendall(b"GET /health/live HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+        assert b"live" not in plain.recv(1000)
+
+
+def test_a_query_reads_topics_that_its_user_may_read(door: Door, topic: str) -> None:
+    other = f"u{uuid4().hex[:8]}"
+    with connect(door.broker.bootstrap) as client:
+        client.create_topic(other, 1)
+    told = door.query("alice", f"SELECT value FROM {topic}")
+    assert told["rows"] == [[VALUE.decode()]]
+    tables = door.query("alice", "SHOW TABLES")["rows"]
+    assert [topic] in tables
+    assert [other] not in tables
+    for name in (other, "none"):
+        assert "does not exist" in door.query("alice", f"SELECT * FROM {name}")["error"]
+    assert "does not exist" in door.query("bob", f"SELECT * FROM {topic}")["error"]
+    assert [other] in door.query("root", "SHOW TABLES")["rows"]
+
+
+def test_a_payload_is_uploaded_and_read_by_who_may_write_and_read_its_topic(
+    door: Door, topic: str
+) -> None:
+    secured = TlsFiles((("ssl.truststore.location", str(door.certs / "ca.pem")),))
+    filers = {
+        user: RemoteFiler(*door.address, security=Security(secured, "PLAIN", user, user[::-1]))
+        for user in ("alice", "bob")
+    }
+    key = f"payloads/kafka/{topic}/{'0' * 32}-000000000003-364b3fb7"  # "abc".
+    with pytest.raises(StoreError, match="WRITE"), filers["bob"].writing(key) as sink:
+        sink.write(b"abc")
+    with filers["alice"].writing(key) as sink:
+        sink.write(b"abc")
+    assert filers["alice"].get(key) == b"abc"
+    with pytest.raises(StoreError, match="READ"):
+        filers["bob"].get(key)
+    stranger = RemoteFiler(*door.address, security=Security(TlsFiles(), "PLAIN", "alice", "ecila"))
+    with pytest.raises(StoreError, match="certificate"):
+        stranger.get(key)
+
+
+def test_a_rule_that_is_deleted_and_a_user_who_is_deleted_are_refused_at_once(door: Door) -> None:
+    add_users(door.broker.bootstrap, {"carol": "lorac"})
+    path = "/health"
+    assert door.ask("GET", path, **as_user("carol")).status == 403
+    allow(door.broker, "carol", ResourceType.CLUSTER, CLUSTER_NAME, Operation.DESCRIBE)
+    assert door.ask("GET", path, **as_user("carol")).status == 200
+    remove_user(door.broker.bootstrap, "carol")
+    assert door.ask("GET", path, **as_user("carol")).status == 401
+
+
+def test_keys_are_read_again_when_they_change(door: Door) -> None:
+    def serial() -> object:
+        with (
+            socket.create_connection(door.address, TIMEOUT_S) as plain,
+            door.context.wrap_socket(plain, server_hostname=door.address[0]) as secured,
+        ):
+            return (secured.getpeercert() or {})["serialNumber"]
+
+    before = serial()
+    shutil.move(door.certs / "broker.pem", door.certs / "old.pem")
+    assert CliRunner().invoke(app, ["certs", str(door.certs)]).exit_code == 0
+    eventually(lambda: serial() != before, "the new certificate is shown")
+
+
+def test_a_large_object_passes_in_both_directions(door: Door) -> None:
+    body = bytes(range(256)) * 20_000
+    headers = as_user("root")
+    assert door.ask("PUT", "/filer/docs/large", body, **headers).status == 201
+    assert door.ask("GET", "/filer/docs/large", **headers).body == body

@@ -1,0 +1,142 @@
+"""Who asks by HTTP: passwords, what is remembered of them, and what a browser may not do."""
+
+import asyncio
+from functools import partial
+
+import pytest
+
+from smq.front.logins import KNOWN_MAX, Asking, HttpLogins, LoginRefused
+from smq.security.acls import Operation
+from smq.security.decoys import Decoys
+from smq.security.plain import PlainServer
+from smq.security.rights import Rights
+from smq.security.sasl import Work
+from tests.front.users import SUPER, Users, as_user, logins_for, may
+
+HERE = "127.0.0.1"
+
+
+def log_in(
+    logins: HttpLogins,
+    headers: dict[str, str],
+    method: str = "GET",
+    *,
+    is_private: bool = True,
+) -> Rights:
+    raw = {name.encode(): value.encode() for name, value in headers.items()}
+    return asyncio.run(logins.rights(Asking(method, raw, HERE, is_private)))
+
+
+def status(logins: HttpLogins, headers: dict[str, str], method: str = "GET") -> int:
+    try:
+        log_in(logins, headers, method)
+    except LoginRefused as refused:
+        return refused.answer.status_code
+    return 200
+
+
+def test_a_user_has_the_rights_of_its_name() -> None:
+    logins = logins_for(Users("alice", SUPER), may("alice", Operation.READ, "orders"))
+    rights = log_in(logins, as_user("alice"))
+    assert rights.topic(Operation.READ, "orders")
+    assert not rights.topic(Operation.WRITE, "orders")
+    assert (rights.peer.host, rights.peer.listener) == (HERE, "HTTP")
+    assert log_in(logins, as_user(SUPER)).is_unlimited
+
+
+def test_a_wrong_password_and_an_unknown_user_get_the_same_answer() -> None:
+    logins = logins_for(Users("alice"))
+    answers = []
+    for headers in (as_user("alice", "wrong"), as_user("nobody"), as_user("unix/root")):
+        with pytest.raises(LoginRefused) as refused:
+            log_in(logins, {**headers})
+        answers.append((refused.value.answer.status_code, refused.value.answer.body))
+    assert answers[0][0] == 401
+    assert len(set(answers)) == 1
+    assert logins.failed_count == 3
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        "",
+        "Basic",
+        "Basic ",
+        "Basic !",
+        "Basic YWxpY2U=",
+        "Basic Omxp",
+        "Basic YWxpY2U6",
+        "Bearer x",
+    ],
+    ids=["none", "alone", "empty", "no-base64", "no-colon", "no-user", "no-password", "a-token"],
+)
+def test_a_header_that_names_no_user_asks_for_one(authorization: str) -> None:
+    with pytest.raises(LoginRefused) as refused:
+        log_in(logins_for(Users("alice")), {"authorization": authorization})
+    answer = refused.value.answer
+    assert (answer.status_code, answer.headers["www-authenticate"][:6]) == (401, "Basic ")
+
+
+def test_a_password_with_a_zero_byte_does_not_name_another_user() -> None:
+    headers = as_user("x", "\0alice\0ecila")
+    assert status(logins_for(Users("alice")), {**headers}) == 401
+
+
+def test_a_changed_password_holds_at_once_though_the_old_one_is_remembered() -> None:
+    users = Users("alice")
+    logins = logins_for(users)
+    assert status(logins, as_user("alice")) == 200
+    users.set_password("alice", "another")
+    assert status(logins, as_user("alice")) == 401
+    assert status(logins, as_user("alice", "another")) == 200
+
+
+def test_a_password_is_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    logins = logins_for(Users("alice"))
+    log_in(logins, as_user("alice"))
+    monkeypatch.setattr(logins, "_begin", None)
+    assert log_in(logins, as_user("alice")).peer.principal.name == "alice"
+
+
+def test_few_passwords_are_remembered() -> None:
+    names = list(map(str, range(KNOWN_MAX + 5)))
+    logins = logins_for(Users(*names))
+    for name in names:
+        log_in(logins, as_user(name))
+    assert len(logins._known) == KNOWN_MAX
+
+
+def test_a_password_that_changes_while_it_is_hashed_is_looked_at_again() -> None:
+    users = Users("alice")
+    users.set_password("alice", "old")
+
+    def begin() -> PlainServer:
+        server = PlainServer(users, Decoys(b"secret"))
+        respond = server.respond
+
+        def changed(token: bytes) -> Work:
+            work = respond(token)
+            users.set_password("alice", "new")
+            return work
+
+        server.respond = changed  # type: ignore[method-assign]
+        return server
+
+    logins = HttpLogins(begin, partial(Rights, None), 0.0)
+    assert status(logins, as_user("alice", "new")) == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+def test_a_change_needs_a_header_that_another_sites_page_cannot_send(method: str) -> None:
+    logins = logins_for(Users("alice"))
+    stored = {"authorization": as_user("alice")["authorization"]}
+    assert status(logins, stored) == 200
+    assert status(logins, stored, method) == 403
+    assert status(logins, as_user("alice"), method) == 200
+
+
+def test_a_password_is_not_taken_where_others_see_it() -> None:
+    headers = as_user("alice")
+    with pytest.raises(LoginRefused, match=r"http\.security\.protocol"):
+        log_in(logins_for(Users("alice")), headers, is_private=False)
+    log_in(logins_for(Users("alice"), is_open=True), headers, is_private=False)
