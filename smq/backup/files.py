@@ -2,11 +2,23 @@
 
 Links suit files that never change in place. New files are durable once their directory is
 (`sync_directories`).
+
+What is copied leaves no pages behind in the page cache: neither those of the copy, nor the source's
+if it had none before. Those that it had are the broker's, and may be the only copy of their bytes
+(ADR the-page-cache-is-bounded).
 """
 
+import ctypes
 import errno
+import mmap
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import numpy as np
+
+from smq.log.files.disk import OsDisk
 
 PIECE_BYTES = 8 * 1024 * 1024
 _NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EACCES)
@@ -35,18 +47,46 @@ def copy(source: Path, target: Path, length: int | None = None) -> None:
     Blocks are shared where the file system can. Raises OSError.
     """
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with opened(source, length) as fd:
         out = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             size = os.fstat(fd).st_size
             _copy_bytes(fd, out, size if length is None else min(length, size))
             os.ftruncate(out, size)
             os.fsync(out)
+            OsDisk().drop(out, size)
         finally:
             os.close(out)
+
+
+@contextmanager
+def opened(source: Path, length: int | None = None) -> Iterator[int]:
+    """A descriptor of a file whose first bytes, by default all, are read. Its pages then leave the
+    page cache if it had none of them before, and nobody writes to it: all of it is read. Raises
+    OSError."""
+    fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(fd).st_size
+        is_ours = (length is None or length >= size) and not is_cached(fd, size)
+        yield fd
+        if is_ours:
+            OsDisk().drop(fd, size)
     finally:
         os.close(fd)
+
+
+def is_cached(fd: int, size: int) -> bool:
+    """Whether the page cache has any page of a file; also if the system does not tell it."""
+    if not size:
+        return False
+    with mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ) as mapping:
+        pages = np.zeros(-(-size // mmap.PAGESIZE), np.uint8)
+        at = np.frombuffer(mapping, np.uint8).ctypes.data
+        mincore = ctypes.CDLL(None).mincore
+        failed = mincore(
+            ctypes.c_void_p(at), ctypes.c_size_t(size), ctypes.c_void_p(pages.ctypes.data)
+        )
+    return bool(failed) or bool((pages & 1).any())
 
 
 def _copy_bytes(fd: int, out: int, length: int) -> None:
@@ -75,6 +115,7 @@ def write(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+        OsDisk().drop(file.fileno(), len(content))
 
 
 def sync_directories(root: Path) -> None:

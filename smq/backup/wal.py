@@ -39,7 +39,7 @@ from shm.kernels.log.recover import (
 )
 from shm.segment import LogMemory
 from smq.app.process.clock import monotonic_ms, sleep
-from smq.backup.files import copy, link, write
+from smq.backup.files import copy, link, opened, write
 from smq.log.files.checkpoint import (
     FILE_NAME,
     FILE_NAME_BEFORE,
@@ -199,7 +199,8 @@ def write_only(path: Path, target: Path, length: int, known: AbstractSet[int]) -
 
     Raises OSError, and StoreError as `blank_others` does.
     """
-    data = np.fromfile(path, np.uint8)
+    with opened(path, length) as fd:
+        data = OsDisk().read(fd, path.stat().st_size, 0)
     data[length:] = 0
     blank_others(data, length, int(path.stem), known, path)
     write(target, data.tobytes())

@@ -14,8 +14,10 @@ from shm.kernels.base.words import (
     P_SEALED_END,
 )
 from shm.kernels.log.append import append_marker
-from smq.backup.wal import LogFiles, blank_others, cut_of
+from smq.backup.files import is_cached
+from smq.backup.wal import LogFiles, blank_others, cut_of, write_only
 from smq.log.files.checkpoint import Open
+from smq.log.files.disk import OsDisk
 from smq.log.log import Log
 from smq.model.errors import StoreError
 from smq.wire.markers import Marker, write_marker
@@ -112,6 +114,23 @@ def test_of_other_partitions_there_is_no_byte(tmp_path: Path) -> None:
     restored = start(tmp_path / "copy", generation=5).log
     assert not restored.notices
     assert [*read(restored, 1).values()] == [b"wanted%d" % i for i in range(30)]
+
+
+def test_a_segment_without_other_partitions_leaves_nothing_in_the_page_cache(
+    tmp_path: Path,
+) -> None:
+    source, copied, size = tmp_path / f"{0:020d}.wal", tmp_path / "copy.wal", 1 << 20
+    source.write_bytes(bytes(size))
+    disk = OsDisk()
+    fd = disk.open(source)
+    disk.sync(fd)
+    disk.drop(fd, size)
+    write_only(source, copied, size, set())
+    of_copy = disk.open(copied)
+    assert not is_cached(fd, size)
+    assert not is_cached(of_copy, size)
+    disk.close(fd)
+    disk.close(of_copy)
 
 
 def test_a_damaged_segment_is_refused_where_frames_of_others_must_be_blanked(
