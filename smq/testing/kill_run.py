@@ -7,7 +7,8 @@ An idempotent producer of librdkafka's sends numbered records to each partition,
 round one process of the broker, chosen by the seed (the supervisor among them), gets SIGKILL at a
 moment chosen by the seed. The n-th record of a partition must be at offset n: that alone proves
 that none is lost, duplicated or misplaced. A consumer reads meanwhile and keeps a checksum; at the
-end everything is read again from the start and compared.
+end everything is read again from the start and compared. The page cache must have dropped segments
+by then.
 
 The seed decides which process is killed and when; the machine's timing decides what that
 interrupts.
@@ -31,6 +32,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from smq.app.process.clock import monotonic_ms
 from smq.client.kafka.admin import create_topic
 from smq.client.kafka.cluster import Cluster
+from smq.testing.page_cache import await_dropped
 from smq.testing.smq_broker import SUPERVISOR, SmqBroker
 
 TOPIC = "numbered"
@@ -246,6 +248,8 @@ def kill_run(  # noqa: PLR0913, PLR0917  (what is run, and how)
         read_up_to(again, load.sent, say)
         if again.checksums != along.checksums:
             raise Wrong("what was read first is not what was read at the end")
+        if settings.get("wal.keep.bytes") != "0":  # Else full segments do not stay.
+            say(f"{await_dropped(broker.data_dir)} segments were dropped from the page cache")
         say(f"{sum(load.sent):,} records, {kills} kills: 0 lost, doubled, reordered or changed")
         for reader in (along, again):
             reader.close()

@@ -6,7 +6,8 @@ duplicate?
 Programs copy numbered records from `source` to `middle` and from there to `target`, some with
 librdkafka and some with SMQ's SDK, each transaction to several partitions and with its group's
 offsets; some are aborted on purpose, some left open. At random moments a process of the broker or
-one of the programs gets SIGKILL. Readers of committed records of both clients read meanwhile; at
+one of the programs gets SIGKILL. What they copy has left the page cache, which keeps little.
+Readers of committed records of both clients read meanwhile; at
 the end two more read everything from the start. The checker (smq.testing.transactions.checker)
 looks for Jepsen's anomalies in the attempts and the reads.
 
@@ -29,7 +30,8 @@ from threading import Event
 from smq.app.process.clock import monotonic_ms
 from smq.client.kafka.admin import create_topic
 from smq.client.kafka.cluster import Cluster
-from smq.testing.kill_run import SEAL_MS, SHARDS, VICTIMS, Say, Wrong
+from smq.testing.kill_run import SEAL_MS, SHARDS, USUAL, VICTIMS, Say, Wrong
+from smq.testing.page_cache import await_dropped
 from smq.testing.smq_broker import SmqBroker
 from smq.testing.transactions.checker import anomalies
 from smq.testing.transactions.copier import MIDDLE, SOURCE, SPREAD, TARGET, Task, command
@@ -45,6 +47,8 @@ PROGRAMS = tuple(
     for partition in range(SOURCES)
 )
 RECORDS_A_TRANSACTION = 3  # Two stages copy each, four or five at a time: there are enough.
+# What the programs copy lies before it: in neither ring nor page cache.
+PADDING, PADDING_BYTES, PADDING_RECORDS = "padding", 100_000, 600
 QUIET_MS_MAX = 120_000  # Longer without any progress is a hang.
 ANOMALIES_SAID = 20
 
@@ -116,7 +120,7 @@ def transaction_run(
     """One run; returns counts of transactions by outcome. Raises Wrong."""
     chance = random.Random(seed)  # noqa: S311  (no secret)
     items = transactions * RECORDS_A_TRANSACTION // SOURCES
-    settings = {"seal.ms": str(SEAL_MS), "shards": str(SHARDS)}
+    settings = {"seal.ms": str(SEAL_MS), **USUAL, "shards": str(SHARDS)}
     with ExitStack() as stack:
         broker = stack.enter_context(SmqBroker(directory, settings))
         _fill(broker, items)
@@ -148,18 +152,22 @@ def transaction_run(
             again.close()
             history.reads[f"{again.name}, again"] = again.seen
             history.whole.append(f"{again.name}, again")
+        say(f"{await_dropped(broker.data_dir)} segments were dropped from the page cache")
     return _judged(history, kills, say)
 
 
 def _fill(broker: SmqBroker, items: int) -> None:
     with Cluster(broker.bootstrap) as cluster:
         create_topic(cluster, SOURCE, SOURCES)
+        create_topic(cluster, PADDING, 2 * SHARDS)
         for topic in (MIDDLE, TARGET):
             create_topic(cluster, topic, SOURCES * SPREAD)
     with broker.connect() as client, client.producer() as producer:
         for number in range(items):
             for partition in range(SOURCES):
                 producer.send(SOURCE, number.to_bytes(4), partition=partition)
+        for number in range(PADDING_RECORDS):
+            producer.send(PADDING, bytes(PADDING_BYTES), partition=number % (2 * SHARDS))
 
 
 def _kill(victim: str, broker: SmqBroker, programs: Programs) -> None:

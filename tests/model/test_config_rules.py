@@ -116,6 +116,21 @@ def test_rings_fit_the_memory_and_segments_divide_them(
     assert config.ring_bytes * (shards + more_logs) <= max(at_least, memory_bytes // 16)
 
 
+def test_the_page_cache_keeps_an_eighth_of_memory_and_three_segments_a_log() -> None:
+    assert sized(config_of(), 3, 64 * GiB).page_cache_bytes == 8 * GiB
+    assert sized(config_of(), 40, 2 * GiB).page_cache_bytes == 256 * MiB
+    small = sized(config_of(), 64, 512 * MiB)
+    assert small.page_cache_bytes == 3 * 64 * small.wal_segment_bytes > 64 * MiB
+
+
+@pytest.mark.parametrize(("given_bytes", "kept_bytes"), [(GiB, GiB), (MiB, 576 * MiB), (-1, -1)])
+def test_a_given_page_cache_stays_if_it_holds_three_segments_a_log(
+    given_bytes: int, kept_bytes: int
+) -> None:
+    config = config_of(command_line={"page.cache.bytes": given_bytes})
+    assert sized(config, 3, 64 * GiB).page_cache_bytes == kept_bytes
+
+
 def test_sizes_that_do_not_fit_are_refused_all_at_once() -> None:
     given = {"ring.bytes": "9MiB", "wal.segment.bytes": "2MiB", "message.max.bytes": "8MiB"}
     config = config_of(command_line=given | {"wal.bytes.max": "4MiB"})

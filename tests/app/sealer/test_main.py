@@ -12,11 +12,14 @@ import pytest
 from smq.app.process.clock import monotonic_ms, wall_ms
 from smq.app.process.inheritance import SEALER
 from smq.app.process.link import Link
+from smq.app.sealer import main
+from smq.app.sealer.claims import Claim
 from smq.app.sealer.main import Sealer, empty
 from smq.app.sealer.worker import Worker
 from smq.app.sealer.workers import JobTimeouts
 from smq.filer.location import Location
 from smq.filer.store import Store
+from smq.log.files.disk import read_now
 from smq.testing.faulty_store import Slow
 from smq.testing.payloads import handle_batch, reference_to, uploaded
 from smq.wire.internal.form import Failed, Question, decode_answer, encode_question
@@ -153,6 +156,68 @@ def test_young_records_are_sealed_only_under_pressure(loop: TidyLoop, start: Any
     assert not sealer.sealing.hands[0].busy
     assert _ask(loop, broker, Pressure()) is True
     turn_until(loop, lambda: broker.shard.sealed_end == 1)
+
+
+def test_sealing_under_pressure_claims_as_much_as_others_from_the_start(
+    loop: TidyLoop, start: Any
+) -> None:
+    broker, sealer = start([batch(0)])
+    broker.oldest_ms = wall_ms() + HOUR_MS
+    assert _ask(loop, broker, Pressure()) is True
+    turn_until(loop, lambda: broker.shard.sealed_end == 1)
+    assert sealer.sealing.hands[0]._claim is Claim.FULL
+
+
+def test_sealing_no_longer_hurries_when_no_log_is_short_of_space(
+    loop: TidyLoop, start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main, "HURRY_MS", 0)
+    broker, sealer = start([batch(0)])
+    assert _ask(loop, broker, Pressure()) is True
+    turn_until(loop, lambda: broker.shard.sealed_end == 1)
+    turn_until(loop, lambda: not sealer.sealing.hands[0]._pace.is_short)
+
+
+def test_sealing_goes_on_hurrying_while_a_log_was_short_of_space(
+    loop: TidyLoop, start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main, "HURRY_MS", HOUR_MS)
+    broker, sealer = start([batch(0)])
+    assert _ask(loop, broker, Pressure()) is True
+    turn_until(loop, lambda: broker.shard.sealed_end == 1)
+    for hands in sealer.sealing.hands:  # The next round says it again.
+        hands.hurry(is_short=False)
+    turn_until(loop, lambda: sealer.sealing.hands[0]._pace.is_short)
+
+
+def test_sealing_and_publishing_take_idle_cores_while_no_space_is_wanted(
+    loop: TidyLoop, start: Any
+) -> None:
+    broker, sealer = start([batch(0, time=10)])
+    seen: set[int] = set()
+
+    def is_sealed() -> bool:
+        pid = sealer.sealing.hands[0]._pid
+        if pid > 0 and not broker.shard.sealed_end:
+            seen.add(os.sched_getscheduler(pid))
+        return bool(broker.shard.sealed_end == 1)
+
+    turn_until(loop, is_sealed)
+    assert os.SCHED_IDLE in seen
+    assert sealer.publishing._pace.base is Claim.SPARE
+    assert sealer.publishing._pace.late_ms == broker.inheritance.config.seal_late_ms > 0
+
+
+@pytest.mark.parametrize("page_cache_bytes", [0, -1], ids=["bounded", "unbounded"])
+def test_a_segment_leaves_the_page_cache_once_it_is_sealed_where_that_is_bounded(
+    loop: TidyLoop, start: Any, tmp_path: Path, page_cache_bytes: int
+) -> None:
+    broker, _ = start([batch(0, time=10)], **{"page.cache.bytes": page_cache_bytes})
+    turn_until(loop, lambda: broker.shard.sealed_end == 1)
+    [segment] = broker.segments()
+    with (tmp_path / "filer" / segment.path).open("rb") as file:
+        is_cached = read_now(file.fileno(), 100, 0) is not None
+    assert is_cached == (page_cache_bytes < 0)
 
 
 def test_workers_give_way_while_a_shard_is_busy(loop: TidyLoop, start: Any) -> None:

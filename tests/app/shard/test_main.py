@@ -11,18 +11,22 @@ import pytest
 
 from shm.catalog import CatalogBlock
 from shm.cluster import ClusterBlock, Node
+from shm.kernels.base.words import SPACE_UNLIMITED
 from shm.segment import LogMemory
 from shm.timings import Timings
 from smq.app.process.asker import Asker
 from smq.app.process.child import fork
 from smq.app.process.inheritance import Inheritance, Stop, attach_name, shard_name, socket_path
-from smq.app.shard.main import shard_main
+from smq.app.shard.main import PAST_CACHE_BLOCKS, _limits, shard_main
 from smq.client.wait import wait_readable
+from smq.log.files.segment_files import WalLimits
 from smq.model.catalog import Topic
 from smq.model.config import Config
 from smq.security.listeners import Endpoint
+from smq.testing.page_cache import is_cached
 from smq.wire.generated.metadata import MetadataRequest
 from smq.wire.internal.messages import Partitions, PartitionState
+from tests.app.fake_broker import eventually
 from tests.app.fake_peers import listen
 from tests.app.one_child import OneChild
 from tests.app.shard_client import decoded, request
@@ -131,6 +135,35 @@ def produce(sock: socket.socket, value: bytes) -> int:
     [answer] = response.responses[0].partition_responses
     assert answer.error_code == 0
     return int(answer.base_offset)
+
+
+def test_a_log_takes_its_part_of_the_page_cache_and_of_its_shards_blocks(estate: Estate) -> None:
+    share = replace(estate.inheritance, log_count=3)
+
+    def limits(page_cache_bytes: int) -> WalLimits:
+        config = replace(share.config, page_cache_bytes=page_cache_bytes)
+        return _limits(replace(share, config=config))
+
+    bounded = limits(12 * MiB)
+    assert (bounded.cached_bytes_max, bounded.blocks) == (4 * MiB, PAST_CACHE_BLOCKS)
+    assert limits(-1).cached_bytes_max == SPACE_UNLIMITED
+
+
+def wal_files(estate: Estate) -> list[Path]:
+    return sorted((estate.inheritance.data_dir / "logs").rglob("*.wal"))
+
+
+def test_a_shard_drops_full_segments_beyond_its_bound(estate: Estate) -> None:
+    config = replace(estate.inheritance.config, page_cache_bytes=3 * SEGMENT_BYTES)
+    estate.inheritance = replace(estate.inheritance, config=config)
+    estate.publish(topic("one"))
+    estate.start()
+    assert estate.is_ready(DEADLINE_S)
+    with estate.client() as client:
+        while len(wal_files(estate)) < 7:
+            produce(client, bytes(SEGMENT_BYTES // 4))
+    first = wal_files(estate)[0]
+    eventually(lambda: not is_cached(first), "the oldest segment stays in the page cache")
 
 
 def test_it_serves_what_the_catalog_says_and_stops_when_asked(estate: Estate) -> None:

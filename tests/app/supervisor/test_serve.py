@@ -1,16 +1,20 @@
 """Refusals before the first fork; test_supervisor tests the rest."""
 
+import errno
+import os
 import socket
 import stat
 import sys
 from pathlib import Path
 from typing import NoReturn
 
+import numpy as np
 import pytest
 
 from smq.app.supervisor import serve as module
 from smq.app.supervisor.datadir import DataDirectory
 from smq.app.supervisor.supervisor import Mains
+from smq.log.files.disk import OsDisk
 from smq.model.setting import GiB, MiB
 from tests.app.fake_broker import config_for
 
@@ -67,6 +71,45 @@ def test_the_secret_of_decoys_is_made_once_and_only_for_logins(tmp_path: Path) -
     (tmp_path / "decoys.secret").write_bytes(b"")
     assert len(module._decoy_secret(config)) == len(secret), "what is cut short is no secret"
     assert stat.S_IMODE((tmp_path / "decoys.secret").stat().st_mode) & 0o077 == 0
+
+
+class KeepingDisk(OsDisk):
+    """Its file system says nothing and keeps its pages."""
+
+    def drop(self, fd: int, length: int) -> None:
+        """See Disk."""
+
+
+class PlainDisk(OsDisk):
+    """It cannot be read past the page cache."""
+
+    def read_past_cache(self, path: Path, out: np.ndarray, at: int) -> int:
+        """See Disk."""
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+
+@pytest.mark.parametrize(
+    ("disk", "words"),
+    [
+        (OsDisk, ""),
+        (KeepingDisk, "page.cache.bytes: this file system keeps its pages; "),
+        (PlainDisk, "page.cache.bytes: it cannot be tried here: "),
+    ],
+    ids=["drops", "keeps", "cannot"],
+)
+def test_a_start_bounds_the_page_cache_only_where_pages_are_really_dropped(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    disk: type[OsDisk],
+    words: str,
+) -> None:
+    monkeypatch.setattr(module, "OsDisk", disk)
+    config = config_for(tmp_path, 1, **{"page.cache.bytes": GiB})
+    bounded = module._bound_page_cache(config)
+    assert bounded.page_cache_bytes == (-1 if words else GiB)
+    assert words in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_refused_start_takes_no_generation(tmp_path: Path) -> None:

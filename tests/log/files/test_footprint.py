@@ -52,6 +52,19 @@ def test_the_newest_segments_stay_in_the_page_cache_and_older_ones_leave_it(
     assert [segment.cache_fd >= 0 for segment in wal.segments] == [False] * 3 + [True] * 3
 
 
+def test_a_full_segment_is_written_back_before_it_must_be_dropped(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    wal = wal_of(tmp_path, disk, segments=100)
+    fill(wal, 0, 1)
+    wal.write(RING, SIZE, SIZE + 100)
+    assert disk.calls["begin_write_back"] == 1
+    fill(wal, 1, 4)
+    wal.write(RING, 4 * SIZE, 4 * SIZE + 100)
+    assert disk.calls["begin_write_back"] == 4
+    assert "write_back" not in disk.calls
+
+
 def hears(segment: WalSegment) -> bool:
     """Whether a segment's descriptor for write-backs is of its present file."""
     return os.fstat(segment.cache_fd).st_ino == segment.path.stat().st_ino
