@@ -21,7 +21,6 @@ from shm.kernels.base.words import DURABILITY_DISK, DURABILITY_MEMORY, STOP_NEED
 from shm.kernels.turn.spin import SPIN_MAX_NS, SPIN_SYNC_NS
 from shm.timings import NodeTimings
 from smq.app.process.clock import monotonic_ms, monotonic_ns
-from smq.app.process.lane import ThreadLane
 from smq.app.process.loop import Loop
 from smq.app.process.peers import Peers
 from smq.app.process.steps import Steps
@@ -106,8 +105,8 @@ class ShardServer:
         self._held = quick_turns.held
         replies = self._replies = Replies(acks, answering, quick_turns.note)
         self.clients = Clients(loop, shard, self, self._welcome, quick_turns.last_used_ns)
-        hashing, shared = submit or ThreadLane(loop, "logins").submit, self.clients.shared
-        logins = self.logins = Logins(loop, shard, replies, hashing, self._release, shared)
+        shared = self.clients.shared
+        logins = self.logins = Logins(loop, shard, replies, submit, self._release, shared)
         unfinished = UnfinishedRequests(steps, peers, shard, in_steps, replies, self._buffers)
         self.requests = requests_of(steps, shard, producing, fetching, replies, unfinished, times)
         self.requests.renews = logins.renews

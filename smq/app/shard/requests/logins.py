@@ -62,9 +62,8 @@ class Guest:
 class Logins:
     """The logins of one shard.
 
-    submit        hashes passwords away from the loop, fairly by `lane`
-    names         finds users' names likewise, in a thread of its own: a directory service may take
-                  seconds
+    submit        hashes passwords and finds users' names; None: threads do, one for each, since a
+                  directory service may take seconds. Fairly by `lane`, and by `names`
     release       takes a connection back from a kernel's tables
     shared        the time that newcomers have of a turn
     notices       of failed logins, for the operator
@@ -75,14 +74,14 @@ class Logins:
         loop: Loop,
         shard: Shard,
         replies: Replies,
-        submit: Submit,
+        submit: Submit | None,
         release: Callable[[Connection], None],
         shared: SharedTurn,
     ) -> None:
         self._loop, self._shard, self._replies = loop, shard, replies
         self._release = release
-        self.lane = FairLane(submit)
-        self.names = FairLane(ThreadLane(loop, "users").submit)
+        self.lane = FairLane(submit or ThreadLane(loop, "logins").submit)
+        self.names = FairLane(submit or ThreadLane(loop, "users").submit)
         self.newcomers, self._queue = Newcomers(loop), NewcomersQueue(loop, shared)
         self._known: dict[Connection, Guest] = {}
         self.logged_in_count = self.failed_count = self.expired_count = 0
