@@ -1,4 +1,5 @@
-"""Who asks by HTTP: users with the names and passwords of Kafka's listeners (Basic, RFC 7617).
+"""Who asks by HTTP: users with the names and passwords of Kafka's listeners (Basic, RFC 7617), or
+with the tokens of an issuer (Bearer, RFC 6750).
 
 A password is checked as that of SASL/PLAIN is, in a thread and one at a time: it takes
 milliseconds. What was right is remembered by a keyed hash, for as long as the user's credential is
@@ -16,7 +17,7 @@ from base64 import b64decode
 from binascii import Error as NotBase64
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
@@ -27,13 +28,14 @@ from smq.security.listeners import HTTP
 from smq.security.principals import USER, Peer, Principal
 from smq.security.rights import Rights
 from smq.security.sasl import Lasting, SaslServer
+from smq.security.tokens import InvalidToken, Tokens
 
 KNOWN_MAX = 1000  # Passwords that were right.
 TOKEN_HEADER = b"x-smq-token"
 CHALLENGE = 'Basic realm="smq", charset="UTF-8"'
 READS = frozenset({"GET", "HEAD"})
-NO_LOGIN = "say who you are: a user's name and password by HTTP Basic (`curl -u name`)"
-WRONG = "the name or the password is wrong"
+NO_LOGIN = "say who you are: a user's name and password by HTTP Basic (`curl -u name`), or a token"
+WRONG = "the name or the password is wrong, or the token"
 NO_HEADER = (
     "with a password this needs the header `x-smq-token` too, of any value: other sites' pages "
     "cannot send it"
@@ -78,6 +80,7 @@ class HttpLogins:
     begin      begins the check of a password
     rights_of  what a peer may do
     delay_s    how long a wrong password waits for its answer
+    tokens     those that are taken; None: none
     is_open    passwords are taken where others may see them
 
     failed_count  wrong passwords so far
@@ -89,10 +92,11 @@ class HttpLogins:
         rights_of: Callable[[Peer], Rights],
         delay_s: float,
         *,
+        tokens: Tokens | None = None,
         is_open: bool = False,
     ) -> None:
         self._begin, self._rights_of, self._delay_s = begin, rights_of, delay_s
-        self._is_open = is_open
+        self._tokens, self._is_open = tokens, is_open
         self._secret = secrets.token_bytes(32)
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
         self._lane = CapacityLimiter(1)
@@ -100,13 +104,28 @@ class HttpLogins:
 
     async def rights(self, asking: Asking) -> Rights:
         """What who asks may do. Raises LoginRefused."""
-        token = _token_of(asking.headers.get(b"authorization", b""))
+        kind, _, shown = asking.headers.get(b"authorization", b"").partition(b" ")
+        is_token = kind.lower() == b"bearer" and self._tokens is not None
+        plain = b"" if is_token else _plain_token(kind, shown)
         if not (asking.is_private or self._is_open):
             raise LoginRefused(403, ANY_HOST)
-        if asking.method not in READS and not asking.headers.get(TOKEN_HEADER):
+        if is_token:
+            user = await self._user_of_token(shown.strip())
+        elif asking.method not in READS and not asking.headers.get(TOKEN_HEADER):
             raise LoginRefused(403, NO_HEADER)
-        user = await self._user(token)
+        else:
+            user = await self._user(plain)
         return self._rights_of(Peer(Principal(USER, user), asking.host, HTTP))
+
+    async def _user_of_token(self, token: bytes) -> str:
+        assert self._tokens is not None
+        try:
+            holder = await run_sync(
+                self._tokens.holder_of, token.decode("latin-1"), limiter=self._lane
+            )
+        except InvalidToken:
+            await self._fail()
+        return holder.user
 
     async def _user(self, token: bytes) -> str:
         key = hmac.digest(self._secret, token, "sha256")
@@ -129,22 +148,24 @@ class HttpLogins:
             except BrokerError:
                 if server.checked is not None and not server.checked.is_current():
                     continue  # It was changed meanwhile: look at the new one.
-                self.failed_count += 1
-                await asyncio.sleep(self._delay_s)
-                raise LoginRefused(401, WRONG) from None
+                await self._fail()
             assert server.user is not None
             assert server.checked is not None
             if server.checked.is_current():
                 return _Known(server.user, server.checked)
 
+    async def _fail(self) -> NoReturn:
+        self.failed_count += 1
+        await asyncio.sleep(self._delay_s)
+        raise LoginRefused(401, WRONG) from None
 
-def _token_of(authorization: bytes) -> bytes:
+
+def _plain_token(kind: bytes, shown: bytes) -> bytes:
     """The token of SASL/PLAIN (RFC 4616) for a name and a password. Raises LoginRefused."""
-    scheme, _, credentials = authorization.partition(b" ")
-    if scheme.lower() != b"basic":
+    if kind.lower() != b"basic":
         raise LoginRefused(401, NO_LOGIN)
     try:
-        user, colon, password = b64decode(credentials.strip(), validate=True).partition(b":")
+        user, colon, password = b64decode(shown.strip(), validate=True).partition(b":")
     except NotBase64:
         raise LoginRefused(401, NO_LOGIN) from None
     if not (user and colon and password) or b"\0" in user + password:

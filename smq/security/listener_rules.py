@@ -80,8 +80,8 @@ def _problems_of_ports(config: Config, listeners: tuple[Listener, ...]) -> Itera
 
 
 def _settings_of_nobody(config: Config, listeners: tuple[Listener, ...]) -> Iterator[Problem]:
-    https = http_listener(config)
-    names = {each.name.lower() for each in (*listeners, *([https] if https else []))}
+    http = http_listener(config)
+    names = {each.name.lower() for each in (*listeners, *([http] if http else []))}
     for setting, _ in config.listener_settings:
         name, _, suffix = setting.removeprefix(LISTENER_PREFIX).partition(".")
         mechanism = suffix.partition(".")[0]
@@ -105,17 +105,26 @@ def _problems_of_http(config: Config, listeners: tuple[Listener, ...]) -> Iterat
             "logins; set authorizer.class.name, listen on 127.0.0.1, or accept that with "
             "allow.plaintext=true"
         )
-    https = http_listener(config)
-    if https is None:
+    http = http_listener(config)
+    if http is None:
         return
-    if https.client_auth(config) != "none":
+    if any(each.name == HTTP for each in listeners):
+        yield Problem("listeners: HTTP is the name of HTTP's own door; choose another")
+    if http.protocol.has_tls and http.client_auth(config) != "none":
         yield Problem(
             "http.security.protocol: HTTP asks for no certificates; set "
             "listener.name.http.ssl.client.auth=none"
         )
-    if any(each.name == HTTP for each in listeners):
-        yield Problem("listeners: HTTP is the name of HTTP's own door; choose another")
-    yield from map(Problem, _needs_keys(config, https))
+    yield from map(Problem, _needs_keys(config, http))
+    if takes_tokens_by_http(config):
+        yield from map(Problem, _problems_of_tokens(config, http))
+
+
+def takes_tokens_by_http(config: Config) -> bool:
+    """Whether users may log in to HTTP with tokens: the keys of their issuer are known."""
+    http = http_listener(config)
+    has_rules = bool(config.authorizer_class_name)
+    return has_rules and http is not None and bool(http.setting(config, _KEYS, OAUTHBEARER))
 
 
 def _needs_flags(config: Config, listener: Listener) -> Iterator[str]:
@@ -228,6 +237,7 @@ def keys_refused(setting: str, place: str, reason: Exception) -> str:
     )
 
 
+_KEYS = "sasl.oauthbearer.jwks.endpoint.url"
 _NEEDED_BY_TOKENS = {
     "jwks.endpoint.url": "the file with the keys of the tokens' issuer, as file:///path",
     "expected.audience": "a name that tokens for this broker have in `aud`; without it those for "

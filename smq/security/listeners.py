@@ -20,7 +20,7 @@ from smq.model.security_settings import LISTENER_PREFIX
 
 DEFAULT_NAME = "PLAINTEXT"
 HTTP = "HTTP"
-"""The name of HTTP's door: of its settings, where it speaks TLS, and for who asks there."""
+"""The name of HTTP's door: of its settings, and for who asks there."""
 UNIX = "unix"
 """The listener for this host's users, by unix sockets. Names in settings are upper-case."""
 _LISTENER = re.compile(r"\s*([A-Za-z0-9_-]+)://(.*?)\s*")
@@ -98,11 +98,11 @@ def http_host(config: Config) -> str:
 
 
 def http_listener(config: Config) -> Listener | None:
-    """HTTP as a listener whose settings of TLS are in force; None: it is off, or speaks none."""
-    if config.http_port < 0 or config.http_security_protocol != Protocol.SSL.name:
+    """HTTP as a listener with settings of its own; None: it is off."""
+    if config.http_port < 0:
         return None
     endpoint = Endpoint(http_host(config), config.http_port)
-    return Listener(HTTP, Protocol.SSL, endpoint, endpoint)
+    return Listener(HTTP, Protocol[config.http_security_protocol], endpoint, endpoint)
 
 
 def http_told_host(config: Config) -> str:

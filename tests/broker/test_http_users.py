@@ -13,6 +13,7 @@ from uuid import uuid4
 import pytest
 from typer.testing import CliRunner
 
+from smq.app.process.clock import wall_ms
 from smq.cli.verbs import app
 from smq.client.client import connect
 from smq.client.remote_filer import RemoteFiler
@@ -25,6 +26,7 @@ from tests.app.fake_broker import eventually
 from tests.broker.guarded import allow
 from tests.broker.users import add_users, remove_user
 from tests.front.users import as_user
+from tests.security.issuer import AUDIENCE, ISSUER, claims_of, token, write_jwks
 
 pytestmark = pytest.mark.timeout(120)
 TIMEOUT_S = 30
@@ -84,6 +86,9 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
         "http.port": "0",
         "http.security.protocol": "SSL",
         "listener.name.http.ssl.keystore.location": str(certs / "broker.pem"),
+        "sasl.oauthbearer.jwks.endpoint.url": write_jwks(certs / "jwks.json", "rsa"),
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "sasl.oauthbearer.expected.issuer": ISSUER,
     }
     with SmqBroker(tmp_path_factory.mktemp("b"), settings) as broker:
         add_users(broker.bootstrap, {name: name[::-1] for name in ("alice", "bob", "root")})
@@ -123,6 +128,17 @@ def test_a_query_reads_topics_that_its_user_may_read(door: Door, topic: str) -> 
         assert "does not exist" in door.query("alice", f"SELECT * FROM {name}")["error"]
     assert "does not exist" in door.query("bob", f"SELECT * FROM {topic}")["error"]
     assert [other] in door.query("root", "SHOW TABLES")["rows"]
+
+
+def test_a_token_of_the_issuer_opens_what_its_user_may(door: Door, topic: str) -> None:
+    def query(claims: dict[str, Any]) -> Answer:
+        headers = {"authorization": f"Bearer {token(claims)}", "content-type": "application/sql"}
+        return door.ask("POST", "/sql", f"SELECT value FROM {topic}".encode(), **headers)
+
+    now_s = wall_ms() / 1000
+    assert query(claims_of(now_s)).json["rows"] == [[VALUE.decode()]]
+    assert "does not exist" in query(claims_of(now_s, sub="bob")).json["error"]
+    assert query(claims_of(now_s, aud="another")).status == 401
 
 
 def test_a_payload_is_uploaded_and_read_by_who_may_write_and_read_its_topic(

@@ -9,9 +9,18 @@ from smq.front.logins import KNOWN_MAX, Asking, HttpLogins, LoginRefused
 from smq.security.acls import Operation
 from smq.security.decoys import Decoys
 from smq.security.plain import PlainServer
+from smq.security.principals import Principal
 from smq.security.rights import Rights
 from smq.security.sasl import Work
 from tests.front.users import SUPER, Users, as_user, logins_for, may
+from tests.security.issuer import (
+    LIFETIME_SECONDS,
+    SKEW_SECONDS,
+    claims_of,
+    signed,
+    token,
+    tokens_at,
+)
 
 HERE = "127.0.0.1"
 
@@ -140,3 +149,52 @@ def test_a_password_is_not_taken_where_others_see_it() -> None:
     with pytest.raises(LoginRefused, match=r"http\.security\.protocol"):
         log_in(logins_for(Users("alice")), headers, is_private=False)
     log_in(logins_for(Users("alice"), is_open=True), headers, is_private=False)
+
+
+NOW_S = 1_700_000_000
+
+
+def shown(jwt: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {jwt}"}
+
+
+def test_a_token_names_a_user_and_is_a_header_that_a_change_needs() -> None:
+    logins = logins_for(Users(), tokens=tokens_at(lambda: 1000 * NOW_S))
+    for method in ("GET", "POST"):
+        rights = log_in(logins, shown(token(claims_of(NOW_S))), method)
+        assert rights.peer.principal == Principal("User", "alice")
+    with pytest.raises(LoginRefused, match=r"http\.security\.protocol"):
+        log_in(logins, shown(token(claims_of(NOW_S))), is_private=False)
+
+
+@pytest.mark.parametrize(
+    "jwt",
+    [
+        "",
+        "a.b.c",
+        "x" * 1_000_000,
+        "\N{LATIN SMALL LETTER E WITH ACUTE}",
+        signed(b'{"alg":"none"}', b"{}", "none"),
+    ],
+    ids=["none", "no-token", "long", "no-ascii", "unsigned"],
+)
+def test_a_bad_token_is_refused_as_a_bad_password_is(jwt: str) -> None:
+    logins = logins_for(Users("alice"), tokens=tokens_at(lambda: 1000 * NOW_S))
+    headers = {"authorization": f"Bearer {jwt}"}
+    raw = {b"authorization": headers["authorization"].encode("latin-1")}
+    with pytest.raises(LoginRefused) as refused:
+        asyncio.run(logins.rights(Asking("GET", raw, HERE, is_private=True)))
+    assert refused.value.answer.status_code == 401
+
+
+def test_a_token_ends() -> None:
+    now_s = [NOW_S]
+    logins = logins_for(Users(), tokens=tokens_at(lambda: 1000 * now_s[0]))
+    jwt = token(claims_of(NOW_S))
+    assert status(logins, shown(jwt)) == 200
+    now_s[0] += LIFETIME_SECONDS + SKEW_SECONDS
+    assert status(logins, shown(jwt)) == 401
+
+
+def test_without_an_issuer_a_token_is_no_login() -> None:
+    assert status(logins_for(Users()), shown(token(claims_of(NOW_S)))) == 401

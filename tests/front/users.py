@@ -28,6 +28,7 @@ from smq.security.plain import PlainServer
 from smq.security.principals import Peer, Principal
 from smq.security.rights import Rights
 from smq.security.rules import Rules
+from smq.security.tokens import Tokens
 
 SUPER = "root"
 _SHA = ScramMechanism.SCRAM_SHA_256
@@ -53,7 +54,9 @@ class Users:
         return self._known.get(user) if mechanism is _SHA else None
 
 
-def logins_for(users: Users, *rules: AclBinding, is_open: bool = False) -> HttpLogins:
+def logins_for(
+    users: Users, *rules: AclBinding, tokens: Tokens | None = None, is_open: bool = False
+) -> HttpLogins:
     authorizer = Authorizer(Rules(rules), frozenset({Principal("User", SUPER)}))
 
     def rights_of(peer: Peer) -> Rights:
@@ -62,7 +65,7 @@ def logins_for(users: Users, *rules: AclBinding, is_open: bool = False) -> HttpL
     def begin() -> PlainServer:
         return PlainServer(users, Decoys(b"secret"))
 
-    return HttpLogins(begin, rights_of, 0.0, is_open=is_open)
+    return HttpLogins(begin, rights_of, 0.0, tokens=tokens, is_open=is_open)
 
 
 def rights_for(*rules: AclBinding, token: str = "") -> HttpRights:

@@ -103,6 +103,29 @@ def test_http_beyond_loopback_needs_an_authorizer_or_the_flag() -> None:
     assert problems_with(inside | {"http.port": -1}) == []
 
 
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({}, "ssl.keystore.location (HTTP): TLS needs a key"),
+        ({"ssl.keystore.location": "k", "ssl.client.auth": "required"}, "HTTP asks for no certif"),
+        ({"ssl.keystore.location": "k", "listeners": "HTTP://127.0.0.1:1"}, "HTTP is the name of"),
+    ],
+    ids=["no-keys", "certificates", "its-name"],
+)
+def test_https_needs_keys_and_its_name(more: dict[str, object], words: str) -> None:
+    given = {"http.port": 9080, "http.security.protocol": "SSL"} | more
+    given["listener.security.protocol.map"] = "HTTP:PLAINTEXT,PLAINTEXT:PLAINTEXT"
+    assert any(words in each for each in problems_with(given))
+
+
+def test_tokens_by_http_need_an_issuer_and_an_audience() -> None:
+    given = {"http.port": 9080, "authorizer.class.name": STANDARD_AUTHORIZER}
+    given["listener.name.http.sasl.oauthbearer.jwks.endpoint.url"] = "file:///k"
+    found = problems_with(given)
+    assert any("expected.audience (HTTP)" in each for each in found)
+    assert any("expected.issuer (HTTP)" in each for each in found)
+
+
 def test_ports_that_overlap_or_do_not_exist_are_refused() -> None:
     [problem] = problems(
         listeners="PLAINTEXT://127.0.0.1:9,SASL_PLAINTEXT://127.0.0.1:10", shards=2

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
 from functools import partial
@@ -25,6 +25,7 @@ from smq.app.front.telemetry import telemetry
 from smq.app.process.inheritance import Inheritance
 from smq.app.process.key_stores import TlsSettings, UnusableKeys, WatchedContext
 from smq.app.process.status import read_status
+from smq.app.process.token_keys import UnusableTokens, WatchedTokens
 from smq.filer.location import Location
 from smq.front.application import FrontBroker, application, keep_counting
 from smq.front.connection import REST_S, HttpConnection
@@ -40,6 +41,7 @@ from smq.model.errors import StoreError
 from smq.model.printable import say_error
 from smq.security.access import AccessView
 from smq.security.decoys import Decoys
+from smq.security.listener_rules import takes_tokens_by_http
 from smq.security.listeners import http_host, http_listener, listeners_of
 from smq.security.plain import PlainServer
 
@@ -85,13 +87,14 @@ async def _serve(inheritance: Inheritance) -> None:
     metrics = Metrics(Observer(inheritance.data_dir))
     settings = FrontSettings(inheritance, space, metrics)
     settings.look()
+    tls, tokens = watched_tls(config), watched_tokens(config)
     broker = FrontBroker(
         health=partial(health, inheritance.data_dir),
         readiness=partial(readiness, inheritance.data_dir, inheritance.runtime_dir, metrics.look),
         metrics=metrics.page,
         look=metrics.look,
         insides=insides(inheritance.data_dir) | {"telemetry": telemetry(inheritance)},
-        rights=HttpRights(logins_of(inheritance), config.metrics_token),
+        rights=HttpRights(logins_of(inheritance, tokens), config.metrics_token),
     )
     queries = Queries(inheritance.data_dir, config)
     console = Console(
@@ -104,7 +107,6 @@ async def _serve(inheritance: Inheritance) -> None:
     )
     routes = [*queries.routes(), *console_routes(console)]
     app = application(store, space, broker, own_names(config), routes)
-    tls = watched_tls(config)
     server = OurServer(_uvicorn(app, tls), inheritance)
     sender = _sender(inheritance, metrics)
     works = (
@@ -112,7 +114,7 @@ async def _serve(inheritance: Inheritance) -> None:
         keep_watching(metrics),
         settings.keep_looking(),
         keep_sampling(metrics),
-        _keep_watching_keys(tls),
+        _keep_watching_keys([each for each in (tls, tokens) if each is not None]),
     )
     tasks = [asyncio.create_task(each) for each in works]
     assert inheritance.http_listener is not None
@@ -143,7 +145,7 @@ def _uvicorn(app: ASGIApp, tls: WatchedContext | None) -> UvicornConfig:
 def watched_tls(config: Config) -> WatchedContext | None:
     """The keys of HTTP; None: it speaks no TLS. Raises SystemExit with a sentence."""
     listener = http_listener(config)
-    if listener is None:
+    if listener is None or not listener.protocol.has_tls:
         return None
     try:
         return WatchedContext(TlsSettings.of(config, listener), say_error)
@@ -161,15 +163,28 @@ def _https(tls: WatchedContext) -> Any:  # noqa: ANN401  (uvicorn wants a class,
     return made
 
 
-async def _keep_watching_keys(tls: WatchedContext | None) -> None:
+async def _keep_watching_keys(watched: Sequence[WatchedContext | WatchedTokens]) -> None:
     """Read keys again when they change, for ever."""
-    while tls is not None:
+    while True:
         await asyncio.sleep(KEYS_S)
-        tls.look()
+        for each in watched:
+            each.look()
 
 
-def logins_of(inheritance: Inheritance) -> HttpLogins | None:
-    """How users log in, by the passwords of Kafka's listeners; None: without access rules."""
+def watched_tokens(config: Config) -> WatchedTokens | None:
+    """The tokens by which users log in; None: there are none. Raises SystemExit with a sentence."""
+    listener = http_listener(config)
+    if listener is None or not takes_tokens_by_http(config):
+        return None
+    try:
+        return WatchedTokens(config, listener, say_error)
+    except UnusableTokens as reason:
+        raise SystemExit(f"smq: {reason}") from reason
+
+
+def logins_of(inheritance: Inheritance, tokens: WatchedTokens | None) -> HttpLogins | None:
+    """How users log in, by the passwords of Kafka's listeners or by tokens; None: without access
+    rules."""
     config = inheritance.config
     if not config.authorizer_class_name:
         return None
@@ -178,6 +193,7 @@ def logins_of(inheritance: Inheritance) -> HttpLogins | None:
         partial(PlainServer, access, decoys),
         access.rights_of,
         config.connection_failed_authentication_delay_ms / 1000,
+        tokens=None if tokens is None else tokens.tokens,
         is_open=config.allow_plaintext,
     )
 

@@ -27,7 +27,7 @@ from smq.app.process.status import ProcessStatus, Status, status_path
 from smq.app.supervisor import timeline
 from smq.app.supervisor.datadir import DataDirectory
 from smq.model.config import bracketed
-from smq.security.listeners import UNIX, Endpoint, http_listener, http_told_host, listeners_of
+from smq.security.listeners import UNIX, Endpoint, http_told_host, listeners_of
 
 STOP_DEADLINE_MS = 4500  # The documented limit is 5 s; the kernel needs the rest to free memory.
 LATE_MS = 5000  # A start takes one second; two, with a large log to recover.
@@ -177,7 +177,7 @@ class Supervisor:
         # With access rules nobody may see it (smq.front.rights).
         if listener is not None and not self.estate.config.authorizer_class_name:
             address = console_address(*listener.getsockname()[:2])
-            scheme = "http" if http_listener(self.estate.config) is None else "https"
+            scheme = "https" if self.estate.config.http_security_protocol == "SSL" else "http"
             self.say(f"console {scheme}://{address}/#token={self.estate.console_token}")
 
     def _say_other_listeners(self) -> None:
