@@ -6,7 +6,7 @@ syncs these before they replace the old ones. It runs in the background; the log
 meanwhile, so the ring does not move. A failed write-back may be of older bytes: the page cache has
 them, because a failed log drops nothing. They may be gigabytes: each fresh file replaces the old
 one before the next is made, and a repair that fails in the middle is gone on with. What was dropped
-before is on the disk, so it is only synced; if that fails, it is written again too.
+before is on the disk, so it is only synced; if a sync has failed, it is written again too.
 
 What cannot be read is not in the page cache, and nothing can be made up for there. Its file is
 written over in place: the page cache's bytes are, and the disk may read the others one day.
@@ -133,6 +133,8 @@ class Health:
             if not ring_holds(log, since):
                 self.failed = "the ring no longer holds what must be written to the WAL again"
                 return False
+            for segment in log.wal.segments:  # The next sync of the one that failed would say yes.
+                segment.is_on_disk &= segment.end <= since
         self.is_repairing = True
         parts = deque(parts_from(log, since))
         for part in parts:

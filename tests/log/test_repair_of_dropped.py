@@ -87,3 +87,23 @@ def test_a_dropped_segment_whose_sync_has_failed_is_written_again_too(
     turn(log, syncs=False)
     assert list(read(log, 2).values()) == expected
     log.invariants()
+
+
+def test_a_dropped_segment_is_written_again_if_a_sync_has_failed(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    """Else the repair would sync it once more, and believe that."""
+    log = start(tmp_path, disk=disk, levels={2: OS}).log
+    log.wal.files.footprint.bytes_max = 2 * SEGMENT_BYTES
+    while len(log.wal.segments) < 4:
+        append(log, 2, batch(b"v" * 800))
+        turn(log, syncs=False)
+    assert log.words[WORD_SYNCED] == 0
+    assert log.wal.segments[0].is_on_disk
+    before = inodes(log)
+    disk.fail("sync", 1)
+    log.want_sync()
+    log.push_sync()
+    assert log.repair()
+    assert not any(kept(log, before))
+    assert log.words[WORD_SYNCED] == log.words[WORD_WRITTEN]
