@@ -163,8 +163,11 @@ def test_sealing_under_pressure_claims_as_much_as_others_from_the_start(
 ) -> None:
     broker, sealer = start([batch(0)])
     broker.oldest_ms = wall_ms() + HOUR_MS
+    broker.asked.clear()
+    turn_until(loop, lambda: broker.asked.count(Partitions) >= 2)
+    turn_until(loop, lambda: not sealer.sealing.hands[0].busy)
     assert _ask(loop, broker, Pressure()) is True
-    turn_until(loop, lambda: broker.shard.sealed_end == 1)
+    turn_until(loop, lambda: bool(sealer._in_hand))
     assert sealer.sealing.hands[0]._claim is Claim.FULL
 
 
