@@ -100,7 +100,8 @@ def decode(published: bytes) -> list[str]:
 def changes_of(published: bytes, count: int) -> list[Change] | None:
     """What the last `count` publications have changed, the first one first; None: it is not
     told."""
-    changes = json.loads(published.partition(b"\n")[0] or b"[]")
+    end = published.find(b"\n")  # The lines behind it may be many: they are not copied.
+    changes = json.loads((published if end < 0 else published[:end]) or b"[]")
     if count > len(changes):
         return None
     return [Change(*each) for each in changes[len(changes) - count :]]
