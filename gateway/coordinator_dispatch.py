@@ -3,11 +3,13 @@
 A shard relays the table's COORDINATOR APIs, and Metadata requests that create topics.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from gateway.apis import metadata
+from gateway.apis.acts import ACTS
 from gateway.apis.table import API_BY_KEY, Api, Where
+from gateway.context import Step
 from gateway.coordinator_context import CoordinatorContext, Message
 from gateway.parts import Parts, saying, taken
 from smq.coordinator.coordinator import Coordinator
@@ -16,6 +18,7 @@ from smq.model.catalog import Node
 from smq.model.errors import PeerError
 from smq.model.now import Now
 from smq.security.acls import Operation, ResourceType
+from smq.security.audit import AdminAct
 from smq.security.principals import Peer, Principal
 from smq.security.rights import Rights
 from smq.wire.codec import READ_ERRORS, Writer, read_compact_string, read_string
@@ -88,6 +91,7 @@ def awaited_end(relayed: Relayed, coordinator: Coordinator) -> StillEnding | Non
     if not coordinator.transactions.is_ending(name):
         return None
     rights = _rights_of(relayed, coordinator)
+    rights.api = API_BY_KEY[header.api_key].name
     is_refused = rights.error(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
     return None if is_refused else StillEnding(name)
 
@@ -113,14 +117,41 @@ def dispatch(
     handle = _make_topics if api.codec is metadata_codec else api.handle
     if handle is None or (api.where is not Where.COORDINATOR and handle is not _make_topics):
         raise PeerError(f"{api.name} is not for the coordinator")
-    response = taken(api, header, (relayed.request, at), handle, context)
+    response = taken(api, header, (relayed.request, at), _audited(api, handle), context)
     return HandledRequest(origin, response)
+
+
+def _audited(api: Api, handle: Callable[..., Any]) -> Callable[..., Any]:
+    """The handler, which tells the audit log what its answer tells, before the change is durable.
+
+    A part is told before it is answered, in the turn that commits it.
+    """
+    acts_of = ACTS.get(api.key)
+    if acts_of is None:
+        return handle
+
+    def handled(request: Message, context: CoordinatorContext) -> Message:
+        result, acts, rights = handle(request, context), acts_of(request), context.rights
+
+        def tell(part: Message | Step) -> Message | Step:
+            response = part.result if isinstance(part, Step) else part
+            for act in acts(response):
+                rights.audit.act(rights.peer, api.name, act, context.now)
+            return part
+
+        return map(tell, result) if isinstance(result, Iterator) else tell(result)
+
+    return handled
 
 
 def _make_topics(
     request: MetadataRequest, context: CoordinatorContext
 ) -> Iterator[MetadataResponse]:
     topics, rights = context.coordinator.topics, context.rights
-    topics.ensure(metadata.names_to_create(request, topics.catalog, rights), context.now)
+    names = metadata.names_to_create(request, topics.catalog, rights)
+    for name, why in topics.ensure(names, context.now).items():
+        if why is None:
+            act = AdminAct(Operation.CREATE.name, ResourceType.TOPIC.name, name)
+            rights.audit.act(rights.peer, apis.METADATA.name, act, context.now)
     terms = metadata.AnswerTerms(context.version, rights, context.described, creates=True)
     return metadata.answer(request, topics.catalog, context.nodes, terms)

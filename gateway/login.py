@@ -111,6 +111,11 @@ class Login:
         self._is_raw = False  # Tokens come without a header.
         self.session: LoginSession | None = None
 
+    @property
+    def mechanism(self) -> str:
+        """The mechanism that the client has chosen; "": none yet."""
+        return self._mechanism
+
     def take(self, frame: memoryview, now: Now) -> Reply | Checking:
         """Take what the client has sent, without its size. Raises PeerError: close."""
         if self._is_raw:

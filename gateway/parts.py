@@ -145,7 +145,7 @@ class Context(Protocol):
 def _allowed(api: Api, handle: Handle, rights: Rights) -> Handle:
     """The handler of a request, or what refuses all of it."""
     refuse = api.refuse
-    if refuse is None or rights.cluster(api.rights[0].operation):
+    if refuse is None or rights.asks_cluster(api.rights[0].operation):
         return handle
     return lambda request, _context: refuse(request, refusal(ResourceType.CLUSTER))
 
@@ -160,7 +160,9 @@ def taken(
     """
     request, at = body
     assert len(request) <= api.bounds.bytes_max, "it is refused unread"
-    handle = _allowed(api, handle, context.rights)
+    rights = context.rights
+    rights.api = api.name
+    handle = _allowed(api, handle, rights)
     version, cut = header.api_version, api.bounds.cut
     if len(request) > api.bounds.few_bytes:
         elements_max, path = api.bounds.elements_max, cut.request if cut is not None else ()
@@ -170,7 +172,7 @@ def taken(
             kept = bytes(request)
             reader = RequestReader(structure, kept, at, path, elements_max)
             steps = _portions(api, header, reader, handle, context)
-            return Parts(api, header, cut, steps, kept)
+            return Parts(api, header, cut, _asking(api, rights, steps), kept)
     result = handle(api.read_request(request, at, version), context)
     if not isinstance(result, Iterator):
         return result
@@ -178,10 +180,22 @@ def taken(
     if second is _END:
         return first
     assert cut is not None, f"{api.name} is not answered in parts"
-    return Parts(api, header, cut, map(_continued, chain([first, second], result)))
+    steps = map(_continued, chain([first, second], result))
+    return Parts(api, header, cut, _asking(api, rights, steps))
 
 
 _END = object()
+
+
+def _asking(api: Api, rights: Rights, steps: Iterator[Step]) -> Iterator[Step]:
+    """The steps, each of which asks for this API; the connection's next request may begin between
+    them."""
+    while True:
+        rights.api = api.name
+        step = next(steps, None)
+        if step is None:
+            return
+        yield step
 
 
 def _is_small(reader: RequestReader, cut: Cut | None) -> bool:

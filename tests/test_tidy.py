@@ -59,6 +59,11 @@ WALL_TIME = {
     "shm/kernels/base/libc.py": "the clocks' numbers",
     "smq/client/clock.py": "the clock of programs",
     "smq/model/now.py": "both times, as an argument",
+    "smq/security/audit.py": "what people read in the audit log",
+    "smq/app/process/audit_files.py": "likewise",
+    "smq/app/coordinator/main.py": "likewise",
+    "smq/app/coordinator/server.py": "likewise",
+    "smq/cli/user.py": "likewise",
     "smq/app/supervisor/timeline.py": "how long the host was down: nothing else can tell",
     # Kafka's definitions.
     "shm/kernels/log/append.py": "log append time; what a record's time may be",

@@ -79,7 +79,7 @@ class _Change:
         return result
 
     def _check_rights(self, name: str) -> None:
-        if not self._rights.topic(Operation.ALTER, name):
+        if not self._rights.asks_topic(Operation.ALTER, name):
             raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     def _check_room(self, more: int) -> None:

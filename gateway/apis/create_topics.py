@@ -74,7 +74,7 @@ def _denied(topics: list[CreatableTopic], rights: Rights) -> Iterator[list[str]]
         return
     for first in range(0, len(topics), PART_NAMES):
         names = [each.name for each in topics[first : first + PART_NAMES]]
-        yield [name for name in names if not rights.topic(Operation.CREATE, name)]
+        yield [name for name in names if not rights.asks_topic(Operation.CREATE, name)]
 
 
 def _parts(topics: list[CreatableTopic]) -> list[list[CreatableTopic]]:

@@ -10,12 +10,15 @@ Readers get OFFSET_OUT_OF_RANGE below the log start at once. Retention deletes w
 below it on its next pass. Queries leave out the other rows at once.
 """
 
+from collections.abc import Iterator
+
 from gateway.context import Ask, Later, ShardContext
 from smq.log.log import Log
 from smq.model.catalog import InternalPartition
 from smq.model.errors import ErrorCode
 from smq.model.topic_settings import settings_of
 from smq.security.acls import Operation
+from smq.security.audit import AdminAct
 from smq.wire.generated.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -31,6 +34,7 @@ PORTION_MAX = 100  # Partitions: each one's unsealed bytes are counted anew.
 def handle(request: DeleteRecordsRequest, context: ShardContext) -> DeleteRecordsResponse | Ask:
     """Move each partition's log start; the answer waits for checkpoints that contain them."""
     deletion = _Deletion(context)
+    rights = context.rights
     topics = [
         DeleteRecordsTopicResult(
             name=topic.name,
@@ -40,9 +44,18 @@ def handle(request: DeleteRecordsRequest, context: ShardContext) -> DeleteRecord
         if topic.partitions
     ]
     response = DeleteRecordsResponse(topics=topics)
+    for act in _acts(response):
+        rights.audit.act(rights.peer, rights.api, act, context.now)
     if not deletion.logs:
         return response
     return Ask([_checkpoint(log) for log in deletion.logs.values()], lambda _: response)
+
+
+def _acts(response: DeleteRecordsResponse) -> Iterator[AdminAct]:
+    for topic in response.topics:
+        for each in topic.partitions:
+            detail = f"partition {each.partition_index}, below {each.low_watermark}"
+            yield AdminAct("DELETE_RECORDS", "TOPIC", topic.name, each.error_code, detail)
 
 
 def _checkpoint(log: Log) -> Later:

@@ -74,9 +74,10 @@ def _named(
     for count, name in enumerate(names, start=1):
         if count % PART_NAMES == 0:
             yield None, ErrorCode.NONE
-        denied = context.rights.error(Operation.DESCRIBE, ResourceType.TOPIC, name)
-        if asked or not denied:
-            yield name, denied
+        if asked:
+            yield name, context.rights.error(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        elif context.rights.topic(Operation.DESCRIBE, name):
+            yield name, ErrorCode.NONE
 
 
 def _is_possible(cursor: Cursor, asked: set[str]) -> bool:

@@ -48,7 +48,7 @@ def _find(key: str, key_type: int, context: CoordinatorContext) -> Coordinator:
 
 
 def _of_share_group(key: str, context: CoordinatorContext) -> Coordinator:
-    may = context.version < SHARE_FROM or context.rights.cluster(Operation.CLUSTER_ACTION)
+    may = context.version < SHARE_FROM or context.rights.asks_cluster(Operation.CLUSTER_ACTION)
     if not may:
         refused = refusal(ResourceType.CLUSTER)
         return _none(key, refused.code, refused.message or "")
@@ -58,7 +58,7 @@ def _of_share_group(key: str, context: CoordinatorContext) -> Coordinator:
 
 def _refusal(key: str, key_type: int, context: CoordinatorContext) -> BrokerError | None:
     kind = ResourceType.GROUP if key_type == GROUP else ResourceType.TRANSACTIONAL_ID
-    return None if context.rights.may(Operation.DESCRIBE, kind, key) else refusal(kind)
+    return None if context.rights.asks(Operation.DESCRIBE, kind, key) else refusal(kind)
 
 
 def coordinator_of(key: str, nodes: list[Node]) -> Node:

@@ -55,5 +55,9 @@ def _check_rights(transactional_id: str | None, rights: Rights) -> None:
     """Raises BrokerError. Who may write to some topic may do so idempotently (KIP-679)."""
     if transactional_id is not None:
         rights.check(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
-    elif not (rights.cluster(Operation.IDEMPOTENT_WRITE) or rights.any_topic(Operation.WRITE)):
+    elif not (
+        rights.cluster(Operation.IDEMPOTENT_WRITE)
+        or rights.any_topic(Operation.WRITE)
+        or rights.asks_cluster(Operation.IDEMPOTENT_WRITE)
+    ):
         raise refusal(ResourceType.CLUSTER)

@@ -238,7 +238,7 @@ def _find(asked: MetadataRequestTopic, catalog: Catalog, terms: AnswerTerms) -> 
         topic = catalog.find(name)
         valid = is_valid_topic_name(name)
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION
-    if topic is not None and _sees(topic, rights):
+    if topic is not None and rights.asks_topic(Operation.DESCRIBE, topic.name):
         return topic, None
     if topic is not None or (name is not None and not _may_know(name, terms)):
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -250,9 +250,11 @@ def _find(asked: MetadataRequestTopic, catalog: Catalog, terms: AnswerTerms) -> 
 def _may_know(name: str, terms: AnswerTerms) -> bool:
     """Whether a client learns that there is no topic of this name."""
     rights = terms.rights
-    if not rights.topic(Operation.DESCRIBE, name):
+    if not rights.asks_topic(Operation.DESCRIBE, name):
         return False
-    return not terms.creates or not is_valid_topic_name(name) or _may_create(name, rights)
+    if not terms.creates or not is_valid_topic_name(name) or rights.cluster(Operation.CREATE):
+        return True
+    return rights.asks_topic(Operation.CREATE, name)
 
 
 def _described(topic: Topic, nodes: list[Node], first: int) -> MetadataResponseTopic:

@@ -103,11 +103,11 @@ def _may_read(
 ) -> bool:
     """Whether the client may read a topic; of an unknown id nothing can be said."""
     if is_follower(request):
-        return context.rights.cluster(Operation.CLUSTER_ACTION)
+        return context.rights.asks_cluster(Operation.CLUSTER_ACTION)
     if found is not None:
-        return context.rights.topic(Operation.READ, found.name)
+        return context.rights.asks_topic(Operation.READ, found.name)
     by_id = context.header.api_version >= IDS_FROM
-    return by_id or context.rights.topic(Operation.READ, topic.topic)
+    return by_id or context.rights.asks_topic(Operation.READ, topic.topic)
 
 
 def _topic(

@@ -22,8 +22,11 @@ from smq.cli.client import (
     refusal,
 )
 from smq.cli.output import say
+from smq.model.config import Config
 from smq.model.errors import StoreError
+from smq.model.printable import say_error
 from smq.model.setting import PASSWORD_VARIABLE
+from smq.security.audit import Event, line_of
 from smq.security.credentials import SaltedPassword, ScramMechanism, credential_of, salted
 from smq.security.decoys import SALT_BITS, base36
 from smq.security.published import UserCredential
@@ -181,6 +184,7 @@ def _put(data_dir: Path, user: str, passwords: list[SaltedPassword]) -> None:
     os.umask(0o077)
     directory = DataDirectory(data_dir.absolute())
     try:
+        _tell(data_dir, user)
         store = Store.open(data_dir / FILE_NAME)
         for mechanism, iterations, salt, salted_password in passwords:
             keys = credential_of(mechanism, salted_password, salt, iterations)
@@ -191,3 +195,21 @@ def _put(data_dir: Path, user: str, passwords: list[SaltedPassword]) -> None:
         raise refusal(str(reason)) from reason
     finally:
         directory.close()
+
+
+def _tell(data_dir: Path, user: str) -> None:
+    """Tell the audit log first, as a broker does, with or without one: its settings are not known
+    here."""
+    from smq.app.process.audit_files import DIRECTORY, AuditFiles, FileLimits  # noqa: PLC0415  (as above)
+    from smq.app.process.clock import now  # noqa: PLC0415  (as above)
+    from smq.app.process.unix_users import principal_of_user  # noqa: PLC0415  (as above)
+
+    config = Config()
+    limits = FileLimits(config.audit_log_bytes, config.audit_log_files)
+    event = Event(
+        "act", str(principal_of_user(os.getuid())), api="smq user add", operation="ALTER",
+        resource_type="USER", resource=user,
+    )  # fmt: skip
+    files = AuditFiles(data_dir.absolute() / DIRECTORY, limits, say_error)
+    files.tell_acts([line_of(event, now().wall_ms)])
+    files.close()

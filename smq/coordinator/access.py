@@ -11,6 +11,7 @@ from smq.model.config import Config
 from smq.model.errors import BrokerError, ErrorCode
 from smq.security.access import ACCESS_BYTES_MAX, authorizer_of
 from smq.security.acls import AclBinding, AclBindingFilter
+from smq.security.audit import Audit
 from smq.security.credentials import ScramCredential, ScramMechanism
 from smq.security.principals import Peer
 from smq.security.published import Change, UserCredential, encode, line_of, line_of_change
@@ -28,12 +29,14 @@ class AccessControl:
     """The users and rules, and the authorizer by them; None: everybody may do everything.
 
     changes   grows with each change, for who publishes them
+    audit     who did what, and who was refused what
     """
 
     def __init__(self, store: Store, config: Config) -> None:
         self._tables = store.access
         self._rules = Rules(self._tables.rules())
         self.authorizer = authorizer_of(config, self._rules)
+        self.audit = Audit(on=config.is_audited)
         credentials = self._tables.credentials()
         self._credentials = {(each.user, each.mechanism): each.credential for each in credentials}
         self._lines: dict[_Key, str] = {rule: line_of(rule) for rule in self._rules}
@@ -85,7 +88,7 @@ class AccessControl:
 
     def rights_of(self, peer: Peer) -> Rights:
         """What a peer may do."""
-        return Rights(self.authorizer, peer)
+        return Rights(self.authorizer, peer, self.audit)
 
     # --- rules -----------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from smq.wire.internal.manifest import (
     SetLogStart,
     SyncManifest,
 )
-from smq.wire.internal.messages import FOR_COORDINATOR, EnsureTopics
+from smq.wire.internal.messages import FOR_COORDINATOR, Audited, EnsureTopics
 from smq.wire.internal.transactions import AddPartitions, FindTransactions
 
 LIST_SEGMENTS_MAX = 500  # Per answer: costs the loop some milliseconds.
@@ -149,6 +149,13 @@ def _find_transactions(
     return [transactions.has_open(ProducerEpoch(*each)) for each in question.producers]
 
 
+def _audited(question: Audited, coordinator: Coordinator, _now: Now) -> bool:
+    audit = coordinator.access.audit
+    audit.acts += question.acts
+    audit.passed_on += question.accesses
+    return True
+
+
 HANDLERS: Mapping[type[Question[Any]], Callable[[Any, Coordinator, Now], object]] = {
     ListSegments: _list_segments,
     NamePayloads: _name_payloads,
@@ -164,4 +171,5 @@ HANDLERS: Mapping[type[Question[Any]], Callable[[Any, Coordinator, Now], object]
     EnsureTopics: _ensure_topics,
     AddPartitions: _add_partitions,
     FindTransactions: _find_transactions,
+    Audited: _audited,
 }

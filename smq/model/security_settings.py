@@ -9,7 +9,7 @@ them.
 from dataclasses import dataclass, field
 from typing import Any
 
-from smq.model.setting import KiB, setting
+from smq.model.setting import KiB, MiB, setting
 
 PROTOCOL_MAP = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -107,6 +107,24 @@ class SecuritySettings:
     allow_everyone_if_no_acl_found: bool = setting(
         default=False,
         doc="Whether everybody may do what they want with a resource that no access rule names.",
+    )
+    audit_log_enable: str = setting(
+        "",
+        "Whether `<data.dir>/audit` is told who changes what, who is refused, and who logs in.",
+        one_of=("", "true", "false"),
+        default_words="`true` with `authorizer.class.name`, else `false`",
+    )
+    audit_log_bytes: int = setting(
+        10 * MiB,
+        "At this size a file of the audit log is put aside, and another is begun.",
+        at_least=64 * KiB,
+        at_most=1024 * MiB,
+    )
+    audit_log_files: int = setting(
+        10,
+        "How many files are kept of acts, and as many of denials and logins.",
+        at_least=1,
+        at_most=1000,
     )
     metrics_token: str = setting(
         "",
@@ -214,3 +232,10 @@ class SecuritySettings:
         default=(), metadata={"is_internal": True}
     )
     """Values for one listener, with their full names in lower case, `listener.name.…`."""
+
+    @property
+    def is_audited(self) -> bool:
+        """Whether there is an audit log."""
+        return self.audit_log_enable == "true" or (
+            not self.audit_log_enable and bool(self.authorizer_class_name)
+        )

@@ -14,6 +14,7 @@ import numpy as np
 
 from smq.model.config import Config
 from smq.security.acls import AclBinding
+from smq.security.audit import Audit
 from smq.security.authorizer import Authorizer
 from smq.security.credentials import Profile, ScramCredential, ScramMechanism, profile_of, some_of
 from smq.security.principals import Peer, parse_super_users
@@ -85,11 +86,13 @@ class AccessView:
     changed_users       who lost a credential, or got another in its place, since the caller has
                         emptied it
     when_rule_changes   called with a rule that has come or gone
+    audit               who was refused what
     """
 
     def __init__(self, block: Block, config: Config) -> None:
         self._block, self.rules = block, Rules()
         self.authorizer = authorizer_of(config, self.rules)
+        self.audit = Audit(on=config.is_audited)
         self._entries: dict[str, UserCredential | AclBinding] = {}
         self._credentials: dict[str, dict[ScramMechanism, ScramCredential]] = {}  # By user.
         self._profiles: Counter[Profile] = Counter()
@@ -186,4 +189,4 @@ class AccessView:
 
     def rights_of(self, peer: Peer) -> Rights:
         """What a peer may do, now and later."""
-        return Rights(self.authorizer, peer)
+        return Rights(self.authorizer, peer, self.audit)

@@ -3,12 +3,17 @@
     context.rights.topic(Operation.READ, name)            -> bool
     context.rights.error(Operation.READ, TOPIC, name)     -> Kafka's code, or NONE
     context.rights.check(Operation.READ, TOPIC, name)     raises BrokerError
+    context.rights.asks(Operation.READ, TOPIC, name)      -> bool
 
 What was allowed a moment ago may not be now: nobody keeps an answer.
+
+`error`, `check` and `asks` are about what a client has asked for: their refusals are audited. The
+others choose what it is shown, and their refusals are no denials.
 """
 
 from smq.model.errors import BrokerError, ErrorCode
 from smq.security.acls import CLUSTER_NAME, OPERATIONS_OF, Operation, ResourceType
+from smq.security.audit import OFF, Audit
 from smq.security.authorizer import Authorizer
 from smq.security.principals import Peer
 
@@ -33,10 +38,14 @@ def refusal(resource_type: ResourceType) -> BrokerError:
 
 
 class Rights:
-    """An authorizer's answers to one peer. Without an authorizer a peer may do everything."""
+    """An authorizer's answers to one peer. Without an authorizer a peer may do everything.
 
-    def __init__(self, authorizer: Authorizer | None, peer: Peer) -> None:
-        self._authorizer, self.peer = authorizer, peer
+    api   of the request that is being handled, for the audit log
+    """
+
+    def __init__(self, authorizer: Authorizer | None, peer: Peer, audit: Audit = OFF) -> None:
+        self._authorizer, self.peer, self.audit = authorizer, peer, audit
+        self.api = ""
         self.is_unlimited = authorizer is None or authorizer.is_super_user(peer.principal)
         """Whether it may do everything, whatever the rules say: nothing needs to be asked."""
 
@@ -46,14 +55,29 @@ class Rights:
             return True
         return self._authorizer.decide(self.peer, operation, resource_type, name).allowed
 
+    def asks(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Whether it may do this with a resource, as its client has asked to."""
+        if self.is_unlimited or self.may(operation, resource_type, name):
+            return True
+        self.audit.denied(self.peer, self.api, operation.name, resource_type.name, name)
+        return False
+
+    def asks_topic(self, operation: Operation, name: str) -> bool:
+        """Likewise, of a topic."""
+        return self.is_unlimited or self.asks(operation, ResourceType.TOPIC, name)
+
+    def asks_cluster(self, operation: Operation) -> bool:
+        """Likewise, of the cluster."""
+        return self.is_unlimited or self.asks(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
     def error(self, operation: Operation, resource_type: ResourceType, name: str) -> ErrorCode:
         """NONE, or the code of a refusal."""
-        is_allowed = self.is_unlimited or self.may(operation, resource_type, name)
+        is_allowed = self.is_unlimited or self.asks(operation, resource_type, name)
         return ErrorCode.NONE if is_allowed else _REFUSALS[resource_type]
 
     def check(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
         """Raises BrokerError if the peer may not do this with a resource."""
-        if not (self.is_unlimited or self.may(operation, resource_type, name)):
+        if not (self.is_unlimited or self.asks(operation, resource_type, name)):
             raise refusal(resource_type)
 
     def topic(self, operation: Operation, name: str) -> bool:

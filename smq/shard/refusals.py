@@ -18,6 +18,7 @@ from smq.security.acls import Operation
 from smq.security.rights import Rights
 from smq.shard.plan_rows import rows_of
 from smq.shard.shard import Shard
+from smq.wire.generated.apis import PRODUCE
 
 TOPICS_MAX = 100  # Asked about at once: some ten microseconds each, with ten thousand rules.
 _CODES = (
@@ -32,13 +33,14 @@ def refuse_topics(
     """Refuse the batches for topics that a client may not write to, of TOPICS_MAX topics at most,
     from this one of the plan on."""
     rows = rows_of(plan)
+    rights.api = PRODUCE.name
     for topic, by_id in _topics(plan, range(first, first + TOPICS_MAX)):
         start = int(topic[words.TOPIC_KEY_AT])
         key = data[start : start + int(topic[words.TOPIC_KEY_BYTES])].tobytes()
         name = _name_of(key, shard.catalog, by_id=by_id)
         row = int(topic[words.TOPIC_ROW])
         those = rows[row : row + int(topic[words.TOPIC_ROW_COUNT])]
-        if name is not None and rights.topic(Operation.WRITE, name):
+        if name is not None and rights.asks_topic(Operation.WRITE, name):
             if shard.bitmaps is not None:
                 codes = those[:, words.ROW_CODE].tolist()
                 shard.bitmaps.learn(rights.peer, Operation.WRITE, codes)

@@ -26,7 +26,7 @@ from smq.log.files.checkpoint import Open
 from smq.log.log import Log
 from smq.model.errors import ErrorCode, PeerError
 from smq.model.now import Now
-from smq.security.acls import Operation
+from smq.security.acls import Operation, ResourceType
 from smq.security.rights import EVERYTHING, Rights
 from smq.shard.answers import WORDS
 from smq.shard.led import Led
@@ -37,6 +37,7 @@ from smq.shard.refusals import has_transactional, refuse_all
 from smq.shard.shard import Shard, Verifying
 from smq.shard.unfinished import Unfinished
 from smq.wire.codec import READ_ERRORS, read_compact_nullable_string, read_nullable_string
+from smq.wire.generated.apis import PRODUCE
 from smq.wire.headers import read_request_header
 from smq.wire.internal.form import Failed
 from smq.wire.internal.transactions import AddPartitions
@@ -176,10 +177,11 @@ class TransactionalProduce(Unfinished):
     def _refuse(self, rights: Rights) -> bool:
         """See Unfinished. As in Kafka the id matters to a request with a transaction's batch."""
         name, plan = self._transactional_id, self._producing.plan
+        rights.api = PRODUCE.name
         if (
             name is None
             or not has_transactional(plan, self._data)
-            or rights.transactional_id(Operation.WRITE, name)
+            or rights.asks(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
         ):
             return super()._refuse(rights)
         refuse_all(plan)

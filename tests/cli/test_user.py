@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from smq.app.process.unix_users import principal_of_user
 from smq.cli.user import add
 from smq.cli.verbs import app
 from smq.security.credentials import ScramMechanism, credential_of, salted
@@ -61,6 +62,9 @@ def test_the_first_user_is_added_before_the_first_start(tmp_path: Path) -> None:
     assert first == credential_of(SHA_256, keys, first.salt, 4096)
     assert re.fullmatch(rb"[0-9a-z]{20,26}", first.salt), "else decoys would give themselves away"
     assert (data / "store.sqlite").stat().st_mode & 0o777 == 0o600
+    [told] = map(json.loads, (data / "audit" / "acts.log").read_text().splitlines())
+    assert (told["principal"], told["resource"]) == (str(principal_of_user(os.getuid())), "alice")
+    assert (data / "audit" / "acts.log").stat().st_mode & 0o777 == 0o600
     with SmqBroker(tmp_path / "broker", {"shards": "2"}) as broker:
         assert "alice" in user("list", "--bootstrap", broker.bootstrap)
         assert {"shard-1", "shard-2"} <= broker.status().processes.keys()

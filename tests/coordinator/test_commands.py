@@ -29,7 +29,7 @@ from smq.wire.internal.manifest import (
     SegmentPage,
     SetLogStart,
 )
-from smq.wire.internal.messages import FOR_COORDINATOR, EnsureTopics
+from smq.wire.internal.messages import FOR_COORDINATOR, Audited, EnsureTopics
 from smq.wire.internal.transactions import AddPartitions, FindTransactions, OpenProducer
 from tests.coordinator.coordinator_driver import CoordinatorDriver
 
@@ -212,3 +212,10 @@ def test_a_producer_that_may_not_write_adds_nothing(driver: CoordinatorDriver) -
             assert (
                 ask(driver, AddPartitions(*said, [number, number], 7, verify_only)) == [error] * 2
             )
+
+
+def test_lines_of_a_shard_wait_for_the_end_of_the_turn(driver: CoordinatorDriver) -> None:
+    assert ask(driver, Audited(["act"], ["denial"])) is True
+    audit = driver.coordinator.access.audit
+    assert audit.take_acts() == ["act"]
+    assert audit.take_accesses(driver.now) == ["denial"]

@@ -3,6 +3,7 @@
 tests/oracle/rights compares each answer with Apache Kafka's.
 """
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ import pytest
 from gateway.apis.table import API_BY_KEY, APIS
 from gateway.context import Ask
 from gateway.error_codes import error_codes
+from smq.model.now import Now
 from smq.security.acls import Operation, ResourceType
+from smq.security.audit import Audit
 from smq.security.authorizer import Authorizer, Decision
 from smq.security.principals import Peer
 from smq.security.rights import EVERYTHING
@@ -35,6 +38,11 @@ NEVER_REFUSED = {"Produce", "ListGroups", "ListTransactions", "DescribeCluster"}
 
 def codes(case: Case, answer: Any) -> Mapping[int, int]:
     return error_codes(API_BY_NAME[case.api].key, case.version, answer)
+
+
+def denied_apis(audit: Audit) -> set[str]:
+    """The APIs of which the audit log is told a denial."""
+    return {json.loads(line)["api"] for line in audit.take_accesses(Now(0, 0))}
 
 
 def words(case: Case) -> str:
@@ -68,6 +76,9 @@ def test_the_coordinator_asks_for_the_rights_of_the_table(
         limited(bench, f"user{number}", *rights)
         found = codes(case, bench.ask(case.api, case.version, case.request))
         assert set(found) == {case.told} if not rights else not set(found) & REFUSALS, rights
+        audit = bench.coordinator.access.audit
+        assert denied_apis(audit) == ({case.api} if not rights else set()), rights
+        assert rights or audit.take_acts() == []
     told_operations = case.api == "DescribeGroups"
     assert told_operations or asked <= declared(case)
 
@@ -82,6 +93,9 @@ def test_a_shard_asks_for_the_rights_of_the_table(
         answer = bench.ask(case.api, case.version, case.request)
         found = {} if isinstance(answer, Ask) else codes(case, answer)
         assert set(found) == {case.told} if not rights else not set(found) & REFUSALS, rights
+        audit = bench.caller.rights.audit
+        assert denied_apis(audit) == ({case.api} if not rights else set()), rights
+        assert rights or audit.take_acts() == []
     told_operations = case.api in {"Metadata", "DescribeTopicPartitions"}
     assert told_operations or asked <= declared(case)
 
@@ -104,6 +118,8 @@ def test_lists_leave_out_what_a_client_may_not_see(bench: CoordinatorBench, tmp_
     limit_caller(shard, "alice", "WRITE TOPIC seen")
     answer = shard.ask("Metadata", 12, MetadataRequest(topics=None))
     assert [each.name for each in answer.topics] == ["seen"]
+    assert denied_apis(bench.coordinator.access.audit) == set(), "nobody asked for them by name"
+    assert denied_apis(shard.caller.rights.audit) == set()
 
 
 def test_without_an_authorizer_nothing_is_asked(

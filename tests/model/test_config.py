@@ -4,8 +4,9 @@ import tomllib
 
 import pytest
 
-from smq.model.config import SETTINGS, documentation
+from smq.model.config import SETTINGS, Config, documentation
 from smq.model.config_rules import size_wal
+from smq.model.security_settings import STANDARD_AUTHORIZER
 from smq.model.setting import HIDDEN, GiB
 from tests.model.configs import config_of, sized
 
@@ -60,3 +61,19 @@ def test_a_secret_is_shown_nowhere() -> None:
     assert "t0ken" not in config.text()
     assert "# lag.alert.webhook is set, and hidden" in config.text()
     assert 'lag.alert.webhook = ""' in config_of().text()
+
+
+@pytest.mark.parametrize(
+    ("audit_log_enable", "authorizer", "is_audited"),
+    [
+        ("", "", False),
+        ("", STANDARD_AUTHORIZER, True),
+        ("true", "", True),
+        ("false", STANDARD_AUTHORIZER, False),
+    ],
+)
+def test_there_is_an_audit_log_with_an_authorizer_or_as_the_setting_says(
+    audit_log_enable: str, authorizer: str, is_audited: bool
+) -> None:
+    config = Config(audit_log_enable=audit_log_enable, authorizer_class_name=authorizer)
+    assert config.is_audited == is_audited

@@ -1,5 +1,6 @@
 """A Produce appends what its client may append, and answers the rest like Kafka."""
 
+import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from smq.model.catalog import Topic
 from smq.model.errors import ErrorCode
 from smq.security.acls import AclBinding, Operation
+from smq.security.audit import Audit
 from smq.security.authorizer import Authorizer, Decision
 from smq.security.rights import Rights
 from smq.security.rules import Rules
@@ -241,3 +243,16 @@ def test_topics_are_asked_about_anew_when_rules_change(tmp_path: Path) -> None:
     shard.access.version += 1
     assert set(errors(producer.stepped(request)).values()) == {E.TOPIC_AUTHORIZATION_FAILED}
     assert _led(shard, MAY).offsets().log_end == 0
+
+
+def test_a_refused_topic_is_written_to_the_audit_log(tmp_path: Path) -> None:
+    audit = Audit()
+    limited = Rights(Authorizer(Rules([rule("may", Operation.WRITE)])), ALICE, audit)
+    shard = new_shard(tmp_path, MAY, MAY_NOT)
+    producing = Producer(shard).producing
+    data = np.frombuffer(bytearray(produce_request(BOTH)), np.uint8)
+    refuse = partial(refuse_topics, shard=shard, rights=limited)
+    producing.run(data, 0, len(data), shard.directory, NOW, refuse=refuse)
+    told = [json.loads(line) for line in audit.take_accesses(NOW)]
+    assert sorted(each["resource"] for each in told) == ["may-not", "unknown"]
+    assert {(each["api"], each["operation"]) for each in told} == {("Produce", "WRITE")}

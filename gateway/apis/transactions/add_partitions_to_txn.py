@@ -45,7 +45,7 @@ def handle(
 ) -> AddPartitionsToTxnResponse:
     """Add partitions to transactions."""
     is_for_brokers = context.version >= FOR_BROKERS_FROM
-    if is_for_brokers and not context.rights.cluster(Operation.CLUSTER_ACTION):
+    if is_for_brokers and not context.rights.asks_cluster(Operation.CLUSTER_ACTION):
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return AddPartitionsToTxnResponse(
         results_by_transaction=[
@@ -90,7 +90,7 @@ def _places(asked: AddPartitionsToTxnTopic, context: CoordinatorContext) -> list
 
 def _may_write(name: str, context: CoordinatorContext) -> bool:
     """Whether a client may write to a topic; a broker may."""
-    return context.version >= FOR_BROKERS_FROM or context.rights.topic(Operation.WRITE, name)
+    return context.version >= FOR_BROKERS_FROM or context.rights.asks_topic(Operation.WRITE, name)
 
 
 def _errors(

@@ -13,10 +13,12 @@ request: as in Kafka, a transaction aborted here may still be committed elsewher
 
 from collections.abc import Sequence
 
+from gateway.apis.acts import listed
 from gateway.context import ShardContext, Wait
 from smq.model.catalog import InternalPartition
 from smq.model.errors import ErrorCode
 from smq.security.acls import Operation
+from smq.security.audit import AdminAct
 from smq.shard.markers import Ending, end_transaction
 from smq.wire.generated.write_txn_markers import (
     WritableTxnMarker,
@@ -41,6 +43,7 @@ def handle(
     writing = _Writing(context)
     for marker in request.markers:
         writing.append(marker)
+    writing.tell(request.markers)
     answer = writing.attempt(is_last=False)
     if answer is not None:
         return answer
@@ -53,8 +56,8 @@ class _Writing:
 
     def __init__(self, context: ShardContext) -> None:
         self._shard, self._now = context.shard, context.now
-        rights = context.rights
-        self._may = rights.cluster(Operation.ALTER) or rights.cluster(Operation.CLUSTER_ACTION)
+        rights = self._rights = context.rights
+        self._may = rights.cluster(Operation.CLUSTER_ACTION) or rights.asks_cluster(Operation.ALTER)
         self._endings: dict[_Place, Ending] = {}
 
     def append(self, marker: WritableTxnMarker) -> None:
@@ -80,6 +83,21 @@ class _Writing:
         marker = Marker(*producer, asked.transaction_result, epoch)
         version = asked.transaction_version
         return end_transaction(self._shard, led.number, marker, version, self._now)
+
+    def tell(self, markers: Sequence[WritableTxnMarker]) -> None:
+        """Tell the audit log which transactions are ended."""
+        rights = self._rights
+        for marker in markers if self._may else ():
+            places = (f"{t.name}-{index}" for t in marker.topics for index in t.partition_indexes)
+            detail = f"{'commit' if marker.transaction_result else 'abort'} in {listed(places)}"
+            codes = (
+                self._endings[marker.producer_id, topic.name, index].error
+                for topic in marker.topics
+                for index in topic.partition_indexes
+            )
+            code = next(filter(None, codes), ErrorCode.NONE)
+            act = AdminAct("END_TRANSACTION", "PRODUCER_ID", str(marker.producer_id), code, detail)
+            rights.audit.act(rights.peer, rights.api, act, self._now)
 
     def find_codes(self) -> Sequence[int]:
         """The partitions whose high watermarks the answer waits for."""

@@ -1,5 +1,6 @@
 """The main of the coordinator: opens the store, serves links, shuts down cleanly."""
 
+import os
 import random
 import select
 from functools import partial
@@ -9,13 +10,17 @@ from shm.layout import PARTITIONS_PER_LOG_MAX
 from shm.peer import is_ours
 from smq.app.coordinator.server import Around, CoordinatorServer
 from smq.app.process.acceptor import Acceptor
+from smq.app.process.audit_files import DIRECTORY, NOWHERE, AuditFiles, AuditLog, FileLimits
 from smq.app.process.clock import now
 from smq.app.process.collector import collect_all, collect_only_young
 from smq.app.process.inheritance import COORDINATOR, RELAYS, Inheritance, shard_name
 from smq.app.process.loop import Loop
+from smq.app.process.unix_users import principal_of_user
 from smq.coordinator.coordinator import Coordinator
 from smq.coordinator.topics import Cluster
 from smq.model.errors import StoreError
+from smq.model.printable import say_error
+from smq.security.audit import WINDOW_MS, Event, line_of
 from smq.store.store import FILE_NAME, Store
 
 
@@ -35,6 +40,7 @@ def coordinator_main(inheritance: Inheritance) -> None:
         collect_all()  # One that is discarded has cycles: the next build frees it.
         return Coordinator(store, config, cluster, chance, now())
 
+    audit_log = audit_log_of(inheritance)
     server = CoordinatorServer(
         loop,
         build,
@@ -45,8 +51,13 @@ def coordinator_main(inheritance: Inheritance) -> None:
             now,
             lambda node: inheritance.socket_path(shard_name(node)),
             inheritance.timings.coordinator_errors(),
+            audit_log,
         ),
     )
+    tell = partial(_tell, inheritance, audit_log)
+    tell("start")
+    if config.is_audited:
+        _wake(loop)
     loop.run_once(0)  # Publishes the catalog before the first request.
     listeners, strange = inheritance.unix_listeners, partial(server.accepted, may_relay=False)
     Acceptor(loop, listeners[COORDINATOR], strange, is_ours)
@@ -58,3 +69,26 @@ def coordinator_main(inheritance: Inheritance) -> None:
     loop.run()
     server.close()
     store.close()
+    tell("stop")
+
+
+def audit_log_of(inheritance: Inheritance) -> AuditLog:
+    """The audit log that the settings ask for."""
+    config = inheritance.config
+    if not config.is_audited:
+        return NOWHERE
+    limits = FileLimits(config.audit_log_bytes, config.audit_log_files)
+    return AuditFiles(inheritance.data_dir / DIRECTORY, limits, say_error)
+
+
+def _wake(loop: Loop) -> None:
+    """Have a turn a minute: its end tells how many denials there were."""
+    loop.call_later(WINDOW_MS, partial(_wake, loop))
+
+
+def _tell(inheritance: Inheritance, audit_log: AuditLog, event: str) -> None:
+    """Tell that the coordinator starts or stops: a start without a stop before it was a death."""
+    words = (
+        f"broker process {inheritance.nodes.supervisor_pid}, as {principal_of_user(os.getuid())}"
+    )
+    audit_log.tell_acts([line_of(Event(event, detail=words), now().wall_ms)])

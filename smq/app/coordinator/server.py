@@ -27,6 +27,7 @@ from gateway.parts import Parts
 from shm.timings import Errors
 from smq.app.coordinator.errands import Errands, Sent, report
 from smq.app.coordinator.outlet import Outlet
+from smq.app.process.audit_files import NOWHERE, AuditLog
 from smq.app.process.link import Link
 from smq.app.process.loop import Loop, Timer
 from smq.app.process.steps import Steps
@@ -42,6 +43,7 @@ from smq.model.catalog import Node
 from smq.model.errors import PeerError, StoreError
 from smq.model.now import Now
 from smq.model.printable import say_error
+from smq.security.audit import Event, line_of
 from smq.wire.internal.form import encode_answer
 from smq.wire.internal.frames import (
     ACCEPTOR_IDS_FROM,
@@ -64,7 +66,7 @@ CLOSE_CONNECTION = b""  # The answer that makes a shard close its client's conne
 
 class Around(NamedTuple):
     """A coordinator's surroundings: nodes, where the catalog and users with their rules are
-    published, time, shards' sockets, and where errors are counted."""
+    published, time, shards' sockets, where errors are counted, and the audit log."""
 
     nodes: Callable[[str], list[Node]]
     publish: Callable[[bytes], object]
@@ -72,6 +74,7 @@ class Around(NamedTuple):
     clock: Callable[[], Now]
     shard_path: Callable[[int], Path]
     errors: Errors
+    audit_log: AuditLog = NOWHERE
 
 
 class _Place(NamedTuple):
@@ -89,11 +92,14 @@ class CoordinatorServer:
         self._nodes, self._clock = around.nodes, around.clock
         self._publish, self._publish_access = around.publish, around.publish_access
         self._errands, self._errors = Errands(loop, around.shard_path), around.errors
+        self._audit_log = around.audit_log
         self._outlets: dict[Link, Outlet] = {}
         self._steps, self._waiting = Steps(loop), EarlyRequests()
+        self._told_acts_count = 0  # In this turn.
         self._alarm: Timer | None = None
         self._alarm_ms = 0
         self._coordinator = self._build()
+        self._audit = self._coordinator.access.audit
         for problem in self._coordinator.settings.problems:
             say_error(f"coordinator: {problem}")
         self._published_changes = self._published_access = -1
@@ -221,11 +227,15 @@ class CoordinatorServer:
                 if each.next_wake_ms() <= now.monotonic_ms:
                     each.tick(now)
             self._release(now)
+            self._tell_acts()  # A death from here on leaves no act without its line.
             self._coordinator.store.commit()
         except StoreError as reason:
             self._start_over(reason)
             self._loop.call_later(RETRY_MS, lambda: None)
             return
+        self._told_acts_count = 0
+        if accesses := self._audit.take_accesses(now):
+            self._audit_log.tell_accesses(accesses)
         self._publish_changes()
         for order in self._coordinator.transactions.take_orders():
             self._errands.send(order, partial(self._ordered, order))
@@ -233,6 +243,22 @@ class CoordinatorServer:
         for outlet in list(self._outlets.values()):
             outlet.send()
         self._set_alarm(now)
+
+    def _tell_acts(self) -> None:
+        if acts := self._audit.take_acts():
+            self._told_acts_count += len(acts)
+            self._audit_log.tell_acts(acts)
+
+    def _tell_unsure(self) -> None:
+        """Acts of a turn that failed had no line yet, or one that says more than is known."""
+        self._audit.take_acts()
+        if self._told_acts_count:
+            event = Event(
+                "unsure", detail="these last acts may have had no effect: the store failed"
+            )
+            line = line_of(event, self._clock().wall_ms, self._told_acts_count)
+            self._told_acts_count = 0
+            self._audit_log.tell_acts([line])
 
     def _ordered(self, order: Order, sent: Sent) -> None:
         """Handle a shard's answer to an order."""
@@ -308,7 +334,9 @@ class CoordinatorServer:
         self._steps.clear()  # They refer to discarded state.
         self._waiting = EarlyRequests()
         self._coordinator.store.rollback()
+        self._tell_unsure()
         self._coordinator = self._build()
+        self._coordinator.access.audit = self._audit
         self._published_changes = self._published_access = -1
 
 

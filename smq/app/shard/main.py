@@ -22,6 +22,7 @@ from smq.app.process.loop import Loop
 from smq.app.process.machine import boot_id
 from smq.app.process.notices import Notices
 from smq.app.process.peers import Peers
+from smq.app.shard.audit_sender import AuditSender
 from smq.app.shard.commands import ShardCommands
 from smq.app.shard.connections.entrance import Entrance
 from smq.app.shard.door.sessions import Sessions
@@ -78,7 +79,10 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
 
     notices = Notices([*logs.values(), sessions, server.logins], say_error)
     sessions.tell_notices = lambda: notices.tell(monotonic_ms())
-    housekeep(loop, server, commands, [tell_clients, entrances.look], notices)
+    audit_sender = AuditSender(access.audit, peers, say_error)
+    loop.turn_ends.append(audit_sender.tell_acts)
+    others = [tell_clients, entrances.look, audit_sender.tell]
+    housekeep(loop, server, commands, others, notices)
 
     def serve() -> None:
         """Serve once the coordinator has sent the topics."""
@@ -101,6 +105,7 @@ def shard_main(inheritance: Inheritance, node_id: int) -> None:
     loop.run()
     for log in logs.values():
         log.close()
+    audit_sender.close()
     notices.tell(monotonic_ms())
 
 

@@ -1,7 +1,7 @@
 """Who may look into a broker's files: its own user, and with `filer.mode` a group, into the filer.
 
     umask 077, or 027 with filer.mode=0750   what the broker and its children make
-    <data>/cache  logs  pins  tables         0700, whatever an earlier version or a volume made them
+    <data>/audit  cache  logs  pins  tables  0700, whatever an earlier version or a volume made them
     <data>/store.sqlite …                    0600
     <data>/iceberg.sqlite                    0600, or 0640: the catalog of lake tables
     <filer.root>/topics  payloads  …         filer.mode
@@ -25,7 +25,7 @@ from smq.sealer.lake.catalog import FILE_NAME as CATALOG
 _OTHERS = 0o077
 _SPECIAL = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX  # A set-group-id bit hands the group down.
 OWN = ("cache", "logs", "tables")
-LEFT = ("pins",)  # There for as long as a snapshot is taken, or left by one.
+LEFT = ("audit", "pins")  # There with an audit log; while a snapshot is taken, or left by one.
 DECOYS = "decoys.secret"
 FILES = ("store.sqlite", "store.sqlite-wal", "store.sqlite-shm", "status.json", DECOYS)
 _FILER = (UNFINISHED, PREFIX.rstrip("/"), SEGMENTS_PREFIX.rstrip("/"))

@@ -5,7 +5,7 @@ or Failed; a misspelt field is a type error. smq.wire.internal.form encodes both
 
     shard  ──FOR_SEALER──▶               sealer    ──FOR_WORKER──▶  its workers
     sealer, its workers  ──FOR_SHARD──▶ shard
-    workers  ──FOR_COORDINATOR──▶       coordinator
+    shards, workers  ──FOR_COORDINATOR──▶  coordinator
 
 `number` is a partition's number in the catalog, `node` the id of the shard that leads it.
 """
@@ -473,6 +473,14 @@ class EnsureTopics(Question[dict[str, str | None]]):
     names: list[str]
 
 
+@frozen
+class Audited(Question[bool]):
+    """Lines for the audit log: of acts, kept until this is answered; of denials and logins."""
+
+    acts: list[str]
+    accesses: list[str]
+
+
 FOR_COORDINATOR = by_name(
     ListSegments,
     NamePayloads,
@@ -488,4 +496,5 @@ FOR_COORDINATOR = by_name(
     EnsureTopics,
     AddPartitions,
     FindTransactions,
+    Audited,
 )

@@ -13,6 +13,7 @@ from smq.security.acls import (
     ResourcePattern,
     ResourceType,
 )
+from smq.security.audit import Audit
 from smq.security.authorizer import Authorizer
 from smq.security.caller import Caller
 from smq.security.principals import Peer, Principal
@@ -55,7 +56,8 @@ def limit_caller(bench: ShardBench, user: str, *rights: str) -> Rules:
     """From now on a user asks a shard, who may do only this; returns the rules, to be changed."""
     rules = Rules(rules_of(user, *rights))
     authorizer = Authorizer(rules, frozenset({Principal("User", "root")}))
-    bench.caller = Caller("10.0.0.9", rights=Rights(authorizer, Peer(Principal("User", user), "h")))
+    peer = Peer(Principal("User", user), "h")
+    bench.caller = Caller("10.0.0.9", rights=Rights(authorizer, peer, Audit()))
     return rules
 
 

@@ -1,5 +1,6 @@
 """DeleteRecords: the log start moves up, never back, and is there after a restart."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from smq.wire.generated.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from tests.gateway.apis.rights import limit_caller
 from tests.gateway.shard_api_bench import ShardBench
 from tests.shard.shard_bench import batch, topic
 
@@ -103,3 +105,14 @@ def test_a_partition_of_another_node_is_refused(tmp_path: Path) -> None:
 
 def test_no_partitions_are_answered_by_none(bench: ShardBench) -> None:
     assert bench.ask("DeleteRecords", 2, DeleteRecordsRequest(topics=[])).topics == []
+
+
+def test_each_partition_is_written_to_the_audit_log(bench: ShardBench) -> None:
+    limit_caller(bench, "alice", "DELETE TOPIC t")
+    delete(bench, 4)
+    delete(bench, 99)
+    delete(bench, 1, name="unknown")
+    done, failed = map(json.loads, bench.caller.rights.audit.take_acts())
+    assert (done["principal"], done["resource"]) == ("User:alice", "t")
+    assert done["detail"] == "partition 0, below 4"
+    assert failed["error"] == "OFFSET_OUT_OF_RANGE"

@@ -42,6 +42,7 @@ from smq.wire.generated import apis
 RENEWALS_NS = 1_000_000_000  # A login is renewed at most once a second, as in Kafka.
 NOTICES_NS = 60 * 1_000_000_000  # Failed logins are told of once a minute.
 FRAMES_A_TURN = 4  # Of one newcomer: as many as a login has, if it sends all of them at once.
+UNIX_SOCKET, TLS = "unix socket", "TLS"  # How somebody logs in, in the audit log.
 KEY_BYTES = 2
 _FAILED = {int(ErrorCode.SASL_AUTHENTICATION_FAILED): 1}
 
@@ -118,7 +119,7 @@ class Logins:
         assert not isinstance(connection.socket, TlsSocket), "the kernel tells who has connected"
         uid = peer_of(connection.socket).uid
         if uid in users:
-            self._enter(connection, users[uid])
+            self._enter(connection, users[uid], UNIX_SOCKET)
             return
         address = f"{RESERVED_PREFIX}{uid}"
         self.newcomers.add(connection, address)
@@ -130,7 +131,7 @@ class Logins:
             assert isinstance(principal, Principal), "it does not fail"
             connection.working -= 1
             if not connection.closed:
-                self._enter(connection, principal)
+                self._enter(connection, principal, UNIX_SOCKET)
                 self._replies.change(connection)
 
         self.names.add(connection, address, partial(principal_of_user, uid), found)
@@ -143,6 +144,7 @@ class Logins:
         self.names.forget(connection)
         if connection.tls is not None and connection.tls.has_failed:
             self.failed_count += 1
+            self._tell_failure(connection, TLS)
         known = self._known.pop(connection, None)
         if known is not None and known.expiry is not None:
             known.expiry.cancel()
@@ -173,10 +175,10 @@ class Logins:
         elif tls is not None and tls.is_established and connection.login is None:
             principal = known.entrance.principal_of(tls.peer_certificate())
             if principal is None:
-                self._count_failure()
+                self._count_failure(connection, "certificate")
                 connection.close()
             else:
-                self._enter(connection, principal)
+                self._enter(connection, principal, TLS)
 
     # --- logins ----------------------------------------------------------------------------------
 
@@ -250,7 +252,8 @@ class Logins:
 
     def _fail(self, connection: Connection, answer: bytes, began_ns: int) -> None:
         """Answer when the delay is over, then close."""
-        self._count_failure()
+        login = connection.login
+        self._count_failure(connection, login.mechanism if login is not None else "")
         connection.working += 1
         spent_ms = (monotonic_ns() - began_ns) // 1_000_000
         delay_ms = self._shard.config.connection_failed_authentication_delay_ms
@@ -263,9 +266,15 @@ class Logins:
 
         self._loop.call_later(max(0, delay_ms - spent_ms), end)
 
-    def _count_failure(self) -> None:
+    def _count_failure(self, connection: Connection, how: str) -> None:
         self.failed_count += 1
+        self._tell_failure(connection, how)
         self._replies.answering.errors.add(apis.SASL_AUTHENTICATE.key, _FAILED)
+
+    def _tell_failure(self, connection: Connection, how: str) -> None:
+        """Not of whom: where a user is expected, people type passwords."""
+        peer = connection.caller.rights.peer
+        self._shard.access.audit.login_failed(peer.host, peer.listener, how)
 
     def counts(self) -> LoginCounts:
         """How many there are and were."""
@@ -281,7 +290,7 @@ class Logins:
 
     def _log_in(self, connection: Connection, session: LoginSession) -> None:
         connection.login, connection.session = None, session
-        self._enter(connection, session.principal)
+        self._enter(connection, session.principal, session.mechanism)
         known = self._known[connection]
         if known.expiry is not None:
             known.expiry.cancel()
@@ -290,11 +299,12 @@ class Logins:
             expire = partial(self._expire, connection)
             known.expiry = self._loop.call_later(session.lifetime_ms, expire)
 
-    def _enter(self, connection: Connection, principal: Principal) -> None:
+    def _enter(self, connection: Connection, principal: Principal, how: str) -> None:
         """It is known, and a kernel may serve it if it is plain."""
         self.logged_in_count += 1
         self.newcomers.forget(connection)
         self._identify(connection, principal, self._known[connection].entrance)
+        self._shard.access.audit.logged_in(connection.caller.rights.peer, how)
         connection.needs_loop = connection.tls is not None
         self._replies.touch(connection)
 

@@ -1,5 +1,6 @@
 """WriteTxnMarkers: an administrator ends what hangs, and cannot fence our coordinator."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from smq.wire.generated.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from smq.wire.markers import Marker
+from tests.gateway.apis.rights import limit_caller
 from tests.gateway.shard_api_bench import ShardBench
 from tests.shard.shard_bench import topic
 from tests.shard.transactional_bench import Producers
@@ -116,3 +118,18 @@ def test_a_missing_partition_is_unknown(bench: ShardBench, producers: Producers)
     ]
     assert write(bench, producers, marking(topics=elsewhere)) == [E.UNKNOWN_TOPIC_OR_PARTITION] * 2
     assert write(bench, producers, marking(topics=[])) == []
+
+
+def test_an_end_is_written_to_the_audit_log_and_none_that_is_refused(
+    bench: ShardBench, producers: Producers
+) -> None:
+    for rights, told in (("ALTER CLUSTER kafka-cluster", 1), ("DESCRIBE TOPIC one", 0)):
+        limit_caller(bench, "alice", rights)
+        producers.write([b"a"], ME)
+        write(bench, producers, marking())
+        acts = bench.caller.rights.audit.take_acts()
+        assert len(acts) == told
+        for act in map(json.loads, acts):
+            assert act["principal"] == "User:alice"
+            assert (act["operation"], act["resource"]) == ("END_TRANSACTION", "7")
+            assert act["detail"] == "abort in one-0"
