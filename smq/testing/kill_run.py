@@ -47,7 +47,7 @@ QUIET_MS_SAID = 5000  # Longer without any progress is reported, with who waits 
 SEAL_MS = 2000  # So that sealing runs all the time.
 # Records soon leave the ring and the page cache, so who reads from the start reads past both.
 USUAL = MappingProxyType(
-    {"ring.bytes": "16MiB", "wal.segment.bytes": "4MiB", "page.cache.bytes": "12MiB"}
+    {"ring.bytes": "8MiB", "wal.segment.bytes": "2MiB", "page.cache.bytes": "12MiB"}
 )
 # A log with little room: producers are slowed, sealing hurries, segments are small and soon merged,
 # and slow readers read them through the sealer.

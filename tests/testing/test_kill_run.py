@@ -13,4 +13,4 @@ from smq.testing.kill_run import kill_run
 @pytest.mark.timeout(300)
 def test_kills_at_random_lose_double_and_reorder_nothing(tmp_path: Path) -> None:
     seed = int(os.environ.get("SEED", "5"))
-    kill_run(tmp_path, seed, kills=6, records=120_000, say=print)
+    kill_run(tmp_path, seed, kills=6, records=240_000, say=print)
