@@ -111,7 +111,7 @@ console-test: setup  ## The console in Debian's Chromium (apt-get install chromi
 # Debian has no helm; Go builds one, in some minutes, once.
 HELM = helm.sh/helm/v3/cmd/helm@v3.22.0
 
-deploy-test: setup  ## What deploy/ holds, by promtool, Prometheus (apt-get install prometheus), systemd and helm.
+deploy-test: setup  ## What deploy/ holds, by promtool, Prometheus and nginx (apt-get install prometheus nginx), systemd and helm.
 	command -v helm >/dev/null || test -x .cache/bin/helm || GOBIN=$(CURDIR)/.cache/bin go install $(HELM)
 	PATH="$(CURDIR)/.cache/bin:$$PATH" $(BIN)/pytest -q -m "long or not long" tests/deploy
 

@@ -30,13 +30,15 @@ PROXY_PREFIXES = (b"x-forwarded-", b"x-original-forwarded-", b"cf-", b"x-envoy-"
 
 
 def is_foreign(scheme: str, headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a page of another origin caused the request, which came by http or https."""
+    """Whether a page of another origin caused the request, which came by http or https. A proxy
+    may have taken https off."""
     site = headers.get(b"sec-fetch-site", b"none")
     if site.lower() not in OURS:
         return True
     origin = headers.get(b"origin")
-    ours = scheme.encode() + b"://" + headers.get(b"host", b"").lower()
-    return origin is not None and origin.lower() != ours
+    schemes = {scheme.encode(), b"https" if is_passed_on(headers) else b""}
+    host = headers.get(b"host", b"").lower()
+    return origin is not None and origin.lower() not in {each + b"://" + host for each in schemes}
 
 
 def is_old_browser(scheme: str, headers: Mapping[bytes, bytes]) -> bool:

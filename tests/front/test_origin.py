@@ -70,6 +70,14 @@ def test_with_tls_another_scheme_is_foreign_and_every_browser_should_have_said()
     assert not is_old_browser("http", {**far, b"user-agent": SAFARI})
 
 
+def test_behind_a_proxy_pages_may_be_of_https() -> None:
+    far = {b"host": b"queue.example", b"x-forwarded-for": b"10.0.0.1"}
+    assert not is_foreign("http", {**far, b"origin": b"https://queue.example"})
+    assert not is_foreign("http", {**far, b"origin": b"http://queue.example"})
+    assert is_foreign("http", {**far, b"origin": b"https://evil.example"})
+    assert is_foreign("http", {b"host": b"queue.example", b"origin": b"https://queue.example"})
+
+
 def test_a_link_is_a_navigation_and_a_frame_an_image_a_form_are_not() -> None:
     link = {b"sec-fetch-mode": b"navigate", b"sec-fetch-dest": b"document"}
     assert is_navigation("GET", link)
