@@ -60,7 +60,7 @@ def connect(  # noqa: PLR0913  (how a client reaches its broker)
     client_id: str = CLIENT_ID,
     timeout_s: float = DEADLINE_SECONDS,
     metadata_max_age_s: float = METADATA_MAX_AGE_S,
-    config: Mapping[str, str] | str | os.PathLike[str] | None = None,
+    config: Mapping[str, Any] | str | os.PathLike[str] | None = None,
 ) -> "Client":
     """A client of the broker at bootstrap addresses ("host:port,…"), of a data directory, or
     behind a unix socket of Kafka's protocol, by the socket's path.
@@ -73,7 +73,9 @@ def connect(  # noqa: PLR0913  (how a client reaches its broker)
     config              who you are, and which broker is the right one: properties as Kafka's
                         clients take them ("security.protocol", "sasl.…", "ssl.…"), or the path of
                         a file of them; what is missing comes from SMQ_CLIENT_… in the environment.
-                        A mapping's "bootstrap.servers", if it has them, are the address
+                        A mapping's "bootstrap.servers", if it has them, are the address, and its
+                        "oauth_cb" is called for tokens: it returns one, and when that ends in
+                        seconds since 1970
 
     Raises BrokerUnavailable (no broker answers now), AuthenticationFailed, TypeError, ValueError.
     """

@@ -51,6 +51,8 @@ def librdkafka_settings(security: Security) -> dict[str, str]:
     secured = "SSL" if security.tls is not None else "PLAINTEXT"
     if not security.mechanism:
         settings = {"security.protocol": secured}
+    elif security.tokens is not None:
+        raise NoWay("librdkafka's loads log in with passwords alone; tokens need --set client=sdk")
     else:
         settings = {
             "security.protocol": f"SASL_{secured}",

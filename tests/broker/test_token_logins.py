@@ -1,16 +1,22 @@
 """Real clients log in with tokens, also beside ten thousand logins with bad ones."""
 
+import json
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
+from typer.testing import CliRunner
 
+import smq
+from smq.cli.verbs import app
+from smq.client.errors import AuthenticationFailed
 from smq.model.errors import ErrorCode
 from smq.testing.kafka import KafkaUnavailable, kafka_jars
 from smq.testing.smq_broker import SmqBroker
@@ -19,6 +25,7 @@ from smq.wire.generated.sasl_authenticate import SaslAuthenticateRequest
 from smq.wire.generated.sasl_handshake import SaslHandshakeRequest
 from tests.app.shard_client import request
 from tests.broker.hostile import RawClient, processes
+from tests.client.secure.test_tokens import serving
 from tests.security.issuer import (
     AUDIENCE,
     ISSUER,
@@ -180,6 +187,72 @@ def test_ten_thousand_bad_logins_leave_the_broker_to_others(door: Door, topic: s
     producer = Producer(librdkafka(door, good))
     producer.produce(topic, b"after all", partition=0)
     assert producer.flush(SECONDS_MAX) == 0
+
+
+def ours(door: Door, **more: Any) -> dict[str, Any]:
+    found = librdkafka(door, **more)
+    del found["bootstrap.servers"]
+    return found
+
+
+def test_our_own_client_logs_in_with_the_tokens_of_a_callback(door: Door, topic: str) -> None:
+    with (
+        smq.connect(door.address, config=ours(door), transport="kafka") as client,
+        client.producer() as producer,
+        client.consumer(topic, group=uuid4().hex, start="earliest") as consumer,
+    ):
+        sent = [producer.send(topic, value, partition=i % 4) for i, value in enumerate(VALUES)]
+        assert {each.result(SECONDS_MAX).partition for each in sent} == set(range(4))
+        read = [bytes(record.value or b"") for record in islice(consumer, len(VALUES))]
+    assert sorted(read) == sorted(VALUES)
+
+
+def test_our_own_client_goes_on_when_its_tokens_end(door: Door, topic: str) -> None:
+    """It asks the endpoint for others in time."""
+    config = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.jaas.config": f'{OAUTH}LoginModule required clientId="smq" clientSecret="s3cret";',
+    }
+    with serving() as endpoint:
+
+        def answer() -> tuple[int, bytes]:
+            given = {"access_token": issued(exp=int(time.time()) + 3), "expires_in": 2}
+            return 200, json.dumps(given).encode()
+
+        endpoint.answer = answer()
+        config["sasl.oauthbearer.token.endpoint.url"] = endpoint.url
+        deadline = time.monotonic() + SECONDS_MAX
+        with (
+            smq.connect(door.address, config=config, transport="kafka") as client,
+            client.producer() as producer,
+        ):
+            while len(endpoint.asked) < 4:
+                assert time.monotonic() < deadline, "no other token is asked for"
+                endpoint.answer = answer()
+                producer.send(topic, b"x", partition=0).result(SECONDS_MAX)
+
+
+def test_our_own_client_says_what_is_wrong_with_its_token(door: Door) -> None:
+    config = ours(door, oauth_cb=lambda _: (issued(aud="others"), time.time() + 60))
+    with (
+        pytest.raises(AuthenticationFailed, match=r"invalid_token.*; check the token: its issuer"),
+        smq.connect(door.address, config=config) as client,
+    ):
+        client.topics()
+
+
+def test_a_verb_logs_in_with_the_token_of_a_file(door: Door, topic: str, tmp_path: Path) -> None:
+    file, properties = tmp_path / "token", tmp_path / "client.properties"
+    file.write_text(issued())
+    properties.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n"
+        f"sasl.oauthbearer.token.endpoint.url={file.as_uri()}\n"
+    )
+    asked = ["topic", "list", "--bootstrap", door.address, "--command-config", str(properties)]
+    done = CliRunner().invoke(app, asked)
+    assert done.exit_code == 0, done.output
+    assert topic in done.output
 
 
 @pytest.fixture(scope="module")

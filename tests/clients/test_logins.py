@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from tests.broker.users import add_users
 from tests.clients import toolchain
 from tests.clients.programs.contract import LOGIN, Task
 from tests.clients.test_clients import RESUMING, arguments, by_number, values
+from tests.security.issuer import AUDIENCE, ISSUER, claims_of, token, write_jwks
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 
@@ -39,12 +41,15 @@ PLAIN_IN_TLS: Way = ("SASL_SSL", "PLAIN")
 SCRAM: Way = ("SASL_PLAINTEXT", "SCRAM-SHA-256")
 PLAIN: Way = ("SASL_PLAINTEXT", "PLAIN")
 CERTIFICATE: Way = ("SSL", "")
+TOKEN: Way = ("SASL_SSL", "OAUTHBEARER")
 EACH = [SCRAM_IN_TLS, PLAIN_IN_TLS, SCRAM, CERTIFICATE]
 # These go each way through tests/broker/test_logins.py: here, it is their program that logs in.
 ELSEWHERE = ["confluent-kafka", "kafka-python", "aiokafka"]
 # Debian's kcat has librdkafka 2.0.2, whose SCRAM sends its nonce twice: Kafka 4 refuses that, too.
 FEWER = {each: [SCRAM_IN_TLS] for each in ELSEWHERE} | {"kcat": [PLAIN_IN_TLS, PLAIN, CERTIFICATE]}
 CELLS = [(client, *way) for client in RESUMING for way in FEWER.get(client, EACH)]
+# Those of librdkafka and of Java show their tokens in tests/broker/test_token_logins.py.
+CELLS.append(("franz-go", *TOKEN))
 
 # What those say that do not go on, or wait, after a record that their user may not write. Whose
 # producer is idempotent is refused its id.
@@ -67,6 +72,8 @@ class Doors(NamedTuple):
             properties["sasl.mechanism"] = mechanism
             properties["sasl.username"] = user
             properties["sasl.password"] = PASSWORDS[user]
+        if mechanism == TOKEN[1]:
+            properties["sasl.password"] = token(claims_of(time.time(), sub=user))
         if protocol != "SASL_PLAINTEXT":
             properties["ssl.ca.location"] = str(self.certs / "ca.pem")
         if protocol == "SSL":
@@ -104,7 +111,10 @@ def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
     assert done.exit_code == 0, done.output
     settings = guarded.SETTINGS | {
         "shards": str(PARTITIONS),
-        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "sasl.enabled.mechanisms": ",".join((*MECHANISMS, TOKEN[1])),
+        "sasl.oauthbearer.jwks.endpoint.url": write_jwks(certs / "jwks.json", "rsa"),
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "sasl.oauthbearer.expected.issuer": ISSUER,
         "ssl.keystore.location": str(certs / "broker.pem"),
         "ssl.truststore.location": str(certs / "ca.pem"),
         "ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/",

@@ -10,7 +10,8 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from typer.testing import CliRunner
 
 from smq.cli.verbs import app
-from smq.client.secure.security import security_of
+from smq.client.secure.security import Security, security_of
+from smq.client.secure.tokens import TokenFile
 from smq.load.connections import hold
 from smq.load.logins import NoWay, librdkafka_settings, way_of, way_of_librdkafka
 from smq.load.run import RunEnded, run_step
@@ -130,6 +131,11 @@ def test_properties_that_librdkafka_lacks_are_refused(tmp_path: Path) -> None:
     missing = {"security.protocol": "SSL", "ssl.truststore.location": str(tmp_path / "none")}
     with pytest.raises(NoWay, match="cannot be read"):
         settings(missing)
+
+
+def test_librdkafka_gets_no_tokens() -> None:
+    with pytest.raises(NoWay, match="tokens need --set client=sdk"):
+        librdkafka_settings(Security(mechanism="OAUTHBEARER", tokens=TokenFile("/token")))
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from smq.client.kafka.questions import (
     SASL_HANDSHAKE,
     Question,
 )
-from smq.client.secure.logins import LoginFailed, SaslClient, login_by
+from smq.client.secure.logins import LoginFailed, SaslClient, TokenLogin, login_by
 from smq.client.secure.opening import certificate_refused, connected, in_tls, is_path
 from smq.client.secure.security import PLAINTEXT, Security
 from smq.model.errors import BrokerError, ErrorCode, PeerError
@@ -84,6 +84,8 @@ class KafkaConnection:
         self._last_correlation_id = 0
         self._last_question: Question[Any, Any] | None = None
         self._versions: dict[int, tuple[int, int]] = {}
+        # Before the broker waits: it gives who connects some seconds.
+        token = security.tokens.token(clock) if security.tokens is not None else ""
         try:
             connect_seconds = min(CONNECT_SECONDS_MAX, seconds_max)
             self.stream: Stream = connected(host, port, connect_seconds, security.socket_owner)
@@ -95,7 +97,7 @@ class KafkaConnection:
         try:
             self._learn_versions()
             if security.mechanism:
-                self._log_in(security)
+                self._log_in(security, token)
         except BaseException:
             self.close()
             raise
@@ -152,9 +154,13 @@ class KafkaConnection:
             each.api_key: (each.min_version, each.max_version) for each in response.api_keys
         }
 
-    def _log_in(self, security: Security) -> None:
+    def _log_in(self, security: Security, of_oauth: str) -> None:
         nonce = secrets.token_urlsafe(NONCE_BYTES)
-        login = login_by(security.mechanism, security.user, security.password, nonce)
+        login: SaslClient = TokenLogin(of_oauth)
+        check = "the token: its issuer, audience and user, and when it ends"
+        if security.tokens is None:
+            login = login_by(security.mechanism, security.user, security.password, nonce)
+            check = "the user's name and password"
         shaken = self.ask(SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=security.mechanism))
         if shaken.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
             known = ", ".join(shaken.mechanisms) or "none"
@@ -166,7 +172,7 @@ class KafkaConnection:
             said = self.ask(SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=token))
             if said.error_code != ErrorCode.NONE:
                 why = (said.error_message or "it does not say why").rstrip(".")
-                raise self._refused(f"{why}; check the user's name and password")
+                raise self._refused(f"{why}; check {check}")
             token = self._next_of(login, said.auth_bytes)
         if said.session_lifetime_ms > 0:
             lasts_s = LOGIN_USED_SHARE * said.session_lifetime_ms / 1000

@@ -1,4 +1,5 @@
-"""The client's side of a SASL exchange: PLAIN (RFC 4616), SCRAM (RFC 5802, RFC 7677).
+"""The client's side of a SASL exchange: PLAIN (RFC 4616), SCRAM (RFC 5802, RFC 7677), OAUTHBEARER
+(RFC 7628).
 
 A login says the first token, and the next one after each of the server's; None: nothing is left to
 say. Passwords are sent as they are: Kafka prepares none (no SASLprep).
@@ -12,8 +13,9 @@ from typing import Protocol
 from smq.security.credentials import ScramMechanism, credential_of, salted
 
 PLAIN = "PLAIN"
+OAUTHBEARER = "OAUTHBEARER"
 SCRAM = {each.sasl_name: each for each in ScramMechanism}
-MECHANISMS = (PLAIN, *SCRAM)
+MECHANISMS = (PLAIN, *SCRAM)  # With a password.
 ITERATIONS_MIN, ITERATIONS_MAX = 4096, 1_000_000  # A server that names more wants our time.
 
 _FIRST = re.compile(
@@ -48,6 +50,25 @@ class PlainLogin:
     def next(self, _token: bytes) -> bytes | None:
         """See SaslClient."""
         return None
+
+
+class TokenLogin:
+    """Sends a token: only where TLS hides it."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+        self._has_failed = False
+
+    def first(self) -> bytes:
+        """See SaslClient."""
+        return f"n,,\1auth=Bearer {self._token}\1\1".encode()
+
+    def next(self, token: bytes) -> bytes | None:
+        """See SaslClient. The server says what is wrong, and wants to be asked to fail."""
+        if self._has_failed:
+            raise LoginFailed("the broker does not take the token, and does not say so")
+        self._has_failed = bool(token)
+        return b"\1" if token else None
 
 
 class ScramLogin:

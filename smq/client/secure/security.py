@@ -2,8 +2,9 @@
 clients, and librdkafka's names for them.
 
     security.protocol        PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL
-    sasl.mechanism           PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512
+    sasl.mechanism           PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER
     sasl.jaas.config         with the user and the password; or sasl.username and sasl.password
+    sasl.oauthbearer.…       where tokens come from; or the function oauth_cb of a program
     ssl.truststore.…         the authorities that are trusted; without them those of the system
     ssl.keystore.…           the client's own key and certificates
 
@@ -13,12 +14,20 @@ Secrets appear in no text that these classes make of themselves.
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from smq.client.arguments import text_by_name
-from smq.client.secure.jaas import PLAIN_MODULE, login_of
-from smq.client.secure.logins import MECHANISMS, PLAIN
+from smq.client.secure.jaas import OAUTH_MODULE, PLAIN_MODULE, login_of, options_of
+from smq.client.secure.logins import MECHANISMS, OAUTHBEARER, PLAIN
 from smq.client.secure.properties import read_properties, variables
+from smq.client.secure.tokens import (
+    Callback,
+    TokenEndpoint,
+    TokenFile,
+    TokenSource,
+    why_no_endpoint,
+)
+from smq.model.urls import path_of_file_url
 from smq.security.listeners import Protocol
 
 PREFIXES = ("security.", "sasl.", "ssl.", "enable.ssl.")
@@ -30,7 +39,14 @@ _STORES = tuple(
     for kind, own in (("keystore", ("key", "certificate.chain")), ("truststore", ("certificates",)))
     for name in ("location", "password", "type", *own)
 )
+OAUTH_CALLBACK = "oauth_cb"  # A function, where all others are texts.
+_TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105  (its name)
+_CLIENT_ID = "sasl.oauthbearer.client.credentials.client.id"
+_CLIENT_SECRET = "sasl.oauthbearer.client.credentials.client.secret"  # noqa: S105  (its name)
+_SCOPE = "sasl.oauthbearer.scope"
 _SAME: Final = {  # librdkafka's names.
+    "sasl.oauthbearer.client.id": _CLIENT_ID,
+    "sasl.oauthbearer.client.secret": _CLIENT_SECRET,
     "sasl.mechanisms": "sasl.mechanism",
     "ssl.ca.location": "ssl.truststore.location",
     "ssl.ca.pem": "ssl.truststore.certificates",
@@ -41,6 +57,8 @@ _TAKEN = {
     "security.protocol", "sasl.mechanism", "sasl.jaas.config", "sasl.username", "sasl.password",
     "ssl.key.password", "ssl.enabled.protocols", "ssl.endpoint.identification.algorithm",
     "ssl.key.location", "ssl.certificate.location", "enable.ssl.certificate.verification",
+    _TOKEN_URL, _CLIENT_ID, _CLIENT_SECRET, _SCOPE, "sasl.oauthbearer.config",
+    "sasl.oauthbearer.method", "https.ca.location",
     *_STORES,
 }  # fmt: skip
 _KEY_TEXTS = ("ssl.keystore.key", "ssl.keystore.certificate.chain")
@@ -50,11 +68,13 @@ _INSTEAD = {  # Who names the one means it, and not what the environment has of 
     "ssl.key.location": _KEY_TEXTS,
     "ssl.keystore.location": (*_KEY_TEXTS, "ssl.key.location", "ssl.certificate.location"),
     "ssl.truststore.location": ("ssl.truststore.certificates",),
+    _CLIENT_ID: ("sasl.jaas.config",),
 }
 _OF_JAVA = (  # They choose parts of Java, and no behaviour.
     "ssl.protocol", "ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm",
     "ssl.secure.random.implementation", "sasl.kerberos.", "sasl.login.refresh.",
     "sasl.login.retry.", "sasl.login.connect.", "sasl.login.read.", "security.providers",
+    "sasl.login.callback.handler.class", "sasl.oauthbearer.jwt.",
 )  # fmt: skip
 
 
@@ -77,6 +97,7 @@ class TlsFiles:
 class Security:
     """How connections are made: `tls` is None for plain bytes, `mechanism` "" without a login.
 
+    tokens         where those of OAUTHBEARER come from; None: it is another mechanism
     socket_owner   whose brokers may be reached by unix sockets, beside our own and root's; None:
                    no address is a socket's path, whatever a broker says
     """
@@ -86,6 +107,7 @@ class Security:
     user: str = ""
     password: str = field(default="", repr=False)
     socket_owner: int | None = None
+    tokens: TokenSource | None = field(default=None, repr=False, hash=False)
 
     @property
     def is_plain(self) -> bool:
@@ -97,7 +119,7 @@ PLAINTEXT = Security()
 
 
 def security_of(
-    given: Mapping[str, str] | str | os.PathLike[str] | None,
+    given: Mapping[str, Any] | str | os.PathLike[str] | None,
     environment: Mapping[str, str] = os.environ,
 ) -> Security:
     """What properties, or a file of them, say; those that are not given come from the environment.
@@ -110,6 +132,7 @@ def security_of(
     set_outside = variables(environment)
     set_outside.pop("properties", None)
     outside, chosen = _named(set_outside, of_file=False), dict[str, str]()
+    callback: Any = None
     if isinstance(given, str | os.PathLike):
         chosen = _named(read_properties(given), of_file=True)
     elif given is not None:
@@ -117,11 +140,15 @@ def security_of(
             raise TypeError(
                 f"config is a mapping of properties or a file's path, not {type(given).__name__}"
             )
-        chosen = _named({k: v for k, v in given.items() if k != SERVERS}, of_file=False)
+        callback = given.get(OAUTH_CALLBACK)
+        others = {SERVERS, OAUTH_CALLBACK}
+        chosen = _named({k: v for k, v in given.items() if k not in others}, of_file=False)
     for name in chosen:
         for other in _INSTEAD.get(name, ()):
             outside.pop(other, None)
-    return _security(outside | chosen)
+    if callback is not None and not callable(callback):
+        raise TypeError(f"{OAUTH_CALLBACK} is a function, not {type(callback).__name__}")
+    return _security(outside | chosen, callback)
 
 
 def check_servers(
@@ -145,7 +172,7 @@ def _named(given: Mapping[str, str], *, of_file: bool) -> dict[str, str]:
     return named
 
 
-def _security(properties: Mapping[str, str]) -> Security:
+def _security(properties: Mapping[str, str], callback: Any) -> Security:  # noqa: ANN401  (a function or None)
     if not properties:
         return PLAINTEXT
     name = properties.get("security.protocol", "PLAINTEXT").upper()
@@ -156,6 +183,9 @@ def _security(properties: Mapping[str, str]) -> Security:
     tls = _tls(properties) if protocol.has_tls else None
     if not protocol.has_sasl:
         return Security(tls)
+    if properties.get("sasl.mechanism") == OAUTHBEARER:
+        tokens = _tokens(properties, callback)
+        return Security(tls, OAUTHBEARER, tokens=tokens)
     mechanism, user, password = _login(properties)
     return Security(tls, mechanism, user, password)
 
@@ -181,13 +211,43 @@ def _login(properties: Mapping[str, str]) -> tuple[str, str, str]:
     mechanism = properties.get("sasl.mechanism", "")
     if mechanism not in MECHANISMS:
         said = f"is {mechanism}" if mechanism else "is not set"
-        raise ValueError(f"sasl.mechanism {said}; it should be one of {', '.join(MECHANISMS)}")
+        known = ", ".join((*MECHANISMS, OAUTHBEARER))
+        raise ValueError(f"sasl.mechanism {said}; it should be one of {known}")
     if "sasl.jaas.config" in properties:
         module, user, password = login_of(properties["sasl.jaas.config"])
-        if (module == PLAIN_MODULE) != (mechanism == PLAIN):
+        if module == OAUTH_MODULE or (module == PLAIN_MODULE) != (mechanism == PLAIN):
             raise ValueError(f"sasl.jaas.config names {module}, which is not for {mechanism}")
         return mechanism, user, password
     user, password = properties.get("sasl.username", ""), properties.get("sasl.password", "")
     if not user or not password:
         raise ValueError("a login needs sasl.jaas.config, or sasl.username and sasl.password")
     return mechanism, user, password
+
+
+def _tokens(properties: Mapping[str, str], callback: Any) -> TokenSource:  # noqa: ANN401
+    """Where tokens come from. What properties say stands before what the JAAS options do."""
+    if callback is not None:
+        return Callback(callback, properties.get("sasl.oauthbearer.config", ""))
+    options = dict[str, str]()
+    if "sasl.jaas.config" in properties:
+        module, options = options_of(properties["sasl.jaas.config"])
+        if module != OAUTH_MODULE:
+            raise ValueError(f"sasl.jaas.config names {module}, which is not for {OAUTHBEARER}")
+    url = properties.get(_TOKEN_URL, "")
+    if path := path_of_file_url(url):
+        return TokenFile(path)
+    if not url:
+        raise ValueError(
+            f"{OAUTHBEARER} needs {_TOKEN_URL}, https:// or file:///, or {OAUTH_CALLBACK}"
+        )
+    if why := why_no_endpoint(url):
+        raise ValueError(f"{_TOKEN_URL}: {why}")
+    client_id = properties.get(_CLIENT_ID, options.get("clientId", ""))
+    secret = properties.get(_CLIENT_SECRET, options.get("clientSecret", ""))
+    if not client_id or not secret:
+        raise ValueError(
+            f"{_TOKEN_URL} needs {_CLIENT_ID} and {_CLIENT_SECRET}, or clientId and clientSecret "
+            "in sasl.jaas.config"
+        )
+    scope = properties.get(_SCOPE, options.get("scope", ""))
+    return TokenEndpoint(url, client_id, secret, scope, properties.get("https.ca.location", ""))

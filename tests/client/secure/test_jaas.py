@@ -2,7 +2,13 @@
 
 import pytest
 
-from smq.client.secure.jaas import PLAIN_MODULE, SCRAM_MODULE, login_of
+from smq.client.secure.jaas import (
+    OAUTH_MODULE,
+    PLAIN_MODULE,
+    SCRAM_MODULE,
+    login_of,
+    options_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -36,3 +42,10 @@ def test_another_text_is_refused_without_telling_it(config: str) -> None:
     with pytest.raises(ValueError, match=r"sasl\.jaas\.config") as refused:
         login_of(config)
     assert "secret" not in str(refused.value)
+
+
+def test_options_of_the_module_of_tokens_are_found() -> None:
+    text = f'{OAUTH_MODULE} required clientId="a b" clientSecret="s\\"x" scope=queue;'
+    options = {"clientId": "a b", "clientSecret": 's"x', "scope": "queue"}
+    assert options_of(text) == (OAUTH_MODULE, options)
+    assert options_of(f"{OAUTH_MODULE} required;") == (OAUTH_MODULE, {})

@@ -12,12 +12,18 @@ from smq.client.secure.logins import (
     LoginFailed,
     SaslClient,
     ScramLogin,
+    TokenLogin,
     login_by,
 )
+from smq.model.errors import BrokerError
 from smq.security.credentials import ScramMechanism
 from smq.security.decoys import Decoys
 from smq.security.mechanisms import LoginServers
+from smq.security.oauthbearer import OAuthBearerServer
 from smq.testing.credentials import UsersInMemory
+from tests.security.issuer import claims_of, token as issued, tokens_at
+
+NOW_S = 1_800_000_000
 
 USERS = UsersInMemory({"alice": "pencil", "a,b=c": "ü"})
 SERVERS = LoginServers(USERS, Decoys(b"secret"), lambda: "serversnonce")
@@ -89,3 +95,18 @@ def test_an_answer_that_is_not_scrams_is_refused(said: bytes) -> None:
     login = ScramLogin(ScramMechanism.SCRAM_SHA_256, "alice", "pencil", "nonce")
     with pytest.raises(LoginFailed):
         login.next(said)
+
+
+def test_a_token_is_sent_and_a_failure_is_asked_for() -> None:
+    server = OAuthBearerServer(tokens_at(lambda: NOW_S * 1000))
+    ours = TokenLogin(issued(claims_of(NOW_S)))
+    check = server.respond(ours.first())
+    assert ours.next(check()) is None
+    assert server.user == "alice"
+    server, ours = OAuthBearerServer(tokens_at(lambda: 0)), TokenLogin(issued(claims_of(NOW_S)))
+    asked = ours.next(server.respond(ours.first())())
+    assert asked == b"\1"
+    with pytest.raises(BrokerError, match="invalid_token"):
+        server.respond(asked)
+    with pytest.raises(LoginFailed, match="does not take the token"):
+        ours.next(b"")

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from smq.client.secure.jaas import PLAIN_MODULE, SCRAM_MODULE
+from smq.client.secure.jaas import OAUTH_MODULE, PLAIN_MODULE, SCRAM_MODULE
 from smq.client.secure.security import PLAINTEXT, Security, check_servers, security_of
+from smq.client.secure.tokens import Callback, TokenEndpoint, TokenFile
 
 NOTHING: dict[str, str] = {}
 SCRAM = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256"}
@@ -24,6 +25,67 @@ def test_a_user_is_named_by_kafkas_and_by_librdkafkas_properties() -> None:
     assert security_of(SCRAM | {"sasl.jaas.config": jaas}, NOTHING) == wanted
     renamed = {name.replace("mechanism", "mechanisms"): value for name, value in ALICE.items()}
     assert security_of(renamed, NOTHING) == wanted
+
+
+TOKENS = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+URL = "sasl.oauthbearer.token.endpoint.url"
+CLIENT = "sasl.oauthbearer.client.credentials.client"
+OIDC = {
+    "sasl.oauthbearer.method": "oidc",
+    "sasl.oauthbearer.client.id": "a",
+    "sasl.oauthbearer.client.secret": "secret",
+    "sasl.oauthbearer.scope": "queue",
+}
+
+
+def test_tokens_come_from_an_endpoint_by_kafkas_and_by_librdkafkas_properties() -> None:
+    at = TOKENS | {URL: "https://issuer.example/token"}
+    jaas = f'{OAUTH_MODULE} required clientId="a" clientSecret="secret" scope="queue";'
+    wanted = TokenEndpoint("https://issuer.example/token", "a", "secret", "queue")
+    given = {f"{CLIENT}.id": "a", f"{CLIENT}.secret": "secret", "sasl.oauthbearer.scope": "queue"}
+    for more in (OIDC, {"sasl.jaas.config": jaas}, given):
+        found = security_of(at | more, NOTHING)
+        assert (found.mechanism, found.tokens) == ("OAUTHBEARER", wanted)
+        assert "secret" not in repr(found)
+        assert hash(found)
+    private = security_of(at | OIDC | {"https.ca.location": "/ca.pem"}, NOTHING).tokens
+    assert isinstance(private, TokenEndpoint)
+    assert private.authorities == "/ca.pem"
+
+
+def test_tokens_come_from_a_file_or_from_a_callback() -> None:
+    assert security_of(TOKENS | {URL: "file:///a%20b"}, NOTHING).tokens == TokenFile("/a b")
+
+    def give(_config: str) -> tuple[str, float]:
+        return "token", 0.0
+
+    config = {"oauth_cb": give, "sasl.oauthbearer.config": "x=y", URL: "file:///a"}
+    assert security_of(TOKENS | config, NOTHING).tokens == Callback(give, "x=y")
+    with pytest.raises(TypeError, match="oauth_cb is a function, not str"):
+        security_of(TOKENS | {"oauth_cb": "x"}, NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({}, "OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url"),
+        ({URL: "http://issuer.example/"}, "use https"),
+        ({URL: "https://issuer.example/"}, "needs sasl.oauthbearer.client.credentials.client.id"),
+        ({URL: "https://u:s3cret@issuer.example/"}, "it has a user"),
+        ({"sasl.jaas.config": f"{PLAIN_MODULE} required;"}, "which is not for OAUTHBEARER"),
+        ({"sasl.jaas.config": "s3cret"}, "should be like"),
+    ],
+)
+def test_tokens_from_nowhere_are_refused(more: dict[str, str], words: str) -> None:
+    with pytest.raises(ValueError, match=words) as refused:
+        security_of(TOKENS | more, NOTHING)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_the_module_of_tokens_is_for_no_password() -> None:
+    jaas = f'{OAUTH_MODULE} required username="a" password="b";'
+    with pytest.raises(ValueError, match="which is not for SCRAM-SHA-256"):
+        security_of(SCRAM | {"sasl.jaas.config": jaas}, NOTHING)
 
 
 def test_authorities_are_named_by_both() -> None:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
@@ -22,6 +23,7 @@ func login() (options []kgo.Opt) {
 	scrams := scram.Auth{User: given.Username, Pass: given.Password}
 	mechanism, found := map[string]sasl.Mechanism{
 		"PLAIN":         plain.Auth{User: given.Username, Pass: given.Password}.AsMechanism(),
+		"OAUTHBEARER":   oauth.Auth{Token: given.Password}.AsMechanism(),
 		"SCRAM-SHA-256": scrams.AsSha256Mechanism(),
 		"SCRAM-SHA-512": scrams.AsSha512Mechanism(),
 	}[given.Mechanism]
