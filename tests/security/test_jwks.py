@@ -115,6 +115,21 @@ def test_a_header_is_read_as_far_as_it_must_be() -> None:
     assert refuses(token(CLAIMS, x5c=["x" * HEADER_BYTES_MAX]))
 
 
+def test_a_header_may_be_as_deep_as_it_likes() -> None:
+    """At each depth that one reader takes and another, called from deeper, does not."""
+    for depth in range(900, 1000):
+        deep = b"[" * depth + b"]" * depth
+        header = b'{"alg": "RS256", "kid": "rsa", "x": %s}' % deep
+        assert refuses(f"{encoded(header)}.{encoded(b'{}')}.AAAA")
+
+
+@pytest.mark.parametrize("name", ["typ", "cty", "x5c", "x5t", "jwk", "jku", "x5u"])
+def test_other_headers_are_not_looked_at(name: str) -> None:
+    for value in (5, [], {}, True, "x", [5], {"kty": "oct"}):
+        header = _header(alg="RS256", kid="rsa", **{name: value})
+        assert KEYS.payload_of(signed(header, b"{}")) == b"{}"
+
+
 def test_forms_that_are_no_signed_token_are_refused() -> None:
     good = token(CLAIMS)
     for text in ("", "a", "a.b", "a.b.c", "..", good + ".x.y", good + "=", f" {good}", "é.b.c"):

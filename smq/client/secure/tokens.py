@@ -36,7 +36,7 @@ OAuthCallback: TypeAlias = Callable[[str], tuple[Any, ...]]
 1970; what may follow (principal, extensions) is not used."""
 
 
-class Lasting(NamedTuple):
+class KeptToken(NamedTuple):
     """A token; `ends_s` in monotonic time."""
 
     token: str
@@ -48,7 +48,7 @@ class TokenSource:
     """Gives tokens. Threads may share it: at worst two of them ask at the same time."""
 
     def __post_init__(self) -> None:
-        self._kept: Lasting | None = None
+        self._kept: KeptToken | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """A pickled copy asks for a token of its own."""
@@ -63,7 +63,7 @@ class TokenSource:
             if len(token) > TOKEN_BYTES_MAX or not _TOKEN.fullmatch(token):
                 raise AuthenticationFailed(f"{self._name()} gives no token")
             used_s = USED_SHARE * lasts_s if 0 < lasts_s < LIFE_SECONDS_MAX else 0
-            kept = self._kept = Lasting(token, now_s + used_s)
+            kept = self._kept = KeptToken(token, now_s + used_s)
         return kept.token
 
     def _name(self) -> str:
