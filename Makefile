@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 EXTRAS := test,demo
 STAMP := $(VENV)/.installed
 
-.PHONY: setup check test console-test deploy-test fix demo bench bench-load bench-local bench-reference bench-history bench-flood bench-sealing bench-tls record-oracle record-rights record-login kafka-tools frameworks sim kills spark-long spark-kills agreement bench-spark wheel docs clean
+.PHONY: setup check audit test console-test deploy-test fix demo bench bench-load bench-local bench-reference bench-history bench-flood bench-sealing bench-tls record-oracle record-rights record-login kafka-tools frameworks sim kills spark-long spark-kills agreement bench-spark wheel docs clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -36,6 +36,9 @@ check: setup  ## Format, lint, floors, types, the quick tests, the wheel.
 
 test: check  ## check, the slower tests, and short slices of the long ones: what CI runs.
 	$(BIN)/python -m tests.suite slower
+
+audit: setup  ## Known vulnerabilities in what is installed, by pip-audit; 'not run' where PyPI cannot be reached.
+	$(BIN)/python -m tests.advisories
 
 fix: setup  ## Format, and repair what the linter can.
 	$(BIN)/ruff format .
