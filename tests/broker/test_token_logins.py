@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import smq
 from smq.cli.verbs import app
 from smq.client.errors import AuthenticationFailed
+from smq.client.secure.security import PROPERTIES_VARIABLE
 from smq.model.errors import ErrorCode
 from smq.testing.kafka import KafkaUnavailable, kafka_jars
 from smq.testing.smq_broker import SmqBroker
@@ -242,15 +243,17 @@ def test_our_own_client_says_what_is_wrong_with_its_token(door: Door) -> None:
         client.topics()
 
 
-def test_a_verb_logs_in_with_the_token_of_a_file(door: Door, topic: str, tmp_path: Path) -> None:
+def test_a_verb_logs_in_with_the_token_of_a_file(
+    door: Door, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file, properties = tmp_path / "token", tmp_path / "client.properties"
     file.write_text(issued())
     properties.write_text(
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n"
         f"sasl.oauthbearer.token.endpoint.url={file.as_uri()}\n"
     )
-    asked = ["topic", "list", "--bootstrap", door.address, "--command-config", str(properties)]
-    done = CliRunner().invoke(app, asked)
+    monkeypatch.setenv(PROPERTIES_VARIABLE, str(properties))  # As --command-config does for good.
+    done = CliRunner().invoke(app, ["topic", "list", "--bootstrap", door.address])
     assert done.exit_code == 0, done.output
     assert topic in done.output
 

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from smq.client.secure.tokens import (
     TokenSource,
     why_no_endpoint,
 )
+from tests.security.tls_bench import make_files
 
 SECRET = "s3cret: with = and \u00fc"
 
@@ -146,8 +148,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving() -> Iterator[Issuer]:
+def serving(context: ssl.SSLContext | None = None) -> Iterator[Issuer]:
     with Issuer() as issuer:
+        if context is not None:
+            issuer.socket = context.wrap_socket(issuer.socket, server_side=True)
         thread = threading.Thread(target=issuer.serve_forever)
         thread.start()
         try:
@@ -215,6 +219,21 @@ def test_an_endpoint_that_is_away_may_be_asked_later(clock: SteppedClock) -> Non
             source.token(clock)
     with pytest.raises(BrokerUnavailable, match=r"the token endpoint at 127\.0\.0\.1 does not"):
         source.token(clock)
+
+
+def test_an_endpoints_certificate_is_verified(tmp_path: Path, clock: SteppedClock) -> None:
+    files = make_files(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.broker)
+    with serving(context) as issuer:
+        issuer.answer = 200, b'{"access_token": "one"}'
+        url = f"https://localhost:{issuer.server_port}/"
+        assert TokenEndpoint(url, "a", "s3cret", "", str(files.authority)).token(clock) == "one"
+        for authorities in ("", str(tmp_path / "none")):
+            with pytest.raises(BrokerUnavailable, match="does not answer") as failure:
+                TokenEndpoint(url, "a", "s3cret", "", authorities).token(clock)
+            assert "s3cret" not in str(failure.value)
+        assert len(issuer.asked) == 1
 
 
 def test_a_source_shows_no_secret_and_its_copies_ask_again(issuer: Issuer) -> None:
