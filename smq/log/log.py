@@ -261,7 +261,10 @@ class Log(ReadableLog):
         """
         if self.health.failed is None:
             return True
-        return self.health.begin_repair() and self.write()
+        if not (self.health.begin_repair() and self.write()):
+            return False
+        self.push_sync()  # What was wanted meanwhile.
+        return True
 
     def tend(self) -> None:
         """Call about once a second: retry what failed, free what slow readers have released."""

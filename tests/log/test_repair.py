@@ -137,6 +137,18 @@ def test_between_two_rounds_one_attempt_is_made(disk: FailingDisk, log: Log) -> 
     assert disk.calls == calls
 
 
+def test_a_sync_that_was_wanted_meanwhile_goes_on_after_a_repair(log: Log) -> None:
+    """Where nothing is in doubt a repair ends at once, perhaps when no turn of the loop follows."""
+    append_all(log, 20)
+    assert log.write()
+    log.health.fail("beginning a segment failed", log.words[WORD_WRITTEN])
+    log.want_sync()
+    assert log.words[WORD_SYNCED] < log.words[WORD_WRITTEN]
+    log.tend()
+    assert failure(log) is None
+    assert log.words[WORD_SYNCED] == log.words[WORD_WRITTEN]
+
+
 def test_a_full_disk_is_waited_out(tmp_path: Path, disk: FailingDisk) -> None:
     log = start(tmp_path, disk=disk, levels=LEVELS).log
     disk.fail("create", error=errno.ENOSPC)
