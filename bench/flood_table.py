@@ -10,12 +10,11 @@ continue.
 
 import argparse
 import os
-import sqlite3
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,6 +26,7 @@ from typing import Any, NamedTuple
 from bench.clients.programs import ClientFailed, has_librdkafka, librdkafka, raw, raw_process
 from bench.local.lines import tables
 from bench.machine import direct_read_mb_s, first_touches, touch_free_memory, warm_file
+from bench.measures.filling import await_sealed, fill, fill_spread, sealed_bytes
 from bench.measures.lines import GB, Figures, topic
 from bench.measures.rebalance import rebalanced_group
 from bench.report import number, write_between
@@ -46,13 +46,10 @@ END = "<!-- written by bench.flood_table: end -->"
 UNBOUNDED = {"page.cache.bytes": "-1"}  # What the system keeps of the logs is its choice.
 SMALL_CACHE = {"page.cache.bytes": "1GiB"}
 SEALED_ONLY = {"seal.ms": "2000", "wal.keep.bytes": "0"}  # What is sealed leaves the log at once.
-SEALED_S_MAX = 600
 SEALING_GB_MIN = 4.0  # So that it takes longer than what is measured beside it.
 SEALS_ALONG = {"smq.seal.ms": "1000", "smq.seal.bytes": "16777216"}
 SEALS_LATER = {"smq.seal.ms": "86400000", "smq.seal.bytes": str(1 << 40)}
-RECORD_BYTES = 1024
 READER = {"fetch_message_max_bytes": 8 << 20, "fetch_max_bytes": 50 << 20}
-FLOOD_CLIENT = {"batch_size": 1_000_000, "batch_num_messages": 1000, "linger_ms": 5}
 DISK_FLOOD_GB = 0.5
 NEIGHBOUR_BYTES = 256 << 20
 CONNECTIONS = 9900  # Beside the ten of the load: 10,000 is the broker's bound.
@@ -153,34 +150,32 @@ def small_flood(run: Run, broker: Broker) -> Figures:
         return raw(broker.port, "produce", topic=name, record_bytes=100, bytes=total)
 
 
-def sealed_bytes(broker: Broker) -> tuple[int, int]:
-    """Records that segments have, and their bytes; nothing of other brokers."""
-    path = getattr(broker, "data_dir", Path()) / "store.sqlite"
-    if not path.is_file():
-        return 0, 0
-    question = "SELECT coalesce(sum(record_count), 0), coalesce(sum(bytes), 0) FROM segments"
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as store:
-        records, size = store.execute(question).fetchone()
-    return int(records), int(size)
+def over_recycled_segments(run: Run, broker: Broker) -> Figures:
+    """Batches of 16 KiB and single records, over fresh files and over files that are used again."""
 
+    def rates() -> tuple[float, float]:
+        with topic(broker) as name:
+            total = int(run.seconds(1.0) * GB)
+            batches = raw(
+                broker.port, "produce", topic=name, batch_bytes=SPREAD_BATCH_BYTES, bytes=total
+            )
+            singles = raw(
+                broker.port, "produce", topic=name, record_bytes=100, batch_bytes=1, depth=5,
+                requests=int(run.seconds(200_000)),
+            )  # fmt: skip
+        return batches["mb_s"], singles["req_s"]
 
-def await_sealed(broker: Broker, records: int) -> None:
-    """Wait until segments have this many records; at once for other brokers than ours."""
-    deadline = time.monotonic() + SEALED_S_MAX
-    while broker.name == "smq" and sealed_bytes(broker)[0] < records:
-        if time.monotonic() > deadline:
-            raise ClientFailed(f"after {SEALED_S_MAX} s not all is sealed")
-        time.sleep(0.2)
-
-
-def fill(broker: Broker, name: str, gigabytes: float) -> tuple[int, Figures]:
-    """So many GB of 1 KiB, half random: how many records, and the flood's figures."""
-    records = int(gigabytes * GB / RECORD_BYTES)
-    figures = librdkafka(
-        broker.bootstrap, "flood", topic=name, records=records, record_bytes=RECORD_BYTES,
-        **FLOOD_CLIENT,
-    )  # fmt: skip
-    return records, figures
+    batches, singles = rates()
+    with topic(broker) as name:
+        records, _ = fill(broker, name, run.gb / 2)
+        await_sealed(broker, records)  # Nothing else goes on then.
+    batches_later, singles_later = rates()
+    return {
+        "mb_s": batches_later,
+        "batches": batches_later / batches,
+        "req_s": singles_later,
+        "singles": singles_later / singles,
+    }
 
 
 def read_sealed(run: Run, broker: Broker) -> Figures:
@@ -247,15 +242,6 @@ def sealing(run: Run, broker: Broker) -> Iterator[None]:
         yield
         if sealed_bytes(broker)[0] >= records:
             print("  sealing ended before the measurement did", file=sys.stderr)
-
-
-def fill_spread(broker: Broker, name: str, gigabytes: float) -> int:
-    """So many GB of 1 KiB over eight partitions; how many records."""
-    figures = raw(
-        broker.port, "produce", topic=name, partitions=8, batch_bytes=1_000_000,
-        bytes=int(gigabytes * GB),
-    )  # fmt: skip
-    return int(figures["bytes"] / RECORD_BYTES)
 
 
 def beside_sealing(run: Run, broker: Broker) -> Figures:
@@ -381,6 +367,12 @@ PARTS = (
         Line("p99 beside it, µs", "beside_us", ""),
     ), UNBOUNDED, with_kafka=False),
     Part("flood of 100 B in 1 MB batches", small_flood, (Line("MB/s", "mb_s", "≥ 1.3"),)),
+    Part("over recycled segments", over_recycled_segments, (
+        Line("16 KiB batches, MB/s", "mb_s", ""),
+        Line("of those over fresh files", "batches", "SMQ ≥ 0.9"),
+        Line("single-record requests, five deep, requests/s", "req_s", ""),
+        Line("of those over fresh files", "singles", "SMQ ≥ 0.9"),
+    ), SEALED_ONLY, with_kafka=False),
     Part("read from the earliest, sealed only", read_sealed, (
         Line("MB/s", "mb_s", "≥ 0.6"),
     ), SEALED_ONLY),
