@@ -3,14 +3,21 @@
 Else the first message of a server would tell which users there are, and the time that a password
 takes. A decoy's salt is the same each time and looks like those that Kafka's tools make. Its user
 has the mechanisms and iterations of one of those that there are, and keeps them while other users
-come and go. No password can be known that fits its keys: they
-are no hashes of anything known. Kafka 4.3 refuses unknown users at once (docs/deviations.md).
+come and go. A user who exists without the mechanism has his own: two profiles in one would name
+him. No password can be known that fits its keys: they are no hashes of anything known. Kafka 4.3
+refuses unknown users at once (docs/deviations.md).
 """
 
 import hmac
 from collections.abc import Sequence
 
-from smq.security.credentials import Checked, Profile, ScramCredential, ScramMechanism
+from smq.security.credentials import (
+    Checked,
+    Profile,
+    ScramCredential,
+    ScramMechanism,
+    profile_of,
+)
 
 ITERATIONS = 4096  # The least that Kafka takes, and what its tools choose.
 USUAL: Profile = tuple((each, ITERATIONS) for each in ScramMechanism)
@@ -34,13 +41,19 @@ class Decoys:
         return max(profiles, key=weight, default=USUAL)
 
     def of(
-        self, user: str, mechanism: ScramMechanism, profiles: Sequence[Profile] = ()
+        self,
+        user: str,
+        mechanism: ScramMechanism,
+        profiles: Sequence[Profile] = (),
+        own: Profile = (),
     ) -> ScramCredential:
-        """The decoy of a user who does not exist, beside those of these profiles."""
+        """The decoy of a user who does not exist, beside those of these profiles; or of one who
+        exists with a profile of his `own`, but without this mechanism."""
         number = int.from_bytes(self._derived("salt", user, mechanism)) % (1 << SALT_BITS)
         stored_key = mechanism.hashed(self._derived("stored key", user, mechanism))
         server_key = mechanism.hashed(self._derived("server key", user, mechanism))
-        iterations = dict(self.profile(user, profiles)).get(mechanism, ITERATIONS)
+        chosen = self.profile(user, profiles)  # In any case: it takes its time.
+        iterations = dict(own or chosen).get(mechanism, ITERATIONS)
         return ScramCredential(base36(number).encode(), stored_key, server_key, iterations)
 
     def _derived(self, purpose: str, user: str, mechanism: ScramMechanism | None = None) -> bytes:
@@ -52,7 +65,10 @@ class Decoys:
 def credential_or_decoy(checked: Checked, decoys: Decoys) -> ScramCredential:
     """A user's credential, or what stands in for it. Both are computed, so that both take as
     long."""
-    decoy = decoys.of(checked.user, checked.mechanism, checked.credentials.profiles())
+    user, credentials = checked.user, checked.credentials
+    found = {each: credentials.find(user, each) for each in ScramMechanism}
+    own = profile_of({each: one for each, one in found.items() if one is not None})
+    decoy = decoys.of(user, checked.mechanism, credentials.profiles(), own)
     return checked.found or decoy
 
 

@@ -43,6 +43,21 @@ def test_a_user_who_exists_gets_no_decoy() -> None:
     assert credential_or_decoy(eve, decoys).iterations == 8192
 
 
+def test_a_user_who_lacks_a_mechanism_is_asked_with_the_iterations_of_one_profile() -> None:
+    users = UsersInMemory({})
+    users.add("ann", "p", SHA_256, 8192)
+    users.add("bob", "p", SHA_512, 16384)
+    for number in range(50):
+        decoys = Decoys(b"%d" % number)
+
+        def asked(user: str, decoys: Decoys = decoys) -> tuple[int, ...]:
+            checked = (look_up(users, user, each) for each in ScramMechanism)
+            return tuple(credential_or_decoy(each, decoys).iterations for each in checked)
+
+        nobody = {asked(f"nobody {each}") for each in range(50)}
+        assert nobody == {asked("ann"), asked("bob")} == {(8192, ITERATIONS), (ITERATIONS, 16384)}
+
+
 PROFILES = ((SHA_512, 8192),), ((SHA_256, 4096), (SHA_512, 16384))
 
 
