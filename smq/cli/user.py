@@ -26,7 +26,6 @@ from smq.model.config import Config
 from smq.model.errors import StoreError
 from smq.model.printable import say_error
 from smq.model.setting import PASSWORD_VARIABLE
-from smq.security.audit import Event, line_of
 from smq.security.credentials import SaltedPassword, ScramMechanism, credential_of, salted
 from smq.security.decoys import SALT_BITS, base36
 from smq.security.published import UserCredential
@@ -203,6 +202,7 @@ def _tell(data_dir: Path, user: str) -> None:
     from smq.app.process.audit_files import DIRECTORY, AuditFiles, FileLimits  # noqa: PLC0415  (as above)
     from smq.app.process.clock import now  # noqa: PLC0415  (as above)
     from smq.app.process.unix_users import principal_of_user  # noqa: PLC0415  (as above)
+    from smq.security.audit import Event, line_of  # noqa: PLC0415  (NumPy takes its time.)
 
     config = Config()
     limits = FileLimits(config.audit_log_bytes, config.audit_log_files)

@@ -35,7 +35,7 @@ from shm.kernels.base.words import (
 )
 from smq.log.files.background import Background, JobLane
 from smq.log.files.disk import told
-from smq.log.files.segment import UnreadableSegment, WalSegment
+from smq.log.files.segment import UnreadableSegment, UnsyncedName, WalSegment
 from smq.log.partitions import show
 from smq.log.reading import ReadableLog
 from smq.log.sync import Syncs
@@ -44,12 +44,14 @@ NOTE = "sync-failed"
 
 
 class Rewrite(NamedTuple):
-    """A segment to rewrite, or to sync if the disk has it: [start, end) comes from the ring, what
-    lies before from its file."""
+    """A segment to rewrite: [start, end) comes from the ring, what lies before from its file. If
+    the disk had it when the repair began it is only synced: a drop that ends later says nothing of
+    what had failed."""
 
     segment: WalSegment
     start: int
     end: int
+    is_on_disk: bool = False
 
 
 class Health:
@@ -71,6 +73,7 @@ class Health:
         self.has_written = True
         self._in_doubt_from = 0
         self._may_repair = self._is_beyond_repair = False
+        self._has_note = False  # Though the log is repaired.
         self._unshown: set[int] = set()  # Partitions recovered by a start whose sync failed.
 
     def invariants(self) -> None:
@@ -119,6 +122,15 @@ class Health:
     def allow_repair(self) -> None:
         """Allow one more attempt at repair."""
         self._may_repair = True
+        if self.failed is None:
+            self._forget_note()
+
+    def _forget_note(self) -> None:
+        """Remove the note of what is repaired. One may be new: a write-back has failed, and we have
+        not heard of it. Then it stays, for a start would know nothing else."""
+        if self._has_note and not self._log.wal.files.footprint.is_dropping:
+            forget_failed_sync(self._log.directory)
+            self._has_note = False
 
     def begin_repair(self) -> bool:
         """Begin a repair of a failed log in the background; False: not now, or not at all."""
@@ -150,6 +162,8 @@ class Health:
         part = parts[0]
 
         def done(fd: int | OSError | None) -> None:
+            if isinstance(fd, UnsyncedName):
+                self._log.wal.swap(part.segment, fd.fd)
             if isinstance(fd, OSError):
                 part.segment.is_on_disk = False  # The next sync of the same file would say yes.
                 self._give_up_repair(since, written, parts, fd)
@@ -184,8 +198,8 @@ class Health:
         log, syncer = self._log, self._syncs.syncer
         if syncer.failed():
             syncer.reset()
-        forget_failed_sync(log.directory)
-        self.failed = None
+        self.failed, self._has_note = None, True
+        self._forget_note()
         log.notices.append(f"{log.directory}: the WAL is written again")
         for slot in log.partitions.slots.values():
             log.partitions.table[slot, P_FLAGS] &= ~FLAG_READ_ONLY
@@ -272,16 +286,15 @@ def parts_from(log: ReadableLog, since: int) -> list[Rewrite]:
     for segment in log.wal.segments:
         if segment.end > since:
             start = min(max(since, segment.start, held), segment.end)
-            parts.append(
-                Rewrite(segment, start, max(start, min(log.words[WORD_TAIL], segment.end)))
-            )
+            end = max(start, min(log.words[WORD_TAIL], segment.end))
+            parts.append(Rewrite(segment, start, end, segment.is_on_disk))
     return parts
 
 
 def rewrite(log: ReadableLog, part: Rewrite) -> int | None:
     """Make a segment durable: the descriptor of its file if that was written again. Raises
     OSError."""
-    if not part.segment.is_on_disk:
+    if not part.is_on_disk:
         return write_segment_again(log, part)
     log.wal.sync(part.segment)
     return None

@@ -276,10 +276,12 @@ class FailingDisk:
     """A disk around a disk: calls fail while `failures` names them.
 
     `failures[method]` is (how often it fails, errno); how often may be infinite. `bad_places` are
-    bytes that cannot be read: a file's name, from, to.
+    bytes that cannot be read: a file's name, from, to. With `fail_behind_rename` the next rename is
+    done, and fails then.
     """
 
     writes_plainly = False
+    fail_behind_rename = False
 
     def __init__(self, inner: Disk) -> None:
         self.inner = inner
@@ -411,6 +413,9 @@ class FailingDisk:
         """See Disk."""
         self._call("rename")
         self.inner.rename(path, target)
+        if self.fail_behind_rename:
+            self.fail_behind_rename = False
+            raise OSError(errno.EIO, "fsync of the directory")
 
     def remove(self, path: Path) -> None:
         """See Disk."""

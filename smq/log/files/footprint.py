@@ -82,6 +82,11 @@ class Footprint:
         assert self._is_running or not self._waiting
 
     @property
+    def is_dropping(self) -> bool:
+        """Whether a drop is under way, or has ended and nobody has looked: it may have failed."""
+        return self._is_dropping
+
+    @property
     def is_bounded(self) -> bool:
         return self.bytes_max != SPACE_UNLIMITED
 
@@ -143,7 +148,7 @@ class Footprint:
         if written + sum(each.end - each.start for each in self._cached) <= self.bytes_max:
             return
         self._is_dropping = True
-        self._run(oldest, self._drop, partial(self._dropped, oldest))
+        self._run(oldest, self._drop, partial(self._dropped, oldest, oldest.fd))
 
     def _run(
         self,
@@ -186,11 +191,13 @@ class Footprint:
         self._disk.drop(segment.cache_fd, size)
         self.close(segment)
 
-    def _dropped(self, segment: WalSegment, failure: OSError | None) -> None:
+    def _dropped(self, segment: WalSegment, fd: int, failure: OSError | None) -> None:
         self._is_dropping = False
         if failure is not None:
             if segment.cache_fd >= 0:  # Else it cannot be opened now, and tend() tries again.
                 self.failed(failure)
+        elif segment.fd != fd:  # Another file has taken its file's place meanwhile.
+            self.trim()
         elif segment in self._cached:
             self._cached.remove(segment)
             segment.is_cached, segment.is_on_disk = False, True

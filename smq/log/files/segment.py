@@ -17,6 +17,14 @@ class UnreadableSegment(OSError):
     """Some bytes of a segment's file cannot be read: the page cache does not have them."""
 
 
+class UnsyncedName(OSError):
+    """A fresh file, open as `fd`, has taken a segment's name, and the directory was not synced."""
+
+    def __init__(self, error: OSError, fd: int) -> None:
+        super().__init__(error.errno, error.strerror)
+        self.fd = fd
+
+
 @dataclass(slots=True, eq=False)
 class WalSegment:
     """One file of the WAL.

@@ -13,7 +13,7 @@ import numpy as np
 from smq.log.files.background import JobLane
 from smq.log.files.past_cache import PastCache
 from smq.log.files.salvage import BAD_PAGES_MAX, PAGE_BYTES, salvage
-from smq.log.files.segment import UnreadableSegment, WalSegment
+from smq.log.files.segment import UnreadableSegment, UnsyncedName, WalSegment
 from smq.log.files.segment_files import WRITE_AHEAD_BYTES, SegmentFiles
 
 LOANS_END_BELOW = 0.375  # Of wal.bytes.max, free; see space.py.
@@ -164,7 +164,8 @@ class Wal:
         """Replace a segment's file by a fresh, synced one: [start, end) from the ring, the bytes
         before from the old file. Returns its descriptor, for swap(). Runs in the background.
 
-        Raises OSError, UnreadableSegment; the old file then still stands.
+        Raises OSError, UnreadableSegment: the old file then still stands; UnsyncedName: the fresh
+        one has its place, but a power cut may bring back the old one.
         """
         assert segment.start <= start <= end <= segment.end
         path = self.files.new_path()
@@ -176,7 +177,9 @@ class Wal:
             self.copy(ring, fd, segment.start, start, end)
             self._disk.sync(fd)
             self._disk.rename(path, segment.path)
-        except OSError:
+        except OSError as error:
+            if not path.exists():  # The directory was not synced: what has the name is this file.
+                raise UnsyncedName(error, fd) from error
             self._disk.close(fd)
             self._disk.remove(path)
             raise
