@@ -19,6 +19,7 @@ from smq.log.files.segment_files import WRITE_AHEAD_BYTES, SegmentFiles
 LOANS_END_BELOW = 0.375  # Of wal.bytes.max, free; see space.py.
 READ_AHEAD_BYTES = 4 * 1024 * 1024  # Read ahead past uncached bytes: most readers continue.
 LOADS_MAX = 4  # Reads under way at once: each pins a segment and holds its bytes.
+STARTS_A_TURN = 4  # Of loads that waited: of each a MB may be there, and is copied and sent.
 
 
 class Wal:
@@ -36,12 +37,14 @@ class Wal:
         )
         self._loads: deque[Callable[[], None]] = deque()  # That wait for one under way to end.
         self._loading = 0
+        self._is_starting = False  # Those that wait; in this turn or the next one.
 
     def invariants(self) -> None:
         """Raise AssertionError when the log is not as the class says."""
         self.files.invariants()
         self.past_cache.invariants()
-        assert self._loading == LOADS_MAX if self._loads else 0 <= self._loading <= LOADS_MAX
+        assert 0 <= self._loading <= LOADS_MAX
+        assert self._loading == LOADS_MAX or not self._loads or self._is_starting
 
     def close(self) -> None:
         """Close all descriptors. A second call does nothing."""
@@ -95,7 +98,7 @@ class Wal:
         A load that waits for its turn pins nothing: if its segment is freed meanwhile, it yields no
         bytes.
         """
-        if self._loading < LOADS_MAX:
+        if self._loading < LOADS_MAX and not self._loads:
             self._load(position, length, done)
         else:
             self._loads.append(lambda: self._load(position, length, done))
@@ -115,9 +118,10 @@ class Wal:
             assert segment.pins > 0
             segment.pins -= 1
             self._loading -= 1
-            while self._loads and self._loading < LOADS_MAX:
-                self._loads.popleft()()
             done(data)
+            if not self._is_starting:  # What is there is loaded at once: this would be nested.
+                self._is_starting = True
+                self._start_loads(None)
 
         if not segment.is_cached:
             self.past_cache.load(segment, length, at, loaded)
@@ -129,6 +133,15 @@ class Wal:
             return salvage(self._disk, fd, length, at)[0]
 
         self._background.submit(JobLane.READS, read, loaded)
+
+    def _start_loads(self, _: object) -> None:
+        """Start those that wait, the first one first; after a few the loop has a turn."""
+        for _ in range(STARTS_A_TURN):
+            if not self._loads or self._loading == LOADS_MAX:
+                self._is_starting = False
+                return
+            self._loads.popleft()()
+        self._background.submit(JobLane.READS, lambda: None, self._start_loads)
 
     def is_held(self, segment: WalSegment, space_left: int) -> bool:
         """Whether a segment that is no longer needed must stay. A loan counts only while there is

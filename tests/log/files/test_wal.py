@@ -1,15 +1,17 @@
 """A log's bytes by position: written, read and loaded, and segments that are replaced."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from smq.log.files.background import JobLane
 from smq.log.files.disk import Disk, OsDisk
 from smq.log.files.salvage import PAGE_BYTES
 from smq.log.files.segment import UnreadableSegment
 from smq.log.files.segment_files import WalLimits
-from smq.log.files.wal import LOADS_MAX, LOANS_END_BELOW
+from smq.log.files.wal import LOADS_MAX, LOANS_END_BELOW, STARTS_A_TURN
 from smq.testing.disk import FailingDisk
 from tests.log.files.wals import RING, SIZE, HeldBackground, names, new_wal
 
@@ -66,6 +68,33 @@ def test_few_loads_pin_at_once_and_those_that_wait_find_nothing_when_it_was_free
     assert sorted(got) == [0] * 100 + [10] * (LOADS_MAX + 1)
     assert all(segment.pins == 0 for segment in wal.segments)
     wal.invariants()
+
+
+def test_a_thousand_loads_of_one_block_are_answered_a_few_a_turn(tmp_path: Path) -> None:
+    held = HeldBackground()
+    wal = new_wal(tmp_path, None, WalLimits(SIZE, cached_bytes_max=SIZE), background=held)
+    for i in range(4):
+        wal.write(RING, i * SIZE, (i + 1) * SIZE)
+        held.wait()
+    assert not wal.segments[0].is_cached
+    got: list[int] = []
+
+    def answer(number: int, data: np.ndarray) -> None:
+        assert bytes(data) == bytes(RING[:10])
+        got.append(number)
+        if number == LOADS_MAX:  # It comes while others wait.
+            wal.load(0, 10, partial(answer, 1000))
+
+    for number in range(1000):
+        wal.load(0, 10, partial(answer, number))
+    while held.jobs:
+        before = len(got)
+        held.wait_a_job(JobLane.READS)
+        assert len(got) <= before + LOADS_MAX + STARTS_A_TURN
+        wal.invariants()
+    assert sorted(got[: LOADS_MAX + STARTS_A_TURN]) == [*range(LOADS_MAX + STARTS_A_TURN)]
+    assert got[LOADS_MAX + STARTS_A_TURN :] == [*range(LOADS_MAX + STARTS_A_TURN, 1001)]
+    assert wal.segments[0].pins == 0
 
 
 def test_lent_segments_are_held_while_there_is_space_and_pinned_ones_always(
