@@ -4,14 +4,17 @@
         http://127.0.0.1:8080/sql
 
 The body is the query, or as JSON {"query": …}: no type that a form of another site's page can send.
-The answer is JSON (smq.sql.worker). Each query runs in a process of its own that is killed at its
-deadline, so no query can hang the front. The bounds are AT_ONCE queries, SECONDS, MEMORY_BYTES, and
-ROWS_MAX rows of BYTES_MAX bytes ("truncated" says that there were more).
+The answer is JSON (smq.sql.worker), passed on unread. Each query runs in a process of its own that
+is killed at its deadline, or when its client disconnects, so no query can hang the front. The
+bounds are AT_ONCE queries, one of a user until its answer is sent, SECONDS, MEMORY_BYTES, and
+ROWS_MAX rows of BYTES_MAX bytes of JSON ("truncated" says that there were more).
 """
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from importlib.util import find_spec
 from itertools import compress
@@ -19,17 +22,19 @@ from pathlib import Path
 
 from anyio.to_thread import run_sync
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from smq.app.process.program import command, environment
 from smq.front.debug import ONLY_HERE, is_from_here
 from smq.front.gate import error
-from smq.front.rights import SQL_PATH, rights_of
+from smq.front.rights import SQL_PATH, has_logged_in, rights_of
 from smq.front.streams import TooLong, small_body
 from smq.model.config import Config
 from smq.security.acls import Operation
+from smq.security.principals import Principal
 from smq.security.rights import Rights
 from smq.store.manifest import open_manifest
 from smq.store.store import FILE_NAME
@@ -42,6 +47,9 @@ START_SECONDS = 10.0  # The process's start (imports, connecting), beyond the qu
 MEMORY_BYTES = 256 * MiB
 ROWS_MAX = 10_000
 BYTES_MAX = 8 * MiB
+ANSWER_BYTES_MAX = BYTES_MAX + 64 * 1024  # The end of the JSON, or an error that quotes its query.
+PIECE_BYTES = 256 * 1024  # Of an answer, in one turn of the loop.
+REFUSED = 3  # The worker's exit code with an error that is the query's fault.
 RETRY_AFTER_S = 1
 NAMES_A_TURN = 500  # A millisecond or two.
 
@@ -61,6 +69,7 @@ class Queries:
         }
         self._data_dir, self._program = data_dir, program
         self._running = 0
+        self._users = set[Principal]()  # Those with a query whose answer is not sent.
 
     def routes(self) -> list[Route]:
         """The route."""
@@ -76,12 +85,38 @@ class Queries:
         if kind not in TYPES:
             return error(415, 'send the query as application/sql, or as JSON: {"query": …}')
         query = await _query_of(request, TYPES[kind])
-        if self._running >= AT_ONCE:
-            sentence = f"{AT_ONCE} queries are running; try again in a second"
-            return error(503, sentence, {"retry-after": str(RETRY_AFTER_S)})
+        user = rights_of(request).peer.principal if has_logged_in(request) else None
+        if busy := self._busy(user):
+            headers = {"retry-after": str(RETRY_AFTER_S)}
+            return error(503, f"{busy}; try again in a second", headers)
+        with ExitStack() as until_sent:
+            until_sent.enter_context(self._of_user(user))
+            status, told = await self._one_of_few(request, query)
+            if not isinstance(told, bytes):
+                return error(status, told)
+            return _SendingResponse(told, status, until_sent.pop_all())
+
+    def _busy(self, user: Principal | None) -> str:
+        """Why no query may begin now; else empty."""
+        if user in self._users:
+            return "a query of yours is running, or its answer is being sent"
+        return f"{AT_ONCE} queries are running" if self._running >= AT_ONCE else ""
+
+    @contextmanager
+    def _of_user(self, user: Principal | None) -> Iterator[None]:
+        if user is None:
+            yield
+            return
+        self._users.add(user)
+        try:
+            yield
+        finally:
+            self._users.discard(user)
+
+    async def _one_of_few(self, request: Request, query: str) -> tuple[int, bytes | str]:
         self._running += 1
         try:
-            return await self._run(query, await self._topics(rights_of(request)))
+            return await self._run(request, query, await self._topics(rights_of(request)))
         finally:
             self._running -= 1
 
@@ -96,7 +131,11 @@ class Queries:
             await asyncio.sleep(0)  # Others have their turn.
         return allowed
 
-    async def _run(self, query: str, topics: list[str] | None) -> Response:
+    async def _run(
+        self, request: Request, query: str, topics: list[str] | None
+    ) -> tuple[int, bytes | str]:
+        """The status, and the answer's JSON or what went wrong. Raises ClientDisconnect."""
+        task = json.dumps({"query": query, "topics": topics, **self._task}).encode()
         process = await asyncio.create_subprocess_exec(
             *command(self._program),
             cwd="/",
@@ -105,19 +144,76 @@ class Queries:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
         )
+        told = asyncio.create_task(_told(process, task))
+        gone = asyncio.create_task(_gone(request))
         try:
-            task = json.dumps({"query": query, "topics": topics, **self._task}).encode()
-            out, _ = await asyncio.wait_for(process.communicate(task), SECONDS + START_SECONDS)
-        except TimeoutError:
-            return error(504, f"the query took longer than {SECONDS:g} s")
-        finally:  # Also when the front stops or the client disconnects.
+            seconds = SECONDS + START_SECONDS
+            await asyncio.wait({told, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if told.done():
+                return told.result()
+            if gone.done():
+                raise ClientDisconnect
+            return 504, f"the query took longer than {SECONDS:g} s"
+        finally:  # Also when the front stops.
             if process.returncode is None:
                 process.kill()
-                await process.wait()
-        if process.returncode != 0:
-            return error(500, "the query's process has died: it may have had too little memory")
-        told = json.loads(out)
-        return JSONResponse(told, 400 if "error" in told else 200)
+            told.cancel()
+            gone.cancel()
+            await asyncio.wait({told, gone})
+            await _ended(process)
+
+
+async def _told(process: Process, task: bytes) -> tuple[int, bytes | str]:
+    """Give a worker its task; the status, and its answer or what went wrong."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    out = bytearray()
+    with suppress(BrokenPipeError, ConnectionResetError):  # It has died.
+        process.stdin.write(task)
+        await process.stdin.drain()
+        process.stdin.close()
+    while piece := await process.stdout.read(PIECE_BYTES):
+        out += piece
+        if len(out) > ANSWER_BYTES_MAX:
+            return 500, f"the query's answer has more than {ANSWER_BYTES_MAX} bytes"
+    status = {0: 200, REFUSED: 400}.get(await process.wait())
+    if status is None:
+        return 500, "the query's process has died: it may have had too little memory"
+    return status, bytes(out)
+
+
+async def _gone(request: Request) -> None:
+    """Return when the client has disconnected; its body was read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _ended(process: Process) -> None:
+    """Wait for the end of a worker that was killed."""
+    assert process.stdout is not None
+    while await process.stdout.read(PIECE_BYTES):  # asyncio waits for the end of its pipes, too.
+        pass
+    await process.wait()
+
+
+class _SendingResponse(StreamingResponse):
+    """Sends an answer in pieces; its user may ask again when it is sent."""
+
+    def __init__(self, told: bytes, status: int, until_sent: ExitStack) -> None:
+        headers = {"content-length": str(len(told))}
+        super().__init__(_pieces(told), status, headers, "application/json")
+        self._until_sent = until_sent
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        with self._until_sent, suppress(ClientDisconnect):
+            await super().__call__(scope, receive, send)
+
+
+async def _pieces(told: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(told), PIECE_BYTES):
+        yield told[start : start + PIECE_BYTES]
+        await asyncio.sleep(0)  # A client that reads fast leaves others their turn.
 
 
 def _names(data_dir: Path) -> list[str]:

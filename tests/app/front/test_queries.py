@@ -1,16 +1,20 @@
 """POST /sql on a real broker: answers, refusals, and failures that it survives."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 
 from smq.app.front import queries
 from smq.app.front.queries import AT_ONCE, QUERY_BYTES_MAX, Queries
 from smq.front.rights import give_rights
 from smq.model.config import Config
+from smq.security.principals import Peer, Principal
+from smq.security.rights import Rights
+from smq.sql.worker import REFUSED
 from smq.testing.smq_broker import SmqBroker
 from tests.app.http_client import Answer, ask
 from tests.broker.one_topic import SETTINGS
@@ -83,9 +87,17 @@ def test_a_query_comes_as_sql_or_json_and_never_as_a_form_of_another_page(
         assert ask_sql(broker, body, "application/json").status == 400
 
 
-def request_from(host: str, body: bytes) -> Request:
+def request_from(
+    host: str, body: bytes, user: str | None = None, *, gone: asyncio.Event | None = None
+) -> Request:
+    """A request of a client that disconnects when `gone` is set, if ever."""
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+
     async def receive() -> dict[str, object]:
-        return {"type": "http.request", "body": body, "more_body": False}
+        if messages:
+            return messages.pop()
+        await (gone or asyncio.Event()).wait()
+        return {"type": "http.disconnect"}
 
     headers = [(b"content-type", b"application/sql")]
     scope: dict[str, object] = {
@@ -95,18 +107,34 @@ def request_from(host: str, body: bytes) -> Request:
         "headers": headers,
         "client": (host, 1),
     }
-    give_rights(scope, None)
+    give_rights(scope, None if user is None else Rights(None, Peer(Principal("User", user), host)))
     return Request(scope, receive)
 
 
+Worker = Callable[[str], Queries]
+
+
 @pytest.fixture
-def sleeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Queries:
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Worker:
+    """Queries whose worker is a program of the test's."""
+
+    def made(program: str) -> Queries:
+        (tmp_path / "made_worker.py").write_text(program)
+        monkeypatch.setenv("PYTHONPATH", f"{tmp_path}")
+        return Queries(tmp_path, Config(data_dir=tmp_path), "made_worker")
+
+    return made
+
+
+SLEEPS = "import time\ntime.sleep(1000)\n"
+
+
+@pytest.fixture
+def sleeper(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> Queries:
     """Its worker never answers."""
-    (tmp_path / "sleeper_worker.py").write_text("import time\ntime.sleep(1000)\n")
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}")
     monkeypatch.setattr(queries, "SECONDS", 0.2)
     monkeypatch.setattr(queries, "START_SECONDS", 0.2)
-    return Queries(tmp_path, Config(data_dir=tmp_path), "sleeper_worker")
+    return worker(SLEEPS)
 
 
 def test_a_query_without_end_is_killed_and_others_are_refused_meanwhile(sleeper: Queries) -> None:
@@ -115,6 +143,86 @@ def test_a_query_without_end_is_killed_and_others_are_refused_meanwhile(sleeper:
         return sorted([answer.status_code for answer in await asyncio.gather(*asked)])
 
     assert asyncio.run(all_at_once()) == [503, *[504] * AT_ONCE]
+
+
+def test_a_user_has_one_query_at_a_time(sleeper: Queries) -> None:
+    async def all_at_once() -> list[Response]:
+        asked = [request_from("10.0.0.1", b"SELECT 1", user) for user in ("bob", "bob", "alice")]
+        return list(await asyncio.gather(*map(sleeper.answer, asked)))
+
+    ran, refused, others = asyncio.run(all_at_once())
+    assert (ran.status_code, others.status_code) == (504, 504)
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+    again = asyncio.run(sleeper.answer(request_from("10.0.0.1", b"SELECT 1", "bob")))
+    assert again.status_code == 504
+
+
+def test_a_user_asks_again_when_his_answer_is_sent(worker: Worker) -> None:
+    """Who reads no answer would have the front hold one after the other."""
+    asked, sent = worker("print('[1]', end='')"), list[Mapping[str, object]]()
+
+    async def one_after_the_other() -> list[int]:
+        first = await asked.answer(request_from("10.0.0.1", b"SELECT 1", "bob"))
+        early = await asked.answer(request_from("10.0.0.1", b"SELECT 1", "bob"))
+        await send_to(first, sent)
+        late = await asked.answer(request_from("10.0.0.1", b"SELECT 1", "bob"))
+        return [each.status_code for each in (first, early, late)]
+
+    assert asyncio.run(one_after_the_other()) == [200, 503, 200]
+    assert b"".join(each.get("body", b"") for each in sent) == b"[1]"  # type: ignore[misc]
+
+
+async def send_to(answer: Response, sent: list[Mapping[str, object]]) -> None:
+    async def send(message: Mapping[str, object]) -> None:
+        sent.append(message)
+
+    request = request_from("10.0.0.1", b"")
+    await answer(request.scope, request.receive, send)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    end_s = asyncio.get_running_loop().time() + 60
+    while not condition():
+        assert asyncio.get_running_loop().time() < end_s
+        await asyncio.sleep(0.01)
+
+
+def test_a_query_ends_when_its_client_disconnects(worker: Worker, tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    asked = worker(f"import os\nopen({str(note)!r}, 'w').write(str(os.getpid()))\n{SLEEPS}")
+
+    async def disconnected() -> None:
+        gone = asyncio.Event()
+        answer = asyncio.create_task(
+            asked.answer(request_from("10.0.0.1", b"SELECT 1", "bob", gone=gone))
+        )
+        await until(lambda: note.exists() and note.read_text() != "")
+        gone.set()
+        await answer
+
+    with pytest.raises(ClientDisconnect):
+        asyncio.run(disconnected())
+    assert not Path(f"/proc/{note.read_text()}").exists()
+
+
+@pytest.mark.parametrize(
+    ("program", "status"),
+    [
+        (f"import sys\nsys.exit(print('{{}}', end='') or {REFUSED})", 400),
+        ("import sys\nsys.exit(1)", 500),
+        ("while True: print('x' * 1000000)", 500),
+    ],
+    ids=["refused", "died", "endless"],
+)
+def test_the_status_is_the_workers_exit_code_and_its_answer_is_bounded(
+    worker: Worker, program: str, status: int
+) -> None:
+    asked = worker(program).answer(request_from("127.0.0.1", b"SELECT 1"))
+    assert asyncio.run(asked).status_code == status
+
+
+def test_front_and_worker_mean_the_same_exit_code() -> None:
+    assert queries.REFUSED == REFUSED
 
 
 def test_other_hosts_are_refused_and_a_missing_library_is_said(
