@@ -18,6 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from smq.front.slots import REQUESTS_MAX
+from smq.security.addresses import network_of, written
 
 REST_S = 15  # Without a complete request head: before the first request, or between two.
 DEAF_MS = 60_000  # Without reading a byte of the answer.
@@ -37,8 +38,8 @@ class HttpConnection(H11Protocol):
 
     @property
     def address(self) -> str:
-        """The client's address."""
-        return self.client[0] if self.client else ""
+        """The client's address; of IPv6 its network, of which one host has any number."""
+        return network_of(self.client[0]) if self.client else ""
 
     @property
     def rests(self) -> bool:
@@ -48,7 +49,10 @@ class HttpConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client has connected."""
         super().connection_made(transport)
+        peer = transport.get_extra_info("peername")  # A socket that was reset knows it no more.
+        self.client = (written(peer[0]), peer[1]) if peer else None
         connected = transport.get_extra_info("socket")
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAF_MS)
         self._rest()
         if len(self.connections) > CONNECTIONS_MAX and self.server_state not in _MAKING_ROOM:

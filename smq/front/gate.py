@@ -88,7 +88,9 @@ class Gate:
         """Let a request have its user's rights, or refuse it."""
         logins, headers = self._rights.logins, dict(scope["headers"])
         assert logins is not None
-        host = (scope.get("client") or ("",))[0]
+        if not scope.get("client"):
+            return error(400, "nobody knows where this comes from")
+        host = scope["client"][0]
         is_private = scope["scheme"] == "https" or is_loopback(host)
         try:
             rights = await logins.rights(Asking(scope["method"], headers, host, is_private))

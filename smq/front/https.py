@@ -5,18 +5,19 @@ listeners (smq.security.tls).
            ◀───────────────               ◀── TlsTransport ─
 
 HTTP begins when the handshake is complete. Until then a connection has ten seconds and 64 KiB,
-there are at most NEWCOMERS_MAX of them, of which the oldest go first, and the handshakes of a turn
-share eight milliseconds. A client that does not read is not read from: what TLS itself answers is
-bounded too.
+there are at most NEWCOMERS_MAX of them, of which the oldest of the largest network go first, and
+the handshakes of a turn share eight milliseconds. A client that does not read is not read from:
+what TLS itself answers is bounded too.
 """
 
 import asyncio
 import ssl
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
 from smq.front.slots import REQUESTS_MAX
+from smq.security.addresses import network_of, written
 from smq.security.tls import TlsEngine
 
 HANDSHAKE_S = 10.0
@@ -37,15 +38,19 @@ class Handshakes:
         self.context = context
         self.received, self.plain = (memoryview(bytearray(READ_BYTES)) for _ in range(2))
         """Where a connection receives, and decrypts, what it hands on at once."""
-        self._newcomers: dict[TlsConnection, None] = {}
+        self._newcomers: dict[TlsConnection, str] = {}  # With their networks; the oldest first.
         self._waiting: deque[TlsConnection] = deque()
         self._is_due = False
 
-    def begin(self, connection: "TlsConnection") -> None:
-        """A client has connected. The oldest newcomer makes room."""
-        self._newcomers[connection] = None
+    def begin(self, connection: "TlsConnection", network: str) -> None:
+        """A client has connected. If there are too many, the oldest one of the network that has
+        most makes room."""
+        self._newcomers[connection] = network
         if len(self._newcomers) > NEWCOMERS_MAX:
-            next(iter(self._newcomers)).abort()
+            [(most, _)] = Counter(self._newcomers.values()).most_common(1)
+            oldest = next(each for each, its in self._newcomers.items() if its == most)
+            del self._newcomers[oldest]
+            oldest.abort()
 
     def end(self, connection: "TlsConnection") -> None:
         """It is no newcomer any more."""
@@ -89,7 +94,8 @@ class TlsConnection(asyncio.BufferedProtocol):
         self.transport = transport
         self._loop = asyncio.get_running_loop()
         self._end = self._loop.call_later(HANDSHAKE_S, self.abort)
-        self._handshakes.begin(self)
+        peer = transport.get_extra_info("peername")
+        self._handshakes.begin(self, network_of(written(peer[0])) if peer else "")
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  (as asyncio's)
         """Where to receive."""

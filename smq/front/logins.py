@@ -2,8 +2,8 @@
 with the tokens of an issuer (Bearer, RFC 6750).
 
 A password is checked as that of SASL/PLAIN is, in a thread and one at a time: it takes
-milliseconds. What was right is remembered by a keyed hash, for as long as the user's credential is
-the same. What was wrong is answered late, so that passwords are not tried quickly.
+milliseconds. What was right is remembered by a keyed hash, until users or rules change. What was
+wrong is answered late, so that passwords are not tried quickly.
 
 A browser sends a stored password with whatever a page asks of this host. The gate refuses what
 other sites' pages ask; and what changes something, or runs a query, needs a header that only a
@@ -27,7 +27,7 @@ from smq.model.errors import BrokerError
 from smq.security.listeners import HTTP
 from smq.security.principals import USER, Peer, Principal
 from smq.security.rights import Rights
-from smq.security.sasl import Lasting, SaslServer
+from smq.security.sasl import SaslServer
 from smq.security.tokens import InvalidToken, Tokens
 
 KNOWN_MAX = 1000  # Passwords that were right.
@@ -68,16 +68,22 @@ class Asking(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """Who has given a password that was right, and what it was checked with."""
+    """Who has given a password that was right, and as of which version of users."""
 
     user: str
-    checked: Lasting
+    version: int
+
+
+class Passwords(NamedTuple):
+    """The users' passwords: `begin` begins the check of one, `version` is that of all users."""
+
+    begin: Callable[[], SaslServer]
+    version: Callable[[], int]
 
 
 class HttpLogins:
     """The logins of one front.
 
-    begin      begins the check of a password
     rights_of  what a peer may do
     delay_s    how long a wrong password waits for its answer
     tokens     those that are taken; None: none
@@ -88,14 +94,14 @@ class HttpLogins:
 
     def __init__(
         self,
-        begin: Callable[[], SaslServer],
+        passwords: Passwords,
         rights_of: Callable[[Peer], Rights],
         delay_s: float,
         *,
         tokens: Tokens | None = None,
         is_open: bool = False,
     ) -> None:
-        self._begin, self._rights_of, self._delay_s = begin, rights_of, delay_s
+        self._passwords, self._rights_of, self._delay_s = passwords, rights_of, delay_s
         self._tokens, self._is_open = tokens, is_open
         self._secret = secrets.token_bytes(32)
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
@@ -130,7 +136,7 @@ class HttpLogins:
     async def _user(self, token: bytes) -> str:
         key = hmac.digest(self._secret, token, "sha256")
         known = self._known.pop(key, None)
-        if known is None or not known.checked.is_current():
+        if known is None or known.version != self._passwords.version():
             known = await self._checked(token)
         self._known[key] = known
         if len(self._known) > KNOWN_MAX:
@@ -140,7 +146,7 @@ class HttpLogins:
     async def _checked(self, token: bytes) -> _Known:
         """Whose password it is. Raises LoginRefused."""
         while True:
-            server = self._begin()
+            version, server = self._passwords.version(), self._passwords.begin()
             try:
                 work = server.respond(token)
                 assert callable(work), "a password takes work"
@@ -152,7 +158,7 @@ class HttpLogins:
             assert server.user is not None
             assert server.checked is not None
             if server.checked.is_current():
-                return _Known(server.user, server.checked)
+                return _Known(server.user, version)
 
     async def _fail(self) -> NoReturn:
         self.failed_count += 1

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from starlette.types import Scope
 
+from smq.security.addresses import network_of
+
 HEALTH_PATH, LIVE_PATH, READY_PATH = "/health", "/health/live", "/health/ready"
 METRICS_PATH = "/metrics"
 HEALTH_PATHS = frozenset({HEALTH_PATH, LIVE_PATH, READY_PATH})
@@ -67,4 +69,5 @@ def slot_of(scope: Scope, *, needs_login: bool = False) -> RequestSlot | None:
         return None
     host: str | None = scope["client"][0] if scope.get("client") else None
     is_far = host is not None and not ip_address(host).is_loopback
-    return RequestSlot(path.startswith(TRANSFERS), host if is_far else None)
+    address = network_of(host) if host is not None and is_far else None
+    return RequestSlot(path.startswith(TRANSFERS), address)

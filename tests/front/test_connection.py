@@ -260,3 +260,38 @@ def test_bytes_that_are_no_http_are_answered_with_400_and_json() -> None:
             assert json.loads(body) == {"error": "Invalid HTTP request received."}
 
     asyncio.run(run())
+
+
+class Reset(asyncio.Transport):
+    """A transport whose peer has reset the connection: its socket knows the address no more."""
+
+    def __init__(self, sock: socket.socket, peer: tuple[str, int]) -> None:
+        super().__init__({"socket": sock, "peername": peer})
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("peer", "address", "network"),
+    [
+        ("::1", "0:0:0:0:0:0:0:1", "0:0:0:0"),
+        ("::ffff:10.0.0.1", "10.0.0.1", "10.0.0.1"),
+        ("10.0.0.1", "10.0.0.1", "10.0.0.1"),
+    ],
+)
+def test_a_client_has_the_address_that_rules_name_though_its_socket_was_reset(
+    peer: str, address: str, network: str
+) -> None:
+    async def work() -> None:
+        config = Config(answer, http=HttpConnection, lifespan="off", log_config=None)
+        config.load()
+        made = HttpConnection(config=config, server_state=Server(config).server_state, app_state={})
+        with socket.socket() as sock:  # It has no peer.
+            made.connection_made(Reset(sock, (peer, 5)))
+            assert made.client == (address, 5)
+            assert made.address == network
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            made._stop_timer()
+
+    asyncio.run(work())

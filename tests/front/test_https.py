@@ -176,6 +176,30 @@ def test_the_oldest_newcomer_makes_room(files: Files, monkeypatch: pytest.Monkey
     run(work())
 
 
+class Silent:
+    """A newcomer that a table may end."""
+
+    def __init__(self) -> None:
+        self.is_ended = False
+
+    def abort(self) -> None:
+        self.is_ended = True
+
+
+def test_newcomers_that_come_at_once_are_bounded_and_the_largest_network_makes_room(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "NEWCOMERS_MAX", 10)
+    handshakes = Handshakes(lambda: context_of(files))
+    few, many = [Silent() for _ in range(3)], [Silent() for _ in range(50)]
+    for network, silent in (("10.0.0.1", few), ("10.0.0.2", many)):
+        for each in silent:
+            handshakes.begin(each, network)  # type: ignore[arg-type]
+    assert len(handshakes._newcomers) == 10
+    assert not any(each.is_ended for each in few)
+    assert [each.is_ended for each in many] == [True] * 43 + [False] * 7
+
+
 def shake_hands(client: Client, sock: socket.socket) -> None:
     while client.tls.cipher() is None or client.outgoing.pending:
         with suppress(ssl.SSLWantReadError):

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from smq.front.logins import KNOWN_MAX, Asking, HttpLogins, LoginRefused
+from smq.front.logins import KNOWN_MAX, Asking, HttpLogins, LoginRefused, Passwords
 from smq.security.acls import Operation
 from smq.security.decoys import Decoys
 from smq.security.plain import PlainServer
@@ -100,10 +100,25 @@ def test_a_changed_password_holds_at_once_though_the_old_one_is_remembered() -> 
     assert status(logins, as_user("alice", "another")) == 200
 
 
+def test_a_password_is_not_remembered_beyond_a_change_of_users() -> None:
+    """Another credential of the user may count by now, though the former is the same still."""
+    users = Users("alice")
+    logins = logins_for(users)
+    log_in(logins, as_user("alice"))
+    users.version += 1
+    before = logins._known.copy()
+    log_in(logins, as_user("alice"))
+    assert logins._known != before
+
+
 def test_a_password_is_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     logins = logins_for(Users("alice"))
     log_in(logins, as_user("alice"))
-    monkeypatch.setattr(logins, "_begin", None)
+
+    def begin() -> PlainServer:
+        raise AssertionError("it was hashed already")
+
+    monkeypatch.setattr(logins, "_passwords", logins._passwords._replace(begin=begin))
     assert log_in(logins, as_user("alice")).peer.principal.name == "alice"
 
 
@@ -131,7 +146,7 @@ def test_a_password_that_changes_while_it_is_hashed_is_looked_at_again() -> None
         server.respond = changed  # type: ignore[method-assign]
         return server
 
-    logins = HttpLogins(begin, partial(Rights, None), 0.0)
+    logins = HttpLogins(Passwords(begin, lambda: users.version), partial(Rights, None), 0.0)
     assert status(logins, as_user("alice", "new")) == 200
 
 

@@ -3,7 +3,7 @@
 from base64 import b64encode
 from typing import Any
 
-from smq.front.logins import HttpLogins
+from smq.front.logins import HttpLogins, Passwords
 from smq.front.rights import HttpRights
 from smq.security.acls import (
     CLUSTER_NAME,
@@ -39,10 +39,12 @@ class Users:
 
     def __init__(self, *names: str) -> None:
         self._known: dict[str, ScramCredential] = {}
+        self.version = 0
         for name in names:
             self.set_password(name, name[::-1])
 
     def set_password(self, user: str, password: str, iterations: int = 16) -> None:
+        self.version += 1
         salt = user.encode()
         key = salted(_SHA, password, salt, iterations)
         self._known[user] = credential_of(_SHA, key, salt, iterations)
@@ -65,7 +67,8 @@ def logins_for(
     def begin() -> PlainServer:
         return PlainServer(users, Decoys(b"secret"))
 
-    return HttpLogins(begin, rights_of, 0.0, tokens=tokens, is_open=is_open)
+    passwords = Passwords(begin, lambda: users.version)
+    return HttpLogins(passwords, rights_of, 0.0, tokens=tokens, is_open=is_open)
 
 
 def rights_for(*rules: AclBinding, token: str = "") -> HttpRights:

@@ -33,7 +33,7 @@ from smq.front.console.console import Console
 from smq.front.console.guard import Guard
 from smq.front.console.routes import console_routes
 from smq.front.https import Handshakes, TlsConnection
-from smq.front.logins import HttpLogins
+from smq.front.logins import HttpLogins, Passwords
 from smq.front.rights import HttpRights
 from smq.front.space import Space
 from smq.model.config import Config
@@ -190,7 +190,7 @@ def logins_of(inheritance: Inheritance, tokens: WatchedTokens | None) -> HttpLog
         return None
     access, decoys = AccessView(inheritance.access, config), Decoys(inheritance.decoy_secret)
     return HttpLogins(
-        partial(PlainServer, access, decoys),
+        Passwords(partial(PlainServer, access, decoys), access.refresh),
         access.rights_of,
         config.connection_failed_authentication_delay_ms / 1000,
         tokens=None if tokens is None else tokens.tokens,
